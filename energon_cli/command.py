@@ -22,6 +22,7 @@ __all__ = [
     "meta_folder_option",
     "progress_option",
     "trust_code_option",
+    "worker_options",
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -180,6 +181,19 @@ def progress_option(command: F) -> F:
         default=None,
         help="Show a progress bar on a terminal; in a log, a line every 30 s, or every 5 s with --progress.",
     )(command)
+
+
+def worker_options(function: F) -> F:
+    """Add ``--num-workers``, and ``--tmp-path``, which has no effect."""
+    function = click.option(
+        "--tmp-path", metavar="DIR", help="Ignored; accepted for compatibility with megatron-energon."
+    )(function)
+    return click.option(
+        "--num-workers",
+        metavar="N",
+        type=click.IntRange(min=0),
+        help="Number of worker processes.  [default: one per core]",
+    )(function)
 
 
 def trust_code_option(function: F) -> F:

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from ..command import energon_command, meta_folder_option, progress_option
+from ..command import energon_command, meta_folder_option, progress_option, worker_options
 from ..dataset_path import check_path
 from .media import media_filter_of, media_options
 
@@ -90,13 +90,7 @@ _EXAMPLES = (
     help="Always (or fail) or never write .tar.idx and index.sqlite, the index of megatron-energon."
     "  [default: where they can represent the dataset]",
 )
-@click.option(
-    "--num-workers",
-    metavar="N",
-    type=click.IntRange(min=0),
-    help="Number of worker processes.  [default: one per core]",
-)
-@click.option("--tmp-path", metavar="DIR", help="Ignored; accepted for compatibility with megatron-energon.")
+@worker_options
 @progress_option
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @click.option(

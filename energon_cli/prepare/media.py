@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..command import energon_command, meta_folder_option, progress_option
+from ..command import energon_command, meta_folder_option, progress_option, worker_options
 
 if TYPE_CHECKING:
     from loader.format.media import MediaFilter
@@ -77,13 +77,7 @@ def media_filter_of(flags: dict[str, Any]) -> MediaFilter | None:
 )
 @click.argument("path")
 @media_options
-@click.option(
-    "--num-workers",
-    metavar="N",
-    type=click.IntRange(min=0),
-    help="Number of worker processes.  [default: one per core]",
-)
-@click.option("--tmp-path", metavar="DIR", help="Ignored; accepted for compatibility with megatron-energon.")
+@worker_options
 @progress_option
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @meta_folder_option

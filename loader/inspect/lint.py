@@ -26,11 +26,6 @@ __all__ = [
     "run_lint",
 ]
 
-_OUTDATED = frozenset(
-    ("E001", "E002", "E003", "E005")
-)  # without a whole index and valid documents, nothing is excluded
-_PREPARE_AGAIN = ("energon prepare again", "energon prepare --force-overwrite")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LintRequest:
@@ -205,7 +200,7 @@ def exclusion_advice(request: LintRequest, report: LintReport) -> list[Exclusion
     advice = []
     for path, findings in by_dataset.items():
         broken = {(finding.shard, finding.key) for finding in findings if finding.is_sample}
-        if not broken or any(map(_needs_prepare, findings)):
+        if not broken or any(finding.blocks_exclusion for finding in findings):
             continue
         checked = report.samples if report.datasets == 1 else None
         if request.path != path and not is_prepared(open_dataset_storage(path)):
@@ -213,11 +208,6 @@ def exclusion_advice(request: LintRequest, report: LintReport) -> list[Exclusion
         refusal = _refusal(path, request, findings, checked)
         advice.append(ExclusionAdvice(path=path, samples=len(broken), refusal=refusal))
     return advice
-
-
-def _needs_prepare(finding: Finding) -> bool:
-    text = f"{finding.message} {finding.hint}"
-    return finding.code in _OUTDATED or any(words in text for words in _PREPARE_AGAIN)
 
 
 def _refusal(path: str, request: LintRequest, findings: Sequence[Finding], checked: int | None) -> EnergonError | None:

@@ -2,24 +2,39 @@
 
 ================  =============================================================
 `protocol.py`     the interface of a store, its small types, and its errors
-`local.py`        files of this machine; `open_storage` picks the store of a URL
+`local.py`        files of this machine
 `epath.py`        `EPath`, the path type of megatron-energon
 `durable_copy.py` copies across disks, and flushes to the disk
 `file_lock.py`    locks between processes and threads
+`file_stream.py`  a file read at offsets, as a Python file with a position
 `memory_map.py`   files mapped into memory
 `retry.py`        repetition of reads that fail for a moment
+`urls.py`         the protocols of URLs, and the store of each
 ================  =============================================================
 """
 
 from .epath import EPath
-from .local import LocalStorage, open_parent, open_storage
+from .file_stream import FileStream
+from .local import LocalStorage
 from .memory_map import map_file
-from .protocol import ByteRange, FileInfo, ReadableFile, Storage, max_document_bytes, raise_storage_error, read_document
+from .protocol import (
+    ByteRange,
+    ClosesOnExit,
+    FileInfo,
+    ReadableFile,
+    Storage,
+    max_document_bytes,
+    raise_storage_error,
+    read_document,
+)
+from .urls import open_parent, open_storage, split_url
 
 __all__ = [
     "ByteRange",
+    "ClosesOnExit",
     "EPath",
     "FileInfo",
+    "FileStream",
     "LocalStorage",
     "ReadableFile",
     "Storage",
@@ -29,4 +44,5 @@ __all__ = [
     "open_storage",
     "raise_storage_error",
     "read_document",
+    "split_url",
 ]

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from stat import S_ISDIR
 from typing import IO, Any, Literal
 
-from .local import open_storage
+from .urls import open_storage
 
 __all__ = ["EPath", "PathStatus"]
 

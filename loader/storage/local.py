@@ -1,4 +1,4 @@
-"""Files of this machine, and the choice of a store for a path or URL."""
+"""The store of a folder of this machine."""
 
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from stat import S_ISREG
-from types import TracebackType
-from typing import BinaryIO, NoReturn, Self
+from typing import BinaryIO, NoReturn
 
 from ..errors import StorageError
 from .durable_copy import copy_into_place, flush_files, temporary_name
 from .file_lock import hold_lock
-from .protocol import ByteRange, FileInfo, Storage, raise_storage_error
+from .protocol import ByteRange, ClosesOnExit, FileInfo, raise_storage_error
 from .retry import retry
 
-__all__ = ["LocalStorage", "open_parent", "open_storage"]
+__all__ = ["LocalStorage"]
 
 # A prefetch is optional: some file systems refuse advice, and macOS has no posix_fadvise. One object serves all calls.
 _OPTIONAL = suppress(OSError, AttributeError)
@@ -27,53 +26,11 @@ _NEW_FILE = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC
 _MAX_LINKS = 6  # in the path of a listed file
 
 
-def open_storage(
-    path: str | os.PathLike[str], *, replaced: tuple[str, str | os.PathLike[str]] | None = None
-) -> Storage:
-    """Open the folder at a path or URL.
-
-    Args:
-        path: A path of this machine, or a ``file://`` URL.
-        replaced: Name of a folder in it and the path of the folder to use instead; all other files are read-only then.
-
-    Raises:
-        StorageError: URLs of this protocol are not supported.
-
-    >>> open_storage("file:///tmp").url
-    '/tmp'
-    """
-    text = os.fspath(path)
-    protocol, separator, rest = text.partition("://")
-    if not separator:
-        return LocalStorage(text, replaced=replaced)
-    if protocol in ("file", "local"):
-        return LocalStorage(rest, replaced=replaced)
-    raise StorageError(
-        f"cannot read {protocol}:// URLs; expected a folder of this machine",
-        path=text,
-        hint="mount the bucket, or copy the dataset to a local folder",
-    )
-
-
-def open_parent(path: str | os.PathLike[str]) -> tuple[Storage, str]:
-    """Open the folder of a file; return it and the file's name.
-
-    Raises:
-        StorageError: URLs of this protocol are not supported.
-
-    >>> storage, name = open_parent("/tmp/texts.jsonl")
-    >>> storage.url, name
-    ('/tmp', 'texts.jsonl')
-    """
-    folder, name = os.path.split(os.fspath(path))
-    return open_storage(folder or "."), name
-
-
 def _open(path: str) -> int:
     return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # else a pipe waits for its other end
 
 
-class _LocalFile:
+class _LocalFile(ClosesOnExit):
     """A file read by ``pread``."""
 
     __slots__ = ("_fd", "_mtime_ns", "_path", "size_bytes")
@@ -156,14 +113,6 @@ class _LocalFile:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __del__(self) -> None:
         self.close()

@@ -20,6 +20,7 @@ __all__ = [
     "DOCUMENT_LIMIT_VARIABLE",
     "MAX_DOCUMENT_BYTES",
     "ByteRange",
+    "ClosesOnExit",
     "FileInfo",
     "ReadableFile",
     "Storage",
@@ -70,6 +71,24 @@ class FileInfo:
     name: str
     size_bytes: int
     mtime_ns: int
+
+
+class ClosesOnExit:
+    """A context manager that closes when the block ends."""
+
+    __slots__ = ()
+
+    def close(self) -> None:
+        """Close what is open; calls after the first do nothing."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
 
 class ReadableFile(Protocol):

@@ -11,7 +11,7 @@ from ..format.documents.providers import data_path, fault_of_file, format_of
 from ..format.media.metadata import MediaMetadata
 from ..format.nv_meta import INFO_JSON, INFO_YAML
 from ..samples.source_info import SourceInfo
-from ..storage import open_storage
+from ..storage import open_storage, split_url
 from .dataset_file_store import DatasetFileStore
 from .file_store import FileStore
 from .record_file_stores import BinIdxFileStore, JsonlFileStore
@@ -41,8 +41,8 @@ def open_aux_store(url: str | os.PathLike[str]) -> FileStore[Any]:
     text = os.fspath(url)
     if text.startswith(_FILESYSTEM):
         return SystemFileStore(_check_exists(text.removeprefix(_FILESYSTEM), of_files=True))
-    protocol, separator, _ = text.partition("://")
-    if separator and protocol not in ("file", "local"):
+    protocol, _ = split_url(text)
+    if protocol:
         raise StorageError(
             f"cannot read {protocol}:// URLs; expected the folder of a prepared dataset,"
             f" or {_FILESYSTEM} and any folder",

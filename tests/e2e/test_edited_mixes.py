@@ -511,6 +511,15 @@ def test_a_loader_of_the_same_dataset_is_not_edited_by_a_restore_of_another(data
     assert "mix_changes" not in edited.save_state_rank()
 
 
+def test_a_refused_restore_keeps_the_mix_of_the_loader(data: Mixes) -> None:
+    states = state_of(partial(train, data.write(leaf("a", 3), leaf("b", 1))))
+    config = WorkerConfig(rank=0, world_size=1, num_workers=0, lanes=LANES)
+    loader = get_savable_loader(train(data.write(leaf("a", 1), leaf("d", 1)), config, virtual_epoch_length=5))
+    with pytest.raises(StateError, match="counts of 0 virtual epochs and limits"):
+        loader.restore_state_global(states, allow_mix_change=True)
+    assert "mix_changes" not in loader.save_state_rank()
+
+
 def damage(name: str, value: Any) -> Callable[[dict[str, Any]], None]:
     def change(state: dict[str, Any]) -> None:
         state["mix_changes"][0]["stages"]["0 read"][name] = value
@@ -549,6 +558,17 @@ def test_damaged_changes_of_a_mix_are_refused(data: Mixes, change: Callable[[Any
     change(state)
     with pytest.raises(StateError, match=r"damaged|not known on this rank"):
         next(iter(loader.with_restored_state_rank(state)))
+
+
+def test_a_damaged_description_of_the_mix_is_another_dataset(data: Mixes) -> None:
+    def build(config: WorkerConfig, *, weight: float) -> SavableDataset[Any]:
+        return BlendDataset((train(data.folder / "a", config), weight), (train(data.folder / "b", config), 1))
+
+    [state] = state_of(partial(build, weight=3))
+    state["dataset"][1]["weights"] = [0, 0]
+    loader = get_savable_loader(build(WorkerConfig(rank=0, world_size=1, num_workers=0), weight=1))
+    with pytest.raises(StateError, match="another dataset or pipeline"):
+        loader.restore_state_rank(state, allow_mix_change=True)
 
 
 def test_validation_is_not_a_mix_that_continues(data: Mixes) -> None:

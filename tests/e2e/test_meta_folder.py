@@ -61,6 +61,20 @@ def config(workers: int = 0) -> WorkerConfig:
     return WorkerConfig(rank=0, world_size=1, num_workers=workers)
 
 
+def one_pass(path: Path, *, workers: int = 0, **named: Any) -> Any:
+    """Return a loader of each training sample once."""
+    train = get_train_dataset(
+        path,
+        worker_config=config(workers),
+        batch_size=4,
+        shuffle_buffer_size=None,
+        max_samples_per_sequence=None,
+        repeat=False,
+        **named,
+    )
+    return get_loader(train)
+
+
 ALL_TRAIN = sorted(f"text {number}" for number in range(8))
 ALL_VAL = ["text 8", "text 9"]
 
@@ -68,16 +82,7 @@ ALL_VAL = ["text 8", "text 9"]
 def test_every_loader_takes_a_meta_folder(moved: tuple[Path, Path]) -> None:
     path, meta = moved
     named: dict[str, Any] = {"meta_folder": meta}
-    train = get_train_dataset(
-        path,
-        worker_config=config(1),
-        batch_size=4,
-        shuffle_buffer_size=None,
-        max_samples_per_sequence=None,
-        repeat=False,
-        **named,
-    )
-    assert texts(get_loader(train)) == ALL_TRAIN
+    assert texts(one_pass(path, workers=1, **named)) == ALL_TRAIN
     val = get_val_dataset(path, worker_config=config(), batch_size=2, **named)
     assert texts(get_loader(val)) == ALL_VAL
     [(of_all, _)] = get_val_datasets(path, worker_config=config(), batch_size=2, **named)
@@ -132,10 +137,7 @@ def test_metadatasets_and_joins_name_meta_folders(
     mix = tmp_path / "mixes/mix.yaml"
     mix.write_text(yaml.safe_dump(document))
     monkeypatch.chdir(other)  # paths are relative to the document
-    train = get_train_dataset(
-        mix, worker_config=config(), batch_size=4, shuffle_buffer_size=None, max_samples_per_sequence=None, repeat=False
-    )
-    assert texts(get_loader(train)) == ALL_TRAIN
+    assert texts(one_pass(mix)) == ALL_TRAIN
     prepare_metadataset(mix)
     val = get_val_dataset(mix, worker_config=config(), batch_size=2)
     assert texts(get_loader(val)) == [f"{text} and {text}" for text in ALL_VAL]
@@ -159,17 +161,8 @@ def test_stores_read_a_dataset_with_a_meta_folder(moved: tuple[Path, Path]) -> N
     store = DatasetFileStore(path, meta_folder=meta)
     assert store["00003.txt"][0] == pickle.loads(pickle.dumps(store))["00003.txt"][0] == b"text 3"
     (meta / "dataset.yaml").write_text(CRUDE)
-    train = get_train_dataset(
-        path,
-        worker_config=config(1),
-        batch_size=4,
-        shuffle_buffer_size=None,
-        max_samples_per_sequence=None,
-        repeat=False,
-        task_encoder=_Prefixed(),
-        meta_folder=meta,
-    )
-    assert texts(get_loader(train)) == [f"stored {text}" for text in ALL_TRAIN]
+    train = one_pass(path, workers=1, task_encoder=_Prefixed(), meta_folder=meta)
+    assert texts(train) == [f"stored {text}" for text in ALL_TRAIN]
     made = CaptioningWebdataset(path, training=False, worker_config=config(), meta_folder=meta)
     assert made.as_file_store()["00003.txt"][0] == b"text 3"
 

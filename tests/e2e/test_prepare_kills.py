@@ -35,7 +35,8 @@ from tests.e2e.dataset_tree import (
 CHANGING_CALLS = ("replace", "unlink", "rmdir", "mkdir", "fsync")
 """Functions of os that make all changes on disk, except writes to files that no reader sees yet."""
 
-every_call = pytest.mark.parametrize("every", [9, pytest.param(1, marks=pytest.mark.slow)])
+EACH_CALL = pytest.param(1, marks=pytest.mark.slow)
+every_call = pytest.mark.parametrize("every", [9, EACH_CALL])
 """The calls before which a process is killed: every ninth one, and each one among the slow tests."""
 
 
@@ -167,7 +168,7 @@ def new_shards(folder: Path, start: Path) -> list[str]:
     ]
 
 
-@every_call
+@pytest.mark.parametrize("every", [23, EACH_CALL])
 def test_a_kill_while_duplicate_keys_are_fixed_loses_no_sample(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every: int
 ) -> None:

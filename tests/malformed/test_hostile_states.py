@@ -74,6 +74,7 @@ FILES: dict[str, tuple[Callable[[], bytes], str]] = {
     ),
     "a claimed string": (lambda: torch_zip(b"X\xff\xff\xff\xffa."), "cut off"),
     "an old protocol": (lambda: torch_zip(b"I1\n."), "which torch.save does not write"),
+    "half an integer": (lambda: torch_zip(b"J\0\0"), "its pickle is damaged"),
     "no value": (lambda: torch_zip(b"."), "its pickle is damaged"),
     "an unknown reference": (lambda: torch_zip(b"h\x05."), "its pickle is damaged"),
     "no mark": (lambda: torch_zip(b"Nt."), "its pickle is damaged"),

@@ -843,6 +843,8 @@ def test_a_shard_that_is_new_on_disk(small: Path) -> None:
     [finding] = lint(small).findings
     assert (finding.code, finding.shard) == ("W201", "new.tar")
     assert "not in the index either" in finding.message
+    assert finding.blocks_exclusion
+    assert not Finding(code="W201", message="training never reads this shard", shard="new.tar").blocks_exclusion
 
 
 @pytest.mark.parametrize("text", ["split_parts: [", "split_part: {}", "split_parts: {train: 5, val: {}}", "5"])

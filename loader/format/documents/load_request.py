@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from ...errors import ConfigError
+from ...storage import split_url
 from .messages import short_repr
 from .providers import data_path, provider_of
 from .subset import SubsetRange
@@ -116,10 +117,8 @@ def resolve_path(path: str, folder: str) -> str:
     >>> resolve_path("msc://profile/bucket/ds", "/data")
     'msc://profile/bucket/ds'
     """
-    scheme, separator, rest = path.partition("://")
-    if separator and scheme not in ("file", "local"):
-        return path
-    return os.path.normpath(os.path.join(folder, rest if separator else path))
+    protocol, rest = split_url(path)
+    return path if protocol else os.path.normpath(os.path.join(folder, rest))
 
 
 def checked_key_format(value: object, *, source: str) -> KeyFormat:

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
 from ...errors import FormatError, StorageError
-from ...storage import ReadableFile, Storage
+from ...storage import ClosesOnExit, ReadableFile, Storage
 from .lines import BYTE_ORDER_MARK, scan_lines
 
 __all__ = [
@@ -145,7 +143,7 @@ def _check_start(file: ReadableFile, path: str, index: int, start: int) -> None:
         raise _stale(path, f"expected sample {index:,} at byte {start:,}, but no line with an object begins there")
 
 
-class JsonlReader:
+class JsonlReader(ClosesOnExit):
     """Reads samples of a JSONL file in any order, with one positioned read per sample.
 
     Args:
@@ -179,14 +177,6 @@ class JsonlReader:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def read_line(file: ReadableFile, offsets: npt.NDArray[np.uint64], index: int, *, path: str) -> bytes:

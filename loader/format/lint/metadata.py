@@ -128,7 +128,7 @@ def _unused_shards(dataset: DatasetFolder, split: SplitConfig, used: Collection[
     for shard in on_disk:
         if shard not in dataset.shard_counts:
             message = "the shard is not in the index either: run energon prepare again"
-            yield Finding(code="W201", message=message, shard=shard)
+            yield Finding(code="W201", message=message, shard=shard, in_index=False)
         elif shard not in used and shard not in excluded:
             yield Finding(code="W201", message="training never reads this shard", shard=shard)
 

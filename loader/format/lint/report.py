@@ -152,6 +152,9 @@ CODES: dict[str, str] = {
 }
 """Code → meaning. E is an error (exit code 1), W a warning."""
 
+_OUTDATED = frozenset(("E001", "E002", "E003", "E005", "E006", "E007", "W008", "E102", "E105"))
+"""Codes of invalid documents, and of indexes to write again."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
@@ -167,6 +170,7 @@ class Finding:
         dataset: Path of the dataset if several are checked at once; the shard is relative to it.
         at: Place of a fault of the dataset as a whole, such as a path.
         hint: Instruction that resolves the fault.
+        in_index: False for a shard that was added after the dataset was prepared.
     """
 
     code: str
@@ -178,6 +182,7 @@ class Finding:
     dataset: str | None = None
     at: str | None = None
     hint: str | None = None
+    in_index: bool = True
 
     @property
     def severity(self) -> str:
@@ -187,3 +192,8 @@ class Finding:
     def is_sample(self) -> bool:
         """True if excluding one sample fixes it."""
         return self.code in ("E301", "E302", "E303", "E306", "E307") and self.shard is not None and self.key is not None
+
+    @property
+    def blocks_exclusion(self) -> bool:
+        """True if samples of the dataset can be excluded only after it is fixed, most often by another prepare."""
+        return self.code in _OUTDATED or not self.in_index

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import struct
 import warnings
 from typing import BinaryIO, cast
 
 from ...errors import ConfigError, StorageError
-from ...storage import ReadableFile
+from ...storage import FileStream, ReadableFile
 from .kind import HEADER_BYTES, MediaFilter, media_type_of_header, media_type_of_name
 from .metadata import AVMetadata, ImageMetadata, MediaMetadata, MediaType
 
@@ -26,10 +25,8 @@ _FIRST_READ = 4 * 1024
 _MAX_READ = 1024 * 1024
 
 
-class FileRegion(io.RawIOBase):
-    """A region of an open file as a Python file: bytes ``[offset, offset + size_bytes)``.
-
-    It reads ahead: 4 KiB at first, then four times as much with each sequential read, up to 1 MiB.
+class FileRegion(FileStream):
+    """A region of a file that reads ahead: 4 KiB at first, then four times as much with each sequential read, to 1 MiB.
 
     Args:
         file: Open file. It stays open when the region is closed.
@@ -38,60 +35,21 @@ class FileRegion(io.RawIOBase):
     """
 
     def __init__(self, file: ReadableFile, offset: int, size_bytes: int) -> None:
-        super().__init__()
-        self._file = file
-        self._start = offset
-        self._size = size_bytes
-        self._position = 0
+        super().__init__(file, offset, size_bytes)
         self._read_size = _FIRST_READ
         self._buffer = b""
         self._buffer_start = 0
         self.bytes_read = 0
         """Number of bytes read from the file."""
         self.max_bytes: int | None = None
-        """Limit on :attr:`bytes_read`; None is no limit."""
+        """Limit on :attr:`bytes_read`, above which reads raise ``ValueError``; None is no limit."""
 
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
-        if base + offset < 0:
-            raise ValueError(f"cannot seek to {base + offset}, before the start of the file")
-        self._position = base + offset
-        return self._position
-
-    def read(self, size: int | None = -1) -> bytes:
-        """Read up to ``size`` bytes, fewer only at the end.
-
-        Raises:
-            ValueError: The read exceeds :attr:`max_bytes`.
-        """
-        left = max(0, self._size - self._position)
-        wanted = left if size is None or size < 0 else min(size, left)
-        data = b""
-        if wanted:
-            start = self._position - self._buffer_start
-            if start < 0 or start + wanted > len(self._buffer):
-                self._fill(wanted)
-                start = 0
-            data = self._buffer[start : start + wanted]
-        self._position += len(data)
-        return data
-
-    def readall(self) -> bytes:
-        return self.read()
-
-    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
-        data = self.read(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
+    def _read_here(self, wanted: int) -> bytes:
+        start = self._position - self._buffer_start
+        if start < 0 or start + wanted > len(self._buffer):
+            self._fill(wanted)
+            start = 0
+        return self._buffer[start : start + wanted]
 
     def _fill(self, wanted: int) -> None:
         """Read at least ``wanted`` bytes at the current position into the buffer."""

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import io
 import os
 import zlib
 from threading import Lock
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 from weakref import finalize
 
 from ...errors import FormatError
-from ...storage import ReadableFile, Storage
+from ...storage import ClosesOnExit, FileStream, Storage
 from .row_cache import row_cache, serials
 
 __all__ = ["PartialRow", "RowGroups"]
@@ -23,7 +21,7 @@ _MAGIC = b"PAR1"
 _COPY_AGAIN = "copy the file again: it is truncated or damaged"
 
 
-class RowGroups:
+class RowGroups(ClosesOnExit):
     """An open Parquet file, which returns rows from decoded row groups.
 
     Args:
@@ -62,7 +60,7 @@ class RowGroups:
         """Open the file in pyarrow, for this process."""
         self._lock = Lock()
         self._process = os.getpid()
-        self._parquet = _import_parquet().ParquetFile(_Stream(self._file))
+        self._parquet = _import_parquet().ParquetFile(FileStream(self._file))
 
     def _check_end(self) -> None:
         if self._file.read_at(max(0, self.size_bytes - len(_MAGIC)), len(_MAGIC)) != _MAGIC:
@@ -134,14 +132,6 @@ class RowGroups:
         row_cache.drop(self.serial)
         self._file.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
 
 class PartialRow(dict[str, Any]):
     """The values of a row that Python can hold, and the errors of the other ones by column."""
@@ -179,33 +169,3 @@ def _import_parquet() -> Any:
     except ImportError:
         raise ImportError("Parquet files need the package pyarrow: pip install 'energon-toolkit[tables]'") from None
     return parquet
-
-
-class _Stream(io.RawIOBase):
-    """A file with a position, as pyarrow reads it, over positioned reads."""
-
-    def __init__(self, file: ReadableFile) -> None:
-        super().__init__()
-        self._file = file
-        self._position = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._file.size_bytes}[whence]
-        self._position = base + offset
-        return self._position
-
-    def read(self, size: int = -1) -> bytes:
-        if size < 0:
-            size = max(0, self._file.size_bytes - self._position)
-        data = self._file.read_at(self._position, size)
-        self._position += len(data)
-        return data

@@ -28,6 +28,8 @@ __all__ = [
 SKIP_TOLERANCE = 20_000
 """Consecutive samples that a hook may skip before it has kept any, by default, unless the data are large."""
 
+_WARN_AT = 10_000
+_STOP_AT = 1_000_000  # consecutive samples that a hook may skip after it has kept one
 _ROUNDS = 20  # through the data; if one of its samples is good, a lane misses it in this time with probability e^-20
 
 _FATAL_ERRORS = (
@@ -129,7 +131,7 @@ class FailurePolicy:
         self._lane = lane
         self._tolerance = _checked(tolerance or 0)
         if skip_tolerance == SKIP_TOLERANCE:
-            skip_tolerance = max(skip_tolerance, _ROUNDS * samples)
+            skip_tolerance = max(skip_tolerance, min(_ROUNDS * samples, _STOP_AT))
         self.skip_tolerance = skip_tolerance
         self.samples = samples
         self._in_a_row: dict[object, tuple[int, str]] = {}  # number of failures, and text of the first one
@@ -331,9 +333,6 @@ def _arguments(handler: Callable[..., Any]) -> int:
 
 
 _log = get_logger(__name__)
-
-_WARN_AT = 10_000
-_STOP_AT = 1_000_000
 
 
 class EndlessSkips:

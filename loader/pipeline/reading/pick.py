@@ -14,7 +14,8 @@ from ..contract.item_id import ItemId, position_of
 from ..contract.lane import Lane
 from ..contract.stage import Running, State
 from ..contract.worker_config import WorkerConfig
-from .read import ReadDataset, SequentialPlan
+from .order_plan import SequentialPlan
+from .read import ReadDataset
 from .source import Raw, Source
 
 __all__ = ["PickDataset", "excluded_positions", "positions_without", "replacements"]

@@ -8,46 +8,29 @@ does not affect the order.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
-from math import ceil
-from typing import Any, Protocol, cast
+from dataclasses import replace
+from typing import Any, cast
 
 from ...arrays import IntArray
 from ...cached_property import cached_property
 from ...errors import StateError
-from ...order import (
-    GONE,
-    DealtOrder,
-    EditedOrder,
-    FinitePass,
-    LaneOrder,
-    Mix,
-    MixHistory,
-    PrebatchedPass,
-    RepeatedOrder,
-    SequentialPass,
-    SourceOrder,
-    StreamOrder,
-    mix,
-    worker_share,
-)
+from ...order import GONE, LaneOrder, MixHistory, worker_share
 from ..contract.item_id import ItemId, position_of
 from ..contract.lane import RULES, Lane
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.state_schema import COUNT
 from ..contract.worker_config import WorkerConfig
 from .joined_source import JoinedSource, RowReader
+from .order_plan import OrderPlan, ShuffledPlan
 from .sample_chunk import ChunkReader, SourceTable
 from .shard_reads import OpenShards
 from .source import Raw, ShardSource, Source
 
-__all__ = ["OrderPlan", "ReadDataset", "SequentialPlan", "ShuffledPlan"]
+__all__ = ["ReadDataset"]
 
 _FIRST_CHUNK, _MAX_CHUNK, _GROWTH = 32, 1024, 4
 _CHUNKS_ORDERED = 4  # at a time: the fixed cost of the order is that of about a thousand positions
 _REBUILT_TOGETHER = 256  # positions
-_SOURCE = 21  # purpose of the random numbers: part of their seed
 
 
 class ReadDataset(SavableDataset[Raw]):
@@ -150,7 +133,8 @@ class ReadDataset(SavableDataset[Raw]):
         if self.history is None or not isinstance(self.plan, ShuffledPlan):
             return self.plan.order(samples, lanes=lanes, seed=seed, rules=rules).lane(number)
         mixes = self.history.mixes(self.plan.weights)
-        return _edited(self.plan, tuple(samples), lanes, seed, mixes).lane(number, self.history.ends_of(number))
+        order = self.plan.edited_order(samples, mixes, lanes=lanes, seed=seed)
+        return order.lane(number, self.history.ends_of(number))
 
 
 class _ReadRunning:
@@ -220,191 +204,5 @@ class _ReadRunning:
         return next(self._rows.read((position,), source, index, self._table.excluded(source, index), self._begin))[0]
 
 
-# --------------------------------------------------------------------------------------------------------- order plans
-
-
-class OrderPlan(Protocol):
-    """The order of a reader's samples."""
-
-    @property
-    def repeats(self) -> bool:
-        """True if the order has no end."""
-
-    @property
-    def starts_over(self) -> bool:
-        """True if each iteration starts a new pass."""
-
-    def order(self, samples: Sequence[int], *, lanes: int, seed: int, rules: int = RULES) -> StreamOrder:
-        """Return the order of sources with these numbers of samples, by the rules of the run."""
-
-    def items(self, samples: Sequence[int]) -> int | None:
-        """Return the number of samples of a pass; None without end."""
-
-    def round_samples(self, samples: Sequence[int]) -> int:
-        """Return the number of samples until each one has come."""
-
-    def epoch_repetitions(self, sources: int) -> Sequence[float]:
-        """Return how often a sample of each source comes in an epoch."""
-
-    def settings(self) -> dict[str, Any]:
-        """Return the arguments as plain data."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShuffledPlan:
-    """The order of training.
-
-    Args:
-        slice_lengths: Length of a slice, for each source.
-        shuffle_buffer: Number of samples that are shuffled freely.
-        epochs_together: ``shuffle_over_epochs_multiplier``, for each source.
-        weights: Share of a blend without end, for each source.
-        repetitions: Repetitions of a sample in a pass, for each source; None for a blend without end.
-        deal: Samples of a micro-batch, if the lanes take whole micro-batches of one pass in turn; None splits the pass
-            into one stream per lane.
-        measured: True if the weights were computed from measured samples; a restored run keeps those of its state.
-        chunk: Samples of a chunk, if the lanes take chunks of an order that is not shuffled in turn; None splits it
-            into one part per lane.
-        shares: Repetitions of a sample of each source in a nominal epoch of an order without end; None: 1 each.
-    """
-
-    slice_lengths: tuple[int, ...]
-    shuffle_buffer: int
-    epochs_together: tuple[int | None, ...]
-    weights: tuple[float, ...]
-    repetitions: tuple[float, ...] | None = None
-    deal: int | None = None
-    measured: bool | None = None
-    chunk: int | None = None
-    shares: tuple[float, ...] | None = None
-
-    @property
-    def repeats(self) -> bool:
-        return self.repetitions is None
-
-    @property
-    def is_sequential(self) -> bool:
-        """True if nothing is shuffled."""
-        return self.shuffle_buffer <= 1 and all(together is None for together in self.epochs_together)
-
-    @property
-    def starts_over(self) -> bool:
-        return False
-
-    def order(self, samples: Sequence[int], *, lanes: int, seed: int, rules: int = RULES) -> StreamOrder:
-        return _shuffled(self, tuple(samples), lanes, seed, rules)
-
-    def items(self, samples: Sequence[int]) -> int | None:
-        return None if self.repetitions is None else _pass_samples(samples, self.repetitions)
-
-    def round_samples(self, samples: Sequence[int]) -> int:
-        if self.repetitions is not None:
-            return sum(samples)
-        total = sum(self.weights)
-        return ceil(max(count * total / weight for count, weight in zip(samples, self.weights, strict=True) if weight))
-
-    def epoch_repetitions(self, sources: int) -> Sequence[float]:
-        return self.repetitions or self.shares or (1.0,) * sources
-
-    def settings(self) -> dict[str, Any]:
-        # Shares do not affect the order, and the chunk follows from the settings of later stages.
-        settings = asdict(self) | {"chunk": None, "shares": None}
-        return {name: _collapsed(value) for name, value in settings.items() if value is not None}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SequentialPlan:
-    """The order of validation: the sources one after another, in the order of their shards.
-
-    Args:
-        deal: As in :class:`ShuffledPlan`.
-    """
-
-    deal: int | None = None
-
-    @property
-    def repeats(self) -> bool:
-        return False
-
-    @property
-    def starts_over(self) -> bool:
-        return True
-
-    def order(
-        self,
-        samples: Sequence[int],
-        *,
-        lanes: int,
-        seed: int,  # noqa: ARG002 - not shuffled
-        rules: int = RULES,  # noqa: ARG002 - always the same
-    ) -> StreamOrder:
-        order = SequentialPass(tuple(samples), lanes)
-        return order if self.deal is None else PrebatchedPass(order, self.deal)
-
-    def items(self, samples: Sequence[int]) -> int | None:
-        return sum(samples)
-
-    def round_samples(self, samples: Sequence[int]) -> int:
-        return sum(samples)
-
-    def epoch_repetitions(self, sources: int) -> Sequence[float]:
-        return (1.0,) * sources
-
-    def settings(self) -> dict[str, Any]:
-        return {} if self.deal is None else {"deal": self.deal}
-
-
-@lru_cache(maxsize=64)  # shared by all lanes of a process
-def _shuffled(plan: ShuffledPlan, samples: tuple[int, ...], lanes: int, seed: int, rules: int) -> StreamOrder:
-    sources = _source_orders(plan, samples, seed, range(len(samples)))
-    chunk = plan.chunk if rules and plan.is_sequential else None
-    streams = lanes if chunk is None else 1
-    order: RepeatedOrder | FinitePass
-    if plan.repetitions is None:
-        order = RepeatedOrder(sources, plan.weights, streams, seed)
-    else:
-        order = FinitePass(sources, plan.repetitions, streams, seed)
-    if chunk is not None:
-        return DealtOrder(order, lanes, chunk)
-    return PrebatchedPass(order, plan.deal) if isinstance(order, FinitePass) and plan.deal is not None else order
-
-
-@lru_cache(maxsize=64)
-def _edited(plan: ShuffledPlan, samples: tuple[int, ...], lanes: int, seed: int, mixes: tuple[Mix, ...]) -> EditedOrder:
-    return EditedOrder(_source_orders(plan, samples, seed, mixes[-1].origins), mixes, lanes, seed)
-
-
-def _source_orders(
-    plan: ShuffledPlan, samples: Sequence[int], seed: int, origins: Sequence[int]
-) -> tuple[SourceOrder, ...]:
-    return tuple(
-        SourceOrder(
-            samples=count,
-            slice_length=length,
-            shuffle_buffer=plan.shuffle_buffer,
-            epochs_together=together,
-            seed=int(mix(seed, _SOURCE, origin)),
-        )
-        for origin, count, length, together in zip(
-            origins, samples, plan.slice_lengths, plan.epochs_together, strict=True
-        )
-    )
-
-
 def _without_path(source: Any) -> dict[str, Any]:
     return {name: value for name, value in source.items() if name != "path"}
-
-
-def _pass_samples(samples: Sequence[int], repetitions: Sequence[float]) -> int:
-    total = 0
-    for count, times in zip(samples, repetitions, strict=True):
-        whole = int(times)
-        total += whole * count + round((times - whole) * count)
-    return total
-
-
-def _collapsed(value: Any) -> Any:
-    """Replace a tuple of equal values, one for each source, by the value."""
-    if isinstance(value, tuple):
-        return value[0] if len(set(value)) == 1 else list(value)
-    return value

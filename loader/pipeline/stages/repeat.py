@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from typing import Any, Self, TypeVar
 
-from ...errors import ConfigError, RepeatedSampleError
+from ...errors import ConfigError
 from ..contract.item_id import ItemId
 from ..contract.lane import Lane
 from ..contract.rank_stage import RankInput, RankRunning, RankStage, rank_stage_below
@@ -14,18 +13,12 @@ from ..contract.rng import preserve_rng_state
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.state_schema import COUNT, NotRequired, Schema
 from ..contract.worker_config import WorkerConfig
+from ..failures.empty_passes import EmptyPasses
 from .epochize import EpochizeDataset
 
 __all__ = ["RepeatDataset"]
 
 T = TypeVar("T")
-
-_log = logging.getLogger(__name__)
-
-_MAX_EMPTY = 20
-"""Consecutive empty passes after which a lane ends, for each part of a pass of which a worker has one. A dataset with
-fewer samples than lanes deals them to other lanes in each pass, so some empty passes are normal. A lane that has one
-item in an average pass ends by chance with a probability of 2e-9."""
 
 
 class RepeatDataset(SavableDataset[T]):
@@ -150,13 +143,18 @@ class _RepeatRunning:
         self._share = definition.share_of(lane, self._pass)  # items of the pass that the lane yields
         self._running = self._open(self._pass, own["source"])
         self._joins = lane.neighbours is not None and definition.shares_passes
-        self._is_same = _is_same_each_pass(definition.inputs[0]) and definition.inputs[0].items is None
         # A finite number of passes ends anyway, and skipped items keep the places of others.
         self._counts_skipped = definition.times is not None or lane.failures.skip_tolerance is None
-        self._empty = 0  # consecutive passes without an item, of all lanes of the worker if they finish passes together
-        self._first = self._pass
-        self._dropped = 0  # samples that were dropped before the first of these passes
-        self._last_kept: int = self._pass - (not self._taken)  # the last pass with an item
+        worker_lanes = 1 + lane.neighbours.count if self._joins and lane.neighbours is not None else 1
+        self._empty = EmptyPasses(
+            lane.failures,
+            lane=lane.number,
+            first=self._pass,
+            has_item=self._taken > 0,
+            is_same=definition.inputs[0].items is None and _is_same_each_pass(definition.inputs[0]),
+            joins=self._joins,
+            parts=-(-lane.count // worker_lanes),
+        )
         self._other: tuple[int, Running] | None = None  # another pass, which the last load opened
         if lane.neighbours is not None:
             lane.neighbours.add(lane.path, self)
@@ -169,7 +167,7 @@ class _RepeatRunning:
         return self._definition.inputs[0].open(self._definition.lane_of(self._lane, number).alone(), state)
 
     def next(self) -> tuple[Any, ItemId]:
-        while not (self._empty and self._is_exhausted()):
+        while not (self._empty.count and self._is_exhausted()):
             if self._share is not None and self._taken >= self._share:
                 if self._is_last():
                     raise StopIteration
@@ -185,54 +183,21 @@ class _RepeatRunning:
                 continue
             self._taken += 1
             if value is not SKIPPED or self._counts_skipped:
-                self._empty, self._last_kept = 0, self._pass
+                self._empty.note_item(self._pass)
             return value, (self._key, self._pass, item_id)
-        self._check_dropped()
+        self._empty.check_dropped()
         raise StopIteration
 
     def _is_exhausted(self) -> bool:
         """Return True if the lane had so many empty passes that it will not have an item."""
-        failures = self._lane.failures
-        if self._definition.inputs[0].items == 0:
-            return True
-        if self._is_same:
-            # Before a restore, other lanes may have taken all items of this one in the pass in which it begins.
-            return self._empty >= (_MAX_EMPTY if failures.dropped or failures.remainder else 1 + self._joins)
-        if 0 < _MAX_EMPTY * failures.samples <= failures.dropped.total() - self._dropped and self._empty >= _MAX_EMPTY:
-            return True
-        neighbours = self._lane.neighbours
-        parts = 1 + neighbours.count if self._joins and neighbours is not None else 1
-        return self._empty >= _MAX_EMPTY * -(-self._lane.count // parts)
-
-    def _check_dropped(self) -> None:
-        """Check that the lane ends because it has no samples, and not because all of them are dropped.
-
-        Raises:
-            RepeatedSampleError: All samples of many passes were dropped, and not only those that the lane always has.
-        """
-        failures = self._lane.failures
-        reasons = failures.remainder or failures.reasons()
-        if failures.skip_tolerance is None or not reasons:
-            return
-        if self._is_same and self._last_kept < self._first:
-            _log.warning("lane %d has no sample of a pass that is repeated: %s", self._lane.number, reasons)
-            return
-        raise RepeatedSampleError(
-            f"a repeated dataset has no item in lane {self._lane.number} after {self._empty} pass"
-            f"{'es' if self._empty > 1 else ''}: {reasons}",
-            hint="check these hooks and filters, and pass a batch_size that a pass can fill, or drop_last=False; to "
-            "allow such passes, pass WorkerConfig(skip_tolerance=None)",
-        )
+        return self._definition.inputs[0].items == 0 or self._empty.are_final
 
     def _is_last(self) -> bool:
         times = self._definition.times
         return times is not None and self._pass + 1 > times
 
     def _next_pass(self) -> None:
-        if self._last_kept < self._pass:
-            self._empty += 1
-        else:
-            self._dropped = self._lane.failures.dropped.total()
+        self._empty.note_end(self._pass)
         self._taken = 0
         self._pass += 1
         while (share := self._definition.share_of(self._lane, self._pass)) == 0 and not self._is_last():
@@ -249,14 +214,14 @@ class _RepeatRunning:
         """Let the other lanes of the worker leave a pass that has ended."""
         if self._lane.neighbours is not None:
             others = list(self._lane.neighbours.others(self._lane.path))
-            self._empty = number - max([self._last_kept, *(other.last_kept for other in others)])
+            self._empty.join(number, (other.last_kept for other in others))
             for other in others:
-                other.leave(number, self._empty)
+                other.leave(number, self._empty.count)
 
     @property
     def last_kept(self) -> int:
         """The last pass of which the lane had an item; the pass before its first one if there is none."""
-        return self._last_kept
+        return self._empty.last_kept
 
     def leave(self, number: int, empty: int) -> None:
         """Leave pass ``number``, of which no lane has items for a batch.
@@ -268,7 +233,7 @@ class _RepeatRunning:
         if self._pass != number or self._has_items():
             return
         self._next_pass()
-        self._empty = empty
+        self._empty.count = empty
         if self._lane.neighbours is not None:
             self._lane.neighbours.note_change()
 

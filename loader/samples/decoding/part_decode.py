@@ -30,7 +30,7 @@ from ...format.documents.part_kinds import is_compressed, part_extension, part_k
 from ..trust import is_trusted, refuse
 from .image_decode import ImageForm, decode_image, looks_like_image
 
-__all__ = ["MAX_DECOMPRESSED_BYTES", "decode_part", "part_decoder", "part_error"]
+__all__ = ["MAX_DECOMPRESSED_BYTES", "decode_part", "decode_with", "part_decoder", "part_error"]
 
 MAX_DECOMPRESSED_BYTES = 1 << 30
 """Limit for the content of a compressed part: a file of a thousandth of that size could fill the memory."""
@@ -59,8 +59,11 @@ def decode_part(
         ImportError: A package is missing; the message names it.
     """
     decoder = part_decoder(part_name, form=form, trust_code=trust_code, guess_content=guess_content)
-    if decoder is None:
-        return data
+    return data if decoder is None else decode_with(decoder, part_name, data)
+
+
+def decode_with(decoder: Callable[[bytes], Any], part_name: str, data: bytes) -> Any:
+    """Decode a part; map errors of the decoder to SampleError."""
     try:
         return decoder(data)
     except (EnergonError, ImportError):

@@ -14,7 +14,8 @@ from ...pipeline.contract.hook import makes_several
 from ...pipeline.contract.stage import SavableDataset
 from ...pipeline.contract.worker_config import WorkerConfig
 from ...pipeline.reading.decode import DecodeDataset
-from ...pipeline.reading.read import OrderPlan, ReadDataset
+from ...pipeline.reading.order_plan import OrderPlan
+from ...pipeline.reading.read import ReadDataset
 from ...pipeline.reading.source import Source
 from ...pipeline.stages.batch import BatchDataset
 from ...pipeline.stages.cook import CookDataset, uses_stores

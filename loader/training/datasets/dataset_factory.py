@@ -14,7 +14,8 @@ from ...pipeline.contract.dataset_methods import set_direct_loader
 from ...pipeline.contract.stage import SavableDataset
 from ...pipeline.contract.worker_config import WorkerConfig
 from ...pipeline.reading.decode import DecodeDataset
-from ...pipeline.reading.read import OrderPlan, ReadDataset, SequentialPlan, ShuffledPlan
+from ...pipeline.reading.order_plan import OrderPlan, SequentialPlan, ShuffledPlan
+from ...pipeline.reading.read import ReadDataset
 from ...pipeline.reading.source import Source
 from ...samples.encoding.stage_builder import set_stage_builder
 from ...storage import EPath

@@ -13,7 +13,7 @@ from ...metadataset.documents.leaf_plan import BlendStep
 from ...metadataset.plans.blend_units import SAMPLES, sample_shares
 from ...pipeline.contract.stage import SavableDataset
 from ...pipeline.contract.worker_config import WorkerConfig
-from ...pipeline.reading.read import SequentialPlan, ShuffledPlan
+from ...pipeline.reading.order_plan import SequentialPlan, ShuffledPlan
 from ...pipeline.reading.source import Source
 from ...pipeline.stages.epochize import EpochizeDataset
 from ...pipeline.stages.even_ranks import EvenRanksDataset

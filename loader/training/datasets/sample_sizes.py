@@ -11,7 +11,8 @@ from ...errors import ConfigError
 from ...pipeline.contract.rng import preserve_rng_state, seed_sample
 from ...pipeline.contract.stage import SKIPPED, SavableDataset
 from ...pipeline.contract.worker_config import WorkerConfig
-from ...pipeline.reading.read import ReadDataset, ShuffledPlan
+from ...pipeline.reading.order_plan import ShuffledPlan
+from ...pipeline.reading.read import ReadDataset
 from ...pipeline.reading.source import Source
 from ...samples.encoding.size_metric import size_metrics
 from ...samples.hooks import in_hook_context

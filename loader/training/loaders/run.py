@@ -240,9 +240,9 @@ class LoaderRun:
         self.lanes.check_lanes(saved.lanes)
         check_lane_states(saved, mix.chain.state_schema(), kind=self.lanes.kind)
         mix.log(saved, rank=config.rank)
+        self.steps.restore(saved.steps, ranks=saved.counted_on or saved.ranks)
         self.chain = self.lanes.chain = mix.chain
         self.mix_changes = mix.changes
-        self.steps.restore(saved.steps, ranks=saved.counted_on or saved.ranks)
         self.lanes.restore(
             lanes=saved.lanes,
             batch=saved.batch,

@@ -17,21 +17,21 @@ from .mix_change import nests_states
 __all__ = ["count_lost_samples"]
 
 
-class _Place(NamedTuple):
+class _PlacedStage(NamedTuple):
     """A stage, with the path and the seed of the inputs of blends that lead to it."""
 
     stage: SavableDataset[Any]
     path: str
     seed: int
 
-    def below(self) -> _Place:
+    def below(self) -> _PlacedStage:
         return self._replace(stage=self.stage.inputs[0])
 
-    def inputs(self) -> dict[int, _Place]:
+    def inputs(self) -> dict[int, _PlacedStage]:
         """Return the inputs of a blend by their origins."""
         pairs = zip(getattr(self.stage, "origins", ()), self.stage.inputs, strict=True)
         return {
-            origin: _Place(upstream, f"{self.path}{origin}/", child_seed(self.seed, origin))
+            origin: _PlacedStage(upstream, f"{self.path}{origin}/", child_seed(self.seed, origin))
             for origin, upstream in pairs
         }
 
@@ -50,7 +50,7 @@ def count_lost_samples(
         rules: The rules of the run.
     """
     lost: dict[tuple[str, ItemId], int] = {}  # a state may name a sample twice
-    for place, item_id in _buffered(_Place(chain, "", seed), state):
+    for place, item_id in _buffered(_PlacedStage(chain, "", seed), state):
         for reader, position in _read_for(place, item_id):
             if not isinstance(reader.stage, ReadDataset):
                 lost[reader.path, position] = samples_in(position)
@@ -61,7 +61,7 @@ def count_lost_samples(
     return sum(lost.values())
 
 
-def _buffered(place: _Place, state: State) -> Iterator[tuple[_Place, ItemId]]:
+def _buffered(place: _PlacedStage, state: State) -> Iterator[tuple[_PlacedStage, ItemId]]:
     """Yield the ids of the items in buffers, each with the stage that holds it."""
     stage = place.stage
     own = state.get(stage.key)
@@ -76,7 +76,7 @@ def _buffered(place: _Place, state: State) -> Iterator[tuple[_Place, ItemId]]:
         yield from _buffered(place.below(), state)
 
 
-def _read_for(place: _Place, item_id: ItemId) -> Iterator[tuple[_Place, Any]]:
+def _read_for(place: _PlacedStage, item_id: ItemId) -> Iterator[tuple[_PlacedStage, Any]]:
     """Yield the readers and positions of an item's samples; the blend and the item's id if its input is gone."""
     stage = place.stage
     if isinstance(item_id, tuple):

@@ -62,7 +62,7 @@ class MixChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Place:
+class _SavedPlace:
     """A place in a chain, and the state of the run there.
 
     Attributes:
@@ -85,7 +85,7 @@ class _Place:
     before: float = 1.0
     after: float = 1.0
 
-    def child(self, key: str, origin: int, *, before: float, after: float) -> _Place:
+    def child(self, key: str, origin: int, *, before: float, after: float) -> _SavedPlace:
         """Return the place of an input of a blend."""
         return replace(
             self,
@@ -124,8 +124,8 @@ def find_mix_change(
     Raises:
         StateError: A position in the state is damaged.
     """
-    place = _Place(lanes=lanes, scale=scale, changes=changes, is_dealt=is_dealt, seed=seed)
-    with suppress(LookupError, TypeError, AttributeError, ValueError):  # the description is damaged
+    place = _SavedPlace(lanes=lanes, scale=scale, changes=changes, is_dealt=is_dealt, seed=seed)
+    with suppress(LookupError, TypeError, AttributeError, ArithmeticError, ValueError):  # a damaged description
         return _compare(chain, saved, place)
     return None
 
@@ -135,7 +135,7 @@ def nests_states(dataset: SavableDataset[Any]) -> bool:
     return len(dataset.inputs) != 1 or type(dataset).state_schema is not SavableDataset.state_schema
 
 
-def _compare(dataset: SavableDataset[Any], saved: Any, place: _Place) -> MixChange | None:
+def _compare(dataset: SavableDataset[Any], saved: Any, place: _SavedPlace) -> MixChange | None:
     if isinstance(dataset, PassThroughDataset):
         return _compare(dataset.inputs[0], saved, place)
     if saved[0] != dataset.name:
@@ -151,7 +151,7 @@ def _compare(dataset: SavableDataset[Any], saved: Any, place: _Place) -> MixChan
     return _compare(dataset.inputs[0], saved[2], place)
 
 
-def _compare_readers(dataset: ReadDataset, saved: Any, place: _Place) -> MixChange | None:
+def _compare_readers(dataset: ReadDataset, saved: Any, place: _SavedPlace) -> MixChange | None:
     now = dataset.settings()
     is_same = not any(differences(saved, dataset.identity()))
     if not all("weights" in one and "repetitions" not in one for one in (saved[1], now)):
@@ -174,7 +174,7 @@ def _compare_readers(dataset: ReadDataset, saved: Any, place: _Place) -> MixChan
     return change
 
 
-def _compare_blends(dataset: BlendDataset[Any], saved: Any, place: _Place) -> MixChange:
+def _compare_blends(dataset: BlendDataset[Any], saved: Any, place: _SavedPlace) -> MixChange:
     stage = place.path + dataset.key
     history = stage_changes(place.changes, stage)
     inputs = saved[2:]
@@ -206,7 +206,7 @@ def _compare_blends(dataset: BlendDataset[Any], saved: Any, place: _Place) -> Mi
 
 
 def _pair_inputs(
-    dataset: BlendDataset[Any], inputs: Mapping[int, tuple[Any, float]], place: _Place
+    dataset: BlendDataset[Any], inputs: Mapping[int, tuple[Any, float]], place: _SavedPlace
 ) -> list[int | None]:
     """Return for each input of a blend the origin of the saved input that it continues; None for a new one.
 
@@ -232,7 +232,7 @@ def _pair_inputs(
     return found
 
 
-def _unchanged(saved: Any, place: _Place) -> MixChange:
+def _unchanged(saved: Any, place: _SavedPlace) -> MixChange:
     before, after = leaves_in(saved, place.before), leaves_in(saved, place.after)
     return MixChange(
         [

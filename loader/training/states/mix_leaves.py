@@ -11,7 +11,8 @@ from typing import Any
 from ...errors import StateError
 from ...order import LaneMixes, Mix
 from ...pipeline.contract.state_schema import COUNT
-from ...pipeline.reading.read import ReadDataset, ShuffledPlan
+from ...pipeline.reading.order_plan import ShuffledPlan
+from ...pipeline.reading.read import ReadDataset
 from .mix_history import StageChanges, reader_history
 from .run_state import differences
 

@@ -7,8 +7,10 @@ them, and imports nothing. Tensors and other objects of torch become :class:`Opa
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from struct import unpack_from
+from functools import partial
+from struct import error as struct_error, unpack_from
 from typing import Any
 
 __all__ = ["Opaque", "PickleLimitError", "UnknownGlobalError", "read_pickle"]
@@ -67,80 +69,82 @@ def read_pickle(data: bytes, *, start: int = 0, max_instructions: int) -> tuple[
         ValueError: It is damaged, or has instructions that ``torch.save`` does not write.
     """
     try:
-        return _Machine(data, start).run(max_instructions)
-    except (IndexError, KeyError, TypeError, AttributeError, UnicodeDecodeError) as error:
+        return _run(data, start, max_instructions)
+    except (IndexError, KeyError, TypeError, AttributeError, UnicodeDecodeError, struct_error) as error:
         raise ValueError(f"its pickle is damaged ({type(error).__name__}: {error})") from error
 
 
-class _Machine:
-    """The stack, the memo and the position of a pickle that is read."""
-
-    def __init__(self, data: bytes, start: int) -> None:
-        self.data, self.at = data, start
-        self.stack: list[Any] = []
-
-    def run(self, max_instructions: int) -> tuple[Any, int]:  # noqa: C901, PLR0912 - a branch per instruction is fast
-        data, stack, memo = self.data, self.stack, dict[int, Any]()
-        at, size = self.at, len(self.data)
-        for _ in range(max_instructions):
-            code = data[at]
+def _run(data: bytes, at: int, max_instructions: int) -> tuple[Any, int]:
+    """Execute the pickle at an offset; a branch for each frequent instruction is faster than a function."""
+    stack: list[Any] = []
+    memo: dict[int, Any] = {}
+    for _ in range(max_instructions):
+        code = data[at]
+        at += 1
+        if code == 0x71:  # q, BINPUT
+            memo[data[at]] = stack[-1]
             at += 1
-            # The most frequent instructions come first.
-            if code == 0x71:  # q, BINPUT
-                memo[data[at]] = stack[-1]
-                at += 1
-            elif code == 0x72:  # r, LONG_BINPUT
-                memo[unpack_from("<I", data, at)[0]] = stack[-1]
-                at += 4
-            elif code == 0x4B:  # K, BININT1
-                stack.append(data[at])
-                at += 1
-            elif code == 0x4D:  # M, BININT2
-                stack.append(data[at] | data[at + 1] << 8)
-                at += 2
-            elif code == 0x4A:  # J, BININT
-                stack.append(unpack_from("<i", data, at)[0])
-                at += 4
-            elif code == 0x68:  # h, BINGET
-                stack.append(memo[data[at]])
-                at += 1
-            elif code == 0x6A:  # j, LONG_BINGET
-                stack.append(memo[unpack_from("<I", data, at)[0]])
-                at += 4
-            elif code == 0x58:  # X, BINUNICODE
-                end = at + 4 + unpack_from("<I", data, at)[0]
-                stack.append(_checked_slice(data, at + 4, end).decode("utf-8", "surrogatepass"))
-                at = end
-            elif code == 0x28:  # (, MARK
-                stack.append(_MARK)
-            elif code in _SIMPLE:
-                _SIMPLE[code](stack)
-            elif code == 0x47:  # G, BINFLOAT
-                stack.append(unpack_from(">d", data, at)[0])
-                at += 8
-            elif code in (0x8A, 0x8B):  # LONG1, LONG4
-                width = 1 if code == 0x8A else 4
-                end = at + width + int.from_bytes(data[at : at + width], "little")
-                if end - at - width > _MAX_INTEGER_BYTES:
-                    raise ValueError("its pickle is damaged (an integer has thousands of digits)")
-                stack.append(int.from_bytes(_checked_slice(data, at + width, end), "little", signed=True))
-                at = end
-            elif code == 0x63:  # c, GLOBAL
-                middle = data.index(b"\n", at, at + 1024)
-                end = data.index(b"\n", middle + 1, middle + 1024)
-                stack.append(_global(data[at:middle].decode(), data[middle + 1 : end].decode()))
-                at = end + 1
-            elif code == 0x80:  # PROTO
-                if data[at] != 2:
-                    raise ValueError(f"its pickle has protocol {data[at]}, torch.save writes protocol 2")
-                at += 1
-            elif code == 0x2E:  # STOP
-                return stack.pop(), at
-            else:
-                raise ValueError(f"its pickle has the instruction {code:#x}, which torch.save does not write")
-            if at > size:
-                raise IndexError("it is cut off")
-        raise PickleLimitError(f"more than {max_instructions:,} instructions")
+        elif code == 0x72:  # r, LONG_BINPUT
+            memo[unpack_from("<I", data, at)[0]] = stack[-1]
+            at += 4
+        elif code == 0x4B:  # K, BININT1
+            stack.append(data[at])
+            at += 1
+        elif code == 0x68:  # h, BINGET
+            stack.append(memo[data[at]])
+            at += 1
+        elif code == 0x6A:  # j, LONG_BINGET
+            stack.append(memo[unpack_from("<I", data, at)[0]])
+            at += 4
+        elif code in _STACK_CHANGES:
+            _STACK_CHANGES[code](stack)
+        elif code in _VALUES:
+            value, at = _VALUES[code](data, at)
+            stack.append(value)
+        elif code == 0x2E:  # STOP
+            return stack.pop(), at
+        elif code == 0x80:  # PROTO
+            at = _check_protocol(data, at)
+        else:
+            raise ValueError(f"its pickle has the instruction {code:#x}, which torch.save does not write")
+        if at > len(data):
+            raise IndexError("it is cut off")
+    raise PickleLimitError(f"more than {max_instructions:,} instructions")
+
+
+def _check_protocol(data: bytes, at: int) -> int:
+    if data[at] != 2:
+        raise ValueError(f"its pickle has protocol {data[at]}, torch.save writes protocol 2")
+    return at + 1
+
+
+# ------------------------------------------------------------------------------- instructions that contain a value
+
+
+def _two_bytes(data: bytes, at: int) -> tuple[int, int]:
+    return data[at] | data[at + 1] << 8, at + 2
+
+
+def _four_bytes(data: bytes, at: int) -> tuple[int, int]:
+    return unpack_from("<i", data, at)[0], at + 4
+
+
+def _integer(data: bytes, at: int, width: int) -> tuple[int, int]:
+    """Read an integer after its number of bytes, which has itself ``width`` bytes."""
+    start = at + width
+    end = start + int.from_bytes(data[at:start], "little")
+    if end - start > _MAX_INTEGER_BYTES:
+        raise ValueError("its pickle is damaged (an integer has thousands of digits)")
+    return int.from_bytes(_checked_slice(data, start, end), "little", signed=True), end
+
+
+def _float(data: bytes, at: int) -> tuple[float, int]:
+    return unpack_from(">d", data, at)[0], at + 8
+
+
+def _text(data: bytes, at: int) -> tuple[str, int]:
+    end = at + 4 + unpack_from("<I", data, at)[0]
+    return _checked_slice(data, at + 4, end).decode("utf-8", "surrogatepass"), end
 
 
 def _checked_slice(data: bytes, start: int, end: int) -> bytes:
@@ -149,14 +153,28 @@ def _checked_slice(data: bytes, start: int, end: int) -> bytes:
     return data[start:end]
 
 
-def _global(module: str, name: str) -> Opaque:
+def _global(data: bytes, at: int) -> tuple[Opaque, int]:
+    middle = data.index(b"\n", at, at + 1024)
+    end = data.index(b"\n", middle + 1, middle + 1024)
+    module, name = data[at:middle].decode(), data[middle + 1 : end].decode()
     full = f"{module}.{name}"
     if module not in _PLAIN_MODULES and full not in _DICTS and full not in _OTHERS:
         raise UnknownGlobalError(full)
-    return Opaque(full)
+    return Opaque(full), end + 1
 
 
-# ---------------------------------------------------------------------------------------------- simple instructions
+_VALUES: dict[int, Callable[[bytes, int], tuple[Any, int]]] = {
+    ord("M"): _two_bytes,
+    ord("J"): _four_bytes,
+    0x8A: partial(_integer, width=1),  # LONG1
+    0x8B: partial(_integer, width=4),  # LONG4
+    ord("G"): _float,
+    ord("X"): _text,
+    ord("c"): _global,
+}
+"""Functions of the pickle and the offset of the value, which return the value and the offset of its end."""
+
+# ------------------------------------------------------------------------------- instructions that change the stack
 
 
 def _pop_mark(stack: list[Any]) -> list[Any]:
@@ -232,7 +250,8 @@ def _tuple_of(count: int) -> Any:
     return pack
 
 
-_SIMPLE = {
+_STACK_CHANGES = {
+    ord("("): lambda stack: stack.append(_MARK),
     ord("]"): lambda stack: stack.append([]),
     ord("}"): lambda stack: stack.append({}),
     ord(")"): lambda stack: stack.append(()),
@@ -252,4 +271,4 @@ _SIMPLE = {
     ord("b"): _build,
     ord("Q"): _persistent,
 }
-"""Instructions without arguments."""
+"""Functions of the stack."""

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ...errors import RepeatedSampleError
+from ...escaped_log import get_logger
 from ...pipeline.failures.policy import FailurePolicy
 from .worker_errors import PackedError, pack_error, unpack_error
 
 __all__ = ["DroppedSamples", "check_dropped", "dropped_samples"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 _MIN_DROPPED = 10
 """Samples of a rank's pass of which some must make a micro-batch; of fewer, all may be bad by chance."""

@@ -58,6 +58,12 @@ def succeed(policy: Any, hook: Any = encode, times: int = 1) -> None:
             policy.succeeded(hook)
 
 
+@pytest.mark.parametrize(("samples", "expected"), [(10, 20_000), (10_000, 200_000), (10**9, 10**6)])
+def test_the_default_skip_tolerance_grows_with_the_data_up_to_a_million(samples: int, expected: int) -> None:
+    assert FailurePolicy(skip_silently, lane=0, samples=samples).skip_tolerance == expected
+    assert FailurePolicy(skip_silently, lane=0, samples=samples, skip_tolerance=7).skip_tolerance == 7
+
+
 def test_the_handler_gets_error_sample_and_sources() -> None:
     received = []
     policy = FailurePolicy(lambda *arguments: received.append(arguments), lane=0)

@@ -16,7 +16,8 @@ from loader.format.documents.load_request import LoadRequest
 from loader.format.documents.subset import SampleRange
 from loader.pipeline.contract.worker_config import WorkerConfig
 from loader.pipeline.reading.dataset_source import DatasetSource
-from loader.pipeline.reading.read import ReadDataset, SequentialPlan
+from loader.pipeline.reading.order_plan import SequentialPlan
+from loader.pipeline.reading.read import ReadDataset
 from loader.pipeline.reading.sample_chunk import SourceTable
 from loader.samples.building.sample_builder import RawSample
 from loader.samples.decoding.decoder import SampleDecoder

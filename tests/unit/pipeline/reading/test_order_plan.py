@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from loader.pipeline.reading.read import SequentialPlan, ShuffledPlan
+from loader.pipeline.reading.order_plan import SequentialPlan, ShuffledPlan
 
 
 def shuffled(sources: int = 2, **changes: Any) -> ShuffledPlan:

@@ -19,7 +19,8 @@ from loader.format.index.layout import ShardEntry
 from loader.pipeline.contract.stage import SKIPPED
 from loader.pipeline.contract.worker_config import WorkerConfig
 from loader.pipeline.reading import dataset_source as dataset_leaf, read
-from loader.pipeline.reading.read import ReadDataset, SequentialPlan, ShuffledPlan
+from loader.pipeline.reading.order_plan import SequentialPlan, ShuffledPlan
+from loader.pipeline.reading.read import ReadDataset
 from loader.pipeline.reading.sample_chunk import ChunkReader, SourceTable
 from loader.pipeline.reading.shard_reads import OpenShards
 from loader.pipeline.reading.source import ShardSource

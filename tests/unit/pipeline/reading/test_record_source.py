@@ -17,7 +17,8 @@ from loader.format.documents.subset import SampleRange
 from loader.format.jsonl.index import prepare_jsonl
 from loader.pipeline.contract.worker_config import WorkerConfig
 from loader.pipeline.reading.decode import DecodeDataset
-from loader.pipeline.reading.read import ReadDataset, SequentialPlan
+from loader.pipeline.reading.order_plan import SequentialPlan
+from loader.pipeline.reading.read import ReadDataset
 from loader.pipeline.reading.record_source import RecordSource
 from loader.storage import open_storage
 from tests.unit.pipeline.stage_check import lane, values

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import BinaryIO, Self
 
 from loader.format.jsonl.index import IDX_SUFFIX, open_jsonl_index
-from loader.storage import open_parent
+from loader.storage import ClosesOnExit, open_parent
 from loader.storage.epath import EPath
 
 __all__ = [
@@ -23,21 +23,6 @@ __all__ = [
 
 IJSONL_SUFFIX = f".jsonl{IDX_SUFFIX}"
 _OFFSET_BYTES = 8
-
-
-class _Closing:
-    """A context manager that closes on exit."""
-
-    def close(self) -> None:
-        """Close the file."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 class IJsonlIndexWriter:
@@ -88,7 +73,7 @@ class _Discarded(Exception):  # noqa: N818 - never raised, only ends the context
     """Reason for which an unfinished index is discarded."""
 
 
-class IJsonlIndexReader(_Closing):
+class IJsonlIndexReader(ClosesOnExit):
     """A reader of a JSONL file's index: the byte offset of each line, and at the end the size of the file.
 
     Args:
@@ -124,7 +109,7 @@ class IJsonlIndexReader(_Closing):
         return int(open_jsonl_index(*open_parent(jsonl_path)).offsets[-1])
 
 
-class IJsonlFile(_Closing):
+class IJsonlFile(ClosesOnExit):
     """A reader of lines at byte offsets.
 
     Args:
@@ -171,7 +156,7 @@ class IJsonlSamplePointer:
     byte_size: int
 
 
-class CachedIJsonlOffsetReader(_Closing):
+class CachedIJsonlOffsetReader(ClosesOnExit):
     """A reader of the places of lines. The index is mapped into memory, so that no look-up reads a file.
 
     Args:

@@ -1,0 +1,216 @@
+"""The orders of a reader: shuffled for training, in sequence for validation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from math import ceil
+from typing import Any, Protocol
+
+from ...order import (
+    DealtOrder,
+    EditedOrder,
+    FinitePass,
+    Mix,
+    PrebatchedPass,
+    RepeatedOrder,
+    SequentialPass,
+    SourceOrder,
+    StreamOrder,
+    mix,
+)
+from ..contract.lane import RULES
+
+__all__ = ["OrderPlan", "SequentialPlan", "ShuffledPlan"]
+
+_SOURCE = 21  # purpose of the random numbers: part of their seed
+
+
+class OrderPlan(Protocol):
+    """The order of a reader's samples."""
+
+    @property
+    def repeats(self) -> bool:
+        """True if the order has no end."""
+
+    @property
+    def starts_over(self) -> bool:
+        """True if each iteration starts a new pass."""
+
+    def order(self, samples: Sequence[int], *, lanes: int, seed: int, rules: int = RULES) -> StreamOrder:
+        """Return the order of sources with these numbers of samples, by the rules of the run."""
+
+    def items(self, samples: Sequence[int]) -> int | None:
+        """Return the number of samples of a pass; None without end."""
+
+    def round_samples(self, samples: Sequence[int]) -> int:
+        """Return the number of samples until each one has come."""
+
+    def epoch_repetitions(self, sources: int) -> Sequence[float]:
+        """Return how often a sample of each source comes in an epoch."""
+
+    def settings(self) -> dict[str, Any]:
+        """Return the arguments as plain data."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShuffledPlan:
+    """The order of training.
+
+    Args:
+        slice_lengths: Length of a slice, for each source.
+        shuffle_buffer: Number of samples that are shuffled freely.
+        epochs_together: ``shuffle_over_epochs_multiplier``, for each source.
+        weights: Share of a blend without end, for each source.
+        repetitions: Repetitions of a sample in a pass, for each source; None for a blend without end.
+        deal: Samples of a micro-batch, if the lanes take whole micro-batches of one pass in turn; None splits the pass
+            into one stream per lane.
+        measured: True if the weights were computed from measured samples; a restored run keeps those of its state.
+        chunk: Samples of a chunk, if the lanes take chunks of an order that is not shuffled in turn; None splits it
+            into one part per lane.
+        shares: Repetitions of a sample of each source in a nominal epoch of an order without end; None: 1 each.
+    """
+
+    slice_lengths: tuple[int, ...]
+    shuffle_buffer: int
+    epochs_together: tuple[int | None, ...]
+    weights: tuple[float, ...]
+    repetitions: tuple[float, ...] | None = None
+    deal: int | None = None
+    measured: bool | None = None
+    chunk: int | None = None
+    shares: tuple[float, ...] | None = None
+
+    @property
+    def repeats(self) -> bool:
+        return self.repetitions is None
+
+    @property
+    def is_sequential(self) -> bool:
+        """True if nothing is shuffled."""
+        return self.shuffle_buffer <= 1 and all(together is None for together in self.epochs_together)
+
+    @property
+    def starts_over(self) -> bool:
+        return False
+
+    def order(self, samples: Sequence[int], *, lanes: int, seed: int, rules: int = RULES) -> StreamOrder:
+        return _shuffled_order(self, tuple(samples), lanes, seed, rules)
+
+    def edited_order(self, samples: Sequence[int], mixes: Sequence[Mix], *, lanes: int, seed: int) -> EditedOrder:
+        """Return the order of a run whose mix changed, with these numbers of samples in the sources of the last mix."""
+        return _edited_order(self, tuple(samples), lanes, seed, tuple(mixes))
+
+    def items(self, samples: Sequence[int]) -> int | None:
+        return None if self.repetitions is None else _pass_samples(samples, self.repetitions)
+
+    def round_samples(self, samples: Sequence[int]) -> int:
+        if self.repetitions is not None:
+            return sum(samples)
+        total = sum(self.weights)
+        return ceil(max(count * total / weight for count, weight in zip(samples, self.weights, strict=True) if weight))
+
+    def epoch_repetitions(self, sources: int) -> Sequence[float]:
+        return self.repetitions or self.shares or (1.0,) * sources
+
+    def settings(self) -> dict[str, Any]:
+        # Shares do not affect the order, and the chunk follows from the settings of later stages.
+        settings = asdict(self) | {"chunk": None, "shares": None}
+        return {name: _collapsed(value) for name, value in settings.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SequentialPlan:
+    """The order of validation: the sources one after another, in the order of their shards.
+
+    Args:
+        deal: As in :class:`ShuffledPlan`.
+    """
+
+    deal: int | None = None
+
+    @property
+    def repeats(self) -> bool:
+        return False
+
+    @property
+    def starts_over(self) -> bool:
+        return True
+
+    def order(
+        self,
+        samples: Sequence[int],
+        *,
+        lanes: int,
+        seed: int,  # noqa: ARG002 - not shuffled
+        rules: int = RULES,  # noqa: ARG002 - always the same
+    ) -> StreamOrder:
+        order = SequentialPass(tuple(samples), lanes)
+        return order if self.deal is None else PrebatchedPass(order, self.deal)
+
+    def items(self, samples: Sequence[int]) -> int | None:
+        return sum(samples)
+
+    def round_samples(self, samples: Sequence[int]) -> int:
+        return sum(samples)
+
+    def epoch_repetitions(self, sources: int) -> Sequence[float]:
+        return (1.0,) * sources
+
+    def settings(self) -> dict[str, Any]:
+        return {} if self.deal is None else {"deal": self.deal}
+
+
+@lru_cache(maxsize=64)  # shared by all lanes of a process
+def _shuffled_order(plan: ShuffledPlan, samples: tuple[int, ...], lanes: int, seed: int, rules: int) -> StreamOrder:
+    sources = _source_orders(plan, samples, seed, range(len(samples)))
+    chunk = plan.chunk if rules and plan.is_sequential else None
+    streams = lanes if chunk is None else 1
+    order: RepeatedOrder | FinitePass
+    if plan.repetitions is None:
+        order = RepeatedOrder(sources, plan.weights, streams, seed)
+    else:
+        order = FinitePass(sources, plan.repetitions, streams, seed)
+    if chunk is not None:
+        return DealtOrder(order, lanes, chunk)
+    return PrebatchedPass(order, plan.deal) if isinstance(order, FinitePass) and plan.deal is not None else order
+
+
+@lru_cache(maxsize=64)
+def _edited_order(
+    plan: ShuffledPlan, samples: tuple[int, ...], lanes: int, seed: int, mixes: tuple[Mix, ...]
+) -> EditedOrder:
+    return EditedOrder(_source_orders(plan, samples, seed, mixes[-1].origins), mixes, lanes, seed)
+
+
+def _source_orders(
+    plan: ShuffledPlan, samples: Sequence[int], seed: int, origins: Sequence[int]
+) -> tuple[SourceOrder, ...]:
+    return tuple(
+        SourceOrder(
+            samples=count,
+            slice_length=length,
+            shuffle_buffer=plan.shuffle_buffer,
+            epochs_together=together,
+            seed=int(mix(seed, _SOURCE, origin)),
+        )
+        for origin, count, length, together in zip(
+            origins, samples, plan.slice_lengths, plan.epochs_together, strict=True
+        )
+    )
+
+
+def _pass_samples(samples: Sequence[int], repetitions: Sequence[float]) -> int:
+    total = 0
+    for count, times in zip(samples, repetitions, strict=True):
+        whole = int(times)
+        total += whole * count + round((times - whole) * count)
+    return total
+
+
+def _collapsed(value: Any) -> Any:
+    """Replace a tuple of equal values, one for each source, by the value."""
+    if isinstance(value, tuple):
+        return value[0] if len(set(value)) == 1 else list(value)
+    return value

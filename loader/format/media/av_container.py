@@ -10,22 +10,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from fractions import Fraction
 from types import ModuleType
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 if TYPE_CHECKING:
     from av.audio.stream import AudioStream
     from av.container import InputContainer
+    from av.packet import Packet
     from av.video.stream import VideoStream
 
 __all__ = [
     "audio_stream",
-    "display_delay",
     "import_av",
     "is_indexed",
     "media_error",
     "media_start",
     "open_av",
     "open_container",
+    "packet_time",
     "video_stream",
 ]
 
@@ -126,20 +127,17 @@ def media_start(container: InputContainer) -> Fraction:
     return min(starts, default=Fraction(0))
 
 
-def display_delay(container: InputContainer, stream: VideoStream, first: int | None) -> int:
-    """Return the ticks by which the times of frames are late: in AVI files with B-frames, which have no such times.
+def packet_time(container: InputContainer, packet: Packet[Any]) -> int | None:
+    """Return the display time of a packet's frame; in AVI, which has no display times, its decoding time.
 
-    FFmpeg counts the frames of an AVI file as they are decoded, and adds the delay of the reordering. So the first
-    frame seems to start one or two frames after the start of the stream.
+    FFmpeg numbers the frames of an AVI file as they are decoded, and guesses their display times. The decoding times of
+    all frames, sorted, are their display times.
 
     Args:
         container: Open file.
-        stream: Video stream of that file.
-        first: Time of the first frame in display order.
+        packet: Packet of that file.
     """
-    if container.format.name != "avi" or first is None:
-        return 0
-    return max(first - (stream.start_time or 0), 0)
+    return packet.dts if container.format.name == "avi" else packet.pts
 
 
 def is_indexed(container: InputContainer) -> bool:

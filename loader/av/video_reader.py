@@ -10,7 +10,7 @@ from heapq import heappop, heappush
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from ..format.media.av_container import import_av, is_indexed, video_stream
+from ..format.media.av_container import check_frame_size, import_av, is_indexed, video_stream
 from .media_reader import MediaReader
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ class VideoReader(MediaReader):
             raise ValueError(f"there is no video in this {container.format.name} file")
         if stream.time_base is None:
             raise ValueError(f"the video in this {container.format.name} file has no clock")
+        check_frame_size(stream)
         stream.codec_context.thread_count = self._threads
         self._container, self.stream, self.clock = container, stream, stream.time_base
         self._can_seek = self._can_seek and stream.start_time is not None

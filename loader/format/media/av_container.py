@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "audio_stream",
+    "check_frame_size",
     "import_av",
     "is_indexed",
     "media_error",
@@ -110,6 +111,22 @@ def video_stream(container: InputContainer) -> VideoStream | None:
 def audio_stream(container: InputContainer) -> AudioStream | None:
     """Return the first audio stream that FFmpeg can decode, or None."""
     return next((one for one in container.streams.audio if _is_known(one) and one.codec_context.sample_rate), None)
+
+
+def check_frame_size(stream: VideoStream) -> None:
+    """Refuse a video whose frames are larger than Pillow's limit of images; decoders keep up to 16 frames.
+
+    Raises:
+        ValueError: The frames are larger.
+    """
+    from PIL import Image
+
+    limit, pixels = Image.MAX_IMAGE_PIXELS, stream.width * stream.height
+    if limit is not None and pixels > limit:
+        raise ValueError(
+            f"a frame of {stream.width} x {stream.height} has {pixels:,} pixels, the limit is {limit:,}: if the file "
+            "is right, raise PIL.Image.MAX_IMAGE_PIXELS"
+        )
 
 
 def _is_known(stream: VideoStream | AudioStream) -> bool:

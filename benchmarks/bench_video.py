@@ -82,7 +82,8 @@ def measure(library: str, file: str) -> None:
     data = Path(file).read_bytes()
     step = SECONDS / FRAMES
     times = [(number + 0.5) * step + 0.5 / FPS for number in range(FRAMES)]  # in the middle of a frame
-    spent = []
+    spent: list[float] = []
+    clips: list[Any] = []
     for _ in range(CALLS + 1):
         start = time.process_time()
         clips, _seconds = decoder_class(io.BytesIO(data)).get_video_clips([(at, at) for at in times])
@@ -99,9 +100,9 @@ def encode() -> bytes:
     """Encode a photograph through which the camera pans, with noise."""
     import av
     import numpy as np
-    from skimage import data
+    from demo_photographs import open_photograph  # the environment of megatron-energon may lack it
 
-    photograph = np.tile(np.asarray(data.astronaut()), (2, 3, 1))
+    photograph = np.tile(np.asarray(open_photograph("skimage", "data/astronaut.png")), (2, 3, 1))
     random = np.random.default_rng(0)
     noise = random.integers(-6, 7, (HEIGHT + 64, WIDTH + 64, 3))
     file = io.BytesIO()

@@ -75,7 +75,7 @@ class VideoReader(MediaReader):
         self._can_skip = stream.codec_context.name in _SKIPPABLE and self._idr is None
         frames = self._decode()
         first = next(frames, None)
-        if is_avi and first is not None:
+        if is_avi and self._idr is None and first is not None:
             self._delay = self._measure_delay(first)
         self._begin(frames if first is None else chain([first], frames), is_first=True)
 
@@ -107,13 +107,21 @@ class VideoReader(MediaReader):
                 drop frames, and the count is wrong.
         """
         times: list[int] = []
+        time_of: dict[int | None, int] = {}
+        is_first = True
         for packet in self._container.demux(self.stream):
             if start is not None and not start.search(bytes(packet)):
                 return
             start = None
             if packet.dts is not None:
                 heappush(times, packet.dts)
+                time_of[packet.pts] = packet.dts
             for frame in packet.decode():
+                if is_first and frame.key_frame:  # the decoder drops frames before the first keyframe of a cut file
+                    while times and times[0] < time_of.get(frame.pts, times[0]):
+                        heappop(times)
+                is_first = False
+                time_of.clear()
                 frame.pts = heappop(times) if times else None
                 yield frame
 

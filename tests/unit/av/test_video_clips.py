@@ -160,6 +160,23 @@ def test_hevc_in_avi_gives_the_frames_of_each_time(options: str) -> None:
         assert clips(data, (number / 10, number / 10)) == ([[number]], [(number / 10, (number + 1) / 10)])
 
 
+@pytest.mark.parametrize("b_frames", [0, 2])
+def test_h264_in_avi_that_is_cut_inside_a_group_begins_at_its_first_keyframe(b_frames: int) -> None:
+    file = io.BytesIO()
+    whole = av.open(io.BytesIO(encode(container="avi", gop=20, b_frames=b_frames)), "r")
+    with whole, av.open(file, "w", format="avi") as output:
+        stream = output.add_stream_from_template(whole.streams.video[0])
+        for packet in whole.demux(video=0):
+            if packet.dts is not None and packet.dts >= 5:
+                packet.pts = packet.dts = packet.dts - 5
+                packet.stream = stream
+                output.mux(packet)
+    data = file.getvalue()
+    assert clips(data, (0, math.inf))[0] == [list(range(20, 50))]
+    assert clips(data, (1.6, 2.1)) == ([[21, 22, 23, 24, 25, 26]], [(1.6, 2.2)])
+    assert clips(data, (0, 1.6), (4.4, 5)) == ([[20, 21], [49]], [(1.5, 1.7), (4.4, 4.5)])
+
+
 @pytest.mark.parametrize("b_frames", [2, 3])
 def test_each_frame_of_h264_in_avi_is_that_of_mp4(b_frames: int) -> None:
     """At 10 s between keyframes, with sound."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import Any, Literal
 
 from ..preview.terminal import discard_input
@@ -64,11 +66,13 @@ def ask_text(
     import questionary
     from prompt_toolkit.key_binding import KeyBindings
 
+    from ..console import escape_controls
+
     if hint:
         print_dim(hint)
 
     def validate(answer: str) -> bool | str:
-        return check(answer.strip()) or True
+        return escape_controls(check(answer.strip()) or "") or True
 
     bindings = KeyBindings()
     _add_back(bindings)
@@ -80,6 +84,7 @@ def ask_text(
         key_bindings=bindings,
         completer=None if complete is None else _completer(complete),
         complete_while_typing=False,
+        input_processors=[_escaping_processor()],
     )
     return str(_run(prompt)).strip()
 
@@ -140,12 +145,37 @@ def _add_back(bindings: Any) -> None:
 def _completer(complete: Callable[[str], Sequence[str]]) -> Any:
     from prompt_toolkit.completion import Completer, Completion
 
+    from ..console import escape_controls
+
     class FunctionCompleter(Completer):
         def get_completions(self, document: Any, complete_event: Any) -> Any:  # noqa: ARG002 - its interface
             text = document.text_before_cursor
-            return (Completion(found, start_position=-len(text)) for found in complete(text))
+            return (
+                Completion(found, start_position=-len(text), display=escape_controls(found)) for found in complete(text)
+            )
 
     return FunctionCompleter()
+
+
+def _escaping_processor() -> Any:
+    """Return a processor that shows the text of an input escaped; prompt_toolkit escapes no bidirectional marks."""
+    from prompt_toolkit.formatted_text import fragment_list_to_text
+    from prompt_toolkit.layout.processors import Processor, Transformation
+
+    from ..console import escape_controls
+
+    class EscapingProcessor(Processor):
+        def apply_transformation(self, transformation_input: Any) -> Any:
+            fragments = transformation_input.fragments
+            shown = [len(escape_controls(character)) for character in fragment_list_to_text(fragments)]
+            starts = [0, *accumulate(shown)]  # of each character, in the escaped text
+            return Transformation(
+                [(style, "".join(map(escape_controls, text)), *handler) for style, text, *handler in fragments],
+                source_to_display=lambda position: starts[position],
+                display_to_source=lambda position: bisect_right(starts, position) - 1,
+            )
+
+    return EscapingProcessor()
 
 
 def _style() -> Any:

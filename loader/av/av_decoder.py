@@ -51,7 +51,7 @@ class AVDecoder:
         ImportError: By every method: PyAV is not installed.
     """
 
-    max_video_pixels: ClassVar[int | None] = 1 << 32
+    max_video_pixels: ClassVar[int | None] = 1 << 30
     max_audio_samples: ClassVar[int | None] = 1 << 29
 
     __slots__ = ("_frame_times", "stream", "suppress_warnings", "threads")

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from ..format.media.av_container import display_delay
+from ..format.media.av_container import packet_time
 
 if TYPE_CHECKING:
     from av import VideoFrame
@@ -187,7 +187,7 @@ def read_frame_times(container: InputContainer, stream: VideoStream) -> list[int
     for packet in container.demux(stream):
         if not packet.size or packet.is_discard:
             continue
-        times.append(clock if packet.pts is None else packet.pts)
+        time = packet_time(container, packet)
+        times.append(clock if time is None else time)
         clock = times[-1] + (packet.duration or 1)
-    delay = display_delay(container, stream, min(times, default=None))
-    return sorted(time - delay for time in times)
+    return sorted(times)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from heapq import heappop, heappush
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from ..format.media.av_container import display_delay, import_av, is_indexed, video_stream
+from ..format.media.av_container import check_frame_size, import_av, is_indexed, video_stream
 from .media_reader import MediaReader
 
 if TYPE_CHECKING:
@@ -23,6 +25,9 @@ _FULL_FRAMES = 8  # before a requested time, decoded without skipping any
 _SKIPPABLE = frozenset({"h264", "mpeg4"})  # codecs in which no frame needs those that are marked as unreferenced
 _MAX_SHORTFALL_S = 1  # a video that ends earlier than its header says by more than this has lost frames
 _NEVER = 1 << 62
+
+_IDR = {"h264": re.compile(rb"\x00\x00\x01[\x25\x45\x65]"), "hevc": re.compile(rb"\x00\x00\x01[\x26\x28]")}
+"""Starts of instantaneous decoder refreshes: keyframes after which no frame is displayed that was decoded before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,27 +61,69 @@ class VideoReader(MediaReader):
             raise ValueError(f"there is no video in this {container.format.name} file")
         if stream.time_base is None:
             raise ValueError(f"the video in this {container.format.name} file has no clock")
+        check_frame_size(stream)
         stream.codec_context.thread_count = self._threads
         self._container, self.stream, self.clock = container, stream, stream.time_base
         self._can_seek = self._can_seek and stream.start_time is not None
         rate = stream.average_rate or stream.guessed_rate or stream.base_rate
         self._default_duration = max(round(1 / (rate * self.clock)), 1) if rate else 1
+        is_avi = container.format.name == "avi"
+        self._idr = _IDR.get(stream.codec_context.name) if is_avi else None
         self._delay = 0
+        self._first_dts: int | None = None
         self._wanted = self._full_from = -_NEVER
-        self._can_skip = stream.codec_context.name in _SKIPPABLE
+        self._can_skip = stream.codec_context.name in _SKIPPABLE and self._idr is None
         frames = self._decode()
         first = next(frames, None)
-        self._delay = display_delay(container, stream, None if first is None else first.pts)
+        if is_avi and self._idr is None and first is not None:
+            self._delay = self._measure_delay(first)
         self._begin(frames if first is None else chain([first], frames), is_first=True)
 
-    def _decode(self) -> Iterator[VideoFrame]:
+    def _measure_delay(self, first: VideoFrame) -> int:
+        """Return the ticks by which FFmpeg's times of frames are late in AVI: the delay of the reordering."""
+        return max((first.pts or 0) - (self._first_dts or 0), 0)
+
+    def _decode(self, *, after_seek: bool = False) -> Iterator[VideoFrame]:
         """Decode packets; before ``_full_from``, without the frames that no other frame needs."""
+        if self._idr is not None:
+            yield from self._decode_by_count(self._idr if after_seek else None)
+            return
         codec = self.stream.codec_context
         for packet in self._container.demux(self.stream):
+            if self._first_dts is None:
+                self._first_dts = packet.dts
             if self._can_skip:
                 is_skipped = packet.pts is not None and packet.pts - self._delay < self._full_from
                 codec.skip_frame = "NONREF" if is_skipped else "DEFAULT"
             yield from packet.decode()
+
+    def _decode_by_count(self, start: re.Pattern[bytes] | None) -> Iterator[VideoFrame]:
+        """Decode H.264 or HEVC in AVI: give the next frame in display order the next time.
+
+        AVI has only decoding times. FFmpeg finds the display times of other codecs, which reorder frames by one.
+
+        Args:
+            start: Pattern that the first packet must contain, else nothing is decoded: after other keyframes, decoders
+                drop frames, and the count is wrong.
+        """
+        times: list[int] = []
+        time_of: dict[int | None, int] = {}
+        is_first = True
+        for packet in self._container.demux(self.stream):
+            if start is not None and not start.search(bytes(packet)):
+                return
+            start = None
+            if packet.dts is not None:
+                heappush(times, packet.dts)
+                time_of[packet.pts] = packet.dts
+            for frame in packet.decode():
+                if is_first and frame.key_frame:  # the decoder drops frames before the first keyframe of a cut file
+                    while times and times[0] < time_of.get(frame.pts, times[0]):
+                        heappop(times)
+                is_first = False
+                time_of.clear()
+                frame.pts = heappop(times) if times else None
+                yield frame
 
     def advance_to(self, place: int) -> None:
         super().advance_to(place)
@@ -152,7 +199,7 @@ class VideoReader(MediaReader):
                 return False
             try:
                 self._container.seek(target, stream=self.stream)
-                frames = self._decode()
+                frames = self._decode(after_seek=True)
                 first = next(frames, None)
             except av.FFmpegError:  # the format cannot seek, or the decoder starts inside a group
                 return False

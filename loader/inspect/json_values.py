@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ..format.documents.field_map import FieldAccess
+from ..format.documents.field_map import FieldAccess, is_part_name
 
 __all__ = ["json_expressions"]
 
@@ -27,7 +27,7 @@ def json_expressions(documents: Iterable[tuple[str, Mapping[str, Any]]]) -> tupl
     """
     found: dict[str, None] = {}
     for part, document in documents:
-        for path in _paths(document, ()):
+        for path in _paths(document, ()) if is_part_name(part) else ():
             found.setdefault(str(FieldAccess(part, path)))
             if len(found) == _MAX_EXPRESSIONS:
                 return tuple(found)

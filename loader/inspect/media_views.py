@@ -96,12 +96,13 @@ def _waveform(open_media: OpenMedia) -> Waveform:
 
 
 def _decode_frame(data: bytes | BinaryIO, duration_s: float) -> Image:
-    from ..format.media.av_container import open_av, video_stream
+    from ..format.media.av_container import check_frame_size, open_av, video_stream
 
     with open_av(data) as container:
         video = video_stream(container)
         if video is None:
             raise ValueError("a file without video")
+        check_frame_size(video)
         if duration_s > 1 and video.time_base:
             start = video.start_time or 0
             container.seek(start + int(_FRAME_AT * duration_s / video.time_base), stream=video)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import EnergonError
-from ..format.documents.field_map import FieldMap, parse_field_expression
+from ..format.documents.field_map import FieldMap, is_part_name, parse_field_expression
 from ..format.documents.messages import nearest_names
 from ..format.documents.part_kinds import part_kind
 from ..format.documents.sample_types import CRUDE, SAMPLE_TYPES, FieldSpec, SampleTypeSpec
@@ -306,4 +306,5 @@ def complete_field(question: FieldQuestion, text: str) -> list[str]:
     start = text.rfind(",") + 1 if text.count("[") <= text.count("]") else text.rfind(",", 0, text.rfind("[")) + 1
     last = text[start:].lstrip()
     before = text[: len(text) - len(last)]
-    return [before + found for found in (*question.part_names, *question.json_values) if found.startswith(last)]
+    parts = filter(is_part_name, question.part_names)
+    return [before + found for found in (*parts, *question.json_values) if found.startswith(last)]

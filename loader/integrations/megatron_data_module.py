@@ -6,6 +6,7 @@ Importing this module needs Lightning (``pip install 'energon-toolkit[lightning]
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from importlib import import_module
 from numbers import Integral
 from typing import Any
@@ -16,6 +17,7 @@ from .num_microbatches_calculator import tell_consumed_samples
 
 __all__ = ["MegatronDataModule"]
 
+_MAX_SAMPLES = 1 << 53  # every JSON reader keeps smaller integers exactly
 _LIGHTNING = ("lightning.pytorch", "pytorch_lightning")
 
 
@@ -81,10 +83,11 @@ class MegatronDataModule(_LightningDataModule):  # type: ignore[misc]  # the bas
             state_dict: A state from :meth:`state_dict`.
 
         Raises:
-            StateError: It has no number of consumed samples.
+            StateError: It has no number of consumed samples, or one beyond any run.
         """
-        saved = state_dict.get("consumed_samples")
-        if not isinstance(saved, Integral) or int(saved) < 0:
+        state: Any = state_dict  # a damaged checkpoint has any
+        saved = state.get("consumed_samples") if isinstance(state, Mapping) else None
+        if isinstance(saved, bool) or not isinstance(saved, Integral) or not 0 <= int(saved) < _MAX_SAMPLES:
             raise StateError(
                 f"expected a number of samples as consumed_samples, found {short_repr(saved)}",
                 hint="the checkpoint is damaged, or of another data module: start with an older one",

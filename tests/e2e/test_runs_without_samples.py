@@ -119,11 +119,11 @@ def joiner(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, MODULE, module)
 
 
-def build(folder: Path, mode: str, case: str, workers: int, **tolerance: int) -> Any:
+def build(folder: Path, mode: str, case: str, workers: int, **limits: Any) -> Any:
     """Build a dataset of which everything is dropped."""
     hook, function, options, _ = CASES[case]
     encoder = type("Refusing", (Encoder,), {hook: function} if function else {})()
-    config = WorkerConfig(rank=0, world_size=1, num_workers=workers, **tolerance)
+    config = WorkerConfig(rank=0, world_size=1, num_workers=workers, **limits)
     common: dict[str, Any] = {"worker_config": config, "task_encoder": encoder, "batch_size": 2} | options
     training: dict[str, Any] = common | {"max_samples_per_sequence": 5}
     training["shuffle_buffer_size"] = 10 if mode == "shuffled" else None
@@ -152,7 +152,7 @@ def build(folder: Path, mode: str, case: str, workers: int, **tolerance: int) ->
     return RepeatDataset(EpochizeDataset(train, 5)) if mode == "repeated virtual epochs" else train
 
 
-def check(folder: Path, mode: str, case: str, workers: int, **tolerance: int) -> None:
+def check(folder: Path, mode: str, case: str, workers: int, **limits: Any) -> None:
     name = CASES[case][3]
     if mode in ENDLESS and case == "drop_last":
         assert len(list(itertools.islice(get_loader(build(folder, mode, case, workers)), 3))) == 3  # samples repeat
@@ -160,7 +160,7 @@ def check(folder: Path, mode: str, case: str, workers: int, **tolerance: int) ->
     if mode == "virtual epochs of passes" and case == "groups that never fill":
         name = "drop_last"
     with pytest.raises(RepeatedSampleError) as caught:
-        next(iter(get_loader(build(folder, mode, case, workers, **tolerance))))
+        next(iter(get_loader(build(folder, mode, case, workers, **limits))))
     assert name in str(caught.value), caught.value
     assert caught.value.hint
 

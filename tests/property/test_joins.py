@@ -86,7 +86,7 @@ def few_hash(key: bytes) -> int:
     return len(key) % 2
 
 
-@settings(max_examples=40, phases=QUICK, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=20, phases=QUICK, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(
     datasets(unique=False),
     st.lists(

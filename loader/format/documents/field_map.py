@@ -19,7 +19,7 @@ from ...errors import ConfigError, Fault, SampleError
 from .messages import nearest_names
 from .part_kinds import part_kind
 
-__all__ = ["FieldAccess", "FieldMap", "MissingPartError", "parse_field_expression", "parse_field_map"]
+__all__ = ["FieldAccess", "FieldMap", "MissingPartError", "is_part_name", "parse_field_expression", "parse_field_map"]
 
 _INTEGER = re.compile(r"-?[0-9]+")
 _PART_NAME = re.compile(r"[^\[\],]+")
@@ -140,6 +140,15 @@ class FieldMap:
                 if field not in optional:
                     raise _field_missing(field, accesses, parts, missing)
         return values
+
+
+def is_part_name(text: str) -> bool:
+    """Return True if an expression can name a part of this name; there are no quotes around part names.
+
+    >>> is_part_name("seg.png"), is_part_name("a[0].png"), is_part_name("a.png ")
+    (True, False, False)
+    """
+    return _PART_NAME.fullmatch(text) is not None and text == text.strip()
 
 
 def parse_field_expression(text: str) -> tuple[FieldAccess, ...]:

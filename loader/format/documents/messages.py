@@ -13,7 +13,15 @@ __all__ = ["did_you_mean", "nearest_names", "short_key", "short_keys", "short_re
 _MAX_KEYS = 10
 _MAX_KEY_LETTERS = 60
 _MAX_TEXT_LETTERS = 120
-_SHORT = reprlib.Repr()
+_MAX_BITS = 1000  # Python refuses to print integers of thousands of digits
+
+
+class _Repr(reprlib.Repr):
+    def repr_int(self, x: int, level: int) -> str:
+        return super().repr_int(x, level) if x.bit_length() < _MAX_BITS else f"<an integer of {x.bit_length():,} bits>"
+
+
+_SHORT = _Repr()
 _SHORT.maxlevel = 3
 _SHORT.maxdict = _SHORT.maxlist = _SHORT.maxtuple = _SHORT.maxset = 6
 _SHORT.maxstring = _SHORT.maxlong = _SHORT.maxother = 80
@@ -24,6 +32,8 @@ def short_repr(value: object) -> str:
 
     >>> short_repr({"a": [1, "x"]}), len(short_repr("x" * 10_000))
     ("{'a': [1, 'x']}", 80)
+    >>> short_repr([10**5000])
+    '[<an integer of 16,610 bits>]'
     """
     return _SHORT.repr(value)
 

@@ -1,23 +1,28 @@
 """Parse untrusted YAML into plain Python values.
 
 Refused are tags that construct objects, repeated keys, values that refer to themselves, deep nesting (which would crash
-libyaml), and references that expand to very many values ("billion laughs").
+libyaml), very many values (a million takes some seconds), and references that expand to very many ("billion laughs").
 """
 
 from __future__ import annotations
 
+import gc
 import warnings
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import yaml
 
 from ...errors import ConfigError, Fault, escape_controls
+from ...storage import max_document_bytes
+from ...storage.protocol import DOCUMENT_LIMIT_VARIABLE
 
 __all__ = ["parse_yaml"]
 
 _MAX_DEPTH = 100
-_MAX_VALUES = 10_000_000
+_BYTES_PER_VALUE = 256  # share of the limit of bytes that allows one value: a million, with the default limit
+_MAX_EXPANDED_VALUES = 10_000_000
 _LETTERS_PER_VALUE = 8  # Longer text counts as several values.
 _MAX_INTEGER_BITS = 1024  # Python refuses to write integers of more than 4,300 digits
 
@@ -69,7 +74,8 @@ def parse_yaml(text: str, *, file: str, last_wins: Collection[str] = ()) -> Any:
         The value; None for an empty document.
 
     Raises:
-        ConfigError: The text is not valid YAML, or is refused as described above; with line and column.
+        ConfigError: The text is not valid YAML, or is refused as described above; with line and column. More values
+            than a 256th of :func:`~loader.storage.max_document_bytes` are too many.
 
     Warns:
         UserWarning: A key of ``last_wins`` is repeated.
@@ -78,11 +84,12 @@ def parse_yaml(text: str, *, file: str, last_wins: Collection[str] = ()) -> Any:
     {'a': [1, 2]}
     """
     try:
-        _check_shape(text)
+        _check_shape(text, file)
         loader = _PlainLoader(text)
         loader.last_wins = last_wins
         try:
-            value = loader.get_single_data()
+            with _paused_collection():
+                value = loader.get_single_data()
         finally:
             loader.dispose()
     except yaml.MarkedYAMLError as error:
@@ -104,12 +111,28 @@ def parse_yaml(text: str, *, file: str, last_wins: Collection[str] = ()) -> Any:
     return value
 
 
-def _check_shape(text: str) -> None:
+@contextmanager
+def _paused_collection() -> Iterator[None]:
+    """Pause the garbage collector, which visits all nodes of a long document repeatedly: half of the time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _check_shape(text: str, file: str) -> None:
     """Refuse a document that would recurse too deeply, or grow too large, when its values are constructed."""
     open_nodes: list[str | None] = []  # anchors of the collections around this event
     sizes: list[int] = [0]  # number of values in each of them so far, with references expanded
     size_of_anchor: dict[str, int] = {}
-    for event in yaml.parse(text, Loader=yaml.CSafeLoader):
+    most = max_document_bytes() // _BYTES_PER_VALUE
+    for number, event in enumerate(yaml.parse(text, Loader=yaml.CSafeLoader)):
+        if number > most:
+            hint = f"if it is right, set the environment variable {DOCUMENT_LIMIT_VARIABLE}={max_document_bytes() * 4}"
+            raise ConfigError(f"this document has more than {most:,} values", file=file, hint=hint)
         if isinstance(event, yaml.CollectionStartEvent):
             open_nodes.append(event.anchor)
             sizes.append(1)
@@ -130,7 +153,7 @@ def _check_shape(text: str) -> None:
         if anchor is not None:
             size_of_anchor[anchor] = size
         sizes[-1] += size
-        if sizes[-1] > _MAX_VALUES:
+        if sizes[-1] > _MAX_EXPANDED_VALUES:
             raise _refusal("its references expand to too many values", event)
 
 

@@ -10,22 +10,24 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from fractions import Fraction
 from types import ModuleType
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 if TYPE_CHECKING:
     from av.audio.stream import AudioStream
     from av.container import InputContainer
+    from av.packet import Packet
     from av.video.stream import VideoStream
 
 __all__ = [
     "audio_stream",
-    "display_delay",
+    "check_frame_size",
     "import_av",
     "is_indexed",
     "media_error",
     "media_start",
     "open_av",
     "open_container",
+    "packet_time",
     "video_stream",
 ]
 
@@ -111,6 +113,22 @@ def audio_stream(container: InputContainer) -> AudioStream | None:
     return next((one for one in container.streams.audio if _is_known(one) and one.codec_context.sample_rate), None)
 
 
+def check_frame_size(stream: VideoStream) -> None:
+    """Refuse a video whose frames are larger than Pillow's limit of images; decoders keep up to 16 frames.
+
+    Raises:
+        ValueError: The frames are larger.
+    """
+    from PIL import Image
+
+    limit, pixels = Image.MAX_IMAGE_PIXELS, stream.width * stream.height
+    if limit is not None and pixels > limit:
+        raise ValueError(
+            f"a frame of {stream.width} x {stream.height} has {pixels:,} pixels, the limit is {limit:,}: if the file "
+            "is right, raise PIL.Image.MAX_IMAGE_PIXELS"
+        )
+
+
 def _is_known(stream: VideoStream | AudioStream) -> bool:
     # PyAV's types say that it is never None, but it is if FFmpeg was built without the codec.
     return getattr(stream, "codec_context", None) is not None
@@ -126,20 +144,17 @@ def media_start(container: InputContainer) -> Fraction:
     return min(starts, default=Fraction(0))
 
 
-def display_delay(container: InputContainer, stream: VideoStream, first: int | None) -> int:
-    """Return the ticks by which the times of frames are late: in AVI files with B-frames, which have no such times.
+def packet_time(container: InputContainer, packet: Packet[Any]) -> int | None:
+    """Return the display time of a packet's frame; in AVI, which has no display times, its decoding time.
 
-    FFmpeg counts the frames of an AVI file as they are decoded, and adds the delay of the reordering. So the first
-    frame seems to start one or two frames after the start of the stream.
+    FFmpeg numbers the frames of an AVI file as they are decoded, and guesses their display times. The decoding times of
+    all frames, sorted, are their display times.
 
     Args:
         container: Open file.
-        stream: Video stream of that file.
-        first: Time of the first frame in display order.
+        packet: Packet of that file.
     """
-    if container.format.name != "avi" or first is None:
-        return 0
-    return max(first - (stream.start_time or 0), 0)
+    return packet.dts if container.format.name == "avi" else packet.pts
 
 
 def is_indexed(container: InputContainer) -> bool:

@@ -6,11 +6,11 @@ If the header has no duration of a stream, or one that is not reliable, all pack
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, BinaryIO, Literal
 
-from .av_container import audio_stream, display_delay, is_indexed, open_av, video_stream
+from .av_container import audio_stream, is_indexed, open_av, packet_time, video_stream
 
 if TYPE_CHECKING:
     from av.audio.stream import AudioStream
@@ -133,7 +133,7 @@ def stream_spans(container: InputContainer, streams: Iterable[VideoStream | Audi
     unknown = [stream for stream in streams if found[stream.index] is None]
     if unknown:
         packets = _read_spans(container, unknown)
-        found.update({stream.index: _corrected(container, stream, packets.get(stream.index)) for stream in unknown})
+        found.update({stream.index: _without_padding(stream, packets.get(stream.index)) for stream in unknown})
     return {index: span for index, span in found.items() if span is not None}
 
 
@@ -172,7 +172,8 @@ def _read_spans(container: InputContainer, streams: list[VideoStream | AudioStre
         duration = (packet.duration or 0) * base
         if not duration and packet.stream.type == "video" and packet.stream.average_rate:
             duration = 1 / packet.stream.average_rate
-        start = packet.pts * base if packet.pts is not None else clocks.get(index, Fraction(0))
+        time = packet_time(container, packet)
+        start = time * base if time is not None else clocks.get(index, Fraction(0))
         clocks[index] = start + duration
         span, latest = spans.get(index), latest_starts.get(index, start)
         # If frames are displayed in another order than decoded, a packet's duration may be the time until the next
@@ -184,16 +185,6 @@ def _read_spans(container: InputContainer, streams: list[VideoStream | AudioStre
             frames=1 if span is None else span.frames + 1,
         )
     return spans
-
-
-def _corrected(
-    container: InputContainer, stream: VideoStream | AudioStream, span: StreamSpan | None
-) -> StreamSpan | None:
-    """Remove what the packets' times have too much: an encoder's padding of audio, the delay of reordered video."""
-    if span is None or stream.type == "audio" or stream.time_base is None:
-        return _without_padding(stream, span)
-    delay = display_delay(container, stream, round(span.start / stream.time_base)) * stream.time_base
-    return replace(span, start=span.start - delay, end=span.end - delay)
 
 
 def _without_padding(stream: VideoStream | AudioStream, span: StreamSpan | None) -> StreamSpan | None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ..documents.dataset_config import OWN_MODULE, DatasetConfig, format_dataset_config
 from ..documents.field_map import parse_field_expression, parse_field_map
 from ..documents.sample_types import SampleTypeSpec
+from .sample_layouts import string_literal
 
 __all__ = ["SAMPLE_LOADER", "DatasetYaml", "dataset_config_of", "files_to_write", "sample_loader_text"]
 
@@ -100,14 +101,17 @@ def sample_loader_text(spec: SampleTypeSpec, proposals: Mapping[str, str], part_
         if proposal is None:
             prefix = "" if field.required else "# "
             part = part_names[0] if part_names else "jpg"
-            lines.append(f'        {prefix}"{field.name}": parts["{part}"],  # {remark}: replace by the right part')
+            lines.append(
+                f'        {prefix}"{field.name}": parts[{string_literal(part)}],  # {remark}: replace by the right part'
+            )
             continue
         access = parse_field_expression(proposal)[0]
         used.append(access.part)
-        path = "".join(f"[{step!r}]" for step in (access.part, *access.path)).replace("'", '"')
+        steps = (string_literal(step) if isinstance(step, str) else step for step in (access.part, *access.path))
+        path = "".join(f"[{step}]" for step in steps)
         lines.append(f'        "{field.name}": parts{path},  # {remark}')
     # An incomplete loader keeps all parts: a part that the user adds must not be dropped by part_filter.
     complete = all(name in proposals for name in spec.required)
     wanted = sorted(set(used) if complete and used else set(part_names))
-    names = "{" + ", ".join(f'"{name}"' for name in wanted) + "}" if wanted else "set()"
+    names = f"{{{', '.join(map(string_literal, wanted))}}}" if wanted else "set()"
     return _TEMPLATE.format(type_name=spec.name, part_names=names, fields="\n".join(lines))

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..documents.conversation import CONVERSATION_KEYS, is_conversation
-from ..documents.field_map import FieldAccess, parse_field_expression
+from ..documents.field_map import FieldAccess, is_part_name, parse_field_expression
 from ..documents.part_kinds import PartKind, part_extension, part_kind
 from ..documents.sample_types import CRUDE, SAMPLE_TYPES, FieldSpec, SampleTypeSpec
 from .sample_layouts import SampleLayout, find_layout
@@ -240,7 +240,7 @@ def propose_field_map(
     >>> propose_field_map(SAMPLE_TYPES["VQASample"], ["jpg", "json"], {"question": "why?", "answers": ["so"]})
     {'image': 'jpg', 'context': 'json[question]', 'answers': 'json[answers]'}
     """
-    parts = list(part_names)
+    parts = [name for name in part_names if is_part_name(name)]
     json_part = next((name for kind in ("json", "jsn") for name in parts if name.lower() == kind), None)
     proposal: dict[str, str] = {}
     used: set[str] = set()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ..documents.conversation import IMAGE_PLACEHOLDER, is_conversation
 from ..documents.part_kinds import part_extension, part_kind
 
-__all__ = ["SampleLayout", "find_layout"]
+__all__ = ["SampleLayout", "find_layout", "string_literal"]
 
 _SEQUENCE_KEYS = ("sequence", "content", "interleaved", "items", "document", "texts", "text_list", "sentences")
 _TEXT_KEYS = ("text", "content", "caption")
@@ -45,7 +45,7 @@ def in_order(parts: dict) -> list[str]:
 _TURNS = '''
 def sample_loader(parts: dict) -> dict:
     """Return the turns of the conversation and its images, which `<image>` in the text refers to in order."""
-    return {{"turns": parts["{part}"]{path}, "images": [parts[name] for name in in_order(parts)]}}
+    return {{"turns": parts[{part}]{path}, "images": [parts[name] for name in in_order(parts)]}}
 '''
 
 _NUMBERED_PARTS = '''
@@ -62,7 +62,7 @@ def items_of(document: dict) -> list:
 
 def sample_loader(parts: dict) -> dict:
     """Return the images and texts in reading order."""
-    items = items_of(parts["{part}"])
+    items = items_of(parts[{part}])
     images = [parts[name] for name in in_order(parts)]
     if items.count(None) != len(images):
         raise ValueError(f"the text has {{items.count(None)}} places of images, and the sample {{len(images)}} images")
@@ -94,6 +94,16 @@ class SampleLayout:
     code: str
 
 
+def string_literal(text: str) -> str:
+    r"""Return a text as Python source, in double quotes if it has no quotes: names of parts come from data.
+
+    >>> print(string_literal("jpg"), string_literal('a"]'), string_literal("\u202e"))
+    "jpg" 'a"]' "\u202e"
+    """
+    literal = repr(text)
+    return literal if "'" in text or '"' in text else f'"{literal[1:-1]}"'
+
+
 def find_layout(part_names: Sequence[str], json_example: Mapping[str, object] | None) -> SampleLayout | None:
     """Recognise the layout of samples with several images and text; None if it is another one.
 
@@ -121,14 +131,14 @@ def find_layout(part_names: Sequence[str], json_example: Mapping[str, object] | 
     (tree,) = trees
     several = len(images) > 1
     if several and is_conversation(json_example):
-        body = _TURNS.format(part=tree, path="")
+        body = _TURNS.format(part=string_literal(tree), path="")
         code = _code("ConversationSample", images, tree, body)
         return SampleLayout(type_name="ConversationSample", what="it is a conversation about several images", code=code)
     found = _items(json_example, images)
     if found is None:
         return None
     key, items = found
-    code = _code("InterleavedSample", images, tree, _SEQUENCE.format(items=items, part=tree))
+    code = _code("InterleavedSample", images, tree, _SEQUENCE.format(items=items, part=string_literal(tree)))
     return SampleLayout(
         type_name="InterleavedSample", what=f"its images have places in the text of {tree}[{key}]", code=code
     )
@@ -172,6 +182,6 @@ def _endings(part_names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _code(type_name: str, numbered: Sequence[str], tree: str | None, body: str) -> str:
-    endings = repr(_endings(numbered)).replace("'", '"')
-    json_filter = "" if tree is None else f' == "{tree}" or part_name'
+    endings = f"({', '.join(map(string_literal, _endings(numbered)))})"
+    json_filter = "" if tree is None else f" == {string_literal(tree)} or part_name"
     return _CODE.format(type_name=type_name, endings=endings, json_filter=json_filter, body=body)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from types import GeneratorType
 from typing import Any
 
-from ...errors import ConfigError, SkipSample
+from ...errors import ConfigError, SkipSample, StateError
 from ...order import mix
 from ...samples.hooks import restores_encoder_seeds, restores_seeds
 from ..failures.policy import hook_name, stage_and_hook
@@ -19,6 +19,8 @@ from .rng import preserve_rng_state, seed_sample
 from .running import SKIPPED
 
 __all__ = ["Hook", "makes_several", "no_result"]
+
+_HINT = "keys and states fit only the dataset and the hooks that made them"
 
 
 class Hook:
@@ -187,16 +189,29 @@ class Hook:
         """Rebuild the ``number``-th item that :meth:`items` yielded for an argument.
 
         Raises:
+            StateError: It yields fewer items.
             Exception: Any error of the function.
         """
         with self.rebuilding(argument):
             result = self.call(argument, item_id)
-            if not isinstance(result, GeneratorType):
-                return result
-            item: Any = SKIPPED
-            for each in range(number + 1):
-                item = self.step(result, (key, each, item_id))
-            return item
+            return self.item_at(result, key, number, item_id) if isinstance(result, GeneratorType) else result
+
+    def item_at(self, items: Iterator[Any], key: str, number: int, item_id: ItemId, *, taken: int = 0) -> Any:
+        """Return the ``number``-th item of a generator, of which the first ``taken`` are taken.
+
+        Raises:
+            StateError: The generator has fewer items.
+            Exception: Any error of the generator.
+        """
+        item: Any = SKIPPED
+        for each in range(taken, number + 1):
+            try:
+                item = self.step(items, (key, each, item_id))
+            except StopIteration:
+                raise StateError(
+                    f"expected an item {number} of {self.name}, which yields {each} for this sample", hint=_HINT
+                ) from None
+        return item
 
     @contextmanager
     def rebuilding(self, argument: Any) -> Iterator[None]:

@@ -280,8 +280,8 @@ class _IterMapRunning:
         item: Any = SKIPPED
         for each in range(number + 1):
             item = self._advance(items, (self._key, each, item_ids))
-        if item is _END:
-            return SKIPPED
+            if item is _END:
+                return SKIPPED
         set_restore_key(item, self._stage, self._lane, item_id)
         return item
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterator
 from types import GeneratorType
 from typing import Any, TypeVar
 
-from ...errors import SkipSample
+from ...errors import SkipSample, StateError
 from ..contract.hook import Hook, makes_several
 from ..contract.item_id import ItemId, as_item_id, integers_of, plain_item_id
 from ..contract.lane import Lane, set_restore_key
@@ -138,6 +138,8 @@ class _MapRunning:
             value = self._upstream.load(item_id)
             with self._hook.rebuilding(value):
                 result = value if value is SKIPPED else self._hook.call(value, item_id)
+                if isinstance(result, GeneratorType):
+                    raise StateError(f"the key names none of the items that {self._hook.name} yields for this sample")
         set_restore_key(result, self._stage, self._lane, item_id)
         return result
 
@@ -152,10 +154,8 @@ class _MapRunning:
                 items = value if value is SKIPPED else self._hook.call(value, inner)
             if not isinstance(items, GeneratorType):
                 return SKIPPED
-        item: Any = SKIPPED
         with self._hook.rebuilding(value):
-            for number in range(taken, wanted + 1):
-                item = self._hook.step(items, (self._key, number, inner))
+            item = self._hook.item_at(items, self._key, wanted, inner, taken=taken)
         self._replayed = (inner, items, wanted + 1, value)
         return item
 

@@ -10,7 +10,7 @@ from ...format.documents.messages import short_repr
 from ...pipeline.contract.item_id import ItemId
 from ...pipeline.contract.lane import RULES, Lane, set_restore_key
 from ...pipeline.contract.rng import preserve_rng_state, seed_batch
-from ...pipeline.contract.stage import IteratedDataset, SavableDataset
+from ...pipeline.contract.stage import SKIPPED, IteratedDataset, SavableDataset
 from ...pipeline.stages.blend import BlendDataset
 from ...pipeline.stages.concat import ConcatDataset
 from ...pipeline.stages.repeat import RepeatDataset
@@ -23,6 +23,7 @@ __all__ = ["restore_sample"]
 _HINT = "pass batch.__restore_key__ unchanged"
 _MAX_NUMBER = 1 << 48
 """Above the positions and numbers of micro-batches that a run reaches."""
+_MAX_DIGITS = 15  # of such a number
 _PACKAGE = __name__.partition(".")[0] + "."
 
 
@@ -47,7 +48,7 @@ def restore_sample(dataset: SavableDataset[Any], key: Any, *, lanes: int, rules:
     lane = open_lane(dataset, number, lanes, rules=rules)
     found = (dataset, lane) if stage == MICRO_BATCH else _stage(dataset, lane, stage)
     if found is None:
-        raise StateError(f"this dataset has no stage {stage!r}: the key is of another dataset")
+        raise StateError(f"this dataset has no stage {short_repr(stage)}: the key is of another dataset")
     lane.context.batch_index = batch
     with preserve_rng_state(), in_hook_context(lane.context):
         if batch is not None:
@@ -63,6 +64,8 @@ def restore_sample(dataset: SavableDataset[Any], key: Any, *, lanes: int, rules:
             raise StateError(
                 f"the key {short_repr(key)} does not fit this dataset: {type(error).__name__}: {error}", hint=_HINT
             ) from error
+    if value is SKIPPED:
+        raise StateError(f"the key {short_repr(key)} names no sample of this dataset", hint=_HINT)
     set_restore_key(value, stage, found[1], item_id)
     return value
 
@@ -116,7 +119,7 @@ def _stage(dataset: SavableDataset[Any], lane: Lane, wanted: str) -> tuple[Savab
         if isinstance(dataset, BlendDataset | ConcatDataset | RepeatDataset | IteratedDataset):
             # These open each source, or each pass, for a child lane; the key contains its path.
             number, slash, _ = wanted.removeprefix(lane.path).partition("/")
-            if not slash or not number.isdecimal():
+            if not slash or not number.isdecimal() or len(number) > _MAX_DIGITS:
                 return None
             lane = lane.child(int(number))
             place = 0 if isinstance(dataset, RepeatDataset) else int(number)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from math import isfinite
 from typing import Any
 
@@ -47,23 +47,36 @@ def check_size(value: Any, limit: int) -> int:
     Raises:
         StateError: It is larger or deeper.
     """
-    pending = [(0, value)]
+    level = {0: (1, value)}  # each value once, with its references: a few lists can nest to billions of values
     values = 0
-    while pending:
-        depth, value = pending.pop()
-        values += 1
-        if isinstance(value, Mapping):
-            values += sum(len(key) for key in value if isinstance(key, str)) // _BYTES_PER_VALUE
-            pending.extend((depth + 1, inner) for inner in value.values())
-        elif isinstance(value, list | tuple):
-            pending.extend((depth + 1, inner) for inner in value)
-        elif isinstance(value, str):
-            values += len(value) // _BYTES_PER_VALUE
-        if values + len(pending) > limit:
-            raise too_many_values()
-        if depth > _MAX_DEPTH:
-            raise StateError("this state is damaged: it nests deeper than the states that loaders save")
-    return values
+    for _ in range(_MAX_DEPTH + 1):
+        below: dict[int, tuple[int, Any]] = {}
+        for references, outer in level.values():
+            values += references * _own_size(outer)
+            for inner in _inner_values(outer):
+                before = below.get(id(inner))
+                below[id(inner)] = (references if before is None else references + before[0], inner)
+            if values + len(below) > limit:
+                raise too_many_values()
+        if not below:
+            return values
+        level = below
+    raise StateError("this state is damaged: it nests deeper than the states that loaders save")
+
+
+def _own_size(value: Any) -> int:
+    """Return 1, and more for long strings, as a value or as keys."""
+    if isinstance(value, str):
+        return 1 + len(value) // _BYTES_PER_VALUE
+    if isinstance(value, Mapping):
+        return 1 + sum(len(key) for key in value if isinstance(key, str)) // _BYTES_PER_VALUE
+    return 1
+
+
+def _inner_values(value: Any) -> Iterable[Any]:
+    if isinstance(value, Mapping):
+        return value.values()
+    return value if isinstance(value, list | tuple) else ()
 
 
 def check_plain(state: Any, *, is_json: bool = False) -> None:

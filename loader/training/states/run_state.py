@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import StateError
 from ...escaped_log import get_logger
-from ...format.documents.messages import short_repr
+from ...format.documents.messages import short_key, short_repr
 from .mix_history import MixChanges, checked_mix_changes, merge_mix_changes
 from .plain_values import check_plain, check_size, max_values
 
@@ -53,6 +53,7 @@ _log = get_logger(__name__)
 
 _VERSION, _EDITED_VERSION = 1, 2
 _MAX_SHOWN = 8
+_MAX_OUTLINE = 1000  # characters
 _MAX_LANES = 1 << 32
 _MAX_SEED = 1 << 128
 _MAX_BATCHES = 1 << 53  # every JSON reader keeps smaller integers exactly
@@ -288,7 +289,7 @@ def compare_datasets(saved: Any, now: Any) -> None:
         _log.warning("this state was saved without the hooks of %s; they are called from here on", after)
         now, after = older, before
     # With another number of stages, a comparison by position would report all later stages as different.
-    found = list(differences(saved, now)) if before == after else [f"it was {before}, now {after}"]
+    found = list(differences(saved, now)) if before == after else [f"it was {before[:_MAX_OUTLINE]}, now {after}"]
     if found:
         raise StateError(
             "the state is of another dataset or pipeline:\n  " + "\n  ".join(found[:_MAX_SHOWN]),
@@ -322,9 +323,9 @@ def differences(saved: Any, now: Any, place: str = "") -> Iterator[str]:
     """
     if isinstance(saved, Mapping) and isinstance(now, Mapping):
         name = f"{place} {now['path']}" if "path" in now else place
-        for key in sorted({*saved, *now}, key=str):
+        for key in sorted({*saved, *now}, key=short_key):
             if key != "path":  # data may have been moved; the uuid identifies it
-                yield from differences(saved.get(key), now.get(key), f"{name}: {key}")
+                yield from differences(saved.get(key), now.get(key), f"{name}: {short_key(key)}")
     elif isinstance(saved, list | tuple) and isinstance(now, list | tuple):
         inner = f"{place} > {now[0]}" if now and isinstance(now[0], str) else place
         if len(saved) == len(now):
@@ -333,10 +334,10 @@ def differences(saved: Any, now: Any, place: str = "") -> Iterator[str]:
         else:
             yield f"{inner.removeprefix(' > ')}: it had {len(saved)} parts, now {len(now)}"
     elif saved != now:
-        yield f"{place or 'the stage'}: it was {saved!r}, now {now!r}"
+        yield f"{place or 'the stage'}: it was {short_repr(saved)}, now {short_repr(now)}"
 
 
 def _described(saved: Any) -> str:
     if isinstance(saved, Mapping):
-        return f"a dict with the keys {sorted(map(str, saved))[:8]}"
+        return f"a dict with the keys {sorted(map(short_key, saved))[:_MAX_SHOWN]}"
     return f"a {type(saved).__name__}"

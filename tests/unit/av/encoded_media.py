@@ -81,10 +81,10 @@ def encode(
             stream = output.add_stream(video, rate=fps, options=video_options or {})
             assert isinstance(stream, av.VideoStream)
             stream.width, stream.height = size
-            stream.pix_fmt = "yuv420p"
+            stream.pix_fmt = "yuvj420p" if video == "mjpeg" else "yuv420p"
             stream.gop_size = gop
             stream.codec_context.thread_count = 1
-            if video in ("libx264", "mpeg4"):
+            if video in ("libx264", "mpeg4", "mpeg2video"):
                 stream.max_b_frames = b_frames
             if video == "libx264":
                 stream.options = {"preset": "veryfast", "sc_threshold": "0", "crf": "18", **(video_options or {})}
@@ -136,6 +136,23 @@ def _mux(output: Any, streams: list[tuple[Any, list[Any]]]) -> None:
         output.mux(streams[number][0].encode(frame))
     for stream, _ in streams:
         output.mux(stream.encode(None))
+
+
+def hevc_in_avi(**options: Any) -> bytes:
+    """Encode HEVC in AVI, which FFmpeg reads but does not write: as H.264, with another code."""
+    hevc = av.open(io.BytesIO(encode(video="libx265", container="matroska", **options)), "r")
+    file = io.BytesIO()
+    with hevc, av.open(file, "w", format="avi") as output:
+        stream = output.add_stream("libx264", rate=10)
+        assert isinstance(stream, av.VideoStream)
+        stream.width, stream.height, stream.pix_fmt = WIDTH, HEIGHT, "yuv420p"
+        annex_b = av.BitStreamFilterContext("hevc_mp4toannexb", hevc.streams.video[0])
+        packets = [part for packet in hevc.demux(video=0) for part in annex_b.filter(packet) if part.size]
+        for number, packet in enumerate(packets):
+            packet.pts = packet.dts = number
+            packet.time_base, packet.stream = Fraction(1, 10), stream
+            output.mux(packet)
+    return file.getvalue().replace(b"H264", b"HEVC")
 
 
 def rotated(data: bytes, degrees: int) -> bytes:

@@ -284,6 +284,45 @@ def test_without_pyav_parts_stay_bytes_and_what_was_asked_for_names_the_package(
         AVDecoder(silent()).get_video()
 
 
+def test_the_limits_by_default_fit_into_a_machine_of_16_gb() -> None:
+    assert AVDecoder.max_video_pixels is not None
+    assert AVDecoder.max_audio_samples is not None
+    assert AVDecoder.max_video_pixels * 3 <= 4 << 30
+    assert AVDecoder.max_audio_samples * 4 <= 2 << 30
+    assert AVDecoder.max_video_pixels >= 512 * 1920 * 1080
+
+
+def test_frames_of_videos_have_the_limit_of_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    decoder = AVDecoder(encode(frames=3))
+    monkeypatch.setattr("PIL.Image.MAX_IMAGE_PIXELS", 64 * 48)
+    assert decoder.get_video().video_clips
+    monkeypatch.setattr("PIL.Image.MAX_IMAGE_PIXELS", 64 * 48 - 1)
+    with pytest.raises(ValueError, match=r"a frame of 64 x 48 has 3,072 pixels.* raise PIL\.Image\.MAX_IMAGE_PIXELS"):
+        decoder.get_video()
+
+
+@pytest.mark.parametrize("kind", ["sound", "sound of a video"])
+def test_the_samples_of_all_clips_and_channels_count(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    video = {"video": None, "container": "wav", "audio": "pcm_s16le", "sample_format": "s16"}
+    arguments: dict[str, Any] = video if kind == "sound" else {"audio": "aac"}
+    decoder = AVDecoder(encode(**arguments, rate=8000, channels=2))
+    ranges = [(0.0, 1.0), (0.5, 1.5), (3.0, 4.0)]  # 3 × 8,000 samples of 2 channels; a part is in two clips
+    monkeypatch.setattr(AVDecoder, "max_audio_samples", 48_000)
+    assert [clip.shape for clip in decoder.get_audio_clips(ranges)[0]] == [(2, 8000)] * 3
+    monkeypatch.setattr(AVDecoder, "max_audio_samples", 47_999)
+    message = r"have 48,000 samples of audio or more, the limit is 47,999.* raise AVDecoder\.max_audio_samples"
+    for decode in (
+        lambda: decoder.get_audio_clips(ranges),
+        lambda: decoder.get_clips(audio_clip_ranges=ranges),
+    ):
+        with pytest.raises(ValueError, match=message):
+            decode()
+    with pytest.raises(ValueError, match=r"raise AVDecoder\.max_audio_samples"):
+        decoder.get_frames(video_decode_audio=True)
+    monkeypatch.setattr(AVDecoder, "max_audio_samples", None)
+    assert decoder.get_audio().audio_clips[0].shape[0] == 2
+
+
 def test_the_pixels_and_samples_of_a_call_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     decoder = AVDecoder(encode(audio="aac"))
     pixels = sum(clip.shape[0] * clip.shape[2] * clip.shape[3] for clip in decoder.get_video().video_clips)

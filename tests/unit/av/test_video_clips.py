@@ -16,7 +16,7 @@ from hypothesis import given, settings, strategies as st
 from loader.av import AVDecoder
 from loader.av.video_reader import VideoReader
 from loader.format.media.av_container import open_av
-from tests.unit.av.encoded_media import encode, number_in, numbers_in, rotated, trimmed
+from tests.unit.av.encoded_media import encode, hevc_in_avi, number_in, numbers_in, rotated, trimmed
 
 LATE = [number + 20 for number in range(50)]
 VIDEOS: dict[str, dict[str, Any]] = {
@@ -33,6 +33,13 @@ VIDEOS: dict[str, dict[str, Any]] = {
     "mpeg4 in AVI": {"video": "mpeg4", "container": "avi", "b_frames": 0},
     "mpeg4 with B-frames in AVI": {"video": "mpeg4", "container": "avi", "b_frames": 2},
     "mpeg4 with one keyframe in AVI": {"video": "mpeg4", "container": "avi", "b_frames": 2, "gop": 1000},
+    "mpeg2 in AVI": {"video": "mpeg2video", "container": "avi"},
+    "mjpeg in AVI": {"video": "mjpeg", "container": "avi"},
+    "h264 in AVI": {"container": "avi"},
+    "h264 with three B-frames in AVI": {"container": "avi", "b_frames": 3, "gop": 25},
+    "h264 without B-frames in AVI": {"container": "avi", "b_frames": 0},
+    "h264 with one keyframe in AVI": {"container": "avi", "b_frames": 3, "gop": 1000},
+    "h264 with open groups in AVI": {"container": "avi", "video_options": {"x264-params": "open-gop=1:bframes=3"}},
     "vp9": {"video": "libvpx-vp9", "container": "webm"},
     "vp9 in IVF": {"video": "libvpx-vp9", "container": "ivf"},
 }
@@ -145,6 +152,49 @@ def test_the_first_frame_stands_for_the_time_before_it() -> None:
     assert clips(data, (0, 1), (0.5, 2.1)) == ([[0], [0, 1]], [(2.0, 2.1), (2.0, 2.2)])
 
 
+@pytest.mark.parametrize("options", ["open-gop=1:bframes=4", "open-gop=0:bframes=4"])
+def test_hevc_in_avi_gives_the_frames_of_each_time(options: str) -> None:
+    data = hevc_in_avi(video_options={"x265-params": f"log-level=none:{options}"})
+    assert clips(data, (0, math.inf)) == ([list(range(50))], [(0.0, 5.0)])
+    for number in range(50):
+        assert clips(data, (number / 10, number / 10)) == ([[number]], [(number / 10, (number + 1) / 10)])
+
+
+@pytest.mark.parametrize("b_frames", [0, 2])
+def test_h264_in_avi_that_is_cut_inside_a_group_begins_at_its_first_keyframe(b_frames: int) -> None:
+    file = io.BytesIO()
+    whole = av.open(io.BytesIO(encode(container="avi", gop=20, b_frames=b_frames)), "r")
+    with whole, av.open(file, "w", format="avi") as output:
+        stream = output.add_stream_from_template(whole.streams.video[0])
+        for packet in whole.demux(video=0):
+            if packet.dts is not None and packet.dts >= 5:
+                packet.pts = packet.dts = packet.dts - 5
+                packet.stream = stream
+                output.mux(packet)
+    data = file.getvalue()
+    assert clips(data, (0, math.inf))[0] == [list(range(20, 50))]
+    assert clips(data, (1.6, 2.1)) == ([[21, 22, 23, 24, 25, 26]], [(1.6, 2.2)])
+    assert clips(data, (0, 1.6), (4.4, 5)) == ([[20, 21], [49]], [(1.5, 1.7), (4.4, 4.5)])
+
+
+@pytest.mark.parametrize("b_frames", [2, 3])
+def test_each_frame_of_h264_in_avi_is_that_of_mp4(b_frames: int) -> None:
+    """At 10 s between keyframes, with sound."""
+    files = [
+        encode(container=container, b_frames=b_frames, gop=100, frames=230, audio="mp3", rate=16000)
+        for container in ("avi", "mp4")
+    ]
+    avi, mp4 = (AVDecoder(file) for file in files)
+    assert torch.equal(avi.get_video().video_clips[0], mp4.get_video().video_clips[0])
+    for name in ("video_num_frames", "video_fps", "video_duration"):
+        assert getattr(avi.get_metadata(), name) == getattr(mp4.get_metadata(), name)
+    numbers = [0, 1, 50, 99, 100, 101, 102, 150, 199, 200, 203, 229]
+    for unit, ranges in (("frames", [(n, n) for n in numbers]), ("seconds", [(n / 10, n / 10) for n in numbers])):
+        for wanted in (ranges, ranges[::-1], [ranges[8]], [ranges[5]]):
+            found, expected = (decoder.get_video_clips(wanted, unit)[0] for decoder in (avi, mp4))  # type: ignore[arg-type]
+            assert torch.equal(torch.cat(found), torch.cat(expected))
+
+
 def test_frames_are_resized_to_width_and_height() -> None:
     frames, _ = AVDecoder(video()).get_video_clips([(7, 8)], "frames", (32, 24))
     assert frames[0].shape == (2, 3, 24, 32)
@@ -174,7 +224,7 @@ def test_only_what_lies_between_a_keyframe_and_the_clip_is_decoded(monkeypatch: 
         decoded.append(self._next_frame)
 
     monkeypatch.setattr(video_reader.VideoReader, "_decode_next", counted)
-    for name in ("h264 with B-frames", "h264 in Matroska", "mpeg4 in AVI", "vp9"):
+    for name in ("h264 with B-frames", "h264 in Matroska", "mpeg4 in AVI", "h264 in AVI", "vp9"):
         decoded.clear()
         data = video(name) if name != "vp9" else encode(video="libvpx-vp9", container="webm", gop=10)
         assert clips(data, (45, 46), video_unit="frames")[0] == [[45, 46]]

@@ -1,6 +1,12 @@
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
 import pytest
+import yaml
 
 from loader.errors import ConfigError
 from loader.format.documents.yaml_document import parse_yaml
@@ -68,6 +74,32 @@ def test_references_that_expand_without_end_are_refused() -> None:
     lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 12)]
     [(_, found)] = faults_of("\n".join(lines))
     assert "expand to too many values" in found
+
+
+def test_no_more_values_are_read_than_the_limit_of_bytes_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ENERGON_MAX_DOCUMENT_BYTES", str(256 * 100))
+    assert parse_yaml("[" + "a," * 90 + "]", file="x.yaml") == ["a"] * 90
+    events = 0
+    parse = yaml.parse
+
+    def counted(*arguments: Any, **named: Any) -> Iterator[Any]:
+        nonlocal events
+        for event in parse(*arguments, **named):
+            events += 1
+            yield event
+
+    monkeypatch.setattr("yaml.parse", counted)
+    with pytest.raises(ConfigError, match="this document has more than 100 values") as caught:
+        parse_yaml("[" + "a," * 12_000 + "]", file="x.yaml")
+    assert events <= 102
+    assert "ENERGON_MAX_DOCUMENT_BYTES=102400" in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["a: 1", "a: [1", "!!python/name:os.system"])
+def test_the_garbage_collector_runs_after_a_document_as_before(text: str) -> None:
+    with suppress(ConfigError):
+        parse_yaml(text, file="x.yaml")
+    assert gc.isenabled()
 
 
 def test_what_refers_to_itself_is_refused() -> None:

@@ -156,7 +156,7 @@ def test_a_function_with_memory_is_restored_at_its_restart(function: Callable[..
 
 
 def test_a_restored_lane_continues_within_longer_chains() -> None:
-    mapped = IterMapDataset(MapDataset(Values(range(40)), each_twice_of), random_ones_with_random)
+    mapped = IterMapDataset(MapDataset(Values(range(20)), each_twice_of), random_ones_with_random)
     filtered = FilterDataset(IterMapDataset(mapped, sorted_by_fours), any)
 
     check_resumes(BatchDataset(filtered, 3, list))

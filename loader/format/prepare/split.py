@@ -114,12 +114,12 @@ def _kept_split(config: SplitConfig | None, shards: Sequence[str]) -> PlannedSpl
     gone = sorted(used.difference(shards))
     if unused:
         warnings.append(
-            f"{len(unused)} shards are in no part of split.yaml, first {unused[0]}"
+            f"{len(unused):,} shards are in no part of split.yaml, first {unused[0]}"
             " (--split-ratio or --split-parts makes a new split)"
         )
     if gone:
         warnings.append(
-            f"split.yaml names {len(gone)} shards that do not exist, first {gone[0]}"
+            f"split.yaml names {len(gone):,} shards that do not exist, first {gone[0]}"
             " (--split-ratio or --split-parts makes a new split)"
         )
     return PlannedSplit(parts=config.split_parts, text=None, warnings=tuple(warnings), ranges=config.sample_ranges)

@@ -163,7 +163,7 @@ def find_layout(part_names: Sequence[str], json_example: Mapping[str, object] | 
 
 
 def _two_lists(document: Mapping[str, object], images: Sequence[str]) -> tuple[str, str] | None:
-    """Return the keys of a list of texts and a list of images that line up; None stands for a missing entry."""
+    """Return the keys of a list of texts and a list of images that line up; either may have None in a place."""
     for text_key in _SEQUENCE_KEYS:
         for image_key in _IMAGE_LIST_KEYS:
             texts, names = document.get(text_key), document.get(image_key)

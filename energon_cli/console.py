@@ -12,6 +12,8 @@ import click
 
 from loader.errors import escape_controls
 
+from .ascii_text import AsciiStream, is_ascii_only
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
@@ -102,8 +104,9 @@ def _console(stream: Any) -> Console:
             raise BrokenPipeError
 
     terminal = bool(stream.isatty())
+    file: Any = AsciiStream(stream) if terminal and is_ascii_only() else stream
     return PlainConsole(
-        file=stream,
+        file=file,
         force_terminal=terminal,
         no_color=not colour_wanted(stream),
         color_system="truecolor" if terminal and _supports_truecolor() else "auto",

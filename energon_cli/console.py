@@ -6,17 +6,20 @@ import json
 import os
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import click
 
 from loader.errors import escape_controls
+
+from .ascii_text import AsciiStream, is_ascii_only
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
 __all__ = [
+    "StatusLine",
     "colour_wanted",
     "error_console",
     "escape_controls",
@@ -25,7 +28,6 @@ __all__ = [
     "print_json",
     "print_table",
     "show_note",
-    "show_progress",
 ]
 
 _PIPED_WIDTH = 120
@@ -42,10 +44,32 @@ def is_terminal(stream: Any) -> bool:
     return stream is not None and bool(stream.isatty())
 
 
-def show_progress(text: str) -> None:
-    """Print a status line to standard error, if that is a terminal."""
-    if is_terminal(sys.stderr):
-        click.secho(text, err=True, dim="NO_COLOR" not in os.environ)
+class StatusLine:
+    """A line on standard error, if that is a terminal, which is erased when the step that it names is done."""
+
+    def __init__(self) -> None:
+        self._length = 0
+        self._is_open = is_terminal(sys.stderr)
+
+    def show(self, text: str) -> None:
+        """Replace the line; after the ``with`` block, this does nothing."""
+        if self._is_open:
+            self.clear()
+            click.secho(text, err=True, nl=False, dim="NO_COLOR" not in os.environ)
+            self._length = len(text)
+
+    def clear(self) -> None:
+        """Erase the line."""
+        if self._length:  # spaces, since a dumb terminal knows no control sequences
+            click.echo(f"\r{' ' * self._length}\r", err=True, nl=False)
+            self._length = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.clear()
+        self._is_open = False
 
 
 def show_note(text: str) -> None:
@@ -80,8 +104,9 @@ def _console(stream: Any) -> Console:
             raise BrokenPipeError
 
     terminal = bool(stream.isatty())
+    file: Any = AsciiStream(stream) if terminal and is_ascii_only() else stream
     return PlainConsole(
-        file=stream,
+        file=file,
         force_terminal=terminal,
         no_color=not colour_wanted(stream),
         color_system="truecolor" if terminal and _supports_truecolor() else "auto",

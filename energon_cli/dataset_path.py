@@ -26,7 +26,7 @@ def check_path(path: str, *, takes_tar: bool = False, meta_folder: str | None = 
 
     Raises:
         click.UsageError: The path is empty, or names another kind of file; or ``meta_folder`` does not apply to it.
-        StorageError: The path names a file of samples or YAML file that does not exist.
+        StorageError: The path names a file of samples, tar or YAML file that does not exist.
     """
     from loader.errors import StorageError
     from loader.format.documents import data_path, is_metadataset, is_record_file, is_tar_file
@@ -38,7 +38,7 @@ def check_path(path: str, *, takes_tar: bool = False, meta_folder: str | None = 
         raise click.BadParameter("this is empty; check whether a shell variable is unset", param_hint="--meta-folder")
     is_document = is_record_file(path) or is_metadataset(path)
     is_pair = path.endswith(".bin") and os.path.exists(path.removesuffix("bin") + "idx")  # opening it names what lacks
-    if is_document and not is_pair and not os.path.lexists(path):
+    if (is_document or path.endswith(".tar")) and not is_pair and not os.path.lexists(path):
         raise StorageError("this file does not exist", path=path, hint="check the path")
     if (is_document or (takes_tar and is_tar_file(path))) and meta_folder is not None:
         better = " Set meta_folder at its datasets." if is_metadataset(path) else ""

@@ -49,7 +49,7 @@ class ProgressBar:
         self._clock = clock
         self._start_s = clock()
         self._last_line_s = self._start_s
-        self._first_done: float | None = None
+        self._first: tuple[float, float] | None = None  # amount done and time of the first update
         self._progress: Progress | None = None
         self._task: TaskID | None = None
 
@@ -72,13 +72,14 @@ class ProgressBar:
 
     def _print_line(self, done: float, total: float | None) -> None:
         """Print a line if the last one is old enough."""
-        if self._first_done is None:
-            self._first_done = done  # a resumed task starts with some amount done, which says nothing about the rate
         now_s = self._clock()
+        if self._first is None:  # what a resumed task had done, and the time before it starts, would distort the rate
+            self._first = (done, now_s)
         if now_s - self._last_line_s < self._period_s:
             return
         self._last_line_s = now_s
-        rate = (done - self._first_done) / (now_s - self._start_s)
+        first_done, first_s = self._first
+        rate = (done - first_done) / (now_s - first_s) if now_s > first_s else 0.0
         click.echo(f"{self._what}: {_line(done, total, rate, self._unit)}", err=True)
 
     def __enter__(self) -> Self:

@@ -12,7 +12,7 @@ from loader.format.documents import SampleTypeSpec
 from loader.format.prepare import DatasetYaml, SplitRequest, plan_split
 from loader.inspect import Choices, OpenChoices, ShardFolder, open_choices, propose_choices, view_first_sample
 
-from ..console import show_progress
+from ..console import StatusLine
 from .flags import PrepareFlags, split_of_flags, type_of_flags
 from .history import AnswerHistory, RewindableQuestions
 from .questions import PipedQuestions, ask
@@ -112,10 +112,11 @@ def _show_trial(folder: ShardFolder, choice: DatasetYaml, console: Console, *, t
     """Build the first sample with the chosen field map, and print it or the error."""
     if not folder.first.parts:
         return True
-    show_progress("decoding the first sample…")
     from ..preview.render import render_sample, terminal_space
 
-    view = view_first_sample(folder, choice, trust_code=trust_code)
+    with StatusLine() as status:
+        status.show("decoding the first sample…")
+        view = view_first_sample(folder, choice, trust_code=trust_code)
     for line in render_sample(view, terminal_space(console, share=0.5)):
         console.print(line)
     return view.fault is None

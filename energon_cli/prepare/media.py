@@ -102,7 +102,7 @@ def prepare_media(
     from loader.format.prepare import check_meta_folder, prepare_media_folder, unwritable_folder
     from loader.inspect import plural
 
-    from ..console import escape_controls, output_console, print_json, show_progress
+    from ..console import StatusLine, escape_controls, output_console, print_json
     from ..progress import ProgressBar
     from .report import media_document, show_notes
 
@@ -113,13 +113,18 @@ def prepare_media(
     fault = unwritable_folder(storage)
     if fault is not None:
         raise fault
-    show_progress("listing files …")
-    with ProgressBar("Reading headers", unit="files", enabled=progress) as bar:
+    with StatusLine() as status, ProgressBar("Reading headers", unit="files", enabled=progress) as bar:
+        status.show("listing files…")
+
+        def show_progress(done: int, total: int | None) -> None:
+            status.clear()
+            bar.update(done, total)
+
         report = prepare_media_folder(
             storage,
             media_filter,
             workers=max(1, usable_cores() if num_workers is None else num_workers),
-            on_progress=bar.update,
+            on_progress=show_progress,
         )
     seconds = time.perf_counter() - started
     if as_json:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Any, Literal
 
+from ..ascii_text import in_ascii, is_ascii_only
 from ..preview.terminal import discard_input
 
 __all__ = ["Confirmation", "GoBack", "ask_text", "confirm", "print_dim", "select"]
@@ -34,7 +35,8 @@ def select(question: str, choices: Sequence[str], *, default: str | None = None,
 
     prompt = questionary.select(
         question,
-        choices=list(choices),
+        choices=[questionary.Choice(in_ascii(line), value=line) for line in choices] if is_ascii_only() else choices,
+        pointer=_pointer(),
         default=default if default in choices else None,
         style=_style(),
         instruction="(esc: back)" if can_go_back else " ",
@@ -107,7 +109,11 @@ def confirm(question: str, *, can_change: bool) -> Confirmation:
     answers["leave"] = ("q" if can_change else "n", "leave, and write nothing")
     choices = [questionary.Choice(f"{key}  {label}", value=value) for value, (key, label) in answers.items()]
     prompt = questionary.select(
-        question, choices=choices, style=_style(), instruction="(esc: back)" if can_change else " "
+        question,
+        choices=choices,
+        pointer=_pointer(),
+        style=_style(),
+        instruction="(esc: back)" if can_change else " ",
     )
     bindings: Any = prompt.application.key_bindings
     for value, (key, _) in answers.items():
@@ -176,6 +182,10 @@ def _escaping_processor() -> Any:
             )
 
     return EscapingProcessor()
+
+
+def _pointer() -> str:
+    return ">" if is_ascii_only() else "»"
 
 
 def _style() -> Any:

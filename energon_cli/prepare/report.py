@@ -111,7 +111,7 @@ def show_done(console: Console, path: str, report: PrepareReport, files: Mapping
     console.print(text, soft_wrap=True, style="green")
     if report.split:
         split = ", ".join(f"{escape_controls(name)} {samples:,}" for name, (_, samples) in report.split.items())
-        console.print(f"split: {split} samples", soft_wrap=True)
+        console.print(f"split: {split} {'sample' if report.samples == 1 else 'samples'}", soft_wrap=True)
     if report.media:
         console.print(_media_line(report.media), soft_wrap=True)
     if files:

@@ -81,13 +81,13 @@ def preview(
     from loader.format import usable_cores
     from loader.inspect import PreviewRequest, open_views
 
-    from ..console import is_terminal, output_console, show_note, show_progress
+    from ..console import StatusLine, is_terminal, output_console, show_note
     from ..progress import ProgressBar
 
     path = check_path(path, takes_tar=True, meta_folder=meta_folder)
     if split_parts is not None:
         _check_has_splits(path, meta_folder)
-    bar = ProgressBar("Scanning headers", unit="shards")
+    bar, status = ProgressBar("Scanning headers", unit="shards"), StatusLine()
     request = PreviewRequest(
         path=path,
         split_parts=None if split_parts is None else tuple(name.strip() for name in split_parts.split(",")),
@@ -98,13 +98,13 @@ def preview(
         dataset_config=given_name("dataset_config", dataset_config),
         split_config=given_name("split_config", split_config),
         meta_folder=meta_folder,
-        on_decode=lambda: show_progress("decoding the first sample…"),
+        on_decode=lambda: status.show("decoding the first sample…"),
         reach=index + (count or 1),
         workers=usable_cores(),
         on_progress=bar.update,
         on_note=show_note,
     )
-    with bar:
+    with bar, status:
         total, view = open_views(request)
     if not total:
         raise _nothing_to_show(path, split_parts)

@@ -123,8 +123,10 @@ def draw_picture(
 
 
 def _scale(image: Image, scale: float) -> Image:
+    from PIL import Image as PillowImage
+
     size = (max(1, int(image.width * scale)), max(1, int(image.height * scale)))
-    return image if size == image.size else image.resize(size)
+    return image if size == image.size else image.resize(size, PillowImage.Resampling.BILINEAR)
 
 
 def _encode_kitty(image: Image, width: int, height: int) -> str:

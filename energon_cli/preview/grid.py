@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from loader.inspect import PictureError, SampleView
 
+from ..ascii_text import in_ascii
 from ..console import escape_controls
 from .drawing import Drawing
-from .render import DrawingSpace, draw_in, in_ascii
+from .render import DrawingSpace, draw_in
 
 if TYPE_CHECKING:
     from .ahead import AheadWorker, Job

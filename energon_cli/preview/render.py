@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING
 
 from loader.inspect import FieldView, Picture, PictureError, SampleView
 
+from ..ascii_text import in_ascii, is_ascii_only
 from ..console import escape_controls
 from .drawing import Drawing, draw_picture, fit_cells
 from .keys import Keyboard
-from .terminal import PictureMethod, Terminal, ask_terminal, is_ascii_only
+from .terminal import PictureMethod, Terminal, ask_terminal
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.text import Text
 
-__all__ = ["DrawingSpace", "draw_in", "in_ascii", "render_sample", "terminal_space", "wave_rows"]
+__all__ = ["DrawingSpace", "draw_in", "render_sample", "terminal_space", "wave_rows"]
 
 _MAX_LINES = 12  # of one field's text
 _MAX_LINE = 1_000  # characters of one line when piped
@@ -30,7 +31,6 @@ _WAVE_ROWS = 3
 _WAVE_COLUMNS = 100
 _LEVELS = " ▁▂▃▄▅▆▇█"
 _ASCII_LEVELS = " .:|"
-_IN_ASCII = str.maketrans({"×": "x", "…": "...", "–": "-", "·": "|", "→": "->", "←": "<-", "↑": "up", "↓": "down"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,15 +80,6 @@ def terminal_space(
         truecolour=console.color_system == "truecolor",
         terminal=ask_terminal(keyboard) if wanted else Terminal(ascii_only=console.is_terminal and is_ascii_only()),
     )
-
-
-def in_ascii(text: str) -> str:
-    """Replace the characters that an ASCII terminal lacks, by similar ones or escapes.
-
-    >>> in_ascii("JPEG 24×16, é")
-    'JPEG 24x16, \\\\xe9'
-    """
-    return text.translate(_IN_ASCII).encode("ascii", "backslashreplace").decode("ascii")
 
 
 def _text(text: str, space: DrawingSpace, *, style: str = "", keep: str = "") -> Text:

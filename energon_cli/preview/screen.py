@@ -8,8 +8,9 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ..ascii_text import in_ascii
 from .drawing import DELETE_KITTY_PICTURES
-from .render import DrawingSpace, in_ascii
+from .render import DrawingSpace
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -46,13 +46,14 @@ def _encode_bands(pixels: npt.NDArray[Any]) -> Bytes:
     columns = np.arange(width, dtype=np.int32)
     lines = (rows // _BAND) * _COLOURS + pixels
     places = np.sort((((lines * width + columns) << 3) | (rows % _BAND)).ravel())
-    first = np.flatnonzero(np.diff(places >> 3, prepend=-1))  # one cell for each column, colour and band
-    cells = places[first] >> 3
+    of_pixels = places >> 3
+    first = np.flatnonzero(np.append(True, of_pixels[1:] != of_pixels[:-1]))  # one cell for a column, colour and band
+    cells = of_pixels[first]
     bits = np.bitwise_or.reduceat(_BIT[places & 7], first).astype(np.int32)
     line, column = cells // width, cells % width
     # A run is a sequence of equal characters at adjacent columns of one line.
     begins = np.ones(len(cells), bool)
-    begins[1:] = (np.diff(cells) != 1) | (np.diff(bits) != 0) | (np.diff(line) != 0)
+    begins[1:] = (cells[1:] - cells[:-1] != 1) | (bits[1:] != bits[:-1]) | (line[1:] != line[:-1])
     start = np.flatnonzero(begins)
     length = np.diff(start, append=len(cells)).astype(np.int32)
     line, column, bits = line[start], column[start], bits[start]
@@ -65,22 +66,31 @@ def _encode_bands(pixels: npt.NDArray[Any]) -> Bytes:
     prefix[:, 1] = np.where(bands > 0, ord("-"), 0)
     prefix[is_new, 2] = ord("#")
     prefix[is_new, 3:] = _DIGITS[line[is_new] % _COLOURS]
-    parts = [prefix, _runs(gap, np.full(len(start), 63, np.int32)), _runs(length, bits + 63)]
-    text = np.concatenate(parts, axis=1).ravel()
+    row, gap, length = _cut_long_runs(gap, length)
+    prefix = prefix[row]
+    prefix[1:][row[1:] == row[:-1]] = 0
+    text = np.concatenate([prefix, _runs(gap, np.int32(63)), _runs(length, bits[row] + 63)], axis=1).ravel()
     without_padding: Bytes = text[text != 0]
     return without_padding
 
 
-def _runs(length: Numbers, character: Numbers) -> Bytes:
-    """Encode runs as rows of bytes, padded with zeros; runs of more than 255 characters take several counts."""
-    counts = int(length.max(initial=0)) // _LONGEST_RUN + 1
-    pieces = []
-    for number in range(counts):
-        some = np.clip(length - number * _LONGEST_RUN, 0, _LONGEST_RUN)
-        piece = np.zeros((len(some), 5), np.uint8)
-        repeated = np.flatnonzero(some > 1)
-        piece[repeated, 0] = ord("!")
-        piece[repeated, 1:4] = _DIGITS[some[repeated]]
-        piece[:, 4] = np.where(some > 0, character, 0)
-        pieces.append(piece)
-    return np.concatenate(pieces, axis=1)
+def _cut_long_runs(gap: Numbers, length: Numbers) -> tuple[npt.NDArray[np.intp], Numbers, Numbers]:
+    """Divide gaps and runs of more than 255 characters into several rows; return their numbers, gaps and runs."""
+    rows_of_gap = np.maximum(gap - 1, 0) // _LONGEST_RUN  # before the row in which the run begins
+    rows = rows_of_gap + 1 + (length - 1) // _LONGEST_RUN
+    row = np.repeat(np.arange(len(gap)), rows)
+    number = (np.arange(len(row)) - np.repeat(np.cumsum(rows) - rows, rows)).astype(np.int32)
+    of_run = number - rows_of_gap[row]
+    cut_gap = np.clip(gap[row] - number * _LONGEST_RUN, 0, _LONGEST_RUN)
+    cut_length = np.where(of_run < 0, 0, np.clip(length[row] - of_run * _LONGEST_RUN, 0, _LONGEST_RUN))
+    return row, cut_gap, cut_length
+
+
+def _runs(length: Numbers, character: Numbers | np.int32) -> Bytes:
+    """Encode runs of at most 255 characters as rows of bytes, padded with zeros."""
+    encoded = np.zeros((len(length), 5), np.uint8)
+    repeated = np.flatnonzero(length > 1)
+    encoded[repeated, 0] = ord("!")
+    encoded[repeated, 1:4] = _DIGITS[length[repeated]]
+    encoded[:, 4] = np.where(length > 0, character, 0)
+    return encoded

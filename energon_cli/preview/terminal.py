@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
+from ..ascii_text import is_ascii_only
 from ..console import is_terminal
 from .keys import Keyboard
 
-__all__ = ["PictureMethod", "Terminal", "ask_terminal", "discard_input", "is_ascii_only", "read_answers"]
+__all__ = ["PictureMethod", "Terminal", "ask_terminal", "discard_input", "read_answers"]
 
 PictureMethod = Literal["kitty", "sixel", "blocks", "shades"]
 """Ways to draw a picture: Kitty's graphics protocol, Sixel, coloured half blocks, or characters as shades of grey."""
@@ -30,8 +31,6 @@ _QUERY = (
 )
 _WAIT_S = 0.4
 _WAIT_REMOTE_S = 1.5
-_NEVER_ASKED = ("dumb", "linux", "unknown")
-_COERCED = ("C.UTF-8", "C.utf8", "UTF-8")  # Python sets LC_CTYPE to one of these in the C locale
 _CELL = (10, 20)
 
 
@@ -130,20 +129,6 @@ def _window_cell() -> tuple[int, int]:
         return _CELL
     rows, columns, width, height = struct.unpack("HHHH", packed)
     return (width // columns, height // rows) if rows and columns else _CELL
-
-
-def is_ascii_only() -> bool:
-    """Check whether the environment names a terminal or locale without characters beyond ASCII."""
-    if os.environ.get("TERM", "dumb") in _NEVER_ASKED:
-        return True
-    try:
-        "▀█".encode(sys.stdout.encoding or "ascii")
-    except (UnicodeEncodeError, LookupError):
-        return True
-    language, kind = os.environ.get("LANG", ""), os.environ.get("LC_CTYPE", "")
-    if kind in _COERCED and language in ("", "C", "POSIX"):
-        kind = ""
-    return (os.environ.get("LC_ALL") or kind or language) in ("C", "POSIX")
 
 
 def discard_input() -> None:

@@ -255,14 +255,16 @@ class DatasetFolder:
             )
         excluded = frozenset[str]() if excluded_shards else self._excluded_shards
         by_name = {shard.name: shard for shard in self.index.shards}
-        found = [
-            self.index.samples_of(by_name[name])
+        found = {
+            name: self.index.samples_of(by_name[name])
             for name in parts[split_part]
             if name in by_name and name not in excluded
-        ]
+        }
         if self.split is None or split_part not in self.split.sample_ranges:
-            return found
-        return [samples[(own := self.split.samples_of(split_part, len(samples))).start : own.stop] for samples in found]
+            return list(found.values())
+        file = self.storage.path(f"{FOLDER}/{self.split_file or self._split_name}")
+        own = (self.split.samples_of(split_part, len(all_), shard=name, file=file) for name, all_ in found.items())
+        return [samples[kept.start : kept.stop] for samples, kept in zip(found.values(), own, strict=True)]
 
     def rows_of_part(self, kept: FilterRows, split_part: str) -> list[range]:
         """Return the rows of a filter that are samples of a split part, one range for each shard with any.

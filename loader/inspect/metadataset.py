@@ -53,7 +53,7 @@ class _Datasets:
         try:
             found = self._paths.fault_of_dataset(dataset.path, dataset.meta_folder)
             for name, store in dataset.aux.items():
-                fault = self._paths.fault_of_aux(store)
+                fault = self._paths.fault_of_aux(store, dataset.aux_meta_folders.get(name))
                 found = found or (f"aux {name}: {fault}" if fault else None)
         except EnergonError as error:
             return _one_line(error)
@@ -144,6 +144,7 @@ class _SplitFacts:
             "subset": [],
             "subflavors": {},
             "aux": {},
+            "aux_meta_folders": {},
             "join": None,
             "fault": None,
             "children": children,
@@ -169,6 +170,7 @@ class _SplitFacts:
             "subset": [str(applied) for applied in leaf.subset],
             "subflavors": dict(leaf.subflavors),
             "aux": dict(leaf.aux),
+            "aux_meta_folders": dict(leaf.aux_meta_folders),
             "join": join,
             "fault": fault,
         }
@@ -191,6 +193,7 @@ class _SplitFacts:
                     "nonmatch": member.nonmatch,
                     "subflavors": dict(member.subflavors),
                     "aux": dict(member.aux),
+                    "aux_meta_folders": dict(member.aux_meta_folders),
                     "fault": self._datasets.fault(member),
                 }
                 for member in leaf.join.members

@@ -39,7 +39,7 @@ class MetadatasetLintPlan:
         dataset_config: Name of the dataset file of every dataset; overrides the documents.
         max_findings: Number of findings to stop at; None finds all.
         make_sample_check: Function that makes the check of samples for level ``decode``.
-        open_aux: Function that opens an auxiliary store; None skips auxiliary stores.
+        open_aux: Function that opens an auxiliary store, ``open_aux(url, meta_folder=…)``; None skips these stores.
     """
 
     path: str
@@ -50,7 +50,7 @@ class MetadatasetLintPlan:
     dataset_config: str | None = None
     max_findings: int | None = None
     make_sample_check: Callable[[DatasetConfig | None, str], SampleCheck] | None = None
-    open_aux: Callable[[str], object] | None = None
+    open_aux: Callable[..., object] | None = None
 
 
 def lint_metadataset(
@@ -197,11 +197,12 @@ class _MetadatasetLint:
 
     def _check_stores(self, dataset: LeafPlan | JoinMember) -> Iterator[Finding]:
         for name, url in dataset.aux.items():
-            if self._plan.open_aux is None or ("store", url) in self._reported:
+            meta_folder = dataset.aux_meta_folders.get(name)
+            if self._plan.open_aux is None or ("store", url, meta_folder) in self._reported:
                 continue
-            self._reported.add(("store", url))
+            self._reported.add(("store", url, meta_folder))
             try:
-                self._plan.open_aux(url)
+                self._plan.open_aux(url, meta_folder=meta_folder)
             except EnergonError as error:
                 yield Finding(code="E506", message=f"{dataset.place}.aux.{name}: {url}: {_in_one_line(error)}")
 

@@ -84,8 +84,19 @@ class Sample(SummaryMixin, PinMemoryMixin, ExtendableDataclassMixin, TagsMixin):
         >>> image = ImageSample(__key__="s.tar/0", image=torch.zeros(3, 2, 2))
         >>> TextSample.derive_from(image, text="black")
         TextSample(__key__='s.tar/0', text='black')
+
+        Raises:
+            SampleError: ``base_sample`` lacks them, as a crude sample does, which is a dict.
         """
-        return cls(**{name: getattr(base_sample, name) for name in _SHARED} | with_field_names(fields_given))
+        try:
+            shared = {name: getattr(base_sample, name) for name in _SHARED}
+        except AttributeError as error:
+            found = type(base_sample).__name__
+            raise SampleError(
+                f"cannot derive a {cls.__name__} from a {found}, which has no field {error.name!r}",
+                hint=f"from a crude sample, build it with {cls.__name__}(**basic_sample_keys(sample), …)",
+            ) from None
+        return cls(**shared | with_field_names(fields_given))
 
 
 _SHARED = tuple(known.name for known in fields(Sample))

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from ..errors import StorageError
 from ..format.documents.providers import data_path, fault_of_file, format_of
 from ..format.media.metadata import MediaMetadata
-from ..format.nv_meta import INFO_JSON, INFO_YAML
+from ..format.nv_meta import FOLDER, INFO_JSON, INFO_YAML, open_dataset_storage
 from ..samples.source_info import SourceInfo
 from ..storage import open_storage, split_url
 from .dataset_file_store import DatasetFileStore
@@ -25,12 +25,13 @@ _FILESYSTEM = "filesystem://"
 _RECORD_STORES: dict[str, Callable[[str], FileStore[Any]]] = {"binidx": BinIdxFileStore, "jsonl": JsonlFileStore}
 
 
-def open_aux_store(url: str | os.PathLike[str]) -> FileStore[Any]:
+def open_aux_store(url: str | os.PathLike[str], *, meta_folder: str | None = None) -> FileStore[Any]:
     """Open an auxiliary store.
 
     Args:
         url: Path of a prepared dataset, a token file or an indexed JSONL file, or ``filesystem://`` and the path of any
             folder.
+        meta_folder: Folder to use instead of the ``.nv-meta`` of the dataset.
 
     Raises:
         StorageError: The folder is missing or not prepared, or the protocol is not supported.
@@ -52,14 +53,15 @@ def open_aux_store(url: str | os.PathLike[str]) -> FileStore[Any]:
     record_store = _RECORD_STORES.get(format_of(data_path(text)))
     if record_store is not None:
         return record_store(text)
-    storage = open_storage(_check_exists(text))
+    storage = open_dataset_storage(_check_exists(text), meta_folder)
     if not any(map(storage.exists, (INFO_JSON, INFO_YAML))):
+        option = "" if meta_folder is None else f" --meta-folder {meta_folder}"
         raise StorageError(
-            "this folder is not a prepared dataset: .nv-meta/.info.json is missing",
+            f"this folder is not a prepared dataset: {meta_folder or FOLDER}/.info.json is missing",
             path=text,
-            hint=f"run: energon prepare {text}; or, for plain files, write {_FILESYSTEM}{text}",
+            hint=f"run: energon prepare {text}{option}; or, for plain files, write {_FILESYSTEM}{text}",
         )
-    return DatasetFileStore(url)
+    return DatasetFileStore(url, meta_folder=meta_folder)
 
 
 def _check_exists(folder: str, *, of_files: bool = False) -> str:

@@ -21,11 +21,12 @@ KEYS = {"path", "type", "faults", "splits"}
 SPLIT_KEYS = {"name", "leaves", "samples", "epoch", "mixed_by", "faults", "tree"}
 NODE_KEYS = {
     "kind", "place", "path", "split_part", "share", "repetitions", "expected_repetitions", "samples", "split_config",
-    "dataset_config", "meta_folder", "filter", "unit", "subset", "subflavors", "aux", "join", "fault", "children",
+    "dataset_config", "meta_folder", "filter", "unit", "subset", "subflavors", "aux", "aux_meta_folders", "join",
+    "fault", "children",
 }  # fmt: skip
 MEMBER_KEYS = {
     "name", "path", "split_part", "split_config", "dataset_config", "meta_folder", "nonmatch", "subflavors", "aux",
-    "fault", "filter",
+    "aux_meta_folders", "fault", "filter",
 }  # fmt: skip
 
 

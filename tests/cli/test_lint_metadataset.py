@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -160,6 +161,16 @@ def test_auxiliary_stores_that_cannot_be_opened_are_errors(lint: Lint) -> None:
         ["E506", "splits.train.aux.gone"],
         ["E506", "splits.train.aux.far"],
     ]
+
+
+def test_the_meta_folder_of_an_auxiliary_store_is_used(lint: Lint, datasets: Path) -> None:
+    shutil.copytree(datasets / "b", datasets / "c")
+    (datasets / "c/.nv-meta").rename(datasets / "c-meta")
+    code, found, _ = lint("--level", "headers", train={"path": "a", "aux": {"moved": {"path": "c"}}})
+    assert [each.split(": ")[:2] for each in found] == [["E506", "splits.train.aux.moved"]]
+    store = {"path": "c", "meta_folder": "c-meta"}
+    code, found, _ = lint("--level", "headers", train={"path": "a", "aux": {"moved": store}})
+    assert (code, found) == (0, [])
 
 
 def test_a_join_that_is_not_prepared_is_an_error_with_the_command(lint: Lint, datasets: Path) -> None:

@@ -85,6 +85,23 @@ def test_a_split_by_samples_divides_each_shard(captions: Path, energon: RunEnerg
     assert (refused.code, "--split-by samples applies to a ratio" in refused.err) == (2, True)
 
 
+def test_a_range_beyond_a_shard_is_refused_before_anything_is_written(captions: Path, energon: RunEnergon) -> None:
+    energon("prepare", captions, "--yes")
+    split = captions / ".nv-meta/split.yaml"
+    shards = "['shard_{000..003}.tar']"
+    split.write_text(
+        f"split_parts: {{train: {shards}, val: {shards}}}\nsample_ranges: {{train: [0, 1], val: [1, 9]}}\n",
+        encoding="utf-8",
+    )
+    before = files_of(captions)
+    for option in ("--no-progress", "--force-overwrite"):
+        done = energon("prepare", captions, "--non-interactive", option)
+        assert done.code == 1
+        assert "the subset [1, 9] does not fit: there are 3 samples" in done.err
+        assert f"at: {split}: sample_ranges.val, shard shard_000.tar" in done.err
+        assert files_of(captions) == before
+
+
 def test_patterns_split_by_name(captions: Path, energon: RunEnergon) -> None:
     done = energon(
         "prepare", captions, "--non-interactive", "--split-parts", "train:shard_{000..002}.tar", "--split-parts",

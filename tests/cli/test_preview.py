@@ -184,7 +184,7 @@ def test_a_path_that_is_no_dataset_says_what_it_is(prepared: Path, energon: RunE
     inside = energon(command, prepared / ".nv-meta/dataset.yaml")
     assert (inside.code, "metadataset" in inside.err) == (2, False)
     assert f"pass the dataset's folder: {prepared}/" in inside.err
-    for name in ("gone.jsonl", "gone.yaml"):
+    for name in ("gone.jsonl", "gone.yaml", "gone.tar"):
         gone = energon(command, prepared / name)
         assert (gone.code, "this file does not exist" in gone.err) == (1, True)
 

@@ -259,3 +259,12 @@ def test_ctrl_z_pauses_and_the_walk_continues(prepared: Path) -> None:
         while not re.search(r"[#$] $", run.raw.rpartition("\x1b[?1049l")[2]):
             run.press("")  # keys are dropped until the shell prompts
         run.press("exit\r").finish(timeout_s=10)
+
+
+@pytest.mark.parametrize("options", [("-n", "1"), ()])
+def test_the_status_line_disappears(prepared: Path, options: tuple[str, ...]) -> None:
+    with TerminalRun("preview", prepared, "--no-images", *options) as run:
+        run.wait_for("picture number 0")
+        assert (run if options else run.press("q")).finish() == 0
+        assert "decoding the first sample…" in run.raw
+        assert "decoding the first sample…" not in run.text

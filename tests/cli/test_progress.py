@@ -83,9 +83,9 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
 
 def test_a_log_gets_a_line_every_30_seconds(log: Callable[..., list[str]]) -> None:
     assert log(seconds=29) == []
-    assert log(seconds=80) == [  # steps of 8 s, of which the first only sets where the task starts
-        "Scanning: 4.0 MB of 20.0 MB (20 %), 93.8 kB/s, 0:02:50 left",
-        "Scanning: 8.0 MB of 20.0 MB (40 %), 109.4 kB/s, 0:01:49 left",
+    assert log(seconds=80) == [  # steps of 8 s
+        "Scanning: 4.0 MB of 20.0 MB (20 %), 125.0 kB/s, 0:02:08 left",
+        "Scanning: 8.0 MB of 20.0 MB (40 %), 125.0 kB/s, 0:01:36 left",
     ]
 
 
@@ -99,6 +99,19 @@ def test_the_flag_asks_for_more_lines(log: Callable[..., list[str]]) -> None:
 def test_without_standard_error_nothing_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stderr", None)
     run(Clock(), seconds=100)
+
+
+def test_the_time_before_the_first_update_does_not_count_in_the_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stderr", stream := io.StringIO())
+    clock = Clock()
+    with ProgressBar("Checking", unit="samples", clock=clock) as bar:
+        for seconds in (100, 30, 30):
+            clock.now += seconds
+            bar.update(clock.now - 200, 1000)
+    assert stream.getvalue().splitlines()[1:] == [
+        "Checking: 30 of 1,000 samples (3 %), 1.0 samples/s, 0:16:10 left",
+        "Checking: 60 of 1,000 samples (6 %), 1.0 samples/s, 0:15:40 left",
+    ]
 
 
 def test_what_a_resumed_task_did_before_does_not_count_in_its_rate(

@@ -50,7 +50,8 @@ def test_enter_accepts_every_proposal(captions: Path, wizard: TerminalRun) -> No
     wizard.press(ENTER).wait_for("caption (text) from").press(ENTER).wait_for(WRITE)
     assert "as a CaptioningSample: shard_000.tar/000000" in wizard.text
     assert "float32 (3, 16, 24)" in wizard.text
-    assert "decoding the first sample…" in wizard.text
+    assert "decoding the first sample…" in wizard.raw
+    assert "decoding the first sample…" not in wizard.text, "the line of a step that is done is erased"
     assert not (captions / ".nv-meta").exists()
     assert wizard.press(ENTER).finish() == 0
     assert "prepared" in wizard.text
@@ -258,3 +259,13 @@ def test_no_line_of_a_menu_is_cut_on_a_terminal_of_80_columns() -> None:
 def test_patterns_are_proposed_from_shard_names(shards: list[str], pattern: str) -> None:
     assert proposed_pattern(shards) == pattern
     assert split_by_patterns(shards, [("train", pattern)]).parts["train"] == tuple(shards)
+
+
+@pytest.mark.parametrize("environment", [{"LANG": "C", "LC_ALL": "C"}, {"TERM": "linux"}], ids=str)
+def test_an_ascii_terminal_gets_ascii(captions: Path, environment: dict[str, str]) -> None:
+    with TerminalRun("prepare", captions, "--num-workers", 1, rows=70, environment=environment) as wizard:
+        wizard.wait_for(SPLIT).press(ENTER).wait_for("from ... to").wait_for(TYPE)
+        assert "> CaptioningSample" in wizard.text
+        assert wizard.press(ESCAPE).wait_for("by patterns of shard names ...").raw.isascii()
+        wizard.press(ENTER).wait_for(TYPE).press(ENTER).wait_for(FROM)
+        assert wizard.raw.isascii()

@@ -27,6 +27,7 @@ from loader import (
     get_train_dataset,
     get_val_dataset,
     get_val_datasets,
+    stateless,
 )
 from loader.errors import ConfigError
 from loader.format import DatasetFolder
@@ -165,6 +166,37 @@ def test_stores_read_a_dataset_with_a_meta_folder(moved: tuple[Path, Path]) -> N
     assert texts(train) == [f"stored {text}" for text in ALL_TRAIN]
     made = CaptioningWebdataset(path, training=False, worker_config=config(), meta_folder=meta)
     assert made.as_file_store()["00003.txt"][0] == b"text 3"
+
+
+@stateless
+def cook_with_store(sample: dict[str, Any], moved: FileStore[Any]) -> TextSample:
+    number = int(sample["txt"].removeprefix("text "))
+    return TextSample(**basic_sample_keys(sample), text=f"{sample['txt']} of {moved.get(f'{number:05}.txt', sample)}")
+
+
+class _WithStore(TaskEncoder[Any, Any, Any, Any]):
+    cookers = (Cooker(cook_with_store),)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_an_auxiliary_store_names_a_meta_folder(moved: tuple[Path, Path], tmp_path: Path, workers: int) -> None:
+    assert moved
+    other = write_texts(tmp_path / "other", train=(5, 3), val=(2,))
+    (other / ".nv-meta/dataset.yaml").write_text(CRUDE)
+    store = {"path": "./texts", "meta_folder": "${NO_SUCH_VARIABLE:./meta}"}
+    document = {
+        "__module__": "megatron.energon",
+        "__class__": "MetadatasetV2",
+        "splits": {"val": {"path": "./other", "aux": {"moved": store}}},
+    }
+    mix = tmp_path / "mix.yaml"
+    mix.write_text(yaml.safe_dump(document))
+    val = get_val_dataset(mix, worker_config=config(workers), batch_size=2, task_encoder=_WithStore())
+    assert texts(get_loader(val)) == [f"{text} of {text}" for text in ALL_VAL]
+    store["meta_folder"] = "./gone"
+    mix.write_text(yaml.safe_dump(document))
+    with pytest.raises(ConfigError, match=r"splits.val.aux.moved: .*there is no .info.json in '.*/gone'"):
+        get_val_dataset(mix, worker_config=config(), batch_size=2, task_encoder=_WithStore())
 
 
 def test_scripts_prepare_with_a_meta_folder(moved: tuple[Path, Path], tmp_path: Path) -> None:

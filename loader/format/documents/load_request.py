@@ -48,6 +48,7 @@ class LoadRequest:
         filter: Name of the filter that selects samples; None keeps all. Subsets count the samples that it keeps.
         subset: Ranges of neighbouring samples, the innermost first; see :func:`.resolve_subset`.
         aux: Name of an auxiliary store → its URL.
+        aux_meta_folders: Name of an auxiliary store → absolute path of the folder to use instead of its ``.nv-meta``.
         trust_code: Allow the dataset to run its code and to load pickles.
         sample_type: Expected class of the samples; that of the samples if the dataset has no ``dataset.yaml``.
         options: Other arguments of the dataset's description, for what ``dataset.yaml`` leaves open: ``field_map``,
@@ -65,6 +66,7 @@ class LoadRequest:
     filter: str | None = None
     subset: tuple[SubsetRange, ...] = ()
     aux: Mapping[str, str] = field(default_factory=dict)
+    aux_meta_folders: Mapping[str, str] = field(default_factory=dict)
     trust_code: bool = False
     sample_type: type[Any] | None = None
     options: Mapping[str, Any] = field(default_factory=dict)

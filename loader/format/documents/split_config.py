@@ -46,14 +46,22 @@ class SplitConfig:
     exclude: tuple[str, ...] = ()
     sample_ranges: Mapping[str, SubsetRange] = field(default_factory=dict)
 
-    def samples_of(self, part: str, samples: int) -> range:
+    def samples_of(self, part: str, samples: int, *, shard: str = "", file: str = "") -> range:
         """Return the numbers, within a shard of so many samples, of those that belong to a part of it.
+
+        Args:
+            part: Name of the part.
+            samples: Number of samples in the shard.
+            shard: Name of the shard, for messages.
+            file: Path of the split file, for messages.
 
         Raises:
             ConfigError: A range of numbers reaches beyond the shard.
         """
         applied = self.sample_ranges.get(part)
-        return range(samples) if applied is None else range(*resolve_subset((applied,), samples))
+        if applied is None:
+            return range(samples)
+        return range(*resolve_subset((applied,), samples, at=f"{file}: sample_ranges.{part}, shard {shard}"))
 
     def excluded_shards(self) -> frozenset[str]:
         """Return the shards that are excluded as a whole."""

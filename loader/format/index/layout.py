@@ -203,19 +203,19 @@ def layout_warnings(layout: Layout) -> list[str]:
     warnings = []
     empty = [shard.name for shard in layout.shards if not shard.samples]
     if empty:
-        warnings.append(f"{len(empty)} shards hold no samples, first {empty[0]}")
+        warnings.append(f"{len(empty):,} shards hold no samples, first {empty[0]}")
     noted = [(shard.name, warning) for shard in layout.shards for warning in shard.warnings]
     warnings += [f"{name}: {warning}" for name, warning in noted[:_MAX_WARNINGS]]
     if len(noted) > _MAX_WARNINGS:
-        warnings.append(f"and {len(noted) - _MAX_WARNINGS} more such warnings (energon lint lists all)")
+        warnings.append(f"and {len(noted) - _MAX_WARNINGS:,} more such warnings (energon lint lists all)")
     scattered = sum(shard.scattered for shard in layout.shards)
     if scattered:
         warnings.append(
-            f"the parts of {scattered} samples are not neighbours in their shard: reading them takes longer"
+            f"the parts of {scattered:,} samples are not neighbours in their shard: reading them takes longer"
         )
     if layout.duplicate_keys:
         warnings.append(
-            f"{layout.duplicate_keys} samples repeat the key of a sample in another shard: "
+            f"{layout.duplicate_keys:,} samples repeat the key of a sample in another shard: "
             "look-up by bare key finds several (energon prepare --fix-duplicates renames them)"
         )
     if layout.parts > _MAX_PARTS_PER_SAMPLE * layout.samples:

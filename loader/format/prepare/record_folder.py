@@ -91,6 +91,7 @@ def prepare_record_folder(
     layout = _layout(search, counted)
     if not layout.samples:
         raise FormatError("the files hold no samples", shard=storage.path(""), hint="check the path of the folder")
+    split_counts = split.counts(layout.shards, storage=storage)
     files = planned_files(plan, split)
     changed = previous is None or bool(to_scan) or previous.shards != layout.shards or not is_written(storage, files)
     identity = _publish(storage, layout, files, previous) if changed or previous is None else previous.uuid
@@ -106,7 +107,7 @@ def prepare_record_folder(
         reused=len(known),
         duplicate_keys=0,
         compat=False,
-        split=split.counts({shard.name: shard.samples for shard in layout.shards}),
+        split=split_counts,
         warnings=split.warnings,
         seconds=time.perf_counter() - started,
     )

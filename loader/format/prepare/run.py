@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 
@@ -99,12 +100,14 @@ def _prepare(
         index = inputs.previous.index
         if index is not None and is_up_to_date(inputs):
             storage.remove(WORK_FOLDER)  # scans of an interrupted run that are no longer needed
-            return _report(inputs, index.layout, index.uuid, staged=None, media=None, started=started)
+            counts = split.counts(index.layout.shards, storage=storage)
+            return _report(inputs, index.layout, index.uuid, counts, staged=None, media=None, started=started)
         staged = _stage_files(inputs, on_progress)
         if not staged.keys_to_fix.samples:
+            counts = split.counts(staged.layout.shards, storage=storage)  # a range beyond a shard is refused here
             media = _collect_media(inputs, staged, on_progress)
             identity = _publish(inputs, staged)
-            return _report(inputs, staged.layout, identity, staged=staged, media=media, started=started)
+            return _report(inputs, staged.layout, identity, counts, staged=staged, media=media, started=started)
         keys = repeated_keys(staged.keys_to_fix, staged.layout.shards)
         renamed = fix_duplicates(storage, search.names, keys).renamed
         split = rename_excluded(storage, split, renamed)
@@ -271,6 +274,7 @@ def _report(
     inputs: PrepareInputs,
     layout: Layout,
     identity: str,
+    split_counts: Mapping[str, tuple[int, int]],
     *,
     staged: _Staged | None,
     media: MediaReport | None,
@@ -298,7 +302,7 @@ def _report(
         reused=len(inputs.shards) - scanned - resumed,
         duplicate_keys=layout.duplicate_keys,
         compat=inputs.storage.exists(INDEX_SQLITE),
-        split=inputs.split.counts({shard.name: shard.samples for shard in layout.shards}),
+        split=split_counts,
         warnings=tuple(warnings),
         seconds=time.perf_counter() - started,
         media=media,

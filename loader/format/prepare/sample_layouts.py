@@ -12,6 +12,7 @@ from ..documents.part_kinds import part_extension, part_kind
 __all__ = ["SampleLayout", "find_layout", "string_literal"]
 
 _SEQUENCE_KEYS = ("sequence", "content", "interleaved", "items", "document", "texts", "text_list", "sentences")
+_IMAGE_LIST_KEYS = ("images", "image_paths", "image_names", "image_list", "image")
 _TEXT_KEYS = ("text", "content", "caption")
 _IMAGE_ENDINGS = frozenset((".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"))
 """Endings of further images that later samples may have."""
@@ -68,6 +69,25 @@ def sample_loader(parts: dict) -> dict:
         raise ValueError(f"the text has {{items.count(None)}} places of images, and the sample {{len(images)}} images")
     remaining = iter(images)
     return {{"sequence": [next(remaining) if item is None else item for item in items]}}
+'''
+
+_TWO_LISTS = '''
+def sample_loader(parts: dict) -> dict:
+    """Return the images and texts in the order of the two lists; at the same place, the image comes first."""
+    texts, images = parts["{part}"]["{text_key}"], parts["{part}"]["{image_key}"]
+    if len(texts) != len(images):
+        raise ValueError(f"there are {{len(texts)}} texts and {{len(images)}} images; expected lists of one length")
+    names = [image for image in images if image]
+    if not parts.keys() >= set(names):  # paths or URLs: the parts are in the order of the list
+        names = in_order(parts)
+    if len(names) != sum(map(bool, images)):
+        raise ValueError(f"the list has {{sum(map(bool, images))}} images, and the sample {{len(names)}}")
+    remaining = iter(names)
+    sequence = []
+    for text, image in zip(texts, images):
+        sequence += [parts[next(remaining)]] if image else []
+        sequence += [text] if text else []
+    return {{"sequence": sequence}}
 '''
 
 _TEXT_ITEMS = """pieces = re.split("({placeholder})", document["{key}"])
@@ -134,6 +154,14 @@ def find_layout(part_names: Sequence[str], json_example: Mapping[str, object] | 
         body = _TURNS.format(part=string_literal(tree), path="")
         code = _code("ConversationSample", images, tree, body)
         return SampleLayout(type_name="ConversationSample", what="it is a conversation about several images", code=code)
+    keys = _two_lists(json_example, images)
+    if keys is not None:
+        text_key, image_key = keys
+        code = _code(
+            "InterleavedSample", images, tree, _TWO_LISTS.format(part=tree, text_key=text_key, image_key=image_key)
+        )
+        what = f"{tree}[{text_key}] and {tree}[{image_key}] line up, and at the same place the image comes first"
+        return SampleLayout(type_name="InterleavedSample", what=what, code=code)
     found = _items(json_example, images)
     if found is None:
         return None
@@ -142,6 +170,19 @@ def find_layout(part_names: Sequence[str], json_example: Mapping[str, object] | 
     return SampleLayout(
         type_name="InterleavedSample", what=f"its images have places in the text of {tree}[{key}]", code=code
     )
+
+
+def _two_lists(document: Mapping[str, object], images: Sequence[str]) -> tuple[str, str] | None:
+    """Return the keys of a list of texts and a list of images that line up; either may have None in a place."""
+    for text_key in _SEQUENCE_KEYS:
+        for image_key in _IMAGE_LIST_KEYS:
+            texts, names = document.get(text_key), document.get(image_key)
+            if not (isinstance(texts, list) and isinstance(names, list) and len(texts) == len(names)):
+                continue
+            is_text = all(entry is None or isinstance(entry, str) for entry in (*texts, *names))
+            if is_text and any(texts) and 0 < sum(map(bool, names)) <= len(images):
+                return text_key, image_key
+    return None
 
 
 def _items(document: Mapping[str, object], images: Sequence[str]) -> tuple[str, str] | None:

@@ -11,7 +11,8 @@ from ...storage import Storage
 from ..documents.dataset_files import read_split_config
 from ..documents.split_config import SplitConfig, format_split_config, parse_split_config, split_sample_name
 from ..documents.subset import ShareRange, SubsetRange
-from ..nv_meta import SPLIT_YAML
+from ..index.layout import ShardEntry
+from ..nv_meta import FOLDER, SPLIT_YAML
 from .plan import SplitRequest
 from .split_plan import SplitResult, ranges_by_ratio, split_by_patterns, split_by_ratio
 
@@ -27,23 +28,24 @@ class PlannedSplit:
     warnings: tuple[str, ...] = ()
     ranges: Mapping[str, SubsetRange] = field(default_factory=dict)  # part → its range of each of its shards
 
-    def samples_of(self, part: str, samples: int) -> range:
-        """Return the numbers of the samples of a part within one of its shards, which has so many samples."""
-        return SplitConfig(split_parts={}, sample_ranges=self.ranges).samples_of(part, samples)
-
-    def counts(self, samples: Mapping[str, int]) -> dict[str, tuple[int, int]]:
+    def counts(self, shards: Sequence[ShardEntry], *, storage: Storage) -> dict[str, tuple[int, int]]:
         """Return for each part the numbers of its shards and of its samples.
 
         Args:
-            samples: Shard → number of its samples; a shard of the split that is missing has none.
+            shards: Shards of the index; one of the split that is not among them has no samples.
+            storage: The dataset, for messages.
 
         Raises:
             ConfigError: A range of numbers reaches beyond a shard.
         """
-        return {
-            part: (len(shards), sum(len(self.samples_of(part, samples[shard])) for shard in shards if shard in samples))
-            for part, shards in self.parts.items()
-        }
+        config = SplitConfig(split_parts={}, sample_ranges=self.ranges)
+        samples, file = {shard.name: shard.samples for shard in shards}, storage.path(f"{FOLDER}/{SPLIT_YAML}")
+        counted: dict[str, tuple[int, int]] = {}
+        for part, names in self.parts.items():
+            known = (name for name in names if name in samples)
+            ranges = (config.samples_of(part, samples[name], shard=name, file=file) for name in known)
+            counted[part] = (len(names), sum(map(len, ranges)))
+        return counted
 
     def share_of(self, part: str) -> Fraction:
         """Return the share of its shards that belongs to a part; 1 where it is not known before the scan."""
@@ -112,12 +114,12 @@ def _kept_split(config: SplitConfig | None, shards: Sequence[str]) -> PlannedSpl
     gone = sorted(used.difference(shards))
     if unused:
         warnings.append(
-            f"{len(unused)} shards are in no part of split.yaml, first {unused[0]}"
+            f"{len(unused):,} shards are in no part of split.yaml, first {unused[0]}"
             " (--split-ratio or --split-parts makes a new split)"
         )
     if gone:
         warnings.append(
-            f"split.yaml names {len(gone)} shards that do not exist, first {gone[0]}"
+            f"split.yaml names {len(gone):,} shards that do not exist, first {gone[0]}"
             " (--split-ratio or --split-parts makes a new split)"
         )
     return PlannedSplit(parts=config.split_parts, text=None, warnings=tuple(warnings), ranges=config.sample_ranges)

@@ -86,6 +86,11 @@ class _OfRequest:
         """Name of an auxiliary store → its absolute path or URL."""
         return self.request.aux
 
+    @property
+    def aux_meta_folders(self) -> Mapping[str, str]:
+        """Name of an auxiliary store → absolute path of the folder to use instead of its ``.nv-meta``."""
+        return self.request.aux_meta_folders
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinMember(_OfRequest):

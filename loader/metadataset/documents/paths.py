@@ -40,8 +40,8 @@ def display_path(path: str) -> str:
 class DatasetPaths:
     """Cached checks of resolved paths.
 
-    ``fault_of_dataset(path, meta_folder)`` and ``fault_of_aux(store)`` return a message, or None if the dataset or
-    store exists.
+    ``fault_of_dataset(path, meta_folder)`` and ``fault_of_aux(store, meta_folder)`` return a message, or None if the
+    dataset or store exists.
     """
 
     def __init__(self) -> None:
@@ -72,9 +72,9 @@ def _fault_of_dataset(path: str, meta_folder: str | None = None) -> str | None:
     return f"{name} is no prepared dataset: it has no .nv-meta/.info.json; run: energon prepare {name}"
 
 
-def _fault_of_aux(store: str) -> str | None:
+def _fault_of_aux(store: str, meta_folder: str | None = None) -> str | None:
     if not store.startswith(FILESYSTEM):
-        return _fault_of_dataset(store)
+        return _fault_of_dataset(store, meta_folder)
     folder = store.removeprefix(FILESYSTEM)
     return None if _exists(folder) else f"there is no such folder: {display_path(folder)}"
 

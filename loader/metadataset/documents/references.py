@@ -16,7 +16,6 @@ from .variables import expand_variables, unset_variables
 __all__ = [
     "FILESYSTEM",
     "REFERENCE_KEYS",
-    "parse_aux",
     "parse_epochs_together",
     "parse_reference",
     "parse_subflavors",
@@ -43,6 +42,7 @@ def parse_reference(reader: MappingReader) -> ReferenceSpec | None:
     path = _expanded(reader, "path", reader.text("path"))
     if path is None and reader.mapping.get("path") is None:
         reader.fault("path", "expected the path of a dataset, found nothing")
+    aux, aux_meta_folders = _parse_aux(reader)
     reference = ReferenceSpec(
         place=reader.place,
         path=path or "",
@@ -54,7 +54,8 @@ def parse_reference(reader: MappingReader) -> ReferenceSpec | None:
         filter=_filter(reader),
         epochs_together=parse_epochs_together(reader),
         subset=parse_subset(reader),
-        aux=parse_aux(reader),
+        aux=aux,
+        aux_meta_folders=aux_meta_folders,
     )
     return reference if path is not None else None
 
@@ -123,15 +124,16 @@ _RESERVED_NAMES = ("cache", "primary", "sample")
 _PREFIX_OF_KEY = {"path": "", "fs_path": FILESYSTEM}
 
 
-def parse_aux(owner: MappingReader) -> Mapping[str, str]:
-    """Read the key ``aux`` of a mapping: name → path or URL as written in the document.
+def _parse_aux(owner: MappingReader) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """Read the key ``aux`` of a mapping: name → path or URL, and name → meta folder, as written in the document.
 
     The long forms ``{path: …}`` and ``{fs_path: …}`` are converted to the short ones.
     """
     reader = owner.child("aux")
     stores: dict[str, str] = {}
+    meta_folders: dict[str, str] = {}
     if reader is None:
-        return stores
+        return stores, meta_folders
     for name in reader.mapping:
         if not isinstance(name, str):
             reader.faults.append(Fault(place=reader.at(name), message="expected a name; put it in quotes"))
@@ -139,27 +141,33 @@ def parse_aux(owner: MappingReader) -> Mapping[str, str]:
         if name in _RESERVED_NAMES:
             reader.fault(name, f"expected another name: {name}= is another argument of cookers")
             continue
-        store = _store(reader, name)
+        store, meta_folder = _store(reader, name)
         if store is not None:
             stores[name] = store
-    return stores
+        if meta_folder is not None:
+            meta_folders[name] = meta_folder
+    return stores, meta_folders
 
 
-def _store(reader: MappingReader, name: str) -> str | None:
+def _store(reader: MappingReader, name: str) -> tuple[str | None, str | None]:
     value = reader.mapping[name]
     if not isinstance(value, Mapping):
         store = value if isinstance(value, str) else None
         if not store or store == FILESYSTEM:
             reader.fault(name, f"{_EXPECTED_STORE}, found {short_repr(value)}")
-        return _expanded(reader, name, store) or None
+        return _expanded(reader, name, store) or None, None
     inner = MappingReader(value, reader.at(name), reader.faults)
-    inner.expect_keys(_PREFIX_OF_KEY)
+    inner.expect_keys((*_PREFIX_OF_KEY, "meta_folder"))
     keys = [key for key in _PREFIX_OF_KEY if key in inner]
     if len(keys) != 1:
         inner.fault("", f"expected either 'path' or 'fs_path', found {' and '.join(map(repr, keys)) or 'neither'}")
-        return None
+        return None, None
     text = _expanded(inner, keys[0], inner.text(keys[0]))
-    return _PREFIX_OF_KEY[keys[0]] + text if text else None
+    meta_folder = _expanded(inner, "meta_folder", inner.text("meta_folder"))
+    store = _PREFIX_OF_KEY[keys[0]] + text if text else None
+    if meta_folder is not None and (store or "").startswith(FILESYSTEM):
+        inner.fault("meta_folder", "a folder of files has none; name a prepared dataset with 'path'")
+    return store, meta_folder
 
 
 def parse_subset(owner: MappingReader) -> SubsetRange | None:

@@ -39,6 +39,7 @@ class ReferenceSpec:
     epochs_together: int | None = 1
     subset: SubsetRange | None = None
     aux: Mapping[str, str] = field(default_factory=dict)
+    aux_meta_folders: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

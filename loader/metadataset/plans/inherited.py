@@ -78,7 +78,13 @@ class InheritedSettings:
         ]
 
     def request_for(
-        self, path: str, reference: ReferenceSpec, aux: Mapping[str, str], *, meta_folder: str | None
+        self,
+        path: str,
+        reference: ReferenceSpec,
+        aux: Mapping[str, str],
+        aux_meta_folders: Mapping[str, str],
+        *,
+        meta_folder: str | None,
     ) -> LoadRequest:
         """Return the request for a dataset, after :meth:`within` has added its settings.
 
@@ -86,6 +92,7 @@ class InheritedSettings:
             path: Absolute path of the dataset.
             reference: The reference.
             aux: Auxiliary stores, with absolute paths.
+            aux_meta_folders: Absolute paths of their meta folders.
             meta_folder: Absolute path of the folder to use instead of ``.nv-meta``.
         """
         return replace(
@@ -96,6 +103,7 @@ class InheritedSettings:
             meta_folder=meta_folder,
             filter=self.request.filter or reference.filter,
             aux=aux,
+            aux_meta_folders=aux_meta_folders,
         )
 
     def leaf(self, request: LoadRequest, *, place: str, join: JoinPlan | None = None) -> LeafPlan:

@@ -162,7 +162,8 @@ class TreePlanner:
         place = self._documents.place(file, source.place)
         meta_folder = self._meta_folder(file, source, path)
         self._check_path(file, source, path, meta_folder)
-        request = inner.request_for(path, source, self._aux(file, source), meta_folder=meta_folder)
+        aux, aux_meta_folders = self._aux(file, source)
+        request = inner.request_for(path, source, aux, aux_meta_folders, meta_folder=meta_folder)
         leaf = inner.leaf(request, place=place)
         return PlanNode(
             place=place,
@@ -208,7 +209,8 @@ class TreePlanner:
             self._documents.fault(file, f"{reference.place}.path", found)
         else:
             self._check_path(file, reference, path, meta_folder)
-        request = inner.request_for(path, reference, self._aux(file, reference), meta_folder=meta_folder)
+        aux, aux_meta_folders = self._aux(file, reference)
+        request = inner.request_for(path, reference, aux, aux_meta_folders, meta_folder=meta_folder)
         return JoinMember(
             request=replace(
                 request,
@@ -222,13 +224,16 @@ class TreePlanner:
             nonmatch=member.nonmatch,
         )
 
-    def _aux(self, file: str, source: ReferenceSpec) -> dict[str, str]:
-        stores = {name: resolve_aux(store, os.path.dirname(file)) for name, store in source.aux.items()}
+    def _aux(self, file: str, source: ReferenceSpec) -> tuple[dict[str, str], dict[str, str]]:
+        """Return the absolute paths of auxiliary stores and of their meta folders."""
+        folder = os.path.dirname(file)
+        stores = {name: resolve_aux(store, folder) for name, store in source.aux.items()}
+        meta_folders = {name: resolve_path(path, folder) for name, path in source.aux_meta_folders.items()}
         for name, store in stores.items():
-            found = self._paths.fault_of_aux(store) if self._paths else None
+            found = self._paths.fault_of_aux(store, meta_folders.get(name)) if self._paths else None
             if found is not None:
                 self._documents.fault(file, f"{source.place}.aux.{name}", found)
-        return stores
+        return stores, meta_folders
 
     # ----------------------------------------------------------------------------------------------------- checks
 

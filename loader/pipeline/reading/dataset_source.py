@@ -144,6 +144,7 @@ class DatasetSource:
             path=self.request.path if self._records is None else None,
             meta_folder=self.request.meta_folder,
             aux_urls=self.request.aux,
+            aux_meta_folders=self.request.aux_meta_folders,
             decoder=self.decoder,
             trust_code=self.request.trust_code,
         )

@@ -155,6 +155,7 @@ class SourceStores:
         path: Folder of the source's own dataset; None if its parts have no names.
         meta_folder: Folder to use instead of its ``.nv-meta``.
         aux_urls: Name of an auxiliary store → its URL.
+        aux_meta_folders: Name of an auxiliary store → the folder to use instead of its ``.nv-meta``.
         decoder: Decoder of their content; None leaves it bytes.
         trust_code: Allow pickles in them to be loaded.
     """
@@ -162,6 +163,7 @@ class SourceStores:
     path: str | None = None
     meta_folder: str | None = None
     aux_urls: Mapping[str, str] = field(default_factory=dict)
+    aux_meta_folders: Mapping[str, str] = field(default_factory=dict)
     decoder: AnyDecoder | None = None
     trust_code: bool = False
 
@@ -175,7 +177,10 @@ class SourceStores:
         Raises:
             StorageError: A folder is missing or not prepared, or a protocol is not supported.
         """
-        return {name: self._decoded(open_aux_store(url)) for name, url in self.aux_urls.items()}
+        return {
+            name: self._decoded(open_aux_store(url, meta_folder=self.aux_meta_folders.get(name)))
+            for name, url in self.aux_urls.items()
+        }
 
     @cached_property
     def primary(self) -> FileStore[Any] | None:

@@ -145,6 +145,10 @@ def test_repetitions_are_a_number_above_zero(files: MetadatasetFiles, repetition
                 "splits.train.aux.x: expected either 'path' or 'fs_path', found neither",
             ],
         ),
+        (
+            {"path": "a", "aux": {"x": {"fs_path": "b", "meta_folder": "c"}}},
+            ["splits.train.aux.x.meta_folder: a folder of files has none; name a prepared dataset with 'path'"],
+        ),
     ],
     ids=str,
 )

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from loader import EPath, samples
+from loader.errors import SampleError
 from loader.samples import (
     Batch,
     CaptioningSample,
@@ -111,6 +112,14 @@ def test_the_folder_of_a_source_is_a_path_of_this_machine_or_text() -> None:
     assert source != "/data"
     assert pickle.loads(pickle.dumps(source)) == source
     assert [source._replace(dataset_path=path).dataset_path for path in ("squares", None)] == ["squares", None]
+
+
+def test_deriving_from_a_crude_sample_names_what_builds_one() -> None:
+    crude = CrudeSample({"__key__": "s.tar/0", "txt": "a cat"})
+    with pytest.raises(SampleError) as caught:
+        TextSample.derive_from(crude, text=crude["txt"])  # type: ignore[arg-type]
+    assert caught.value.message == "cannot derive a TextSample from a CrudeSample, which has no field '__key__'"
+    assert "TextSample(**basic_sample_keys(sample), …)" in str(caught.value.hint)
 
 
 def test_the_package_exports_every_type() -> None:

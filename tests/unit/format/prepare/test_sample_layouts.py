@@ -40,6 +40,28 @@ def test_the_code_puts_images_in_their_places(document: dict[str, Any], sequence
         run(layout.code, {"0.jpg": "", "1.jpg": "", "json": document})
 
 
+@pytest.mark.parametrize(
+    ("texts", "images", "sequence"),
+    [
+        (["a", "b", "c"], ["2.jpg", "0.jpg", "10.jpg"], ["image 2", "a", "image 0", "b", "image 10", "c"]),
+        ([None, "a", "", None], ["10.jpg", None, "0.jpg", "2.jpg"], ["image 10", "a", "image 0", "image 2"]),
+        (["a", None, None, "b"], ["https://x/7", "https://x/5", "https://x/6", ""],
+         ["image 0", "a", "image 2", "image 10", "b"]),
+    ],
+)  # fmt: skip
+def test_a_list_of_texts_and_one_of_images_line_up(texts: list[Any], images: list[Any], sequence: list[str]) -> None:
+    document = {"texts": texts, "images": images}
+    layout = find_layout([*IMAGES, "json"], document)
+    assert layout is not None
+    assert layout.type_name == "InterleavedSample"
+    assert layout.what == "json[texts] and json[images] line up, and at the same place the image comes first"
+    assert run(layout.code, {**IMAGES, "json": document}) == {"sequence": sequence}
+    with pytest.raises(ValueError, match=r"there are \d texts and \d images; expected lists of one length"):
+        run(layout.code, {**IMAGES, "json": {"texts": [*texts, "more"], "images": images}})
+    with pytest.raises(ValueError, match="the list has 4 images, and the sample 3"):
+        run(layout.code, {**IMAGES, "json": {"texts": list("abcd"), "images": list("wxyz")}})
+
+
 def test_numbered_images_and_texts_follow_their_numbers() -> None:
     parts = {"10.txt": "c", "2.JPG": "b", "1.txt": "a"}
     layout = find_layout(list(parts), None)
@@ -62,6 +84,9 @@ def test_a_conversation_gets_all_images() -> None:
         (["0.jpg", "0.txt"], None),
         (["0.jpg", "1.jpg", "json"], {"texts": ["a", "b"]}),
         (["0.jpg", "1.jpg", "json"], {"texts": [None, ["b"]]}),
+        (["0.jpg", "1.jpg", "json"], {"texts": ["a", "b", "c"], "images": ["0.jpg", "1.jpg"]}),
+        (["0.jpg", "1.jpg", "json"], {"texts": ["a", "b"], "images": [{}, {}]}),
+        (["0.jpg", "1.jpg", "json"], {"texts": ["a", "b", "c"], "images": ["0", "1", "2"]}),
         (["0.jpg", "1.jpg", "json"], None),
         (["0.jpg", "1.jpg", "json", "mp3"], {"texts": ["a", None]}),
         (["json"], {"texts": ["a", None]}),

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from ..errors import EnergonError
@@ -25,7 +25,7 @@ from ..format.prepare.shards import find_shards
 from ..format.records.record_file import RecordReader
 from ..format.tar.names import decode_name, split_member_name
 from ..format.tar.scan import TarScan
-from ..storage import Storage
+from ..storage import EPath, Storage
 from .json_values import json_expressions
 
 __all__ = ["FirstSamples", "ShardFolder", "field_map_warnings", "inspect_folder", "inspect_samples"]
@@ -88,9 +88,9 @@ class ShardFolder:
     prepared: bool
 
     @property
-    def meta_folder(self) -> Path:
-        """Local path of ``.nv-meta``."""
-        return self.storage.local_path(FOLDER)
+    def meta_folder(self) -> EPath:
+        """The ``.nv-meta`` folder."""
+        return EPath(self.storage.path(FOLDER))
 
     def has_file(self, name: str) -> bool:
         """Return True if a file of this name exists in ``.nv-meta``."""
@@ -247,7 +247,7 @@ def _parse_object(text: bytes) -> Mapping[str, Any] | None:
 
 
 def field_map_warnings(
-    choice: DatasetYaml, first: FirstSamples, *, meta_folder: Path, trust_code: bool = False
+    choice: DatasetYaml, first: FirstSamples, *, meta_folder: os.PathLike[str], trust_code: bool = False
 ) -> list[str]:
     """Return a warning for each field that the first samples cannot fill; later samples may.
 
@@ -298,7 +298,12 @@ def _suggestion(field_map: FieldMap, name: str, first: FirstSamples, proposals: 
 
 
 def _faults(
-    choice: DatasetYaml, expressions: Mapping[str, str], first: FirstSamples, *, meta_folder: Path, trust_code: bool
+    choice: DatasetYaml,
+    expressions: Mapping[str, str],
+    first: FirstSamples,
+    *,
+    meta_folder: os.PathLike[str],
+    trust_code: bool,
 ) -> Iterator[tuple[str, str]]:
     """Yield the fields that the first sample cannot fill; each is checked separately, to report all of them."""
     from ..samples.building.check import DecodeCheck

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 from ..errors import EnergonError
 from ..format.documents.dataset_config import DatasetConfig
@@ -14,7 +13,7 @@ from ..format.lint.report import Finding, LintProgress, LintReport, SampleCheck
 from ..format.media.metadata import is_media_folder
 from ..format.nv_meta import DATASET_YAML, FOLDER, INDEX_UUID, SPLIT_YAML, open_dataset_storage
 from ..format.unprepared.tar_folder import find_tars, is_prepared, is_unprepared
-from ..storage import Storage, open_parent
+from ..storage import EPath, Storage, open_parent
 
 __all__ = [
     "ExcludedSamples",
@@ -225,4 +224,4 @@ def _refusal(path: str, request: LintRequest, findings: Sequence[Finding], check
 def _make_check(config: DatasetConfig | None, meta_folder: str, *, trust_code: bool) -> SampleCheck:
     from ..samples.building.check import DecodeCheck
 
-    return DecodeCheck(config, Path(meta_folder), trust_code)
+    return DecodeCheck(config, EPath(meta_folder), trust_code)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ..errors import EnergonError, TrustError
 from ..format.dataset_folder import DatasetFolder
 from ..format.nv_meta import FOLDER
+from ..storage import EPath
 from .fields import FieldView, describe_part, describe_value
 from .text import format_count
 
@@ -120,8 +121,8 @@ def make_build(dataset: DatasetFolder, request: PreviewRequest, *, crude_too: bo
     try:
         builder = SampleBuilder(
             config,
-            meta_folder=dataset.storage.local_path(FOLDER),
-            dataset_path=dataset.storage.local_path(),
+            meta_folder=EPath(dataset.storage.path(FOLDER)),
+            dataset_path=EPath(dataset.storage.path("")),
             decoder=SampleDecoder() if dataset.records is None or dataset.records.decodes else None,
             trust_code=request.trust_code,
         )

@@ -14,11 +14,13 @@ from pathlib import Path, PurePosixPath
 from stat import S_ISDIR
 from typing import IO, Any, Literal
 
+from .remote import remote_path
 from .urls import open_storage
 
 __all__ = ["EPath", "PathStatus"]
 
 _LOCAL_PROFILE = "__filesystem__"
+_COPIED_AT_ONCE = 8 << 20
 _LOCAL_PREFIXES = ("file://", "local://", f"msc://{_LOCAL_PROFILE}")
 
 
@@ -43,15 +45,15 @@ class PathStatus:
 class EPath:
     """A path of this machine, or a remote URL; accepted wherever a path is.
 
-    All paths can be joined, compared, sorted, hashed and pickled. Methods that access a file work for paths of this
-    machine, and raise what :class:`pathlib.Path` raises, such as ``FileNotFoundError``.
+    All paths can be joined, compared, sorted, hashed and pickled. Methods that access a file raise what
+    :class:`pathlib.Path` raises, such as ``FileNotFoundError``.
 
     Args:
         initial_path: A path, a ``file://`` URL, a remote URL (``msc://profile/bucket/folder``), or any path-like
             object. A relative path is made absolute at once.
 
     Raises:
-        StorageError: By all methods that access a file: the URL is remote.
+        StorageError: By all methods that access a file: the object store cannot be reached, or the protocol is unknown.
 
     >>> path = EPath("/data") / "coco" / "s_000.tar"
     >>> path, path.name, str(path.parent), path.with_suffix(".tar.idx").name
@@ -189,38 +191,39 @@ class EPath:
     # ------------------------------------------------------------------------------------------------ file access
 
     def local_path(self) -> Path:
-        """Return the path of this machine.
-
-        Raises:
-            StorageError: It is a remote URL.
-        """
-        # open_storage raises the error, so that there is one message for it.
-        return open_storage(self).local_path() if self._prefix else Path(self._path)
+        """Return the path of this machine: for a remote URL, that of a copy."""
+        if not self._prefix:
+            return Path(self._path)
+        return open_storage(self.parent).local_path(self.name)
 
     def exists(self) -> bool:
         """Return True if a file or folder exists."""
-        return self.local_path().exists()
+        return remote_path.exists(str(self)) if self._prefix else self.local_path().exists()
 
     def is_file(self) -> bool:
         """Return True if it is an existing file."""
-        return self.local_path().is_file()
+        return remote_path.is_file(str(self)) if self._prefix else self.local_path().is_file()
 
     def is_dir(self) -> bool:
         """Return True if it is an existing folder."""
-        return self.local_path().is_dir()
+        return remote_path.is_dir(str(self)) if self._prefix else self.local_path().is_dir()
 
     def size(self) -> int:
         """Return the size of the file in bytes."""
-        return self.local_path().stat().st_size
+        return remote_path.stat(str(self)).size_bytes if self._prefix else self.local_path().stat().st_size
 
     def stat(self) -> PathStatus:
         """Return size, type and time of the last change."""
-        status = self.local_path().stat()
-        is_folder = S_ISDIR(status.st_mode)
+        if self._prefix:
+            info = remote_path.stat(str(self))
+            is_folder, size_bytes, mtime_s = False, info.size_bytes, info.mtime_ns / 1e9
+        else:
+            status = self.local_path().stat()
+            is_folder, size_bytes, mtime_s = S_ISDIR(status.st_mode), status.st_size, status.st_mtime
         return PathStatus(
             key=str(self),
-            content_length=0 if is_folder else status.st_size,
-            last_modified=datetime.fromtimestamp(status.st_mtime, tz=UTC),
+            content_length=0 if is_folder else size_bytes,
+            last_modified=datetime.fromtimestamp(mtime_s, tz=UTC),
             type="directory" if is_folder else "file",
         )
 
@@ -235,57 +238,85 @@ class EPath:
         """Open the file.
 
         Args:
-            mode: Mode of Python's ``open``; modes that create a file also create its folder.
+            mode: Mode of Python's ``open``; modes that create a file also create its folder. Remote files are read or
+                replaced as a whole.
             block_size: Ignored; accepted for code written for megatron-energon.
             prefetch_file: Ignored, as ``block_size``.
             encoding: Encoding of text files.
         """
+        if self._prefix:
+            return remote_path.open_file(str(self), mode, encoding)
         path = self.local_path() if mode.startswith("r") else _target(self)
         return path.open(mode, encoding=None if "b" in mode else encoding)
 
     def read_text(self, encoding: str = "utf-8") -> str:
         """Read the whole file as text."""
-        return self.local_path().read_text(encoding)
+        with self.open("r", encoding=encoding) as file:
+            return str(file.read())
 
     def read_bytes(self) -> bytes:
         """Read the whole file."""
-        return self.local_path().read_bytes()
+        with self.open("rb") as file:
+            return bytes(file.read())
 
     def write_text(self, text: str, encoding: str = "utf-8") -> None:
         """Replace the contents of the file with text; create its folder if it is missing."""
-        _target(self).write_text(text, encoding)
+        with self.open("w", encoding=encoding) as file:
+            file.write(text)
 
     def write_bytes(self, data: bytes) -> None:
         """Replace the contents of the file with bytes; create its folder if it is missing."""
-        _target(self).write_bytes(data)
+        with self.open("wb") as file:
+            file.write(data)
 
     def glob(self, pattern: str) -> Iterator[EPath]:
         """Yield the paths below it that match a pattern (``*.tar``, ``**/*.tar``, ``../other/*.tar``), sorted.
 
         As in a shell, ``*`` and ``**`` do not match names that begin with a dot.
         """
+        if self._prefix:
+            return map(EPath, remote_path.glob(str(self), pattern))
         found = glob.glob(os.path.join(glob.escape(str(self.local_path())), pattern), recursive=True)
         return iter(sorted(map(EPath, found)))
 
     def walk(self) -> Iterator[EPath]:
         """Yield all files below the folder, sorted; also those whose names begin with a dot."""
+        if self._prefix:
+            return map(EPath, remote_path.walk(str(self)))
         return iter(sorted(EPath(found) for found in self.local_path().rglob("*") if found.is_file()))
 
     def mkdir(self, exist_ok: bool = True, parents: bool = False) -> None:  # noqa: ARG002 - see below
-        """Create the folder. Missing folders above it are created in any case."""
-        self.local_path().mkdir(exist_ok=exist_ok, parents=True)
+        """Create the folder. Missing folders above it are created in any case; object stores need none."""
+        if not self._prefix:
+            self.local_path().mkdir(exist_ok=exist_ok, parents=True)
 
     def unlink(self, missing_ok: bool = False) -> None:
         """Remove the file."""
-        self.local_path().unlink(missing_ok=missing_ok)
+        if self._prefix:
+            remote_path.remove(str(self), missing_ok=missing_ok)
+        else:
+            self.local_path().unlink(missing_ok=missing_ok)
 
     def copy(self, target: str | os.PathLike[str]) -> None:
         """Copy the file; create the folder of the copy if it is missing."""
-        shutil.copyfile(self.local_path(), _target(EPath(target)))
+        aim = EPath(target)
+        if self._prefix or aim._prefix:
+            with self.open("rb") as source, aim.open("wb") as file:
+                shutil.copyfileobj(source, file, _COPIED_AT_ONCE)
+        else:
+            shutil.copyfile(self.local_path(), _target(aim))
 
     def move(self, target: str | os.PathLike[str]) -> None:
-        """Move the file or folder, also to another disk; create the folder that it is moved to if it is missing."""
-        shutil.move(self.local_path(), _target(EPath(target)))
+        """Move the file or folder, also to another disk; create the folder that it is moved to if it is missing.
+
+        Remote files are copied, and removed afterwards; remote folders are not moved.
+        """
+        aim = EPath(target)
+        if self._prefix or aim._prefix:
+            self.copy(aim)
+            self.unlink()
+        else:
+            shutil.move(self.local_path(), _target(aim))
 
 
 def _target(path: EPath) -> Path:

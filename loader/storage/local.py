@@ -126,6 +126,8 @@ class LocalStorage:
         replaced: Name of a folder in it and the path of the folder to use instead. The root is never written to then.
     """
 
+    checks_versions = False
+
     def __init__(
         self, root: str | os.PathLike[str], *, replaced: tuple[str, str | os.PathLike[str]] | None = None
     ) -> None:

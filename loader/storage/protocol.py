@@ -129,6 +129,10 @@ class Storage(Protocol):
     url: str
     """The root as the user writes it, for messages."""
 
+    @property
+    def checks_versions(self) -> bool:
+        """True if each read of a file that was opened with its size and version checks them."""
+
     def open(self, name: str, info: FileInfo | None = None) -> ReadableFile:
         """Open a file for positioned reads.
 

@@ -61,7 +61,7 @@ class _Answer:
     headers: dict[str, str] = field(default_factory=dict)
 
 
-class _Dropped(Exception):
+class _Dropped(Exception):  # noqa: N818 - an outcome
     """The connection is closed."""
 
 
@@ -172,9 +172,7 @@ class ObjectServer:
                 _reset(writer)
         await self._send(request, answer, writer, fault)
 
-    async def _send(
-        self, request: Request, answer: _Answer, writer: asyncio.StreamWriter, fault: Fault | None
-    ) -> None:
+    async def _send(self, request: Request, answer: _Answer, writer: asyncio.StreamWriter, fault: Fault | None) -> None:
         request.status = answer.status
         body = b"" if request.method == "HEAD" else answer.body
         lines = [f"HTTP/1.1 {answer.status} {HTTPStatus(answer.status).phrase}"]
@@ -226,7 +224,9 @@ class ObjectServer:
                 return _Answer(200, xml.encode())
             case "POST" if "uploadId" in query:
                 found = self.objects.finish_upload(query["uploadId"], request.key, **conditions)
-                xml = f"<CompleteMultipartUploadResult><ETag>{escape(found.etag)}</ETag></CompleteMultipartUploadResult>"
+                xml = (
+                    f"<CompleteMultipartUploadResult><ETag>{escape(found.etag)}</ETag></CompleteMultipartUploadResult>"
+                )
                 return _Answer(200, xml.encode())
             case "POST" if "delete" in query:
                 return self._delete_many(request.key, body)
@@ -239,10 +239,10 @@ class ObjectServer:
         return _Answer(405, _error_body("MethodNotAllowed"))
 
     def _delete_many(self, bucket: str, body: bytes) -> _Answer:
-        import xml.etree.ElementTree as ElementTree
+        from xml.etree import ElementTree as ET
 
         deleted = []
-        for element in ElementTree.fromstring(body).iter():  # noqa: S314 - of our own client
+        for element in ET.fromstring(body).iter():
             if element.tag.endswith("Key") and element.text:
                 self.objects.delete(f"{bucket.rstrip('/')}/{element.text}")
                 deleted.append(f"<Deleted><Key>{escape(element.text)}</Key></Deleted>")
@@ -252,7 +252,9 @@ class ObjectServer:
         bucket, prefix, delimiter = bucket.rstrip("/"), query.get("prefix", ""), query.get("delimiter", "")
         after = query.get("continuation-token") or query.get("start-after", "")
         most = min(int(query.get("max-keys", _MAX_KEYS)), _MAX_KEYS)
-        contents, prefixes, last, is_truncated = [], [], "", False
+        contents: list[str] = []
+        prefixes: list[str] = []
+        last, is_truncated = "", False
         for key in self.objects.keys(bucket, prefix):
             folder, found, _ = key[len(prefix) :].partition(delimiter) if delimiter else (key, "", "")
             name = f"{prefix}{folder}{delimiter}" if found else key
@@ -269,7 +271,8 @@ class ObjectServer:
         token = f"<NextContinuationToken>{escape(last)}</NextContinuationToken>" if is_truncated else ""
         xml = (
             f"<ListBucketResult><IsTruncated>{str(is_truncated).lower()}</IsTruncated>"
-            f"<KeyCount>{len(contents) + len(prefixes)}</KeyCount>{token}{''.join(contents + prefixes)}</ListBucketResult>"
+            f"<KeyCount>{len(contents) + len(prefixes)}</KeyCount>{token}"
+            f"{''.join(contents + prefixes)}</ListBucketResult>"
         )
         return _Answer(200, xml.encode(), {"Content-Type": "application/xml"})
 

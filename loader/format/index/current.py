@@ -106,7 +106,7 @@ class PreviousIndex:
     def entry(self, shard: FileInfo) -> ShardEntry | None:
         """Return the entry of a shard; None if its size or time of change is another now."""
         entry = self._entries.get(shard.name)
-        if entry and (entry.size_bytes, entry.mtime_ns) == (shard.size_bytes, shard.mtime_ns):
+        if entry and (entry.size_bytes, entry.mtime_ns, entry.etag) == (shard.size_bytes, shard.mtime_ns, shard.etag):
             return entry
         return None
 

@@ -137,5 +137,5 @@ def save_scans(storage: Storage, scans: Sequence[tuple[FileInfo, ShardIndex]]) -
 
 def shard_digest(shard: FileInfo) -> bytes:
     """Return a digest of a shard's name, size and time of change."""
-    version = f"{shard.name}\0{shard.size_bytes}\0{shard.mtime_ns}".encode("utf-8", "surrogateescape")
+    version = f"{shard.name}\0{shard.size_bytes}\0{shard.mtime_ns}{shard.etag}".encode("utf-8", "surrogateescape")
     return hashlib.sha256(version).digest()[:_DIGEST_BYTES]

@@ -52,7 +52,7 @@ COLUMNS = {
 """The columns of the index and their types."""
 
 
-class ShardEntry(msgspec.Struct, frozen=True, kw_only=True):
+class ShardEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A shard as it was when indexed."""
 
     name: str
@@ -65,6 +65,7 @@ class ShardEntry(msgspec.Struct, frozen=True, kw_only=True):
     scattered: int = 0  # number of samples with parts that are not neighbours
     misread: int = 0  # number of hidden members that other tools take for samples
     warnings: tuple[str, ...] = ()
+    etag: str = ""  # version in an object store
 
 
 class PartStats(msgspec.Struct, frozen=True, kw_only=True):

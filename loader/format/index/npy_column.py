@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import FormatError, StorageError
-from ...storage import ReadableFile, Storage, map_file
+from ...storage import LocalStorage, ReadableFile, Storage, map_file
 
 __all__ = ["ColumnReader", "ColumnWriter", "create_column", "map_column"]
 
@@ -99,12 +99,13 @@ def map_column(storage: Storage, name: str, dtype: str) -> npt.NDArray[np.generi
         FormatError: The file is missing, is shorter or longer than its header says, or has another type.
     """
     try:
-        with storage.open(name) as file:
+        path = storage.copy_of_fixed(name)
+        with LocalStorage(path.parent).open(path.name) as file:
             found, rows, offset = _parse_header(storage, name, file)
         if found != np.dtype(dtype):
             raise _unusable(storage, name, f"expected a column of {np.dtype(dtype).str!r}, found {found.str!r}")
         # A plain array over a map: creating and indexing an np.memmap takes ten times as long.
-        column = np.frombuffer(map_file(storage.copy_of_fixed(name)), found, rows, offset) if rows else np.empty(0, found)
+        column = np.frombuffer(map_file(path), found, rows, offset) if rows else np.empty(0, found)
         column.flags.writeable = False
         return column
     except (StorageError, OSError, ValueError) as error:  # the file was cut after its header was read

@@ -108,6 +108,7 @@ class IndexWriter:
             name=shard.name,
             size_bytes=shard.size_bytes,
             mtime_ns=shard.mtime_ns,
+            etag=shard.etag,
             samples=len(index),
             first_sample=self._samples,
             end_offset=index.end_offset,

@@ -25,7 +25,7 @@ from ...samples.building.sample_builder import RawSample, SampleBuilder, sources
 from ...samples.decoding.decoder import AnyDecoder, SampleDecoder
 from ...samples.source_info import SourceInfo
 from ...samples.types import CrudeSample
-from ...storage import ReadableFile
+from ...storage import EPath, ReadableFile
 from .source import SourceStores
 
 __all__ = ["DatasetSource"]
@@ -85,8 +85,8 @@ class DatasetSource:
         of_dataset = folder.config.key_format if folder.config is not None else None
         builder = SampleBuilder(
             described if described is not None else folder.config,
-            meta_folder=folder.storage.local_path(FOLDER),
-            dataset_path=folder.storage.local_path(),
+            meta_folder=EPath(folder.storage.path(FOLDER)),
+            dataset_path=EPath(folder.storage.path("")),
             decoder=None if holds_values else self.decoder,
             trust_code=self.request.trust_code,
             key_format=resolve_key_format(self.request.key_format, of_dataset),
@@ -95,7 +95,7 @@ class DatasetSource:
         )
         builder.part_names = self._part_names
         if described is None and folder.config is not None and folder.config.field_map is not None:
-            builder.config_file = folder.storage.local_path(f"{FOLDER}/{self.request.dataset_config or DATASET_YAML}")
+            builder.config_file = EPath(folder.storage.path(f"{FOLDER}/{self.request.dataset_config or DATASET_YAML}"))
         return builder
 
     def _part_names(self, index: int) -> list[str]:

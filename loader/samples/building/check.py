@@ -5,9 +5,9 @@ torch is imported only for datasets with tensors or arrays, and to build samples
 
 from __future__ import annotations
 
+import os
 import zlib
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -44,12 +44,12 @@ class DecodeCheck:
         meta_folder: The ``.nv-meta`` folder, which contains ``sample_loader.py``.
         trust_code: Allow code and pickles of the dataset to run; otherwise they are not checked.
 
-    >>> check = DecodeCheck(None, Path("dataset/.nv-meta"), trust_code=False)
+    >>> check = DecodeCheck(None, EPath("dataset/.nv-meta"), trust_code=False)
     >>> check("0001", {"txt": b"a cat", "json": b"{"})
     [('json', "part 'json' does not decode as json: Expecting property name enclosed in double quotes: ...")]
     """
 
-    def __init__(self, config: DatasetConfig | None, meta_folder: Path, trust_code: bool) -> None:
+    def __init__(self, config: DatasetConfig | None, meta_folder: os.PathLike[str], trust_code: bool) -> None:
         self._config = config
         self._meta_folder = meta_folder
         self._trusted = is_trusted(trust_code)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import importlib
 import inspect
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import is_dataclass
 from importlib.machinery import SourceFileLoader
 from multiprocessing import parent_process
-from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
 
@@ -18,6 +18,7 @@ from ...errors import ConfigError
 from ...format.documents.dataset_config import DatasetConfig, is_own_module
 from ...format.documents.messages import did_you_mean
 from ...metadataset.documents.leaf_plan import Joiner
+from ...storage import EPath
 from .. import types
 from ..trust import is_trusted, refuse
 
@@ -134,9 +135,9 @@ class MetaFunction:
         ConfigError: There is no such file or function, or importing the file fails.
     """
 
-    def __init__(self, meta_folder: Path, reference: str, *, trust_code: bool) -> None:
+    def __init__(self, meta_folder: os.PathLike[str], reference: str, *, trust_code: bool) -> None:
         file, _, self.name = reference.rpartition(":")
-        self.path = Path(meta_folder, file).absolute()
+        self.path = EPath(meta_folder) / file
         if not is_trusted(trust_code):
             raise refuse(f"dataset.yaml asks to run {self.name}() of {file}", at=str(self.path))
         self._function = self._load()
@@ -147,10 +148,10 @@ class MetaFunction:
     def __repr__(self) -> str:
         return f"MetaFunction({str(self.path)!r}, {self.name!r})"
 
-    def __getstate__(self) -> tuple[Path, str]:
+    def __getstate__(self) -> tuple[EPath, str]:
         return self.path, self.name
 
-    def __setstate__(self, state: tuple[Path, str]) -> None:
+    def __setstate__(self, state: tuple[EPath, str]) -> None:
         # Trust was checked when the pickled object was created.
         self.path, self.name = state
         self._function = self._load()
@@ -174,13 +175,13 @@ class _FileLoader(SourceFileLoader):
         return
 
 
-def _import_file(path: Path) -> ModuleType:
+def _import_file(path: EPath) -> ModuleType:
     """Import a file under a name derived from its path and content, so that an edited file is imported again."""
     try:
         content = path.read_bytes()
     except OSError as error:
         raise ConfigError(f"cannot read this file: {error.strerror}", file=str(path)) from error
-    digest = hashlib.sha256(bytes(path) + b"\0" + content).hexdigest()
+    digest = hashlib.sha256(os.fsencode(path) + b"\0" + content).hexdigest()
     name = f"_energon_meta_{path.stem}_{digest[:16]}"
     if name in sys.modules:
         return sys.modules[name]
@@ -188,7 +189,7 @@ def _import_file(path: Path) -> ModuleType:
     module.__file__ = str(path)
     sys.modules[name] = module  # dataclasses and pickle look classes up by their module's name
     try:
-        _FileLoader(name, str(path)).exec_module(module)
+        _FileLoader(name, str(path.local_path())).exec_module(module)
     except Exception as error:
         del sys.modules[name]
         message = f"importing this file fails: {type(error).__name__}: {error}"

@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from enum import Enum
-from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from ...cached_property import cached_property
@@ -149,16 +148,16 @@ class DescribedDataset(Generic[T_co]):
     def _decoder(self, decoder: AnyDecoder | None) -> None:
         self.decoder = decoder
 
-    _meta_folder: Path | None = None
+    _meta_folder: EPath | None = None
 
     @property
-    def meta_folder(self) -> Path:
+    def meta_folder(self) -> EPath:
         """The ``.nv-meta`` folder, or the folder that is used instead."""
-        return Path(self.path / FOLDER) if self._meta_folder is None else self._meta_folder
+        return self.path / FOLDER if self._meta_folder is None else self._meta_folder
 
-    def set_meta_folder(self, folder: Path) -> None:
+    def set_meta_folder(self, folder: os.PathLike[str]) -> None:
         """Set the folder to use instead of ``.nv-meta``."""
-        self._meta_folder = folder
+        self._meta_folder = EPath(folder)
 
     @property
     def recipe(self) -> SampleRecipe:
@@ -192,8 +191,8 @@ class DescribedDataset(Generic[T_co]):
 def described_dataset_of(
     config: DatasetConfig,
     *,
-    meta_folder: Path,
-    dataset_path: Path | None = None,
+    meta_folder: os.PathLike[str],
+    dataset_path: os.PathLike[str] | None = None,
     decoder: AnyDecoder | None,
     trust_code: bool,
     options: Mapping[str, Any] | None = None,
@@ -222,7 +221,7 @@ def described_dataset_of(
     if not (isinstance(dataset_class, type) and issubclass(dataset_class, DescribedDataset)):
         return None
     arguments = {**(options or {}), **arguments_of_config(config, trust_code=trust_code)}
-    dataset = instantiate(dataset_class, dataset_path or meta_folder.parent, arguments)
+    dataset = instantiate(dataset_class, dataset_path or EPath(meta_folder).parent, arguments)
     dataset.set_meta_folder(meta_folder)
     if isinstance(dataset.decoder, OfTheRun):
         dataset.decoder = decoder
@@ -230,7 +229,9 @@ def described_dataset_of(
     return dataset
 
 
-def instantiate(dataset_class: Callable[..., T_dataset], path: Path, arguments: Mapping[str, Any]) -> T_dataset:
+def instantiate(
+    dataset_class: Callable[..., T_dataset], path: os.PathLike[str], arguments: Mapping[str, Any]
+) -> T_dataset:
     """Create an object of a user's dataset class.
 
     Args:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import re
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from ...cached_property import cached_property
-from ...errors import ConfigError, SampleError
+from ...errors import ConfigError, SampleError, StorageError
 from ...format.documents.dataset_config import DatasetConfig, is_own_module
 from ...format.documents.field_map import FieldMap, MissingPartError, parse_field_map
+from ...storage import EPath
 from .. import types
 from ..decoding.decoder import AnyDecoder, DecodedParts, PartDecoders, SampleDecoder, whole_sample_decoder
 from ..source_info import SourceInfo
@@ -46,7 +47,9 @@ class SampleRecipe:
     subflavors: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of_config(cls, config: DatasetConfig | None, *, meta_folder: Path, trust_code: bool) -> SampleRecipe:
+    def of_config(
+        cls, config: DatasetConfig | None, *, meta_folder: os.PathLike[str], trust_code: bool
+    ) -> SampleRecipe:
         """Create the recipe of a ``dataset.yaml``; None means crude samples.
 
         Raises:
@@ -72,7 +75,7 @@ class SampleRecipe:
         sample_loader: str | Callable[..., Any] | None,
         part_filter: str | Sequence[str] | Callable[[str], Any] | None,
         subflavors: Mapping[str, Any],
-        meta_folder: Path,
+        meta_folder: os.PathLike[str],
         trust_code: bool,
     ) -> SampleRecipe:
         """Create the recipe of a dataset class from its arguments: values as in ``dataset.yaml``, or functions.
@@ -92,7 +95,12 @@ class SampleRecipe:
         )
 
     def completed(
-        self, sample_type: type[Any] | None, options: Mapping[str, Any], *, meta_folder: Path, trust_code: bool
+        self,
+        sample_type: type[Any] | None,
+        options: Mapping[str, Any],
+        *,
+        meta_folder: os.PathLike[str],
+        trust_code: bool,
     ) -> SampleRecipe:
         """Return the recipe with what it leaves open taken from the caller's options.
 
@@ -182,7 +190,7 @@ class BasicSampleBuilder:
         self._filter = recipe.part_filter
         self.part_names: Callable[[int], Collection[str]] | None = None
         """Returns the names of all parts of a sample of the dataset by its number, for messages."""
-        self.config_file: Path | None = None
+        self.config_file: EPath | None = None
         """The file with the field map, for messages."""
 
     def __getstate__(self) -> dict[str, Any]:
@@ -334,11 +342,11 @@ def name_sample(error: SampleError, key: str, sources: Sequence[SourceInfo]) -> 
     return SampleError(f"sample {key!r}: {error.message}", key=key, part=error.part, source=source, hint=error.hint)
 
 
-def _place_of_field(file: Path, field_name: str) -> str:
+def _place_of_field(file: EPath, field_name: str) -> str:
     """Return the path of a ``dataset.yaml``, and the line of a field in its field map if it is found."""
     try:
-        lines = file.read_text(errors="replace").splitlines()
-    except OSError:
+        lines = file.read_bytes().decode("utf-8", "replace").splitlines()
+    except (OSError, StorageError):
         return str(file)
     of_field = re.compile(rf"""\s+["']?{re.escape(field_name)}["']?\s*:""")
     of_map = re.compile(r"""\s*["']?field_map["']?\s*:""")
@@ -373,14 +381,16 @@ def _names_or_test(given: Sequence[str] | Callable[[str], Any]) -> tuple[str, ..
     return given if callable(given) else tuple(given)
 
 
-def _function(given: str | Callable[..., Any] | None, meta_folder: Path, trust_code: bool) -> Callable[..., Any] | None:
+def _function(
+    given: str | Callable[..., Any] | None, meta_folder: os.PathLike[str], trust_code: bool
+) -> Callable[..., Any] | None:
     return MetaFunction(meta_folder, given, trust_code=trust_code) if isinstance(given, str) else given
 
 
 def _part_filter(
     field_map: FieldMap | None,
     given: str | tuple[str, ...] | Callable[[str], Any] | None,
-    meta_folder: Path,
+    meta_folder: os.PathLike[str],
     trust_code: bool,
 ) -> PartFilter | None:
     if field_map is not None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...errors import SampleError, SkipSample
@@ -84,13 +84,13 @@ class SampleBuilder(BasicSampleBuilder):
         self,
         config: DatasetConfig | DescribedDataset[Any] | SampleRecipe | None,
         *,
-        meta_folder: Path,
+        meta_folder: os.PathLike[str],
         decoder: AnyDecoder | None,
         trust_code: bool = False,
         key_format: KeyFormat = "shard/key",
         sample_type: type[Any] | None = None,
         options: Mapping[str, Any] | None = None,
-        dataset_path: Path | None = None,
+        dataset_path: os.PathLike[str] | None = None,
     ) -> None:
         dataset: DescribedDataset[Any] | None = None
         if isinstance(config, SampleRecipe):
@@ -125,7 +125,7 @@ class SampleBuilder(BasicSampleBuilder):
         """Return a function that builds a sample from a raw sample and its restore key, as :meth:`build` does.
 
         Args:
-            path: Path of the dataset, for ``__sources__``.
+            path: EPath of the dataset, for ``__sources__``.
             subflavors: Labels of all samples; they override those of ``dataset.yaml``.
 
         Returns:

@@ -21,7 +21,7 @@ _is_told = False
 
 
 def use_rust_here() -> None:
-    """Allow clients of Rust in this process, which promises not to fork from now on, or only to run helpers' requests."""
+    """Allow clients of Rust in this process, which does not fork from now on."""
     global _is_told  # noqa: PLW0603 - one setting for each process
     _is_told = True
 

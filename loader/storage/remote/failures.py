@@ -17,7 +17,7 @@ class Remedy(Enum):
     GIVE_UP = "give up"
 
 
-class RequestFailure(Exception):
+class RequestFailure(Exception):  # noqa: N818 - it is no error of the caller
     """A request failed.
 
     Args:
@@ -27,9 +27,7 @@ class RequestFailure(Exception):
         retry_after_s: Seconds that the server asks to wait.
     """
 
-    def __init__(
-        self, cause: str, remedy: Remedy, *, kind: str = "", retry_after_s: float | None = None
-    ) -> None:
+    def __init__(self, cause: str, remedy: Remedy, *, kind: str = "", retry_after_s: float | None = None) -> None:
         super().__init__(cause)
         self.cause = cause
         self.remedy = remedy

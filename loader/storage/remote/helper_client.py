@@ -34,8 +34,8 @@ class _Helper:
             env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
         )
         self.owner = os.getpid()
-        self._requests = cast(BinaryIO, self._process.stdin)
-        self._answers = io.BufferedReader(cast(io.FileIO, self._process.stdout))
+        self._requests = cast("BinaryIO", self._process.stdin)
+        self._answers = io.BufferedReader(cast("io.FileIO", self._process.stdout))
         self._numbers = itertools.count()
         self._writing = threading.Lock()
         self._arrived = threading.Condition()
@@ -97,7 +97,7 @@ def _current() -> _Helper:
 
 
 def _forget_in_child() -> None:
-    global _helper, _lock  # noqa: PLW0603
+    global _helper, _lock
     # The pipes of the parent's helper stay open in this process; it reads the end of its input when both have ended.
     _helper, _lock = None, threading.Lock()
 

@@ -13,7 +13,9 @@ __all__ = ["PROTOCOLS", "ObjectUrl", "parse_object_url", "redact_urls"]
 PROTOCOLS = frozenset({"s3", "gs", "az", "abfs", "abfss", "http", "https", "msc"})
 """Protocols of object stores."""
 
-_SECRETS = re.compile(r"(?P<start>\b[a-z][a-z0-9+.-]*://)(?:[^/\s?#@]*@)?(?P<path>[^\s?'\"<>]*)(?P<query>\?[^\s'\"<>]*)?")
+_SECRETS = re.compile(
+    r"(?P<start>\b[a-z][a-z0-9+.-]*://)(?:[^/\s?#@]*@)?(?P<path>[^\s?'\"<>]*)(?P<query>\?[^\s'\"<>]*)?"
+)
 
 
 class ObjectUrl(NamedTuple):

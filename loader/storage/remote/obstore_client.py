@@ -168,7 +168,7 @@ def _open_store(url: ObjectUrl, options: StorageOptions) -> ObjectStore:
             at=str(url),
             hint="pip install 'energon-toolkit[remote]'",
         ) from error
-    client: dict[str, Any] = {
+    client: Any = {
         "connect_timeout": _CONNECT_LIMIT,
         "read_timeout": timedelta(seconds=options.stall_s),
         "timeout": _REQUEST_LIMIT,
@@ -177,12 +177,12 @@ def _open_store(url: ObjectUrl, options: StorageOptions) -> ObjectStore:
     config: dict[str, Any] = {}
     try:
         if url.protocol == "s3":
-            endpoint = options.endpoint_url or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+            endpoint = (
+                options.endpoint_url or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+            )
             config |= _s3_config(options, endpoint)
             client["allow_http"] = bool(endpoint and endpoint.startswith("http://"))
-            return stores.S3Store(
-                url.container, client_options=client, retry_config={"max_retries": 0}, **config
-            )
+            return stores.S3Store(url.container, client_options=client, retry_config={"max_retries": 0}, **config)
         if url.protocol == "gs":
             if options.anonymous:
                 config["skip_signature"] = True
@@ -200,7 +200,7 @@ def _open_store(url: ObjectUrl, options: StorageOptions) -> ObjectStore:
         return stores.HTTPStore.from_url(
             f"{url.protocol}://{url.container}", client_options=client, retry_config={"max_retries": 0}
         )
-    except (exceptions_of_configuration()) as error:
+    except exceptions_of_configuration() as error:
         cause = redact_urls(str(error).split("\n", 1)[0])
         raise ConfigError(f"cannot use this store: {cause}", at=str(url)) from None
 
@@ -234,7 +234,7 @@ def _s3_config(options: StorageOptions, endpoint: str | None) -> dict[str, Any]:
 
 def _profile_credentials(profile: str | None) -> tuple[Any, str | None]:
     try:
-        import boto3
+        import boto3  # type: ignore[import-untyped]
         from obstore.auth.boto3 import Boto3CredentialProvider
     except ImportError as error:
         raise ConfigError(

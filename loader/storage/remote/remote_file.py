@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..protocol import ClosesOnExit
+from ..protocol import ClosesOnExit, FileInfo
 
 if TYPE_CHECKING:
     from .remote_storage import RemoteStorage
@@ -13,26 +13,25 @@ __all__ = ["RemoteFile"]
 
 
 class RemoteFile(ClosesOnExit):
-    """An object; each read is a request.
+    """An object; each read is a request, which checks its size and version.
 
     Args:
         storage: The store of the object.
-        name: Its name there.
-        size_bytes: Its size.
-        etag: Its version; empty reads any version.
+        info: Its name, size and version.
     """
 
-    __slots__ = ("_etag", "_name", "_storage", "size_bytes")
+    __slots__ = ("_info", "_storage", "size_bytes")
 
-    def __init__(self, storage: RemoteStorage, name: str, size_bytes: int, etag: str) -> None:
+    def __init__(self, storage: RemoteStorage, info: FileInfo) -> None:
         self._storage = storage
-        self._name = name
-        self._etag = etag
-        self.size_bytes = size_bytes
+        self._info = info
+        self.size_bytes = info.size_bytes
 
     def read_at(self, offset: int, size_bytes: int) -> bytes:
         stop = min(offset + size_bytes, self.size_bytes)
-        return self._storage.read_range(self._name, offset, stop, etag=self._etag) if stop > offset else b""
+        if stop <= offset:
+            return b""
+        return self._storage.read_range(self._info.name, offset, stop, info=self._info)
 
     def expect(self, offset: int, size_bytes: int) -> None:
         pass

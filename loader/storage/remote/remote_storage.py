@@ -37,6 +37,8 @@ class RemoteStorage:
         ConfigError: The URL or its options are wrong.
     """
 
+    checks_versions = True
+
     def __init__(self, url: str) -> None:
         self._place = parse_object_url(url)
         self.url = str(self._place)
@@ -65,9 +67,7 @@ class RemoteStorage:
                 hint="do not trust this dataset: a file of it has this name",
             )
         if "\0" in name:
-            raise StorageError(
-                f"no file has the name {name!r}", path=self.url, hint="fix the file that references it"
-            )
+            raise StorageError(f"no file has the name {name!r}", path=self.url, hint="fix the file that references it")
 
     def _request(self, attempt: Callable[[ObjectClient], _T], *, action: str, name: str) -> _T:
         options = options_for(self.url)
@@ -79,28 +79,26 @@ class RemoteStorage:
 
     def open(self, name: str, info: FileInfo | None = None) -> RemoteFile:
         known = self.stat(name) if info is None else info
-        return RemoteFile(self, name, known.size_bytes, known.etag)
+        return RemoteFile(self, known)
 
-    def read_range(self, name: str, start: int, stop: int, *, etag: str = "") -> bytes:
+    def read_range(self, name: str, start: int, stop: int, *, info: FileInfo | None = None) -> bytes:
         """Read the bytes [start, stop) of a file.
 
         Args:
             name: The file.
             start: First byte.
             stop: Byte after the last one.
-            etag: Expected version; empty for any.
+            info: Expected size and version; None for any.
 
         Raises:
-            FormatError: The file has another version.
+            FormatError: The file has another size or version.
         """
         key = self._key(name)
 
         def attempt(client: ObjectClient) -> bytes:
             received = client.get(key, start, stop)
-            if etag and received.etag != etag:
-                raise RequestFailure(
-                    f"expected version {etag}, found {received.etag}", Remedy.GIVE_UP, kind="changed"
-                )
+            if info is not None:
+                _check_version(received, info)
             return bytes(received.data)
 
         return self._request(attempt, action=f"read bytes {start}–{stop} of", name=name)
@@ -123,7 +121,7 @@ class RemoteStorage:
                     raise
             else:
                 return True
-        return next(self._objects(name), None) is not None
+        return next(self.objects(name), None) is not None
 
     def stat(self, name: str) -> FileInfo:
         key = self._key(name)
@@ -131,13 +129,13 @@ class RemoteStorage:
         return _info(name, found)
 
     def list(self, folder: str = "") -> Iterator[FileInfo]:
-        for name, found in self._objects(folder):
+        for name, found in self.objects(folder):
             inner = name[len(folder) + 1 :] if folder else name
             is_hidden = any(part.startswith(".") for part in inner.split("/")[:-1])
             if not is_hidden and not name.endswith("/"):  # some tools mark folders by empty objects
                 yield _info(name, found)
 
-    def _objects(self, folder: str) -> Iterator[tuple[str, ClientObject]]:
+    def objects(self, folder: str = "") -> Iterator[tuple[str, ClientObject]]:
         """Yield the name and entry of every object below a folder, hidden ones too, sorted."""
         prefix = f"{self._key(folder)}/" if self._key(folder) else ""
         pages: Iterator[Sequence[ClientObject]] | None = None
@@ -175,14 +173,13 @@ class RemoteStorage:
 
         def download(path: Path) -> None:
             key = self._key(name)
-            first = self._request(
-                lambda client: client.get(key, 0, _COPIED_AT_ONCE), action="download", name=name
-            )
+            first = self._request(lambda client: client.get(key, 0, _COPIED_AT_ONCE), action="download", name=name)
+            known = FileInfo(name=name, size_bytes=first.size_bytes, mtime_ns=0, etag=first.etag)
             with path.open("xb") as file:
                 file.write(first.data)
                 for start in range(len(first.data), first.size_bytes, _COPIED_AT_ONCE):
                     stop = min(start + _COPIED_AT_ONCE, first.size_bytes)
-                    file.write(self.read_range(name, start, stop, etag=first.etag))
+                    file.write(self.read_range(name, start, stop, info=known))
 
         return local_copy(self.path(name), version, download)
 
@@ -218,13 +215,28 @@ class RemoteStorage:
         pass  # an object that was stored is durable
 
     def remove(self, name: str) -> None:
-        keys = [self._key(name), *(found.key for _, found in self._objects(name))] if name else []
+        keys = [self._key(name), *(found.key for _, found in self.objects(name))] if name else []
         for start in range(0, len(keys), _DELETED_AT_ONCE):
             some = keys[start : start + _DELETED_AT_ONCE]
             self._request(lambda client, some=some: client.delete(some), action="remove", name=name)  # type: ignore[misc]
 
+    def remove_file(self, name: str) -> None:
+        """Remove one file; a missing one is no error."""
+        key = self._key(name)
+        self._request(lambda client: client.delete([key]), action="remove", name=name)
+
     def lock(self, name: str, *, wait: bool = False) -> AbstractContextManager[None]:  # noqa: ARG002
         return nullcontext()  # a commit is conditional instead
+
+
+def _check_version(received: Received, info: FileInfo) -> None:
+    if received.size_bytes != info.size_bytes:
+        cause = f"it had {info.size_bytes} bytes, now {received.size_bytes}"
+    elif info.etag and received.etag != info.etag:
+        cause = f"it had version {info.etag}, now {received.etag}"
+    else:
+        return
+    raise RequestFailure(cause, Remedy.GIVE_UP, kind="changed")
 
 
 def _info(name: str, found: ClientObject) -> FileInfo:

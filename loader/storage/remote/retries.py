@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import random
 import time
 from collections.abc import Callable
@@ -10,12 +9,13 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from ...errors import FormatError, StorageError
+from ...escaped_log import get_logger
 from .failures import Remedy, RequestFailure
 
 __all__ = ["Retries"]
 
 _T = TypeVar("_T")
-_LOG = logging.getLogger("loader.storage")
+_log = get_logger(__name__)
 _FIRST_DELAY_S, _MAX_DELAY_S = 0.1, 15.0
 _MIN_TRIES = 3
 _FEW_TRIES = 3
@@ -72,7 +72,7 @@ class Retries:
                     error = _error(failure, action, url, tries, spent_s)
                     raise error from error.__cause__ or failure
                 if spent_s >= warned_s:
-                    _LOG.warning("cannot %s %s: %s; tried %d times in %.0f s", action, url, failure.cause, tries, spent_s)
+                    _log.warning("cannot %s %s: %s; %d tries in %.0f s", action, url, failure.cause, tries, spent_s)
                     warned_s = spent_s + _NEXT_WARNINGS_S
                 self.sleep(delay_s)
 
@@ -82,7 +82,7 @@ class Retries:
             return None
         if failure.remedy not in (Remedy.RETRY, Remedy.SLOW_DOWN, Remedy.RETRY_FEW):
             return None
-        delay_s = random.uniform(0, min(_MAX_DELAY_S, _FIRST_DELAY_S * 2 ** min(tries, 20)))  # noqa: S311
+        delay_s = random.uniform(0, min(_MAX_DELAY_S, _FIRST_DELAY_S * 2 ** min(tries, 20)))
         if failure.retry_after_s is not None:
             delay_s = max(delay_s, failure.retry_after_s)
         if tries >= _MIN_TRIES and spent_s + delay_s > self.deadline_s:
@@ -90,9 +90,7 @@ class Retries:
         return delay_s
 
 
-def _error(
-    failure: RequestFailure, action: str, url: str, tries: int, spent_s: float
-) -> StorageError | FormatError:
+def _error(failure: RequestFailure, action: str, url: str, tries: int, spent_s: float) -> StorageError | FormatError:
     if failure.kind == "changed":
         return FormatError(f"this object changed since it was prepared: {failure.cause}", at=url, hint=_PREPARE_AGAIN)
     if failure.kind == "missing":

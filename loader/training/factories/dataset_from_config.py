@@ -119,7 +119,9 @@ def _open_folder(
     given = arguments_of_config(config, trust_code=common["trust_code"])
     common = {**common, "subflavors": {**config.subflavors, **subflavors}}
     if not is_own_module(config.dataset_module):
-        own: BaseWebdatasetFactory[Any] = instantiate(dataset_class, folder.storage.local_path(), {**given, **common})
+        own: BaseWebdatasetFactory[Any] = instantiate(
+            dataset_class, EPath(folder.storage.path("")), {**given, **common}
+        )
         return own
     given = {name: value for name, value in given.items() if name not in config.extra}
     if not issubclass(dataset_class, StandardWebdatasetFactory):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, TypeVar
 
 from ...cached_property import cached_property
@@ -15,6 +14,7 @@ from ...pipeline.contract.worker_config import WorkerConfig
 from ...pipeline.reading.dataset_source import DatasetSource
 from ...samples.building.described_dataset import DescribedDataset, OfTheRun
 from ...samples.decoding.decoder import AnyDecoder
+from ...storage import EPath
 from ...stores.dataset_file_store import DatasetFileStore
 from ...stores.file_store import FileStore
 from ..datasets.dataset_factory import BaseCoreDatasetFactory, DatasetSubset
@@ -107,7 +107,7 @@ class BaseWebdatasetFactory(BaseCoreDatasetFactory[T_co], DescribedDataset[T_co]
         self.split_config = split_config or SPLIT_YAML
         self.filter_name = filter_name
         given = resolve_meta_folder(meta_folder, str(self.path))
-        self._meta_folder = None if given is None else Path(given)
+        self._meta_folder = None if given is None else EPath(given)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in super().__getstate__().items() if name != "source"}

@@ -85,7 +85,7 @@ def test_a_journal_gets_scans_of_other_processes_and_travels_to_them(storage: Lo
 
 def test_a_scan_is_read_through_its_storage(storage: LocalStorage, scan: Path) -> None:
     class Refusing(LocalStorage):
-        def open(self, name: str) -> NoReturn:
+        def open(self, name: str, info: FileInfo | None = None) -> NoReturn:
             raise StorageError("cannot read this", path=name)
 
     with pytest.raises(StorageError, match="cannot read this"):

@@ -109,6 +109,9 @@ class _LocalFile(ClosesOnExit):
         with _OPTIONAL:
             os.posix_fadvise(self._fd, offset, size_bytes, os.POSIX_FADV_WILLNEED)
 
+    def fetch(self, offset: int, size_bytes: int) -> None:
+        self.expect(offset, size_bytes)
+
     def close(self) -> None:
         if self._fd >= 0:
             os.close(self._fd)

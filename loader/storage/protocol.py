@@ -22,6 +22,7 @@ __all__ = [
     "ByteRange",
     "ClosesOnExit",
     "FileInfo",
+    "PendingRead",
     "ReadableFile",
     "Storage",
     "max_document_bytes",
@@ -95,6 +96,13 @@ class ClosesOnExit:
         self.close()
 
 
+class PendingRead(Protocol):
+    """A byte range that is being read."""
+
+    def result(self) -> bytes:
+        """Wait for the bytes."""
+
+
 class ReadableFile(Protocol):
     """An open file, read at given offsets. It has no file position, so threads may share it."""
 
@@ -108,6 +116,10 @@ class ReadableFile(Protocol):
 
         The range need not be read, and need not be prefetched.
         """
+
+    def fetch(self, offset: int, size_bytes: int) -> PendingRead | None:  # noqa: ARG002 - of remote files
+        """Begin to read a byte range; return None if the file is near, where reading it later takes no longer."""
+        return None
 
     def close(self) -> None:
         """Close the file."""

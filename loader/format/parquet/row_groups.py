@@ -127,6 +127,9 @@ class RowGroups(ClosesOnExit):
     def expect(self, offset: int, size_bytes: int) -> None:
         """Ignore the announcement: rows are not byte ranges."""
 
+    def fetch(self, offset: int, size_bytes: int) -> None:
+        """Return None: rows are read when they are used."""
+
     def close(self) -> None:
         """Close the file, and drop its decoded row groups."""
         row_cache.drop(self.serial)

@@ -110,6 +110,11 @@ class DatasetSource:
         return self.folder.records
 
     @property
+    def is_remote(self) -> bool:
+        """True if samples are fetched from an object store."""
+        return self._records is None and self.folder.storage.checks_versions
+
+    @property
     def is_crude(self) -> bool:
         """True if samples are dicts of parts, for cookers."""
         return issubclass(self.builder.sample_class, CrudeSample)

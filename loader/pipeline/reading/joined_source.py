@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -19,7 +19,7 @@ from ...samples.building.sample_builder import RawSample
 from ...samples.decoding.decoder import AnyDecoder
 from ...samples.source_info import SourceInfo
 from .dataset_source import DatasetSource
-from .sample_chunk import ChunkReader
+from .sample_chunk import ChunkReader, SampleChunk
 from .shard_reads import OpenShards
 from .source import RawRow, ShardSource, Source, SourceStores
 
@@ -96,6 +96,11 @@ class JoinedSource:
     def largest_shard(self) -> int:
         """Number of samples in the largest shard of the primary dataset."""
         return self.members[0].largest_shard
+
+    @property
+    def is_remote(self) -> bool:
+        """True if samples of a member are fetched from an object store."""
+        return any(member.is_remote for member in self.members)
 
     @property
     def is_crude(self) -> bool:
@@ -214,22 +219,19 @@ class RowReader:
         begin: Callable[[int], None],
     ) -> Iterator[tuple[Any, int]]:
         """Yield raw samples and rows with their positions; arguments and errors are those of :class:`.SampleChunk`."""
+        return self._chunk(source, index, excluded).read(positions, begin)
+
+    def started(self, source: IntArray, index: IntArray, excluded: npt.NDArray[np.bool_] | None) -> _RowChunk:
+        """Return a chunk whose samples are being fetched from object stores."""
+        chunk = self._chunk(source, index, excluded)
+        chunk.samples.start()
+        return chunk
+
+    def _chunk(self, source: IntArray, index: IntArray, excluded: npt.NDArray[np.bool_] | None) -> _RowChunk:
         rows, members, sources, indexes = self._expanded(source, index)
-        positions_read = [positions[row] for row in rows.tolist()]
         is_excluded = None if excluded is None else excluded[rows]
-        chunk = self._chunks.read(positions_read, sources, indexes, is_excluded, begin)
-        ends = np.searchsorted(rows, np.arange(len(source)), side="right").tolist()
-        places, done = members.tolist(), 0
-        for row, (number, position) in enumerate(zip(source.tolist(), positions, strict=True)):
-            if number not in self._joins:
-                yield next(chunk)
-                done += 1
-                continue
-            found: list[RawSample | None] = [None] * len(self._joins[number].members)
-            while done < ends[row]:
-                found[places[done]] = next(chunk)[0]
-                done += 1
-            yield RawRow(number, int(index[row]), tuple(found)), position
+        samples = self._chunks.chunk(sources, indexes, is_excluded)
+        return _RowChunk(self._joins, (source, index), (rows, members), samples)
 
     def _expanded(self, source: IntArray, index: IntArray) -> tuple[IntArray, IntArray, IntArray, IntArray]:
         """Return the samples to read, as columns: row, member within its join, source, number in the index."""
@@ -247,3 +249,46 @@ class RowReader:
             indexes.append(mapped[row, member])
         order = np.argsort(np.concatenate(rows), kind="stable")
         return tuple(np.concatenate(columns)[order] for columns in (rows, members, sources, indexes))  # type: ignore[return-value] # four
+
+
+class _RowChunk:
+    """Rows of joins, mixed with samples of other sources, in the order in which they are yielded.
+
+    Args:
+        joins: Number of a join → the join.
+        numbers: Two arrays (n,): the source of each row, and its number there.
+        read: Two arrays (m,): the row of each sample that is read, and its member within the join.
+        samples: The m samples.
+    """
+
+    def __init__(
+        self,
+        joins: Mapping[int, JoinedSource],
+        numbers: tuple[IntArray, IntArray],
+        read: tuple[IntArray, IntArray],
+        samples: SampleChunk,
+    ) -> None:
+        self._joins = joins
+        self._source, self._index = numbers
+        self._rows, self._members = read
+        self.samples = samples
+
+    @property
+    def fetched_bytes(self) -> int:
+        return self.samples.fetched_bytes
+
+    def read(self, positions: Sequence[int], begin: Callable[[int], None]) -> Iterator[tuple[Any, int]]:
+        """Yield raw samples and rows with their positions."""
+        chunk = self.samples.read([positions[row] for row in self._rows.tolist()], begin)
+        ends = np.searchsorted(self._rows, np.arange(len(self._source)), side="right").tolist()
+        places, done = self._members.tolist(), 0
+        for row, (number, position) in enumerate(zip(self._source.tolist(), positions, strict=True)):
+            if number not in self._joins:
+                yield next(chunk)
+                done += 1
+                continue
+            found: list[RawSample | None] = [None] * len(self._joins[number].members)
+            while done < ends[row]:
+                found[places[done]] = next(chunk)[0]
+                done += 1
+            yield RawRow(number, int(self._index[row]), tuple(found)), position

@@ -7,9 +7,13 @@ does not affect the order.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
 
 from ...arrays import IntArray
 from ...cached_property import cached_property
@@ -22,6 +26,7 @@ from ..contract.state_schema import COUNT
 from ..contract.worker_config import WorkerConfig
 from .joined_source import JoinedSource, RowReader
 from .order_plan import OrderPlan, ShuffledPlan
+from .read_ahead import READ_AHEAD_BYTES, ReadAhead, StartedChunk
 from .sample_chunk import ChunkReader, SourceTable
 from .shard_reads import OpenShards
 from .source import Raw, ShardSource, Source
@@ -31,6 +36,7 @@ __all__ = ["ReadDataset"]
 _FIRST_CHUNK, _MAX_CHUNK, _GROWTH = 32, 1024, 4
 _CHUNKS_ORDERED = 4  # at a time: the fixed cost of the order is that of about a thousand positions
 _REBUILT_TOGETHER = 256  # positions
+_OF_THIS_PROCESS = ("opened", "_running")  # attributes
 
 
 class ReadDataset(SavableDataset[Raw]):
@@ -56,7 +62,7 @@ class ReadDataset(SavableDataset[Raw]):
         self.plan = plan
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "opened"}
+        return {name: value for name, value in self.__dict__.items() if name not in _OF_THIS_PROCESS}
 
     @cached_property
     def opened(self) -> tuple[SourceTable, ChunkReader | RowReader]:
@@ -65,6 +71,20 @@ class ReadDataset(SavableDataset[Raw]):
         if any(isinstance(source, JoinedSource) for source in self.sources):
             return SourceTable(self.sources), RowReader(self.sources, shards)
         return SourceTable(self.sources), ChunkReader(cast("Sequence[ShardSource]", self.sources), shards)
+
+    @cached_property
+    def is_remote(self) -> bool:
+        """True if samples are in object stores, and so are fetched ahead."""
+        return any(source.is_remote for source in self.sources)
+
+    def ahead_bytes(self) -> int:
+        """Return the number of bytes that a lane fetches ahead."""
+        return READ_AHEAD_BYTES // max(1, len(self._running))
+
+    @cached_property
+    def _running(self) -> weakref.WeakSet[_ReadRunning]:
+        """The lanes of this process."""
+        return weakref.WeakSet()
 
     @property
     def repeats(self) -> bool:
@@ -121,7 +141,9 @@ class ReadDataset(SavableDataset[Raw]):
                 f"this state is damaged: lane {lane.number} is at position {state[self.key]}, before the last change "
                 "of the mix"
             )
-        return _ReadRunning(self, order, lane, state)
+        running = _ReadRunning(self, order, lane, state)
+        self._running.add(running)
+        return running
 
     def lane_order(self, number: int, *, lanes: int, seed: int, rules: int = RULES) -> LaneOrder:
         """Return the stream of a lane.
@@ -148,6 +170,10 @@ class _ReadRunning:
         self._ordered = range(self._position, self._position)  # positions whose order is known
         self._found: tuple[IntArray, IntArray]  # their sources, and numbers in the indexes
         self._size = _FIRST_CHUNK
+        self._located = self._position  # position of the next sample to locate
+        self._ahead: ReadAhead | None = None
+        if definition.is_remote:
+            self._ahead = ReadAhead(self._start_chunk, limit_bytes=definition.ahead_bytes, begin=self._begin)
         self._first_rebuilt = -1  # first of the positions that the last load() located
         self._rebuilt: tuple[IntArray, IntArray]  # their sources, and numbers in the indexes
 
@@ -156,25 +182,36 @@ class _ReadRunning:
             for item in self._samples:  # returns after one item
                 self._position = item[1] + 1
                 return item
-            self._samples = self._chunk()
+            self._samples = self._chunk() if self._ahead is None else self._ahead.next()
 
     def _chunk(self) -> Iterator[tuple[Any, int]]:
-        """Locate the samples of the next chunk.
+        """Return the samples of the next chunk.
 
         Raises:
             StopIteration: The pass is over.
         """
-        start = self._position
+        positions, source, index, excluded = self._locate()
+        return self._rows.read(positions, source, index, excluded, self._begin)
+
+    def _start_chunk(self) -> tuple[StartedChunk, range]:
+        """Return the next chunk whose samples are fetched, and its positions."""
+        positions, source, index, excluded = self._locate()
+        return self._rows.started(source, index, excluded), positions
+
+    def _locate(self) -> tuple[range, IntArray, IntArray, npt.NDArray[np.bool_] | None]:
+        """Return the positions of the next chunk, their sources, numbers in the indexes, and which are excluded."""
+        start = self._located
         if start == self._ordered.stop:
             self._order_more()
         rows = slice(start - self._ordered.start, start - self._ordered.start + self._size)
         self._size = min(self._size * _GROWTH, _MAX_CHUNK)
         source, index = self._found[0][rows], self._found[1][rows]
         positions = self._ordered[rows]
-        return self._rows.read(positions, source, index, self._table.excluded(source, index), self._begin)
+        self._located = positions.stop
+        return positions, source, index, self._table.excluded(source, index)
 
     def _order_more(self) -> None:
-        start, length = self._position, self._order.length
+        start, length = self._located, self._order.length
         stop = start + self._size * _CHUNKS_ORDERED
         ordered = range(start, stop if length is None else min(stop, length))
         if not ordered:

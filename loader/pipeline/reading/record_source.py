@@ -99,6 +99,11 @@ class RecordSource:
         return len(self._file)
 
     @property
+    def is_remote(self) -> bool:
+        """False: records are read when they are used."""
+        return False
+
+    @property
     def is_crude(self) -> bool:
         """True: samples are dicts of parts, for cookers."""
         return True

@@ -16,6 +16,7 @@ from ...format.index.locations import SampleLocations
 from ...samples.building.sample_builder import RawSample
 from ...storage import ReadableFile
 from ..contract.stage import SKIPPED
+from .fetched_ranges import FetchedRanges
 from .shard_reads import OpenShards, coalesce_ranges, read_coalesced
 from .source import ShardSource, Source
 
@@ -92,7 +93,17 @@ class ChunkReader:
         begin: Callable[[int], None],
     ) -> Iterator[tuple[RawSample | Any, int]]:
         """Return an iterator over samples with their positions; see :class:`SampleChunk` for arguments and errors."""
-        return SampleChunk(self._sources, self._shards, source, index, excluded).read(positions, begin)
+        return self.chunk(source, index, excluded).read(positions, begin)
+
+    def started(self, source: IntArray, index: IntArray, excluded: npt.NDArray[np.bool_] | None) -> SampleChunk:
+        """Return a chunk whose samples are being fetched from object stores."""
+        chunk = self.chunk(source, index, excluded)
+        chunk.start()
+        return chunk
+
+    def chunk(self, source: IntArray, index: IntArray, excluded: npt.NDArray[np.bool_] | None) -> SampleChunk:
+        """Return a chunk of samples."""
+        return SampleChunk(self._sources, self._shards, source, index, excluded)
 
 
 class SampleChunk:
@@ -124,6 +135,21 @@ class SampleChunk:
             for column in (self._found.shard, self._found.start, self._found.size_bytes)
         )
         self._file = (source << _SHARD_BITS) + self._shard  # file numbers
+        self._fetched: FetchedRanges | None = None
+
+    def start(self) -> None:
+        """Begin to fetch the samples that are in object stores."""
+        is_remote = np.array([source.is_remote for source in self._sources])[self._source]
+        wanted = is_remote & (self._size >= 0)
+        if self._excluded is not None:
+            wanted &= ~self._excluded
+        if wanted.any():
+            self._fetched = FetchedRanges(self._file, self._start, self._size, wanted=wanted, open_file=self._open)
+
+    @property
+    def fetched_bytes(self) -> int:
+        """Number of bytes that are fetched, as :attr:`FetchedRanges.cost_bytes` counts them."""
+        return self._fetched.cost_bytes if self._fetched is not None else 0
 
     def __len__(self) -> int:
         return len(self._source)
@@ -141,7 +167,7 @@ class SampleChunk:
             StorageError: A shard is missing or cannot be read.
         """
         contents = None
-        if self._excluded is None:
+        if self._excluded is None and self._fetched is None:
             contents = read_coalesced(
                 self._file, self._start, self._size, open_file=self._open, begin=partial(begin, positions[0])
             )
@@ -186,25 +212,29 @@ class SampleChunk:
             *self._columns(),
             strict=True,
         )
-        find = self._shards.find
+        find, fetched = self._shards.find, self._fetched
         done = 0
         while done < len(self):
-            ahead = 1 if len(self) == 1 else self._announce(done)  # a single sample is read at once
+            # A single sample is read at once, and those of object stores are being fetched.
+            ahead = len(self) if len(self) == 1 or fetched is not None else self._announce(done)
             for position, is_excluded, name, start, size, source, index, shard, key, part in islice(rows, ahead - done):
+                row = done
+                done += 1
                 if is_excluded:
                     yield SKIPPED, position
                     continue
                 begin(position)
-                file = find(name) or self._open(name)
                 if size < 0:
-                    parts = self._sources[source].read_far_apart(file, index)
+                    parts = self._sources[source].read_far_apart(find(name) or self._open(name), index)
                 else:
-                    data = file.read_at(start, size)
+                    if fetched is not None and fetched.has(row):
+                        data = fetched.take(row, size)
+                    else:
+                        data = (find(name) or self._open(name)).read_at(start, size)
                     if len(data) != size:
                         raise self._cut(name, start, size, len(data))
                     parts = {part: data} if type(part) is str else self._parts(part, data)
                 yield _raw((source, index, shard, key, parts)), position
-            done = ahead
 
     def _parts(self, row: int, data: bytes) -> dict[str, bytes]:
         """Split the bytes of a sample into its parts."""

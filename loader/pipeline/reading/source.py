@@ -81,6 +81,10 @@ class Source(Protocol):
         """Decoder of the parts; None leaves them bytes."""
 
     @property
+    def is_remote(self) -> bool:
+        """True if samples are fetched from an object store."""
+
+    @property
     def stores(self) -> SourceStores:
         """Stores that a cooker may use in addition to the sample."""
 

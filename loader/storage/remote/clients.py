@@ -8,13 +8,15 @@ import threading
 from functools import partial
 
 from .client import ObjectClient
+from .fetcher import Fetcher
 from .object_url import ObjectUrl
 from .options import StorageOptions, options_for
 
-__all__ = ["client_of", "may_use_rust", "use_rust_here"]
+__all__ = ["client_of", "fetcher_of", "may_use_rust", "use_rust_here"]
 
 _lock = threading.Lock()
 _clients: dict[tuple[object, ...], ObjectClient] = {}
+_fetchers: dict[tuple[str, ...], Fetcher] = {}
 _has_used_rust = False  # here, or before a fork of this process
 _is_forked_after_use = False
 _is_told = False
@@ -56,6 +58,16 @@ def client_of(url: ObjectUrl, options: StorageOptions | None = None) -> ObjectCl
     return client
 
 
+def fetcher_of(url: ObjectUrl) -> Fetcher:
+    """Return the threads of this process that fetch from a URL's bucket."""
+    key = (url.protocol, url.container, url.account)
+    with _lock:
+        fetcher = _fetchers.get(key)
+        if fetcher is None:
+            fetcher = _fetchers[key] = Fetcher(options_for(str(url)).max_requests)
+    return fetcher
+
+
 def _open(url: ObjectUrl, options: StorageOptions, *, direct: bool) -> ObjectClient:
     if direct:
         from .obstore_client import ObstoreClient
@@ -70,6 +82,7 @@ def _forget_in_child() -> None:
     global _is_forked_after_use, _lock  # noqa: PLW0603
     _lock = threading.Lock()
     _clients.clear()
+    _fetchers.clear()
     _is_forked_after_use = _is_forked_after_use or _has_used_rust
 
 

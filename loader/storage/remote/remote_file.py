@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..protocol import ClosesOnExit, FileInfo
+from ..protocol import ClosesOnExit, FileInfo, PendingRead
 
 if TYPE_CHECKING:
     from .remote_storage import RemoteStorage
 
 __all__ = ["RemoteFile"]
+
+MAX_REQUEST_BYTES = 8 << 20
+
+
+class _Parts:
+    """A long range, fetched by several requests."""
+
+    def __init__(self, parts: Sequence[PendingRead]) -> None:
+        self._parts = parts
+
+    def result(self) -> bytes:
+        return b"".join([part.result() for part in self._parts])
 
 
 class RemoteFile(ClosesOnExit):
@@ -35,6 +48,12 @@ class RemoteFile(ClosesOnExit):
 
     def expect(self, offset: int, size_bytes: int) -> None:
         pass
+
+    def fetch(self, offset: int, size_bytes: int) -> PendingRead:
+        starts = range(offset, offset + size_bytes, MAX_REQUEST_BYTES)
+        stop = offset + size_bytes
+        parts = [self._storage.fetch_range(self._info, start, min(start + MAX_REQUEST_BYTES, stop)) for start in starts]
+        return parts[0] if len(parts) == 1 else _Parts(parts)
 
     def close(self) -> None:
         pass

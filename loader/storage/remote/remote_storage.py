@@ -5,14 +5,16 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
 from ...errors import StorageError
 from ..protocol import ByteRange, FileInfo
 from .client import ClientObject, ObjectClient, Received
-from .clients import client_of
+from .clients import client_of, fetcher_of
 from .failures import Remedy, RequestFailure
+from .fetcher import Fetch
 from .local_copies import local_copy
 from .object_url import parse_object_url
 from .options import options_for
@@ -102,6 +104,11 @@ class RemoteStorage:
             return bytes(received.data)
 
         return self._request(attempt, action=f"read bytes {start}–{stop} of", name=name)
+
+    def fetch_range(self, info: FileInfo, start: int, stop: int) -> Fetch:
+        """Begin to read the bytes [start, stop) of a file of a known size and version."""
+        read = partial(self.read_range, info.name, start, stop, info=info)
+        return Fetch(fetcher_of(self._place), read, stop - start)
 
     def read(self, name: str, byte_range: ByteRange | None = None) -> bytes:
         if byte_range is not None:

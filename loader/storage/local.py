@@ -310,6 +310,7 @@ class LocalStorage:
         else:
             return
         try:
+            os.makedirs(os.path.dirname(target), exist_ok=True)
             copy_into_place(source, target)  # the folder is a link to another disk
         except OSError as error:
             raise_storage_error(f"copy {old} to this", target, error)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 
 from loader.errors import ConfigError
-from loader.format.index import dataset_index, shard_index
+from loader.format.index import dataset_index, shard_index, small_shards
 from loader.format.index.keys import hash_key, hash_keys
 from loader.metadataset.joins import key_matcher, keys as packed_keys, keys as sample_keys, prepare_join
 from loader.metadataset.joins.open_join import open_join
@@ -107,6 +107,7 @@ def test_a_join_is_what_a_dict_gives(
     with (
         tempfile.TemporaryDirectory() as folder,
         patch.object(shard_index, "hash_keys", many),
+        patch.object(small_shards, "hash_keys", many),
         patch.object(packed_keys, "hash_keys", many),
         patch.object(dataset_index, "hash_key", one),
     ):

@@ -139,7 +139,9 @@ class _MapRunning:
             with self._hook.rebuilding(value):
                 result = value if value is SKIPPED else self._hook.call(value, item_id)
                 if isinstance(result, GeneratorType):
-                    raise StateError(f"the key names none of the items that {self._hook.name} yields for this sample")
+                    raise StateError(
+                        f"{self._hook.name} is a generator, which may yield several samples; the key names none of them"
+                    )
         set_restore_key(result, self._stage, self._lane, item_id)
         return result
 

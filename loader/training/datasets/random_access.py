@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from inspect import signature
 from threading import get_ident
-from types import GeneratorType
 from typing import Any, Literal, TypeVar, overload
 
 import numpy as np
@@ -16,7 +15,7 @@ from torch.utils.data import Dataset
 
 from ...arrays import IntArray
 from ...cached_property import cached_property
-from ...errors import ConfigError, EnergonError, SampleError, SkipSample
+from ...errors import ConfigError, EnergonError, SampleError, SkipSample, StateError
 from ...pipeline.contract.hook import makes_several
 from ...pipeline.contract.lane import Lane
 from ...pipeline.contract.rng import preserve_rng_state, seed_sample
@@ -171,11 +170,11 @@ class RandomAccessDataset(Dataset[T_co]):
                 at=self._reader.picking.place_of(position),
                 hint="exclude it in split.yaml, or return a placeholder that the training loop skips",
             ) from skip
+        except StateError as error:
+            raise _generator_error("a hook") from error  # positions are keys that name no item of a generator
         except Exception as error:
             error.add_note(f"while building sample {self._reader.picking.place_of(position)}")
             raise
-        if isinstance(sample, GeneratorType):
-            raise _generator_error("a hook")
         return sample  # type: ignore[no-any-return] # the type that hooks return
 
     @contextmanager

@@ -66,6 +66,7 @@ class DatasetSource:
             split_config=request.split_config or SPLIT_YAML,
             dataset_config=request.dataset_config or DATASET_YAML,
             meta_folder=request.meta_folder,
+            reads_samples=True,
         )
         if self._uuid is not None and folder.index.uuid != self._uuid:
             raise FormatError(

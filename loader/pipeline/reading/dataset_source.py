@@ -111,6 +111,12 @@ class DatasetSource:
         return self.folder.records
 
     @property
+    def sample_bytes(self) -> int:
+        """Average size of a sample in bytes, which decides how many are fetched ahead."""
+        layout = self.folder.index.layout
+        return sum(part.total_bytes for part in layout.part_stats) // max(1, layout.samples)
+
+    @property
     def is_remote(self) -> bool:
         """True if samples are fetched from an object store."""
         return self._records is None and self.folder.storage.checks_versions

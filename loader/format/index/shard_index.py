@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Annotated, Any, TypeVar
@@ -13,13 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import FormatError
-from ...storage import FileInfo, Storage
+from ...storage import Storage
 from ..tar.header import BLOCK
 from ..tar.names import SplitNames, decode_name, split_member_names
-from ..tar.scan import MemberBatch, TarScan
+from ..tar.scan import MemberBatch, Request, TarScan
 from .keys import hash_keys
 
-__all__ = ["ShardIndex", "decode_shard_index", "encode_shard_index", "index_shard", "starts_of_keys"]
+__all__ = ["ShardIndex", "decode_shard_index", "encode_shard_index", "index_shard", "shard_requests", "starts_of_keys"]
 
 _Number = TypeVar("_Number", bound=np.generic)
 
@@ -68,9 +68,7 @@ class ShardIndex:
         return [decode_name(data[start:end]) for start, end in zip(chain((0,), ends), ends, strict=False)]
 
 
-def index_shard(
-    storage: Storage, name: str, *, max_samples: int | None = None, info: FileInfo | None = None
-) -> ShardIndex:
+def index_shard(storage: Storage, name: str, *, max_samples: int | None = None) -> ShardIndex:
     """Index one tar file by its headers.
 
     Args:
@@ -78,22 +76,44 @@ def index_shard(
         name: Name of the file.
         max_samples: End the scan after some thousand headers if more samples than this were found, the last of which
             may then lack parts; None scans the whole file.
-        info: Size and version of the file, if they are known.
 
     Raises:
         FormatError: The file is truncated, damaged or not a tar file; with the byte offset.
         StorageError: The file cannot be read.
     """
-    with storage.open(name, info) as file:
-        scan = TarScan(file, storage.path(name))
-        collected = _Columns()
-        for batch in scan:
-            # Names may have thousands of bytes: then fewer are split at once.
-            step = max(1, _MAX_SPLIT_BYTES // batch.names.dtype.itemsize)
-            for start in range(0, len(batch.names), step):
-                collected.add(batch, slice(start, start + step))
-            if max_samples is not None and collected.samples > max_samples and not scan.end_offset:
-                return replace(collected.finish(scan.end_offset, scan.warnings), is_complete=False)
+    with storage.open(name) as file:
+        indexing = shard_requests(TarScan(file.size_bytes, storage.path(name)), max_samples=max_samples)
+        try:
+            wanted = next(indexing)
+            while True:
+                wanted = indexing.send(file.read_at(*wanted))
+        except StopIteration as end:
+            index: ShardIndex = end.value
+            return index
+
+
+def shard_requests(scan: TarScan, *, max_samples: int | None = None) -> Generator[Request, bytes, ShardIndex]:
+    """Index one tar file: yield requests for its bytes, which must be sent, and return the index.
+
+    Args:
+        scan: The scan of the file, not yet begun.
+        max_samples: As for :func:`index_shard`.
+
+    Raises:
+        FormatError: As for :func:`index_shard`.
+    """
+    collected = _Columns()
+    requests = scan.requests()
+    try:
+        wanted = next(requests)
+        while True:
+            wanted = requests.send((yield wanted))
+            if scan.batches:
+                collected.take(scan.batches)
+                if max_samples is not None and collected.samples > max_samples:
+                    return replace(collected.finish(scan.end_offset, scan.warnings), is_complete=False)
+    except StopIteration:
+        collected.take(scan.batches)
     return collected.finish(scan.end_offset, scan.warnings)
 
 
@@ -121,7 +141,16 @@ class _Columns:
         """Number of samples so far, if those with scattered parts count more than once."""
         return sum(map(len, self._key_lengths))
 
-    def add(self, batch: MemberBatch, rows: slice) -> None:
+    def take(self, batches: list[MemberBatch]) -> None:
+        """Add batches, and remove them from their list."""
+        for batch in batches:
+            # Names may have thousands of bytes: then fewer are split at once.
+            step = max(1, _MAX_SPLIT_BYTES // batch.names.dtype.itemsize)
+            for start in range(0, len(batch.names), step):
+                self._add(batch, slice(start, start + step))
+        batches.clear()
+
+    def _add(self, batch: MemberBatch, rows: slice) -> None:
         split = split_member_names(batch.names[rows])
         self._hidden += split.hidden
         self._misread += split.misread

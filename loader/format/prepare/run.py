@@ -87,7 +87,7 @@ def _beside(plan: PreparePlan) -> PreparePlan:
 
 
 def _at_url(plan: PreparePlan) -> PreparePlan:
-    """Return a plan for a dataset in an object store: without compat files, unless they are asked for.
+    """Return a plan for a dataset in an object store: without compat files, unless the plan requests them.
 
     Raises:
         ConfigError: The plan requires what is done only on this machine.
@@ -186,6 +186,7 @@ def _stage_files(inputs: PrepareInputs, on_progress: ProgressCallback | None) ->
             total=len(shards),
             workers=plan.workers,
             on_progress=on_progress,
+            mode=plan.scan,
         )
         stack.enter_context(closing(scans))
         compat = _open_compat_files(inputs)

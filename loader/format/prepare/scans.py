@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ...errors import EnergonError, FormatError, StorageError
-from ...storage import FileInfo, Storage
+from ...storage import FileInfo, RemoteStorage, Storage
 from ..compat.files import stage_tar_idx
 from ..index.journal import Journal, ScanPlace, save_scans, upload_scans
+from ..index.remote_shard import RemoteIndexer, ScanMode
 from ..index.shard_index import ShardIndex, index_shard
 from ..index.small_shards import index_small_shards
 from ..worker_pool import run_in_workers
@@ -110,26 +111,37 @@ class _RemoteScan:
     Attributes:
         storage: The dataset.
         work: The folder of staged files.
+        mode: How shards are scanned.
         stage_tar_idx: Also write the ``.tar.idx`` files to the staging folder.
         workers: Number of such workers.
     """
 
-    storage: Storage
+    storage: RemoteStorage
     work: Storage
+    mode: ScanMode
     stage_tar_idx: bool
     workers: int
 
     def __call__(self, shards: _Group) -> list[_Scanned]:
-        at_once = min(_SCANS_AT_ONCE, max(_MIN_SCANS, _REQUESTS_AT_ONCE // max(1, self.workers)))
-        with ThreadPoolExecutor(min(at_once, len(shards)), thread_name_prefix="scan") as threads:
-            results = list(threads.map(self._index, shards))
+        most = min(_SCANS_AT_ONCE, max(_MIN_SCANS, _REQUESTS_AT_ONCE // max(1, self.workers)))
+        at_once = min(most, len(shards))
+        indexer = RemoteIndexer(self.storage, self.mode, at_once=at_once)
+
+        def scanned(shard: FileInfo) -> EnergonError | ShardIndex:
+            try:
+                return indexer.index(shard)
+            except (FormatError, StorageError) as error:
+                return error
+
+        with ThreadPoolExecutor(at_once, thread_name_prefix="scan") as threads:
+            results = list(threads.map(scanned, shards))
         scans = [
             (shard, result) for shard, result in zip(shards, results, strict=True) if isinstance(result, ShardIndex)
         ]
         places = save_scans(self.work, scans) if scans else []
         if scans and self.work is not self.storage:
             upload_scans(self.work, self.storage, places)
-        # An outage is not a fault of a shard: it ends the run, and the next one goes on from the scans that are stored.
+        # An outage is not a fault of a shard: it ends the run, and the next one resumes from the scans that are stored.
         for result in results:
             if isinstance(result, StorageError) and not isinstance(result.__cause__, FileNotFoundError):
                 raise result
@@ -141,12 +153,6 @@ class _RemoteScan:
             _Scanned(next(remaining), len(result)) if isinstance(result, ShardIndex) else _Scanned(result)
             for result in results
         ]
-
-    def _index(self, shard: FileInfo) -> EnergonError | ShardIndex:
-        try:
-            return index_shard(self.storage, shard.name, info=shard)  # each answer is checked for the version
-        except (FormatError, StorageError) as error:
-            return error
 
 
 class ShardScans:
@@ -161,6 +167,7 @@ class ShardScans:
         total: Number of all shards, for progress; those not in ``to_scan`` count as done.
         workers: Number of worker processes.
         on_progress: Called at the start and after each scanned shard.
+        mode: How shards in an object store are scanned.
     """
 
     def __init__(
@@ -174,6 +181,7 @@ class ShardScans:
         total: int,
         workers: int,
         on_progress: ProgressCallback | None,
+        mode: ScanMode = "auto",
     ) -> None:
         self._journal = journal
         self._total = total
@@ -183,9 +191,9 @@ class ShardScans:
         self._staged = frozenset(self._open) if stage_tar_idx else frozenset()
         self._errors: dict[str, EnergonError] = {}
         self._report()
-        if storage.checks_versions:
+        if isinstance(storage, RemoteStorage):
             self._groups = _remote_groups(to_scan, workers)
-            remote = _RemoteScan(storage, work, stage_tar_idx, workers)
+            remote = _RemoteScan(storage, work, mode, stage_tar_idx, workers)
             # Not in this process, which may fork later: its requests would take the way through a helper process.
             self._results = run_in_workers(remote, self._groups, workers=workers, apart=True)
         else:

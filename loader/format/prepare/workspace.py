@@ -11,8 +11,8 @@ from uuid import UUID
 from ...storage import LocalStorage, RemoteStorage, Storage
 from ..documents.dataset_files import encode_shard_info
 from ..index.journal import download_scans
+from ..index.object_commit import ObjectCommit, commit_mark
 from ..index.publish import STAGING, commit, finish_interrupted_commit, is_commit_pending
-from ..index.upload import UploadCommit, commit_mark
 from ..nv_meta import LOCK, WORK_FOLDER
 
 __all__ = ["Workspace", "open_workspace"]
@@ -56,7 +56,7 @@ def open_workspace(storage: Storage) -> Iterator[Workspace]:
     if isinstance(storage, RemoteStorage):
         with tempfile.TemporaryDirectory(prefix="energon-prepare-", ignore_cleanup_errors=True) as folder:
             work = LocalStorage(folder)
-            upload = UploadCommit(storage, work)
+            upload = ObjectCommit(storage, work)
             download_scans(storage, work)
             yield Workspace(storage=storage, work=work, commit=upload)
         return

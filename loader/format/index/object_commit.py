@@ -17,7 +17,7 @@ from ...escaped_log import get_logger
 from ...storage import LocalStorage, RemoteStorage
 from ..nv_meta import INDEX_FOLDER, INDEX_UUID, INFO_JSON, WORK_FOLDER
 
-__all__ = ["UploadCommit", "commit_mark", "marked_index"]
+__all__ = ["ObjectCommit", "commit_mark", "marked_index"]
 
 _log = get_logger(__name__)
 _UPLOADS_AT_ONCE = 8
@@ -42,7 +42,7 @@ def marked_index(info: bytes) -> int | None:
     return int(mark.translate(bytes.maketrans(b" \t", b"01")), 2)
 
 
-class UploadCommit:
+class ObjectCommit:
     """The commit of a prepare to an object store. Create it before the prepare reads anything.
 
     Args:

@@ -28,7 +28,8 @@ from .protocol import (
     raise_storage_error,
     read_document,
 )
-from .urls import open_parent, open_storage, split_url
+from .remote import remember_options
+from .urls import is_url, open_parent, open_storage, resolve_path, short_path, split_url
 
 __all__ = [
     "ByteRange",
@@ -40,11 +41,15 @@ __all__ = [
     "PendingRead",
     "ReadableFile",
     "Storage",
+    "is_url",
     "map_file",
     "max_document_bytes",
     "open_parent",
     "open_storage",
     "raise_storage_error",
     "read_document",
+    "remember_options",
+    "resolve_path",
+    "short_path",
     "split_url",
 ]

@@ -9,6 +9,7 @@
 `file_stream.py`  a file read at offsets, as a Python file with a position
 `memory_map.py`   files mapped into memory
 `retry.py`        repetition of reads that fail for a moment
+`remote_path.py`  the methods of paths for URLs of object stores
 `urls.py`         the protocols of URLs, and the store of each
 ================  =============================================================
 """

@@ -21,10 +21,13 @@ def resolve_aux(store: str, folder: str) -> str:
     >>> resolve_aux("filesystem://./files", "/data"), resolve_aux("./images", "/data")
     ('filesystem:///data/files', '/data/images')
     >>> resolve_aux("filesystem://./files", "s3://bucket")
-    'filesystem://s3://bucket/files'
+    'filesystem+s3://bucket/files'
     """
     files = files_folder(store)
-    return resolve_path(store, folder) if files is None else FILESYSTEM + resolve_path(files, folder)
+    if files is None:
+        return resolve_path(store, folder)
+    path = resolve_path(files, folder)
+    return f"filesystem+{path}" if is_url(path) else FILESYSTEM + path
 
 
 def display_path(path: str) -> str:

@@ -140,6 +140,8 @@ def _raise_failure(error: Exception) -> NoReturn:
         raise RequestFailure(words or "access is denied", Remedy.REFRESH, kind="denied") from None
     if status:
         number = int(status[1])
+        if code == "NoSuchBucket":
+            raise RequestFailure("the bucket does not exist", Remedy.GIVE_UP) from None
         if number in (429, 503):
             raise RequestFailure(words, Remedy.SLOW_DOWN) from None
         if number == 408 or number >= 500:

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
-from ...errors import StorageError
+from ...errors import FormatError, StorageError
 from ..protocol import ByteRange, FileInfo
 from .client import ClientObject, ObjectClient, Received
 from .clients import client_of, fetcher_of
@@ -125,6 +125,14 @@ class RemoteStorage:
             return self.read_range(name, byte_range.start, byte_range.stop)
         return bytes(self._get_all(name).data)
 
+    def read_start(self, name: str, size_bytes: int) -> tuple[bytes, int]:
+        key = self._key(name)
+        try:
+            found = self._request(lambda client: client.get(key, 0, size_bytes), action="read", name=name)
+        except FormatError:  # an empty object has no ranges
+            found = self._get_all(name)
+        return bytes(found.data), found.size_bytes
+
     def _get_all(self, name: str) -> Received:
         key = self._key(name)
         return self._request(lambda client: client.get_all(key), action="read", name=name)
@@ -198,9 +206,9 @@ class RemoteStorage:
                     last = found.key
                     yield found.key[len(self._prefix) :], found
 
-    def local_path(self, name: str = "") -> Path:
+    def local_path(self, name: str = "", info: FileInfo | None = None) -> Path:
         """Return the path of a copy on this machine."""
-        return self._copy(name, self.stat(name))
+        return self._copy(name, self.stat(name) if info is None else info)
 
     def copy_of_fixed(self, name: str) -> Path:
         """Return the path of a copy of a file that never changes under its name."""

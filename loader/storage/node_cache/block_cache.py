@@ -114,7 +114,7 @@ class BlockCache:
     def _read(self, block: _Block, start: int, stop: int, fetch: Fetch) -> bytes:
         name = block.name
         data = self._stored(block, name, start, stop)
-        if data is None and self._is_wanted(block, name):
+        if data is None and self._is_wanted(name):
             whole = self._fetched_once(block, name, fetch)
             data = None if whole is None else whole[start:stop]
         if data is None:  # another thread or process may have fetched it meanwhile
@@ -200,15 +200,11 @@ class BlockCache:
 
     # ----------------------------------------------------------------------------------------------------------- uses
 
-    def _is_wanted(self, block: _Block, name: str) -> bool:
+    def _is_wanted(self, name: str) -> bool:
         """Return False if a block is not worth fetching as a whole."""
         if time.monotonic() < self._paused_until_s or name in self._unusable:
             return False
-        with self._lock:
-            if name in self._used and not self._is_used_up(block, name):
-                return False
-            self._used.pop(name, None)
-            return True
+        return name not in self._used  # else it left the cache before all of it was read, and would again
 
     def _is_used_up(self, block: _Block, name: str) -> bool:
         return self._used.get(name, 0) >= _USED_UP * block.size_bytes

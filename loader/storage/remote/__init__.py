@@ -1,4 +1,4 @@
-"""Datasets in object stores: requests, retries, and copies of files on this machine.
+"""Datasets in object stores: requests, retries, and files that are read at offsets.
 
 ==================== ==================================================================
 `object_url.py`      URLs of objects, and their redaction
@@ -10,9 +10,9 @@
 `helper.py`          the helper process
 `failures.py`        failed requests by what to do about them
 `retries.py`         repetition of requests
+`fetcher.py`         many requests at a time, and late ones once more
 `remote_file.py`     an object as a file that is read at offsets
 `remote_storage.py`  a prefix as a folder of files
-`local_copies.py`    copies of remote files on this machine
 ==================== ==================================================================
 """
 

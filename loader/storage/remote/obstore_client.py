@@ -14,7 +14,7 @@ from ...version import __version__
 from .client import ClientObject, Received
 from .failures import Remedy, RequestFailure
 from .object_url import ObjectUrl, redact_urls
-from .options import StorageOptions
+from .options import StorageOptions, endpoint_of
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -179,9 +179,7 @@ def _open_store(url: ObjectUrl, options: StorageOptions) -> ObjectStore:
     config: dict[str, Any] = {}
     try:
         if url.protocol == "s3":
-            endpoint = (
-                options.endpoint_url or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
-            )
+            endpoint = endpoint_of("s3", options)
             config |= _s3_config(options, endpoint)
             client["allow_http"] = bool(endpoint and endpoint.startswith("http://"))
             return stores.S3Store(url.container, client_options=client, retry_config={"max_retries": 0}, **config)

@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
 from ...errors import FormatError, StorageError
+from ..node_cache import CacheSettings, RemoteObject, block_cache, cache_settings, local_copy
 from ..protocol import ByteRange, FileInfo
 from .client import ClientObject, ObjectClient, Received
 from .clients import client_of, fetcher_of
 from .failures import Remedy, RequestFailure
 from .fetcher import Fetch
 from .listed_folders import ListedFolders
-from .local_copies import local_copy
 from .object_url import parse_object_url
-from .options import options_for
+from .options import endpoint_of, options_for
 from .remote_file import RemoteFile
 from .retries import Retries
 
@@ -84,8 +84,9 @@ class RemoteStorage:
     # ---------------------------------------------------------------------------------------------------- reading
 
     def open(self, name: str, info: FileInfo | None = None) -> RemoteFile:
-        known = self.stat(name) if info is None else info
-        return RemoteFile(self, known)
+        if info is None:
+            return RemoteFile(self, self.stat(name))
+        return RemoteFile(self, info, is_cached=True)
 
     def read_range(self, name: str, start: int, stop: int, *, info: FileInfo | None = None) -> bytes:
         """Read the bytes [start, stop) of a file.
@@ -115,9 +116,31 @@ class RemoteStorage:
 
         return self._request(attempt, action=f"read bytes {start}–{stop} of", name=name)
 
+    def read_cached(self, info: FileInfo, start: int, stop: int) -> bytes:
+        """Read the bytes [start, stop) of a file through the cache of this node, if it is on.
+
+        Raises:
+            FormatError: The file has another size or version.
+        """
+        settings = self._cache_settings()
+        version = info.etag or (str(info.mtime_ns) if info.mtime_ns else "")
+        cache = block_cache(settings) if settings is not None and version else None
+        read = partial(self._get_range, info.name, info=info)
+        if cache is None:
+            return read(start, stop)
+        return cache.read(RemoteObject(self._identity(info.name), version, info.size_bytes), start, stop, read)
+
+    def _cache_settings(self) -> CacheSettings | None:
+        options = options_for(self.url)
+        return cache_settings(options.cache_dir, options.cache_bytes)
+
+    def _identity(self, name: str) -> str:
+        """Return the file's URL with its endpoint: a bucket of one name may be on several services."""
+        return f"{endpoint_of(self._place.protocol, options_for(self.url))}\0{self.path(name)}"
+
     def fetch_range(self, info: FileInfo, start: int, stop: int) -> Fetch:
         """Begin to read the bytes [start, stop) of a file of a known size and version."""
-        read = partial(self._get_range, info.name, start, stop, info)
+        read = partial(self.read_cached, info, start, stop)
         return Fetch(fetcher_of(self._place), read, stop - start)
 
     def read(self, name: str, byte_range: ByteRange | None = None) -> bytes:
@@ -217,17 +240,15 @@ class RemoteStorage:
     def _copy(self, name: str, info: FileInfo | None) -> Path:
         version = "" if info is None else info.etag or f"{info.size_bytes}-{info.mtime_ns}"
 
-        def download(path: Path) -> None:
+        def download() -> Iterator[bytes]:
             key = self._key(name)
             first = self._request(lambda client: client.get(key, 0, _COPIED_AT_ONCE), action="download", name=name)
+            yield bytes(first.data)
             known = FileInfo(name=name, size_bytes=first.size_bytes, mtime_ns=0, etag=first.etag)
-            with path.open("xb") as file:
-                file.write(first.data)
-                for start in range(len(first.data), first.size_bytes, _COPIED_AT_ONCE):
-                    stop = min(start + _COPIED_AT_ONCE, first.size_bytes)
-                    file.write(self.read_range(name, start, stop, info=known))
+            for start in range(len(first.data), first.size_bytes, _COPIED_AT_ONCE):
+                yield self.read_range(name, start, min(start + _COPIED_AT_ONCE, first.size_bytes), info=known)
 
-        return local_copy(self.path(name), version, download)
+        return local_copy(self._cache_settings(), f"{self._identity(name)}\0{version}", download)
 
     # ---------------------------------------------------------------------------------------------------- writing
 

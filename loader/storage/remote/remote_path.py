@@ -51,7 +51,7 @@ def is_file(url: str) -> bool:
 
 def is_dir(url: str) -> bool:
     """Return True if there are objects below this name."""
-    return next(RemoteStorage(url).objects(), None) is not None
+    return RemoteStorage(url).has_objects()
 
 
 def exists(url: str) -> bool:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 __all__ = ["ACCESS_KEY", "SECRET_KEY", "s3_server"]
 
-ACCESS_KEY, SECRET_KEY = "demo", "demo-secret"  # noqa: S105 - of a server on the loopback interface
+ACCESS_KEY, SECRET_KEY = "demo", "demo-secret"
 _PORTS = ("master.port", "volume.port", "filer.port", "s3.port", "admin.port")
 _START_LIMIT_S = 40
 

@@ -53,6 +53,10 @@ class StorageOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     cache_dir: str | None = None
     cache_bytes: int | str | None = None
 
+    def replace(self, **changes: Any) -> StorageOptions:
+        """Return options with some of them changed."""
+        return msgspec.structs.replace(self, **changes)
+
 
 _CREDENTIALS = ("key", "secret", "token", "password", "sas", "credential")
 
@@ -80,13 +84,17 @@ def parse_storage_options(options: Mapping[str, Any]) -> StorageOptions:
 
 
 def options_for(url: str) -> StorageOptions:
-    """Return the options of a URL: those of its longest prefix in the environment variable.
+    """Return the options of a URL: those of its prefixes in the environment variable, the longest last.
 
     Raises:
         ConfigError: The environment variable holds no valid options.
     """
-    prefixes = [prefix for prefix in _remembered() if not prefix or f"{url}/".startswith(f"{prefix.rstrip('/')}/")]
-    return parse_storage_options(_remembered()[max(prefixes, key=len)]) if prefixes else StorageOptions()
+    remembered = _remembered()
+    merged: dict[str, Any] = {}
+    for prefix in sorted(remembered, key=len):  # those of a longer prefix come last, and count
+        if not prefix or f"{url}/".startswith(f"{prefix.rstrip('/')}/"):
+            merged |= remembered[prefix]
+    return parse_storage_options(merged)
 
 
 def endpoint_of(protocol: str, options: StorageOptions) -> str:

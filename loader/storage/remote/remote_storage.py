@@ -13,7 +13,7 @@ from ...errors import FormatError, StorageError
 from ..node_cache import CacheSettings, RemoteObject, block_cache, cache_settings, local_copy
 from ..protocol import ByteRange, FileInfo
 from .client import ClientObject, ObjectClient, Received
-from .clients import client_of, fetcher_of
+from .clients import client_of, fetcher_of, has_answered, note_answer, pace_of
 from .failures import Remedy, RequestFailure
 from .fetcher import Fetch
 from .listed_folders import ListedFolders
@@ -29,6 +29,7 @@ _DELETED_AT_ONCE = 1000
 _SPOOLED_BYTES = 8 << 20
 _COPIED_AT_ONCE = 8 << 20
 _MAX_PREFETCHED_BYTES = 16 << 20
+_CONTACT_S = 20.0  # a wrong endpoint is found out soon; an outage later on may last longer
 
 
 class RemoteStorage:
@@ -51,7 +52,7 @@ class RemoteStorage:
         self._ahead: dict[str, Fetch] = {}  # whole files that are read ahead
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return RemoteStorage, (self.url,)
+        return _unpickled, (self.url, has_answered(self._place))
 
     @property
     def _client(self) -> ObjectClient:
@@ -78,8 +79,22 @@ class RemoteStorage:
     def _request(self, attempt: Callable[[ObjectClient], _T], *, action: str, name: str) -> _T:
         options = options_for(self.url)
         client = self._client
-        retries = Retries(options.deadline_s, refresh=client.refresh)
-        return retries.run(lambda: attempt(client), action=action, url=self.path(name))
+        pace = pace_of(self._place, options)
+        contact_s = None if has_answered(self._place) else _CONTACT_S
+        retries = Retries(options.deadline_s, refresh=client.refresh, contact_s=contact_s)
+
+        def request() -> _T:
+            try:
+                with pace:
+                    found = attempt(client)
+            except RequestFailure as failure:
+                if failure.kind != "unreachable":
+                    note_answer(self._place)
+                raise
+            note_answer(self._place)
+            return found
+
+        return retries.run(request, action=action, url=self.path(name))
 
     # ---------------------------------------------------------------------------------------------------- reading
 
@@ -161,7 +176,8 @@ class RemoteStorage:
         return self._request(lambda client: client.get_all(key), action="read", name=name)
 
     def list_once(self, folder: str) -> None:
-        self._listed.add(folder, [_info(name, found) for name, found in self.objects(folder)])
+        if self._client.can_list:
+            self._listed.add(folder, [_info(name, found) for name, found in self.objects(folder)])
 
     def prefetch(self, names: Iterable[str]) -> None:
         for name in names:
@@ -186,7 +202,7 @@ class RemoteStorage:
                     raise
             else:
                 return True
-        return next(self.objects(name), None) is not None
+        return self._client.can_list and self.has_objects(name)
 
     def stat(self, name: str) -> FileInfo:
         listed = self._listed.of(name)
@@ -206,28 +222,31 @@ class RemoteStorage:
 
     def objects(self, folder: str = "") -> Iterator[tuple[str, ClientObject]]:
         """Yield the name and entry of every object below a folder, hidden ones too, sorted."""
+        found = {each.key: each for page in self._pages(folder) for each in page}
+        # Some services sort by folders: a/b before a.tar.
+        return ((key[len(self._prefix) :], found[key]) for key in sorted(found))
+
+    def has_objects(self, folder: str = "") -> bool:
+        """Return True if there is an object below a folder."""
+        return any(self._pages(folder))
+
+    def _pages(self, folder: str) -> Iterator[Sequence[ClientObject]]:
+        """Yield the objects below a folder, a page a request; a listing that fails starts again."""
         prefix = f"{self._key(folder)}/" if self._key(folder) else ""
         pages: Iterator[Sequence[ClientObject]] | None = None
-        last = ""
-        while True:
 
-            def next_page(client: ObjectClient) -> Sequence[ClientObject] | None:
-                nonlocal pages
-                if pages is None:
-                    pages = client.pages(prefix)
-                try:
-                    return next(pages, None)
-                except RequestFailure:
-                    pages = None  # the listing starts again, and skips what was yielded
-                    raise
+        def next_page(client: ObjectClient) -> Sequence[ClientObject] | None:
+            nonlocal pages
+            if pages is None:
+                pages = client.pages(prefix)
+            try:
+                return next(pages, None)
+            except RequestFailure:
+                pages = None
+                raise
 
-            page = self._request(next_page, action="list", name=folder)
-            if page is None:
-                return
-            for found in page:
-                if found.key > last:
-                    last = found.key
-                    yield found.key[len(self._prefix) :], found
+        while (page := self._request(next_page, action="list", name=folder)) is not None:
+            yield page
 
     def local_path(self, name: str = "", info: FileInfo | None = None) -> Path:
         """Return the path of a copy on this machine."""
@@ -244,9 +263,10 @@ class RemoteStorage:
             key = self._key(name)
             first = self._request(lambda client: client.get(key, 0, _COPIED_AT_ONCE), action="download", name=name)
             yield bytes(first.data)
-            known = FileInfo(name=name, size_bytes=first.size_bytes, mtime_ns=0, etag=first.etag)
-            for start in range(len(first.data), first.size_bytes, _COPIED_AT_ONCE):
-                yield self.read_range(name, start, min(start + _COPIED_AT_ONCE, first.size_bytes), info=known)
+            size_bytes = first.size_bytes if first.size_bytes >= 0 else self.stat(name).size_bytes
+            known = FileInfo(name=name, size_bytes=size_bytes, mtime_ns=0, etag=first.etag)
+            for start in range(len(first.data), size_bytes, _COPIED_AT_ONCE):
+                yield self.read_range(name, start, min(start + _COPIED_AT_ONCE, size_bytes), info=known)
 
         return local_copy(self._cache_settings(), f"{self._identity(name)}\0{version}", download)
 
@@ -266,9 +286,22 @@ class RemoteStorage:
         """Store a file, and return its version; only if there is none, or only over one version."""
         self._listed.clear()
         key = self._key(name)
-        return self._request(
-            lambda client: client.put(key, data, if_absent=if_absent, if_etag=if_etag), action="write", name=name
-        )
+        is_first = True
+
+        def attempt(client: ObjectClient) -> str:
+            nonlocal is_first
+            was_first, is_first = is_first, False
+            try:
+                return client.put(key, data, if_absent=if_absent, if_etag=if_etag)
+            except RequestFailure as failure:
+                if was_first or failure.kind not in ("exists", "changed"):
+                    raise
+                found = client.get_all(key)  # the answer to an earlier try may be what was lost
+                if found.data != data:
+                    raise
+                return found.etag
+
+        return self._request(attempt, action="write", name=name)
 
     def is_writable(self, folder: str) -> bool:  # noqa: ARG002 - known only by writing
         return True
@@ -299,7 +332,15 @@ class RemoteStorage:
         return nullcontext()  # a commit is conditional instead
 
 
+def _unpickled(url: str, has_answered: bool) -> RemoteStorage:
+    if has_answered:
+        note_answer(parse_object_url(url))
+    return RemoteStorage(url)
+
+
 def _check_version(received: Received, info: FileInfo) -> None:
+    if received.size_bytes < 0:
+        return
     if received.size_bytes != info.size_bytes:
         cause = f"it had {info.size_bytes} bytes, now {received.size_bytes}"
     elif info.etag and received.etag != info.etag:

@@ -164,6 +164,10 @@ class RemoteStorage:
         return bytes(self._get_all(name).data)
 
     def read_start(self, name: str, size_bytes: int) -> tuple[bytes, int]:
+        ahead = self._ahead.pop(name, None)
+        if ahead is not None:
+            data = ahead.result()
+            return data, len(data)
         key = self._key(name)
         try:
             found = self._request(lambda client: client.get(key, 0, size_bytes), action="read", name=name)

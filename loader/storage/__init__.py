@@ -28,7 +28,7 @@ from .protocol import (
     raise_storage_error,
     read_document,
 )
-from .remote import RemoteStorage
+from .remote import PartlyLocalStorage, RemoteStorage
 from .urls import open_parent, open_storage, split_url
 
 __all__ = [
@@ -38,6 +38,7 @@ __all__ = [
     "FileInfo",
     "FileStream",
     "LocalStorage",
+    "PartlyLocalStorage",
     "PendingRead",
     "ReadableFile",
     "RemoteStorage",

@@ -7,7 +7,7 @@ import os
 from ..errors import StorageError
 from .local import LocalStorage
 from .protocol import Storage
-from .remote import PROTOCOLS, RemoteStorage
+from .remote import PROTOCOLS, PartlyLocalStorage, RemoteStorage
 
 __all__ = ["open_parent", "open_storage", "split_url"]
 
@@ -46,7 +46,8 @@ def open_storage(
     if not protocol:
         return LocalStorage(rest, replaced=replaced)
     if protocol in PROTOCOLS:
-        return RemoteStorage(os.fspath(path))
+        url = os.fspath(path)
+        return RemoteStorage(url) if replaced is None else PartlyLocalStorage(url, replaced)
     raise StorageError(
         f"cannot read {protocol}:// URLs; expected a folder of this machine",
         path=os.fspath(path),

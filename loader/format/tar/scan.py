@@ -49,7 +49,7 @@ _PAX = ord("x")
 _WITHOUT_CONTENTS = frozenset(b"123456")  # links, devices, folders and pipes, for any size field
 _ZEROS = bytes(BLOCK)
 _END_BYTES = 20 * BLOCK + BLOCK  # tar programs pad the archive to a multiple of 20 blocks
-_TO_END = _END_BYTES + _NARROW_WINDOW  # a window near the end has what follows the archive, too
+_NEAR_END = 16 * 1024  # a window from here on has the rest of the file, with what follows the archive
 _COPY_AGAIN = "copy the shard again, or exclude it with --exclude"
 
 
@@ -130,11 +130,11 @@ class TarScan:
             raise FormatError("the file is empty; expected a tar file", shard=self._shard, offset=0, hint=_COPY_AGAIN)
         offset: int | None = 0
         size_bytes = self._size_bytes
-        near_end = size_bytes - _END_BYTES - _NARROW_WINDOW
+        near_end = size_bytes - _NEAR_END
         try:
             while offset is not None:
                 if not self._window_offset <= offset <= self._window_offset + len(self._window) - BLOCK:
-                    self._window = yield offset, self._window_size if offset < near_end else _TO_END
+                    self._window = yield offset, self._window_size if offset < near_end else _NEAR_END
                     self._window_offset = offset
                 next_offset = self._collect(offset)
                 if next_offset == offset or next_offset + BLOCK <= self._window_offset + len(self._window):

@@ -29,7 +29,7 @@ from .protocol import (
     raise_storage_error,
     read_document,
 )
-from .remote import RemoteStorage, remember_options
+from .remote import PartlyLocalStorage, RemoteStorage, remember_options
 from .urls import is_url, open_parent, open_storage, resolve_path, short_path, split_url
 
 __all__ = [
@@ -39,6 +39,7 @@ __all__ = [
     "FileInfo",
     "FileStream",
     "LocalStorage",
+    "PartlyLocalStorage",
     "PendingRead",
     "ReadableFile",
     "RemoteStorage",

@@ -8,7 +8,7 @@ import posixpath
 from ..errors import ConfigError, StorageError
 from .local import LocalStorage
 from .protocol import Storage
-from .remote import PROTOCOLS, RemoteStorage
+from .remote import PROTOCOLS, PartlyLocalStorage, RemoteStorage
 
 __all__ = ["is_url", "open_parent", "open_storage", "resolve_path", "short_path", "split_url"]
 
@@ -94,7 +94,8 @@ def open_storage(
     if not protocol:
         return LocalStorage(rest, replaced=replaced)
     if protocol in PROTOCOLS:
-        return RemoteStorage(os.fspath(path))
+        url = os.fspath(path)
+        return RemoteStorage(url) if replaced is None else PartlyLocalStorage(url, replaced)
     raise StorageError(
         f"cannot read {protocol}:// URLs; expected a folder of this machine",
         path=os.fspath(path),

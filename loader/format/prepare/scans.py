@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ...errors import EnergonError, FormatError, StorageError
-from ...storage import FileInfo, RemoteStorage, Storage
+from ...storage import FileInfo, PartlyLocalStorage, RemoteStorage, Storage
 from ..compat.files import stage_tar_idx
 from ..index.journal import Journal, ScanPlace, save_scans, upload_scans
 from ..index.remote_shard import RemoteIndexer, ScanMode
@@ -116,7 +116,7 @@ class _RemoteScan:
         workers: Number of such workers.
     """
 
-    storage: RemoteStorage
+    storage: RemoteStorage | PartlyLocalStorage
     work: Storage
     mode: ScanMode
     stage_tar_idx: bool
@@ -191,7 +191,7 @@ class ShardScans:
         self._staged = frozenset(self._open) if stage_tar_idx else frozenset()
         self._errors: dict[str, EnergonError] = {}
         self._report()
-        if isinstance(storage, RemoteStorage):
+        if isinstance(storage, RemoteStorage | PartlyLocalStorage):
             self._groups = _remote_groups(to_scan, workers)
             remote = _RemoteScan(storage, work, mode, stage_tar_idx, workers)
             # Not in this process, which may fork later: its requests would take the way through a helper process.

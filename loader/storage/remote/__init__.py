@@ -17,11 +17,20 @@
 `fetcher.py`         many requests at a time, and second ones for those that are late
 `remote_file.py`     an object as a file that is read at offsets
 `remote_storage.py`  a prefix as a folder of files
+`local_folder.py`    a remote folder with a folder of this machine in it
 ==================== ==================================================================
 """
 
+from .local_folder import PartlyLocalStorage
 from .object_url import PROTOCOLS, redact_urls
 from .options import parse_storage_options, remember_options
 from .remote_storage import RemoteStorage
 
-__all__ = ["PROTOCOLS", "RemoteStorage", "parse_storage_options", "redact_urls", "remember_options"]
+__all__ = [
+    "PROTOCOLS",
+    "PartlyLocalStorage",
+    "RemoteStorage",
+    "parse_storage_options",
+    "redact_urls",
+    "remember_options",
+]

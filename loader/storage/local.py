@@ -196,10 +196,19 @@ class LocalStorage:
     def local_path(self, name: str = "") -> Path:
         return Path(self.path(name))
 
+    def list_once(self, folder: str) -> None:
+        pass
+
+    def prefetch(self, names: Iterable[str]) -> None:
+        pass
+
+    def prefetch_fixed(self, names: Iterable[str]) -> None:
+        pass
+
     def copy_of_fixed(self, name: str) -> Path:
         return Path(self.path(name))
 
-    def open(self, name: str, info: FileInfo | None = None) -> _LocalFile:  # noqa: ARG002 - the system tells it
+    def open(self, name: str, info: FileInfo | None = None) -> _LocalFile:  # noqa: ARG002 - the system knows it
         return _LocalFile(self.path(name))
 
     def read(self, name: str, byte_range: ByteRange | None = None) -> bytes:

@@ -13,7 +13,8 @@ import pytest
 
 from loader.errors import FormatError, StorageError
 from loader.storage import ByteRange, Storage, open_storage
-from loader.storage.remote import RemoteStorage, clients
+from loader.storage.remote import RemoteStorage
+from loader.storage.remote.clients import choice
 from tests.object_server import ObjectServer
 
 BACKENDS = ("own server", "own server, helper process", "SeaweedFS", "SeaweedFS, helper process", "msc", "msc, posix")
@@ -34,7 +35,7 @@ profiles:
 @pytest.fixture(params=BACKENDS)
 def storage(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Storage]:
     backend: str = request.param
-    monkeypatch.setattr(clients, "_is_told", "helper" not in backend)
+    monkeypatch.setattr(choice, "_is_told", "helper" not in backend)
     if backend.startswith("Sea"):
         monkeypatch.setenv("AWS_ENDPOINT_URL", request.getfixturevalue("s3_url"))
         yield open_storage(f"s3://data/{tmp_path.name}")

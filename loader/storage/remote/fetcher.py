@@ -114,11 +114,20 @@ class Fetcher:
         with self._lock:
             if self._queue.qsize() >= self._idle and self._threads < self._max_requests:
                 self._threads += 1
-                # Daemons: a process that ends does not wait for what nobody will use.
+                # Daemons: a process that ends does not wait for bytes that it does not use.
                 threading.Thread(target=self._serve, daemon=True, name=f"fetch-{self._threads}").start()
         future: Future[bytes] = Future()
         self._queue.put((future, read, size_bytes))
         return future
+
+    def run(self, task: Callable[[], object]) -> None:
+        """Run a task in a thread, and ignore its errors: the reader of its result repeats it."""
+
+        def read() -> bytes:
+            task()
+            return b""
+
+        self.start(read, 0)
 
     def _serve(self) -> None:
         while True:
@@ -132,7 +141,7 @@ class Fetcher:
             started = time.monotonic()
             try:
                 data = read()
-            except BaseException as error:  # noqa: BLE001 - whoever waits raises it
+            except BaseException as error:  # noqa: BLE001 - the waiting thread raises it
                 future.set_exception(error)
             else:
                 self._durations_s[_size_class(size_bytes)].append(time.monotonic() - started)

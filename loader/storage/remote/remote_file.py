@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from ..protocol import ClosesOnExit, FileInfo, PendingRead
 
-if TYPE_CHECKING:
-    from .remote_storage import RemoteStorage
-
-__all__ = ["RemoteFile"]
+__all__ = ["RangeReader", "RemoteFile"]
 
 MAX_REQUEST_BYTES = 8 << 20
+
+
+class RangeReader(Protocol):
+    """A store that reads byte ranges of objects."""
+
+    def read_range(self, name: str, start: int, stop: int, *, info: FileInfo | None = None) -> bytes:
+        """Read the bytes [start, stop) of a file, of a known size and version if there is an ``info``."""
+
+    def fetch_range(self, info: FileInfo, start: int, stop: int) -> PendingRead:
+        """Begin to read the bytes [start, stop) of a file of a known size and version."""
 
 
 class _Parts:
@@ -35,7 +42,7 @@ class RemoteFile(ClosesOnExit):
 
     __slots__ = ("_info", "_storage", "size_bytes")
 
-    def __init__(self, storage: RemoteStorage, info: FileInfo) -> None:
+    def __init__(self, storage: RangeReader, info: FileInfo) -> None:
         self._storage = storage
         self._info = info
         self.size_bytes = info.size_bytes

@@ -1,4 +1,4 @@
-"""What paths of files can do, for URLs of object stores."""
+"""The methods of paths, for URLs of object stores."""
 
 from __future__ import annotations
 

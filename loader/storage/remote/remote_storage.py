@@ -11,10 +11,10 @@ from typing import Any, BinaryIO, TypeVar
 
 from ...errors import StorageError
 from ..protocol import ByteRange, FileInfo
-from .client import ClientObject, ObjectClient, Received
-from .clients import client_of, fetcher_of, has_answered, note_answer, pace_of
+from .clients import ClientObject, ObjectClient, Received, client_of, fetcher_of, has_answered, note_answer, pace_of
 from .failures import Remedy, RequestFailure
 from .fetcher import Fetch
+from .listed_folders import ListedFolders
 from .local_copies import local_copy
 from .object_url import parse_object_url
 from .options import options_for
@@ -28,6 +28,7 @@ _DELETED_AT_ONCE = 1000
 _SPOOLED_BYTES = 8 << 20
 _COPIED_AT_ONCE = 8 << 20
 _CONTACT_S = 20.0  # a wrong endpoint is found out soon; an outage later on may last longer
+_MAX_PREFETCHED_BYTES = 16 << 20
 
 
 class RemoteStorage:
@@ -46,6 +47,8 @@ class RemoteStorage:
         self._place = parse_object_url(url)
         self.url = str(self._place)
         self._prefix = f"{self._place.key}/" if self._place.key else ""
+        self._listed = ListedFolders()
+        self._ahead: dict[str, Fetch] = {}  # whole files that are read ahead
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _unpickled, (self.url, has_answered(self._place))
@@ -110,6 +113,12 @@ class RemoteStorage:
         Raises:
             FormatError: The file has another size or version.
         """
+        ahead = self._ahead.pop(name, None)
+        if ahead is not None:
+            return ahead.result()[start:stop]
+        return self._get_range(name, start, stop, info)
+
+    def _get_range(self, name: str, start: int, stop: int, info: FileInfo | None) -> bytes:
         key = self._key(name)
 
         def attempt(client: ObjectClient) -> bytes:
@@ -122,7 +131,7 @@ class RemoteStorage:
 
     def fetch_range(self, info: FileInfo, start: int, stop: int) -> Fetch:
         """Begin to read the bytes [start, stop) of a file of a known size and version."""
-        read = partial(self.read_range, info.name, start, stop, info=info)
+        read = partial(self._get_range, info.name, start, stop, info)
         return Fetch(fetcher_of(self._place), read, stop - start)
 
     def read(self, name: str, byte_range: ByteRange | None = None) -> bytes:
@@ -134,7 +143,24 @@ class RemoteStorage:
         key = self._key(name)
         return self._request(lambda client: client.get_all(key), action="read", name=name)
 
+    def list_once(self, folder: str) -> None:
+        self._listed.add(folder, [_info(name, found) for name, found in self.objects(folder)])
+
+    def prefetch(self, names: Iterable[str]) -> None:
+        for name in names:
+            info = (self._listed.of(name) or {}).get(name)
+            if info is not None and 0 < info.size_bytes <= _MAX_PREFETCHED_BYTES and name not in self._ahead:
+                self._ahead[name] = self.fetch_range(info, 0, info.size_bytes)
+
+    def prefetch_fixed(self, names: Iterable[str]) -> None:
+        fetcher = fetcher_of(self._place)
+        for name in names:
+            fetcher.run(partial(self.copy_of_fixed, name))
+
     def exists(self, name: str) -> bool:
+        listed = self._listed.of(name)
+        if listed is not None:
+            return name in listed or any(one.startswith(f"{name}/") for one in listed)
         if name:
             try:
                 self.stat(name)
@@ -146,16 +172,20 @@ class RemoteStorage:
         return self._client.can_list and self.has_objects(name)
 
     def stat(self, name: str) -> FileInfo:
+        listed = self._listed.of(name)
+        if listed is not None and name in listed:
+            return listed[name]
         key = self._key(name)
         found = self._request(lambda client: client.head(key), action="read the status of", name=name)
         return _info(name, found)
 
     def list(self, folder: str = "") -> Iterator[FileInfo]:
-        for name, found in self.objects(folder):
-            inner = name[len(folder) + 1 :] if folder else name
+        found = self._listed.below(folder)
+        for info in found if found is not None else (_info(name, one) for name, one in self.objects(folder)):
+            inner = info.name[len(folder) + 1 :] if folder else info.name
             is_hidden = any(part.startswith(".") for part in inner.split("/")[:-1])
-            if not is_hidden and not name.endswith("/"):  # some tools mark folders by empty objects
-                yield _info(name, found)
+            if not is_hidden and not info.name.endswith("/"):  # some tools mark folders by empty objects
+                yield info
 
     def objects(self, folder: str = "") -> Iterator[tuple[str, ClientObject]]:
         """Yield the name and entry of every object below a folder, hidden ones too, sorted."""
@@ -223,6 +253,7 @@ class RemoteStorage:
 
     def put(self, name: str, data: bytes, *, if_absent: bool = False, if_etag: str | None = None) -> str:
         """Store a file, and return its version; only if there is none, or only over one version."""
+        self._listed.clear()
         key = self._key(name)
         is_first = True
 
@@ -254,6 +285,7 @@ class RemoteStorage:
         pass  # an object that was stored is durable
 
     def remove(self, name: str) -> None:
+        self._listed.clear()
         keys = [self._key(name), *(found.key for _, found in self.objects(name))] if name else []
         for start in range(0, len(keys), _DELETED_AT_ONCE):
             some = keys[start : start + _DELETED_AT_ONCE]
@@ -261,6 +293,7 @@ class RemoteStorage:
 
     def remove_file(self, name: str) -> None:
         """Remove one file; a missing one is no error."""
+        self._listed.clear()
         key = self._key(name)
         self._request(lambda client: client.delete([key]), action="remove", name=name)
 

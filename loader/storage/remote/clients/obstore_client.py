@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+from ..failures import Remedy, RequestFailure, failure_of_status
+from ..object_url import redact_urls
 from .client import ClientObject, Received
-from .failures import Remedy, RequestFailure, failure_of_status
-from .object_url import redact_urls
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -47,7 +47,7 @@ class ObstoreClient:
         meta = result.meta
         expected = min(stop, meta["size"])
         if result.range != (start, expected):
-            raise RequestFailure(f"asked for bytes {start}–{stop}, got others", Remedy.RETRY_FEW)
+            raise RequestFailure(f"requested bytes {start}–{stop}, received others", Remedy.RETRY_FEW)
         data = self._call(result.bytes)
         if len(data) != expected - start:
             raise RequestFailure(f"expected {expected - start} bytes, found {len(data)}", Remedy.RETRY)

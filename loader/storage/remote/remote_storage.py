@@ -84,7 +84,7 @@ class RemoteStorage:
 
         def request() -> _T:
             try:
-                with pace:
+                with pace.request():
                     found = attempt(client)
             except RequestFailure as failure:
                 if failure.kind != "unreachable":

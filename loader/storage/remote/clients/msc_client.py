@@ -138,7 +138,7 @@ def _credentials_of(provider: Any) -> dict[str, Any]:
 
 
 class _LibraryClient:
-    """Any other profile, read by the library; it tells no sizes and versions with the bytes."""
+    """Any other profile, read by the library; its answers hold no sizes and versions."""
 
     can_list = True
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from loader.storage.remote.clients import choice, helper_client
+from loader.storage.remote.clients.http_client import HttpClient
 from tests.object_server import ObjectServer
 
 ACCESS_KEY, SECRET_KEY = "AKIATESTACCESSKEY", "planted-secret-key"
@@ -39,6 +40,9 @@ def closed_world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[No
 
 def forget_clients() -> None:
     """Let the next request open a new client, with the environment as it is then."""
+    for client in choice._clients.values():
+        if isinstance(client, HttpClient):
+            client.close()
     choice._clients.clear()
     choice._fetchers.clear()
     choice._paces.clear()

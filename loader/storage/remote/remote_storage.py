@@ -144,7 +144,8 @@ class RemoteStorage:
         return self._request(lambda client: client.get_all(key), action="read", name=name)
 
     def list_once(self, folder: str) -> None:
-        self._listed.add(folder, [_info(name, found) for name, found in self.objects(folder)])
+        if self._client.can_list:
+            self._listed.add(folder, [_info(name, found) for name, found in self.objects(folder)])
 
     def prefetch(self, names: Iterable[str]) -> None:
         for name in names:

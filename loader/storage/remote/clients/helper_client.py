@@ -60,6 +60,8 @@ class _Helper:
                     self._has_ended = True
                     self._arrived.notify_all()
                 self._answers.close()
+                with self._writing:
+                    self._requests.close()
                 self._process.wait()  # or it stays a zombie
                 return
             with self._arrived:

@@ -79,6 +79,13 @@ class HttpClient:
     def refresh(self) -> None:
         pass
 
+    def close(self) -> None:
+        """Close the idle connections."""
+        with self._lock:
+            for idle in self._idle.values():
+                while idle:
+                    idle.pop().close()
+
     # ------------------------------------------------------------------------------------------------- connections
 
     def _request(self, method: str, key: str, headers: dict[str, str]) -> tuple[int, http.client.HTTPMessage, bytes]:

@@ -138,17 +138,47 @@ def debug_option() -> click.Option:
     )
 
 
+def _storage_option() -> click.Option:
+    """Create ``--storage-option``, which sets endpoint, region and limits of object stores."""
+
+    def remember(_ctx: click.Context, _parameter: click.Parameter, given: tuple[str, ...]) -> None:
+        if not given:
+            return
+        from loader.storage.remote import remember_options
+
+        pairs = [option.partition("=") for option in given]
+        if not all(name and separator for name, separator, _ in pairs):
+            raise click.BadParameter("expected KEY=VALUE, such as endpoint_url=https://minio.local")
+        remember_options("", {name.replace("-", "_"): value for name, _, value in pairs})
+
+    return click.Option(
+        ["--storage-option"],
+        metavar="KEY=VALUE",
+        multiple=True,
+        expose_value=False,
+        callback=remember,
+        help="Option of object stores, such as endpoint_url, region, profile, anonymous or deadline_s; repeatable.",
+    )
+
+
 def energon_command(
-    name: str, *, examples: Sequence[tuple[str, str]], short_help: str
+    name: str, *, examples: Sequence[tuple[str, str]], short_help: str, takes_path: bool = True
 ) -> Callable[[Callable[..., Any]], click.Command]:
-    """Return a decorator that turns a function into a command with ``--help``, ``--debug``, completion and examples."""
+    """Return a decorator that turns a function into a command with ``--help``, ``--debug``, completion and examples.
+
+    Args:
+        name: Name of the command.
+        examples: Pairs of a description and a command line.
+        short_help: Its line in the group's help.
+        takes_path: It reads datasets, and takes ``--storage-option``.
+    """
 
     def decorate(function: Callable[..., Any]) -> click.Command:
         command: click.Command = click.command(
             name, cls=ExampleCommand, examples=examples, short_help=short_help, context_settings=CONTEXT_SETTINGS
         )(function)
         complete_values(command.params)
-        command.params.append(debug_option())
+        command.params += [_storage_option(), debug_option()] if takes_path else [debug_option()]
         return command
 
     return decorate

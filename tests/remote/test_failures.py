@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from itertools import pairwise
 
 import pytest
 
@@ -59,7 +60,7 @@ def test_a_server_that_answers_no_ranges_is_given_up_soon(
     storage: Storage, server: ObjectServer, kind: str, tries: int
 ) -> None:
     server.faults = FaultPlan(faults=[Fault(kind=kind)])
-    with pytest.raises(StorageError, match="other bytes|got others"):
+    with pytest.raises(StorageError, match="with other bytes"):
         storage.read("x", ByteRange(10, 500))
     assert gets(server) == tries
 
@@ -110,7 +111,7 @@ def test_an_error_names_url_range_tries_and_time(storage: Storage, server: Objec
 def test_a_service_that_never_answered_is_given_up_soon(direct: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote_storage, "_CONTACT_S", 1.0)
     started = time.monotonic()
-    with pytest.raises(StorageError, match="cannot reach http://127.0.0.1:9: the connection was refused") as caught:
+    with pytest.raises(StorageError, match=r"cannot reach http://127\.0\.0\.1:9: the connection was refused") as caught:
         open_storage("s3://data/ds").read("x")
     assert time.monotonic() - started < 10
     assert "AWS_ENDPOINT_URL" in str(caught.value)
@@ -176,8 +177,8 @@ def failing(times: int, failure: RequestFailure, clock: Clock | None = None) -> 
 LATER = RequestFailure("503 SlowDown", Remedy.SLOW_DOWN)
 
 
-def retries(clock: Clock, **options: float) -> Retries:
-    return Retries(clock=lambda: clock.now, sleep=clock.sleep, **options)
+def retries(clock: Clock, deadline_s: float = 300.0) -> Retries:
+    return Retries(deadline_s, clock=lambda: clock.now, sleep=clock.sleep)
 
 
 def test_pauses_are_drawn_from_a_growing_range() -> None:
@@ -225,7 +226,7 @@ def test_a_warning_comes_after_ten_seconds_and_then_every_thirty(caplog: pytest.
     finally:
         logging.getLogger("loader.storage.remote.retries").removeHandler(handler)
     assert 10 <= at[0] <= 26
-    assert all(30 <= later - earlier <= 46 for earlier, later in zip(at, at[1:], strict=False))
+    assert all(30 <= later - earlier <= 46 for earlier, later in pairwise(at))
     assert "cannot read bytes 0–9 of s3://b/x: 503 SlowDown; " in caplog.text
 
 
@@ -234,10 +235,15 @@ def test_a_warning_comes_after_ten_seconds_and_then_every_thirty(caplog: pytest.
 
 def test_requests_at_a_time_are_halved_on_slow_down_and_grow_again() -> None:
     pace = Pace(64)
-    with pytest.raises(RequestFailure), ExitStack() as stack:
-        for _ in range(5):  # the answers to requests of one moment count once
-            stack.enter_context(pace.request())
-        raise LATER
+
+    def refused_at_once() -> None:  # the answers to requests of one moment count once
+        with ExitStack() as stack:
+            for _ in range(5):
+                stack.enter_context(pace.request())
+            raise LATER
+
+    with pytest.raises(RequestFailure):
+        refused_at_once()
     assert pace.limit == 32
     for _ in range(32):
         with pace.request():

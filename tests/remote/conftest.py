@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import base64
+import hmac
+import http.client
 import os
+import shutil
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
+from email.utils import formatdate
 from pathlib import Path
 
 import pytest
@@ -32,7 +38,7 @@ def closed_world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[No
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", ACCESS_KEY)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET_KEY)
-    monkeypatch.setenv("HOME", str(tmp_path))  # no profiles of whoever runs the tests
+    monkeypatch.setenv("HOME", str(tmp_path))  # without the profiles of this user
     forget_clients()
     yield
     forget_clients()
@@ -95,14 +101,54 @@ def s3_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
         "HOME": str(folder),
     }
+    with _running(command, environment, folder, ports["s3.port"]):
+        yield f"http://127.0.0.1:{ports['s3.port']}"
+
+
+AZURE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+"""The published key of the emulator's one account."""
+
+
+@pytest.fixture(scope="session")
+def azure_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of Azurite, an emulator of Azure (``npm install azurite``), with a container ``data``."""
+    program = shutil.which("azurite-blob", path=os.pathsep.join([os.environ["PATH"], "node_modules/.bin"]))
+    if program is None:
+        pytest.skip("needs azurite")
+    folder, port = tmp_path_factory.mktemp("azurite"), _free_port()
+    command = [program, "--location", str(folder), "--blobPort", str(port), "--skipApiVersionCheck"]
+    with _running(command, dict(os.environ), folder, port):
+        _create_container(port)
+        yield f"http://127.0.0.1:{port}/devstoreaccount1"
+
+
+def _create_container(port: int) -> None:
+    when = formatdate(usegmt=True)
+    path = "/devstoreaccount1/data"
+    signed = f"PUT{12 * chr(10)}x-ms-date:{when}\nx-ms-version:2021-08-06\n/devstoreaccount1{path}\nrestype:container"
+    digest = hmac.digest(base64.b64decode(AZURE_KEY), signed.encode(), "sha256")
+    connection = http.client.HTTPConnection("127.0.0.1", port)
+    headers = {
+        "x-ms-date": when,
+        "x-ms-version": "2021-08-06",
+        "Content-Length": "0",
+        "Authorization": f"SharedKey devstoreaccount1:{base64.b64encode(digest).decode()}",
+    }
+    connection.request("PUT", f"{path}?restype=container", headers=headers)
+    assert connection.getresponse().status == 201
+    connection.close()
+
+
+@contextmanager
+def _running(command: list[str], environment: dict[str, str], folder: Path, port: int) -> Iterator[None]:
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder, env=environment)
     try:
-        _wait_for(ports["s3.port"], process, folder / "log")
-        yield f"http://127.0.0.1:{ports['s3.port']}"
+        _wait_for(port, process, folder / "log")
+        yield
     finally:
-        process.terminate()
-        process.wait(timeout=20)
+        process.kill()  # its data are in a temporary folder
+        process.wait()
 
 
 def _wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -175,7 +176,7 @@ def _read_in_worker(queue: multiprocessing.Queue[bytes]) -> None:
 @pytest.mark.parametrize("method", ["spawn", "forkserver", "fork"])
 def test_workers_of_every_kind_read(served: ObjectServer, method: str) -> None:
     content = open_storage("s3://data/ds").read("x")
-    context = multiprocessing.get_context(method)
+    context: Any = multiprocessing.get_context(method)
     queue = context.Queue()
     workers = [context.Process(target=_read_in_worker, args=(queue,)) for _ in range(2)]
     for worker in workers:

@@ -88,7 +88,7 @@ def test_a_web_server_lists_and_takes_no_files(storage: Storage) -> None:
 
 @pytest.fixture
 def redirecting(storage: Storage, server: ObjectServer) -> Iterator[str]:
-    """The URL of a server that redirects ``/ds/NAME`` to our server, and ``/loop/NAME`` to itself, for ever."""
+    """The URL of a server that redirects ``/ds/NAME`` to our server, and ``/loop/NAME`` to itself, endlessly."""
 
     class Redirect(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -113,7 +113,7 @@ def redirecting(storage: Storage, server: ObjectServer) -> Iterator[str]:
         thread.join()
 
 
-def test_redirects_are_followed_but_not_for_ever(redirecting: str, server: ObjectServer) -> None:
+def test_redirects_are_followed_five_times(redirecting: str, server: ObjectServer) -> None:
     assert open_storage(f"{redirecting}/ds").read(NAME, ByteRange(10, 500)) == CONTENT[10:500]
     with pytest.raises(StorageError, match="redirects more than 5 times"):
         open_storage(f"{redirecting}/loop").read("x")

@@ -85,9 +85,9 @@ def test_options_reach_datasets_and_their_workers(elsewhere: dict[str, Any], wor
 
 def test_options_reach_stores_and_prepare(elsewhere: dict[str, Any]) -> None:
     store = DatasetFileStore("s3://data/ds", storage_options=elsewhere)
-    assert len(list(store)) > 0 if hasattr(store, "__iter__") else store.get_path()
+    assert store.get_path() == "s3://data/ds"
     os.environ[OPTIONS_VARIABLE] = ""
-    with pytest.raises(ConfigError, match="no brace|shard"):
+    with pytest.raises(ConfigError, match="gone"):
         prepare_dataset("s3://data/ds", ["gone.tar"], storage_options=elsewhere)
 
 
@@ -99,7 +99,7 @@ def test_the_commands_take_options(elsewhere: dict[str, Any], capsys: pytest.Cap
 
 @pytest.mark.parametrize(
     ("option", "message"),
-    [("endpoint_url", "KEY=VALUE"), ("secret=planted", "is a credential"), ("x=1", "options are")],
+    [("region", "KEY=VALUE"), ("secret=planted", "is a credential"), ("x=1", "options are")],
 )
 def test_a_wrong_option_of_a_command_is_named(option: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["info", "s3://data/ds", "--storage-option", option]) != 0

@@ -81,8 +81,21 @@ class ObstoreClient:
     def put(self, key: str, data: bytes, *, if_absent: bool = False, if_etag: str | None = None) -> str:
         import obstore
 
-        mode: Any = "create" if if_absent else "overwrite" if if_etag is None else {"e_tag": f'"{if_etag}"'}
+        mode: Any = "create" if if_absent else "overwrite" if if_etag is None else self._version(key, if_etag)
         return _etag(self._call(lambda: obstore.put(self._store, key, data, mode=mode)))
+
+    def _version(self, key: str, etag: str) -> dict[str, str]:
+        """Return the version that a write is to replace; GCS compares generations, which only an answer names."""
+        import obstore
+        from obstore.store import GCSStore
+
+        wanted = {"e_tag": f'"{etag}"'}
+        if isinstance(self._store, GCSStore):
+            meta = self._call(lambda: obstore.head(self._store, key))
+            if _etag(meta) != etag:
+                raise RequestFailure("it has another version now", Remedy.GIVE_UP, kind="changed")
+            wanted["version"] = meta["version"] or ""
+        return wanted
 
     def delete(self, keys: Sequence[str]) -> None:
         import obstore
@@ -117,7 +130,7 @@ def _listed(meta: Any) -> ClientObject:
 
 
 def _raise_failure(error: Exception) -> NoReturn:
-    """Raise an error of obstore as a failure. It tells most of them apart only by text (contract tests pin it)."""
+    """Raise an error of obstore as a failure. Most of them differ only in their text (contract tests pin it)."""
     from obstore import exceptions
 
     text = str(error)

@@ -63,7 +63,13 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
     server: ObjectServer = request.getfixturevalue("server")
     if backend.startswith("GCS"):
         monkeypatch.setenv(OPTIONS_VARIABLE, "")
-        account = {"gcs_base_url": server.url, "disable_oauth": True, "client_email": "", "private_key": ""}
+        account = {
+            "gcs_base_url": server.url,
+            "disable_oauth": True,
+            "client_email": "",
+            "private_key": "",
+            "private_key_id": "",
+        }
         (tmp_path / "account.json").write_text(json.dumps(account))
         monkeypatch.setenv("GOOGLE_SERVICE_ACCOUNT", str(tmp_path / "account.json"))
         remember_options("gs://data", {"endpoint_url": server.url})

@@ -91,16 +91,20 @@ def test_a_longer_one_ends_the_run_once_and_it_resumes_exactly(
     with loader_of(dataset, workers) as local:
         expected = keys(local, BATCHES)
     found: list[list[str]] = []
-    with loader_of(URL, workers, deadline_s=1) as remote:
-        batches = iter(remote)
-        found += [next(batches)["__key__"] for _ in range(5)]
-        state = remote.save_state_rank()
-        server.faults = FaultPlan(faults=[Fault(kind="503", key=".tar")])
-        with pytest.raises(Exception, match=re.escape("503 SlowDown after")) as caught:
-            for batch in batches:
+    state: Any = None
+
+    def run_into_the_outage() -> None:
+        nonlocal state
+        with loader_of(URL, workers, deadline_s=1) as remote:
+            for number, batch in enumerate(remote):
                 found.append(batch["__key__"])
                 state = remote.save_state_rank()
-        assert "s3://data/ds/shard_" in str(caught.value)
+                if number == 5:
+                    server.faults = FaultPlan(faults=[Fault(kind="503", key=".tar")])
+
+    with pytest.raises(Exception, match=re.escape("503 SlowDown after")) as caught:
+        run_into_the_outage()
+    assert "s3://data/ds/shard_" in str(caught.value)
     assert not skipped
     server.faults = FaultPlan()
     with loader_of(URL, workers).with_restored_state_rank(state) as again:

@@ -1,6 +1,7 @@
 """Measure the prepare of a dataset in an object store: seconds, requests and bytes, against megatron-energon.
 
-usage: python benchmarks/bench_remote_prepare.py [--peer-bin FOLDER] [--work-folder FOLDER] [--latency SECONDS] [--quick]
+usage: python benchmarks/bench_remote_prepare.py [--peer-bin FOLDER] [--work-folder FOLDER] [--latency SECONDS]
+       [--quick]
 
 The store is the object server of the tests, which answers each request after the latency. megatron-energon reads it
 through multi-storage-client (``msc://``); its programs are in FOLDER, with boto3. Both run as whole processes.
@@ -53,7 +54,8 @@ def main() -> None:
             if arguments.peer_bin:
                 rows.append(["megatron-energon", *store.measure([str(arguments.peer_bin / "energon"), *PEER, *FLAGS])])
     print(
-        f"{shards} shards of {SAMPLES} samples of {CONTENT_BYTES:,} bytes, {arguments.latency * 1000:.0f} ms a request\n"
+        f"{shards} shards of {SAMPLES} samples of {CONTENT_BYTES:,} bytes,"
+        f" {arguments.latency * 1000:.0f} ms a request\n"
     )
     print_table(rows)
     programs = [arguments.peer_bin / "energon"] if arguments.peer_bin else []

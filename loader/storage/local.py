@@ -208,7 +208,7 @@ class LocalStorage:
     def copy_of_fixed(self, name: str) -> Path:
         return Path(self.path(name))
 
-    def open(self, name: str, info: FileInfo | None = None) -> _LocalFile:  # noqa: ARG002 - the system tells it
+    def open(self, name: str, info: FileInfo | None = None) -> _LocalFile:  # noqa: ARG002 - the system knows it
         return _LocalFile(self.path(name))
 
     def read(self, name: str, byte_range: ByteRange | None = None) -> bytes:

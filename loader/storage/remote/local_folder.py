@@ -98,8 +98,22 @@ class PartlyLocalStorage:
     def lock(self, name: str, *, wait: bool = False) -> AbstractContextManager[None]:
         return self._writable(name).lock(name, wait=wait)
 
-    def local_path(self, name: str = "") -> Path:
-        return self._of(name).local_path(name)
+    def list_once(self, folder: str) -> None:
+        self._of(folder).list_once(folder)
+
+    def prefetch(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._of(name).prefetch([name])
+
+    def prefetch_fixed(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._of(name).prefetch_fixed([name])
+
+    def read_start(self, name: str, size_bytes: int) -> tuple[bytes, int]:
+        return self._of(name).read_start(name, size_bytes)
+
+    def local_path(self, name: str = "", info: FileInfo | None = None) -> Path:
+        return self._of(name).local_path(name, info)
 
     def copy_of_fixed(self, name: str) -> Path:
         return self._of(name).copy_of_fixed(name)

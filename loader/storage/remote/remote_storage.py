@@ -13,8 +13,7 @@ from typing import Any, BinaryIO, TypeVar
 from ...errors import FormatError, StorageError
 from ..node_cache import CacheSettings, RemoteObject, block_cache, cache_settings, local_copy
 from ..protocol import ByteRange, FileInfo
-from .client import ClientObject, ObjectClient, Received
-from .clients import client_of, fetcher_of, has_answered, note_answer, pace_of
+from .clients import ClientObject, ObjectClient, Received, client_of, fetcher_of, has_answered, note_answer, pace_of
 from .failures import Remedy, RequestFailure
 from .fetcher import Fetch
 from .listed_folders import ListedFolders
@@ -29,8 +28,8 @@ _T = TypeVar("_T")
 _DELETED_AT_ONCE = 1000
 _SPOOLED_BYTES = 8 << 20
 _COPIED_AT_ONCE = 8 << 20
-_MAX_PREFETCHED_BYTES = 16 << 20
 _CONTACT_S = 20.0  # a wrong endpoint is found out soon; an outage later on may last longer
+_MAX_PREFETCHED_BYTES = 16 << 20
 
 
 class RemoteStorage:
@@ -87,7 +86,7 @@ class RemoteStorage:
 
         def request() -> _T:
             try:
-                with pace:
+                with pace.request():
                     found = attempt(client)
             except RequestFailure as failure:
                 if failure.kind != "unreachable":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ...errors import ConfigError, Fault
@@ -18,6 +18,7 @@ from ...format.prepare.shards import find_shards
 from ...format.prepare.split import plan_split
 from ...progress_bar import progress_bar
 from ...storage import Storage
+from ...storage.remote import use_storage_options
 
 __all__ = ["ProgressFunction", "prepare_dataset"]
 
@@ -40,6 +41,7 @@ def prepare_dataset(
     media_filter: MediaFilter | None = None,
     fix_duplicates: bool = False,
     meta_folder: str | os.PathLike[str] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> PrepareReport:
     """Index and split shards as ``energon prepare`` does, but write no ``dataset.yaml``.
 
@@ -58,12 +60,14 @@ def prepare_dataset(
         fix_duplicates: Rename keys that occur in several shards, in copies of these shards.
         meta_folder: Folder to use instead of ``.nv-meta``, for folders that cannot be written. Nothing is written next
             to the shards then, so it conflicts with ``media_filter`` and ``fix_duplicates``.
+        storage_options: Endpoint, region and limits of an object store.
 
     Raises:
         ConfigError: Shards are missing, or the split is invalid.
         FormatError: Shards are damaged.
         StorageError: A folder is missing or cannot be written.
     """
+    use_storage_options(parent_path, storage_options)
     storage = open_dataset_storage(parent_path, meta_folder)
     present = [shard.name for shard in find_shards(storage).shards]
     wanted = _wanted(storage, paths, present)

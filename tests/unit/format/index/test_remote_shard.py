@@ -128,5 +128,5 @@ def test_a_damaged_shard_gives_back_what_it_has_buffered(tmp_path: Path) -> None
         file.write(b"x" * 512)
     for mode in ("hop", "stream"):
         with pytest.raises(FormatError) as caught:
-            index_far(tmp_path, mode)  # type: ignore[arg-type]
+            index_far(tmp_path, mode)
         assert "s.tar" in str(caught.value)

@@ -29,7 +29,7 @@ from .protocol import (
     raise_storage_error,
     read_document,
 )
-from .remote import remember_options
+from .remote import RemoteStorage, remember_options
 from .urls import is_url, open_parent, open_storage, resolve_path, short_path, split_url
 
 __all__ = [
@@ -41,6 +41,7 @@ __all__ = [
     "LocalStorage",
     "PendingRead",
     "ReadableFile",
+    "RemoteStorage",
     "Storage",
     "is_url",
     "map_file",

@@ -196,6 +196,15 @@ class LocalStorage:
     def local_path(self, name: str = "", info: FileInfo | None = None) -> Path:  # noqa: ARG002 - of remote files
         return Path(self.path(name))
 
+    def list_once(self, folder: str) -> None:
+        pass
+
+    def prefetch(self, names: Iterable[str]) -> None:
+        pass
+
+    def prefetch_fixed(self, names: Iterable[str]) -> None:
+        pass
+
     def copy_of_fixed(self, name: str) -> Path:
         return Path(self.path(name))
 

@@ -213,6 +213,15 @@ class Storage(Protocol):
             info: Its size and version, if they are known.
         """
 
+    def list_once(self, folder: str) -> None:
+        """Announce questions about the files of a folder, which a remote store then answers from one listing."""
+
+    def prefetch(self, names: Iterable[str]) -> None:
+        """Announce reads of small files, whole and once each; a remote store fetches them at the same time."""
+
+    def prefetch_fixed(self, names: Iterable[str]) -> None:
+        """Announce calls of :meth:`copy_of_fixed`; a remote store makes the copies at the same time."""
+
     def copy_of_fixed(self, name: str) -> Path:
         """Return such a path for a file that never changes under its name."""
 

@@ -84,7 +84,9 @@ class Objects:
 
     def delete(self, key: str) -> None:
         with self._lock:
-            self.path(key).unlink(missing_ok=True)
+            path = self.path(key)
+            if path.is_file():  # a folder is no object
+                path.unlink()
 
     def start_upload(self) -> str:
         upload = uuid.uuid4().hex

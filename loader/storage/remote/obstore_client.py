@@ -124,7 +124,7 @@ def _raise_failure(error: Exception) -> NoReturn:
     if isinstance(error, FileNotFoundError):
         raise RequestFailure("it does not exist", Remedy.GIVE_UP, kind="missing") from None
     status = _STATUS.search(text)
-    words = ""
+    words = code = ""
     if status:
         code = status[3] or status[2].strip()
         words = f"{status[1]} {code}".strip()

@@ -164,12 +164,19 @@ class RemoteStorage:
         return bytes(self._get_all(name).data)
 
     def read_start(self, name: str, size_bytes: int) -> tuple[bytes, int]:
+        ahead = self._ahead.pop(name, None)
+        if ahead is not None:
+            data = ahead.result()
+            return data[:size_bytes], len(data)
         key = self._key(name)
         try:
             found = self._request(lambda client: client.get(key, 0, size_bytes), action="read", name=name)
         except FormatError:  # an empty object has no ranges
             found = self._get_all(name)
-        return bytes(found.data), found.size_bytes
+        data = bytes(found.data)
+        if found.size_bytes >= 0:
+            return data, found.size_bytes
+        return data, len(data) if len(data) < size_bytes else self.stat(name).size_bytes
 
     def _get_all(self, name: str) -> Received:
         key = self._key(name)

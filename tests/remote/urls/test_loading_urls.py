@@ -29,6 +29,7 @@ from loader import (
     load_dataset,
     random_access,
 )
+from loader.format.media.metadata import ImageMetadata
 from loader.stores import DatasetFileStore, JsonlFileStore, MissingFileError, open_aux_store
 from tests.cli.run_energon import RunEnergon
 from tests.remote.urls.bucket import Bucket
@@ -50,7 +51,7 @@ class Cooking(DefaultTaskEncoder[Any, Any, Any, Any]):
     cookers = (Cooker(cook),)
 
 
-def texts(path: object, workers: int = 0, batches: int = 4, **options: Any) -> list[list[str]]:
+def texts(path: Path | str, workers: int = 0, batches: int = 4, **options: Any) -> list[list[str]]:
     config = WorkerConfig(rank=0, world_size=1, num_workers=workers)
     arguments = {"batch_size": 2, "shuffle_buffer_size": 4, "max_samples_per_sequence": 3, "task_encoder": Cooking()}
     dataset = get_train_dataset(path, worker_config=config, **{**arguments, **options})
@@ -167,7 +168,7 @@ def test_token_files_are_read_by_ranges(bucket: Bucket) -> None:
     assert texts_of_tokens(f"{bucket.url}/tokens.bin") == texts_of_tokens(big)
 
 
-def texts_of_tokens(path: object) -> list[int]:
+def texts_of_tokens(path: Path | str) -> list[int]:
     dataset = get_train_dataset(
         path, worker_config=ALONE, batch_size=None, shuffle_buffer_size=10, max_samples_per_sequence=4
     )
@@ -242,7 +243,9 @@ def test_stores_at_urls_read_what_they_read_here(bucket: Bucket, energon: RunEne
 
 def test_media_metadata_is_read_from_a_copy(bucket: Bucket, energon: RunEnergon) -> None:
     assert energon("prepare", bucket.folder / "a", "--yes", "--media-metadata-by-extension").code == 0
-    assert DatasetFileStore(f"{bucket.url}/a").get_media_metadata("000000.jpg").width == 24
+    found = DatasetFileStore(f"{bucket.url}/a").get_media_metadata("000000.jpg")
+    assert isinstance(found, ImageMetadata)
+    assert found.width == 24
     assert "24" in energon("info", f"{bucket.url}/a").out
 
 

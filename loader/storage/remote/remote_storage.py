@@ -200,7 +200,7 @@ class RemoteStorage:
     def exists(self, name: str) -> bool:
         listed = self._listed.of(name)
         if listed is not None:
-            return name in listed or any(one.startswith(f"{name}/") for one in listed)
+            return name in listed or any(one.startswith(f"{name}/" if name else "") for one in listed)
         if name:
             try:
                 self.stat(name)

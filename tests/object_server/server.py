@@ -92,13 +92,6 @@ class ObjectServer:
         self.port = int(self._server.sockets[0].getsockname()[1])
         return self
 
-    def start_again(self) -> None:
-        """Forget the faults and the requests."""
-        self.faults = FaultPlan()
-        self.requests.clear()
-        self._numbers.clear()
-        self.most_open = 0
-
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"

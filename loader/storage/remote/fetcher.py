@@ -127,7 +127,7 @@ class Fetcher:
             task()
             return b""
 
-        self._start(read, 0)
+        self.start(read, 0)
 
     def _serve(self) -> None:
         while True:

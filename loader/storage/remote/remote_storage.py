@@ -183,7 +183,7 @@ class RemoteStorage:
         return self._request(lambda client: client.get_all(key), action="read", name=name)
 
     def list_once(self, folder: str) -> None:
-        if self._client.can_list:
+        if self._client.can_list and self._listed.of(folder) is None:
             self._listed.add(folder, [_info(name, found) for name, found in self.objects(folder)])
 
     def prefetch(self, names: Iterable[str]) -> None:

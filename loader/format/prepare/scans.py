@@ -91,7 +91,9 @@ class _Scan:
     def _index(self, shard: FileInfo, index: ShardIndex | None) -> EnergonError | ShardIndex:
         try:
             if index is None:
-                index = index_shard(self.storage, shard.name)
+                index = index_shard(self.storage, shard.name, info=shard)
+            if self.storage.checks_versions:
+                return index  # each read has checked it
             now = self.storage.stat(shard.name)
         except (FormatError, StorageError) as error:
             return error

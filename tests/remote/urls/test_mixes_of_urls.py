@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -125,3 +126,36 @@ def test_the_pager_shows_samples_of_a_url(bucket: Bucket) -> None:
         assert "picture number 0" in pager.text
         pager.press(ENTER).wait_for("picture number 1").press(LEFT).wait_for("picture number 0")
         assert pager.press("q").finish(timeout_s=10) == 0
+
+
+def test_the_metadata_of_a_dataset_at_a_url_may_be_on_this_machine(
+    bucket: Bucket, energon: RunEnergon, tmp_path: Path
+) -> None:
+    meta = tmp_path / "meta"
+    shutil.move(bucket.folder / "a/.nv-meta", meta)
+    url = f"{bucket.url}/a"
+    assert keys(url, meta_folder=meta) == keys(bucket.folder / "a", meta_folder=meta)
+    assert keys(url, 2, meta_folder=meta) == keys(url, meta_folder=meta)
+    for command in ("info", "lint", "preview"):
+        assert energon(command, url, "--meta-folder", meta).code == 0
+    mix = bucket.write_mix("mix.yaml", train={"path": "a", "meta_folder": str(meta)})
+    assert keys(mix) == keys(url, meta_folder=meta)
+    assert not (bucket.folder / "a/.nv-meta").exists()
+
+
+def test_the_metadata_of_a_local_dataset_may_be_at_a_url(bucket: Bucket, tmp_path: Path) -> None:
+    shutil.move(bucket.folder / "a/.nv-meta", bucket.folder / "meta")
+    folder = shutil.move(bucket.folder / "a", tmp_path / "a")
+    assert keys(folder, meta_folder="s3://b/meta") == keys(folder, meta_folder=bucket.folder / "meta")
+
+
+def test_a_bucket_that_cannot_be_written_is_prepared_next_to_the_program(
+    bucket: Bucket, energon: RunEnergon, tmp_path: Path
+) -> None:
+    shutil.rmtree(bucket.folder / "a/.nv-meta")
+    url = f"{bucket.url}/a"
+    done = energon("prepare", url, "--yes", "--meta-folder", tmp_path / "meta", "--num-workers", 1)
+    assert done.code == 0, done
+    assert len(keys(url, meta_folder=tmp_path / "meta")) == 6
+    assert energon("lint", url, "--meta-folder", tmp_path / "meta").code == 0
+    assert not (bucket.folder / "a/.nv-meta").exists()

@@ -306,10 +306,13 @@ def test_checkpoints_at_urls_are_described_and_redistributed(
         )
         with get_savable_loader(dataset) as loader:
             next(iter(loader))
-            torch.save({"loader": loader.save_state_rank()}, folder / f"rank_{rank}.pt")
+            weights = torch.zeros(1 << 20)
+            torch.save({"loader": loader.save_state_rank(), "weights": weights}, folder / f"rank_{rank}.pt")
     url = f"{bucket.url}/run"
     for name in ("", "/rank_0.pt"):
+        bucket.server.requests.clear()
         done = energon("checkpoint", "info", f"{url}{name}")
+        assert sum(one.sent_bytes for one in bucket.server.requests) < 1 << 20, "the weights are not read"
         assert (done.code, "s3://b/a" in done.out) == (0, True), done
     done = energon("checkpoint", "redist", url, f"{bucket.url}/one", "--new-world-size", 1)
     assert done.code == 0, done

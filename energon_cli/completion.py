@@ -115,7 +115,10 @@ def _path(ctx: click.Context) -> str:
     The word to complete is often the missing value of an option. Then click leaves the arguments unparsed.
     """
     path: str | None = ctx.params.get("path")
-    return os.path.expanduser(ctx.args[0] if path is None else path)
+    path = os.path.expanduser(ctx.args[0] if path is None else path)
+    if "://" in path:
+        raise ValueError("requests would keep the shell waiting")
+    return path
 
 
 def _starting_with(incomplete: str, values: Iterable[str]) -> list[CompletionItem]:

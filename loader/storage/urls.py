@@ -8,7 +8,8 @@ import posixpath
 from ..errors import ConfigError, StorageError
 from .local import LocalStorage
 from .protocol import Storage
-from .remote import PROTOCOLS, PartlyLocalStorage, RemoteStorage
+from .remote import PROTOCOLS, RemoteStorage
+from .split_storage import SplitStorage
 
 __all__ = [
     "VERSIONS_VARIABLE",
@@ -124,11 +125,12 @@ def open_storage(
     '/tmp'
     """
     protocol, rest = split_url(path)
+    if replaced is not None and (protocol or is_url(replaced[1])):
+        return SplitStorage(open_storage(path), replaced[0], open_storage(replaced[1]))
     if not protocol:
         return LocalStorage(rest, replaced=replaced)
     if protocol in PROTOCOLS:
-        url = os.fspath(path)
-        return RemoteStorage(url) if replaced is None else PartlyLocalStorage(url, replaced)
+        return RemoteStorage(os.fspath(path))
     raise StorageError(
         f"cannot read {protocol}:// URLs; expected a folder of this machine",
         path=os.fspath(path),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ...errors import EnergonError, FormatError, StorageError
-from ...storage import FileInfo, PartlyLocalStorage, RemoteStorage, Storage
+from ...storage import FileInfo, RemoteStorage, SplitStorage, Storage
 from ..compat.files import stage_tar_idx
 from ..index.journal import Journal, ScanPlace, save_scans, upload_scans
 from ..index.remote_shard import RemoteIndexer, ScanMode
@@ -91,7 +91,9 @@ class _Scan:
     def _index(self, shard: FileInfo, index: ShardIndex | None) -> EnergonError | ShardIndex:
         try:
             if index is None:
-                index = index_shard(self.storage, shard.name)
+                index = index_shard(self.storage, shard.name, info=shard)
+            if self.storage.checks_versions:
+                return index  # each read has checked it
             now = self.storage.stat(shard.name)
         except (FormatError, StorageError) as error:
             return error
@@ -116,7 +118,7 @@ class _RemoteScan:
         workers: Number of such workers.
     """
 
-    storage: RemoteStorage | PartlyLocalStorage
+    storage: RemoteStorage | SplitStorage
     work: Storage
     mode: ScanMode
     stage_tar_idx: bool
@@ -191,7 +193,7 @@ class ShardScans:
         self._staged = frozenset(self._open) if stage_tar_idx else frozenset()
         self._errors: dict[str, EnergonError] = {}
         self._report()
-        if isinstance(storage, RemoteStorage | PartlyLocalStorage):
+        if isinstance(storage, RemoteStorage | SplitStorage) and storage.checks_versions:
             self._groups = _remote_groups(to_scan, workers)
             remote = _RemoteScan(storage, work, mode, stage_tar_idx, workers)
             # Not in this process, which may fork later: its requests would take the way through a helper process.

@@ -10,19 +10,16 @@
 `fetcher.py`         many requests at a time, and second ones for those that are late
 `remote_file.py`     an object as a file that is read at offsets
 `remote_storage.py`  a prefix as a folder of files
-`local_folder.py`    a remote folder with a folder of this machine in it
 `listed_folders.py`  folders that were listed once
 ==================== ==================================================================
 """
 
-from .local_folder import PartlyLocalStorage
 from .object_url import PROTOCOLS, redact_urls
 from .options import parse_storage_options, remember_options, use_storage_options
 from .remote_storage import RemoteStorage
 
 __all__ = [
     "PROTOCOLS",
-    "PartlyLocalStorage",
     "RemoteStorage",
     "parse_storage_options",
     "redact_urls",

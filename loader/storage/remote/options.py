@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -85,8 +86,14 @@ def options_for(url: str) -> StorageOptions:
     Raises:
         ConfigError: The environment variable holds no valid options.
     """
-    prefixes = [prefix for prefix in _remembered() if not prefix or f"{url}/".startswith(f"{prefix.rstrip('/')}/")]
-    return parse_storage_options(_remembered()[max(prefixes, key=len)]) if prefixes else StorageOptions()
+    return _options_in(os.environ.get(OPTIONS_VARIABLE, ""), url)
+
+
+@lru_cache(maxsize=1024)  # each read needs them
+def _options_in(text: str, url: str) -> StorageOptions:
+    known = _parse(text)
+    prefixes = [prefix for prefix in known if not prefix or f"{url}/".startswith(f"{prefix.rstrip('/')}/")]
+    return parse_storage_options(known[max(prefixes, key=len)]) if prefixes else StorageOptions()
 
 
 def endpoint_of(protocol: str, options: StorageOptions) -> str:
@@ -99,11 +106,12 @@ def endpoint_of(protocol: str, options: StorageOptions) -> str:
 def remember_options(url: str, options: Mapping[str, Any]) -> None:
     """Use options for a URL and all below it, in this process and those that it starts from now on."""
     parse_storage_options(options)
-    os.environ[OPTIONS_VARIABLE] = json.dumps({**_remembered(), url: dict(options)}, sort_keys=True)
+    os.environ[OPTIONS_VARIABLE] = json.dumps(
+        {**_parse(os.environ.get(OPTIONS_VARIABLE, "")), url: dict(options)}, sort_keys=True
+    )
 
 
-def _remembered() -> dict[str, dict[str, Any]]:
-    text = os.environ.get(OPTIONS_VARIABLE, "")
+def _parse(text: str) -> dict[str, dict[str, Any]]:
     if not text:
         return {}
     try:

@@ -36,6 +36,7 @@ class PreparePlan:
         compat: Write ``index.sqlite`` and ``.tar.idx``: True fails if they cannot express the dataset, None skips them
             then, False never writes them.
         force: Scan all shards, unchanged ones too.
+        merge: Commit the parts of a prepare, of which none may be missing.
         meta_folder: Folder to use instead of ``.nv-meta``; nothing else is written then, so compat files are not.
         media: Parts to collect media metadata of; None keeps the choice of an earlier prepare.
         fix_duplicates: Rename keys that occur in several shards, in new copies of those shards.
@@ -48,6 +49,7 @@ class PreparePlan:
     files: Mapping[str, str] = field(default_factory=dict)
     compat: bool | None = None
     force: bool = False
+    merge: bool = False
     fix_duplicates: bool = False
     media: MediaFilter | None = None
     meta_folder: str | None = None

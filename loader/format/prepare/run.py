@@ -5,12 +5,15 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Mapping
+from concurrent.futures import Executor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 
 from ...errors import ConfigError, FormatError
 from ...storage import Storage
 from ...version import __version__
+from ..cluster.complete import check_complete
+from ..cluster.part_plan import check_not_planned
 from ..compat.files import STAGED_SQLITE, CompatFiles, first_unwritable_folder, stale_compat_files
 from ..documents.dataset_files import encode_shard_info
 from ..index.current import index_folders
@@ -31,7 +34,9 @@ from .split import PlannedSplit, plan_split, rename_excluded
 __all__ = ["run_prepare"]
 
 
-def run_prepare(plan: PreparePlan, *, on_progress: ProgressCallback | None = None) -> PrepareReport:
+def run_prepare(
+    plan: PreparePlan, *, on_progress: ProgressCallback | None = None, executor: Executor | None = None
+) -> PrepareReport:
     """Prepare a dataset.
 
     All files appear in ``.nv-meta`` at once, or none does. After an interruption, even a kill, the next run resumes;
@@ -40,10 +45,12 @@ def run_prepare(plan: PreparePlan, *, on_progress: ProgressCallback | None = Non
     Args:
         plan: The plan of the prepare.
         on_progress: Called after each shard.
+        executor: Scans the shards instead of worker processes; its tasks are pickled with the path of the dataset.
 
     Raises:
         FormatError: Shards are truncated or damaged; the message names all of them.
-        ConfigError: The split or an argument is invalid.
+        ConfigError: The split or an argument is invalid, or parts of a prepare are missing or not merged.
+        WorkerError: A worker process or a task was killed.
         StorageError: No shards, no permission, a full disk, or another prepare runs here.
     """
     if plan.meta_folder is not None:
@@ -58,11 +65,13 @@ def run_prepare(plan: PreparePlan, *, on_progress: ProgressCallback | None = Non
     with storage.lock(LOCK):
         if finish_interrupted_commit(storage):  # it may have replaced split.yaml
             split = plan_split(storage, plan.split, search.names)
+        if not plan.merge:
+            check_not_planned(storage)
         storage.remove(STAGING)
         try:
             if search.format is not None:
                 return prepare_record_folder(storage, plan, search, split, on_progress)
-            return _prepare(storage, plan, search, split, on_progress)
+            return _prepare(storage, plan, search, split, on_progress=on_progress, executor=executor)
         finally:
             # The journal stays for the next prepare, and so do the files of an interrupted commit, which it finishes.
             if not is_commit_pending(storage):
@@ -91,10 +100,17 @@ def _beside(plan: PreparePlan) -> PreparePlan:
 
 
 def _prepare(
-    storage: Storage, plan: PreparePlan, search: ShardSearch, split: PlannedSplit, on_progress: ProgressCallback | None
+    storage: Storage,
+    plan: PreparePlan,
+    search: ShardSearch,
+    split: PlannedSplit,
+    *,
+    on_progress: ProgressCallback | None,
+    executor: Executor | None,
 ) -> PrepareReport:
     """Prepare a locked dataset: read inputs, stage files, publish them; again after keys were renamed."""
     started = time.perf_counter()
+    has_parts = plan.merge
     while True:
         inputs = read_inputs(storage, plan, search, split)
         index = inputs.previous.index
@@ -102,7 +118,10 @@ def _prepare(
             storage.remove(WORK_FOLDER)  # scans of an interrupted run that are no longer needed
             counts = split.counts(index.layout.shards, storage=storage)
             return _report(inputs, index.layout, index.uuid, counts, staged=None, media=None, started=started)
-        staged = _stage_files(inputs, on_progress)
+        if has_parts:
+            check_complete(storage, [shard.name for shard in inputs.to_scan()])
+            has_parts = False
+        staged = _stage_files(inputs, on_progress, executor)
         if not staged.keys_to_fix.samples:
             counts = split.counts(staged.layout.shards, storage=storage)  # a range beyond a shard is refused here
             media = _collect_media(inputs, staged, on_progress)
@@ -139,15 +158,10 @@ class _Staged:
     resumed: int
 
 
-def _stage_files(inputs: PrepareInputs, on_progress: ProgressCallback | None) -> _Staged:
+def _stage_files(inputs: PrepareInputs, on_progress: ProgressCallback | None, executor: Executor | None) -> _Staged:
     """Scan shards in workers, and meanwhile write the columns of the index and the compat files."""
     storage, plan, shards = inputs.storage, inputs.plan, inputs.shards
-    journal = inputs.journal
-    to_scan = [
-        shard
-        for number, shard in enumerate(shards)
-        if number not in inputs.reused and (plan.force or not journal.has(shard))
-    ]
+    journal, to_scan = inputs.journal, inputs.to_scan()
     resumed = len(shards) - len(inputs.reused) - len(to_scan)
     if on_progress is not None and resumed:
         done = len(shards) - len(to_scan)
@@ -164,6 +178,7 @@ def _stage_files(inputs: PrepareInputs, on_progress: ProgressCallback | None) ->
             total=len(shards),
             workers=plan.workers,
             on_progress=on_progress,
+            executor=executor,
         )
         stack.enter_context(closing(scans))
         compat = _open_compat_files(inputs)
@@ -288,6 +303,8 @@ def _report(
     warnings += layout_warnings(layout)
     if staged and staged.compat_warning:
         warnings.append(f"no index.sqlite and .tar.idx files, which other tools need: {staged.compat_warning}")
+    if inputs.plan.merge and scanned:
+        warnings.append(f"{scanned:,} shards arrived or changed after the parts were planned: this merge scanned them")
     if media:
         warnings += media.warnings
     return PrepareReport(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from ...errors import EnergonError, FormatError, StorageError
 from ...storage import FileInfo, Storage
+from ..cluster.executor import run_in_executor
 from ..compat.files import stage_tar_idx
 from ..index.journal import Journal, ScanPlace, save_scans
 from ..index.shard_index import ShardIndex, index_shard
@@ -31,14 +34,14 @@ class _Group(list[FileInfo]):
         return self[0].name if len(self) == 1 else f"{len(self)} shards from {self[0].name} to {self[-1].name}"
 
 
-def _groups(shards: Sequence[FileInfo], workers: int) -> list[_Group]:
+def _groups(shards: Sequence[FileInfo], workers: int, max_bytes: float = _MAX_GROUP_BYTES) -> list[_Group]:
     """Divide shards into groups of neighbours: many small ones, or one large one."""
     count = max(1, min(_MAX_GROUP_SHARDS, len(shards) // (_GROUPS_PER_WORKER * max(1, workers))))
     groups: list[_Group] = []
     size_bytes = 0
     for shard in shards:
         size_bytes += shard.size_bytes
-        if not groups or len(groups[-1]) == count or size_bytes > _MAX_GROUP_BYTES:
+        if not groups or len(groups[-1]) == count or size_bytes > max_bytes:
             groups.append(_Group())
             size_bytes = shard.size_bytes
         groups[-1].append(shard)
@@ -104,6 +107,7 @@ class ShardScans:
         total: Number of all shards, for progress; those not in ``to_scan`` count as done.
         workers: Number of worker processes.
         on_progress: Called at the start and after each scanned shard.
+        executor: Runs the scans instead of worker processes; ``workers`` at a time.
     """
 
     def __init__(
@@ -116,9 +120,12 @@ class ShardScans:
         total: int,
         workers: int,
         on_progress: ProgressCallback | None,
+        executor: Executor | None = None,
     ) -> None:
         self._journal = journal
-        self._groups = _groups(to_scan, workers)
+        # A cluster may restart a task, and starts few large ones faster; only one process can stage files.
+        self._groups = _groups(to_scan, workers) if executor is None else _groups(to_scan, workers, max_bytes=math.inf)
+        stage_tar_idx = stage_tar_idx and executor is None
         self._total = total
         self._samples = 0
         self._on_progress = on_progress
@@ -126,7 +133,11 @@ class ShardScans:
         self._staged = frozenset(self._open) if stage_tar_idx else frozenset()
         self._errors: dict[str, EnergonError] = {}
         self._report()
-        self._results = run_in_workers(_Scan(storage, stage_tar_idx), self._groups, workers=workers)
+        scan = _Scan(storage, stage_tar_idx)
+        if executor is None:
+            self._results = run_in_workers(scan, self._groups, workers=workers)
+        else:
+            self._results = run_in_executor(scan, self._groups, executor)
 
     def wait_for(self, shard: FileInfo) -> None:
         """Wait until a shard is in the journal.

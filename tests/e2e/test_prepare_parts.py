@@ -121,7 +121,7 @@ def test_all_parts_keep_the_plan_of_the_first_one(tmp_path: Path) -> None:
     assert (tmp_path / PART_PLAN).read_bytes() == plan
     report = prepare(tmp_path, merge=True)
     assert (report.shards, report.scanned) == (8, 1)
-    assert "1 shards arrived or changed after the parts were planned: this merge scanned them" in report.warnings
+    assert "this merge scanned 1 shard that arrived or changed after the parts were planned" in report.warnings
     other = copy_of(tmp_path, tmp_path.parent / "other")
     prepare(other)
     assert written(tmp_path) == written(other)
@@ -152,7 +152,7 @@ def test_another_number_of_parts_is_an_error(tmp_path: Path) -> None:
 def test_a_prepare_that_is_no_merge_is_refused_until_the_parts_are_given_up(tmp_path: Path) -> None:
     write_shards(tmp_path, 8)
     part(tmp_path, 1)
-    with pytest.raises(ConfigError, match="being prepared in 4 parts, since .*") as caught:
+    with pytest.raises(ConfigError, match="being prepared in 4 parts, since 2") as caught:
         prepare(tmp_path)
     assert str(tmp_path / PART_PLAN) in str(caught.value.hint)
     (tmp_path / PART_PLAN).unlink()
@@ -242,7 +242,7 @@ def test_a_prepare_excludes_parts_in_words(tmp_path: Path) -> None:
     assert f"another run is at work here: process {os.getpid()} on" in output
 
 
-@pytest.mark.parametrize("delay_s", [0.15, 0.25, pytest.param(0.35, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("delay_s", [0, 0.01, pytest.param(0.03, marks=pytest.mark.slow)])
 def test_a_part_that_is_killed_at_any_moment_leaves_a_usable_journal(tmp_path: Path, delay_s: float) -> None:
     one = write_shards(tmp_path / "one", 60)
     killed = copy_of(one, tmp_path / "killed")
@@ -250,7 +250,7 @@ def test_a_part_that_is_killed_at_any_moment_leaves_a_usable_journal(tmp_path: P
     process = part_process(killed, 1, "--num-workers", "1")
     while process.poll() is None and not (killed / ".nv-meta/.prepare/scans").exists():
         time.sleep(0.001)
-    time.sleep(delay_s - 0.15)
+    time.sleep(delay_s)
     process.send_signal(signal.SIGKILL)
     process.communicate()
     all_parts(killed)
@@ -286,8 +286,6 @@ class KilledTasks(Executor):
 
 def test_the_error_of_a_task_names_its_shards(tmp_path: Path) -> None:
     write_shards(tmp_path, 16)
-    expected = (
-        r"a task failed while it worked on 2 shards from shard_000.tar to shard_001.tar: RuntimeError: out of mem"
-    )
+    expected = r"a task failed while it worked on shard_\d+\.tar: RuntimeError: out of memory"
     with pytest.raises(WorkerError, match=expected):
         run_prepare(PreparePlan(path=str(tmp_path), split=RATIO), executor=KilledTasks())

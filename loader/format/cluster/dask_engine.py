@@ -6,25 +6,17 @@ import os
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
-from typing import NamedTuple
 
 from ...errors import ConfigError, WorkerError
 
-__all__ = ["DaskEngine", "open_dask_engine"]
+__all__ = ["open_dask_executor"]
 
 _TIMEOUT_S = 60
 
 
-class DaskEngine(NamedTuple):
-    """The executor of a Dask cluster, and the number of tasks that it runs at a time."""
-
-    executor: Executor
-    threads: int
-
-
 @contextmanager
-def open_dask_engine(scheduler: str) -> Iterator[DaskEngine]:
-    """Connect to a Dask cluster.
+def open_dask_executor(scheduler: str) -> Iterator[Executor]:
+    """Connect to a Dask cluster; its executor is valid in the block.
 
     Args:
         scheduler: Address (``tcp://host:8786``) or file of the scheduler.
@@ -60,4 +52,4 @@ def open_dask_engine(scheduler: str) -> Iterator[DaskEngine]:
                 f"the Dask scheduler at {scheduler} has no workers after {_TIMEOUT_S} s",
                 hint="start some: dask worker ADDRESS, or cluster.scale(64)",
             ) from error
-        yield DaskEngine(client.get_executor(), sum(client.nthreads().values()))
+        yield client.get_executor()

@@ -70,7 +70,7 @@ def run_prepare(
         storage.remove(STAGING)
         try:
             if search.format is not None:
-                return prepare_record_folder(storage, plan, search, split, on_progress)
+                return prepare_record_folder(storage, plan, search, split, on_progress=on_progress, executor=executor)
             return _prepare(storage, plan, search, split, on_progress=on_progress, executor=executor)
         finally:
             # The journal stays for the next prepare, and so do the files of an interrupted commit, which it finishes.
@@ -304,7 +304,8 @@ def _report(
     if staged and staged.compat_warning:
         warnings.append(f"no index.sqlite and .tar.idx files, which other tools need: {staged.compat_warning}")
     if inputs.plan.merge and scanned:
-        warnings.append(f"{scanned:,} shards arrived or changed after the parts were planned: this merge scanned them")
+        shards = "1 shard" if scanned == 1 else f"{scanned:,} shards"
+        warnings.append(f"this merge scanned {shards} that arrived or changed after the parts were planned")
     if media:
         warnings += media.warnings
     return PrepareReport(

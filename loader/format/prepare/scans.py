@@ -23,6 +23,7 @@ __all__ = ["ShardScans", "raise_scan_errors"]
 _MAX_GROUP_SHARDS = 64
 _MAX_GROUP_BYTES = 32 * 1024 * 1024  # an interrupted prepare scans at most this much again per worker
 _GROUPS_PER_WORKER = 8  # at least, so that all workers are busy up to the end
+_EXECUTOR_WORKERS = 64  # assumed: an executor does not tell their number
 
 
 class _Group(list[FileInfo]):
@@ -107,7 +108,7 @@ class ShardScans:
         total: Number of all shards, for progress; those not in ``to_scan`` count as done.
         workers: Number of worker processes.
         on_progress: Called at the start and after each scanned shard.
-        executor: Runs the scans instead of worker processes; ``workers`` at a time.
+        executor: Runs the scans instead of worker processes, in tasks of up to 64 shards.
     """
 
     def __init__(
@@ -123,9 +124,11 @@ class ShardScans:
         executor: Executor | None = None,
     ) -> None:
         self._journal = journal
-        # A cluster may restart a task, and starts few large ones faster; only one process can stage files.
-        self._groups = _groups(to_scan, workers) if executor is None else _groups(to_scan, workers, max_bytes=math.inf)
-        stage_tar_idx = stage_tar_idx and executor is None
+        if executor is None:
+            self._groups = _groups(to_scan, workers)
+        else:
+            self._groups = _groups(to_scan, _EXECUTOR_WORKERS, max_bytes=math.inf)
+            stage_tar_idx = False  # a cluster may run a task twice
         self._total = total
         self._samples = 0
         self._on_progress = on_progress

@@ -23,6 +23,7 @@ from loader.format.prepare.part import PartReport, run_part
 from loader.format.prepare.plan import PreparePlan
 from loader.format.prepare.run import run_prepare
 from loader.storage import open_storage
+from loader.training.factories.prepare_dataset import prepare_dataset
 from tests.e2e.dataset_tree import (
     RATIO,
     caption_samples,
@@ -270,7 +271,9 @@ def test_an_executor_gives_the_files_of_one_process(tmp_path: Path, kind: str) -
         ThreadPoolExecutor(2) if kind == "threads" else ProcessPoolExecutor(2, mp_context=get_context("spawn"))
     )
     with executor:
-        report = run_prepare(PreparePlan(path=str(other), split=RATIO), executor=executor)
+        report = prepare_dataset(
+            other, split_parts_ratio=[("train", 2.0), ("val", 1.0)], shuffle_seed=None, executor=executor
+        )
     assert report.scanned == 20
     assert written(other) == written(one)
 

@@ -23,7 +23,7 @@ __all__ = ["ShardScans", "raise_scan_errors"]
 _MAX_GROUP_SHARDS = 64
 _MAX_GROUP_BYTES = 32 * 1024 * 1024  # an interrupted prepare scans at most this much again per worker
 _GROUPS_PER_WORKER = 8  # at least, so that all workers are busy up to the end
-_EXECUTOR_WORKERS = 64  # assumed: an executor does not tell their number
+_EXECUTOR_WORKERS = 64  # assumed: executors do not report their number
 
 
 class _Group(list[FileInfo]):

@@ -99,7 +99,7 @@ _EXAMPLES = (
 @click.option(
     "--part",
     metavar="I/N|auto",
-    help="Only scan part I of N, numbered from 1; auto takes both from the variables of a SLURM array or of torchrun.",
+    help="Only scan part I of N, numbered from 1; auto takes both from the variables of SLURM or torchrun.",
 )
 @click.option("--merge", is_flag=True, help="Commit the parts that --part has scanned; names those that are missing.")
 @click.option(

@@ -110,6 +110,9 @@ class SplitStorage:
     def create(self, name: str, *, durable: bool = True) -> AbstractContextManager[BinaryIO]:
         return self._other.create(self._writable(name), durable=durable)
 
+    def create_once(self, name: str, data: bytes) -> bool:
+        return self._other.create_once(self._writable(name), data)
+
     def write_new(self, name: str, data: bytes) -> None:
         self._other.write_new(self._writable(name), data)
 
@@ -128,5 +131,5 @@ class SplitStorage:
     def remove(self, name: str) -> None:
         self._other.remove(self._writable(name))
 
-    def lock(self, name: str, *, wait: bool = False) -> AbstractContextManager[None]:
-        return self._other.lock(self._writable(name), wait=wait)
+    def lock(self, name: str, *, wait: bool = False, shared: bool = False) -> AbstractContextManager[None]:
+        return self._other.lock(self._writable(name), wait=wait, shared=shared)

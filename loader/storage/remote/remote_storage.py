@@ -316,6 +316,15 @@ class RemoteStorage:
 
         return self._request(attempt, action="write", name=name)
 
+    def create_once(self, name: str, data: bytes) -> bool:
+        try:
+            self.put(name, data, if_absent=True)
+        except StorageError as error:
+            if isinstance(error.__cause__, RequestFailure) and error.__cause__.kind == "exists":
+                return False
+            raise
+        return True
+
     def is_writable(self, folder: str) -> bool:  # noqa: ARG002 - known only by writing
         return True
 
@@ -341,7 +350,7 @@ class RemoteStorage:
         key = self._key(name)
         self._request(lambda client: client.delete([key]), action="remove", name=name)
 
-    def lock(self, name: str, *, wait: bool = False) -> AbstractContextManager[None]:  # noqa: ARG002
+    def lock(self, name: str, *, wait: bool = False, shared: bool = False) -> AbstractContextManager[None]:  # noqa: ARG002
         return nullcontext()  # a commit is conditional instead
 
 

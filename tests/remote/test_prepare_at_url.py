@@ -168,6 +168,12 @@ def test_what_changes_shards_is_refused(server: ObjectServer, folder: Path, opti
         prepare_url(**options)
 
 
+def test_a_web_server_is_refused_since_it_cannot_list(server: ObjectServer, folder: Path) -> None:
+    with pytest.raises(StorageError, match="a web server cannot list its files"):
+        run_prepare(PreparePlan(path=f"{server.url}/bucket/ds", split=RATIO))
+    assert not server.requests
+
+
 # -------------------------------------------------------------------------------------------------------- faults
 
 

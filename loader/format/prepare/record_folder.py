@@ -152,7 +152,8 @@ def _unchanged(storage: Storage, previous: RecordIndex, search: ShardSearch) -> 
     unchanged = {}
     for shard in search.shards:
         entry = entries.get(shard.name)
-        if entry is None or (entry.size_bytes, entry.mtime_ns) != (shard.size_bytes, shard.mtime_ns):
+        version = shard.size_bytes, shard.mtime_ns, shard.etag
+        if entry is None or (entry.size_bytes, entry.mtime_ns, entry.etag) != version:
             continue
         try:
             counted = _counted(storage, shard.name)
@@ -202,6 +203,7 @@ def _layout(search: ShardSearch, counted: Mapping[str, _Counted]) -> Layout:
                 name=shard.name,
                 size_bytes=shard.size_bytes,
                 mtime_ns=shard.mtime_ns,
+                etag=shard.etag,
                 samples=one.samples,
                 first_sample=total,
                 end_offset=shard.size_bytes,

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ...errors import ConfigError, StorageError
-from ...storage import FileInfo, Storage
+from ...storage import FileInfo, Storage, split_url
 from ..documents.providers import SHARD_SUFFIXES, Format, record_format
 from ..nv_meta import TAR_IDX_SUFFIX
 from .folder_content import content_hint, count_extensions, count_text
@@ -205,6 +205,12 @@ def parse_exclude(exclude: str | None) -> re.Pattern[str] | None:
 
 
 def _visible_files(storage: Storage) -> Iterator[FileInfo]:
+    if split_url(storage.url)[0] in ("http", "https"):
+        raise StorageError(
+            "a web server cannot list its files, so shards are not found there",
+            path=storage.path(""),
+            hint="use the folder that it serves, or the URL of its bucket (s3://…)",
+        )
     if not storage.checks_versions and not storage.exists(""):  # in an object store, a listing shows it
         raise StorageError("this folder does not exist", path=storage.path(""), hint="check the path")
     return (file for file in storage.list() if not file.name.rsplit("/", 1)[-1].startswith("."))

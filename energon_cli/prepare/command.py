@@ -90,6 +90,13 @@ _EXAMPLES = (
     help="Always (or fail) or never write .tar.idx and index.sqlite, the index of megatron-energon."
     "  [default: where they can represent the dataset]",
 )
+@click.option(
+    "--scan",
+    type=click.Choice(["auto", "hop", "stream"]),
+    default="auto",
+    show_default=True,
+    help="Scan shards in object stores by a request for each header, or by large requests for all bytes.",
+)
 @worker_options
 @progress_option
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")

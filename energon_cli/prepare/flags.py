@@ -13,7 +13,7 @@ import click
 from loader.errors import ConfigError
 from loader.format.documents import SampleTypeSpec, parse_field_expression, sample_type_of_name
 from loader.format.media import MediaFilter
-from loader.format.prepare import SplitRequest, parse_ratio, parse_split_part
+from loader.format.prepare import ScanMode, SplitRequest, parse_ratio, parse_split_part
 
 from ..console import is_terminal
 
@@ -50,6 +50,7 @@ class PrepareFlags:
     trust_code: bool
     media: MediaFilter | None
     meta_folder: str | None
+    scan: ScanMode
 
     @property
     def asks_by_menus(self) -> bool:

@@ -188,6 +188,7 @@ def _plan(draft: _Draft) -> PreparePlan:
         fix_duplicates=flags.fix_duplicates,
         media=flags.media,
         meta_folder=flags.meta_folder,
+        scan=flags.scan,
     )
 
 

@@ -21,7 +21,7 @@ from ..format.nv_meta import INFO_JSON, INFO_YAML, open_dataset_storage
 from ..format.tar.names import key_without_shard, printable, split_member_name
 from ..renamed_parameters import renamed_parameters
 from ..samples.source_info import SourceInfo
-from ..storage import ReadableFile
+from ..storage import ReadableFile, resolve_path
 from ..storage.remote import use_storage_options
 from .file_store import FileStore, MissingFileError
 
@@ -62,7 +62,7 @@ class DatasetFileStore(FileStore[bytes]):
     ) -> None:
         use_storage_options(path, storage_options)
         self._path = os.fspath(path)
-        self._meta_folder = None if meta_folder is None else os.path.abspath(meta_folder)
+        self._meta_folder = None if meta_folder is None else resolve_path(meta_folder)
         self._opened: OpenDataset | None = open_dataset(path, self._meta_folder)
 
     def __getstate__(self) -> tuple[str, str | None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -25,20 +26,13 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def running(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectServer]:
-    with pytest.MonkeyPatch.context() as patch, ObjectServer(prepared.parent.parent) as running:
-        patch.setenv("AWS_ACCESS_KEY_ID", "someone")
-        patch.setenv("AWS_SECRET_ACCESS_KEY", "a secret")
-        patch.setenv("AWS_ENDPOINT_URL", running.url)
-        yield running
-
-
 @pytest.fixture
-def server(running: ObjectServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ObjectServer:
-    monkeypatch.setenv("ENERGON_CACHE_DIR", str(tmp_path / "cache"))
-    running.start_again()
-    return running
+def server(prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectServer]:
+    monkeypatch.delenv("ENERGON_CACHE_DIR")  # each read is a request
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with ObjectServer(prepared.parent.parent) as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
+        yield server
 
 
 URL = "s3://b/ds"

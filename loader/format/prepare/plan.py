@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from ..index.remote_shard import ScanMode
 from ..media.kind import MediaFilter
 from ..media.tables import MediaReport
 
-__all__ = ["PreparePlan", "PrepareProgress", "PrepareReport", "ProgressCallback", "SplitRequest"]
+__all__ = ["PreparePlan", "PrepareProgress", "PrepareReport", "ProgressCallback", "ScanMode", "SplitRequest"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +37,8 @@ class PreparePlan:
         compat: Write ``index.sqlite`` and ``.tar.idx``: True fails if they cannot express the dataset, None skips them
             then, False never writes them.
         force: Scan all shards, unchanged ones too.
+        scan: How shards in an object store are scanned: by a request for each header, by requests for all bytes, or as
+            the first shards show.
         meta_folder: Folder to use instead of ``.nv-meta``; nothing else is written then, so compat files are not.
         media: Parts to collect media metadata of; None keeps the choice of an earlier prepare.
         fix_duplicates: Rename keys that occur in several shards, in new copies of those shards.
@@ -51,6 +54,7 @@ class PreparePlan:
     fix_duplicates: bool = False
     media: MediaFilter | None = None
     meta_folder: str | None = None
+    scan: ScanMode = "auto"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

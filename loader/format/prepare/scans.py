@@ -1,15 +1,17 @@
-"""Scan shards into the journal, in worker processes."""
+"""Scan shards into the journal, in worker processes; of those in an object store, many at a time in each."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from ...errors import EnergonError, FormatError, StorageError
-from ...storage import FileInfo, Storage
+from ...storage import FileInfo, RemoteStorage, Storage
 from ..compat.files import stage_tar_idx
-from ..index.journal import Journal, ScanPlace, save_scans
+from ..index.journal import Journal, ScanPlace, save_scans, upload_scans
+from ..index.remote_shard import RemoteIndexer, ScanMode
 from ..index.shard_index import ShardIndex, index_shard
 from ..index.small_shards import index_small_shards
 from ..worker_pool import run_in_workers
@@ -20,6 +22,9 @@ __all__ = ["ShardScans", "raise_scan_errors"]
 _MAX_GROUP_SHARDS = 64
 _MAX_GROUP_BYTES = 32 * 1024 * 1024  # an interrupted prepare scans at most this much again per worker
 _GROUPS_PER_WORKER = 8  # at least, so that all workers are busy up to the end
+_SCANS_AT_ONCE = 64  # in a process
+_REQUESTS_AT_ONCE = 256  # in all processes
+_MIN_SCANS = 4
 
 
 class _Group(list[FileInfo]):
@@ -29,6 +34,13 @@ class _Group(list[FileInfo]):
     def name(self) -> str:
         """The shards, for the error of a worker that was killed."""
         return self[0].name if len(self) == 1 else f"{len(self)} shards from {self[0].name} to {self[-1].name}"
+
+
+class _Scanned(NamedTuple):
+    """A shard that was scanned: the place of its scan, or its error."""
+
+    place: ScanPlace | EnergonError
+    samples: int = 0
 
 
 def _groups(shards: Sequence[FileInfo], workers: int) -> list[_Group]:
@@ -45,11 +57,10 @@ def _groups(shards: Sequence[FileInfo], workers: int) -> list[_Group]:
     return groups
 
 
-class _Scanned(NamedTuple):
-    """A shard that was scanned: the place of its scan, or its error."""
-
-    place: ScanPlace | EnergonError
-    samples: int = 0
+def _remote_groups(shards: Sequence[FileInfo], workers: int) -> list[_Group]:
+    """Divide shards into groups of neighbours that a process scans at a time."""
+    count = max(1, min(_SCANS_AT_ONCE, -(-len(shards) // max(1, workers))))
+    return [_Group(shards[start : start + count]) for start in range(0, len(shards), count)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,22 +104,76 @@ class _Scan:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _RemoteScan:
+    """Scan a group of shards into the journal; runs in a worker, which may use threads.
+
+    Attributes:
+        storage: The dataset.
+        work: The folder of staged files.
+        mode: How shards are scanned.
+        stage_tar_idx: Also write the ``.tar.idx`` files to the staging folder.
+        workers: Number of such workers.
+    """
+
+    storage: RemoteStorage
+    work: Storage
+    mode: ScanMode
+    stage_tar_idx: bool
+    workers: int
+
+    def __call__(self, shards: _Group) -> list[_Scanned]:
+        most = min(_SCANS_AT_ONCE, max(_MIN_SCANS, _REQUESTS_AT_ONCE // max(1, self.workers)))
+        at_once = min(most, len(shards))
+        indexer = RemoteIndexer(self.storage, self.mode, at_once=at_once)
+
+        def scanned(shard: FileInfo) -> EnergonError | ShardIndex:
+            try:
+                return indexer.index(shard)
+            except (FormatError, StorageError) as error:
+                return error
+
+        with ThreadPoolExecutor(at_once, thread_name_prefix="scan") as threads:
+            results = list(threads.map(scanned, shards))
+        scans = [
+            (shard, result) for shard, result in zip(shards, results, strict=True) if isinstance(result, ShardIndex)
+        ]
+        places = save_scans(self.work, scans) if scans else []
+        if scans and self.work is not self.storage:
+            upload_scans(self.work, self.storage, places)
+        # An outage is not a fault of a shard: it ends the run, and the next one resumes from the scans that are stored.
+        for result in results:
+            if isinstance(result, StorageError) and not isinstance(result.__cause__, FileNotFoundError):
+                raise result
+        if self.stage_tar_idx:
+            for shard, index in scans:
+                stage_tar_idx(self.work, shard, index)
+        remaining = iter(places)
+        return [
+            _Scanned(next(remaining), len(result)) if isinstance(result, ShardIndex) else _Scanned(result)
+            for result in results
+        ]
+
+
 class ShardScans:
     """Scans that workers do while a prepare writes.
 
     Args:
         storage: The dataset.
+        work: Where staged files wait for the commit.
         journal: Gets the places of the scans.
         to_scan: The shards to scan.
         stage_tar_idx: Also write the ``.tar.idx`` files to the staging folder.
         total: Number of all shards, for progress; those not in ``to_scan`` count as done.
         workers: Number of worker processes.
         on_progress: Called at the start and after each scanned shard.
+        mode: How shards in an object store are scanned.
     """
 
     def __init__(
         self,
         storage: Storage,
+        work: Storage,
         journal: Journal,
         to_scan: Sequence[FileInfo],
         *,
@@ -116,9 +181,9 @@ class ShardScans:
         total: int,
         workers: int,
         on_progress: ProgressCallback | None,
+        mode: ScanMode = "auto",
     ) -> None:
         self._journal = journal
-        self._groups = _groups(to_scan, workers)
         self._total = total
         self._samples = 0
         self._on_progress = on_progress
@@ -126,7 +191,14 @@ class ShardScans:
         self._staged = frozenset(self._open) if stage_tar_idx else frozenset()
         self._errors: dict[str, EnergonError] = {}
         self._report()
-        self._results = run_in_workers(_Scan(storage, stage_tar_idx), self._groups, workers=workers)
+        if isinstance(storage, RemoteStorage):
+            self._groups = _remote_groups(to_scan, workers)
+            remote = _RemoteScan(storage, work, mode, stage_tar_idx, workers)
+            # Not in this process, which may fork later: its requests would take the way through a helper process.
+            self._results = run_in_workers(remote, self._groups, workers=workers, apart=True)
+        else:
+            self._groups = _groups(to_scan, workers)
+            self._results = run_in_workers(_Scan(storage, stage_tar_idx), self._groups, workers=workers)
 
     def wait_for(self, shard: FileInfo) -> None:
         """Wait until a shard is in the journal.

@@ -1,4 +1,4 @@
-"""Datasets in object stores: requests, retries, and copies of files on this machine.
+"""Datasets in object stores: requests, retries, and files that are read at offsets.
 
 ==================== ==================================================================
 `object_url.py`      URLs of objects, and their redaction
@@ -11,8 +11,6 @@
 `remote_file.py`     an object as a file that is read at offsets
 `remote_storage.py`  a prefix as a folder of files
 `listed_folders.py`  folders that were listed once
-`remote_path.py`     the methods of paths
-`local_copies.py`    copies of remote files on this machine
 ==================== ==================================================================
 """
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -15,6 +16,7 @@ from .object_url import PROTOCOLS, parse_object_url, redact_urls
 __all__ = [
     "OPTIONS_VARIABLE",
     "StorageOptions",
+    "endpoint_of",
     "options_for",
     "parse_storage_options",
     "remember_options",
@@ -38,6 +40,8 @@ class StorageOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         deadline_s: Seconds after which a request that keeps failing stops the run.
         stall_s: Seconds without a byte after which a request is sent again.
         max_requests: Requests at a time, for each process.
+        cache_dir: Folder of the cache of this node; None takes that of ``ENERGON_CACHE_DIR``, an empty one is none.
+        cache_bytes: Most bytes of the cache, such as ``500GB``; None takes those of ``ENERGON_CACHE_BYTES``.
     """
 
     endpoint_url: str | None = None
@@ -49,6 +53,8 @@ class StorageOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     deadline_s: float = 300.0
     stall_s: float = 10.0
     max_requests: int = 64
+    cache_dir: str | None = None
+    cache_bytes: int | str | None = None
 
     def replace(self, **changes: Any) -> StorageOptions:
         """Return options with some of them changed."""
@@ -86,12 +92,24 @@ def options_for(url: str) -> StorageOptions:
     Raises:
         ConfigError: The environment variable holds no valid options.
     """
-    remembered = _remembered()
+    return _options(url, os.environ.get(OPTIONS_VARIABLE, ""))
+
+
+@lru_cache(maxsize=1024)
+def _options(url: str, text: str) -> StorageOptions:
+    remembered = _parse(text)
     merged: dict[str, Any] = {}
     for prefix in sorted(remembered, key=len):  # those of a longer prefix come last, and count
         if not prefix or f"{url}/".startswith(f"{prefix.rstrip('/')}/"):
             merged |= remembered[prefix]
     return parse_storage_options(merged)
+
+
+def endpoint_of(protocol: str, options: StorageOptions) -> str:
+    """Return the endpoint of a protocol; empty for the provider's own."""
+    if options.endpoint_url or protocol != "s3":
+        return options.endpoint_url or ""
+    return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
 
 
 def remember_options(url: str, options: Mapping[str, Any]) -> None:
@@ -127,7 +145,10 @@ def use_storage_options(path: str | os.PathLike[str], options: Mapping[str, Any]
 
 
 def _remembered() -> dict[str, dict[str, Any]]:
-    text = os.environ.get(OPTIONS_VARIABLE, "")
+    return _parse(os.environ.get(OPTIONS_VARIABLE, ""))
+
+
+def _parse(text: str) -> dict[str, dict[str, Any]]:
     if not text:
         return {}
     try:

@@ -18,6 +18,9 @@ class RangeReader(Protocol):
     def read_range(self, name: str, start: int, stop: int, *, info: FileInfo | None = None) -> bytes:
         """Read the bytes [start, stop) of a file, of a known size and version if there is an ``info``."""
 
+    def read_cached(self, info: FileInfo, start: int, stop: int) -> bytes:
+        """Read the bytes [start, stop) of a file of a known size and version through the cache of this node."""
+
     def fetch_range(self, info: FileInfo, start: int, stop: int) -> PendingRead:
         """Begin to read the bytes [start, stop) of a file of a known size and version."""
 
@@ -38,12 +41,14 @@ class RemoteFile(ClosesOnExit):
     Args:
         storage: The store of the object.
         info: Its name, size and version.
+        is_cached: Read through the cache of this node, which fetches whole blocks.
     """
 
-    __slots__ = ("_info", "_storage", "size_bytes")
+    __slots__ = ("_info", "_is_cached", "_storage", "size_bytes")
 
-    def __init__(self, storage: RangeReader, info: FileInfo) -> None:
+    def __init__(self, storage: RangeReader, info: FileInfo, *, is_cached: bool = False) -> None:
         self._storage = storage
+        self._is_cached = is_cached
         self._info = info
         self.size_bytes = info.size_bytes
 
@@ -51,6 +56,8 @@ class RemoteFile(ClosesOnExit):
         stop = min(offset + size_bytes, self.size_bytes)
         if stop <= offset:
             return b""
+        if self._is_cached:
+            return self._storage.read_cached(self._info, offset, stop)
         return self._storage.read_range(self._info.name, offset, stop, info=self._info)
 
     def expect(self, offset: int, size_bytes: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -9,15 +10,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
-from ...errors import StorageError
+from ...errors import FormatError, StorageError
+from ..node_cache import CacheSettings, RemoteObject, block_cache, cache_settings, local_copy
 from ..protocol import ByteRange, FileInfo
 from .clients import ClientObject, ObjectClient, Received, client_of, fetcher_of, has_answered, note_answer, pace_of
 from .failures import Remedy, RequestFailure
 from .fetcher import Fetch
 from .listed_folders import ListedFolders
-from .local_copies import local_copy
 from .object_url import parse_object_url
-from .options import options_for
+from .options import endpoint_of, options_for
 from .remote_file import RemoteFile
 from .retries import Retries
 
@@ -48,7 +49,8 @@ class RemoteStorage:
         self.url = str(self._place)
         self._prefix = f"{self._place.key}/" if self._place.key else ""
         self._listed = ListedFolders()
-        self._ahead: dict[str, Fetch] = {}  # whole files that are read ahead
+        self._ahead: dict[str, Fetch] = {}  # whole files that this process reads ahead
+        self._ahead_process = os.getpid()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _unpickled, (self.url, has_answered(self._place))
@@ -98,8 +100,9 @@ class RemoteStorage:
     # ---------------------------------------------------------------------------------------------------- reading
 
     def open(self, name: str, info: FileInfo | None = None) -> RemoteFile:
-        known = self.stat(name) if info is None else info
-        return RemoteFile(self, known)
+        if info is None:
+            return RemoteFile(self, self.stat(name))
+        return RemoteFile(self, info, is_cached=True)
 
     def read_range(self, name: str, start: int, stop: int, *, info: FileInfo | None = None) -> bytes:
         """Read the bytes [start, stop) of a file.
@@ -113,9 +116,9 @@ class RemoteStorage:
         Raises:
             FormatError: The file has another size or version.
         """
-        ahead = self._ahead.pop(name, None)
+        ahead = self._take_ahead(name)
         if ahead is not None:
-            return ahead.result()[start:stop]
+            return ahead[start:stop]
         return self._get_range(name, start, stop, info)
 
     def _get_range(self, name: str, start: int, stop: int, info: FileInfo | None) -> bytes:
@@ -129,15 +132,48 @@ class RemoteStorage:
 
         return self._request(attempt, action=f"read bytes {start}–{stop} of", name=name)
 
+    def read_cached(self, info: FileInfo, start: int, stop: int) -> bytes:
+        """Read the bytes [start, stop) of a file through the cache of this node, if it is on.
+
+        Raises:
+            FormatError: The file has another size or version.
+        """
+        settings = self._cache_settings()
+        version = info.etag or (str(info.mtime_ns) if info.mtime_ns else "")
+        cache = block_cache(settings) if settings is not None and version else None
+        read = partial(self._get_range, info.name, info=info)
+        if cache is None:
+            return read(start, stop)
+        return cache.read(RemoteObject(self._identity(info.name), version, info.size_bytes), start, stop, read)
+
+    def _cache_settings(self) -> CacheSettings | None:
+        options = options_for(self.url)
+        return cache_settings(options.cache_dir, options.cache_bytes)
+
+    def _identity(self, name: str) -> str:
+        """Return the file's URL with its endpoint: a bucket of one name may be on several services."""
+        return f"{endpoint_of(self._place.protocol, options_for(self.url))}\0{self.path(name)}"
+
     def fetch_range(self, info: FileInfo, start: int, stop: int) -> Fetch:
         """Begin to read the bytes [start, stop) of a file of a known size and version."""
-        read = partial(self._get_range, info.name, start, stop, info)
+        read = partial(self.read_cached, info, start, stop)
         return Fetch(fetcher_of(self._place), read, stop - start)
 
     def read(self, name: str, byte_range: ByteRange | None = None) -> bytes:
         if byte_range is not None:
             return self.read_range(name, byte_range.start, byte_range.stop)
         return bytes(self._get_all(name).data)
+
+    def read_start(self, name: str, size_bytes: int) -> tuple[bytes, int]:
+        ahead = self._take_ahead(name)
+        if ahead is not None:
+            return ahead, len(ahead)
+        key = self._key(name)
+        try:
+            found = self._request(lambda client: client.get(key, 0, size_bytes), action="read", name=name)
+        except FormatError:  # an empty object has no ranges
+            found = self._get_all(name)
+        return bytes(found.data), found.size_bytes
 
     def _get_all(self, name: str) -> Received:
         key = self._key(name)
@@ -152,6 +188,12 @@ class RemoteStorage:
             info = (self._listed.of(name) or {}).get(name)
             if info is not None and 0 < info.size_bytes <= _MAX_PREFETCHED_BYTES and name not in self._ahead:
                 self._ahead[name] = self.fetch_range(info, 0, info.size_bytes)
+
+    def _take_ahead(self, name: str) -> bytes | None:
+        if self._ahead_process != os.getpid():
+            self._ahead, self._ahead_process = {}, os.getpid()  # a fork has none of the threads that fetch
+        fetch = self._ahead.pop(name, None)
+        return None if fetch is None else fetch.result()
 
     def prefetch_fixed(self, names: Iterable[str]) -> None:
         fetcher = fetcher_of(self._place)
@@ -216,9 +258,9 @@ class RemoteStorage:
         while (page := self._request(next_page, action="list", name=folder)) is not None:
             yield page
 
-    def local_path(self, name: str = "") -> Path:
+    def local_path(self, name: str = "", info: FileInfo | None = None) -> Path:
         """Return the path of a copy on this machine."""
-        return self._copy(name, self.stat(name))
+        return self._copy(name, self.stat(name) if info is None else info)
 
     def copy_of_fixed(self, name: str) -> Path:
         """Return the path of a copy of a file that never changes under its name."""
@@ -227,18 +269,16 @@ class RemoteStorage:
     def _copy(self, name: str, info: FileInfo | None) -> Path:
         version = "" if info is None else info.etag or f"{info.size_bytes}-{info.mtime_ns}"
 
-        def download(path: Path) -> None:
+        def download() -> Iterator[bytes]:
             key = self._key(name)
             first = self._request(lambda client: client.get(key, 0, _COPIED_AT_ONCE), action="download", name=name)
+            yield bytes(first.data)
             size_bytes = first.size_bytes if first.size_bytes >= 0 else self.stat(name).size_bytes
             known = FileInfo(name=name, size_bytes=size_bytes, mtime_ns=0, etag=first.etag)
-            with path.open("xb") as file:
-                file.write(first.data)
-                for start in range(len(first.data), size_bytes, _COPIED_AT_ONCE):
-                    stop = min(start + _COPIED_AT_ONCE, size_bytes)
-                    file.write(self.read_range(name, start, stop, info=known))
+            for start in range(len(first.data), size_bytes, _COPIED_AT_ONCE):
+                yield self.read_range(name, start, min(start + _COPIED_AT_ONCE, size_bytes), info=known)
 
-        return local_copy(self.path(name), version, download)
+        return local_copy(self._cache_settings(), f"{self._identity(name)}\0{version}", download)
 
     # ---------------------------------------------------------------------------------------------------- writing
 

@@ -110,7 +110,7 @@ def _error(failure: RequestFailure, action: str, url: str, tries: int, spent_s: 
     if failure.kind == "changed":
         return FormatError(f"this object changed since it was prepared: {failure.cause}", at=url, hint=_PREPARE_AGAIN)
     if failure.kind == "missing":
-        error = StorageError(f"cannot {action} this object: it does not exist", path=url, hint="check the URL")
+        error = StorageError("this object does not exist", path=url, hint="check the URL")
         error.__cause__ = FileNotFoundError(url)
         return error
     if failure.kind == "denied":

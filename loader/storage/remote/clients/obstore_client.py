@@ -137,7 +137,7 @@ def _raise_failure(error: Exception) -> NoReturn:
     if isinstance(error, FileNotFoundError):
         raise RequestFailure("it does not exist", Remedy.GIVE_UP, kind="missing") from None
     status = _STATUS.search(text)
-    words = ""
+    words = code = ""
     if status:
         code = status[3] or status[2].strip()
         words = f"{status[1]} {code}".strip()
@@ -148,6 +148,8 @@ def _raise_failure(error: Exception) -> NoReturn:
     if isinstance(error, exceptions.PermissionDeniedError | exceptions.UnauthenticatedError):
         raise RequestFailure(words or "access is denied", Remedy.REFRESH, kind="denied") from None
     if status:
+        if code == "NoSuchBucket":
+            raise RequestFailure("the bucket does not exist", Remedy.GIVE_UP) from None
         raise failure_of_status(int(status[1]), words) from None
     if "non-partial" in text or "Requested " in text:
         raise RequestFailure("the server answers a range with other bytes", Remedy.RETRY_FEW) from None

@@ -14,6 +14,7 @@ from loader.errors import ConfigError
 from loader.format.documents import SampleTypeSpec, parse_field_expression, sample_type_of_name
 from loader.format.media import MediaFilter
 from loader.format.prepare import ScanMode, SplitRequest, parse_ratio, parse_split_part
+from loader.storage import split_url
 
 from ..console import is_terminal
 
@@ -53,6 +54,11 @@ class PrepareFlags:
     scan: ScanMode
 
     @property
+    def is_at_url(self) -> bool:
+        """True if the dataset is in an object store."""
+        return bool(split_url(self.path)[0])
+
+    @property
     def asks_by_menus(self) -> bool:
         """True if prompts are wanted, and there is a terminal for menus."""
         asks = not (self.yes or self.non_interactive or self.tar_index_only)
@@ -88,12 +94,25 @@ def check_flags(flags: PrepareFlags) -> None:
     if flags.media and flags.compat is False:
         raise click.UsageError(f"{flags.media.flag} writes to index.sqlite, so it conflicts with --no-compat.")
     _check_meta_folder_flags(flags)
+    _check_url_flags(flags)
     if flags.remove_originals and not flags.decompress:
         raise click.UsageError("--remove-originals requires --decompress.")
     if flags.yes and flags.non_interactive:
         raise click.UsageError("--yes conflicts with --non-interactive: pass one of them.")
     split_of_flags(flags)
     type_of_flags(flags)
+
+
+def _check_url_flags(flags: PrepareFlags) -> None:
+    for flag, given in (("--fix-duplicates", flags.fix_duplicates), ("--decompress", flags.decompress)):
+        if given and flags.is_at_url:
+            raise click.UsageError(
+                f"{flag} writes shards, which is not done in an object store: run it on a copy on this machine."
+            )
+    if flags.media and flags.is_at_url and flags.compat is None:
+        raise click.UsageError(
+            f"{flags.media.flag} writes to index.sqlite, which datasets in object stores have only with --compat."
+        )
 
 
 def _check_meta_folder_flags(flags: PrepareFlags) -> None:

@@ -130,13 +130,15 @@ def _draft(flags: PrepareFlags, folder: ShardFolder, choices: Choices) -> _Draft
         folder=folder,
         choices=choices,
         files=choice_files(folder, choices, name=flags.dataset_yaml_name),
-        notes=[*([] if flags.tar_index_only else choice_notes(folder, choices)), *_meta_folder_notes(flags)],
+        notes=[*([] if flags.tar_index_only else choice_notes(folder, choices)), *_compat_notes(flags)],
         warnings=_field_map_warnings(flags, folder, choices),
     )
 
 
-def _meta_folder_notes(flags: PrepareFlags) -> list[str]:
+def _compat_notes(flags: PrepareFlags) -> list[str]:
     if flags.meta_folder is None:
+        if flags.is_at_url and flags.compat is None:
+            return ["without --compat, object stores get no .tar.idx and index.sqlite, which other tools need"]
         return []
     return ["--meta-folder writes nothing next to the shards: no .tar.idx and index.sqlite, which other tools need"]
 

@@ -31,6 +31,7 @@ from .protocol import (
     read_document,
 )
 from .remote import RemoteStorage, remember_options
+from .split_storage import SplitStorage
 from .urls import is_url, open_parent, open_storage, resolve_path, short_path, split_url
 
 __all__ = [
@@ -43,6 +44,7 @@ __all__ = [
     "PendingRead",
     "ReadableFile",
     "RemoteStorage",
+    "SplitStorage",
     "Storage",
     "is_url",
     "map_file",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ...errors import EnergonError, FormatError, StorageError
-from ...storage import FileInfo, RemoteStorage, Storage
+from ...storage import FileInfo, RemoteStorage, SplitStorage, Storage
 from ..compat.files import stage_tar_idx
 from ..index.journal import Journal, ScanPlace, save_scans, upload_scans
 from ..index.remote_shard import RemoteIndexer, ScanMode
@@ -111,8 +111,9 @@ class _RemoteScan:
     """Scan a group of shards into the journal; runs in a worker, which may use threads.
 
     Attributes:
-        storage: The dataset.
+        storage: The folder of the shards.
         work: The folder of staged files.
+        uploads: True if scans are also stored there, and not only in the folder of staged files.
         mode: How shards are scanned.
         stage_tar_idx: Also write the ``.tar.idx`` files to the staging folder.
         workers: Number of such workers.
@@ -120,6 +121,7 @@ class _RemoteScan:
 
     storage: RemoteStorage
     work: Storage
+    uploads: bool
     mode: ScanMode
     stage_tar_idx: bool
     workers: int
@@ -141,7 +143,7 @@ class _RemoteScan:
             (shard, result) for shard, result in zip(shards, results, strict=True) if isinstance(result, ShardIndex)
         ]
         places = save_scans(self.work, scans) if scans else []
-        if scans and self.work is not self.storage:
+        if scans and self.uploads:
             upload_scans(self.work, self.storage, places)
         # An outage is not a fault of a shard: it ends the run, and the next one resumes from the scans that are stored.
         for result in results:
@@ -193,9 +195,10 @@ class ShardScans:
         self._staged = frozenset(self._open) if stage_tar_idx else frozenset()
         self._errors: dict[str, EnergonError] = {}
         self._report()
-        if isinstance(storage, RemoteStorage):
+        shards = storage.main if isinstance(storage, SplitStorage) else storage
+        if isinstance(shards, RemoteStorage):
             self._groups = _remote_groups(to_scan, workers)
-            remote = _RemoteScan(storage, work, mode, stage_tar_idx, workers)
+            remote = _RemoteScan(shards, work, shards is storage, mode, stage_tar_idx, workers)
             # Not in this process, which may fork later: its requests would take the way through a helper process.
             self._results = run_in_workers(remote, self._groups, workers=workers, apart=True)
         else:

@@ -24,4 +24,10 @@ from .object_url import PROTOCOLS, redact_urls
 from .options import parse_storage_options, remember_options
 from .remote_storage import RemoteStorage
 
-__all__ = ["PROTOCOLS", "RemoteStorage", "parse_storage_options", "redact_urls", "remember_options"]
+__all__ = [
+    "PROTOCOLS",
+    "RemoteStorage",
+    "parse_storage_options",
+    "redact_urls",
+    "remember_options",
+]

@@ -85,7 +85,7 @@ class Fetcher:
         self._max_requests = max_requests
         self._queue: SimpleQueue[tuple[Future[bytes], Callable[[], bytes], int]] = SimpleQueue()
         self._threads = 0
-        self._idle = 0
+        self._unfinished = 0
         self._lock = threading.Lock()
         self._durations_s = [deque[float](maxlen=_REMEMBERED) for _ in range(len(_SIZE_CLASSES) + 1)]
         self._late = deque[bool](maxlen=_REMEMBERED)
@@ -112,7 +112,8 @@ class Fetcher:
 
     def _start(self, read: Callable[[], bytes], size_bytes: int) -> Future[bytes]:
         with self._lock:
-            if self._queue.qsize() >= self._idle and self._threads < self._max_requests:
+            self._unfinished += 1
+            if self._threads < min(self._unfinished, self._max_requests):
                 self._threads += 1
                 # Daemons: a process that ends does not wait for what nobody will use.
                 threading.Thread(target=self._serve, daemon=True, name=f"fetch-{self._threads}").start()
@@ -131,22 +132,23 @@ class Fetcher:
 
     def _serve(self) -> None:
         while True:
-            with self._lock:
-                self._idle += 1
             future, read, size_bytes = self._queue.get()
-            with self._lock:
-                self._idle -= 1
-            if not future.set_running_or_notify_cancel():
-                continue
-            started = time.monotonic()
-            try:
-                data = read()
-            except BaseException as error:  # noqa: BLE001 - whoever waits raises it
-                future.set_exception(error)
-            else:
-                self._durations_s[_size_class(size_bytes)].append(time.monotonic() - started)
-                future.set_result(data)
+            if future.set_running_or_notify_cancel():
+                self._serve_one(future, read, size_bytes)
             del future, read
+            with self._lock:
+                self._unfinished -= 1
+
+    def _serve_one(self, future: Future[bytes], read: Callable[[], bytes], size_bytes: int) -> None:
+        started = time.monotonic()
+        try:
+            data = read()
+        except BaseException as error:  # noqa: BLE001 - whoever waits raises it
+            future.set_exception(error)
+        else:
+            if size_bytes:
+                self._durations_s[_size_class(size_bytes)].append(time.monotonic() - started)
+            future.set_result(data)
 
     def hedge_after_s(self, size_bytes: int) -> float | None:
         """Return the seconds after which a range of this size is late; None if that is not known."""

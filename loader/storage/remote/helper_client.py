@@ -41,6 +41,7 @@ class _Helper:
             env={**os.environ, "PYTHONPATH": os.pathsep.join([_ROOT, *filter(None, sys.path)])},
         )
         self.owner = os.getpid()
+        self.environment = _environment()
         self._requests = cast("BinaryIO", self._process.stdin)
         self._answers = io.BufferedReader(cast("io.FileIO", self._process.stdout))
         self._numbers = itertools.count()
@@ -103,15 +104,21 @@ class _Helper:
         return not self._has_ended and self.owner == os.getpid()
 
 
+_PREFIXES = ("AWS_", "AZURE_", "GOOGLE_", "MSC_", "ENERGON_", "HOME")
 _lock = threading.Lock()
 _helper: _Helper | None = None
 _of_parents: list[_Helper] = []
 
 
+def _environment() -> list[tuple[str, str]]:
+    """Return the variables that the requests of a helper depend on: it is replaced if they change."""
+    return [(name, value) for name, value in os.environ.items() if name.startswith(_PREFIXES)]
+
+
 def _current() -> _Helper:
     global _helper  # noqa: PLW0603 - one helper for each process
     with _lock:
-        if _helper is None or not _helper.is_usable:
+        if _helper is None or not _helper.is_usable or _helper.environment != _environment():
             _helper = _Helper()
         return _helper
 

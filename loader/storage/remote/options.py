@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -89,7 +90,12 @@ def options_for(url: str) -> StorageOptions:
     Raises:
         ConfigError: The environment variable holds no valid options.
     """
-    remembered = _remembered()
+    return _options(url, os.environ.get(OPTIONS_VARIABLE, ""))
+
+
+@lru_cache(maxsize=1024)
+def _options(url: str, text: str) -> StorageOptions:
+    remembered = _parse(text)
     merged: dict[str, Any] = {}
     for prefix in sorted(remembered, key=len):  # those of a longer prefix come last, and count
         if not prefix or f"{url}/".startswith(f"{prefix.rstrip('/')}/"):
@@ -111,7 +117,10 @@ def remember_options(url: str, options: Mapping[str, Any]) -> None:
 
 
 def _remembered() -> dict[str, dict[str, Any]]:
-    text = os.environ.get(OPTIONS_VARIABLE, "")
+    return _parse(os.environ.get(OPTIONS_VARIABLE, ""))
+
+
+def _parse(text: str) -> dict[str, dict[str, Any]]:
     if not text:
         return {}
     try:

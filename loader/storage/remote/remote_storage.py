@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -49,7 +50,8 @@ class RemoteStorage:
         self.url = str(self._place)
         self._prefix = f"{self._place.key}/" if self._place.key else ""
         self._listed = ListedFolders()
-        self._ahead: dict[str, Fetch] = {}  # whole files that are read ahead
+        self._ahead: dict[str, Fetch] = {}  # whole files that this process reads ahead
+        self._ahead_process = os.getpid()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _unpickled, (self.url, has_answered(self._place))
@@ -115,9 +117,9 @@ class RemoteStorage:
         Raises:
             FormatError: The file has another size or version.
         """
-        ahead = self._ahead.pop(name, None)
+        ahead = self._take_ahead(name)
         if ahead is not None:
-            return ahead.result()[start:stop]
+            return ahead[start:stop]
         return self._get_range(name, start, stop, info)
 
     def _get_range(self, name: str, start: int, stop: int, info: FileInfo | None) -> bytes:
@@ -164,10 +166,9 @@ class RemoteStorage:
         return bytes(self._get_all(name).data)
 
     def read_start(self, name: str, size_bytes: int) -> tuple[bytes, int]:
-        ahead = self._ahead.pop(name, None)
+        ahead = self._take_ahead(name)
         if ahead is not None:
-            data = ahead.result()
-            return data[:size_bytes], len(data)
+            return ahead[:size_bytes], len(ahead)
         key = self._key(name)
         try:
             found = self._request(lambda client: client.get(key, 0, size_bytes), action="read", name=name)
@@ -191,6 +192,12 @@ class RemoteStorage:
             info = (self._listed.of(name) or {}).get(name)
             if info is not None and 0 < info.size_bytes <= _MAX_PREFETCHED_BYTES and name not in self._ahead:
                 self._ahead[name] = self.fetch_range(info, 0, info.size_bytes)
+
+    def _take_ahead(self, name: str) -> bytes | None:
+        if self._ahead_process != os.getpid():
+            self._ahead, self._ahead_process = {}, os.getpid()  # a fork has none of the threads that fetch
+        fetch = self._ahead.pop(name, None)
+        return None if fetch is None else fetch.result()
 
     def prefetch_fixed(self, names: Iterable[str]) -> None:
         fetcher = fetcher_of(self._place)

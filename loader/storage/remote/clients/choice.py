@@ -123,6 +123,14 @@ def _keep_for_good(clients: list[ObjectClient]) -> None:
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(clients))
 
 
+def _lock_before_fork() -> None:
+    _lock.acquire()
+
+
+def _unlock_after_fork() -> None:
+    _lock.release()
+
+
 def _forget_in_child() -> None:
     global _is_forked_after_use, _lock  # noqa: PLW0603
     _lock = threading.Lock()
@@ -136,6 +144,4 @@ def _forget_in_child() -> None:
 
 if hasattr(os, "register_at_fork"):
     # No fork while a thread opens a client: the child would wait for its imports.
-    os.register_at_fork(
-        before=lambda: _lock.acquire(), after_in_parent=lambda: _lock.release(), after_in_child=_forget_in_child
-    )
+    os.register_at_fork(before=_lock_before_fork, after_in_parent=_unlock_after_fork, after_in_child=_forget_in_child)

@@ -116,19 +116,20 @@ def _open(url: ObjectUrl, options: StorageOptions, *, direct: bool) -> ObjectCli
     return HelperClient(url, options)
 
 
+def _wait_for_openings() -> None:
+    """Let no fork happen while a thread opens a client: the child would wait for its imports."""
+    _lock.acquire()
+
+
+def _resume_openings() -> None:
+    _lock.release()
+
+
 def _keep_for_good(clients: list[ObjectClient]) -> None:
     """Never free clients of the parent: their destructors wait for locks of threads that are not in this process."""
     import ctypes
 
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(clients))
-
-
-def _lock_before_fork() -> None:
-    _lock.acquire()
-
-
-def _unlock_after_fork() -> None:
-    _lock.release()
 
 
 def _forget_in_child() -> None:
@@ -143,5 +144,4 @@ def _forget_in_child() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    # No fork while a thread opens a client: the child would wait for its imports.
-    os.register_at_fork(before=_lock_before_fork, after_in_parent=_unlock_after_fork, after_in_child=_forget_in_child)
+    os.register_at_fork(before=_wait_for_openings, after_in_parent=_resume_openings, after_in_child=_forget_in_child)

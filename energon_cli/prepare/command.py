@@ -110,6 +110,13 @@ _EXAMPLES = (
     help="Scan in worker processes of this machine, or on the workers of a Dask cluster.",
 )
 @click.option("--scheduler", metavar="ADDRESS|FILE", help="With --engine dask, the scheduler of the cluster.")
+@click.option(
+    "--scan",
+    type=click.Choice(["auto", "hop", "stream"]),
+    default="auto",
+    show_default=True,
+    help="Scan shards in object stores by a request for each header, or by large requests for all bytes.",
+)
 @worker_options
 @progress_option
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")

@@ -13,7 +13,7 @@ import click
 from loader.errors import ConfigError
 from loader.format.documents import SampleTypeSpec, parse_field_expression, sample_type_of_name
 from loader.format.media import MediaFilter
-from loader.format.prepare import SplitRequest, parse_ratio, parse_split_part
+from loader.format.prepare import ScanMode, SplitRequest, parse_ratio, parse_split_part
 
 from ..console import is_terminal
 
@@ -54,6 +54,7 @@ class PrepareFlags:
     merge: bool
     engine: str
     scheduler: str | None
+    scan: ScanMode
 
     @property
     def asks_by_menus(self) -> bool:

@@ -25,6 +25,7 @@ _VALID_FLAGS = {
     "exclude",
     "force_overwrite",
     "num_workers",
+    "scan",
     "meta_folder",
     "dry_run",
     "progress",
@@ -48,6 +49,7 @@ def prepare_part(flags: PrepareFlags) -> None:
         exclude=flags.exclude,
         force=flags.force_overwrite,
         meta_folder=flags.meta_folder,
+        scan=flags.scan,
     )
     with ProgressBar("Scanning headers", unit="shards", enabled=flags.progress) as bar:
 

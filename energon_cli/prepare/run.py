@@ -192,6 +192,7 @@ def _plan(draft: _Draft) -> PreparePlan:
         media=flags.media,
         meta_folder=flags.meta_folder,
         merge=flags.merge,
+        scan=flags.scan,
     )
 
 

@@ -32,7 +32,7 @@ _Result = TypeVar("_Result")
 
 
 def run_in_workers(
-    function: Callable[[_Item], _Result], items: Sequence[_Item], *, workers: int
+    function: Callable[[_Item], _Result], items: Sequence[_Item], *, workers: int, apart: bool = False
 ) -> Generator[tuple[int, _Result], None, None]:
     """Yield the index of an item and ``function(item)``, in the order in which results arrive.
 
@@ -42,14 +42,15 @@ def run_in_workers(
         function: Picklable function; the workers call it in the order of the items.
         items: Picklable items.
         workers: Number of processes, at most one for each item; with one, the function runs in this process.
+        apart: Never run the function in this process.
 
     Raises:
         WorkerError: A worker was killed; the message names its item.
         Exception: The function raised this error.
     """
-    if workers <= 1 or not items:
+    if not items or (workers <= 1 and not apart):
         return _run_serially(function, items)
-    results = _run_in_pool(function, items, min(workers, len(items)))
+    results = _run_in_pool(function, items, min(max(1, workers), len(items)))
     next(results)  # run the generator up to its first yield, so that workers start now and closing it ends them
     return results
 

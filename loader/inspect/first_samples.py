@@ -24,7 +24,7 @@ from ..format.prepare.proposals import propose_field_map
 from ..format.prepare.shards import find_shards
 from ..format.records.record_file import RecordReader
 from ..format.tar.names import decode_name, split_member_name
-from ..format.tar.scan import TarScan
+from ..format.tar.scan import TarScan, read_members
 from ..storage import EPath, Storage
 from .json_values import json_expressions
 
@@ -154,7 +154,7 @@ def inspect_samples(storage: Storage, shards: Sequence[str]) -> FirstSamples:
 def _inspect_shard(storage: Storage, shard: str) -> FirstSamples:
     with storage.open(shard) as file:
         samples: dict[str, dict[str, tuple[int, int]]] = {}  # key → part name → offset and size
-        batch = next(iter(TarScan(file, storage.path(shard))))
+        batch = next(read_members(file, TarScan(file.size_bytes, storage.path(shard))))
         rows = zip(batch.names.tolist(), batch.content_offset.tolist(), batch.size_bytes.tolist(), strict=True)
         for name, offset, size_bytes in rows:
             split = split_member_name(decode_name(name))

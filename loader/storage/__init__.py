@@ -28,6 +28,7 @@ from .protocol import (
     raise_storage_error,
     read_document,
 )
+from .remote import RemoteStorage
 from .urls import open_parent, open_storage, split_url
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "LocalStorage",
     "PendingRead",
     "ReadableFile",
+    "RemoteStorage",
     "Storage",
     "map_file",
     "max_document_bytes",

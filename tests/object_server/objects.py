@@ -84,7 +84,8 @@ class Objects:
 
     def delete(self, key: str) -> None:
         with self._lock:
-            self.path(key).unlink(missing_ok=True)
+            if not self.path(key).is_dir():  # an object of a name that others have as a folder does not exist
+                self.path(key).unlink(missing_ok=True)
 
     def start_upload(self) -> str:
         upload = uuid.uuid4().hex

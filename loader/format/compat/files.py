@@ -8,7 +8,7 @@ that is an error.
 from __future__ import annotations
 
 import codecs
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -44,6 +44,7 @@ class CompatFiles:
 
     Args:
         storage: The dataset.
+        work: Where the new files wait for the commit.
         required_by: The user's flag that requires the files: an error is raised if they cannot express the dataset.
             None skips the files in that case.
         shards: All shards in order.
@@ -55,6 +56,7 @@ class CompatFiles:
     def __init__(
         self,
         storage: Storage,
+        work: Storage,
         *,
         required_by: str | None,
         shards: Sequence[FileInfo],
@@ -62,6 +64,7 @@ class CompatFiles:
         gone: int,
     ) -> None:
         self._storage = storage
+        self._work = work
         self._required_by = required_by
         self._shards = shards
         self._unchanged = unchanged or frozenset()
@@ -71,7 +74,7 @@ class CompatFiles:
         self._sqlite = self._open(unchanged, gone)
 
     def _open(self, unchanged: frozenset[int] | None, gone: int) -> SqliteIndexWriter:
-        path = self._storage.local_path(STAGED_SQLITE)
+        path = self._work.local_path(STAGED_SQLITE)
         if unchanged is not None:
             count = len(self._shards)
             replaced = [*set(range(count)) - unchanged, *range(count, count + gone)]
@@ -104,7 +107,7 @@ class CompatFiles:
             except NotPatchable:
                 self._is_damaged = True
         if not is_staged:
-            stage_tar_idx(self._storage, shard, index)
+            stage_tar_idx(self._work, shard, index)
         self._renames.append((_staged_tar_idx(shard), shard.name + TAR_IDX_SUFFIX))
 
     def give_up(self, reason: str, *, hint: str | None = None) -> None:
@@ -159,8 +162,8 @@ class CompatFiles:
             except NotPatchable:
                 pass  # it is written again from all shards
         self._sqlite.close()
-        self._storage.remove(STAGED_SQLITE)
-        self._sqlite = SqliteIndexWriter(self._storage.local_path(STAGED_SQLITE))
+        self._work.remove(STAGED_SQLITE)
+        self._sqlite = SqliteIndexWriter(self._work.local_path(STAGED_SQLITE))
         for number in range(len(self._shards)):
             self._sqlite.add(number, read_index(number))
         return self._sqlite.finish()
@@ -174,9 +177,9 @@ def _staged_tar_idx(shard: FileInfo) -> str:
     return f"{STAGING}/tar_idx/{shard_digest(shard).hex()}"
 
 
-def stage_tar_idx(storage: Storage, shard: FileInfo, index: ShardIndex) -> None:
+def stage_tar_idx(work: Storage, shard: FileInfo, index: ShardIndex) -> None:
     """Write the ``.tar.idx`` of a shard to the staging folder."""
-    storage.write_new(_staged_tar_idx(shard), tar_idx_bytes(index.sample_offsets))
+    work.write_new(_staged_tar_idx(shard), tar_idx_bytes(index.sample_offsets))
 
 
 def why_inexpressible(storage: Storage, index: DatasetIndex) -> str | None:
@@ -233,7 +236,12 @@ def first_unwritable_folder(storage: Storage, shards: Iterable[str]) -> str | No
 
 
 def stale_compat_files(
-    storage: Storage, *, earlier: Sequence[ShardEntry], now: Sequence[tuple[str, bool]], rewritten: bool
+    storage: Storage,
+    *,
+    earlier: Sequence[ShardEntry],
+    now: Sequence[tuple[str, bool]],
+    rewritten: bool,
+    tar_files: Collection[str],
 ) -> list[str]:
     """List the compat files that no longer match a dataset.
 
@@ -242,12 +250,14 @@ def stale_compat_files(
         earlier: The shards as last indexed.
         now: Name of each present shard, and True if it has not changed since then.
         rewritten: True if new compat files replace those of the present shards.
+        tar_files: The visible ``.tar`` and ``.tar.idx`` files.
     """
     names = frozenset(name for name, _ in now)
-    removed = [shard.name for shard in earlier if shard.name not in names and not storage.exists(shard.name)]
+    removed = [shard.name for shard in earlier if shard.name not in names and shard.name not in tar_files]
     stale = [shard + TAR_IDX_SUFFIX for shard in removed]
     if not rewritten:
         stale += [name + TAR_IDX_SUFFIX for name, unchanged in now if not unchanged]
         if now != [(shard.name, True) for shard in earlier]:
             stale.append(INDEX_SQLITE)
-    return [name for name in stale if storage.exists(name) and storage.is_writable(name.rpartition("/")[0])]
+    present = [name for name in stale if name in tar_files or (name == INDEX_SQLITE and storage.exists(name))]
+    return [name for name in present if storage.is_writable(name.rpartition("/")[0])]

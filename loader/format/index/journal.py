@@ -18,7 +18,7 @@ from ...storage import FileInfo, ReadableFile, Storage
 from ..nv_meta import WORK_FOLDER
 from .shard_index import ShardIndex, decode_shard_index, encode_shard_index
 
-__all__ = ["Journal", "ScanPlace", "save_scans", "shard_digest"]
+__all__ = ["Journal", "ScanPlace", "download_scan", "download_scans", "save_scans", "shard_digest", "upload_scans"]
 
 _FOLDER = f"{WORK_FOLDER}/scans"
 _SUFFIX = ".scans"
@@ -135,6 +135,24 @@ def save_scans(storage: Storage, scans: Sequence[tuple[FileInfo, ShardIndex]]) -
             places.append(ScanPlace(name, start, start + len(scan), checksum, is_new=True))
             start += len(scan)
     return places
+
+
+def upload_scans(work: Storage, storage: Storage, places: Sequence[ScanPlace]) -> None:
+    """Store a file of scans, which :func:`save_scans` has stored on this machine, in the dataset's object store."""
+    storage.write_new(places[0].file, work.read(places[0].file))
+
+
+def download_scans(storage: Storage, work: Storage) -> None:
+    """Download the scans of an interrupted prepare to a folder of this machine, a request a file."""
+    for file in storage.list(_FOLDER):
+        if file.name.endswith(_SUFFIX):
+            work.write_new(file.name, storage.read(file.name))
+
+
+def download_scan(storage: Storage, work: Storage, place: ScanPlace) -> None:
+    """Download the file of a scan, which another machine has stored, unless it is there."""
+    if not work.exists(place.file):
+        work.write_new(place.file, storage.read(place.file))
 
 
 def shard_digest(shard: FileInfo) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Annotated, Any, TypeVar
@@ -16,10 +16,10 @@ from ...errors import FormatError
 from ...storage import Storage
 from ..tar.header import BLOCK
 from ..tar.names import SplitNames, decode_name, split_member_names
-from ..tar.scan import MemberBatch, TarScan
+from ..tar.scan import MemberBatch, Request, TarScan
 from .keys import hash_keys
 
-__all__ = ["ShardIndex", "decode_shard_index", "encode_shard_index", "index_shard", "starts_of_keys"]
+__all__ = ["ShardIndex", "decode_shard_index", "encode_shard_index", "index_shard", "shard_requests", "starts_of_keys"]
 
 _Number = TypeVar("_Number", bound=np.generic)
 
@@ -82,15 +82,38 @@ def index_shard(storage: Storage, name: str, *, max_samples: int | None = None) 
         StorageError: The file cannot be read.
     """
     with storage.open(name) as file:
-        scan = TarScan(file, storage.path(name))
-        collected = _Columns()
-        for batch in scan:
-            # Names may have thousands of bytes: then fewer are split at once.
-            step = max(1, _MAX_SPLIT_BYTES // batch.names.dtype.itemsize)
-            for start in range(0, len(batch.names), step):
-                collected.add(batch, slice(start, start + step))
-            if max_samples is not None and collected.samples > max_samples and not scan.end_offset:
-                return replace(collected.finish(scan.end_offset, scan.warnings), is_complete=False)
+        indexing = shard_requests(TarScan(file.size_bytes, storage.path(name)), max_samples=max_samples)
+        try:
+            wanted = next(indexing)
+            while True:
+                wanted = indexing.send(file.read_at(*wanted))
+        except StopIteration as end:
+            index: ShardIndex = end.value
+            return index
+
+
+def shard_requests(scan: TarScan, *, max_samples: int | None = None) -> Generator[Request, bytes, ShardIndex]:
+    """Index one tar file: yield requests for its bytes, which must be sent, and return the index.
+
+    Args:
+        scan: The scan of the file, not yet begun.
+        max_samples: As for :func:`index_shard`.
+
+    Raises:
+        FormatError: As for :func:`index_shard`.
+    """
+    collected = _Columns()
+    requests = scan.requests()
+    try:
+        wanted = next(requests)
+        while True:
+            wanted = requests.send((yield wanted))
+            if scan.batches:
+                collected.take(scan.batches)
+                if max_samples is not None and collected.samples > max_samples:
+                    return replace(collected.finish(scan.end_offset, scan.warnings), is_complete=False)
+    except StopIteration:
+        collected.take(scan.batches)
     return collected.finish(scan.end_offset, scan.warnings)
 
 
@@ -118,7 +141,16 @@ class _Columns:
         """Number of samples so far, if those with scattered parts count more than once."""
         return sum(map(len, self._key_lengths))
 
-    def add(self, batch: MemberBatch, rows: slice) -> None:
+    def take(self, batches: list[MemberBatch]) -> None:
+        """Add batches, and remove them from their list."""
+        for batch in batches:
+            # Names may have thousands of bytes: then fewer are split at once.
+            step = max(1, _MAX_SPLIT_BYTES // batch.names.dtype.itemsize)
+            for start in range(0, len(batch.names), step):
+                self._add(batch, slice(start, start + step))
+        batches.clear()
+
+    def _add(self, batch: MemberBatch, rows: slice) -> None:
         split = split_member_names(batch.names[rows])
         self._hidden += split.hidden
         self._misread += split.misread

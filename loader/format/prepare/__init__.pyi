@@ -15,6 +15,7 @@ from .plan import (
     PreparePlan as PreparePlan,
     PrepareProgress as PrepareProgress,
     PrepareReport as PrepareReport,
+    ScanMode as ScanMode,
     SplitRequest as SplitRequest,
 )
 from .proposals import propose_field_map as propose_field_map

@@ -20,7 +20,7 @@ from ..index.layout import ShardEntry
 from ..index.writer import DuplicateKeys
 from ..tar.names import decode_name, encode_name, split_member_name
 from ..tar.rename import rename_headers
-from ..tar.scan import TarScan
+from ..tar.scan import TarScan, read_members
 
 __all__ = ["FixReport", "fix_duplicates", "repeated_keys"]
 
@@ -105,7 +105,7 @@ def _join(folder: str, name: str) -> str:
 
 
 def _members(file: ReadableFile, path: str) -> Iterator[_Member]:
-    for batch in TarScan(file, path):
+    for batch in read_members(file, TarScan(file.size_bytes, path)):
         yield from map(
             _Member,
             map(decode_name, batch.names.tolist()),

@@ -17,6 +17,7 @@ from .plan import PreparePlan
 from .shard_media import ShardMedia
 from .shards import ShardSearch
 from .split import PlannedSplit
+from .workspace import Workspace
 
 __all__ = [
     "PrepareInputs",
@@ -34,7 +35,7 @@ class PrepareInputs:
     """Everything that a prepare knows before it scans a shard.
 
     Attributes:
-        storage: The dataset.
+        workspace: The dataset, and the folder of its staged files.
         plan: The plan of the prepare.
         search: The shards of the folder.
         split: The split that the dataset will have.
@@ -45,7 +46,7 @@ class PrepareInputs:
         reused: Entries of unchanged shards in that index, by shard number; the other shards are scanned.
     """
 
-    storage: Storage
+    workspace: Workspace
     plan: PreparePlan
     search: ShardSearch
     split: PlannedSplit
@@ -54,6 +55,10 @@ class PrepareInputs:
     previous: PreviousIndex
     journal: Journal
     reused: Mapping[int, ShardEntry]
+
+    @property
+    def storage(self) -> Storage:
+        return self.workspace.storage
 
     @property
     def shards(self) -> tuple[FileInfo, ...]:
@@ -82,18 +87,19 @@ class PrepareInputs:
         return index_shard(self.storage, shard.name) if index is None else index
 
 
-def read_inputs(storage: Storage, plan: PreparePlan, search: ShardSearch, split: PlannedSplit) -> PrepareInputs:
+def read_inputs(workspace: Workspace, plan: PreparePlan, search: ShardSearch, split: PlannedSplit) -> PrepareInputs:
     """Read the previous index, and choose the shards that need no scan."""
+    storage = workspace.storage
     previous = PreviousIndex(storage)
     return PrepareInputs(
-        storage=storage,
+        workspace=workspace,
         plan=plan,
         search=search,
         split=split,
         files=planned_files(plan, split),
         media=ShardMedia(storage, plan.media),
         previous=previous,
-        journal=Journal(storage),
+        journal=Journal(workspace.work),
         reused={} if plan.force else unchanged_shards(plan, search.shards, previous),
     )
 

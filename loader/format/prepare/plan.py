@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from ..index.remote_shard import ScanMode
 from ..media.kind import MediaFilter
 from ..media.tables import MediaReport
 
-__all__ = ["PreparePlan", "PrepareProgress", "PrepareReport", "ProgressCallback", "SplitRequest"]
+__all__ = ["PreparePlan", "PrepareProgress", "PrepareReport", "ProgressCallback", "ScanMode", "SplitRequest"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +38,8 @@ class PreparePlan:
             then, False never writes them.
         force: Scan all shards, unchanged ones too.
         merge: Commit the parts of a prepare, of which none may be missing.
+        scan: How shards in an object store are scanned: by a request for each header, by requests for all bytes, or as
+            the first shards show.
         meta_folder: Folder to use instead of ``.nv-meta``; nothing else is written then, so compat files are not.
         media: Parts to collect media metadata of; None keeps the choice of an earlier prepare.
         fix_duplicates: Rename keys that occur in several shards, in new copies of those shards.
@@ -53,6 +56,7 @@ class PreparePlan:
     fix_duplicates: bool = False
     media: MediaFilter | None = None
     meta_folder: str | None = None
+    scan: ScanMode = "auto"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,11 +13,11 @@ from ...errors import ConfigError, EnergonError, FormatError, StorageError
 from ...storage import FileInfo, Storage
 from ...version import __version__
 from ..cluster.executor import run_in_executor
-from ..documents.dataset_files import encode_shard_info, read_shard_info
+from ..documents.dataset_files import read_shard_info
 from ..documents.providers import record_format
 from ..index.current import index_folders, read_uuid
 from ..index.layout import LAYOUT_VERSION, Layout, PartStats, ShardEntry, encode_layout
-from ..index.publish import commit, stage_files
+from ..index.publish import stage_files
 from ..jsonl.index import prepare_jsonl
 from ..nv_meta import INDEX_FOLDER, INDEX_SQLITE, INDEX_UUID, INFO_JSON
 from ..records.folder_index import RecordIndex, open_record_index
@@ -28,6 +28,7 @@ from .plan import PreparePlan, PrepareProgress, PrepareReport, ProgressCallback
 from .scans import raise_scan_errors
 from .shards import ShardSearch
 from .split import PlannedSplit
+from .workspace import Workspace
 
 __all__ = ["prepare_record_folder"]
 
@@ -64,7 +65,7 @@ def _counted(storage: Storage, name: str) -> _Counted:
 
 
 def prepare_record_folder(
-    storage: Storage,
+    workspace: Workspace,
     plan: PreparePlan,
     search: ShardSearch,
     split: PlannedSplit,
@@ -75,7 +76,7 @@ def prepare_record_folder(
     """Prepare a locked folder of files of numbered samples. Only files that have changed are read.
 
     Args:
-        storage: The dataset.
+        workspace: The dataset, and the folder of its staged files.
         plan: The plan of the prepare.
         search: The files.
         split: The split that the dataset will have.
@@ -88,7 +89,7 @@ def prepare_record_folder(
         StorageError: No permission, or a full disk.
     """
     _check_plan(plan)
-    started = time.perf_counter()
+    started, storage = time.perf_counter(), workspace.storage
     previous = _previous_index(storage)
     known = {} if plan.force or previous is None else _unchanged(storage, previous, search)
     to_scan = [shard for shard in search.shards if shard.name not in known]
@@ -101,7 +102,7 @@ def prepare_record_folder(
     split_counts = split.counts(layout.shards, storage=storage)
     files = planned_files(plan, split)
     changed = previous is None or bool(to_scan) or previous.shards != layout.shards or not is_written(storage, files)
-    identity = _publish(storage, layout, files, previous) if changed or previous is None else previous.uuid
+    identity = _publish(workspace, layout, files, previous) if changed or previous is None else previous.uuid
     return PrepareReport(
         changed=changed,
         uuid=identity,
@@ -226,18 +227,18 @@ def _layout(search: ShardSearch, counted: Mapping[str, _Counted]) -> Layout:
     )
 
 
-def _publish(storage: Storage, layout: Layout, files: Mapping[str, bytes], previous: RecordIndex | None) -> str:
+def _publish(workspace: Workspace, layout: Layout, files: Mapping[str, bytes], previous: RecordIndex | None) -> str:
     """Commit the index and the files; return the uuid of the index."""
-    identity = str(uuid.uuid4())
+    storage, identity = workspace.storage, uuid.uuid4()
     contents = {
         f"{INDEX_FOLDER}/{identity}/layout.json": encode_layout(layout),
         **files,
-        INDEX_UUID: identity.encode(),
-        INFO_JSON: encode_shard_info({shard.name: shard.samples for shard in layout.shards}),
+        INDEX_UUID: str(identity).encode(),
+        INFO_JSON: workspace.shard_info({shard.name: shard.samples for shard in layout.shards}, identity),
     }
     kept = None if previous is None else previous.uuid  # running jobs may still read it
     removals = [f"{INDEX_FOLDER}/{folder}" for folder in index_folders(storage) if folder != kept]
     if storage.exists(INDEX_SQLITE):  # of tar shards that the folder had before
         removals.append(INDEX_SQLITE)
-    commit(storage, renames=stage_files(storage, contents), removals=removals)
-    return identity
+    workspace.commit(stage_files(workspace.work, contents), removals)
+    return str(identity)

@@ -10,18 +10,17 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 
 from ...errors import ConfigError, FormatError
-from ...storage import Storage
+from ...storage import RemoteStorage
 from ...version import __version__
 from ..cluster.complete import check_complete
 from ..cluster.part_plan import check_not_planned
 from ..compat.files import STAGED_SQLITE, CompatFiles, first_unwritable_folder, stale_compat_files
-from ..documents.dataset_files import encode_shard_info
 from ..index.current import index_folders
 from ..index.layout import Layout, layout_warnings
-from ..index.publish import STAGING, commit, finish_interrupted_commit, is_commit_pending, stage_files
+from ..index.publish import STAGING, stage_files
 from ..index.writer import DuplicateKeys, IndexWriter
 from ..media.tables import MediaReport
-from ..nv_meta import INDEX_FOLDER, INDEX_SQLITE, INDEX_UUID, INFO_JSON, LOCK, WORK_FOLDER, open_dataset_storage
+from ..nv_meta import INDEX_FOLDER, INDEX_SQLITE, INDEX_UUID, INFO_JSON, open_dataset_storage
 from .fix_duplicates import fix_duplicates, repeated_keys
 from .inputs import PrepareInputs, is_up_to_date, read_inputs, reusable_compat_files
 from .meta_folder import check_meta_folder
@@ -30,6 +29,7 @@ from .record_folder import prepare_record_folder
 from .scans import ShardScans
 from .shards import ShardSearch, compressed_warning, find_shards
 from .split import PlannedSplit, plan_split, rename_excluded
+from .workspace import Workspace, open_workspace
 
 __all__ = ["run_prepare"]
 
@@ -58,24 +58,20 @@ def run_prepare(
     if plan.media is not None and plan.compat is False:
         raise ConfigError("media metadata goes into index.sqlite, which compat=False excludes")
     storage = open_dataset_storage(plan.path, plan.meta_folder)
+    if isinstance(storage, RemoteStorage):
+        plan = _at_url(plan)
     search = find_shards(storage, exclude=plan.exclude)
     if plan.meta_folder is not None:
         check_meta_folder(storage, shards=frozenset(search.names), force=plan.force)
     split = plan_split(storage, plan.split, search.names)
-    with storage.lock(LOCK):
-        if finish_interrupted_commit(storage):  # it may have replaced split.yaml
+    with open_workspace(storage) as workspace:
+        if workspace.has_recovered:  # it may have replaced split.yaml
             split = plan_split(storage, plan.split, search.names)
         if not plan.merge:
             check_not_planned(storage)
-        storage.remove(STAGING)
-        try:
-            if search.format is not None:
-                return prepare_record_folder(storage, plan, search, split, on_progress=on_progress, executor=executor)
-            return _prepare(storage, plan, search, split, on_progress=on_progress, executor=executor)
-        finally:
-            # The journal stays for the next prepare, and so do the files of an interrupted commit, which it finishes.
-            if not is_commit_pending(storage):
-                storage.remove(STAGING)
+        if search.format is not None:
+            return prepare_record_folder(workspace, plan, search, split, on_progress=on_progress, executor=executor)
+        return _prepare(workspace, plan, search, split, on_progress=on_progress, executor=executor)
 
 
 def _beside(plan: PreparePlan) -> PreparePlan:
@@ -99,8 +95,29 @@ def _beside(plan: PreparePlan) -> PreparePlan:
     return replace(plan, compat=False)
 
 
+def _at_url(plan: PreparePlan) -> PreparePlan:
+    """Return a plan for a dataset in an object store: without compat files, unless the plan requests them.
+
+    Raises:
+        ConfigError: The plan requires what is done only on this machine.
+    """
+    if plan.fix_duplicates:
+        raise ConfigError(
+            "fix_duplicates replaces shards, which are not written in an object store",
+            at=plan.path,
+            hint="copy the dataset to this machine, prepare it there, and copy the changed shards back",
+        )
+    if plan.media is not None and plan.compat is None:
+        raise ConfigError(
+            "media metadata goes into index.sqlite, which a dataset in an object store has only with compat=True",
+            at=plan.path,
+            hint="add --compat",
+        )
+    return plan if plan.compat else replace(plan, compat=False)
+
+
 def _prepare(
-    storage: Storage,
+    workspace: Workspace,
     plan: PreparePlan,
     search: ShardSearch,
     split: PlannedSplit,
@@ -109,13 +126,13 @@ def _prepare(
     executor: Executor | None,
 ) -> PrepareReport:
     """Prepare a locked dataset: read inputs, stage files, publish them; again after keys were renamed."""
-    started = time.perf_counter()
+    started, storage = time.perf_counter(), workspace.storage
     has_parts = plan.merge
     while True:
-        inputs = read_inputs(storage, plan, search, split)
+        inputs = read_inputs(workspace, plan, search, split)
         index = inputs.previous.index
         if index is not None and is_up_to_date(inputs):
-            storage.remove(WORK_FOLDER)  # scans of an interrupted run that are no longer needed
+            workspace.forget_scans()  # they are no longer needed
             counts = split.counts(index.layout.shards, storage=storage)
             return _report(inputs, index.layout, index.uuid, counts, staged=None, media=None, started=started)
         if has_parts:
@@ -125,12 +142,14 @@ def _prepare(
         if not staged.keys_to_fix.samples:
             counts = split.counts(staged.layout.shards, storage=storage)  # a range beyond a shard is refused here
             media = _collect_media(inputs, staged, on_progress)
+            if not plan.merge:  # no lock keeps parts out of an object store
+                check_not_planned(storage)
             identity = _publish(inputs, staged)
             return _report(inputs, staged.layout, identity, counts, staged=staged, media=media, started=started)
         keys = repeated_keys(staged.keys_to_fix, staged.layout.shards)
         renamed = fix_duplicates(storage, search.names, keys).renamed
         split = rename_excluded(storage, split, renamed)
-        storage.remove(STAGING)
+        workspace.work.remove(STAGING)
         search = find_shards(storage, exclude=plan.exclude)
 
 
@@ -160,7 +179,7 @@ class _Staged:
 
 def _stage_files(inputs: PrepareInputs, on_progress: ProgressCallback | None, executor: Executor | None) -> _Staged:
     """Scan shards in workers, and meanwhile write the columns of the index and the compat files."""
-    storage, plan, shards = inputs.storage, inputs.plan, inputs.shards
+    work, plan, shards = inputs.workspace.work, inputs.plan, inputs.shards
     journal, to_scan = inputs.journal, inputs.to_scan()
     resumed = len(shards) - len(inputs.reused) - len(to_scan)
     if on_progress is not None and resumed:
@@ -171,28 +190,30 @@ def _stage_files(inputs: PrepareInputs, on_progress: ProgressCallback | None, ex
     with ExitStack() as stack:
         stack.enter_context(closing(journal))
         scans = ShardScans(
-            storage,
+            inputs.storage,
+            work,
             journal,
             to_scan,
             stage_tar_idx=plan.compat is not False,
             total=len(shards),
             workers=plan.workers,
             on_progress=on_progress,
+            mode=plan.scan,
             executor=executor,
         )
         stack.enter_context(closing(scans))
         compat = _open_compat_files(inputs)
         if compat:
             stack.enter_context(closing(compat))
-        writer = IndexWriter(storage, f"{STAGING}/index", kept=inputs.previous.rows, durable=False)
+        writer = IndexWriter(work, f"{STAGING}/index", kept=inputs.previous.rows, durable=False)
         with writer:
             _write_shards(inputs, scans, writer, compat)
         layout, duplicates = writer.finish(prepared_by=f"energon-toolkit {__version__}")
-        storage.flush([f"{STAGING}/index"])  # while another thread writes index.sqlite
+        work.flush([f"{STAGING}/index"])  # while another thread writes index.sqlite
         if not layout.samples:
             raise FormatError(
                 "the shards hold no samples; expected members named key.part",
-                shard=storage.path(""),
+                shard=inputs.storage.path(""),
                 hint="list the members of a shard: tar tf SHARD | head",
             )
         keys_to_fix = duplicates if plan.fix_duplicates else DuplicateKeys()
@@ -214,6 +235,7 @@ def _open_compat_files(inputs: PrepareInputs) -> CompatFiles | None:
     unchanged = reusable_compat_files(inputs) if storage.exists(INDEX_SQLITE) else frozenset()
     compat = CompatFiles(
         storage,
+        inputs.workspace.work,
         required_by="--compat" if plan.compat else plan.media.flag if plan.media else None,
         shards=shards,
         # Replacing most rows of a large file takes longer than writing a new file.
@@ -251,7 +273,7 @@ def _collect_media(inputs: PrepareInputs, staged: _Staged, on_progress: Progress
     if not staged.compat_renames:
         return None
     return inputs.media.collect(
-        STAGED_SQLITE,
+        inputs.workspace.work.local_path(STAGED_SQLITE),
         inputs.shards,
         inputs.journal,
         samples=[shard.samples for shard in staged.layout.shards],
@@ -264,14 +286,14 @@ def _collect_media(inputs: PrepareInputs, staged: _Staged, on_progress: Progress
 
 def _publish(inputs: PrepareInputs, staged: _Staged) -> str:
     """Commit the staged files and those of the plan; return the uuid of the new index."""
-    storage, identity = inputs.storage, str(uuid.uuid4())
+    storage, work, identity = inputs.storage, inputs.workspace.work, uuid.uuid4()
     renames = [(f"{STAGING}/index", f"{INDEX_FOLDER}/{identity}"), *staged.compat_renames]
     files = {
         **inputs.files,
-        INDEX_UUID: identity.encode(),
-        INFO_JSON: encode_shard_info({shard.name: shard.samples for shard in staged.layout.shards}),
+        INDEX_UUID: str(identity).encode(),
+        INFO_JSON: inputs.workspace.shard_info({shard.name: shard.samples for shard in staged.layout.shards}, identity),
     }
-    renames += stage_files(storage, files)
+    renames += stage_files(work, files)
     # Running jobs may still read the previous index; older ones are removed.
     previous = inputs.previous.index.uuid if inputs.previous.index else None
     removals = [f"{INDEX_FOLDER}/{folder}" for folder in index_folders(storage) if folder != previous]
@@ -280,9 +302,10 @@ def _publish(inputs: PrepareInputs, staged: _Staged) -> str:
         earlier=inputs.previous_shards,
         now=[(shard.name, number in inputs.reused) for number, shard in enumerate(inputs.shards)],
         rewritten=bool(staged.compat_renames),
+        tar_files=inputs.search.tar_files,
     )
-    commit(storage, renames=renames, removals=removals)
-    return identity
+    inputs.workspace.commit(renames, removals)
+    return str(identity)
 
 
 def _report(

@@ -1,18 +1,21 @@
-"""Scan shards into the journal, in worker processes."""
+"""Scan shards into the journal, in worker processes; of those in an object store, many at a time in each."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from concurrent.futures import Executor
+import tempfile
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from ...errors import EnergonError, FormatError, StorageError
-from ...storage import FileInfo, Storage
+from ...storage import FileInfo, LocalStorage, RemoteStorage, Storage
 from ..cluster.executor import run_in_executor
 from ..compat.files import stage_tar_idx
-from ..index.journal import Journal, ScanPlace, save_scans
+from ..index.journal import Journal, ScanPlace, download_scan, save_scans, upload_scans
+from ..index.remote_shard import RemoteIndexer, ScanMode
 from ..index.shard_index import ShardIndex, index_shard
 from ..index.small_shards import index_small_shards
 from ..worker_pool import run_in_workers
@@ -24,6 +27,9 @@ _MAX_GROUP_SHARDS = 64
 _MAX_GROUP_BYTES = 32 * 1024 * 1024  # an interrupted prepare scans at most this much again per worker
 _GROUPS_PER_WORKER = 8  # at least, so that all workers are busy up to the end
 _EXECUTOR_WORKERS = 64  # assumed: executors do not report their number
+_SCANS_AT_ONCE = 64  # in a process
+_REQUESTS_AT_ONCE = 256  # in all processes
+_MIN_SCANS = 4
 
 
 class _Group(list[FileInfo]):
@@ -33,6 +39,13 @@ class _Group(list[FileInfo]):
     def name(self) -> str:
         """The shards, for the error of a worker that was killed."""
         return self[0].name if len(self) == 1 else f"{len(self)} shards from {self[0].name} to {self[-1].name}"
+
+
+class _Scanned(NamedTuple):
+    """A shard that was scanned: the place of its scan, or its error."""
+
+    place: ScanPlace | EnergonError
+    samples: int = 0
 
 
 def _groups(shards: Sequence[FileInfo], workers: int, max_bytes: float = _MAX_GROUP_BYTES) -> list[_Group]:
@@ -49,11 +62,10 @@ def _groups(shards: Sequence[FileInfo], workers: int, max_bytes: float = _MAX_GR
     return groups
 
 
-class _Scanned(NamedTuple):
-    """A shard that was scanned: the place of its scan, or its error."""
-
-    place: ScanPlace | EnergonError
-    samples: int = 0
+def _remote_groups(shards: Sequence[FileInfo], workers: int) -> list[_Group]:
+    """Divide shards into groups of neighbours that a process scans at a time."""
+    count = max(1, min(_SCANS_AT_ONCE, -(-len(shards) // max(1, workers))))
+    return [_Group(shards[start : start + count]) for start in range(0, len(shards), count)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,23 +109,83 @@ class _Scan:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _RemoteScan:
+    """Scan a group of shards into the journal; runs in a worker, which may use threads.
+
+    Attributes:
+        storage: The dataset.
+        work: The folder of staged files; None on another machine, which then stores scans in the dataset alone.
+        mode: How shards are scanned.
+        stage_tar_idx: Also write the ``.tar.idx`` files to the staging folder.
+        workers: Number of such workers.
+    """
+
+    storage: RemoteStorage
+    work: Storage | None
+    mode: ScanMode
+    stage_tar_idx: bool
+    workers: int
+
+    def __call__(self, shards: _Group) -> list[_Scanned]:
+        if self.work is not None:
+            return self._scan(shards, self.work)
+        with tempfile.TemporaryDirectory(prefix="energon-prepare-") as folder:
+            return self._scan(shards, LocalStorage(folder))
+
+    def _scan(self, shards: _Group, work: Storage) -> list[_Scanned]:
+        most = min(_SCANS_AT_ONCE, max(_MIN_SCANS, _REQUESTS_AT_ONCE // max(1, self.workers)))
+        at_once = min(most, len(shards))
+        indexer = RemoteIndexer(self.storage, self.mode, at_once=at_once)
+
+        def scanned(shard: FileInfo) -> EnergonError | ShardIndex:
+            try:
+                return indexer.index(shard)
+            except (FormatError, StorageError) as error:
+                return error
+
+        with ThreadPoolExecutor(at_once, thread_name_prefix="scan") as threads:
+            results = list(threads.map(scanned, shards))
+        scans = [
+            (shard, result) for shard, result in zip(shards, results, strict=True) if isinstance(result, ShardIndex)
+        ]
+        places = save_scans(work, scans) if scans else []
+        if scans:
+            upload_scans(work, self.storage, places)
+        # An outage is not a fault of a shard: it ends the run, and the next one resumes from the scans that are stored.
+        for result in results:
+            if isinstance(result, StorageError) and not isinstance(result.__cause__, FileNotFoundError):
+                raise result
+        if self.stage_tar_idx:
+            for shard, index in scans:
+                stage_tar_idx(work, shard, index)
+        remaining = iter(places)
+        return [
+            _Scanned(next(remaining), len(result)) if isinstance(result, ShardIndex) else _Scanned(result)
+            for result in results
+        ]
+
+
 class ShardScans:
     """Scans that workers do while a prepare writes.
 
     Args:
         storage: The dataset.
+        work: Where staged files wait for the commit.
         journal: Gets the places of the scans.
         to_scan: The shards to scan.
         stage_tar_idx: Also write the ``.tar.idx`` files to the staging folder.
         total: Number of all shards, for progress; those not in ``to_scan`` count as done.
         workers: Number of worker processes.
         on_progress: Called at the start and after each scanned shard.
+        mode: How shards in an object store are scanned.
         executor: Runs the scans instead of worker processes, in tasks of up to 64 shards.
     """
 
     def __init__(
         self,
         storage: Storage,
+        work: Storage,
         journal: Journal,
         to_scan: Sequence[FileInfo],
         *,
@@ -121,14 +193,11 @@ class ShardScans:
         total: int,
         workers: int,
         on_progress: ProgressCallback | None,
+        mode: ScanMode = "auto",
         executor: Executor | None = None,
     ) -> None:
         self._journal = journal
-        if executor is None:
-            self._groups = _groups(to_scan, workers)
-        else:
-            self._groups = _groups(to_scan, _EXECUTOR_WORKERS, max_bytes=math.inf)
-            stage_tar_idx = False  # a cluster may run a task twice
+        stage_tar_idx = stage_tar_idx and executor is None  # a cluster may run a task twice
         self._total = total
         self._samples = 0
         self._on_progress = on_progress
@@ -136,11 +205,22 @@ class ShardScans:
         self._staged = frozenset(self._open) if stage_tar_idx else frozenset()
         self._errors: dict[str, EnergonError] = {}
         self._report()
-        scan = _Scan(storage, stage_tar_idx)
-        if executor is None:
-            self._results = run_in_workers(scan, self._groups, workers=workers)
-        else:
+        self._fetch_scans: Callable[[ScanPlace], None] | None = None
+        if executor is not None:
+            self._groups = _groups(to_scan, _EXECUTOR_WORKERS, max_bytes=math.inf)
+            scan: _Scan | _RemoteScan = _Scan(storage, stage_tar_idx=False)
+            if isinstance(storage, RemoteStorage):
+                scan = _RemoteScan(storage, None, mode, stage_tar_idx=False, workers=_EXECUTOR_WORKERS)
+                self._fetch_scans = partial(download_scan, storage, work)
             self._results = run_in_executor(scan, self._groups, executor)
+        elif isinstance(storage, RemoteStorage):
+            self._groups = _remote_groups(to_scan, workers)
+            remote = _RemoteScan(storage, work, mode, stage_tar_idx, workers)
+            # Not in this process, which may fork later: its requests would take the way through a helper process.
+            self._results = run_in_workers(remote, self._groups, workers=workers, apart=True)
+        else:
+            self._groups = _groups(to_scan, workers)
+            self._results = run_in_workers(_Scan(storage, stage_tar_idx), self._groups, workers=workers)
 
     def wait_for(self, shard: FileInfo) -> None:
         """Wait until a shard is in the journal.
@@ -168,6 +248,8 @@ class ShardScans:
             if isinstance(result.place, EnergonError):
                 self._errors[shard.name] = result.place
             else:
+                if self._fetch_scans is not None:
+                    self._fetch_scans(result.place)
                 self._journal.add(shard, result.place)
                 self._samples += result.samples
         if any(result.samples for result in results):

@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from pathlib import Path
 
 from ...errors import FormatError
 from ...storage import FileInfo, ReadableFile, Storage
@@ -71,7 +72,7 @@ class ShardMedia:
 
     def collect(
         self,
-        staged: str,
+        staged: Path,
         shards: Sequence[FileInfo],
         journal: Journal,
         *,
@@ -84,7 +85,7 @@ class ShardMedia:
         """Fill the media tables of a staged ``index.sqlite``.
 
         Args:
-            staged: Name of the file.
+            staged: Path of the file.
             shards: All shards in order.
             journal: The scans of the shards that are not reused.
             samples: Number of samples of each shard.
@@ -119,7 +120,7 @@ class ShardMedia:
             for start in range(0, count, _SAMPLES_AT_ONCE)
         ]
         read_chunk = _ReadChunk(self._storage, journal, self.filter)
-        with MediaTables(self._storage.local_path(staged), self.filter, keep=keep) as tables:
+        with MediaTables(staged, self.filter, keep=keep) as tables:
             if keep:
                 self._copy_rows(tables, frozenset(entry.name for entry in reused.values()), previous)
             added, broken, warnings = fill_media_tables(tables, read_chunk, chunks, workers=workers, on_progress=report)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from ...errors import ConfigError, StorageError
 from ...storage import FileInfo, Storage
 from ..documents.providers import SHARD_SUFFIXES, Format, record_format
+from ..nv_meta import TAR_IDX_SUFFIX
 from .folder_content import content_hint, count_extensions, count_text
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "tar_name",
 ]
 
+_TAR_FILES = (".tar", f".tar{TAR_IDX_SUFFIX}")
 _COMPRESSIONS = {
     ".tgz": "gz",
     ".tar.gz": "gz",
@@ -46,12 +48,14 @@ class ShardSearch:
         format: Format of files of numbered samples; None for tar files.
         compressed: Tar files without random access, whose decompressed file is no shard.
         counts: Extension → number of files, in a folder without tar files.
+        tar_files: All visible ``.tar`` and ``.tar.idx`` files, excluded ones too.
     """
 
     shards: tuple[FileInfo, ...]
     format: Format | None = None
     compressed: tuple[str, ...]
     counts: Mapping[str, int] = field(default_factory=dict)
+    tar_files: frozenset[str] = frozenset()
 
     @property
     def names(self) -> list[str]:
@@ -95,6 +99,7 @@ def find_shards(storage: Storage, *, exclude: str | None = None) -> ShardSearch:
         format=record_format(shards[0].name),
         compressed=tuple(name for name in compressed if tar_name(name) not in tars),
         counts={} if found[".tar"] else count_extensions(files),
+        tar_files=frozenset(file.name for file in files if file.name.endswith(_TAR_FILES)),
     )
 
 
@@ -200,6 +205,6 @@ def parse_exclude(exclude: str | None) -> re.Pattern[str] | None:
 
 
 def _visible_files(storage: Storage) -> Iterator[FileInfo]:
-    if not storage.exists(""):
+    if not storage.checks_versions and not storage.exists(""):  # in an object store, a listing shows it
         raise StorageError("this folder does not exist", path=storage.path(""), hint="check the path")
     return (file for file in storage.list() if not file.name.rsplit("/", 1)[-1].startswith("."))

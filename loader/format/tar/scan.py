@@ -3,11 +3,14 @@
 The size in a header leads to the next header, so the scan is a short Python loop over two fields a header. Checksums
 and names are processed afterwards in numpy, for thousands of collected headers at a time. Rare headers (PAX, GNU long
 names, links, the end of the archive) leave the loop for :mod:`.header`.
+
+The scan itself reads nothing: it is a generator of requests (offset, size) that is sent the bytes, so that one process
+can wait for the bytes of many scans.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -32,7 +35,10 @@ from .header import (
     sparse_member,
 )
 
-__all__ = ["MemberBatch", "TarScan"]
+__all__ = ["MemberBatch", "Request", "TarScan", "read_members"]
+
+Request = tuple[int, int]
+"""Offset and size of bytes that a scan needs; at the end of the file it is sent fewer."""
 
 _BATCH_ROWS = 4096  # 2 MiB of headers, which fit the processor's cache
 _WIDE_WINDOW = 256 * 1024  # for members of some KiB: many headers a read
@@ -43,6 +49,7 @@ _PAX = ord("x")
 _WITHOUT_CONTENTS = frozenset(b"123456")  # links, devices, folders and pipes, for any size field
 _ZEROS = bytes(BLOCK)
 _END_BYTES = 20 * BLOCK + BLOCK  # tar programs pad the archive to a multiple of 20 blocks
+_TO_END = _END_BYTES + _NARROW_WINDOW  # a window near the end has what follows the archive, too
 _COPY_AGAIN = "copy the shard again, or exclude it with --exclude"
 
 
@@ -68,58 +75,83 @@ class _Rows:
     parsed: set[int] = field(default_factory=set)  # rows with a size that `header_size` parsed
 
 
+def read_members(file: ReadableFile, scan: TarScan) -> Iterator[MemberBatch]:
+    """Drive a scan by reads of a file; yield its batches.
+
+    Raises:
+        FormatError: The tar is damaged; with the shard and the byte offset of the fault.
+    """
+    requests = scan.requests()
+    try:
+        wanted = next(requests)
+        while True:
+            wanted = requests.send(file.read_at(*wanted))
+            if scan.batches:
+                yield from scan.batches
+                scan.batches.clear()
+    except StopIteration:
+        pass
+    yield from scan.batches
+    scan.batches.clear()
+
+
 class TarScan:
     """The regular files of a tar, in batches.
 
     Args:
-        file: The open shard.
+        size_bytes: Size of the shard.
         shard: Path of the shard, for messages.
+        is_far: Each request takes a round trip: begin with a narrow window.
 
     Attributes:
-        warnings: Harmless oddities, complete after the iteration.
-        end_offset: End of the last member's contents and padding, set after the iteration.
-
-    Raises:
-        FormatError: While iterating; with the shard and the byte offset of the fault.
+        batches: The batches that are complete and not yet taken.
+        warnings: Harmless oddities, complete after the scan.
+        end_offset: End of the last member's contents and padding, set after the scan.
     """
 
-    def __init__(self, file: ReadableFile, shard: str) -> None:
+    def __init__(self, size_bytes: int, shard: str, *, is_far: bool = False) -> None:
+        self.batches: list[MemberBatch] = []
         self.warnings: list[str] = []
         self.end_offset = 0
-        self._file = file
+        self._size_bytes = size_bytes
         self._shard = shard
         self._rows = _Rows()
         self._window = b""
         self._window_offset = 0
-        self._window_size = _WIDE_WINDOW
+        self._window_size = _NARROW_WINDOW if is_far else _WIDE_WINDOW
 
-    def __iter__(self) -> Iterator[MemberBatch]:
-        if self._file.size_bytes == 0:
+    def requests(self) -> Generator[Request, bytes, None]:
+        """Yield requests for bytes, which must be sent, until all batches are complete.
+
+        Raises:
+            FormatError: The tar is damaged; with the shard and the byte offset of the fault.
+        """
+        if self._size_bytes == 0:
             raise FormatError("the file is empty; expected a tar file", shard=self._shard, offset=0, hint=_COPY_AGAIN)
         offset: int | None = 0
+        size_bytes = self._size_bytes
+        near_end = size_bytes - _END_BYTES - _NARROW_WINDOW
         try:
             while offset is not None:
-                offset = self._advance(offset)
+                if not self._window_offset <= offset <= self._window_offset + len(self._window) - BLOCK:
+                    self._window = yield offset, self._window_size if offset < near_end else _TO_END
+                    self._window_offset = offset
+                next_offset = self._collect(offset)
+                if next_offset == offset or next_offset + BLOCK <= self._window_offset + len(self._window):
+                    offset = yield from self._step(next_offset)  # a rare header, or the end
+                elif next_offset < size_bytes:
+                    headers = len(self._rows.blocks[-1])
+                    self._window_size = _WIDE_WINDOW if headers * 4096 >= next_offset - offset else _NARROW_WINDOW
+                    offset = next_offset
+                else:
+                    yield from self._check_end(next_offset)
+                    offset = None
                 if len(self._rows.offsets) >= _BATCH_ROWS and self._rows.blocks[-1][-1, 156] != _PAX:
-                    yield self._flush()
+                    self.batches.append(self._flush())
         except FormatError:
             self._verify(self._headers())  # the damage may be in an earlier header
             raise
-        yield self._flush()
-
-    def _advance(self, offset: int) -> int | None:
-        """Collect the headers in the window from ``offset`` on; return the next one's offset, None at the end."""
-        if not self._window_offset <= offset <= self._window_offset + len(self._window) - BLOCK:
-            self._window_offset, self._window = offset, self._file.read_at(offset, self._window_size)
-        next_offset = self._collect(offset)
-        if next_offset == offset or next_offset + BLOCK <= self._window_offset + len(self._window):
-            return self._step(next_offset)  # a rare header, or the end
-        if next_offset >= self._file.size_bytes:
-            self._check_end(next_offset)
-            return None
-        headers = len(self._rows.blocks[-1])
-        self._window_size = _WIDE_WINDOW if headers * 4096 >= next_offset - offset else _NARROW_WINDOW
-        return next_offset
+        self.batches.append(self._flush())
 
     def _collect(self, offset: int) -> int:
         """Collect plain headers in the window from ``offset`` on; return the offset after them and their contents."""
@@ -153,31 +185,31 @@ class TarScan:
         records = self._window[start : start + size]
         return len(records) == size and changes_nothing(records)
 
-    def _read(self, offset: int, size: int) -> bytes:
-        """Read bytes of the file, from the window if it has them."""
+    def _read(self, offset: int, size: int) -> Generator[Request, bytes, bytes]:
+        """Return bytes of the file, from the window if it has them."""
         local = offset - self._window_offset
-        ends_file = self._window_offset + len(self._window) == self._file.size_bytes
+        ends_file = self._window_offset + len(self._window) == self._size_bytes
         if local >= 0 and (local + size <= len(self._window) or ends_file):
             return self._window[local : local + size]
-        return self._file.read_at(offset, size)
+        return (yield offset, size)
 
-    def _step(self, offset: int) -> int | None:
+    def _step(self, offset: int) -> Generator[Request, bytes, int | None]:
         """Parse the member at ``offset`` exactly; return the offset after it, or None at the end of the archive."""
         first_offset = offset
         changes = PaxRecords()
         while True:
-            header = self._read(offset, BLOCK)
+            header = yield from self._read(offset, BLOCK)
             if len(header) < BLOCK:
-                self._check_end(offset, expecting_member=offset != first_offset)
+                yield from self._check_end(offset, expecting_member=offset != first_offset)
                 return None
             if header == _ZEROS and offset == first_offset and not self._awaits_member(offset):
-                self._end(offset)
+                yield from self._end(offset)
                 return None
             check_header(header, shard=self._shard, offset=offset)
             kind = header[156:157]
             size = header_size(header, shard=self._shard, offset=offset)
             if kind in (b"x", b"X", b"g", b"L", b"K"):
-                data = self._extension(offset + BLOCK, size)
+                data = yield from self._extension(offset + BLOCK, size)
                 next_offset = offset + BLOCK + ((size + 511) & -BLOCK)
                 if kind == b"g":
                     records = parse_pax_records(data, shard=self._shard, offset=offset + BLOCK)
@@ -213,49 +245,49 @@ class TarScan:
             rows.first_offsets[row] = first_offset
         return offset + BLOCK + ((size + 511) & -BLOCK)
 
-    def _extension(self, offset: int, size: int) -> bytes:
+    def _extension(self, offset: int, size: int) -> Generator[Request, bytes, bytes]:
         if size > _MAX_EXTENSION:
             check_size(-1, shard=self._shard, offset=offset - BLOCK, stated=f"an extension header of {size} bytes")
-        data = self._read(offset, size)
+        data = yield from self._read(offset, size)
         if len(data) < size:
             self._check_fits(offset - BLOCK, size)
         return data
 
     def _check_fits(self, offset: int, size: int) -> None:
         end = offset + BLOCK + size
-        if end > self._file.size_bytes:
+        if end > self._size_bytes:
             raise FormatError(
-                f"the file ends at byte {self._file.size_bytes}, inside a member with contents up to byte {end}",
+                f"the file ends at byte {self._size_bytes}, inside a member with contents up to byte {end}",
                 shard=self._shard,
                 offset=offset,
                 hint=_COPY_AGAIN,
             )
 
-    def _check_end(self, offset: int, *, expecting_member: bool = False) -> None:
+    def _check_end(self, offset: int, *, expecting_member: bool = False) -> Generator[Request, bytes, None]:
         """Check a file that ends at or before ``offset``, where a header or two empty blocks are expected."""
         if self._rows.offsets:
             self._check_fits(self._rows.offsets[-1], self._rows.sizes[-1])
-        left = self._file.size_bytes - offset
+        left = self._size_bytes - offset
         if expecting_member or left != 0 or self._awaits_member(offset):
-            check_not_compressed(self._read(0, BLOCK), shard=self._shard)
+            check_not_compressed((yield from self._read(0, BLOCK)), shard=self._shard)
             place = "the padding after a member" if left < 0 else "a tar header"
             raise FormatError(
-                f"the file ends at byte {self._file.size_bytes}, inside {place}",
+                f"the file ends at byte {self._size_bytes}, inside {place}",
                 shard=self._shard,
-                offset=min(offset, self._file.size_bytes),
+                offset=min(offset, self._size_bytes),
                 hint=_COPY_AGAIN,
             )
         self.end_offset = offset
         self.warnings.append("the end-of-archive blocks are missing; the file may have been cut between two members")
 
-    def _end(self, offset: int) -> None:
+    def _end(self, offset: int) -> Generator[Request, bytes, None]:
         """Record the end of the archive at an empty block, and warn if anything is odd about it."""
         self.end_offset = offset
         if offset == 0:
             self.warnings.append("the tar file has no members")
-        trailing = self._read(offset, _END_BYTES).lstrip(b"\0")
+        trailing = (yield from self._read(offset, _END_BYTES)).lstrip(b"\0")
         if trailing:
-            start = min(offset + _END_BYTES, self._file.size_bytes) - len(trailing)
+            start = min(offset + _END_BYTES, self._size_bytes) - len(trailing)
             self.warnings.append(
                 f"the archive ends at byte {offset}; the data from byte {start} on is not read: "
                 "were two tar files concatenated?"

@@ -126,7 +126,7 @@ def test_every_shard_that_cannot_be_scanned_is_named_in_whatever_order_the_resul
     shards = find_shards(storage).shards
     progress: list[PrepareProgress] = []
     scans = ShardScans(
-        storage, Journal(storage), shards, stage_tar_idx=False, total=5, workers=3, on_progress=progress.append
+        storage, storage, Journal(storage), shards, stage_tar_idx=False, total=5, workers=3, on_progress=progress.append
     )
     with pytest.raises(FormatError, match="3 shards cannot be indexed") as caught:
         scans.wait_for(shards[0])
@@ -142,7 +142,9 @@ def test_many_small_shards_are_scanned_in_groups_and_resumed_one_by_one(tmp_path
     shards, journal = find_shards(storage).shards, Journal(storage)
     progress: list[PrepareProgress] = []
     with closing(
-        ShardScans(storage, journal, shards, stage_tar_idx=False, total=300, workers=2, on_progress=progress.append)
+        ShardScans(
+            storage, storage, journal, shards, stage_tar_idx=False, total=300, workers=2, on_progress=progress.append
+        )
     ) as scans:
         for shard in shards:
             scans.wait_for(shard)

@@ -21,6 +21,7 @@ __all__ = [
     "energon_command",
     "meta_folder_option",
     "progress_option",
+    "storage_option",
     "trust_code_option",
     "worker_options",
 ]
@@ -138,6 +139,33 @@ def debug_option() -> click.Option:
     )
 
 
+def storage_option() -> click.Option:
+    """Create ``--storage-option``, which sets the endpoint, region and limits of object stores."""
+
+    def remember(_ctx: click.Context, _parameter: click.Parameter, values: Sequence[str]) -> None:
+        if not values:
+            return
+        from loader.errors import ConfigError
+        from loader.storage import remember_options
+
+        pairs = [value.partition("=") for value in values]
+        if not all(separator for _, separator, _ in pairs):
+            raise click.BadParameter("expected KEY=VALUE, such as endpoint_url=https://minio.local")
+        try:
+            remember_options("", {name: value for name, _, value in pairs})
+        except ConfigError as error:
+            raise click.BadParameter(f"{error.message}; {error.hint}" if error.hint else error.message) from error
+
+    return click.Option(
+        ["--storage-option"],
+        metavar="KEY=VALUE",
+        multiple=True,
+        expose_value=False,
+        callback=remember,
+        help="Option of object stores: endpoint_url, region, profile, anonymous …  [repeatable]",
+    )
+
+
 def energon_command(
     name: str, *, examples: Sequence[tuple[str, str]], short_help: str
 ) -> Callable[[Callable[..., Any]], click.Command]:
@@ -148,7 +176,7 @@ def energon_command(
             name, cls=ExampleCommand, examples=examples, short_help=short_help, context_settings=CONTEXT_SETTINGS
         )(function)
         complete_values(command.params)
-        command.params.append(debug_option())
+        command.params += [storage_option(), debug_option()]
         return command
 
     return decorate

@@ -17,8 +17,8 @@ def check_path(path: str, *, takes_tar: bool = False, meta_folder: str | None = 
         path: The path on the command line.
         takes_tar: A tar file passes, too.
 
-    A prefix of a pair of token files becomes the path of its ``.bin`` file. A missing folder passes: opening it raises
-    with a better message.
+    A ``file://`` URL becomes a path, and a prefix of a pair of token files that of its ``.bin`` file. A missing folder
+    passes, and a missing file of an object store: opening it raises with a better message.
 
     Args:
         path: The path.
@@ -30,22 +30,28 @@ def check_path(path: str, *, takes_tar: bool = False, meta_folder: str | None = 
     """
     from loader.errors import StorageError
     from loader.format.documents import data_path, is_metadataset, is_record_file, is_tar_file
+    from loader.storage import is_url, split_url
 
     if not path:
         raise click.UsageError("PATH is empty. Check whether a shell variable is unset.")
-    path = data_path(path)
+    protocol, rest = split_url(path)
+    path = f"{protocol}://{rest.rstrip('/')}" if protocol else data_path(rest)
     if meta_folder == "":
         raise click.BadParameter("this is empty; check whether a shell variable is unset", param_hint="--meta-folder")
     is_document = is_record_file(path) or is_metadataset(path)
     is_pair = path.endswith(".bin") and os.path.exists(path.removesuffix("bin") + "idx")  # opening it names what lacks
-    if (is_document or path.endswith(".tar")) and not is_pair and not os.path.lexists(path):
+    if (is_document or path.endswith(".tar")) and not is_pair and not is_url(path) and not os.path.lexists(path):
         raise StorageError("this file does not exist", path=path, hint="check the path")
     if (is_document or (takes_tar and is_tar_file(path))) and meta_folder is not None:
         better = " Set meta_folder at its datasets." if is_metadataset(path) else ""
         raise click.UsageError(f"--meta-folder is valid only for folders.{better}")
-    if not os.path.isfile(path) or is_record_file(path) or (takes_tar and is_tar_file(path)):
+    if is_record_file(path) or (takes_tar and is_tar_file(path)):
         return path
     from loader.format.prepare import is_compressed_tar
+
+    is_named_file = path.endswith(".tar") or is_compressed_tar(path)  # opening a URL tells the rest
+    if not (is_named_file if is_url(path) else os.path.isfile(path)):
+        return path
 
     folder = os.path.dirname(path)
     if os.path.basename(folder) == ".nv-meta":

@@ -13,6 +13,7 @@ _EXAMPLES = (
     ("Describe a dataset", "energon info /data/coco"),
     ("Describe tar files that are not prepared", "energon info /data/raw_shards"),
     ("Show the datasets of a mix, their shares and repetitions", "energon info /data/mix.yaml"),
+    ("Describe a dataset in an object store", "energon info s3://bucket/coco"),
     ("Pass the number of samples to a script", "energon info /data/coco --json | jq .samples"),
 )
 

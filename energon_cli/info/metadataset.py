@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from loader.inspect import plural
+from loader.storage import short_path
 
 from ..console import escape_controls, print_table
 
@@ -99,8 +100,7 @@ def _label(node: dict[str, Any], folder: str) -> str:
     if node["kind"] in ("blend", "blend_epochized"):
         return str(node["kind"])
     name = f"{node['name']}: " if node.get("name") else ""
-    path = os.path.relpath(node["path"], folder) if "://" not in node["path"] else node["path"]
-    return f"{name}{node['path'] if path.startswith('..') else path} ({node['split_part']})"
+    return f"{name}{short_path(node['path'], folder)} ({node['split_part']})"
 
 
 def _node_notes(node: dict[str, Any]) -> Text:

@@ -17,6 +17,7 @@ _EXAMPLES = (
     ("Exclude broken samples from training", "energon lint /data/coco --fix"),
     ("Check a metadataset and all its datasets", "energon lint /data/mix.yaml"),
     ("Check one tar file", "energon lint /data/coco/shard_000.tar"),
+    ("Check a dataset in an object store", "energon lint s3://bucket/coco --level headers"),
     ("Print the first 100 findings as JSON", "energon lint /data/coco --json --max-findings 100"),
 )
 
@@ -119,17 +120,22 @@ def _checked_unit(path: str, *, level: str, fix: bool, split_parts: str | None, 
     from loader.format.documents import is_metadataset, is_record_file, is_tar_file
     from loader.format.unprepared import is_prepared
     from loader.inspect import is_only_media_folder
+    from loader.storage import is_url
 
     flag = "--fix" if fix else None if split_parts is None else "--split-parts"
     if fix and (is_record_file(path) or is_metadataset(path)):
         raise click.BadParameter("only a dataset of shards can exclude samples", param_hint=flag)
     unit, fault = "samples" if level == "decode" else "shards", None
-    is_folder = os.path.isdir(path)
+    is_folder = is_url(path) or os.path.isdir(path)
     if is_record_file(path):
         unit, fault = "bytes", "a single file has no split parts"
+    elif is_metadataset(path):
+        pass
+    elif is_tar_file(path):
+        fault = "tar files that are not prepared have no split"
     elif is_folder and is_only_media_folder(open_dataset_storage(path, meta_folder)):
         unit, fault = "files", "a folder of files has no split"
-    elif is_tar_file(path) or (is_folder and not is_prepared(open_dataset_storage(path, meta_folder))):
+    elif is_folder and not is_prepared(open_dataset_storage(path, meta_folder)):
         fault = "tar files that are not prepared have no split"
     if flag is not None and fault is not None:
         raise click.BadParameter(fault, param_hint=flag)

@@ -26,6 +26,7 @@ _EXAMPLES = (
     ("Show one sample by its key", "energon preview /data/coco --key shard_000.tar/000017"),
     ("Show samples of a mix as training draws them", "energon preview /data/mix.yaml --shuffle -n 5"),
     ("Show the first sample of a tar file", "energon preview /data/raw/shard_000.tar"),
+    ("Show the first sample of a dataset in an object store", "energon preview s3://bucket/coco -n 1"),
     ("Print fields, types and shapes as JSON", "energon preview /data/coco -n 10 --json"),
     ("Show the raw parts of random samples", "energon preview /data/coco --shuffle --crude"),
 )

@@ -20,11 +20,19 @@ from .documents.providers import SHARD_SUFFIXES, fault_of_file, record_format
 from .documents.split_config import SplitConfig, split_sample_name
 from .filters.files import FilterFiles, filter_names
 from .filters.rows import FilteredShard, FilterRows, open_filter
-from .index.current import current_index
+from .index.current import current_index, index_folders
 from .index.dataset_index import DatasetIndex, PartLocation
-from .index.layout import SampleIndex, ShardEntry
+from .index.layout import ROW_COLUMNS, SampleIndex, ShardEntry
 from .index.sample_bytes import read_sample
-from .nv_meta import DATASET_YAML, FOLDER, SPLIT_YAML, open_dataset_storage
+from .nv_meta import (
+    DATASET_YAML,
+    FOLDER,
+    INDEX_FOLDER,
+    INDEX_UUID,
+    INFO_JSON,
+    SPLIT_YAML,
+    open_dataset_storage,
+)
 from .records.folder_index import RecordIndex, open_record_index
 from .tar.header import BLOCK, check_header, header_name, header_size
 from .tar.names import decode_name, printable
@@ -43,6 +51,7 @@ class DatasetFolder:
         split_config: Name of the split file in ``.nv-meta``.
         dataset_config: Name of the dataset file in ``.nv-meta``.
         meta_folder: Folder to use instead of ``.nv-meta``.
+        reads_samples: Fetch the index of a remote dataset at once, too.
 
     Raises:
         StorageError: The folder is missing, or not prepared.
@@ -56,15 +65,17 @@ class DatasetFolder:
         split_config: str = SPLIT_YAML,
         dataset_config: str = DATASET_YAML,
         meta_folder: str | os.PathLike[str] | None = None,
+        reads_samples: bool = False,
     ) -> None:
         self.storage: Storage = open_storage(path) if meta_folder is None else open_dataset_storage(path, meta_folder)
         self.path = self.storage.path("")
         self._split_name = split_config
         self._config_name = dataset_config
-        if not self.storage.exists(""):
-            raise StorageError("this folder does not exist", path=self.path, hint="check the path")
+        self._prefetch(with_index=reads_samples)
         counts = read_shard_info(self.storage)
         if counts is None:
+            if not self.storage.exists(""):
+                raise StorageError("this folder does not exist", path=self.path, hint="check the path")
             fault = fault_of_file(self.path)
             if fault is not None:
                 raise StorageError(fault[0], path=self.path, hint=fault[1])
@@ -78,6 +89,19 @@ class DatasetFolder:
         self.shard_counts: dict[str, int] = counts
         """The shards in order, with their numbers of samples."""
         self._open_shard: tuple[str, ReadableFile] | None = None
+
+    def _prefetch(self, *, with_index: bool) -> None:
+        """Announce the files that are read first: those of a remote dataset then arrive at the same time."""
+        self.storage.list_once(FOLDER)
+        if not self.storage.checks_versions:
+            return
+        newest = index_folders(self.storage)[:1]
+        documents = [INFO_JSON, INDEX_UUID, *(f"{FOLDER}/{name}" for name in (self._config_name, self._split_name))]
+        self.storage.prefetch([*documents, *(f"{INDEX_FOLDER}/{uuid}/layout.json" for uuid in newest)])
+        if with_index:
+            self.storage.prefetch_fixed(
+                [f"{INDEX_FOLDER}/{uuid}/{name}.npy" for uuid in newest for name in ROW_COLUMNS]
+            )
 
     @property
     def meta_folder(self) -> str:

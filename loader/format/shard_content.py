@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Container, Iterator
 
-from ..storage import Storage, open_storage
+from ..storage import open_parent
 from .index.shard_index import index_shard
 from .jsonl.index import JsonlReader, build_jsonl_index
 
@@ -28,7 +28,7 @@ def iter_shard_content(
         FormatError: The shard is damaged.
         StorageError: It cannot be read.
     """
-    storage, name = _split_path(path)
+    storage, name = open_parent(path)
     index = index_shard(storage, name)
     with storage.open(name) as file:
         start = 0
@@ -52,12 +52,7 @@ def iter_jsonl_content(path: str | os.PathLike[str]) -> Iterator[dict[str, bytes
         FormatError: A line is not a JSON object.
         StorageError: The file cannot be read.
     """
-    storage, name = _split_path(path)
+    storage, name = open_parent(path)
     with JsonlReader(storage, name, build_jsonl_index(storage, name)) as reader:
         for number in range(len(reader)):
             yield {"json": reader.read_line(number)}
-
-
-def _split_path(path: str | os.PathLike[str]) -> tuple[Storage, str]:
-    folder, name = os.path.split(os.fspath(path))
-    return open_storage(folder or "."), name

@@ -11,6 +11,7 @@ from ..format.documents.providers import data_path, is_metadataset, is_record_fi
 from ..format.media.metadata import is_media_folder
 from ..format.nv_meta import open_dataset_storage
 from ..format.unprepared.tar_folder import is_unprepared
+from ..storage import short_path
 from .folder_views import SampleViews, open_file_views, open_folder_views, open_record_views, place_text
 from .sample_view import PreviewRequest, SampleView
 from .selection import MixOrder
@@ -138,5 +139,4 @@ def _origin(leaf: LeafPlan, folder: str) -> str:
 
 
 def _shown(path: str, split_part: str, folder: str) -> str:
-    inside = os.path.relpath(path, folder)
-    return f"{path if inside.startswith('..') else inside} ({split_part})"
+    return f"{short_path(path, folder)} ({split_part})"

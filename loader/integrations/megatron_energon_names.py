@@ -23,7 +23,7 @@ from ..format.media.metadata import (
 )
 from ..format.nv_meta import INDEX_SQLITE, INFO_JSON, INFO_YAML
 from ..format.prepare.media_folder import prepare_media_folder
-from ..storage import open_storage
+from ..storage import open_parent, open_storage
 
 if TYPE_CHECKING:
     from ..storage import ReadableFile
@@ -120,8 +120,8 @@ class MediaFilterConfig(MediaFilter):
             StorageError: The file cannot be read.
         """
         if isinstance(source, str | os.PathLike):
-            folder, name = os.path.split(os.path.abspath(os.fspath(source)))
-            source, filename = open_storage(folder).read(name), filename or name
+            storage, name = open_parent(source)
+            source, filename = storage.read(name), filename or name
         elif not isinstance(source, bytes):
             source.seek(0)
             source = source.read()
@@ -191,10 +191,10 @@ def get_dataset_type(path: str | os.PathLike[str]) -> EnergonDatasetType:
     'invalid'
     """
     text = data_path(os.fspath(path))
-    folder, name = os.path.split(text.rstrip("/"))
     try:
         if format_of(text) != "folder":
-            if not open_storage(folder or ".").exists(name):
+            storage, name = open_parent(text.rstrip("/"))
+            if not storage.exists(name):
                 return EnergonDatasetType.INVALID
             return EnergonDatasetType(format_of(text))
         exists = open_storage(text).exists

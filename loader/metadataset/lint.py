@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +15,7 @@ from ..format.lint.record_file import lint_record_file
 from ..format.lint.report import Finding, LintPlan, LintProgress, LintReport, SampleCheck
 from ..format.lint.run import lint_dataset
 from ..format.nv_meta import DATASET_YAML, SPLIT_YAML
-from ..storage import open_storage
+from ..storage import open_parent
 from .documents.leaf_plan import JoinMember, LeafPlan
 from .documents.paths import DatasetPaths
 from .leaf_samples import LeafCounter
@@ -227,9 +226,8 @@ class _MetadatasetLint:
 
         remaining = self._remaining()
         if is_record_file(path):
-            folder, name = os.path.split(path)
             report = lint_record_file(
-                open_storage(folder), name, level=plan.level, max_findings=remaining, on_progress=progress
+                *open_parent(path), level=plan.level, max_findings=remaining, on_progress=progress
             )
         else:
             dataset_plan = LintPlan(

@@ -9,6 +9,7 @@
 `file_stream.py`  a file read at offsets, as a Python file with a position
 `memory_map.py`   files mapped into memory
 `retry.py`        repetition of reads that fail for a moment
+`remote_path.py`  the methods of paths for URLs of object stores
 `urls.py`         the protocols of URLs, and the store of each
 ================  =============================================================
 """
@@ -28,8 +29,8 @@ from .protocol import (
     raise_storage_error,
     read_document,
 )
-from .remote import RemoteStorage
-from .urls import open_parent, open_storage, split_url
+from .remote import RemoteStorage, remember_options
+from .urls import is_url, open_parent, open_storage, resolve_path, short_path, split_url
 
 __all__ = [
     "ByteRange",
@@ -42,11 +43,15 @@ __all__ = [
     "ReadableFile",
     "RemoteStorage",
     "Storage",
+    "is_url",
     "map_file",
     "max_document_bytes",
     "open_parent",
     "open_storage",
     "raise_storage_error",
     "read_document",
+    "remember_options",
+    "resolve_path",
+    "short_path",
     "split_url",
 ]

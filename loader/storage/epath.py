@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import io
 import os
 import posixpath
 import shutil
@@ -14,14 +15,13 @@ from pathlib import Path, PurePosixPath
 from stat import S_ISDIR
 from typing import IO, Any, Literal
 
-from .remote import remote_path
-from .urls import open_storage
+from . import remote_path
+from .urls import open_storage, split_url
 
 __all__ = ["EPath", "PathStatus"]
 
 _LOCAL_PROFILE = "__filesystem__"
 _COPIED_AT_ONCE = 8 << 20
-_LOCAL_PREFIXES = ("file://", "local://", f"msc://{_LOCAL_PROFILE}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,14 +67,13 @@ class EPath:
 
     def __init__(self, initial_path: str | os.PathLike[str]) -> None:
         text = os.fspath(initial_path)
-        local = next((prefix for prefix in _LOCAL_PREFIXES if text.startswith(prefix)), "")
-        protocol, separator, rest = text.removeprefix(local).partition("://")
-        if separator and protocol.isidentifier():
+        protocol, rest = split_url(text)
+        if protocol.isidentifier():
             self._prefix = f"{protocol}://"
             self._path = PurePosixPath(rest)
         else:
             self._prefix = ""
-            self._path = PurePosixPath(os.path.abspath(text.removeprefix(local)))
+            self._path = PurePosixPath(os.path.abspath(text if protocol else rest))
 
     def _with_path(self, path: PurePosixPath | str) -> EPath:
         """Return another path of the same machine or bucket."""
@@ -215,8 +214,8 @@ class EPath:
     def stat(self) -> PathStatus:
         """Return size, type and time of the last change."""
         if self._prefix:
-            info = remote_path.stat(str(self))
-            is_folder, size_bytes, mtime_s = False, info.size_bytes, info.mtime_ns / 1e9
+            info = remote_path.stat_any(str(self))
+            is_folder, size_bytes, mtime_s = not info.name, info.size_bytes, info.mtime_ns / 1e9
         else:
             status = self.local_path().stat()
             is_folder, size_bytes, mtime_s = S_ISDIR(status.st_mode), status.st_size, status.st_mtime
@@ -251,11 +250,15 @@ class EPath:
 
     def read_text(self, encoding: str = "utf-8") -> str:
         """Read the whole file as text."""
+        if self._prefix:
+            return io.TextIOWrapper(io.BytesIO(remote_path.read(str(self))), encoding=encoding).read()
         with self.open("r", encoding=encoding) as file:
             return str(file.read())
 
     def read_bytes(self) -> bytes:
         """Read the whole file."""
+        if self._prefix:
+            return remote_path.read(str(self))
         with self.open("rb") as file:
             return bytes(file.read())
 

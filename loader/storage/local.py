@@ -193,8 +193,17 @@ class LocalStorage:
                 "expected a file or a free name to write to, found a folder", path=path, hint="move it away"
             )
 
-    def local_path(self, name: str = "") -> Path:
+    def local_path(self, name: str = "", info: FileInfo | None = None) -> Path:  # noqa: ARG002 - of remote files
         return Path(self.path(name))
+
+    def list_once(self, folder: str) -> None:
+        pass
+
+    def prefetch(self, names: Iterable[str]) -> None:
+        pass
+
+    def prefetch_fixed(self, names: Iterable[str]) -> None:
+        pass
 
     def copy_of_fixed(self, name: str) -> Path:
         return Path(self.path(name))
@@ -207,6 +216,10 @@ class LocalStorage:
             if byte_range is None:
                 return file.read_at(0, file.size_bytes)
             return file.read_at(byte_range.start, byte_range.size_bytes)
+
+    def read_start(self, name: str, size_bytes: int) -> tuple[bytes, int]:
+        with self.open(name) as file:
+            return file.read_at(0, min(size_bytes, file.size_bytes)), file.size_bytes
 
     def exists(self, name: str) -> bool:
         return os.path.lexists(self.path(name))

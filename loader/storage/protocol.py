@@ -155,6 +155,9 @@ class Storage(Protocol):
     def read(self, name: str, byte_range: ByteRange | None = None) -> bytes:
         """Read a whole file or a range of it."""
 
+    def read_start(self, name: str, size_bytes: int) -> tuple[bytes, int]:
+        """Read the first bytes of a file, in one request; return them and the size of the file."""
+
     def exists(self, name: str) -> bool:
         """Return True if a file or folder of that name exists."""
 
@@ -206,8 +209,22 @@ class Storage(Protocol):
         not while another one holds it alone.
         """
 
-    def local_path(self, name: str = "") -> Path:
-        """Return the path for tools that need a file of this machine (SQLite, memory maps): a copy of a remote file."""
+    def local_path(self, name: str = "", info: FileInfo | None = None) -> Path:
+        """Return the path for tools that need a file of this machine (SQLite, memory maps): a copy of a remote file.
+
+        Args:
+            name: The file.
+            info: Its size and version, if they are known.
+        """
+
+    def list_once(self, folder: str) -> None:
+        """Announce questions about the files of a folder, which a remote store then answers from one listing."""
+
+    def prefetch(self, names: Iterable[str]) -> None:
+        """Announce reads of small files, whole and once each; a remote store fetches them at the same time."""
+
+    def prefetch_fixed(self, names: Iterable[str]) -> None:
+        """Announce calls of :meth:`copy_of_fixed`; a remote store makes the copies at the same time."""
 
     def copy_of_fixed(self, name: str) -> Path:
         """Return such a path for a file that never changes under its name."""
@@ -221,6 +238,8 @@ MAX_DOCUMENT_BYTES = 1 << 28
 
 The list of the shards of a dataset, 100 bytes each, is the longest document."""
 
+_MOST_DOCUMENTS_BYTES = 1 << 20  # of all but a few documents; those are read twice
+
 DOCUMENT_LIMIT_VARIABLE = "ENERGON_MAX_DOCUMENT_BYTES"
 """Environment variable that replaces the limit."""
 
@@ -233,14 +252,14 @@ def read_document(storage: Storage, name: str) -> bytes:
         StorageError: It cannot be read.
     """
     limit = max_document_bytes()
-    with storage.open(name) as file:
-        if file.size_bytes > limit:
-            raise ConfigError(
-                f"this document has {file.size_bytes:,} bytes, more than the limit of {limit:,}",
-                file=storage.path(name),
-                hint=f"if it is right, set the environment variable {DOCUMENT_LIMIT_VARIABLE}={file.size_bytes}",
-            )
-        return file.read_at(0, file.size_bytes)
+    data, size_bytes = storage.read_start(name, _MOST_DOCUMENTS_BYTES)
+    if size_bytes > limit:
+        raise ConfigError(
+            f"this document has {size_bytes:,} bytes, more than the limit of {limit:,}",
+            file=storage.path(name),
+            hint=f"if it is right, set the environment variable {DOCUMENT_LIMIT_VARIABLE}={size_bytes}",
+        )
+    return data if len(data) >= size_bytes else storage.read(name)
 
 
 def max_document_bytes() -> int:

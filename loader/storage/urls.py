@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
+import posixpath
 
-from ..errors import StorageError
+from ..errors import ConfigError, StorageError
 from .local import LocalStorage
 from .protocol import Storage
 from .remote import PROTOCOLS, RemoteStorage
 
-__all__ = ["open_parent", "open_storage", "split_url"]
+__all__ = ["is_url", "open_parent", "open_storage", "resolve_path", "short_path", "split_url"]
 
-_LOCAL_PROTOCOLS = ("file", "local")
+_LOCAL_PREFIXES = ("file://", "local://", "msc://__filesystem__")
 
 
 def split_url(path: str | os.PathLike[str]) -> tuple[str, str]:
@@ -21,10 +22,57 @@ def split_url(path: str | os.PathLike[str]) -> tuple[str, str]:
     (('s3', 'bucket/coco'), ('', '/data/coco'), ('', 'coco'))
     """
     text = os.fspath(path)
+    for prefix in _LOCAL_PREFIXES:
+        if text.startswith(prefix):
+            return "", text.removeprefix(prefix)
     protocol, separator, rest = text.partition("://")
-    if not separator:
-        return "", text
-    return ("" if protocol in _LOCAL_PROTOCOLS else protocol), rest
+    return (protocol, rest) if separator else ("", text)
+
+
+def is_url(path: str | os.PathLike[str]) -> bool:
+    """Return True if a path is not one of this machine.
+
+    >>> is_url("s3://bucket/coco"), is_url("file:///data/coco"), is_url("coco")
+    (True, False, False)
+    """
+    return bool(split_url(path)[0])
+
+
+def resolve_path(path: str | os.PathLike[str], folder: str | None = None) -> str:
+    """Return the absolute form of a path; URLs are returned as written.
+
+    Args:
+        path: A relative path, an absolute path or a URL.
+        folder: Absolute path or URL of the folder that relative paths start from; None for the working directory.
+
+    Raises:
+        ConfigError: A relative path leads out of a bucket.
+
+    >>> resolve_path("./coco", "/data"), resolve_path("../a", "/data/x"), resolve_path("file:///b", "/data")
+    ('/data/coco', '/data/a', '/b')
+    >>> resolve_path("../a", "s3://bucket/x"), resolve_path("/b", "s3://bucket/x")
+    ('s3://bucket/a', '/b')
+    """
+    protocol, rest = split_url(path)
+    if protocol:
+        return os.fspath(path)
+    protocol, place = split_url(os.getcwd() if folder is None else folder)
+    if not protocol or rest.startswith("/"):
+        return os.path.normpath(os.path.join(place, rest))
+    bucket, _, key = place.partition("/")
+    joined = posixpath.normpath(posixpath.join(key, rest))
+    if joined.split("/", 1)[0] == "..":
+        raise ConfigError(f"the path {rest!r} leads out of the bucket", at=folder, hint="write the whole URL")
+    return f"{protocol}://{bucket}" if joined == "." else f"{protocol}://{bucket}/{joined}"
+
+
+def short_path(path: str, folder: str) -> str:
+    """Return a path or URL relative to a folder above it, as messages show it; another one is returned as it is.
+
+    >>> short_path("s3://bucket/mix/coco", "s3://bucket/mix"), short_path("/data/coco", "/data/mix")
+    ('coco', '/data/coco')
+    """
+    return path.removeprefix(f"{folder.rstrip('/')}/")
 
 
 def open_storage(
@@ -65,4 +113,6 @@ def open_parent(path: str | os.PathLike[str]) -> tuple[Storage, str]:
     ('/tmp', 'texts.jsonl')
     """
     folder, name = os.path.split(os.fspath(path))
+    if folder.endswith(":"):  # of a URL without a path
+        raise StorageError("this names a bucket; expected a file in it", path=os.fspath(path), hint="check the URL")
     return open_storage(folder or "."), name

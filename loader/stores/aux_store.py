@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ..errors import StorageError
-from ..format.documents.providers import data_path, fault_of_file, format_of
+from ..format.documents.providers import FILESYSTEM, data_path, fault_of_file, files_folder, format_of
 from ..format.media.metadata import MediaMetadata
 from ..format.nv_meta import FOLDER, INFO_JSON, INFO_YAML, open_dataset_storage
 from ..samples.source_info import SourceInfo
-from ..storage import open_storage, split_url
+from ..storage import is_url, open_storage
 from .dataset_file_store import DatasetFileStore
 from .file_store import FileStore
 from .record_file_stores import BinIdxFileStore, JsonlFileStore
@@ -21,7 +21,6 @@ __all__ = ["PrimaryFileStore", "open_aux_store"]
 
 T_co = TypeVar("T_co", covariant=True)
 
-_FILESYSTEM = "filesystem://"
 _RECORD_STORES: dict[str, Callable[[str], FileStore[Any]]] = {"binidx": BinIdxFileStore, "jsonl": JsonlFileStore}
 
 
@@ -30,7 +29,7 @@ def open_aux_store(url: str | os.PathLike[str], *, meta_folder: str | None = Non
 
     Args:
         url: Path of a prepared dataset, a token file or an indexed JSONL file, or ``filesystem://`` and the path of any
-            folder.
+            folder. Paths may be URLs: ``filesystem+s3://bucket/images`` is a folder, too.
         meta_folder: Folder to use instead of the ``.nv-meta`` of the dataset.
 
     Raises:
@@ -40,16 +39,9 @@ def open_aux_store(url: str | os.PathLike[str], *, meta_folder: str | None = Non
     SystemFileStore('/tmp')
     """
     text = os.fspath(url)
-    if text.startswith(_FILESYSTEM):
-        return SystemFileStore(_check_exists(text.removeprefix(_FILESYSTEM), of_files=True))
-    protocol, _ = split_url(text)
-    if protocol:
-        raise StorageError(
-            f"cannot read {protocol}:// URLs; expected the folder of a prepared dataset,"
-            f" or {_FILESYSTEM} and any folder",
-            path=text,
-            hint="mount the bucket, or copy it to a local folder",
-        )
+    files = files_folder(text)
+    if files is not None:
+        return SystemFileStore(_check_exists(files, of_files=True))
     record_store = _RECORD_STORES.get(format_of(data_path(text)))
     if record_store is not None:
         return record_store(text)
@@ -59,13 +51,18 @@ def open_aux_store(url: str | os.PathLike[str], *, meta_folder: str | None = Non
         raise StorageError(
             f"this folder is not a prepared dataset: {meta_folder or FOLDER}/.info.json is missing",
             path=text,
-            hint=f"run: energon prepare {text}{option}; or, for plain files, write {_FILESYSTEM}{text}",
+            hint=f"run: energon prepare {text}{option}; or, for plain files, write {FILESYSTEM}{text}",
         )
     return DatasetFileStore(url, meta_folder=meta_folder)
 
 
 def _check_exists(folder: str, *, of_files: bool = False) -> str:
-    path = open_storage(folder).path("")
+    storage = open_storage(folder)
+    path = storage.path("")
+    if is_url(path):
+        if not storage.exists(""):
+            raise StorageError("there is no file below this URL", path=path, hint="check the URL")
+        return folder
     if os.path.isfile(path):
         fault = None if of_files else fault_of_file(path)
         message, hint = fault or ("this is a file; expected a folder", "give the folder that contains it")

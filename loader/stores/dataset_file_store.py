@@ -19,7 +19,7 @@ from ..format.nv_meta import INFO_JSON, INFO_YAML, open_dataset_storage
 from ..format.tar.names import key_without_shard, printable, split_member_name
 from ..renamed_parameters import renamed_parameters
 from ..samples.source_info import SourceInfo
-from ..storage import ReadableFile
+from ..storage import ReadableFile, resolve_path
 from .file_store import FileStore, MissingFileError
 
 __all__ = ["DatasetFileStore", "OpenDataset", "open_dataset"]
@@ -51,7 +51,7 @@ class DatasetFileStore(FileStore[bytes]):
     @renamed_parameters(dataset_path="path")
     def __init__(self, path: str | os.PathLike[str], *, meta_folder: str | os.PathLike[str] | None = None) -> None:
         self._path = os.fspath(path)
-        self._meta_folder = None if meta_folder is None else os.path.abspath(meta_folder)
+        self._meta_folder = None if meta_folder is None else resolve_path(meta_folder)
         self._opened: OpenDataset | None = open_dataset(path, self._meta_folder)
 
     def __getstate__(self) -> tuple[str, str | None]:

@@ -10,7 +10,7 @@ from ..errors import EnergonError, StorageError
 from ..format.media.metadata import MediaMetadata, MediaMetadataReader
 from ..format.tar.names import key_without_shard
 from ..samples.source_info import SourceInfo
-from ..storage import LocalStorage, open_storage
+from ..storage import LocalStorage, Storage, is_url, open_parent, open_storage
 from .file_store import FileStore, MissingFileError
 
 __all__ = ["SystemFileStore"]
@@ -28,18 +28,20 @@ class SystemFileStore(FileStore[bytes]):
     ``0001.jpg`` if the folder has no such subfolder.
 
     Args:
-        base_dir: The folder that keys are relative to. None allows any path of this machine; use it only for keys that
-            you trust.
+        base_dir: The folder that keys are relative to, or its URL. None allows any path and any URL; use it only for
+            keys that you trust.
 
     Raises:
         StorageError: The URL's protocol is not supported.
     """
 
-    __slots__ = ("_base", "_media", "_real", "base_dir")
+    __slots__ = ("_base", "_media", "_real", "_remote", "base_dir")
 
     def __init__(self, base_dir: str | os.PathLike[str] | None = None) -> None:
         self.base_dir = base_dir
-        self._base = None if base_dir is None else open_storage(base_dir).path("")
+        storage = None if base_dir is None else open_storage(base_dir)
+        self._base = None if storage is None else storage.path("")
+        self._remote = storage if self._base is not None and is_url(self._base) else None
         self._real: str | None = None
         self._media: MediaMetadataReader | None = None
 
@@ -53,12 +55,12 @@ class SystemFileStore(FileStore[bytes]):
             MissingFileError: The file does not exist.
             StorageError: The key leads out of the folder, or the file cannot be read.
         """
-        path = self._path_inside(key)
-        if (bare := key_without_shard(key)) is not None and not os.path.exists(path):
-            key, path = bare, self._path_inside(bare)
-        folder, name = os.path.split(path)
+        storage, name = self._place(key)
+        if (bare := key_without_shard(key)) is not None and not storage.exists(name):
+            key = bare
+            storage, name = self._place(key)
         try:
-            data = LocalStorage(folder).read(name)
+            data = storage.read(name)
         except StorageError as error:
             if isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
                 raise self._missing(key) from error
@@ -79,30 +81,40 @@ class SystemFileStore(FileStore[bytes]):
                 f"a SystemFileStore without a folder has no media metadata, so none of {key!r}",
                 hint="set base_dir to the folder that energon prepare-media has processed",
             )
-        path = self._path_inside(key)
-        if (bare := key_without_shard(key)) is not None and not os.path.exists(path):
+        storage, name = self._place(key)
+        if (bare := key_without_shard(key)) is not None and not storage.exists(name):
             key = bare
-            self._path_inside(key)
+            self._place(key)
         if self._media is None:
-            self._media = MediaMetadataReader(LocalStorage(self._base))
+            self._media = MediaMetadataReader(self._remote or LocalStorage(self._base))
         return self._media.get(posixpath.normpath(key))
 
-    def _path_inside(self, key: str) -> str:
+    def _place(self, key: str) -> tuple[Storage, str]:
+        """Return the storage of a key's file, and its name there."""
         if not _may_be_path(key):
             raise self._missing(key)
         if self._base is None:
-            return os.path.abspath(key)
+            return open_parent(key if is_url(key) else os.path.abspath(key))
+        if self._remote is not None:
+            name = posixpath.normpath(key)
+            if key.startswith("/") or name.split("/", 1)[0] == "..":
+                raise self._outside(key)
+            return self._remote, name
         if self._real is None:
             self._real = os.path.realpath(self._base)
         # With all links resolved: a link in the folder may lead anywhere.
         path = os.path.realpath(os.path.join(self._real, key))
         if key.startswith("/") or os.path.commonpath((self._real, path)) != self._real:
-            raise StorageError(
-                f"the key {key!r} leads out of this folder",
-                path=self._base,
-                hint="keep the files themselves, not links, in the folder, and write keys relative to it",
-            )
-        return path
+            raise self._outside(key)
+        folder, name = os.path.split(path)
+        return LocalStorage(folder), name
+
+    def _outside(self, key: str) -> StorageError:
+        return StorageError(
+            f"the key {key!r} leads out of this folder",
+            path=self._base,
+            hint="keep the files themselves, not links, in the folder, and write keys relative to it",
+        )
 
     def _missing(self, key: str) -> MissingFileError:
         where = "in this folder" if self._base else "on this machine"

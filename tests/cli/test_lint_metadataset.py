@@ -153,7 +153,13 @@ def test_a_leaf_without_samples_is_an_error(lint: Lint) -> None:
 
 
 def test_auxiliary_stores_that_cannot_be_opened_are_errors(lint: Lint) -> None:
-    stores = {"fine": "b", "files": "filesystem://files", "raw": "raw", "gone": "filesystem://gone", "far": "msc://x/y"}
+    stores = {
+        "fine": "b",
+        "files": "filesystem://files",
+        "raw": "raw",
+        "gone": "filesystem://gone",
+        "far": "hdfs://x/y",
+    }
     code, found, _ = lint("--level", "headers", train={"path": "a", "aux": stores})
     assert code == 1
     assert [each.split(": ")[:2] for each in found] == [

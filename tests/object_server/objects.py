@@ -84,8 +84,9 @@ class Objects:
 
     def delete(self, key: str) -> None:
         with self._lock:
-            if not self.path(key).is_dir():  # an object of a name that others have as a folder does not exist
-                self.path(key).unlink(missing_ok=True)
+            path = self.path(key)
+            if path.is_file():  # a folder is no object
+                path.unlink()
 
     def start_upload(self) -> str:
         upload = uuid.uuid4().hex

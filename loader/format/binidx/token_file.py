@@ -114,7 +114,7 @@ class TokenFile:
         self.name = name
         self.index_name = name.removesuffix(".bin") + ".idx"
         try:
-            self.size_bytes = storage.stat(name).size_bytes
+            self._info = storage.stat(name)
         except StorageError as error:
             if isinstance(error.__cause__, FileNotFoundError) and storage.exists(self.index_name):
                 raise FormatError(
@@ -123,8 +123,10 @@ class TokenFile:
                     hint="copy both files of the pair",
                 ) from error
             raise
+        self.size_bytes = self._info.size_bytes
         try:
-            with storage.open(self.index_name) as file:
+            self._index_info = storage.stat(self.index_name)
+            with storage.open(self.index_name, self._index_info) as file:
                 self._start = file.read_at(0, _PROBE_BYTES)
                 self.header = read_header(self._start, file.size_bytes, path=self.index_path)
                 self._check_last(file)
@@ -185,7 +187,7 @@ class TokenFile:
         """
         count = len(self)
         try:
-            data = map_file(self.storage.local_path(self.index_name))
+            data = map_file(self.storage.local_path(self.index_name, self._index_info))
             lengths = np.frombuffer(data, "<i4", count, _HEADER.size)
             offsets = np.frombuffer(data, "<i8", count, _HEADER.size + count * _LENGTH)
         except OSError as error:
@@ -227,7 +229,7 @@ class TokenFile:
             FormatError: Its size has changed since the dataset was opened.
             StorageError: It is missing or cannot be read.
         """
-        file = self.storage.open(self.name)
+        file = self.storage.open(self.name, self._info)
         if file.size_bytes != self.size_bytes:
             file.close()
             raise FormatError(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from ...errors import ConfigError
-from ...storage import split_url
+from ...storage import resolve_path
 from .messages import short_repr
 from .providers import data_path, provider_of
 from .subset import SubsetRange
@@ -17,10 +17,8 @@ __all__ = [
     "KeyFormat",
     "LoadRequest",
     "checked_key_format",
-    "is_url",
     "resolve_key_format",
     "resolve_meta_folder",
-    "resolve_path",
 ]
 
 KeyFormat = Literal["shard/key", "key"]
@@ -75,7 +73,7 @@ class LoadRequest:
     @classmethod
     def at(cls, path: str | os.PathLike[str], **choices: Any) -> LoadRequest:
         """Return the request for a path as a caller gives it: relative paths start from the working directory."""
-        return cls(path=data_path(resolve_path(os.fspath(path), os.getcwd())), **choices)
+        return cls(path=data_path(resolve_path(path)), **choices)
 
 
 def resolve_meta_folder(meta_folder: str | os.PathLike[str] | None, path: str | os.PathLike[str]) -> str | None:
@@ -99,28 +97,7 @@ def resolve_meta_folder(meta_folder: str | os.PathLike[str] | None, path: str | 
             if provider.format == "metadataset"
             else "a single file has no .nv-meta; drop the meta folder",
         )
-    return resolve_path(os.fspath(meta_folder), os.getcwd())
-
-
-def is_url(path: str) -> bool:
-    """Return True if a resolved path is not on this machine."""
-    return "://" in path
-
-
-def resolve_path(path: str, folder: str) -> str:
-    """Return the absolute form of a path; URLs of other machines are returned as written.
-
-    Args:
-        path: A relative path, an absolute path or a URL.
-        folder: Absolute path of the folder that relative paths start from.
-
-    >>> resolve_path("./coco", "/data"), resolve_path("../a", "/data/x"), resolve_path("file:///b", "/data")
-    ('/data/coco', '/data/a', '/b')
-    >>> resolve_path("msc://profile/bucket/ds", "/data")
-    'msc://profile/bucket/ds'
-    """
-    protocol, rest = split_url(path)
-    return path if protocol else os.path.normpath(os.path.join(folder, rest))
+    return resolve_path(meta_folder)
 
 
 def checked_key_format(value: object, *, source: str) -> KeyFormat:

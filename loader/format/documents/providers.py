@@ -9,13 +9,17 @@ from __future__ import annotations
 import os
 from typing import Final, Literal, NamedTuple
 
+from ...storage import is_url
+
 __all__ = [
+    "FILESYSTEM",
     "PROVIDERS",
     "SHARD_SUFFIXES",
     "Format",
     "Provider",
     "data_path",
     "fault_of_file",
+    "files_folder",
     "format_of",
     "is_jsonl",
     "is_metadataset",
@@ -59,6 +63,9 @@ RECORD_FORMATS: Final = frozenset({"jsonl", "binidx", "parquet"})
 SHARD_SUFFIXES: Final = (".tar", ".jsonl", ".parquet")
 """Endings of the shards of prepared folders. All shards of a folder have the same one."""
 
+FILESYSTEM = "filesystem://"
+"""Protocol of auxiliary stores that are folders of plain files."""
+
 _BIN, _IDX = ".bin", ".idx"
 
 
@@ -101,8 +108,23 @@ def is_record_file(path: str | os.PathLike[str]) -> bool:
 
 
 def is_tar_file(path: str | os.PathLike[str]) -> bool:
-    """Return True if a path names a tar file, not a folder; it need not be a shard of a prepared dataset."""
-    return os.fspath(path).endswith(".tar") and os.path.isfile(path)
+    """Return True if a path names a tar file, not a folder; it need not be a shard of a prepared dataset.
+
+    Of a URL the name decides.
+    """
+    return os.fspath(path).endswith(".tar") and (is_url(path) or os.path.isfile(path))
+
+
+def files_folder(store: str) -> str | None:
+    """Return the folder of an auxiliary store of plain files; None for other stores.
+
+    >>> files_folder("filesystem:///data/images"), files_folder("filesystem+msc://profile/images")
+    ('/data/images', 'msc://profile/images')
+    >>> files_folder("/data/coco")
+    """
+    if store.startswith("filesystem+"):
+        return store.removeprefix("filesystem+")
+    return store.removeprefix(FILESYSTEM) if store.startswith(FILESYSTEM) else None
 
 
 def record_format(shard: str) -> Format | None:
@@ -139,6 +161,6 @@ def data_path(path: str) -> str:
     Args:
         path: An absolute path, or a URL.
     """
-    if path.endswith((*provider_of(path).suffixes, *SHARD_SUFFIXES)) or "://" in path or os.path.lexists(path):
+    if path.endswith((*provider_of(path).suffixes, *SHARD_SUFFIXES)) or is_url(path) or os.path.lexists(path):
         return path
     return path + _BIN if os.path.isfile(path + _BIN) or os.path.isfile(path + _IDX) else path

@@ -17,7 +17,7 @@ from ..nv_meta import INDEX_FOLDER
 from ..tar.header import BLOCK
 from ..tar.names import decode_name, encode_name
 from .keys import hash_key, hash_ragged
-from .layout import COLUMNS, SampleIndex, ShardEntry, decode_layout
+from .layout import COLUMNS, ROW_COLUMNS, SampleIndex, ShardEntry, decode_layout
 from .npy_column import map_column
 from .shard_index import ShardIndex
 
@@ -41,6 +41,11 @@ class _Rows(NamedTuple):
     part_name: memoryview
     part_offset: memoryview
     part_size: memoryview
+
+
+class _KeyTable(NamedTuple):
+    """The columns that find keys, likewise."""
+
     key_hash: memoryview
     key_sample: memoryview
 
@@ -63,35 +68,60 @@ class DatasetIndex(SampleIndex):
         layout_file = f"{self._folder}/layout.json"
         layout = decode_layout(read_document(storage, layout_file), file=storage.path(layout_file))
         super().__init__(uuid, layout, path=storage.path(self._folder))
-        columns: dict[str, npt.NDArray[Any]] = {
-            name: map_column(storage, f"{self._folder}/{name}.npy", dtype) for name, dtype in COLUMNS.items()
-        }
+        self._storage = storage
+        columns: dict[str, npt.NDArray[Any]] = {name: self._map(name) for name in ROW_COLUMNS}
         self.part_ends: npt.NDArray[np.uint64] = columns["part_ends"]
         self.key_ends: npt.NDArray[np.uint64] = columns["key_ends"]
         self.key_bytes: npt.NDArray[np.uint8] = columns["key_bytes"]
         self.part_name: npt.NDArray[np.uint32] = columns["part_name"]
         self.part_offset: npt.NDArray[np.uint32] = columns["part_offset"]
         self.part_size: npt.NDArray[np.uint64] = columns["part_size"]
-        self.key_hash: npt.NDArray[np.uint64] = columns["key_hash"]
-        self.key_sample: npt.NDArray[np.uint64] = columns["key_sample"]
         self._rows = _Rows(**{name: memoryview(cast("Any", column)) for name, column in columns.items()})
         self._hash_margin = 2 * isqrt(2 * isqrt(layout.samples)) + 16
-        self._check_rows(storage)
+        self._check_rows()
+        if not storage.checks_versions:  # else they are downloaded if they are needed
+            _ = self._key_table
 
-    def _check_rows(self, storage: Storage) -> None:
+    def _map(self, name: str) -> npt.NDArray[Any]:
+        return map_column(self._storage, f"{self._folder}/{name}.npy", COLUMNS[name])
+
+    @cached_property
+    def key_hash(self) -> npt.NDArray[np.uint64]:
+        """Ascending hashes of the keys, shape (n,)."""
+        return self._of_samples("key_hash")
+
+    @cached_property
+    def key_sample(self) -> npt.NDArray[np.uint64]:
+        """The sample of each hash, shape (n,)."""
+        return self._of_samples("key_sample")
+
+    @cached_property
+    def _key_table(self) -> _KeyTable:
+        return _KeyTable(memoryview(cast("Any", self.key_hash)), memoryview(cast("Any", self.key_sample)))
+
+    def _of_samples(self, name: str) -> npt.NDArray[Any]:
+        """Map a column that few uses need, which has a row for each sample."""
+        column = self._map(name)
+        self._check_length(name, len(column), self.layout.samples)
+        return column
+
+    def _check_rows(self) -> None:
         samples, parts = self.layout.samples, self.layout.parts
-        expected = [(name, samples) for name in ("part_ends", "key_ends", "key_hash", "key_sample")]
+        expected = [(name, samples) for name in ("part_ends", "key_ends")]
         expected += [(name, parts) for name in ("part_name", "part_offset", "part_size")]
         # The last rows of the end columns are the lengths of others; their own lengths are checked before.
         expected.append(("key_bytes", int(self.key_ends[-1]) if len(self.key_ends) else 0))
         expected.append(("part_name", int(self.part_ends[-1]) if len(self.part_ends) else 0))
         for name, rows in expected:
-            if len(getattr(self, name)) != rows:
-                raise FormatError(
-                    f"expected {rows} rows, found {len(getattr(self, name))}",
-                    shard=storage.path(f"{self._folder}/{name}.npy"),
-                    hint="run energon prepare again on this dataset",
-                )
+            self._check_length(name, len(getattr(self, name)), rows)
+
+    def _check_length(self, name: str, found: int, expected: int) -> None:
+        if found != expected:
+            raise FormatError(
+                f"expected {expected} rows, found {found}",
+                shard=self._storage.path(f"{self._folder}/{name}.npy"),
+                hint="run energon prepare again on this dataset",
+            )
 
     def key(self, sample: int) -> str:
         """Return the key of a sample, without its shard."""
@@ -194,7 +224,7 @@ class DatasetIndex(SampleIndex):
     def _find(self, key: bytes, among: range | None = None) -> list[int]:
         """Return the samples of a key; rows of one hash ascend by sample, so a range of samples is bisected."""
         wanted = hash_key(key)
-        hashes, samples, rows = self._rows.key_hash, self._rows.key_sample, len(self)
+        (hashes, samples), rows = self._key_table, len(self)
         if not rows:
             return []
         # Hashes are even over 64 bits: the row is near its share of the rows, and nearer to the share of the distance

@@ -20,6 +20,7 @@ from ..documents.dataset_files import check_shard_names
 __all__ = [
     "COLUMNS",
     "LAYOUT_VERSION",
+    "ROW_COLUMNS",
     "Layout",
     "PartStats",
     "SampleIndex",
@@ -50,6 +51,9 @@ COLUMNS = {
     "key_sample": "<u8",
 }
 """The columns of the index and their types."""
+
+ROW_COLUMNS = ("part_ends", "key_ends", "key_bytes", "part_name", "part_offset", "part_size")
+"""The columns that reading samples needs; the others find keys."""
 
 
 class ShardEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

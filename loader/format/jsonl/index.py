@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import FormatError, StorageError
-from ...storage import ClosesOnExit, ReadableFile, Storage
+from ...storage import ClosesOnExit, FileInfo, ReadableFile, Storage
 from .lines import BYTE_ORDER_MARK, scan_lines
 
 __all__ = [
@@ -39,9 +39,11 @@ class JsonlIndex:
 
     Args:
         offsets: Shape (n + 1,), uint64.
+        info: Size and version of the file, if it was opened.
     """
 
     offsets: npt.NDArray[np.uint64]
+    info: FileInfo | None = None
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -111,26 +113,26 @@ def open_jsonl_index(storage: Storage, name: str) -> JsonlIndex:
             no line begins at the offset of the first or the last sample.
     """
     path = storage.path(name)
-    size_bytes = storage.stat(name).size_bytes
+    info = storage.stat(name)
     try:
-        index_bytes = storage.stat(name + IDX_SUFFIX).size_bytes
+        index = storage.stat(name + IDX_SUFFIX)
     except StorageError as error:
         if isinstance(error.__cause__, FileNotFoundError):
             raise FormatError("this file has no index yet", shard=path, hint=f"run: energon prepare {path}") from error
         raise
-    if index_bytes < 16 or index_bytes % 8:
+    if index.size_bytes < 16 or index.size_bytes % 8:
         raise FormatError(
-            f"this index has {index_bytes:,} bytes; expected a multiple of 8, at least 16",
+            f"this index has {index.size_bytes:,} bytes; expected a multiple of 8, at least 16",
             shard=storage.path(name + IDX_SUFFIX),
             hint=f"run: energon prepare {path}",
         )
-    offsets = np.memmap(storage.local_path(name + IDX_SUFFIX), _OFFSET, mode="r")
-    if int(offsets[-1]) != size_bytes:
-        raise _stale(path, f"expected a file of {int(offsets[-1]):,} bytes, found {size_bytes:,}")
-    with storage.open(name) as file:
-        for index in {0, len(offsets) - 2}:
-            _check_start(file, path, index, int(offsets[index]))
-    return JsonlIndex(offsets=offsets)
+    offsets = np.memmap(storage.local_path(name + IDX_SUFFIX, index), _OFFSET, mode="r")
+    if int(offsets[-1]) != info.size_bytes:
+        raise _stale(path, f"expected a file of {int(offsets[-1]):,} bytes, found {info.size_bytes:,}")
+    with storage.open(name, info) as file:
+        for number in {0, len(offsets) - 2}:
+            _check_start(file, path, number, int(offsets[number]))
+    return JsonlIndex(offsets=offsets, info=info)
 
 
 def _check_start(file: ReadableFile, path: str, index: int, start: int) -> None:
@@ -157,8 +159,9 @@ class JsonlReader(ClosesOnExit):
 
     def __init__(self, storage: Storage, name: str, index: JsonlIndex | None = None) -> None:
         self._path = storage.path(name)
-        self._offsets = (index or open_jsonl_index(storage, name)).offsets
-        self._file = storage.open(name)
+        index = index or open_jsonl_index(storage, name)
+        self._offsets = index.offsets
+        self._file = storage.open(name, index.info)
 
     def __len__(self) -> int:
         return len(self._offsets) - 1

@@ -37,7 +37,9 @@ class LineFile:
     def __init__(self, storage: Storage, name: str) -> None:
         self.storage = storage
         self.name = name
-        self.offsets = open_jsonl_index(storage, name).offsets
+        index = open_jsonl_index(storage, name)
+        self.offsets = index.offsets
+        self._info = index.info
         self.size_bytes = int(self.offsets[-1])
         self._hint = f"run: energon prepare {storage.path(name)}"
 
@@ -75,7 +77,7 @@ class LineFile:
             FormatError: Its size has changed since it was indexed.
             StorageError: It is missing or cannot be read.
         """
-        file = self.storage.open(self.name)
+        file = self.storage.open(self.name, self._info)
         if file.size_bytes != self.size_bytes:
             file.close()
             raise FormatError(

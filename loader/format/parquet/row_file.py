@@ -39,7 +39,8 @@ class RowFile:
     def __init__(self, storage: Storage, name: str) -> None:
         self.storage = storage
         self.name = name
-        with RowGroups(storage, name) as groups:
+        self._info = storage.stat(name)
+        with RowGroups(storage, name, self._info) as groups:
             metadata = groups.metadata
             self.size_bytes = groups.size_bytes
             self.ends = np.cumsum(groups.rows)
@@ -76,7 +77,7 @@ class RowFile:
             FormatError: Its size has changed since the dataset was opened.
             StorageError: It is missing or cannot be read.
         """
-        groups = RowGroups(self.storage, self.name)
+        groups = RowGroups(self.storage, self.name, self._info)
         if groups.size_bytes != self.size_bytes:
             groups.close()
             raise FormatError(

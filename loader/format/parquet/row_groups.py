@@ -9,7 +9,7 @@ from typing import Any
 from weakref import finalize
 
 from ...errors import FormatError
-from ...storage import ClosesOnExit, FileStream, Storage
+from ...storage import ClosesOnExit, FileInfo, FileStream, Storage
 from .row_cache import row_cache, serials
 
 __all__ = ["PartialRow", "RowGroups"]
@@ -27,16 +27,17 @@ class RowGroups(ClosesOnExit):
     Args:
         storage: Folder of the file.
         name: Name of the file in it.
+        info: Its size and version, if they are known.
 
     Raises:
         FormatError: It is not a Parquet file, or it is truncated.
     """
 
-    def __init__(self, storage: Storage, name: str) -> None:
+    def __init__(self, storage: Storage, name: str, info: FileInfo | None = None) -> None:
         self.path = storage.path(name)
         self.serial = next(serials)
         _import_parquet()
-        self._file = storage.open(name)
+        self._file = storage.open(name, info)
         self.size_bytes = self._file.size_bytes
         try:
             self._check_end()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from typing import Any, Protocol
 
@@ -10,7 +9,7 @@ import numpy as np
 
 from ...arrays import IntArray
 from ...errors import ConfigError
-from ...storage import ReadableFile, Storage, open_storage
+from ...storage import ReadableFile, Storage, open_parent
 from ..documents.providers import format_of
 from ..index.locations import SampleLocations
 
@@ -187,5 +186,4 @@ def open_record_file(storage: Storage, name: str) -> RecordFile:
 
 def open_record_path(path: str) -> RecordFile:
     """Open the file of numbered samples at a path; see :func:`open_record_file`."""
-    folder, name = os.path.split(path)
-    return open_record_file(open_storage(folder or "."), name)
+    return open_record_file(*open_parent(path))

@@ -11,7 +11,7 @@ from ...errors import ConfigError, Fault, escape_controls
 from ...format.documents.dataset_config import is_own_module
 from ...format.documents.messages import did_you_mean, short_keys, short_repr
 from ...format.documents.yaml_document import parse_yaml
-from ...storage import open_storage, read_document
+from ...storage import open_parent, read_document, short_path
 from .mapping_reader import MappingReader
 from .parse_join import JOIN_KEYS, parse_join
 from .references import REFERENCE_KEYS, parse_epochs_together, parse_reference, parse_subset
@@ -49,8 +49,7 @@ class DocumentStore:
             StorageError: The file cannot be read.
         """
         if path not in self._specs:
-            folder, name = os.path.split(path)
-            text = read_document(open_storage(folder), name).decode("utf-8", "replace")
+            text = read_document(*open_parent(path)).decode("utf-8", "replace")
             spec, faults = parse_metadataset(text, file=path)
             for fault in faults:
                 self.fault(path, fault.place, fault.message)
@@ -60,8 +59,7 @@ class DocumentStore:
     def place(self, file: str, place: str) -> str:
         """Return a place as messages show it, prefixed by the file unless it is the root."""
         if file not in self._prefixes:
-            inside = os.path.relpath(file, os.path.dirname(self.root))
-            self._prefixes[file] = f"{file if inside.startswith('..') else inside}: "
+            self._prefixes[file] = f"{short_path(file, os.path.dirname(self.root))}: "
         return self._prefixes[file] + place
 
     def fault(self, file: str, place: str, message: str) -> None:

@@ -6,11 +6,9 @@ import os
 from functools import cache
 
 from ...errors import StorageError
-from ...format.documents.load_request import is_url, resolve_path
-from ...format.documents.providers import fault_of_file, is_record_file
+from ...format.documents.providers import FILESYSTEM, fault_of_file, files_folder, is_record_file
 from ...format.nv_meta import INFO_JSON, INFO_YAML, open_dataset_storage
-from ...storage import open_storage
-from .references import FILESYSTEM
+from ...storage import is_url, open_parent, resolve_path
 
 __all__ = ["DatasetPaths", "display_path", "resolve_aux"]
 
@@ -18,14 +16,18 @@ _MAX_LETTERS = 1000
 
 
 def resolve_aux(store: str, folder: str) -> str:
-    """Resolve the path of an auxiliary store relative to the folder of its document.
+    """Resolve the path of an auxiliary store relative to the folder of its document, which may be a URL.
 
     >>> resolve_aux("filesystem://./files", "/data"), resolve_aux("./images", "/data")
     ('filesystem:///data/files', '/data/images')
+    >>> resolve_aux("filesystem://./files", "s3://bucket")
+    'filesystem+s3://bucket/files'
     """
-    if store.startswith(FILESYSTEM):
-        return FILESYSTEM + os.path.normpath(os.path.join(folder, store.removeprefix(FILESYSTEM)))
-    return resolve_path(store, folder)
+    files = files_folder(store)
+    if files is None:
+        return resolve_path(store, folder)
+    path = resolve_path(files, folder)
+    return f"filesystem+{path}" if is_url(path) else FILESYSTEM + path
 
 
 def display_path(path: str) -> str:
@@ -73,15 +75,15 @@ def _fault_of_dataset(path: str, meta_folder: str | None = None) -> str | None:
 
 
 def _fault_of_aux(store: str, meta_folder: str | None = None) -> str | None:
-    if not store.startswith(FILESYSTEM):
+    folder = files_folder(store)
+    if folder is None:
         return _fault_of_dataset(store, meta_folder)
-    folder = store.removeprefix(FILESYSTEM)
-    return None if _exists(folder) else f"there is no such folder: {display_path(folder)}"
+    return None if is_url(folder) or _exists(folder) else f"there is no such folder: {display_path(folder)}"
 
 
 def _exists(path: str) -> bool:
-    folder, name = os.path.split(path)
     try:
-        return open_storage(folder).exists(name)
+        storage, name = open_parent(path)
+        return storage.exists(name)
     except StorageError:
         return False

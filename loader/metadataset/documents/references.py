@@ -7,6 +7,7 @@ from typing import Any
 
 from ...errors import Fault
 from ...format.documents.messages import short_repr
+from ...format.documents.providers import FILESYSTEM, files_folder
 from ...format.documents.subset import EXPECTED_RANGE, SubsetRange, parse_range
 from ...format.filters.files import is_filter_name
 from .mapping_reader import MappingReader
@@ -14,7 +15,6 @@ from .spec import ReferenceSpec
 from .variables import expand_variables, unset_variables
 
 __all__ = [
-    "FILESYSTEM",
     "REFERENCE_KEYS",
     "parse_epochs_together",
     "parse_reference",
@@ -115,9 +115,6 @@ _MAX_NAME = 100
 _MAX_PATH = 1 << 16  # file systems and URLs allow fewer
 
 
-FILESYSTEM = "filesystem://"
-"""Prefix of a folder of files; without it, an auxiliary store is a prepared dataset."""
-
 _EXPECTED_STORE = 'expected the path of a dataset, or "filesystem://" and the path of a folder'
 _RESERVED_NAMES = ("cache", "primary", "sample")
 """Names of other arguments of cookers."""
@@ -153,7 +150,7 @@ def _store(reader: MappingReader, name: str) -> tuple[str | None, str | None]:
     value = reader.mapping[name]
     if not isinstance(value, Mapping):
         store = value if isinstance(value, str) else None
-        if not store or store == FILESYSTEM:
+        if not store or files_folder(store) == "":
             reader.fault(name, f"{_EXPECTED_STORE}, found {short_repr(value)}")
         return _expanded(reader, name, store) or None, None
     inner = MappingReader(value, reader.at(name), reader.faults)
@@ -165,7 +162,7 @@ def _store(reader: MappingReader, name: str) -> tuple[str | None, str | None]:
     text = _expanded(inner, keys[0], inner.text(keys[0]))
     meta_folder = _expanded(inner, "meta_folder", inner.text("meta_folder"))
     store = _PREFIX_OF_KEY[keys[0]] + text if text else None
-    if meta_folder is not None and (store or "").startswith(FILESYSTEM):
+    if meta_folder is not None and files_folder(store or "") is not None:
         inner.fault("meta_folder", "a folder of files has none; name a prepared dataset with 'path'")
     return store, meta_folder
 

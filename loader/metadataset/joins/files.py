@@ -223,7 +223,8 @@ class JoinFiles:
         """
         file_name = f"{self._folder}/{name}.npy"
         try:
-            with self._storage.open(file_name) as file:
+            info = self._storage.stat(file_name)
+            with self._storage.open(file_name, info) as file:
                 start, size_bytes = file.read_at(0, _HEADER_BYTES), file.size_bytes
             header = _HEADER.match(start)
             if header is None or int.from_bytes(header[1], "little") != header.end() - 10 or int(header[3]) != members:
@@ -233,7 +234,7 @@ class JoinFiles:
                 return None
             if not shape[0]:
                 return np.empty(shape, np.int64)  # a memory map cannot be empty
-            path = self._storage.local_path(file_name)
+            path = self._storage.local_path(file_name, info)
             return np.asarray(np.memmap(path, _ROW_NUMBER, "r", header.end(), shape))
         except StorageError as error:
             if isinstance(error.__cause__, FileNotFoundError):
@@ -255,7 +256,7 @@ class JoinFiles:
         Files that this class has not written are kept. If the folder is a symbolic link, nothing is removed: the author
         of the metadataset may have pointed it at the rows of another metadataset.
         """
-        if not self._storage.exists(self._folder) or self._storage.local_path(self._folder).is_symlink():
+        if not self._storage.exists(self._folder) or os.path.islink(self.path):
             return
         to_remove = []
         for file in self._storage.list(self._folder):

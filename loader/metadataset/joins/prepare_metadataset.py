@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 
 from ...errors import ConfigError, Fault, FormatError, StorageError
-from ...format.documents.load_request import LoadRequest, resolve_path
+from ...format.documents.load_request import LoadRequest
 from ...format.documents.providers import is_metadataset
+from ...storage import resolve_path
 from ..documents.leaf_plan import JoinMember, JoinPlan, Nonmatch
 from ..documents.parse import DocumentStore
 from ..plans.plan_leaves import plan_tree
@@ -45,7 +46,7 @@ def prepare_metadataset(
         StorageError: The metadataset cannot be read, the rows cannot be written, or another process prepares them.
         FormatError: The index of a dataset is damaged.
     """
-    root = resolve_path(os.fspath(path), os.getcwd())
+    root = resolve_path(path)
     plans = plan_joins(root)
     reports: list[JoinReport] = []
     with ExitStack() as stack:
@@ -86,7 +87,7 @@ def plan_joins(path: str | os.PathLike[str]) -> tuple[JoinPlan, ...]:
     if not is_metadataset(path):
         found = "this is no metadataset; expected a file that ends in .yaml or .yml"
         raise ConfigError(found, file=os.fspath(path), hint="pass the path of a metadataset")
-    root = resolve_path(os.fspath(path), os.getcwd())
+    root = resolve_path(path)
     faults: dict[Fault, None] = {}
     joins: dict[tuple[object, ...], JoinPlan] = {}
     for split_part in DocumentStore(root).open(root).names or ("train",):  # planning reports a missing split

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...errors import ConfigError, Fault
-from ...format.documents.load_request import LoadRequest, resolve_path
+from ...format.documents.load_request import LoadRequest
 from ...format.documents.messages import short_repr
 from ...format.documents.providers import is_metadataset
+from ...storage import resolve_path
 from ..documents.leaf_plan import LeafPlan
 from ..documents.parse import DocumentStore
 from .inherited import InheritedSettings
@@ -143,7 +144,7 @@ def plan_splits(
         ConfigError: The metadataset does not have one of the splits.
         StorageError: The metadataset cannot be read.
     """
-    file = resolve_path(os.fspath(path), os.getcwd())
+    file = resolve_path(path)
     spec = DocumentStore(file).open(file)
     faults: dict[Fault, None] = {}
     trees: dict[str, PlanNode] = {}

@@ -9,10 +9,9 @@ from typing import Any
 
 from ...errors import ConfigError
 from ...format.documents.messages import did_you_mean
-from ...format.documents.providers import is_metadataset
+from ...format.documents.providers import files_folder, is_metadataset
 from ...storage import EPath
 from ..documents.leaf_plan import JoinMember, LeafPlan
-from ..documents.references import FILESYSTEM
 from .plan_leaves import plan_tree
 
 __all__ = ["TraversedDatasetReference", "traverse_metadataset"]
@@ -74,7 +73,7 @@ def _traversed(source: LeafPlan | JoinMember) -> TraversedDatasetReference:
     return TraversedDatasetReference(
         path=EPath(source.path),
         split_part=source.split_part,
-        aux={name: EPath(store.removeprefix(FILESYSTEM)) for name, store in source.aux.items()},
+        aux={name: EPath(files_folder(store) or store) for name, store in source.aux.items()},
         subflavors=dict(source.subflavors),
         place=source.place,
     )

@@ -7,10 +7,10 @@ from dataclasses import replace
 from math import inf
 
 from ...errors import ConfigError, StorageError
-from ...format.documents.load_request import resolve_path
 from ...format.documents.messages import short_key, short_repr
 from ...format.documents.providers import data_path, is_metadataset, is_record_file, provider_of
 from ...format.documents.subset import SampleRange
+from ...storage import resolve_path
 from ..documents.leaf_plan import JoinMember, JoinPlan
 from ..documents.parse import DocumentStore
 from ..documents.paths import DatasetPaths, display_path, resolve_aux

@@ -66,6 +66,7 @@ class DatasetSource:
             split_config=request.split_config or SPLIT_YAML,
             dataset_config=request.dataset_config or DATASET_YAML,
             meta_folder=request.meta_folder,
+            reads_samples=True,
         )
         if self._uuid is not None and folder.index.uuid != self._uuid:
             raise FormatError(
@@ -108,6 +109,12 @@ class DatasetSource:
     def _records(self) -> RecordIndex | None:
         """The index if the shards are JSONL or Parquet files."""
         return self.folder.records
+
+    @property
+    def sample_bytes(self) -> int:
+        """Average size of a sample in bytes, which decides how many are fetched ahead."""
+        layout = self.folder.index.layout
+        return sum(part.total_bytes for part in layout.part_stats) // max(1, layout.samples)
 
     @property
     def is_remote(self) -> bool:

@@ -98,6 +98,11 @@ class JoinedSource:
         return self.members[0].largest_shard
 
     @property
+    def sample_bytes(self) -> int:
+        """Average size of a sample in bytes, which decides how many are fetched ahead."""
+        return sum(member.sample_bytes for member in self.members)
+
+    @property
     def is_remote(self) -> bool:
         """True if samples of a member are fetched from an object store."""
         return any(member.is_remote for member in self.members)

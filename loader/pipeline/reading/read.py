@@ -7,7 +7,6 @@ does not affect the order.
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, cast
@@ -36,7 +35,6 @@ __all__ = ["ReadDataset"]
 _FIRST_CHUNK, _MAX_CHUNK, _GROWTH = 32, 1024, 4
 _CHUNKS_ORDERED = 4  # at a time: the fixed cost of the order is that of about a thousand positions
 _REBUILT_TOGETHER = 256  # positions
-_OF_THIS_PROCESS = ("opened", "_running")  # attributes
 
 
 class ReadDataset(SavableDataset[Raw]):
@@ -62,7 +60,7 @@ class ReadDataset(SavableDataset[Raw]):
         self.plan = plan
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in _OF_THIS_PROCESS}
+        return {name: value for name, value in self.__dict__.items() if name != "opened"}
 
     @cached_property
     def opened(self) -> tuple[SourceTable, ChunkReader | RowReader]:
@@ -77,14 +75,15 @@ class ReadDataset(SavableDataset[Raw]):
         """True if samples are in object stores, and so are fetched ahead."""
         return any(source.is_remote for source in self.sources)
 
-    def ahead_bytes(self) -> int:
-        """Return the number of bytes that a lane fetches ahead."""
-        return READ_AHEAD_BYTES // max(1, len(self._running))
-
     @cached_property
-    def _running(self) -> weakref.WeakSet[_ReadRunning]:
-        """The lanes of this process."""
-        return weakref.WeakSet()
+    def sample_bytes(self) -> int:
+        """Average size of the samples of the dataset with the largest ones."""
+        return max(source.sample_bytes for source in self.sources)
+
+    def ahead_bytes(self, lanes: int) -> int:
+        """Return the number of bytes that a lane fetches ahead: its share of those of the process."""
+        config = self.worker_config
+        return READ_AHEAD_BYTES * config.world_size * max(1, config.num_workers) // lanes
 
     @property
     def repeats(self) -> bool:
@@ -141,9 +140,7 @@ class ReadDataset(SavableDataset[Raw]):
                 f"this state is damaged: lane {lane.number} is at position {state[self.key]}, before the last change "
                 "of the mix"
             )
-        running = _ReadRunning(self, order, lane, state)
-        self._running.add(running)
-        return running
+        return _ReadRunning(self, order, lane, state)
 
     def lane_order(self, number: int, *, lanes: int, seed: int, rules: int = RULES) -> LaneOrder:
         """Return the stream of a lane.
@@ -172,17 +169,30 @@ class _ReadRunning:
         self._size = _FIRST_CHUNK
         self._located = self._position  # position of the next sample to locate
         self._ahead: ReadAhead | None = None
+        self._ahead_bytes = definition.ahead_bytes(lane.count)
         if definition.is_remote:
-            self._ahead = ReadAhead(self._start_chunk, limit_bytes=definition.ahead_bytes, begin=self._begin)
+            # Each lane begins with a chunk, and samples may be large.
+            self._size = max(1, min(_FIRST_CHUNK, self._ahead_bytes // (4 * max(1, definition.sample_bytes))))
+            self._ahead = ReadAhead(self._start_chunk, limit_bytes=self._ahead_bytes, begin=self._begin)
         self._first_rebuilt = -1  # first of the positions that the last load() located
         self._rebuilt: tuple[IntArray, IntArray]  # their sources, and numbers in the indexes
 
     def next(self) -> tuple[Any, ItemId]:
         while True:
-            for item in self._samples:  # returns after one item
-                self._position = item[1] + 1
-                return item
+            try:
+                for item in self._samples:  # returns after one item
+                    self._position = item[1] + 1
+                    return item
+            except BaseException:
+                self._start_again()
+                raise
             self._samples = self._chunk() if self._ahead is None else self._ahead.next()
+
+    def _start_again(self) -> None:
+        """Read on from the sample that failed, if there is a next call."""
+        self._located = self._position
+        if self._ahead is not None:
+            self._ahead.clear()
 
     def _chunk(self) -> Iterator[tuple[Any, int]]:
         """Return the samples of the next chunk.
@@ -196,12 +206,16 @@ class _ReadRunning:
     def _start_chunk(self) -> tuple[StartedChunk, range]:
         """Return the next chunk whose samples are fetched, and its positions."""
         positions, source, index, excluded = self._locate()
-        return self._rows.started(source, index, excluded), positions
+        chunk = self._rows.started(source, index, excluded)
+        # Chunks grow up to a quarter of the bytes ahead.
+        fitting = self._ahead_bytes * len(positions) // (4 * max(1, chunk.fetched_bytes))
+        self._size = max(1, min(self._size, fitting))
+        return chunk, positions
 
     def _locate(self) -> tuple[range, IntArray, IntArray, npt.NDArray[np.bool_] | None]:
         """Return the positions of the next chunk, their sources, numbers in the indexes, and which are excluded."""
         start = self._located
-        if start == self._ordered.stop:
+        if start not in self._ordered:
             self._order_more()
         rows = slice(start - self._ordered.start, start - self._ordered.start + self._size)
         self._size = min(self._size * _GROWTH, _MAX_CHUNK)

@@ -29,7 +29,7 @@ class ReadAhead:
     Args:
         start_chunk: Locates and starts the next chunk; returns it with its positions. Raises ``StopIteration`` at the
             end of the pass.
-        limit_bytes: Returns the number of bytes to fetch ahead; at least one chunk is.
+        limit_bytes: Number of bytes to fetch ahead; at least one chunk is.
         begin: See :meth:`StartedChunk.read`.
     """
 
@@ -37,7 +37,7 @@ class ReadAhead:
         self,
         start_chunk: Callable[[], tuple[StartedChunk, Sequence[int]]],
         *,
-        limit_bytes: Callable[[], int],
+        limit_bytes: int,
         begin: Callable[[int], None],
     ) -> None:
         self._start_chunk = start_chunk
@@ -47,14 +47,19 @@ class ReadAhead:
         self._bytes = 0
         self._is_over = False
 
+    def clear(self) -> None:
+        """Drop the chunks that were started."""
+        self._chunks.clear()
+        self._bytes = 0
+        self._is_over = False
+
     def next(self) -> Iterator[tuple[Any, int]]:
         """Return the samples of the next chunk.
 
         Raises:
             StopIteration: The pass is over.
         """
-        limit_bytes = self._limit_bytes()
-        while not self._is_over and (not self._chunks or self._bytes < limit_bytes):
+        while not self._is_over and (not self._chunks or self._bytes < self._limit_bytes):
             try:
                 chunk, positions = self._start_chunk()
             except StopIteration:

@@ -99,6 +99,11 @@ class RecordSource:
         return len(self._file)
 
     @property
+    def sample_bytes(self) -> int:
+        """Average size of a sample in bytes, which decides how many are fetched ahead."""
+        return 0  # records are not fetched ahead
+
+    @property
     def is_remote(self) -> bool:
         """False: records are read when they are used."""
         return False

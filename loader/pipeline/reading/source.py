@@ -81,6 +81,10 @@ class Source(Protocol):
         """Decoder of the parts; None leaves them bytes."""
 
     @property
+    def sample_bytes(self) -> int:
+        """Average size of a sample in bytes, which decides how many are fetched ahead."""
+
+    @property
     def is_remote(self) -> bool:
         """True if samples are fetched from an object store."""
 

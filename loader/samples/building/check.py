@@ -44,6 +44,7 @@ class DecodeCheck:
         meta_folder: The ``.nv-meta`` folder, which contains ``sample_loader.py``.
         trust_code: Allow code and pickles of the dataset to run; otherwise they are not checked.
 
+    >>> from loader.storage import EPath
     >>> check = DecodeCheck(None, EPath("dataset/.nv-meta"), trust_code=False)
     >>> check("0001", {"txt": b"a cat", "json": b"{"})
     [('json', "part 'json' does not decode as json: Expecting property name enclosed in double quotes: ...")]

@@ -21,12 +21,18 @@ class Received(NamedTuple):
     """Bytes of an object, and what the answer says about the object."""
 
     data: bytes | memoryview
-    size_bytes: int  # of the whole object
+    size_bytes: int  # of the whole object; -1 if the answer does not tell
     etag: str
 
 
 class ObjectClient(Protocol):
-    """Requests to one bucket. Every method raises :class:`.failures.RequestFailure`; threads may share a client."""
+    """Requests to one bucket. Every method raises :class:`.failures.RequestFailure`; threads may share a client.
+
+    Attributes:
+        can_list: True if it has :meth:`pages`.
+    """
+
+    can_list: bool
 
     def get(self, key: str, start: int, stop: int) -> Received:
         """Get the bytes [start, stop) of an object, or those up to its end; the length is checked."""

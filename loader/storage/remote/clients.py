@@ -9,14 +9,18 @@ from functools import partial
 
 from .client import ObjectClient
 from .fetcher import Fetcher
+from .http_client import HttpClient
 from .object_url import ObjectUrl
 from .options import StorageOptions, options_for
+from .pace import Pace
 
-__all__ = ["client_of", "fetcher_of", "may_use_rust", "use_rust_here"]
+__all__ = ["client_of", "fetcher_of", "has_answered", "may_use_rust", "note_answer", "pace_of", "use_rust_here"]
 
 _lock = threading.Lock()
 _clients: dict[tuple[object, ...], ObjectClient] = {}
 _fetchers: dict[tuple[str, ...], Fetcher] = {}
+_paces: dict[tuple[str, ...], Pace] = {}
+_answered: set[tuple[str, ...]] = set()
 _has_used_rust = False  # here, or before a fork of this process
 _is_forked_after_use = False
 _is_told = False
@@ -54,13 +58,13 @@ def client_of(url: ObjectUrl, options: StorageOptions | None = None) -> ObjectCl
         if client is None:
             client = _open(url, options, direct=direct)
             _clients[key] = client
-            _has_used_rust = _has_used_rust or direct
+            _has_used_rust = _has_used_rust or (direct and not isinstance(client, HttpClient))
     return client
 
 
 def fetcher_of(url: ObjectUrl) -> Fetcher:
     """Return the threads of this process that fetch from a URL's bucket."""
-    key = (url.protocol, url.container, url.account)
+    key = _bucket(url)
     with _lock:
         fetcher = _fetchers.get(key)
         if fetcher is None:
@@ -68,11 +72,42 @@ def fetcher_of(url: ObjectUrl) -> Fetcher:
     return fetcher
 
 
-def _open(url: ObjectUrl, options: StorageOptions, *, direct: bool) -> ObjectClient:
-    if direct:
-        from .obstore_client import ObstoreClient
+def pace_of(url: ObjectUrl, options: StorageOptions) -> Pace:
+    """Return the limit of this process for requests to a URL's bucket."""
+    key = _bucket(url)
+    with _lock:
+        pace = _paces.get(key)
+        if pace is None:
+            pace = _paces[key] = Pace(options.max_requests)
+    return pace
 
-        return ObstoreClient(url, options)
+
+def note_answer(url: ObjectUrl) -> None:
+    """Remember that the service of a URL's bucket has answered, in this process and those that it forks."""
+    _answered.add(_bucket(url))
+
+
+def has_answered(url: ObjectUrl) -> bool:
+    """Return True if the service of a URL's bucket has answered before."""
+    return _bucket(url) in _answered
+
+
+def _bucket(url: ObjectUrl) -> tuple[str, ...]:
+    return url.protocol, url.container, url.account
+
+
+def _open(url: ObjectUrl, options: StorageOptions, *, direct: bool) -> ObjectClient:
+    if url.protocol in ("http", "https"):
+        return HttpClient(url, options)
+    if direct:
+        if url.protocol == "msc":
+            from .msc_client import open_msc_client
+
+            return open_msc_client(url, options)
+        from .obstore_client import ObstoreClient
+        from .stores import open_store
+
+        return ObstoreClient(partial(open_store, url, options))
     from .helper_client import HelperClient
 
     return HelperClient(url, options)
@@ -83,6 +118,7 @@ def _forget_in_child() -> None:
     _lock = threading.Lock()
     _clients.clear()
     _fetchers.clear()
+    _paces.clear()
     _is_forked_after_use = _is_forked_after_use or _has_used_rust
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-__all__ = ["Remedy", "RequestFailure"]
+__all__ = ["Remedy", "RequestFailure", "failure_of_status"]
 
 
 class Remedy(Enum):
@@ -17,13 +17,13 @@ class Remedy(Enum):
     GIVE_UP = "give up"
 
 
-class RequestFailure(Exception):  # noqa: N818 - it is no error of the caller
-    """A request failed.
+class RequestFailure(OSError):  # noqa: N818 - it is no error of the caller
+    """A request failed. As the cause of a ``StorageError`` it ends a run, as every ``OSError`` does.
 
     Args:
         cause: What happened, in words, without secrets.
         remedy: What to do about it.
-        kind: ``missing``, ``changed``, ``exists``, ``denied`` or empty.
+        kind: ``missing``, ``changed``, ``exists``, ``denied``, ``unreachable`` (no connection was made) or empty.
         retry_after_s: Seconds that the server asks to wait.
     """
 
@@ -33,3 +33,18 @@ class RequestFailure(Exception):  # noqa: N818 - it is no error of the caller
         self.remedy = remedy
         self.kind = kind
         self.retry_after_s = retry_after_s
+
+
+def failure_of_status(status: int, words: str, retry_after_s: float | None = None) -> RequestFailure:
+    """Return the failure that an answer with a status other than 200 and 206 is."""
+    if status in (429, 503):
+        return RequestFailure(words, Remedy.SLOW_DOWN, retry_after_s=retry_after_s)
+    if status == 408 or status >= 500:
+        return RequestFailure(words, Remedy.RETRY, retry_after_s=retry_after_s)
+    if status in (401, 403):
+        return RequestFailure(words, Remedy.REFRESH, kind="denied")
+    if status in (404, 410):
+        return RequestFailure(words, Remedy.GIVE_UP, kind="missing")
+    if status == 416:
+        return RequestFailure("it is shorter now", Remedy.GIVE_UP, kind="changed")
+    return RequestFailure(words, Remedy.GIVE_UP)

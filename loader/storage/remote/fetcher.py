@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from bisect import bisect_left
@@ -18,7 +19,7 @@ _MIN_HEDGE_S = 0.2
 _REMEMBERED = 256  # durations of a size class
 _MIN_KNOWN = 16  # before requests are sent twice
 _MAX_HEDGED = 0.03  # share of requests
-_MAX_SLOW = 0.1  # share above which the service is slow, and not single requests
+_MAX_LATE = 0.1  # share above which the service is slow, and not single requests
 _SIZE_CLASSES = (64 << 10, 1 << 20)  # bytes
 
 
@@ -31,11 +32,12 @@ class Fetch:
         size_bytes: Length of the range.
     """
 
-    __slots__ = ("_fetcher", "_future", "_read", "_started", "size_bytes")
+    __slots__ = ("_fetcher", "_future", "_owner", "_read", "size_bytes")
 
     def __init__(self, fetcher: Fetcher, read: Callable[[], bytes], size_bytes: int) -> None:
         self.size_bytes = size_bytes
         self._fetcher = fetcher
+        self._owner = os.getpid()
         self._read = read
         self._future = fetcher.start(read, size_bytes)
 
@@ -45,6 +47,8 @@ class Fetch:
         Raises:
             EnergonError: As by ``read``.
         """
+        if self._owner != os.getpid():  # the threads stayed in the process that forked this one
+            return self._read()
         future = self._future
         if future.done():
             return future.result()
@@ -52,9 +56,9 @@ class Fetch:
         if limit_s is None:
             return future.result()
         done, _ = wait([future], timeout=limit_s)
-        if done or not future.running() or not self._fetcher.may_hedge():
-            return future.result()
-        return self._first_of(future, self._fetcher.start(self._read, self.size_bytes, hedge=True))
+        self._fetcher.note_late(is_late=not done)
+        second = None if done or not future.running() else self._fetcher.hedge(self._read, self.size_bytes)
+        return future.result() if second is None else self._first_of(future, second)
 
     def _first_of(self, *futures: Future[bytes]) -> bytes:
         done, others = wait(futures, return_when=FIRST_COMPLETED)
@@ -81,18 +85,35 @@ class Fetcher:
         self._max_requests = max_requests
         self._queue: SimpleQueue[tuple[Future[bytes], Callable[[], bytes], int]] = SimpleQueue()
         self._threads = 0
-        self._idle = 0
+        self._unfinished = 0
         self._lock = threading.Lock()
         self._durations_s = [deque[float](maxlen=_REMEMBERED) for _ in range(len(_SIZE_CLASSES) + 1)]
+        self._late = deque[bool](maxlen=_REMEMBERED)
         self._sent = 0
         self._hedged = 0
 
-    def start(self, read: Callable[[], bytes], size_bytes: int, *, hedge: bool = False) -> Future[bytes]:
+    def start(self, read: Callable[[], bytes], size_bytes: int) -> Future[bytes]:
         """Call ``read`` in a thread."""
         with self._lock:
-            self._sent += not hedge
-            self._hedged += hedge
-            if self._queue.qsize() >= self._idle and self._threads < self._max_requests:
+            self._sent += 1
+        return self._start(read, size_bytes)
+
+    def hedge(self, read: Callable[[], bytes], size_bytes: int) -> Future[bytes] | None:
+        """Call ``read`` once more; return None if so many are late that it would add to an overload."""
+        with self._lock:
+            if self._hedged + 1 > _MAX_HEDGED * self._sent or sum(self._late) > _MAX_LATE * len(self._late):
+                return None
+            self._hedged += 1
+        return self._start(read, size_bytes)
+
+    def note_late(self, *, is_late: bool) -> None:
+        """Remember whether a range that was waited for took too long."""
+        self._late.append(is_late)
+
+    def _start(self, read: Callable[[], bytes], size_bytes: int) -> Future[bytes]:
+        with self._lock:
+            self._unfinished += 1
+            if self._threads < min(self._unfinished, self._max_requests):
                 self._threads += 1
                 # Daemons: a process that ends does not wait for what nobody will use.
                 threading.Thread(target=self._serve, daemon=True, name=f"fetch-{self._threads}").start()
@@ -100,24 +121,34 @@ class Fetcher:
         self._queue.put((future, read, size_bytes))
         return future
 
+    def run(self, task: Callable[[], object]) -> None:
+        """Run a task in a thread; whoever needs its result does it again, so its error is of no interest."""
+
+        def read() -> bytes:
+            task()
+            return b""
+
+        self.start(read, 0)
+
     def _serve(self) -> None:
         while True:
-            with self._lock:
-                self._idle += 1
             future, read, size_bytes = self._queue.get()
-            with self._lock:
-                self._idle -= 1
-            if not future.set_running_or_notify_cancel():
-                continue
-            started = time.monotonic()
-            try:
-                data = read()
-            except BaseException as error:  # noqa: BLE001 - whoever waits raises it
-                future.set_exception(error)
-            else:
-                self._durations_s[_size_class(size_bytes)].append(time.monotonic() - started)
-                future.set_result(data)
+            if future.set_running_or_notify_cancel():
+                self._serve_one(future, read, size_bytes)
             del future, read
+            with self._lock:
+                self._unfinished -= 1
+
+    def _serve_one(self, future: Future[bytes], read: Callable[[], bytes], size_bytes: int) -> None:
+        started = time.monotonic()
+        try:
+            data = read()
+        except BaseException as error:  # noqa: BLE001 - whoever waits raises it
+            future.set_exception(error)
+        else:
+            if size_bytes:
+                self._durations_s[_size_class(size_bytes)].append(time.monotonic() - started)
+            future.set_result(data)
 
     def hedge_after_s(self, size_bytes: int) -> float | None:
         """Return the seconds after which a range of this size is late; None if that is not known."""
@@ -125,14 +156,6 @@ class Fetcher:
         if len(known) < _MIN_KNOWN:
             return None
         return max(_MIN_HEDGE_S, 3 * known[len(known) // 2], 1.2 * known[int(0.95 * (len(known) - 1))])
-
-    def may_hedge(self) -> bool:
-        """Return True if few requests were late, so that another one will not add to an overload."""
-        with self._lock:
-            if self._hedged >= max(1, _MAX_HEDGED * self._sent):
-                return False
-        late = sum(len(known) - bisect_left(known, _MIN_HEDGE_S * 5) for known in map(sorted, self._durations_s))
-        return late <= _MAX_SLOW * max(1, sum(map(len, self._durations_s)))
 
 
 def _size_class(size_bytes: int) -> int:

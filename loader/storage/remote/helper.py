@@ -1,4 +1,4 @@
-"""The helper process: sends the requests of a process that may fork. Run as ``python -m loader.storage.remote.helper``.
+"""The helper process: sends the requests of a process that may fork.
 
 Messages are pickles of plain tuples behind their length; the parent is the only one at the other end of the pipes.
 """
@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import os
 import pickle
-import signal
 import struct
-import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -92,21 +90,15 @@ class _Server:
 
 def main() -> None:
     """Answer requests until the parent has ended."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole process group; the parent ends this one
     use_rust_here()
     requests = os.fdopen(os.dup(0), "rb")
     answers = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)  # prints of libraries must not get between the answers
     server = _Server(answers)
-    with ThreadPoolExecutor(_THREADS) as threads:
-        while True:
-            try:
-                message = read_message(requests)
-            except EOFError:
-                break
-            threads.submit(server.serve, *message)
-    sys.exit(0)
-
-
-if __name__ == "__main__":
-    main()
+    threads = ThreadPoolExecutor(_THREADS)
+    while True:
+        try:
+            message = read_message(requests)
+        except EOFError:
+            os._exit(0)  # nobody waits for the answers
+        threads.submit(server.serve, *message)

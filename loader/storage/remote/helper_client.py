@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from ...errors import ConfigError, StorageError
@@ -21,17 +22,23 @@ from .options import StorageOptions
 __all__ = ["HelperClient"]
 
 
+_ROOT = str(Path(__file__).parents[3])  # first, so that no other package named `loader` comes before this one
+_START = (  # Ctrl-C reaches the whole process group; the parent ends this one
+    f"import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); from {__package__}.helper import main; main()"
+)
+
+
 class _Helper:
     """The helper of this process; its threads wait for their own answers."""
 
     def __init__(self) -> None:
         # A new session would keep Ctrl-C away, and the terminal from ending it.
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "loader.storage.remote.helper"],
+            [sys.executable, "-P", "-c", _START],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             bufsize=0,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([_ROOT, *filter(None, sys.path)])},
         )
         self.owner = os.getpid()
         self._requests = cast("BinaryIO", self._process.stdin)
@@ -52,6 +59,8 @@ class _Helper:
                 with self._arrived:
                     self._has_ended = True
                     self._arrived.notify_all()
+                self._answers.close()
+                self._process.wait()  # or it stays a zombie
                 return
             with self._arrived:
                 self._waiting[number] = (kind, content)
@@ -79,6 +88,16 @@ class _Helper:
             raise StorageError(f"the helper process failed: {content}", path=str(url))
         return content
 
+    def close_in_child(self) -> None:
+        """Close the pipes in a process that was forked: the helper ends when its own parent does.
+
+        The numbers of the pipes stay in use, since the objects that own them close them some day.
+        """
+        null = os.open(os.devnull, os.O_RDWR)
+        for pipe in (self._requests, self._answers):
+            os.dup2(null, pipe.fileno(), inheritable=False)
+        os.close(null)
+
     @property
     def is_usable(self) -> bool:
         return not self._has_ended and self.owner == os.getpid()
@@ -86,6 +105,7 @@ class _Helper:
 
 _lock = threading.Lock()
 _helper: _Helper | None = None
+_of_parents: list[_Helper] = []
 
 
 def _current() -> _Helper:
@@ -98,7 +118,9 @@ def _current() -> _Helper:
 
 def _forget_in_child() -> None:
     global _helper, _lock
-    # The pipes of the parent's helper stay open in this process; it reads the end of its input when both have ended.
+    if _helper is not None:
+        _helper.close_in_child()
+        _of_parents.append(_helper)  # it must not be finalized: its process is not a child of this one
     _helper, _lock = None, threading.Lock()
 
 
@@ -115,6 +137,8 @@ class HelperClient:
         url: A URL in the bucket.
         options: Endpoint, region and limits.
     """
+
+    can_list = True
 
     def __init__(self, url: ObjectUrl, options: StorageOptions) -> None:
         self._bucket = (url, options)

@@ -1,20 +1,14 @@
-"""Requests by obstore: S3, GCS, Azure and HTTP. A process that has used it must not fork."""
+"""Requests by obstore: S3, GCS and Azure. A process that has used it must not fork."""
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from ...errors import ConfigError
-from ...version import __version__
 from .client import ClientObject, Received
-from .failures import Remedy, RequestFailure
-from .object_url import ObjectUrl, redact_urls
-from .options import StorageOptions
+from .failures import Remedy, RequestFailure, failure_of_status
+from .object_url import redact_urls
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -23,8 +17,13 @@ __all__ = ["ObstoreClient"]
 
 _T = TypeVar("_T")
 _STATUS = re.compile(r"status code: (\d{3})([^:]*)(?::.*?<Code>(\w+)</Code>)?", re.DOTALL)
-_REQUEST_LIMIT = timedelta(minutes=5)
-_CONNECT_LIMIT = timedelta(seconds=10)
+_CONNECT_CAUSES = {
+    "dns error": "its name is unknown",
+    "ConnectionRefused": "the connection was refused",
+    "TimedOut": "no connection in time",
+    "certificate": "its certificate was refused",
+}
+_HOST = re.compile(r"https?://[^/\s,]+")
 _PAGE = 1000
 
 
@@ -32,17 +31,14 @@ class ObstoreClient:
     """Requests to one bucket.
 
     Args:
-        url: A URL in the bucket.
-        options: Endpoint, region and limits.
-
-    Raises:
-        ConfigError: obstore is not installed, or refuses the options.
+        open_store: Opens the bucket, with new credentials each time.
     """
 
-    def __init__(self, url: ObjectUrl, options: StorageOptions) -> None:
-        self._url = url
-        self._options = options
-        self._store = _open_store(url, options)
+    can_list = True
+
+    def __init__(self, open_store: Callable[[], ObjectStore]) -> None:
+        self._open_store = open_store
+        self._store = open_store()
 
     def get(self, key: str, start: int, stop: int) -> Received:
         import obstore
@@ -98,7 +94,7 @@ class ObstoreClient:
                 raise
 
     def refresh(self) -> None:
-        self._store = _open_store(self._url, self._options)
+        self._store = self._open_store()
 
     def _call(self, request: Callable[[], _T]) -> _T:
         from obstore.exceptions import BaseError
@@ -128,7 +124,7 @@ def _raise_failure(error: Exception) -> NoReturn:
     if isinstance(error, FileNotFoundError):
         raise RequestFailure("it does not exist", Remedy.GIVE_UP, kind="missing") from None
     status = _STATUS.search(text)
-    words = ""
+    words = code = ""
     if status:
         code = status[3] or status[2].strip()
         words = f"{status[1]} {code}".strip()
@@ -139,107 +135,24 @@ def _raise_failure(error: Exception) -> NoReturn:
     if isinstance(error, exceptions.PermissionDeniedError | exceptions.UnauthenticatedError):
         raise RequestFailure(words or "access is denied", Remedy.REFRESH, kind="denied") from None
     if status:
-        number = int(status[1])
-        if number in (429, 503):
-            raise RequestFailure(words, Remedy.SLOW_DOWN) from None
-        if number == 408 or number >= 500:
-            raise RequestFailure(words, Remedy.RETRY) from None
-        if number == 416:
-            raise RequestFailure("it is shorter now", Remedy.GIVE_UP, kind="changed") from None
-        raise RequestFailure(words, Remedy.GIVE_UP) from None
+        if code == "NoSuchBucket":
+            raise RequestFailure("the bucket does not exist", Remedy.GIVE_UP) from None
+        raise failure_of_status(int(status[1]), words) from None
     if "non-partial" in text or "Requested " in text:
         raise RequestFailure("the server answers a range with other bytes", Remedy.RETRY_FEW) from None
     if "169.254.169.254" in text or "169.254.170.2" in text or "metadata.google" in text:
         raise RequestFailure("no credentials were found", Remedy.GIVE_UP, kind="denied") from None
     if "HTTP error" in text or "error sending request" in text or "body error" in text:
-        kind = "timed out" if "TimedOut" in text or "Timeout" in text else "the connection failed"
-        raise RequestFailure(kind, Remedy.RETRY) from None
+        if "kind: Connect," in text:
+            raise RequestFailure(_unreachable(text), Remedy.RETRY, kind="unreachable") from None
+        is_late = "kind: Timeout," in text or "TimedOut" in text
+        raise RequestFailure("no byte arrived in time" if is_late else "the connection broke", Remedy.RETRY) from None
     first_line = redact_urls(text.split("\n", 1)[0])
     raise RequestFailure(first_line, Remedy.RETRY_FEW) from None
 
 
-def _open_store(url: ObjectUrl, options: StorageOptions) -> ObjectStore:
-    try:
-        import obstore  # noqa: F401
-        from obstore import store as stores
-    except ImportError as error:
-        raise ConfigError(
-            f"{url.protocol}:// URLs need the package obstore, which is not installed",
-            at=str(url),
-            hint="pip install 'energon-toolkit[remote]'",
-        ) from error
-    client: Any = {
-        "connect_timeout": _CONNECT_LIMIT,
-        "read_timeout": timedelta(seconds=options.stall_s),
-        "timeout": _REQUEST_LIMIT,
-        "user_agent": f"energon-toolkit/{__version__}",
-    }
-    config: dict[str, Any] = {}
-    try:
-        if url.protocol == "s3":
-            endpoint = (
-                options.endpoint_url or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
-            )
-            config |= _s3_config(options, endpoint)
-            client["allow_http"] = bool(endpoint and endpoint.startswith("http://"))
-            return stores.S3Store(url.container, client_options=client, retry_config={"max_retries": 0}, **config)
-        if url.protocol == "gs":
-            if options.anonymous:
-                config["skip_signature"] = True
-            return stores.GCSStore(url.container, client_options=client, retry_config={"max_retries": 0}, **config)
-        if url.protocol == "az":
-            if url.account:
-                config["account_name"] = url.account
-            if options.endpoint_url:
-                config["endpoint"] = options.endpoint_url
-                client["allow_http"] = options.endpoint_url.startswith("http://")
-            if options.anonymous:
-                config["skip_signature"] = True
-            return stores.AzureStore(url.container, client_options=client, retry_config={"max_retries": 0}, **config)
-        client["allow_http"] = url.protocol == "http"
-        return stores.HTTPStore.from_url(
-            f"{url.protocol}://{url.container}", client_options=client, retry_config={"max_retries": 0}
-        )
-    except exceptions_of_configuration() as error:
-        cause = redact_urls(str(error).split("\n", 1)[0])
-        raise ConfigError(f"cannot use this store: {cause}", at=str(url)) from None
-
-
-def exceptions_of_configuration() -> tuple[type[Exception], ...]:
-    from obstore.exceptions import BaseError
-
-    return (BaseError, ValueError, TypeError)
-
-
-def _s3_config(options: StorageOptions, endpoint: str | None) -> dict[str, Any]:
-    config: dict[str, Any] = {}
-    if endpoint:
-        config["endpoint"] = endpoint
-        config["virtual_hosted_style_request"] = bool(options.virtual_hosted)
-    elif options.virtual_hosted is not None:
-        config["virtual_hosted_style_request"] = options.virtual_hosted
-    profile = options.profile or os.environ.get("AWS_PROFILE")
-    region = options.region or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
-    if options.request_payer or os.environ.get("AWS_REQUEST_PAYER"):
-        config["request_payer"] = True
-    if options.anonymous:
-        config["skip_signature"] = True
-    elif profile or (not os.environ.get("AWS_ACCESS_KEY_ID") and Path("~/.aws/credentials").expanduser().exists()):
-        provider, region_of_profile = _profile_credentials(profile)
-        config["credential_provider"] = provider
-        region = region or region_of_profile
-    config["region"] = region or "us-east-1"
-    return config
-
-
-def _profile_credentials(profile: str | None) -> tuple[Any, str | None]:
-    try:
-        import boto3  # type: ignore[import-untyped]
-        from obstore.auth.boto3 import Boto3CredentialProvider
-    except ImportError as error:
-        raise ConfigError(
-            "profiles of ~/.aws need the package boto3, which is not installed",
-            hint="pip install boto3, or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
-        ) from error
-    session = boto3.Session(profile_name=profile)
-    return Boto3CredentialProvider(session), session.region_name
+def _unreachable(text: str) -> str:
+    found = _HOST.search(text)
+    where = redact_urls(found[0]) if found else "the service"
+    cause = next((words for sign, words in _CONNECT_CAUSES.items() if sign in text), "no connection")
+    return f"cannot reach {where}: {cause}"

@@ -5,13 +5,21 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import msgspec
 
 from ...errors import ConfigError
 
-__all__ = ["OPTIONS_VARIABLE", "StorageOptions", "options_for", "parse_storage_options", "remember_options"]
+__all__ = [
+    "OPTIONS_VARIABLE",
+    "StorageOptions",
+    "endpoint_of",
+    "options_for",
+    "parse_storage_options",
+    "remember_options",
+]
 
 OPTIONS_VARIABLE = "ENERGON_STORAGE_OPTIONS"
 """Environment variable with options as JSON, URL prefix → options, which workers inherit."""
@@ -30,6 +38,8 @@ class StorageOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         deadline_s: Seconds after which a request that keeps failing stops the run.
         stall_s: Seconds without a byte after which a request is sent again.
         max_requests: Requests at a time, for each process.
+        cache_dir: Folder of the cache of this node; None takes that of ``ENERGON_CACHE_DIR``, an empty one is none.
+        cache_bytes: Most bytes of the cache, such as ``500GB``; None takes those of ``ENERGON_CACHE_BYTES``.
     """
 
     endpoint_url: str | None = None
@@ -41,6 +51,12 @@ class StorageOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     deadline_s: float = 300.0
     stall_s: float = 10.0
     max_requests: int = 64
+    cache_dir: str | None = None
+    cache_bytes: int | str | None = None
+
+    def replace(self, **changes: Any) -> StorageOptions:
+        """Return options with some of them changed."""
+        return msgspec.structs.replace(self, **changes)
 
 
 _CREDENTIALS = ("key", "secret", "token", "password", "sas", "credential")
@@ -69,13 +85,29 @@ def parse_storage_options(options: Mapping[str, Any]) -> StorageOptions:
 
 
 def options_for(url: str) -> StorageOptions:
-    """Return the options of a URL: those of its longest prefix in the environment variable.
+    """Return the options of a URL: those of its prefixes in the environment variable, the longest last.
 
     Raises:
         ConfigError: The environment variable holds no valid options.
     """
-    prefixes = [prefix for prefix in _remembered() if not prefix or f"{url}/".startswith(f"{prefix.rstrip('/')}/")]
-    return parse_storage_options(_remembered()[max(prefixes, key=len)]) if prefixes else StorageOptions()
+    return _options(url, os.environ.get(OPTIONS_VARIABLE, ""))
+
+
+@lru_cache(maxsize=1024)
+def _options(url: str, text: str) -> StorageOptions:
+    remembered = _parse(text)
+    merged: dict[str, Any] = {}
+    for prefix in sorted(remembered, key=len):  # those of a longer prefix come last, and count
+        if not prefix or f"{url}/".startswith(f"{prefix.rstrip('/')}/"):
+            merged |= remembered[prefix]
+    return parse_storage_options(merged)
+
+
+def endpoint_of(protocol: str, options: StorageOptions) -> str:
+    """Return the endpoint of a protocol; empty for the provider's own."""
+    if options.endpoint_url or protocol != "s3":
+        return options.endpoint_url or ""
+    return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
 
 
 def remember_options(url: str, options: Mapping[str, Any]) -> None:
@@ -85,7 +117,10 @@ def remember_options(url: str, options: Mapping[str, Any]) -> None:
 
 
 def _remembered() -> dict[str, dict[str, Any]]:
-    text = os.environ.get(OPTIONS_VARIABLE, "")
+    return _parse(os.environ.get(OPTIONS_VARIABLE, ""))
+
+
+def _parse(text: str) -> dict[str, dict[str, Any]]:
     if not text:
         return {}
     try:

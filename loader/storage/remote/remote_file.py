@@ -31,12 +31,14 @@ class RemoteFile(ClosesOnExit):
     Args:
         storage: The store of the object.
         info: Its name, size and version.
+        is_cached: Read through the cache of this node, which fetches whole blocks.
     """
 
-    __slots__ = ("_info", "_storage", "size_bytes")
+    __slots__ = ("_info", "_is_cached", "_storage", "size_bytes")
 
-    def __init__(self, storage: RemoteStorage, info: FileInfo) -> None:
+    def __init__(self, storage: RemoteStorage, info: FileInfo, *, is_cached: bool = False) -> None:
         self._storage = storage
+        self._is_cached = is_cached
         self._info = info
         self.size_bytes = info.size_bytes
 
@@ -44,6 +46,8 @@ class RemoteFile(ClosesOnExit):
         stop = min(offset + size_bytes, self.size_bytes)
         if stop <= offset:
             return b""
+        if self._is_cached:
+            return self._storage.read_cached(self._info, offset, stop)
         return self._storage.read_range(self._info.name, offset, stop, info=self._info)
 
     def expect(self, offset: int, size_bytes: int) -> None:

@@ -9,15 +9,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
-from ...errors import StorageError
+from ...errors import FormatError, StorageError
+from ..node_cache import CacheSettings, RemoteObject, block_cache, cache_settings, local_copy
 from ..protocol import ByteRange, FileInfo
 from .client import ClientObject, ObjectClient, Received
-from .clients import client_of, fetcher_of
+from .clients import client_of, fetcher_of, has_answered, note_answer, pace_of
 from .failures import Remedy, RequestFailure
 from .fetcher import Fetch
-from .local_copies import local_copy
+from .listed_folders import ListedFolders
 from .object_url import parse_object_url
-from .options import options_for
+from .options import endpoint_of, options_for
 from .remote_file import RemoteFile
 from .retries import Retries
 
@@ -27,6 +28,8 @@ _T = TypeVar("_T")
 _DELETED_AT_ONCE = 1000
 _SPOOLED_BYTES = 8 << 20
 _COPIED_AT_ONCE = 8 << 20
+_MAX_PREFETCHED_BYTES = 16 << 20
+_CONTACT_S = 20.0  # a wrong endpoint is found out soon; an outage later on may last longer
 
 
 class RemoteStorage:
@@ -45,9 +48,11 @@ class RemoteStorage:
         self._place = parse_object_url(url)
         self.url = str(self._place)
         self._prefix = f"{self._place.key}/" if self._place.key else ""
+        self._listed = ListedFolders()
+        self._ahead: dict[str, Fetch] = {}  # whole files that are read ahead
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return RemoteStorage, (self.url,)
+        return _unpickled, (self.url, has_answered(self._place))
 
     @property
     def _client(self) -> ObjectClient:
@@ -74,14 +79,29 @@ class RemoteStorage:
     def _request(self, attempt: Callable[[ObjectClient], _T], *, action: str, name: str) -> _T:
         options = options_for(self.url)
         client = self._client
-        retries = Retries(options.deadline_s, refresh=client.refresh)
-        return retries.run(lambda: attempt(client), action=action, url=self.path(name))
+        pace = pace_of(self._place, options)
+        contact_s = None if has_answered(self._place) else _CONTACT_S
+        retries = Retries(options.deadline_s, refresh=client.refresh, contact_s=contact_s)
+
+        def request() -> _T:
+            try:
+                with pace:
+                    found = attempt(client)
+            except RequestFailure as failure:
+                if failure.kind != "unreachable":
+                    note_answer(self._place)
+                raise
+            note_answer(self._place)
+            return found
+
+        return retries.run(request, action=action, url=self.path(name))
 
     # ---------------------------------------------------------------------------------------------------- reading
 
     def open(self, name: str, info: FileInfo | None = None) -> RemoteFile:
-        known = self.stat(name) if info is None else info
-        return RemoteFile(self, known)
+        if info is None:
+            return RemoteFile(self, self.stat(name))
+        return RemoteFile(self, info, is_cached=True)
 
     def read_range(self, name: str, start: int, stop: int, *, info: FileInfo | None = None) -> bytes:
         """Read the bytes [start, stop) of a file.
@@ -95,6 +115,12 @@ class RemoteStorage:
         Raises:
             FormatError: The file has another size or version.
         """
+        ahead = self._ahead.pop(name, None)
+        if ahead is not None:
+            return ahead.result()[start:stop]
+        return self._get_range(name, start, stop, info)
+
+    def _get_range(self, name: str, start: int, stop: int, info: FileInfo | None) -> bytes:
         key = self._key(name)
 
         def attempt(client: ObjectClient) -> bytes:
@@ -105,9 +131,31 @@ class RemoteStorage:
 
         return self._request(attempt, action=f"read bytes {start}–{stop} of", name=name)
 
+    def read_cached(self, info: FileInfo, start: int, stop: int) -> bytes:
+        """Read the bytes [start, stop) of a file through the cache of this node, if it is on.
+
+        Raises:
+            FormatError: The file has another size or version.
+        """
+        settings = self._cache_settings()
+        version = info.etag or (str(info.mtime_ns) if info.mtime_ns else "")
+        cache = block_cache(settings) if settings is not None and version else None
+        read = partial(self._get_range, info.name, info=info)
+        if cache is None:
+            return read(start, stop)
+        return cache.read(RemoteObject(self._identity(info.name), version, info.size_bytes), start, stop, read)
+
+    def _cache_settings(self) -> CacheSettings | None:
+        options = options_for(self.url)
+        return cache_settings(options.cache_dir, options.cache_bytes)
+
+    def _identity(self, name: str) -> str:
+        """Return the file's URL with its endpoint: a bucket of one name may be on several services."""
+        return f"{endpoint_of(self._place.protocol, options_for(self.url))}\0{self.path(name)}"
+
     def fetch_range(self, info: FileInfo, start: int, stop: int) -> Fetch:
         """Begin to read the bytes [start, stop) of a file of a known size and version."""
-        read = partial(self.read_range, info.name, start, stop, info=info)
+        read = partial(self.read_cached, info, start, stop)
         return Fetch(fetcher_of(self._place), read, stop - start)
 
     def read(self, name: str, byte_range: ByteRange | None = None) -> bytes:
@@ -115,11 +163,41 @@ class RemoteStorage:
             return self.read_range(name, byte_range.start, byte_range.stop)
         return bytes(self._get_all(name).data)
 
+    def read_start(self, name: str, size_bytes: int) -> tuple[bytes, int]:
+        ahead = self._ahead.pop(name, None)
+        if ahead is not None:
+            data = ahead.result()
+            return data, len(data)
+        key = self._key(name)
+        try:
+            found = self._request(lambda client: client.get(key, 0, size_bytes), action="read", name=name)
+        except FormatError:  # an empty object has no ranges
+            found = self._get_all(name)
+        return bytes(found.data), found.size_bytes
+
     def _get_all(self, name: str) -> Received:
         key = self._key(name)
         return self._request(lambda client: client.get_all(key), action="read", name=name)
 
+    def list_once(self, folder: str) -> None:
+        if self._client.can_list:
+            self._listed.add(folder, [_info(name, found) for name, found in self.objects(folder)])
+
+    def prefetch(self, names: Iterable[str]) -> None:
+        for name in names:
+            info = (self._listed.of(name) or {}).get(name)
+            if info is not None and 0 < info.size_bytes <= _MAX_PREFETCHED_BYTES and name not in self._ahead:
+                self._ahead[name] = self.fetch_range(info, 0, info.size_bytes)
+
+    def prefetch_fixed(self, names: Iterable[str]) -> None:
+        fetcher = fetcher_of(self._place)
+        for name in names:
+            fetcher.run(partial(self.copy_of_fixed, name))
+
     def exists(self, name: str) -> bool:
+        listed = self._listed.of(name)
+        if listed is not None:
+            return name in listed or any(one.startswith(f"{name}/") for one in listed)
         if name:
             try:
                 self.stat(name)
@@ -128,48 +206,55 @@ class RemoteStorage:
                     raise
             else:
                 return True
-        return next(self.objects(name), None) is not None
+        return self._client.can_list and self.has_objects(name)
 
     def stat(self, name: str) -> FileInfo:
+        listed = self._listed.of(name)
+        if listed is not None and name in listed:
+            return listed[name]
         key = self._key(name)
         found = self._request(lambda client: client.head(key), action="read the status of", name=name)
         return _info(name, found)
 
     def list(self, folder: str = "") -> Iterator[FileInfo]:
-        for name, found in self.objects(folder):
-            inner = name[len(folder) + 1 :] if folder else name
+        found = self._listed.below(folder)
+        for info in found if found is not None else (_info(name, one) for name, one in self.objects(folder)):
+            inner = info.name[len(folder) + 1 :] if folder else info.name
             is_hidden = any(part.startswith(".") for part in inner.split("/")[:-1])
-            if not is_hidden and not name.endswith("/"):  # some tools mark folders by empty objects
-                yield _info(name, found)
+            if not is_hidden and not info.name.endswith("/"):  # some tools mark folders by empty objects
+                yield info
 
     def objects(self, folder: str = "") -> Iterator[tuple[str, ClientObject]]:
         """Yield the name and entry of every object below a folder, hidden ones too, sorted."""
+        found = {each.key: each for page in self._pages(folder) for each in page}
+        # Some services sort by folders: a/b before a.tar.
+        return ((key[len(self._prefix) :], found[key]) for key in sorted(found))
+
+    def has_objects(self, folder: str = "") -> bool:
+        """Return True if there is an object below a folder."""
+        return any(self._pages(folder))
+
+    def _pages(self, folder: str) -> Iterator[Sequence[ClientObject]]:
+        """Yield the objects below a folder, a page a request; a listing that fails starts again."""
         prefix = f"{self._key(folder)}/" if self._key(folder) else ""
         pages: Iterator[Sequence[ClientObject]] | None = None
-        last = ""
-        while True:
 
-            def next_page(client: ObjectClient) -> Sequence[ClientObject] | None:
-                nonlocal pages
-                if pages is None:
-                    pages = client.pages(prefix)
-                try:
-                    return next(pages, None)
-                except RequestFailure:
-                    pages = None  # the listing starts again, and skips what was yielded
-                    raise
+        def next_page(client: ObjectClient) -> Sequence[ClientObject] | None:
+            nonlocal pages
+            if pages is None:
+                pages = client.pages(prefix)
+            try:
+                return next(pages, None)
+            except RequestFailure:
+                pages = None
+                raise
 
-            page = self._request(next_page, action="list", name=folder)
-            if page is None:
-                return
-            for found in page:
-                if found.key > last:
-                    last = found.key
-                    yield found.key[len(self._prefix) :], found
+        while (page := self._request(next_page, action="list", name=folder)) is not None:
+            yield page
 
-    def local_path(self, name: str = "") -> Path:
+    def local_path(self, name: str = "", info: FileInfo | None = None) -> Path:
         """Return the path of a copy on this machine."""
-        return self._copy(name, self.stat(name))
+        return self._copy(name, self.stat(name) if info is None else info)
 
     def copy_of_fixed(self, name: str) -> Path:
         """Return the path of a copy of a file that never changes under its name."""
@@ -178,17 +263,16 @@ class RemoteStorage:
     def _copy(self, name: str, info: FileInfo | None) -> Path:
         version = "" if info is None else info.etag or f"{info.size_bytes}-{info.mtime_ns}"
 
-        def download(path: Path) -> None:
+        def download() -> Iterator[bytes]:
             key = self._key(name)
             first = self._request(lambda client: client.get(key, 0, _COPIED_AT_ONCE), action="download", name=name)
-            known = FileInfo(name=name, size_bytes=first.size_bytes, mtime_ns=0, etag=first.etag)
-            with path.open("xb") as file:
-                file.write(first.data)
-                for start in range(len(first.data), first.size_bytes, _COPIED_AT_ONCE):
-                    stop = min(start + _COPIED_AT_ONCE, first.size_bytes)
-                    file.write(self.read_range(name, start, stop, info=known))
+            yield bytes(first.data)
+            size_bytes = first.size_bytes if first.size_bytes >= 0 else self.stat(name).size_bytes
+            known = FileInfo(name=name, size_bytes=size_bytes, mtime_ns=0, etag=first.etag)
+            for start in range(len(first.data), size_bytes, _COPIED_AT_ONCE):
+                yield self.read_range(name, start, min(start + _COPIED_AT_ONCE, size_bytes), info=known)
 
-        return local_copy(self.path(name), version, download)
+        return local_copy(self._cache_settings(), f"{self._identity(name)}\0{version}", download)
 
     # ---------------------------------------------------------------------------------------------------- writing
 
@@ -204,10 +288,24 @@ class RemoteStorage:
 
     def put(self, name: str, data: bytes, *, if_absent: bool = False, if_etag: str | None = None) -> str:
         """Store a file, and return its version; only if there is none, or only over one version."""
+        self._listed.clear()
         key = self._key(name)
-        return self._request(
-            lambda client: client.put(key, data, if_absent=if_absent, if_etag=if_etag), action="write", name=name
-        )
+        is_first = True
+
+        def attempt(client: ObjectClient) -> str:
+            nonlocal is_first
+            was_first, is_first = is_first, False
+            try:
+                return client.put(key, data, if_absent=if_absent, if_etag=if_etag)
+            except RequestFailure as failure:
+                if was_first or failure.kind not in ("exists", "changed"):
+                    raise
+                found = client.get_all(key)  # the answer to an earlier try may be what was lost
+                if found.data != data:
+                    raise
+                return found.etag
+
+        return self._request(attempt, action="write", name=name)
 
     def create_once(self, name: str, data: bytes) -> bool:
         try:
@@ -231,6 +329,7 @@ class RemoteStorage:
         pass  # an object that was stored is durable
 
     def remove(self, name: str) -> None:
+        self._listed.clear()
         keys = [self._key(name), *(found.key for _, found in self.objects(name))] if name else []
         for start in range(0, len(keys), _DELETED_AT_ONCE):
             some = keys[start : start + _DELETED_AT_ONCE]
@@ -238,6 +337,7 @@ class RemoteStorage:
 
     def remove_file(self, name: str) -> None:
         """Remove one file; a missing one is no error."""
+        self._listed.clear()
         key = self._key(name)
         self._request(lambda client: client.delete([key]), action="remove", name=name)
 
@@ -245,7 +345,15 @@ class RemoteStorage:
         return nullcontext()  # a commit is conditional instead
 
 
+def _unpickled(url: str, has_answered: bool) -> RemoteStorage:
+    if has_answered:
+        note_answer(parse_object_url(url))
+    return RemoteStorage(url)
+
+
 def _check_version(received: Received, info: FileInfo) -> None:
+    if received.size_bytes < 0:
+        return
     if received.size_bytes != info.size_bytes:
         cause = f"it had {info.size_bytes} bytes, now {received.size_bytes}"
     elif info.etag and received.etag != info.etag:

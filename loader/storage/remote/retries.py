@@ -20,11 +20,16 @@ _FIRST_DELAY_S, _MAX_DELAY_S = 0.1, 15.0
 _MIN_TRIES = 3
 _FEW_TRIES = 3
 _FIRST_WARNING_S, _NEXT_WARNINGS_S = 10.0, 30.0
+_ANOTHER_WRITER = "another process writes to this dataset: wait for it, then try again"
 _PREPARE_AGAIN = "run energon prepare again on this dataset"
 _CHECK_ACCESS = (
     "check the credentials that are looked at: AWS_ACCESS_KEY_ID, AWS_PROFILE, AWS_ROLE_ARN,"
     " GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_*; or set the storage option anonymous=true"
 )
+
+
+_START_AGAIN = "check the network and the service, then start again: nothing was skipped"
+_CHECK_ENDPOINT = "check the network and the endpoint: AWS_ENDPOINT_URL, or the storage option endpoint_url"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +41,14 @@ class Retries:
         clock: Returns seconds.
         sleep: Waits some seconds.
         refresh: Called once after a denied request, to get new credentials.
+        contact_s: The deadline while no connection is made, for a service that never answered; None if it did.
     """
 
     deadline_s: float = 300.0
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     refresh: Callable[[], None] | None = None
+    contact_s: float | None = None
 
     def run(self, attempt: Callable[[], _T], *, action: str, url: str) -> _T:
         """Return what ``attempt`` returns, which is called again after failures that may pass.
@@ -72,7 +79,9 @@ class Retries:
                     error = _error(failure, action, url, tries, spent_s)
                     raise error from error.__cause__ or failure
                 if spent_s >= warned_s:
-                    _log.warning("cannot %s %s: %s; %d tries in %.0f s", action, url, failure.cause, tries, spent_s)
+                    _log.warning(
+                        "cannot %s %s: %s; %d tries in %.0f s, trying again", action, url, failure.cause, tries, spent_s
+                    )
                     warned_s = spent_s + _NEXT_WARNINGS_S
                 self.sleep(delay_s)
 
@@ -85,20 +94,29 @@ class Retries:
         delay_s = random.uniform(0, min(_MAX_DELAY_S, _FIRST_DELAY_S * 2 ** min(tries, 20)))
         if failure.retry_after_s is not None:
             delay_s = max(delay_s, failure.retry_after_s)
-        if tries >= _MIN_TRIES and spent_s + delay_s > self.deadline_s:
+        deadline_s = self.deadline_s
+        if failure.kind == "unreachable" and self.contact_s is not None:
+            deadline_s = min(deadline_s, self.contact_s)
+        if tries >= _MIN_TRIES and spent_s + delay_s > deadline_s:
             return None
         return delay_s
 
 
 def _error(failure: RequestFailure, action: str, url: str, tries: int, spent_s: float) -> StorageError | FormatError:
+    if failure.kind == "exists":
+        return StorageError(f"cannot {action} this object: it exists", path=url)
+    if failure.kind == "changed" and action == "write":
+        return StorageError(f"cannot {action} this object: {failure.cause}", path=url, hint=_ANOTHER_WRITER)
     if failure.kind == "changed":
         return FormatError(f"this object changed since it was prepared: {failure.cause}", at=url, hint=_PREPARE_AGAIN)
     if failure.kind == "missing":
-        error = StorageError(f"cannot {action} this object: it does not exist", path=url, hint="check the URL")
+        error = StorageError("this object does not exist", path=url, hint="check the URL")
         error.__cause__ = FileNotFoundError(url)
         return error
     if failure.kind == "denied":
         return StorageError(f"cannot {action} this object: {failure.cause}", path=url, hint=_CHECK_ACCESS)
     after = f" after {tries} tries in {spent_s:.0f} s" if tries > 1 else ""
-    hint = "check the network and the service, then start again: nothing was skipped" if tries > 1 else None
+    hint = _START_AGAIN if tries > 1 else None
+    if failure.kind == "unreachable":
+        hint = _CHECK_ENDPOINT
     return StorageError(f"cannot {action} this object: {failure.cause}{after}", path=url, hint=hint)

@@ -16,7 +16,7 @@ from ...metadataset.joins.prepare_metadataset import prepare_metadataset
 from ...metadataset.plans.traverse import TraversedDatasetReference, traverse_metadataset
 from ...pipeline.contract.worker_config import WorkerConfig
 from ...samples.encoding.task_encoder import DefaultTaskEncoder, TaskEncoder
-from ...storage import EPath, open_storage, read_document
+from ...storage import EPath, open_parent, read_document
 from ..datasets.dataset_factory import BaseCoreDatasetFactory, DatasetSubset
 from ..datasets.open_sources import DatasetArguments
 from ..datasets.run_datasets import LoadedDatasets
@@ -197,8 +197,7 @@ def load_dataset(path: str | os.PathLike[str], **kwargs: Any) -> DatasetLoaderIn
     """
     if not is_metadataset(path):
         return DatasetLoader(path=path, **kwargs)
-    folder, name = os.path.split(os.path.abspath(os.fspath(path)))
-    text = read_document(open_storage(folder), name).decode("utf-8", "replace")
+    text = read_document(*open_parent(path)).decode("utf-8", "replace")
     spec, faults = parse_metadataset(text, file=os.fspath(path))
     if faults:
         raise ConfigError(file=os.fspath(path), faults=faults)

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...format.jsonl.index import prepare_jsonl
 from ...format.shard_content import iter_jsonl_content
-from ...storage import open_storage
+from ...storage import open_parent
 from ...stores.file_store import FileStore
 from ...stores.record_file_stores import JsonlFileStore
 from .record_factory import RecordDatasetFactory
@@ -47,8 +47,7 @@ class CrudeJsonlDatasetFactory(RecordDatasetFactory):
             FormatError: A line is not a JSON object.
             StorageError: The file cannot be read, or the index cannot be written.
         """
-        folder, name = os.path.split(os.fspath(path))
-        return len(prepare_jsonl(open_storage(folder or "."), name))
+        return len(prepare_jsonl(*open_parent(path)))
 
 
 class DefaultCrudeJsonlDatasetFactory(CrudeJsonlDatasetFactory):

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ...errors import StateError
-from ...storage import max_document_bytes, open_storage
+from ...storage import max_document_bytes, open_parent
 from ...storage.protocol import DOCUMENT_LIMIT_VARIABLE
 from .plain_pickle import PickleLimitError, UnknownGlobalError, read_pickle
 from .plain_values import HINT, max_values, too_many_values
@@ -54,8 +54,7 @@ def read_checkpoint(path: str | os.PathLike[str]) -> CheckpointFile:
         StorageError: The file is missing, or cannot be read.
         StateError: The file has another format, is truncated, too large, or holds objects that would run code.
     """
-    folder, name = os.path.split(os.path.abspath(os.fspath(path)))
-    storage = open_storage(folder)
+    storage, name = open_parent(path)
     with storage.open(name) as file:
         head, size = file.read_at(0, 4096), file.size_bytes
     text = os.fspath(path)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from loader import EPath, StorageError
+from loader import ConfigError, EPath
 
 REMOTE = "msc://profile/bucket/ds"
 
@@ -105,11 +105,12 @@ def test_a_url_of_another_machine_is_a_value_like_others() -> None:
 
 
 @pytest.mark.parametrize("method", ["exists", "is_file", "is_dir", "size", "open", "read_text", "local_path", "unlink"])
-def test_looking_at_the_file_of_a_url_says_what_is_missing(method: str) -> None:
-    with pytest.raises(StorageError, match="cannot read msc:// URLs") as caught:
+def test_looking_at_the_file_of_a_url_says_what_is_missing(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MSC_CONFIG", "/no/such/config.yaml")
+    with pytest.raises(ConfigError, match="cannot use the profile 'profile'") as caught:
         getattr(EPath(REMOTE), method)()
-    assert caught.value.path == REMOTE
-    assert "mount the bucket" in str(caught.value)
+    assert str(caught.value.at).startswith("msc://profile")
+    assert "MSC_CONFIG" in str(caught.value)
 
 
 # A pickle of megatron-energon 7.4.1: EPath("/a/b").

@@ -569,7 +569,7 @@ def test_a_relative_root_does_not_move_with_the_process(tmp_path: Path, monkeypa
     assert storage.url == "data"
 
 
-@pytest.mark.parametrize("protocol", ["memory", "s3", "msc", "filesystem+msc", "no protocol"])
+@pytest.mark.parametrize("protocol", ["memory", "ftp", "filesystem+msc", "no protocol"])
 def test_a_url_that_no_store_serves_is_refused(protocol: str) -> None:
     with pytest.raises(StorageError, match=re.escape(f"cannot read {protocol}:// URLs")):
         open_storage(f"{protocol}://bucket/x")

@@ -149,7 +149,7 @@ def test_the_kind_of_a_path_is_found_by_its_content(data: MixedData, tmp_path: P
     assert get_dataset_type(tmp_path) is EnergonDatasetType.INVALID
     (tmp_path / ".nv-meta/index.sqlite").touch()
     assert get_dataset_type(f"{tmp_path}/") is EnergonDatasetType.FILESYSTEM
-    for path in ("msc://profile/ds", tmp_path / "no.yaml", tmp_path / "no.jsonl"):
+    for path in ("ftp://host/ds", tmp_path / "no.yaml", tmp_path / "no.jsonl"):
         assert get_dataset_type(path) is EnergonDatasetType.INVALID
 
 

@@ -1,0 +1,235 @@
+"""Reads of objects through blocks on the disk of this node."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import closing
+from typing import NamedTuple
+
+from ...escaped_log import get_logger
+from .block_file import HEADER_BYTES, BrokenBlock, header_of, read_part
+from .new_file import NewFile
+from .private_folder import PrivateFolder
+from .range_locks import RangeLocks
+from .space import Space
+
+__all__ = ["BLOCK_BYTES", "BLOCK_NAME", "BlockCache", "RemoteObject"]
+
+BLOCK_BYTES = 8 << 20
+BLOCK_NAME = r"[0-9a-f]{40}-[0-9]{1,8}(-[0-9a-f]{12}\.partial)?"
+_FETCHED_AT_ONCE = 8  # blocks of 8 MiB: 64 MiB in memory
+_WAIT_S = 20.0  # for another process that fetches the same block
+_PAUSE_S = 60.0  # after the disk refused a block
+_TOUCHED_EVERY_S = 60.0
+_USED_UP = 0.9  # share of a block's bytes, the rest of which are headers
+_MAX_NOTED = 1 << 17  # blocks
+
+_log = get_logger(__name__)
+
+Fetch = Callable[[int, int], bytes]
+"""Fetches the bytes [start, stop) of an object."""
+
+
+class RemoteObject(NamedTuple):
+    """An object that does not change.
+
+    Attributes:
+        identity: Its service and URL, without secrets.
+        version: Its version; another one is another object.
+        size_bytes: Its bytes.
+    """
+
+    identity: str
+    version: str
+    size_bytes: int
+
+
+class _Block(NamedTuple):
+    digest: bytes  # 32 bytes
+    start: int  # in the object
+    size_bytes: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.digest.hex()[:40]}-{HEADER_BYTES + self.size_bytes}"
+
+    @property
+    def lock_number(self) -> int:
+        return int.from_bytes(self.digest[:7], "little")
+
+
+class BlockCache:
+    """Blocks of objects, shared by processes; a block is fetched once.
+
+    Threads of one process wait for each other, and processes for the lock of the block, for some seconds: then they
+    read around the cache. So they do if the disk refuses a block, and for a block that left the cache before this
+    process had used it up, because it would leave again.
+
+    Args:
+        folder: Holds the files.
+        locks: Locks by number.
+        space: The limits.
+        wait_s: Seconds to wait for another process that fetches a block.
+    """
+
+    def __init__(self, folder: PrivateFolder, locks: RangeLocks, space: Space, *, wait_s: float = _WAIT_S) -> None:
+        self._folder = folder
+        self._locks = locks
+        self._space = space
+        self._wait_s = wait_s
+        self._lock = threading.Lock()
+        self._permits = threading.Semaphore(_FETCHED_AT_ONCE)
+        self._fetching: dict[str, Future[bytes | None]] = {}
+        self._used: dict[str, int] = {}  # bytes that this process read of a block
+        self._unusable: set[str] = set()  # names that something else has
+        self._paused_until_s = 0.0
+        self._warned: set[str] = set()
+
+    def read(self, source: RemoteObject, start: int, stop: int, fetch: Fetch) -> bytes:
+        """Read the bytes [start, stop) of an object.
+
+        Args:
+            source: The object.
+            start: First byte.
+            stop: Byte after the last one.
+            fetch: Fetches what is not in the cache.
+
+        Raises:
+            Exception: As by ``fetch``.
+        """
+        if not 0 <= start < stop <= source.size_bytes:
+            return fetch(start, stop)
+        pieces = []
+        for number in range(start // BLOCK_BYTES, (stop - 1) // BLOCK_BYTES + 1):
+            block = _block_of(source, number)
+            first, last = max(start, block.start), min(stop, block.start + block.size_bytes)
+            pieces.append(self._read(block, first - block.start, last - block.start, fetch))
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def _read(self, block: _Block, start: int, stop: int, fetch: Fetch) -> bytes:
+        name = block.name
+        data = self._stored(block, name, start, stop)
+        if data is None and self._is_wanted(name):
+            whole = self._fetched_once(block, name, fetch)
+            data = None if whole is None else whole[start:stop]
+        if data is None:  # another thread or process may have fetched it meanwhile
+            data = self._stored(block, name, start, stop)
+        is_stored = data is not None
+        if data is None:
+            data = fetch(block.start + start, block.start + stop)
+        self._note_use(block, name, stop - start, is_stored=is_stored)
+        return data
+
+    # ---------------------------------------------------------------------------------------------------- on the disk
+
+    def _stored(self, block: _Block, name: str, start: int, stop: int) -> bytes | None:
+        """Return bytes of a block; None if it is not in the cache. A broken one is removed."""
+        try:
+            fd = self._folder.open(name)
+            if fd is None:
+                return None
+            try:
+                data, mtime_ns = read_part(fd, block.digest, block.size_bytes, start, stop)
+            finally:
+                os.close(fd)
+        except (OSError, BrokenBlock) as error:
+            self._warn("a block in the cache %s is damaged, and is fetched again: %s", self._folder.path, error)
+            self._used.pop(name, None)
+            if not self._folder.remove(name):
+                self._unusable.add(name)
+            return None
+        if time.time() - mtime_ns / 1e9 > _TOUCHED_EVERY_S and not self._is_used_up(block, name):
+            self._folder.touch(name)
+        return data
+
+    def _fetched_once(self, block: _Block, name: str, fetch: Fetch) -> bytes | None:
+        """Return a block that this thread or another one fetched; None if this process did not fetch it."""
+        own: Future[bytes | None] = Future()
+        with self._lock:
+            first = self._fetching.setdefault(name, own)
+        if first is not own:
+            return first.result()
+        whole = None
+        try:
+            with self._permits:
+                whole = self._fetched(block, name, fetch)
+        except Exception as error:
+            own.set_exception(error)
+            raise
+        finally:
+            with self._lock:
+                del self._fetching[name]
+            if not own.done():
+                own.set_result(whole)
+        return whole
+
+    def _fetched(self, block: _Block, name: str, fetch: Fetch) -> bytes | None:
+        with self._locks.hold(block.lock_number, wait_s=self._wait_s) as is_held:
+            if not is_held or self._folder.status(name) is not None:
+                return None
+            file_bytes = HEADER_BYTES + block.size_bytes
+            if not self._space.reserve(file_bytes):
+                self._pause("there is no room")
+                return None
+            whole, is_written = None, False
+            try:
+                with closing(NewFile(self._folder, name, file_bytes)) as file:
+                    whole = fetch(block.start, block.start + block.size_bytes)
+                    file.write((header_of(block.digest, whole), whole))
+                    file.publish()
+                is_written = True
+            except OSError as error:
+                self._pause(error.strerror or str(error))
+            finally:
+                (self._space.written if is_written else self._space.cancel)(file_bytes)
+            return whole
+
+    def _pause(self, cause: str) -> None:
+        self._paused_until_s = time.monotonic() + _PAUSE_S
+        self._warn("cannot write to the cache %s, so bytes are read from the store: %s", self._folder.path, cause)
+
+    def _warn(self, message: str, *arguments: object) -> None:
+        if message not in self._warned:
+            self._warned.add(message)
+            _log.warning(message, *arguments)
+
+    # ----------------------------------------------------------------------------------------------------------- uses
+
+    def _is_wanted(self, name: str) -> bool:
+        """Return False if a block is not worth fetching as a whole."""
+        if time.monotonic() < self._paused_until_s or name in self._unusable:
+            return False
+        return name not in self._used  # else it left the cache before all of it was read, and would again
+
+    def _is_used_up(self, block: _Block, name: str) -> bool:
+        return self._used.get(name, 0) >= _USED_UP * block.size_bytes
+
+    def _note_use(self, block: _Block, name: str, size_bytes: int, *, is_stored: bool) -> None:
+        """Count the bytes that were used of a block: one that is used up is the first to leave.
+
+        In an epoch each byte is used once, so such a block is not needed before the next epoch.
+        """
+        with self._lock:
+            if name not in self._used and not is_stored:
+                return
+            was_used_up = self._is_used_up(block, name)
+            used = self._used.pop(name, 0) + size_bytes
+            if used < block.size_bytes:
+                self._used[name] = used  # at the end
+                if len(self._used) > _MAX_NOTED:
+                    del self._used[next(iter(self._used))]
+        if not was_used_up and used >= _USED_UP * block.size_bytes:
+            self._folder.touch(name, 0)
+
+
+def _block_of(source: RemoteObject, number: int) -> _Block:
+    start = number * BLOCK_BYTES
+    digest = hashlib.sha256()
+    for text in (source.identity, source.version, f"{source.size_bytes} {number}"):
+        digest.update(text.encode("utf-8", "surrogateescape") + b"\0")
+    return _Block(digest.digest(), start, min(BLOCK_BYTES, source.size_bytes - start))

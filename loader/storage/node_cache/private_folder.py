@@ -1,0 +1,154 @@
+"""Folders of one user: no other user reads or changes what is in them."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+
+from ...errors import ConfigError
+from .file_systems import network_file_system
+from .settings import CACHE_NETWORK_VARIABLE
+
+__all__ = ["PrivateFolder", "open_inner_folder", "open_own_folder"]
+
+_TAG = b"Signature: 8a477f597d28d172789f06886806bc55\n# This folder is a cache: see https://bford.info/cachedir/\n"
+_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class PrivateFolder:
+    """An open folder of this user; all names are resolved in it, wherever it is moved.
+
+    Args:
+        path: Its path.
+        fd: Its descriptor.
+        name_pattern: Matches the names of its files; others are neither opened nor removed.
+    """
+
+    def __init__(self, path: str, fd: int, name_pattern: str) -> None:
+        self.path = path
+        self.fd = fd
+        self._is_own_name = re.compile(name_pattern).fullmatch
+
+    def open(self, name: str) -> int | None:
+        """Open a file; return None if there is none.
+
+        Raises:
+            OSError: It is a link, a folder or a pipe, belongs to another user, or has a second name elsewhere.
+        """
+        try:
+            fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=self.fd)
+        except FileNotFoundError:
+            return None
+        status = os.fstat(fd)
+        if stat.S_ISREG(status.st_mode) and status.st_uid == os.getuid() and status.st_nlink <= 1:
+            return fd
+        os.close(fd)
+        raise OSError(errno.EPERM, "it is no plain file of this user", name)
+
+    def names(self) -> Iterator[str]:
+        """Yield the names of the cache's files."""
+        with os.scandir(self.fd) as found:
+            for entry in found:
+                if self._is_own_name(entry.name):
+                    yield entry.name
+
+    def status(self, name: str) -> os.stat_result | None:
+        """Return the status of a plain file; None if it is none, or was removed."""
+        try:
+            status = os.stat(name, dir_fd=self.fd, follow_symlinks=False)
+        except OSError:
+            return None
+        return status if stat.S_ISREG(status.st_mode) else None
+
+    def touch(self, name: str, time_s: float | None = None) -> None:
+        """Set the time of a file, now by default; one that was removed is no error."""
+        with suppress(OSError):
+            os.utime(name, None if time_s is None else (time_s, time_s), dir_fd=self.fd, follow_symlinks=False)
+
+    def remove(self, name: str) -> bool:
+        """Remove a file, or a link, never what it points to; return False if that is not possible."""
+        try:
+            os.unlink(name, dir_fd=self.fd)
+        except OSError:
+            return False
+        return True
+
+
+def open_own_folder(folder: str, name: str, *, hint: str, on_network: bool) -> int:
+    """Open a folder of this user alone; create it, and those above it, if they are missing.
+
+    Args:
+        folder: The folder that holds it.
+        name: Its name.
+        hint: What to do if it is refused.
+        on_network: Accept one on another machine.
+
+    Raises:
+        ConfigError: It belongs to another user, is a link, or is on another machine.
+        OSError: It cannot be created or opened.
+    """
+    path = os.path.join(folder, name)
+    os.makedirs(folder, exist_ok=True)
+    with suppress(FileExistsError):
+        os.mkdir(path, 0o700)
+    try:
+        fd = os.open(path, _FLAGS)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENOTDIR):
+            raise ConfigError("expected a folder for the cache, found a link or a file", at=path, hint=hint) from error
+        if error.errno in (errno.EACCES, errno.EPERM) and os.stat(path).st_uid != os.getuid():
+            raise _foreign(path, hint) from error
+        raise
+    try:
+        _check(path, fd, hint=hint, on_network=on_network)
+        _write_tag(fd)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def _check(path: str, fd: int, *, hint: str, on_network: bool) -> None:
+    status = os.fstat(fd)
+    if status.st_uid != os.getuid():
+        raise _foreign(path, hint)
+    if status.st_mode & 0o077:
+        os.fchmod(fd, 0o700)
+    system = None if on_network else network_file_system(fd)
+    if system is not None:
+        raise ConfigError(
+            f"a cache on {system} is of no use: its files are on another machine",
+            at=path,
+            hint=f"{hint}, or set {CACHE_NETWORK_VARIABLE}=1 if it is fast all the same",
+        )
+
+
+def open_inner_folder(path: str, outer: int, name: str, name_pattern: str) -> PrivateFolder:
+    """Open a folder in an own folder; create it if it is missing.
+
+    Raises:
+        OSError: It cannot be created, or is none.
+    """
+    with suppress(FileExistsError):
+        os.mkdir(name, 0o700, dir_fd=outer)
+    fd = os.open(name, _FLAGS, dir_fd=outer)
+    if os.fstat(fd).st_uid != os.getuid():
+        os.close(fd)
+        raise PermissionError(errno.EPERM, "this folder belongs to another user", os.path.join(path, name))
+    return PrivateFolder(os.path.join(path, name), fd, name_pattern)
+
+
+def _foreign(path: str, hint: str) -> ConfigError:
+    return ConfigError("this folder for a cache belongs to another user", at=path, hint=hint)
+
+
+def _write_tag(fd: int) -> None:
+    """Mark the folder so that backups skip it."""
+    with suppress(OSError):  # it exists, or the disk is full
+        tag = os.open("CACHEDIR.TAG", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=fd)
+        os.write(tag, _TAG)
+        os.close(tag)

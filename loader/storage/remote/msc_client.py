@@ -1,0 +1,212 @@
+"""Requests to the profiles of NVIDIA's multi-storage-client, whose own library reads its configuration.
+
+Profiles of S3 become stores of obstore, which check versions. The library itself reads the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, NoReturn, TypeVar
+
+from ...errors import ConfigError
+from .client import ClientObject, ObjectClient, Received
+from .failures import Remedy, RequestFailure
+from .object_url import ObjectUrl, redact_urls
+from .obstore_client import ObstoreClient
+from .options import StorageOptions
+from .stores import open_s3_store
+
+__all__ = ["open_msc_client"]
+
+_T = TypeVar("_T")
+_S3_TYPES = ("s3", "s8k")
+_PAGE = 1000
+
+
+def open_msc_client(url: ObjectUrl, options: StorageOptions) -> ObjectClient:
+    """Return the client of a profile.
+
+    Raises:
+        ConfigError: The package is missing, or it refuses the profile.
+    """
+    try:
+        from multistorageclient import StorageClientConfig  # type: ignore[import-not-found, unused-ignore]
+    except ImportError as error:
+        raise ConfigError(
+            "msc:// URLs need the package multi-storage-client, which is not installed",
+            at=str(url),
+            hint="pip install 'energon-toolkit[msc]'",
+        ) from error
+    try:
+        config = StorageClientConfig.from_file(profile=url.container)
+    except Exception as error:  # noqa: BLE001 - the library raises what it likes for a wrong configuration
+        first_line = redact_urls(str(error).split("\n", 1)[0])
+        raise ConfigError(
+            f"cannot use the profile {url.container!r}: {first_line}",
+            at=str(url),
+            hint="check the file that MSC_CONFIG names, or ~/.msc_config.yaml",
+        ) from None
+    provider = config.storage_provider
+    if getattr(provider, "_provider_name", "") in _S3_TYPES and config.metadata_provider is None:
+        return _BucketClient(provider, config.credentials_provider, options)
+    return _LibraryClient(config)
+
+
+class _BucketClient:
+    """A profile of S3; its base path begins with a bucket, or else each key does."""
+
+    can_list = True
+
+    def __init__(self, provider: Any, credentials: Any, options: StorageOptions) -> None:
+        settings = vars(provider)  # it has no public names for them
+        self._base = settings["_base_path"].strip("/")
+        self._endpoint_url = settings["_endpoint_url"] or None
+        self._credentials = credentials
+        self._options = options.replace(
+            profile=options.profile or (settings["_profile_name"] if credentials is None else None),
+            region=options.region or settings["_region_name"] or None,
+            anonymous=options.anonymous or settings["_signature_version"] == "UNSIGNED",
+        )
+        self._buckets: dict[str, ObstoreClient] = {}
+
+    def _of(self, key: str) -> tuple[ObstoreClient, str]:
+        bucket, _, inner = (f"{self._base}/{key}" if self._base else key).partition("/")
+        client = self._buckets.get(bucket)
+        if client is None:
+            provide = None if self._credentials is None else partial(_credentials_of, self._credentials)
+            client = self._buckets[bucket] = ObstoreClient(
+                partial(open_s3_store, bucket, self._options, endpoint_url=self._endpoint_url, credentials=provide)
+            )
+        return client, inner
+
+    def get(self, key: str, start: int, stop: int) -> Received:
+        client, inner = self._of(key)
+        return client.get(inner, start, stop)
+
+    def get_all(self, key: str) -> Received:
+        client, inner = self._of(key)
+        return client.get_all(inner)
+
+    def head(self, key: str) -> ClientObject:
+        client, inner = self._of(key)
+        return client.head(inner)._replace(key=key)
+
+    def pages(self, prefix: str) -> Iterator[Sequence[ClientObject]]:
+        client, inner = self._of(prefix)
+        hidden = len(inner) - len(prefix)  # characters that the keys of this profile lack
+        for page in client.pages(inner):
+            if hidden >= 0:
+                yield [found._replace(key=found.key[hidden:]) for found in page]
+            else:  # the keys of this profile begin with the bucket
+                yield [found._replace(key=prefix[:-hidden] + found.key) for found in page]
+
+    def put(self, key: str, data: bytes, *, if_absent: bool = False, if_etag: str | None = None) -> str:
+        client, inner = self._of(key)
+        return client.put(inner, data, if_absent=if_absent, if_etag=if_etag)
+
+    def delete(self, keys: Sequence[str]) -> None:
+        for key in keys:
+            client, inner = self._of(key)
+            client.delete([inner])
+
+    def refresh(self) -> None:
+        if self._credentials is not None:
+            self._credentials.refresh_credentials()
+        for client in self._buckets.values():
+            client.refresh()
+
+
+def _credentials_of(provider: Any) -> dict[str, Any]:
+    """Return the credentials of a profile as obstore takes them."""
+    from datetime import UTC, datetime
+
+    found = provider.get_credentials()
+    if found.is_expired():
+        provider.refresh_credentials()
+        found = provider.get_credentials()
+    expires_at = None
+    if found.expiration:
+        parsed = datetime.fromisoformat(found.expiration)
+        expires_at = parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
+    return {
+        "access_key_id": found.access_key,
+        "secret_access_key": found.secret_key,
+        "token": found.token,
+        "expires_at": expires_at,
+    }
+
+
+class _LibraryClient:
+    """Any other profile, read by the library; it tells no sizes and versions with the bytes."""
+
+    can_list = True
+
+    def __init__(self, config: Any) -> None:
+        from multistorageclient import StorageClient
+
+        self._client = StorageClient(config)
+
+    def get(self, key: str, start: int, stop: int) -> Received:
+        from multistorageclient.types import Range  # type: ignore[import-not-found, unused-ignore]
+
+        data = _call(lambda: self._client.read(key, byte_range=Range(start, stop - start)))
+        if len(data) < stop - start and start + len(data) < self.head(key).size_bytes:
+            raise RequestFailure(f"expected {stop - start} bytes, found {len(data)}", Remedy.RETRY)
+        return Received(data, -1, "")
+
+    def get_all(self, key: str) -> Received:
+        data = _call(lambda: self._client.read(key))
+        return Received(data, len(data), "")
+
+    def head(self, key: str) -> ClientObject:
+        found = _call(lambda: self._client.info(key))
+        if found.type != "file":
+            raise RequestFailure("it does not exist", Remedy.GIVE_UP, kind="missing")
+        return _listed(key, found)
+
+    def pages(self, prefix: str) -> Iterator[Sequence[ClientObject]]:
+        found = _call(lambda: [each for each in self._client.list_recursive(prefix) if each.type == "file"])
+        listed = sorted(_listed(each.key.lstrip("/"), each) for each in found)
+        for start in range(0, len(listed), _PAGE):
+            yield listed[start : start + _PAGE]
+
+    def put(self, key: str, data: bytes, *, if_absent: bool = False, if_etag: str | None = None) -> str:
+        if if_absent and _call(lambda: self._client.is_file(key)):
+            raise RequestFailure("it exists", Remedy.GIVE_UP, kind="exists")
+        if if_etag is not None and self.head(key).etag != if_etag:
+            raise RequestFailure("it has another version now", Remedy.GIVE_UP, kind="changed")
+        _call(lambda: self._client.write(key, data))
+        return self.head(key).etag
+
+    def delete(self, keys: Sequence[str]) -> None:
+        for key in keys:
+            if _call(partial(self._client.is_file, key)):
+                _call(partial(self._client.delete, key))
+
+    def refresh(self) -> None:
+        pass  # the library does
+
+
+def _listed(key: str, found: Any) -> ClientObject:
+    mtime_ns = int(found.last_modified.timestamp() * 10**6) * 1000
+    return ClientObject(key, found.content_length, mtime_ns, (found.etag or "").strip('"'))
+
+
+def _call(request: Callable[[], _T]) -> _T:
+    try:
+        return request()
+    except Exception as error:  # noqa: BLE001 - each provider has errors of its own
+        _raise_failure(error)
+
+
+def _raise_failure(error: Exception) -> NoReturn:
+    if isinstance(error, RequestFailure):
+        raise error
+    if isinstance(error, FileNotFoundError | NotADirectoryError | IsADirectoryError):
+        raise RequestFailure("it does not exist", Remedy.GIVE_UP, kind="missing") from None
+    if isinstance(error, PermissionError):
+        raise RequestFailure("access is denied", Remedy.GIVE_UP, kind="denied") from None
+    words = redact_urls(str(error).split("\n", 1)[0])
+    remedy = Remedy.RETRY if type(error).__name__ == "RetryableError" else Remedy.RETRY_FEW
+    raise RequestFailure(f"{type(error).__name__}: {words}", remedy) from None

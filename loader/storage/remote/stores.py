@@ -1,0 +1,146 @@
+"""Open obstore's stores of S3, GCS and Azure, with the settings that the users of each have."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...errors import ConfigError
+from ...version import __version__
+from .object_url import ObjectUrl, redact_urls
+from .options import StorageOptions
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+
+__all__ = ["open_s3_store", "open_store"]
+
+_REQUEST_LIMIT = timedelta(minutes=5)
+_CONNECT_LIMIT = timedelta(seconds=10)
+_NO_RETRIES: Any = {"max_retries": 0}  # there is one layer of retries, which is not this one
+
+
+def open_store(url: ObjectUrl, options: StorageOptions) -> ObjectStore:
+    """Open the bucket of a URL.
+
+    Raises:
+        ConfigError: obstore is not installed, or refuses the options.
+    """
+    with _named_faults(str(url), url.protocol):
+        if url.protocol == "s3":
+            return open_s3_store(url.container, options)
+        from obstore import store as stores
+
+        config: dict[str, Any] = {"skip_signature": True} if options.anonymous else {}
+        client = _client(options, options.endpoint_url)
+        if url.protocol == "gs":
+            if options.endpoint_url:
+                config["base_url"] = options.endpoint_url
+            client["allow_http"] = client["allow_http"] or os.environ.get("GOOGLE_BASE_URL", "").startswith("http://")
+            return stores.GCSStore(url.container, client_options=client, retry_config=_NO_RETRIES, **config)
+        if url.account:
+            config["account_name"] = url.account
+        if options.endpoint_url:
+            config["endpoint"] = options.endpoint_url
+        client["allow_http"] = client["allow_http"] or os.environ.get("AZURE_ENDPOINT", "").startswith("http://")
+        return stores.AzureStore(url.container, client_options=client, retry_config=_NO_RETRIES, **config)
+
+
+def open_s3_store(
+    bucket: str,
+    options: StorageOptions,
+    *,
+    endpoint_url: str | None = None,
+    credentials: Callable[[], Any] | None = None,
+) -> ObjectStore:
+    """Open a bucket of S3.
+
+    Args:
+        bucket: The bucket.
+        options: Endpoint, region and limits.
+        endpoint_url: Endpoint, if the options name none; by default that of the environment.
+        credentials: Returns credentials as obstore takes them; by default those of the environment, or of a profile.
+
+    Raises:
+        ConfigError: obstore is not installed, or refuses the options.
+    """
+    with _named_faults(f"s3://{bucket}", "s3"):
+        from obstore.store import S3Store
+
+        endpoint = (
+            options.endpoint_url
+            or endpoint_url
+            or os.environ.get("AWS_ENDPOINT_URL_S3")
+            or os.environ.get("AWS_ENDPOINT_URL")
+        )
+        config: dict[str, Any] = {}
+        if endpoint:
+            config["endpoint"] = endpoint
+            config["virtual_hosted_style_request"] = bool(options.virtual_hosted)
+        elif options.virtual_hosted is not None:
+            config["virtual_hosted_style_request"] = options.virtual_hosted
+        if options.request_payer or os.environ.get("AWS_REQUEST_PAYER"):
+            config["request_payer"] = True
+        profile = options.profile or os.environ.get("AWS_PROFILE")
+        region = options.region or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+        if options.anonymous:
+            config["skip_signature"] = True
+        elif credentials is not None:
+            config["credential_provider"] = credentials
+        elif profile or (not os.environ.get("AWS_ACCESS_KEY_ID") and Path("~/.aws/credentials").expanduser().exists()):
+            config["credential_provider"], region_of_profile = _profile_credentials(profile)
+            region = region or region_of_profile
+        config["region"] = region or "us-east-1"
+        return S3Store(bucket, client_options=_client(options, endpoint), retry_config=_NO_RETRIES, **config)
+
+
+def _client(options: StorageOptions, endpoint_url: str | None) -> Any:
+    return {
+        "connect_timeout": _CONNECT_LIMIT,
+        "read_timeout": timedelta(seconds=options.stall_s),
+        "timeout": _REQUEST_LIMIT,
+        "user_agent": f"energon-toolkit/{__version__}",
+        "allow_http": bool(endpoint_url and endpoint_url.startswith("http://")),
+    }
+
+
+@contextmanager
+def _named_faults(url: str, protocol: str) -> Iterator[None]:
+    """Raise what obstore does not take, and its absence, as errors of the configuration."""
+    try:
+        from obstore.exceptions import BaseError
+    except ImportError as error:
+        raise ConfigError(
+            f"{protocol}:// URLs need the package obstore, which is not installed",
+            at=url,
+            hint="pip install 'energon-toolkit[remote]'",
+        ) from error
+    try:
+        yield
+    except (BaseError, ValueError, TypeError) as error:
+        cause = redact_urls(str(error).split("\n", 1)[0])
+        raise ConfigError(f"cannot use this store: {cause}", at=url) from None
+
+
+def _profile_credentials(profile: str | None) -> tuple[Any, str | None]:
+    try:
+        import boto3  # type: ignore[import-untyped]
+        from obstore.auth.boto3 import Boto3CredentialProvider
+    except ImportError as error:
+        raise ConfigError(
+            "profiles of ~/.aws need the package boto3, which is not installed",
+            hint="pip install boto3, or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+        ) from error
+    from botocore.exceptions import BotoCoreError  # type: ignore[import-untyped]
+
+    try:
+        session = boto3.Session(profile_name=profile)
+        return Boto3CredentialProvider(session), session.region_name
+    except BotoCoreError as error:
+        raise ConfigError(
+            f"cannot use the profile {profile or 'default'}: {error}", hint="check ~/.aws/config and AWS_PROFILE"
+        ) from error

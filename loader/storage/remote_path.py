@@ -1,0 +1,217 @@
+"""The methods of paths for URLs of object stores."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import posixpath
+import tempfile
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
+from glob import has_magic
+from types import TracebackType
+from typing import IO, Any
+
+from ..errors import StorageError
+from .file_stream import FileStream
+from .protocol import FileInfo
+from .remote import RemoteStorage
+from .urls import open_parent, open_storage
+
+__all__ = ["exists", "glob", "is_dir", "is_file", "open_file", "read", "remove", "stat", "stat_any", "walk"]
+
+_READ_AT_ONCE = 1 << 20
+_SPOOLED_BYTES = 8 << 20
+
+
+def _folder(url: str) -> RemoteStorage:
+    storage = open_storage(url)
+    if not isinstance(storage, RemoteStorage):
+        raise TypeError(f"expected the URL of an object store, found {url!r}")
+    return storage
+
+
+def _file(url: str) -> tuple[RemoteStorage, str]:
+    folder, _, name = url.rpartition("/")
+    if folder.endswith("/"):
+        open_parent(url)  # raises: this is a bucket
+    return _folder(folder), name
+
+
+def stat(url: str) -> FileInfo:
+    """Return the size, time and version of a file.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+    """
+    storage, name = _file(url)
+    try:
+        return storage.stat(name)
+    except StorageError as error:
+        raise _as_missing(error, url) from error
+
+
+def stat_any(url: str) -> FileInfo:
+    """Return the size and time of a file, or of a folder, whose name and size are empty.
+
+    Raises:
+        FileNotFoundError: There is no such file, and none below it.
+    """
+    try:
+        return stat(url)
+    except FileNotFoundError:
+        newest = max((found.mtime_ns for _, found in _folder(url).objects()), default=None)
+        if newest is None:
+            raise
+        return FileInfo(name="", size_bytes=0, mtime_ns=newest)
+
+
+def read(url: str) -> bytes:
+    """Read a whole file, in one request.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+    """
+    storage, name = _file(url)
+    try:
+        return storage.read(name)
+    except StorageError as error:
+        raise _as_missing(error, url) from error
+
+
+def _as_missing(error: StorageError, url: str) -> Exception:
+    """Return a ``FileNotFoundError``, as of local files, if this is the reason; other errors unchanged."""
+    is_missing = isinstance(error.__cause__, FileNotFoundError)
+    return FileNotFoundError(f"this object does not exist: {url}") if is_missing else error
+
+
+def is_file(url: str) -> bool:
+    """Return True if there is an object of this name."""
+    if url.rpartition("/")[0].endswith("/"):
+        return False  # a bucket
+    try:
+        stat(url)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def is_dir(url: str) -> bool:
+    """Return True if there are objects below this name."""
+    return next(_folder(url).objects(), None) is not None
+
+
+def exists(url: str) -> bool:
+    """Return True if there is an object of this name, or one below it."""
+    return is_file(url) or is_dir(url)
+
+
+def open_file(url: str, mode: str, encoding: str) -> IO[Any]:
+    """Open a file. A file that is written appears when it is closed, or not at all if a ``with`` block fails.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        FileExistsError: The mode is ``"x"``, and there is such a file.
+        ValueError: The mode reads and writes, or appends.
+    """
+    kind = mode.replace("b", "").replace("t", "")
+    if kind not in ("r", "w", "x"):
+        raise ValueError(f"expected a mode 'r', 'w' or 'x' for an object, found {mode!r}")
+    storage, name = _file(url)
+    if kind == "r":
+        reader = io.BufferedReader(FileStream(storage.open(name, stat(url))), _READ_AT_ONCE)
+        return reader if "b" in mode else io.TextIOWrapper(reader, encoding=encoding)
+    if kind == "x" and is_file(url):
+        raise FileExistsError(f"this object exists: {url}")
+    upload = _Upload(storage, name, if_absent=kind == "x")
+    return upload if "b" in mode else _TextUpload(upload, encoding=encoding)
+
+
+class _Upload(tempfile.SpooledTemporaryFile[bytes]):
+    """A file that is stored when it is closed."""
+
+    def __init__(self, storage: RemoteStorage, name: str, *, if_absent: bool) -> None:
+        super().__init__(_SPOOLED_BYTES)
+        self._place = (storage, name, if_absent)
+        self.is_kept = True
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        try:
+            if self.is_kept:
+                self.seek(0)
+                storage, name, if_absent = self._place
+                storage.put(name, self.read(), if_absent=if_absent)
+        finally:
+            super().close()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.is_kept &= kind is None
+        self.close()
+
+
+class _TextUpload(io.TextIOWrapper):
+    def __init__(self, upload: _Upload, *, encoding: str) -> None:
+        super().__init__(upload, encoding=encoding)
+        self._upload = upload
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._upload.is_kept &= kind is None
+        self.close()
+
+
+def walk(url: str) -> Iterator[str]:
+    """Yield the URLs of all objects below a URL, sorted as paths."""
+    storage = _folder(url)
+    names = [name for name, _ in storage.objects() if not name.endswith("/")]  # some tools mark folders by objects
+    return (storage.path(name) for name in sorted(names))
+
+
+def glob(url: str, pattern: str) -> list[str]:
+    """Return the URLs of the files and folders below a URL that match a pattern, sorted.
+
+    As in a shell, ``*`` and ``**`` do not match names that begin with a dot.
+    """
+    parts = posixpath.normpath(pattern).split("/")
+    while parts[0] == "..":
+        url, parts = url.rpartition("/")[0], parts[1:]
+    fixed = list(itertools.takewhile(lambda part: not has_magic(part), parts[:-1]))
+    storage = _folder(url)
+    found = set()
+    for name, _ in storage.objects("/".join(fixed)):
+        path = name.rstrip("/").split("/")
+        folders = {tuple(path[:depth]) for depth in range(len(path))}
+        found |= {folder for folder in folders if _matches(folder, parts)}
+        if not pattern.endswith("/") and _matches(path, parts):
+            found.add(tuple(path))
+    return sorted(storage.path("/".join(path)) for path in found)
+
+
+def _matches(path: Sequence[str], pattern: Sequence[str]) -> bool:
+    """Return True if the names of a path match those of a pattern; ``**`` matches any number of folders."""
+    if not pattern:
+        return not path
+    if pattern[0] == "**" and _matches(path, pattern[1:]):
+        return True
+    if not path or (path[0].startswith(".") and has_magic(pattern[0]) and not pattern[0].startswith(".")):
+        return False
+    if pattern[0] == "**":
+        return _matches(path[1:], pattern)
+    return fnmatchcase(path[0], pattern[0]) and _matches(path[1:], pattern[1:])
+
+
+def remove(url: str, *, missing_ok: bool) -> None:
+    """Remove a file.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+    """
+    if not missing_ok:
+        stat(url)
+    storage, name = _file(url)
+    storage.remove_file(name)

@@ -1,0 +1,202 @@
+"""The promises of remote stores, on every kind of server and in both ways of sending requests."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from loader.errors import FormatError, StorageError
+from loader.storage import ByteRange, Storage, open_storage
+from loader.storage.remote import RemoteStorage, clients
+from tests.object_server import ObjectServer
+
+BACKENDS = ("own server", "own server, helper process", "SeaweedFS", "SeaweedFS, helper process", "msc", "msc, posix")
+MSC_CONFIG = """
+profiles:
+  s3:
+    storage_provider:
+      type: s3
+      options: {{base_path: data/below, endpoint_url: '{url}', region_name: us-east-1}}
+    credentials_provider:
+      type: S3Credentials
+      options: {{access_key: A, secret_key: B}}
+  posix:
+    storage_provider: {{type: file, options: {{base_path: '{folder}'}}}}
+"""
+
+
+@pytest.fixture(params=BACKENDS)
+def storage(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Storage]:
+    backend: str = request.param
+    monkeypatch.setattr(clients, "_is_told", "helper" not in backend)
+    if backend.startswith("Sea"):
+        monkeypatch.setenv("AWS_ENDPOINT_URL", request.getfixturevalue("s3_url"))
+        yield open_storage(f"s3://data/{tmp_path.name}")
+        return
+    server: ObjectServer = request.getfixturevalue("server")
+    if not backend.startswith("msc"):
+        yield open_storage("s3://data/ds")
+        return
+    pytest.importorskip("multistorageclient")
+    (tmp_path / "files").mkdir()
+    (tmp_path / "msc.yaml").write_text(MSC_CONFIG.format(url=server.url, folder=tmp_path / "files"))
+    monkeypatch.setenv("MSC_CONFIG", str(tmp_path / "msc.yaml"))
+    yield open_storage("msc://posix/ds" if "posix" in backend else "msc://s3/ds")
+
+
+def remote(storage: Storage) -> RemoteStorage:
+    assert isinstance(storage, RemoteStorage)
+    return storage
+
+
+def write(storage: Storage, name: str, content: bytes) -> None:
+    with storage.create(name) as file:
+        file.write(content)
+
+
+def test_what_was_written_is_read(storage: Storage) -> None:
+    write(storage, "a/b/c d+é%.bin", b"0123456789")
+    assert storage.read("a/b/c d+é%.bin") == b"0123456789"
+    assert storage.read("a/b/c d+é%.bin", ByteRange(2, 5)) == b"234"
+    with storage.open("a/b/c d+é%.bin") as file:
+        assert file.size_bytes == 10
+        assert (file.read_at(2, 100), file.read_at(10, 1), file.read_at(100, 1)) == (b"23456789", b"", b"")
+        ranges = [file.fetch(start, 3) for start in range(8)]
+        assert [pending.result() for pending in ranges if pending] == [b"0123456789"[at : at + 3] for at in range(8)]
+
+
+def test_a_large_file_survives_the_way_there_and_back(storage: Storage) -> None:
+    content = os.urandom(17 << 20)
+    write(storage, "large", content)
+    assert storage.read("large") == content
+    with storage.open("large") as file:
+        pending = file.fetch(1000, 16 << 20)
+        assert pending is not None
+        assert pending.result() == content[1000 : 1000 + (16 << 20)]
+    assert storage.local_path("large").read_bytes() == content
+
+
+def test_threads_share_a_store(storage: Storage) -> None:
+    write(storage, "x", bytes(range(256)) * 64)
+    wrong: list[bytes] = []
+    with storage.open("x") as file:
+
+        def read_often(start: int) -> None:
+            found = {file.read_at(start, 3) for _ in range(30)}
+            wrong.extend(found - {bytes([start, start + 1, start + 2])})
+
+        threads = [threading.Thread(target=read_often, args=(start,)) for start in (0, 50, 100, 200)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert not wrong
+
+
+def test_stat_gives_size_time_and_version(storage: Storage) -> None:
+    before = time.time()
+    write(storage, "a/x", b"123")
+    first = storage.stat("a/x")
+    assert (first.name, first.size_bytes) == ("a/x", 3)
+    assert abs(first.mtime_ns / 1e9 - before) < 60
+    assert storage.stat("a/x") == first
+    (listed,) = storage.list()
+    assert (listed.name, listed.size_bytes, listed.etag) == ("a/x", 3, first.etag)
+
+
+def test_a_listing_is_sorted_and_leaves_hidden_folders_out(storage: Storage) -> None:
+    for name in ("b.tar", "a/z.tar", "a/.hidden/x", ".nv-meta/split.yaml", "a.tar", "a/b/c.tar", "ab/c.tar"):
+        write(storage, name, b"12")
+    assert [info.name for info in storage.list()] == ["a.tar", "a/b/c.tar", "a/z.tar", "ab/c.tar", "b.tar"]
+    assert [info.name for info in storage.list("a")] == ["a/b/c.tar", "a/z.tar"]
+    assert [info.name for info in storage.list(".nv-meta")] == [".nv-meta/split.yaml"]
+    assert {info.size_bytes for info in storage.list()} == {2}
+
+
+def test_a_name_exists_as_a_file_or_as_a_folder(storage: Storage) -> None:
+    write(storage, "a/x", b"")
+    assert storage.exists("a")
+    assert storage.exists("a/x")
+    assert not storage.exists("b")
+    assert storage.read("a/x") == b""
+
+
+@pytest.mark.parametrize("action", ["open", "read", "stat"])
+def test_a_missing_file_is_an_error_that_names_it(storage: Storage, action: str) -> None:
+    with pytest.raises(StorageError, match="does not exist") as caught:
+        getattr(storage, action)("gone.tar")
+    assert caught.value.path == storage.path("gone.tar")
+    assert isinstance(caught.value.__cause__, FileNotFoundError)
+
+
+def test_a_name_that_leads_out_is_refused(storage: Storage) -> None:
+    for name in ("../x", "/x", "a/../../x", "a\0b"):
+        with pytest.raises(StorageError, match=r"leads out|no file has the name"):
+            storage.read(name)
+
+
+def test_an_interrupted_write_leaves_what_was_there(storage: Storage) -> None:
+    write(storage, "a/x", b"old")
+
+    def interrupted_write() -> None:
+        with storage.create("a/x") as file:
+            file.write(b"new")
+            raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        interrupted_write()
+    assert storage.read("a/x") == b"old"
+
+
+def test_files_folders_and_nothing_at_all_can_be_removed(storage: Storage) -> None:
+    write(storage, "a/b/x", b"")
+    write(storage, "y", b"")
+    write(storage, "ya", b"stays")
+    for name in ("a", "y", "gone"):
+        storage.remove(name)
+        assert not storage.exists(name)
+    assert storage.read("ya") == b"stays"
+
+
+def test_a_write_on_a_condition_happens_only_if_it_holds(storage: Storage) -> None:
+    store = remote(storage)
+    first = store.put("x", b"one", if_absent=True)
+    with pytest.raises(StorageError, match="it exists"):
+        store.put("x", b"two", if_absent=True)
+    assert store.read("x") == b"one"
+    if not first:
+        pytest.skip("files of a disk have no versions")
+    second = store.put("x", b"three", if_etag=first)
+    with pytest.raises(StorageError, match="another version"):
+        store.put("x", b"four", if_etag=first)
+    assert store.read("x") == b"three"
+    assert store.stat("x").etag == second != first
+
+
+def test_a_changed_file_is_noticed_by_every_read(storage: Storage) -> None:
+    write(storage, "x", b"0123456789")
+    info = storage.stat("x")
+    if not info.etag:
+        pytest.skip("files of a disk have no versions")
+    time.sleep(0.01)
+    write(storage, "x", b"9876543210")
+    with storage.open("x", info) as file, pytest.raises(FormatError, match="changed since it was prepared"):
+        file.read_at(0, 5)
+    write(storage, "x", b"012")
+    with storage.open("x", info) as file:
+        for start in (0, 8):
+            with pytest.raises(FormatError, match="changed since it was prepared"):
+                file.read_at(start, 2)
+
+
+def test_a_pickled_store_holds_no_secret_and_reads(storage: Storage) -> None:
+    write(storage, "x", b"1")
+    pickled = pickle.dumps(storage)
+    assert b"planted" not in pickled
+    assert pickle.loads(pickled).read("x") == b"1"

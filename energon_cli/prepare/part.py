@@ -27,6 +27,7 @@ _VALID_FLAGS = {
     "num_workers",
     "scan",
     "meta_folder",
+    "storage_option",
     "dry_run",
     "progress",
     "as_json",

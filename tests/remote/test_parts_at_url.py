@@ -57,7 +57,8 @@ def files(folder: Path) -> dict[str, object]:
 
 def test_four_processes_and_a_merge_write_the_files_of_one_process(bucket: Path) -> None:
     prepare(ONE)
-    command = [sys.executable, "-m", "energon_cli", "prepare", MANY, "--num-workers", "1", "--part"]
+    command = [sys.executable, "-m", "energon_cli", "prepare", MANY, "--num-workers", "1"]
+    command += ["--storage-option", "region=us-east-1", "--part"]
     processes = [
         subprocess.Popen([*command, f"{number}/{PARTS}"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         for number in range(1, PARTS + 1)
@@ -108,4 +109,17 @@ def test_an_executor_gives_the_files_of_one_process(bucket: Path) -> None:
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as executor:
         report = run_prepare(PreparePlan(path=MANY, split=RATIO), executor=executor)
     assert report.scanned == 12
+    assert files(bucket / "many") == files(bucket / "one")
+
+
+def test_a_dask_cluster_gives_the_files_of_one_process(bucket: Path) -> None:
+    distributed = pytest.importorskip("distributed")
+    prepare(ONE)
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0", host="127.0.0.1"
+        ) as cluster,
+        cluster.get_client() as client,
+    ):
+        assert run_prepare(PreparePlan(path=MANY, split=RATIO), executor=client.get_executor()).scanned == 12
     assert files(bucket / "many") == files(bucket / "one")

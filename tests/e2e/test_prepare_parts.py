@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import closing
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ import pytest
 from loader.errors import ConfigError, FormatError, StorageError, WorkerError
 from loader.format.cluster.part_plan import PART_PLAN
 from loader.format.cluster.share import Part
+from loader.format.index.journal import Journal, save_scans
+from loader.format.index.shard_index import index_shard
 from loader.format.prepare.part import PartReport, run_part
 from loader.format.prepare.plan import PreparePlan
 from loader.format.prepare.run import run_prepare
@@ -190,6 +193,23 @@ def test_a_part_with_a_damaged_shard_scans_the_others_and_names_it(tmp_path: Pat
     with pytest.raises(ConfigError, match=r"part 3 of 4 is not complete: 1 of 8 shards are not scanned: shard_005.tar"):
         prepare(tmp_path, merge=True)
     assert prepare(tmp_path, merge=True, exclude="shard_005").shards == 7
+
+
+def test_scans_of_other_groups_of_the_same_shards_stay(tmp_path: Path) -> None:
+    storage = open_storage(write_shards(tmp_path, 2))
+    scans = [(shard, index_shard(storage, shard.name)) for shard in storage.list()]
+    save_scans(storage, scans)
+    save_scans(storage, scans[:1])  # a process with other groups, which is killed before the second one
+    with closing(Journal(storage)) as journal:
+        assert all(journal.load(shard) is not None for shard, _ in scans)
+
+
+def test_a_part_waits_for_no_commit_that_was_interrupted(tmp_path: Path) -> None:
+    write_shards(tmp_path, 2)
+    (tmp_path / ".nv-meta/.prepare").mkdir(parents=True)
+    (tmp_path / ".nv-meta/.prepare/commit.json").write_text('{"renames": [], "removals": []}')
+    with pytest.raises(StorageError, match="a prepare was interrupted while it committed"):
+        part(tmp_path, 1)
 
 
 # ----------------------------------------------------------------------------------------------- other processes

@@ -202,7 +202,7 @@ def _run(plan: PreparePlan, *, scheduler: str | None, progress: bool | None) -> 
         media: list[ProgressBar] = []
 
         def advance(now: PrepareProgress) -> None:
-            if now.resumed and now.phase == "scan":
+            if now.resumed and now.phase == "scan" and not plan.merge:
                 _show_resumed(now.resumed, progress)
             if now.phase == "scan":
                 scan.update(now.shards_done, now.shards_total)

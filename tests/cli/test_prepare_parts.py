@@ -30,7 +30,9 @@ def test_the_jobs_of_an_array_and_a_merge(tmp_path: Path, energon: RunEnergon, m
         "scanned": 0,
         "dry_run": False,
     }
-    merged = energon("prepare", folder, "--yes", "--merge", "--json").json
+    done = energon("prepare", folder, "--yes", "--merge", "--json")
+    assert not done.err
+    merged = done.json
     assert (merged["samples"], merged["scanned"], merged["resumed"]) == (15, 0, 5)
     assert (folder / ".nv-meta/dataset.yaml").exists()
 

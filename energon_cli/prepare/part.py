@@ -25,7 +25,9 @@ _VALID_FLAGS = {
     "exclude",
     "force_overwrite",
     "num_workers",
+    "scan",
     "meta_folder",
+    "storage_option",
     "dry_run",
     "progress",
     "as_json",
@@ -48,6 +50,7 @@ def prepare_part(flags: PrepareFlags) -> None:
         exclude=flags.exclude,
         force=flags.force_overwrite,
         meta_folder=flags.meta_folder,
+        scan=flags.scan,
     )
     with ProgressBar("Scanning headers", unit="shards", enabled=flags.progress) as bar:
 

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 import msgspec
 
-from ...errors import ConfigError, FormatError
+from ...errors import ConfigError, FormatError, StorageError
 from ...storage import FileInfo, Storage, read_document
 from ...version import __version__
 from ..nv_meta import WORK_FOLDER
@@ -80,11 +80,13 @@ def read_part_plan(storage: Storage) -> PartPlan | None:
     Raises:
         FormatError: It is damaged.
     """
-    if not storage.exists(PART_PLAN):
-        return None
     try:
         plan = msgspec.convert(json.loads(read_document(storage, PART_PLAN)), PartPlan)
         _check(plan)
+    except StorageError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            return None
+        raise
     except (ValueError, msgspec.ValidationError) as error:
         raise FormatError(
             f"the plan of the parts is damaged: {error}",

@@ -18,7 +18,7 @@ from ...storage import FileInfo, ReadableFile, Storage
 from ..nv_meta import WORK_FOLDER
 from .shard_index import ShardIndex, decode_shard_index, encode_shard_index
 
-__all__ = ["Journal", "ScanPlace", "download_scans", "save_scans", "shard_digest", "upload_scans"]
+__all__ = ["Journal", "ScanPlace", "download_scan", "download_scans", "save_scans", "shard_digest", "upload_scans"]
 
 _FOLDER = f"{WORK_FOLDER}/scans"
 _SUFFIX = ".scans"
@@ -147,6 +147,12 @@ def download_scans(storage: Storage, work: Storage) -> None:
     for file in storage.list(_FOLDER):
         if file.name.endswith(_SUFFIX):
             work.write_new(file.name, storage.read(file.name))
+
+
+def download_scan(storage: Storage, work: Storage, place: ScanPlace) -> None:
+    """Download the file of a scan, which another machine has stored, unless it is there."""
+    if not work.exists(place.file):
+        work.write_new(place.file, storage.read(place.file))
 
 
 def shard_digest(shard: FileInfo) -> bytes:

@@ -14,14 +14,13 @@ from ..cluster.part_plan import PART_PLAN, PartPlan, divide_shards, read_part_pl
 from ..cluster.share import Part
 from ..index.current import PreviousIndex
 from ..index.journal import Journal
-from ..index.publish import is_commit_pending
-from ..nv_meta import LOCK, open_dataset_storage
+from ..nv_meta import open_dataset_storage
 from .inputs import unchanged_shards
 from .meta_folder import check_meta_folder
 from .plan import PreparePlan, PrepareProgress, ProgressCallback
 from .scans import ShardScans
 from .shards import find_shards, parse_exclude
-from .workspace import scan_folder
+from .workspace import open_part_workspace
 
 __all__ = ["PartReport", "run_part"]
 
@@ -48,7 +47,7 @@ def run_part(
     the dataset has already, or that were scanned before, are not scanned again. A prepare with ``merge`` commits them.
 
     Args:
-        plan: The prepare; a part uses its path, workers, meta folder, ``exclude`` and ``force``.
+        plan: The prepare; a part uses its path, workers, meta folder, ``scan``, ``exclude`` and ``force``.
         part: The part to scan.
         dry_run: Scan nothing.
         on_progress: Called after each shard.
@@ -63,15 +62,9 @@ def run_part(
     if dry_run:
         shards = _present(storage, plan, _part_plan(storage, plan, part, write=False).shards_of(part.number))
         return _report(part, shards, scanned=0, started=started)
-    with storage.lock(LOCK, shared=True):
-        if is_commit_pending(storage):
-            raise StorageError(
-                "a prepare was interrupted while it committed",
-                path=storage.path(""),
-                hint="run that command again: energon prepare with --merge if it was one",
-            )
+    with open_part_workspace(storage) as work:
         shards = _present(storage, plan, _part_plan(storage, plan, part, write=True).shards_of(part.number))
-        scanned = _scan(storage, plan, shards, on_progress)
+        scanned = _scan(storage, work, plan, shards, on_progress)
     return _report(part, shards, scanned=scanned, started=started)
 
 
@@ -120,9 +113,11 @@ def _present(storage: Storage, plan: PreparePlan, names: Sequence[str]) -> list[
         return [shard for shard in found if shard is not None]
 
 
-def _scan(storage: Storage, plan: PreparePlan, shards: Sequence[FileInfo], on_progress: ProgressCallback | None) -> int:
+def _scan(
+    storage: Storage, work: Storage, plan: PreparePlan, shards: Sequence[FileInfo], on_progress: ProgressCallback | None
+) -> int:
     """Scan the shards that are not in the journal; return their number."""
-    with scan_folder(storage) as work, closing(Journal(work)) as journal:
+    with closing(Journal(work)) as journal:
         to_scan = [shard for shard in shards if not journal.has(shard)]
         resumed = len(shards) - len(to_scan)
         if on_progress is not None and resumed:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
+import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from ...errors import EnergonError, FormatError, StorageError
-from ...storage import FileInfo, RemoteStorage, SplitStorage, Storage
+from ...storage import FileInfo, LocalStorage, RemoteStorage, SplitStorage, Storage
 from ..cluster.executor import run_in_executor
 from ..compat.files import stage_tar_idx
-from ..index.journal import Journal, ScanPlace, save_scans, upload_scans
+from ..index.journal import Journal, ScanPlace, download_scan, save_scans, upload_scans
 from ..index.remote_shard import RemoteIndexer, ScanMode
 from ..index.shard_index import ShardIndex, index_shard
 from ..index.small_shards import index_small_shards
@@ -115,7 +117,7 @@ class _RemoteScan:
 
     Attributes:
         storage: The folder of the shards.
-        work: The folder of staged files.
+        work: The folder of staged files; None on another machine, which then stores scans in the dataset alone.
         uploads: True if scans are also stored there, and not only in the folder of staged files.
         mode: How shards are scanned.
         stage_tar_idx: Also write the ``.tar.idx`` files to the staging folder.
@@ -123,13 +125,19 @@ class _RemoteScan:
     """
 
     storage: RemoteStorage
-    work: Storage
+    work: Storage | None
     uploads: bool
     mode: ScanMode
     stage_tar_idx: bool
     workers: int
 
     def __call__(self, shards: _Group) -> list[_Scanned]:
+        if self.work is not None:
+            return self._scan(shards, self.work)
+        with tempfile.TemporaryDirectory(prefix="energon-prepare-") as folder:
+            return self._scan(shards, LocalStorage(folder))
+
+    def _scan(self, shards: _Group, work: Storage) -> list[_Scanned]:
         most = min(_SCANS_AT_ONCE, max(_MIN_SCANS, _REQUESTS_AT_ONCE // max(1, self.workers)))
         at_once = min(most, len(shards))
         indexer = RemoteIndexer(self.storage, self.mode, at_once=at_once)
@@ -145,16 +153,16 @@ class _RemoteScan:
         scans = [
             (shard, result) for shard, result in zip(shards, results, strict=True) if isinstance(result, ShardIndex)
         ]
-        places = save_scans(self.work, scans) if scans else []
+        places = save_scans(work, scans) if scans else []
         if scans and self.uploads:
-            upload_scans(self.work, self.storage, places)
+            upload_scans(work, self.storage, places)
         # An outage is not a fault of a shard: it ends the run, and the next one resumes from the scans that are stored.
         for result in results:
             if isinstance(result, StorageError) and not isinstance(result.__cause__, FileNotFoundError):
                 raise result
         if self.stage_tar_idx:
             for shard, index in scans:
-                stage_tar_idx(self.work, shard, index)
+                stage_tar_idx(work, shard, index)
         remaining = iter(places)
         return [
             _Scanned(next(remaining), len(result)) if isinstance(result, ShardIndex) else _Scanned(result)
@@ -193,13 +201,7 @@ class ShardScans:
         executor: Executor | None = None,
     ) -> None:
         self._journal = journal
-        shards = storage.main if isinstance(storage, SplitStorage) else storage
-        is_remote = isinstance(shards, RemoteStorage)
-        if executor is not None:
-            self._groups = _groups(to_scan, _EXECUTOR_WORKERS, max_bytes=math.inf)
-            stage_tar_idx = False  # a cluster may run a task twice
-        else:
-            self._groups = _remote_groups(to_scan, workers) if is_remote else _groups(to_scan, workers)
+        stage_tar_idx = stage_tar_idx and executor is None  # a cluster may run a task twice
         self._total = total
         self._samples = 0
         self._on_progress = on_progress
@@ -207,14 +209,25 @@ class ShardScans:
         self._staged = frozenset(self._open) if stage_tar_idx else frozenset()
         self._errors: dict[str, EnergonError] = {}
         self._report()
-        scan: Callable[[_Group], list[_Scanned]] = _Scan(storage, stage_tar_idx)
-        if isinstance(shards, RemoteStorage):
-            scan = _RemoteScan(shards, work, shards is storage, mode, stage_tar_idx, workers)
-        if executor is None:
-            # Remote scans not in this process, which may fork later: its requests would go through a helper process.
-            self._results = run_in_workers(scan, self._groups, workers=workers, apart=is_remote)
-        else:
+        self._fetch_scans: Callable[[ScanPlace], None] | None = None
+        shards = storage.main if isinstance(storage, SplitStorage) else storage
+        if executor is not None:
+            self._groups = _groups(to_scan, _EXECUTOR_WORKERS, max_bytes=math.inf)
+            scan: _Scan | _RemoteScan = _Scan(storage, stage_tar_idx=False)
+            if isinstance(shards, RemoteStorage):
+                is_shared = shards is storage
+                place = None if is_shared else work
+                scan = _RemoteScan(shards, place, is_shared, mode, stage_tar_idx=False, workers=_EXECUTOR_WORKERS)
+                self._fetch_scans = partial(download_scan, shards, work) if is_shared else None
             self._results = run_in_executor(scan, self._groups, executor)
+        elif isinstance(shards, RemoteStorage):
+            self._groups = _remote_groups(to_scan, workers)
+            remote = _RemoteScan(shards, work, shards is storage, mode, stage_tar_idx, workers)
+            # Not in this process, which may fork later: its requests would take the way through a helper process.
+            self._results = run_in_workers(remote, self._groups, workers=workers, apart=True)
+        else:
+            self._groups = _groups(to_scan, workers)
+            self._results = run_in_workers(_Scan(storage, stage_tar_idx), self._groups, workers=workers)
 
     def wait_for(self, shard: FileInfo) -> None:
         """Wait until a shard is in the journal.
@@ -242,6 +255,8 @@ class ShardScans:
             if isinstance(result.place, EnergonError):
                 self._errors[shard.name] = result.place
             else:
+                if self._fetch_scans is not None:
+                    self._fetch_scans(result.place)
                 self._journal.add(shard, result.place)
                 self._samples += result.samples
         if any(result.samples for result in results):

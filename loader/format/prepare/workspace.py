@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from uuid import UUID
 
+from ...errors import StorageError
 from ...storage import LocalStorage, RemoteStorage, Storage
 from ..documents.dataset_files import encode_shard_info
 from ..index.journal import download_scans
@@ -15,7 +16,7 @@ from ..index.object_commit import ObjectCommit, commit_mark
 from ..index.publish import STAGING, commit, finish_interrupted_commit, is_commit_pending
 from ..nv_meta import LOCK, WORK_FOLDER
 
-__all__ = ["Workspace", "open_workspace", "scan_folder"]
+__all__ = ["Workspace", "open_part_workspace", "open_workspace"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,16 +45,6 @@ class Workspace:
     def forget_scans(self) -> None:
         """Remove the scans of an interrupted prepare, and all staged files."""
         self.storage.remove(WORK_FOLDER)
-
-
-@contextmanager
-def scan_folder(storage: Storage) -> Iterator[Storage]:
-    """Return the place of the journal: the dataset itself, or a temporary copy of that of one in an object store."""
-    if isinstance(storage, RemoteStorage):
-        with _copied_scans(storage) as work:
-            yield work
-    else:
-        yield storage
 
 
 @contextmanager
@@ -89,3 +80,24 @@ def open_workspace(storage: Storage) -> Iterator[Workspace]:
             # The journal stays for the next prepare, and so do the files of an interrupted commit, which it finishes.
             if not is_commit_pending(storage):
                 storage.remove(STAGING)
+
+
+@contextmanager
+def open_part_workspace(storage: Storage) -> Iterator[Storage]:
+    """Open the folder of the journal for a part of a prepare; parts run together, but not with a whole prepare.
+
+    Raises:
+        StorageError: A prepare runs in this folder or was interrupted in its commit, or it cannot be written.
+    """
+    if isinstance(storage, RemoteStorage):
+        with _copied_scans(storage) as work:
+            yield work
+        return
+    with storage.lock(LOCK, shared=True):
+        if is_commit_pending(storage):
+            raise StorageError(
+                "a prepare was interrupted while it committed",
+                path=storage.path(""),
+                hint="run that command again: energon prepare with --merge if it was one",
+            )
+        yield storage

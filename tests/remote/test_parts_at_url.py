@@ -1,0 +1,125 @@
+"""A prepare in parts, and on an executor, of a dataset in an object store."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loader.errors import ConfigError
+from loader.format.cluster.part_plan import PART_PLAN, divide_shards, read_part_plan, write_part_plan
+from loader.format.cluster.share import Part
+from loader.format.prepare.part import run_part
+from loader.format.prepare.plan import PreparePlan, PrepareProgress, PrepareReport
+from loader.format.prepare.run import run_prepare
+from loader.storage import FileInfo, open_storage
+from tests.e2e.dataset_tree import RATIO, caption_samples, copy_of, shard_path, write_shard, write_shards, written
+from tests.object_server import ObjectServer
+
+ONE, MANY = "s3://bucket/one", "s3://bucket/many"
+PARTS = 4
+
+
+@pytest.fixture
+def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder of a bucket with two equal datasets."""
+    folder = tmp_path / "store/bucket"
+    write_shards(folder / "one", 12)
+    copy_of(folder / "one", folder / "many")
+    with ObjectServer(tmp_path / "store") as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
+        yield folder
+
+
+def prepare(url: str, **options: Any) -> PrepareReport:
+    return run_prepare(PreparePlan(path=url, split=RATIO, **options))
+
+
+def files(folder: Path) -> dict[str, object]:
+    """Return what a prepare wrote, without identities and the versions of shards."""
+    found = written(folder)
+    info = found[".nv-meta/.info.json"]
+    assert isinstance(info, bytes)
+    found[".nv-meta/.info.json"] = json.loads(info)
+    layout: Any = found[".nv-meta/index/UUID/layout.json"]
+    for shard in layout["shards"]:
+        del shard["mtime_ns"]
+        shard.pop("etag", None)
+    return found
+
+
+def test_four_processes_and_a_merge_write_the_files_of_one_process(bucket: Path) -> None:
+    prepare(ONE)
+    command = [sys.executable, "-m", "energon_cli", "prepare", MANY, "--num-workers", "1"]
+    command += ["--storage-option", "region=us-east-1", "--part"]
+    processes = [
+        subprocess.Popen([*command, f"{number}/{PARTS}"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        for number in range(1, PARTS + 1)
+    ]
+    outputs = [process.communicate()[0] for process in processes]
+    assert [process.returncode for process in processes] == [0] * PARTS, outputs
+    report = prepare(MANY, merge=True)
+    assert (report.scanned, report.resumed) == (0, 12)
+    assert files(bucket / "many") == files(bucket / "one")
+    assert not [path for path in (bucket / "many/.nv-meta/.prepare").rglob("*") if path.is_file()]
+    assert not prepare(MANY, merge=True).changed
+
+
+def test_a_part_scans_nothing_twice_and_a_merge_names_the_missing_ones(bucket: Path) -> None:
+    plan = PreparePlan(path=MANY)
+    assert run_part(plan, Part(2, PARTS)).scanned == 3
+    assert run_part(plan, Part(2, PARTS)).scanned == 0
+    with pytest.raises(ConfigError, match="parts 1,3-4 of 4 are not complete: 9 of 12 shards are not scanned"):
+        prepare(MANY, merge=True)
+    with pytest.raises(ConfigError, match="being prepared in 4 parts") as caught:
+        prepare(MANY)
+    assert f"{MANY}/{PART_PLAN}" in str(caught.value.hint)
+    write_shard(shard_path(bucket / "many", 4), caption_samples(90, 2))  # changes meanwhile
+    assert run_part(plan, Part(2, PARTS)).scanned == 1
+
+
+def test_of_two_writers_one_writes_the_plan(bucket: Path) -> None:
+    storage = open_storage(MANY)
+    plans = [divide_shards([FileInfo(name=name, size_bytes=1, mtime_ns=0)], 2) for name in ("a", "b")]
+    assert [write_part_plan(storage, plan) for plan in plans] == [plans[0], plans[0]]
+    assert read_part_plan(storage) == plans[0]
+    assert (bucket / "many" / PART_PLAN).exists()
+
+
+def test_a_prepare_does_not_commit_over_parts_that_started_meanwhile(bucket: Path) -> None:
+    def start_a_part(now: PrepareProgress) -> None:
+        if now.shards_done == 12:
+            run_part(PreparePlan(path=MANY), Part(1, PARTS))
+
+    with pytest.raises(ConfigError, match="being prepared in 4 parts"):
+        run_prepare(PreparePlan(path=MANY, split=RATIO), on_progress=start_a_part)
+    assert not (bucket / "many/.nv-meta/.info.json").exists()
+    assert prepare(MANY, merge=True).samples == 36  # all that was scanned counts
+
+
+def test_an_executor_gives_the_files_of_one_process(bucket: Path) -> None:
+    prepare(ONE)
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as executor:
+        report = run_prepare(PreparePlan(path=MANY, split=RATIO), executor=executor)
+    assert report.scanned == 12
+    assert files(bucket / "many") == files(bucket / "one")
+
+
+def test_a_dask_cluster_gives_the_files_of_one_process(bucket: Path) -> None:
+    distributed = pytest.importorskip("distributed")
+    prepare(ONE)
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0", host="127.0.0.1"
+        ) as cluster,
+        cluster.get_client() as client,
+    ):
+        assert run_prepare(PreparePlan(path=MANY, split=RATIO), executor=client.get_executor()).scanned == 12
+    assert files(bucket / "many") == files(bucket / "one")

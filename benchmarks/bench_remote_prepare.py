@@ -1,6 +1,6 @@
 """Measure the prepare of a dataset in an object store: seconds, requests and bytes, against megatron-energon.
 
-usage: python benchmarks/bench_remote_prepare.py [--peer-bin FOLDER] [--work-folder FOLDER] [--latency SECONDS] [--quick]
+usage: python benchmarks/bench_remote_prepare.py [--peer-bin FOLDER] [--work-folder FOLDER] [--latency S] [--quick]
 
 The store is the object server of the tests, which answers each request after the latency. megatron-energon reads it
 through multi-storage-client (``msc://``); its programs are in FOLDER, with boto3. Both run as whole processes.
@@ -52,9 +52,8 @@ def main() -> None:
                 shutil.rmtree(dataset / ".nv-meta")
             if arguments.peer_bin:
                 rows.append(["megatron-energon", *store.measure([str(arguments.peer_bin / "energon"), *PEER, *FLAGS])])
-    print(
-        f"{shards} shards of {SAMPLES} samples of {CONTENT_BYTES:,} bytes, {arguments.latency * 1000:.0f} ms a request\n"
-    )
+    latency_ms = arguments.latency * 1000
+    print(f"{shards} shards of {SAMPLES} samples of {CONTENT_BYTES:,} bytes, {latency_ms:.0f} ms a request\n")
     print_table(rows)
     programs = [arguments.peer_bin / "energon"] if arguments.peer_bin else []
     print("\n" + json.dumps(machine_facts(*programs)))

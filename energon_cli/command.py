@@ -21,7 +21,6 @@ __all__ = [
     "energon_command",
     "meta_folder_option",
     "progress_option",
-    "storage_option",
     "trust_code_option",
     "worker_options",
 ]
@@ -139,22 +138,18 @@ def debug_option() -> click.Option:
     )
 
 
-def storage_option() -> click.Option:
-    """Create ``--storage-option``, which sets the endpoint, region and limits of object stores."""
+def _storage_option() -> click.Option:
+    """Create ``--storage-option``, which sets endpoint, region and limits of object stores."""
 
-    def remember(_ctx: click.Context, _parameter: click.Parameter, values: Sequence[str]) -> None:
-        if not values:
+    def remember(_ctx: click.Context, _parameter: click.Parameter, given: tuple[str, ...]) -> None:
+        if not given:
             return
-        from loader.errors import ConfigError
-        from loader.storage import remember_options
+        from loader.storage.remote import remember_options
 
-        pairs = [value.partition("=") for value in values]
-        if not all(separator for _, separator, _ in pairs):
+        pairs = [option.partition("=") for option in given]
+        if not all(name and separator for name, separator, _ in pairs):
             raise click.BadParameter("expected KEY=VALUE, such as endpoint_url=https://minio.local")
-        try:
-            remember_options("", {name: value for name, _, value in pairs})
-        except ConfigError as error:
-            raise click.BadParameter(f"{error.message}; {error.hint}" if error.hint else error.message) from error
+        remember_options("", {name.replace("-", "_"): value for name, _, value in pairs})
 
     return click.Option(
         ["--storage-option"],
@@ -162,21 +157,28 @@ def storage_option() -> click.Option:
         multiple=True,
         expose_value=False,
         callback=remember,
-        help="Option of object stores: endpoint_url, region, profile, anonymous …  [repeatable]",
+        help="Option of object stores, such as endpoint_url, region, profile, anonymous or deadline_s; repeatable.",
     )
 
 
 def energon_command(
-    name: str, *, examples: Sequence[tuple[str, str]], short_help: str
+    name: str, *, examples: Sequence[tuple[str, str]], short_help: str, takes_path: bool = True
 ) -> Callable[[Callable[..., Any]], click.Command]:
-    """Return a decorator that turns a function into a command with ``--help``, ``--debug``, completion and examples."""
+    """Return a decorator that turns a function into a command with ``--help``, ``--debug``, completion and examples.
+
+    Args:
+        name: Name of the command.
+        examples: Pairs of a description and a command line.
+        short_help: Its line in the group's help.
+        takes_path: It reads datasets, and takes ``--storage-option``.
+    """
 
     def decorate(function: Callable[..., Any]) -> click.Command:
         command: click.Command = click.command(
             name, cls=ExampleCommand, examples=examples, short_help=short_help, context_settings=CONTEXT_SETTINGS
         )(function)
         complete_values(command.params)
-        command.params += [storage_option(), debug_option()]
+        command.params += [_storage_option(), debug_option()] if takes_path else [debug_option()]
         return command
 
     return decorate

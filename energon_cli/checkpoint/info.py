@@ -33,7 +33,12 @@ _KINDS = {
 }
 
 
-@energon_command("info", examples=_EXAMPLES, short_help="Show the progress of a run, and the ranks it can resume on.")
+@energon_command(
+    "info",
+    examples=_EXAMPLES,
+    short_help="Show the progress of a run, and the ranks it can resume on.",
+    takes_path=False,
+)
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def info(files: tuple[str, ...], *, as_json: bool) -> None:

@@ -26,7 +26,12 @@ _EXAMPLES = (
 )
 
 
-@energon_command("redist", examples=_EXAMPLES, short_help="Convert the states of all ranks to another number of ranks.")
+@energon_command(
+    "redist",
+    examples=_EXAMPLES,
+    short_help="Convert the states of all ranks to another number of ranks.",
+    takes_path=False,
+)
 @click.argument("files", metavar="INPUT_FILES...", nargs=-1, required=True)
 @click.argument("output_path", metavar="OUTPUT_PATH")
 @click.option("--new-world-size", metavar="N", type=click.IntRange(min=1), help="New number of ranks.")

@@ -52,6 +52,10 @@ class PrepareFlags:
     media: MediaFilter | None
     meta_folder: str | None
     scan: ScanMode
+    part: str | None
+    merge: bool
+    engine: str
+    scheduler: str | None
 
     @property
     def is_at_url(self) -> bool:
@@ -95,6 +99,7 @@ def check_flags(flags: PrepareFlags) -> None:
         raise click.UsageError(f"{flags.media.flag} writes to index.sqlite, so it conflicts with --no-compat.")
     _check_meta_folder_flags(flags)
     _check_url_flags(flags)
+    _check_cluster_flags(flags)
     if flags.remove_originals and not flags.decompress:
         raise click.UsageError("--remove-originals requires --decompress.")
     if flags.yes and flags.non_interactive:
@@ -128,6 +133,13 @@ def _check_meta_folder_flags(flags: PrepareFlags) -> None:
     for flag, given in writing.items():
         if given:
             raise click.UsageError(f"{flag} writes files next to the shards, so it conflicts with --meta-folder.")
+
+
+def _check_cluster_flags(flags: PrepareFlags) -> None:
+    if flags.merge and flags.decompress:
+        raise click.UsageError("--decompress conflicts with --merge: decompress the shards before they are scanned.")
+    if (flags.engine == "dask") != (flags.scheduler is not None):
+        raise click.UsageError("--engine dask and --scheduler ADDRESS require each other.")
 
 
 def split_of_flags(flags: PrepareFlags) -> SplitRequest | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ..errors import StorageError
-from .protocol import ByteRange, FileInfo, ReadableFile, Storage
+from .protocol import ByteRange, FileInfo, PendingRead, ReadableFile, Storage
 
 __all__ = ["SplitStorage"]
 
@@ -26,7 +26,7 @@ class SplitStorage:
     def __init__(self, main: Storage, folder: str, other: Storage) -> None:
         self.url = main.url
         self.checks_versions = main.checks_versions
-        self.main = main
+        self._main = main
         self._folder = folder
         self._other = other
 
@@ -34,7 +34,7 @@ class SplitStorage:
         return f"{name}/".startswith(f"{self._folder}/")
 
     def _place(self, name: str) -> tuple[Storage, str]:
-        return (self._other, name[len(self._folder) + 1 :]) if self._is_replaced(name) else (self.main, name)
+        return (self._other, name[len(self._folder) + 1 :]) if self._is_replaced(name) else (self._main, name)
 
     def _writable(self, name: str) -> str:
         if not self._is_replaced(name):
@@ -52,6 +52,14 @@ class SplitStorage:
     def open(self, name: str, info: FileInfo | None = None) -> ReadableFile:
         storage, inner = self._place(name)
         return storage.open(inner, None if info is None else replace(info, name=inner))
+
+    def fetch_range(self, info: FileInfo, start: int, stop: int) -> PendingRead:
+        """Begin to read the bytes [start, stop) of a remote file of a known size and version."""
+        storage, inner = self._place(info.name)
+        fetch = storage.open(inner, replace(info, name=inner)).fetch(start, stop - start)
+        if fetch is None:
+            raise LookupError(info.name)  # of a folder of this machine
+        return fetch
 
     def read(self, name: str, byte_range: ByteRange | None = None) -> bytes:
         storage, inner = self._place(name)
@@ -87,20 +95,23 @@ class SplitStorage:
         storage.list_once(inner)
 
     def prefetch(self, names: Iterable[str]) -> None:
-        self._announce(names, self.main.prefetch, self._other.prefetch)
+        self._announce(names, self._main.prefetch, self._other.prefetch)
 
     def prefetch_fixed(self, names: Iterable[str]) -> None:
-        self._announce(names, self.main.prefetch_fixed, self._other.prefetch_fixed)
+        self._announce(names, self._main.prefetch_fixed, self._other.prefetch_fixed)
 
     def _announce(
         self, names: Iterable[str], main: Callable[[Iterable[str]], None], other: Callable[[Iterable[str]], None]
     ) -> None:
         places = [self._place(name) for name in names]
-        main(inner for storage, inner in places if storage is self.main)
+        main(inner for storage, inner in places if storage is self._main)
         other(inner for storage, inner in places if storage is self._other)
 
     def create(self, name: str, *, durable: bool = True) -> AbstractContextManager[BinaryIO]:
         return self._other.create(self._writable(name), durable=durable)
+
+    def create_once(self, name: str, data: bytes) -> bool:
+        return self._other.create_once(self._writable(name), data)
 
     def write_new(self, name: str, data: bytes) -> None:
         self._other.write_new(self._writable(name), data)
@@ -120,5 +131,5 @@ class SplitStorage:
     def remove(self, name: str) -> None:
         self._other.remove(self._writable(name))
 
-    def lock(self, name: str, *, wait: bool = False) -> AbstractContextManager[None]:
-        return self._other.lock(self._writable(name), wait=wait)
+    def lock(self, name: str, *, wait: bool = False, shared: bool = False) -> AbstractContextManager[None]:
+        return self._other.lock(self._writable(name), wait=wait, shared=shared)

@@ -11,9 +11,20 @@ from .protocol import Storage
 from .remote import PROTOCOLS, RemoteStorage
 from .split_storage import SplitStorage
 
-__all__ = ["is_url", "open_parent", "open_storage", "resolve_path", "short_path", "split_url"]
+__all__ = [
+    "VERSIONS_VARIABLE",
+    "is_url",
+    "open_parent",
+    "open_storage",
+    "resolve_path",
+    "short_path",
+    "split_url",
+]
 
 _LOCAL_PREFIXES = ("file://", "local://", "msc://__filesystem__")
+
+VERSIONS_VARIABLE = "NVDATASET_CACHE_DIR"
+"""Environment variable with the folder of datasets at ``dss://`` URLs."""
 
 
 def split_url(path: str | os.PathLike[str]) -> tuple[str, str]:
@@ -21,12 +32,17 @@ def split_url(path: str | os.PathLike[str]) -> tuple[str, str]:
 
     >>> split_url("s3://bucket/coco"), split_url("file:///data/coco"), split_url("coco")
     (('s3', 'bucket/coco'), ('', '/data/coco'), ('', 'coco'))
+
+    Raises:
+        ConfigError: A ``dss://`` URL has no version, or the folder of such datasets is not set.
     """
     text = os.fspath(path)
     for prefix in _LOCAL_PREFIXES:
         if text.startswith(prefix):
             return "", text.removeprefix(prefix)
     protocol, separator, rest = text.partition("://")
+    if protocol == "dss" and separator:
+        return "", _folder_of_version(text, rest)
     return (protocol, rest) if separator else ("", text)
 
 
@@ -76,17 +92,34 @@ def short_path(path: str, folder: str) -> str:
     return path.removeprefix(f"{folder.rstrip('/')}/")
 
 
+def _folder_of_version(url: str, rest: str) -> str:
+    """Return the folder of ``dss://name@version/path``, below the folder that an environment variable names."""
+    dataset, _, inner = rest.partition("/")
+    name, _, version = dataset.rpartition("@")
+    if not (name and version) or any(part == ".." for part in (name, version, *inner.split("/"))):
+        raise ConfigError("expected dss://NAME@VERSION/PATH", file=url)
+    base = os.environ.get(VERSIONS_VARIABLE)
+    if not base:
+        raise ConfigError(
+            f"the environment variable {VERSIONS_VARIABLE} is not set, which names the folder of dss:// datasets",
+            file=url,
+            hint=f"set {VERSIONS_VARIABLE} to the folder that contains {name}/{version}",
+        )
+    return os.path.join(base, name, version, inner).rstrip("/")
+
+
 def open_storage(
     path: str | os.PathLike[str], *, replaced: tuple[str, str | os.PathLike[str]] | None = None
 ) -> Storage:
     """Open the folder at a path or URL.
 
     Args:
-        path: A path of this machine, or a ``file://`` URL.
+        path: A path of this machine, or a URL.
         replaced: Name of a folder in it and the path of the folder to use instead; all other files are read-only then.
 
     Raises:
         StorageError: URLs of this protocol are not supported.
+        ConfigError: The URL is wrong.
 
     >>> open_storage("file:///tmp").url
     '/tmp'
@@ -101,7 +134,7 @@ def open_storage(
     raise StorageError(
         f"cannot read {protocol}:// URLs; expected a folder of this machine",
         path=os.fspath(path),
-        hint="mount the bucket, or copy the dataset to a local folder",
+        hint=f"supported are {', '.join(sorted(PROTOCOLS))} and file; or mount it, or copy it to a local folder",
     )
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import resource
 from collections import OrderedDict
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import PurePosixPath
+from typing import Any
 from weakref import WeakValueDictionary
 
 from ..format.dataset_folder import DatasetFolder, open_fresh_shard
@@ -20,6 +22,7 @@ from ..format.tar.names import key_without_shard, printable, split_member_name
 from ..renamed_parameters import renamed_parameters
 from ..samples.source_info import SourceInfo
 from ..storage import ReadableFile, resolve_path
+from ..storage.remote import use_storage_options
 from .file_store import FileStore, MissingFileError
 
 __all__ = ["DatasetFileStore", "OpenDataset", "open_dataset"]
@@ -39,17 +42,25 @@ class DatasetFileStore(FileStore[bytes]):
     Args:
         path: Path of the dataset's folder.
         meta_folder: Folder to use instead of its ``.nv-meta``.
+        storage_options: Endpoint, region and limits of an object store.
 
     Raises:
         StorageError: The folder is missing, or not prepared.
-        ConfigError: ``.info.json`` is invalid.
+        ConfigError: ``.info.json`` is invalid, or the options are wrong.
         FormatError: The index is damaged.
     """
 
     __slots__ = ("_meta_folder", "_opened", "_path")
 
     @renamed_parameters(dataset_path="path")
-    def __init__(self, path: str | os.PathLike[str], *, meta_folder: str | os.PathLike[str] | None = None) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        meta_folder: str | os.PathLike[str] | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        use_storage_options(path, storage_options)
         self._path = os.fspath(path)
         self._meta_folder = None if meta_folder is None else resolve_path(meta_folder)
         self._opened: OpenDataset | None = open_dataset(path, self._meta_folder)

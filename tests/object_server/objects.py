@@ -33,6 +33,11 @@ class Found:
     etag: str
 
     @property
+    def generation(self) -> str:
+        """The version of GCS, which is a number."""
+        return str(self.mtime_ns)
+
+    @property
     def last_modified(self) -> str:
         return formatdate(self.mtime_ns // 10**9, usegmt=True)
 
@@ -68,10 +73,12 @@ class Objects:
         except Refused:
             return None
 
-    def put(self, key: str, data: bytes, *, if_match: str = "", if_none_match: str = "") -> Found:
+    def put(self, key: str, data: bytes, *, if_match: str = "", if_none_match: str = "", generation: str = "") -> Found:
         with self._lock:  # conditions hold up to the write
             now = self.exists(key)
             if if_none_match == "*" and now is not None:
+                raise Refused(412, "PreconditionFailed")
+            if generation and generation != (now.generation if now else "0"):
                 raise Refused(412, "PreconditionFailed")
             if if_match and (now is None or now.etag != if_match):
                 raise Refused(412 if now else 404, "PreconditionFailed" if now else "NoSuchKey")
@@ -99,12 +106,12 @@ class Objects:
         self._uploads[upload][number] = data
         return f'"{hashlib.md5(data).hexdigest()}"'
 
-    def finish_upload(self, upload: str, key: str, *, if_match: str = "", if_none_match: str = "") -> Found:
+    def finish_upload(self, upload: str, key: str, **conditions: str) -> Found:
         if upload not in self._uploads:
             raise Refused(404, "NoSuchUpload")
         parts = self._uploads[upload]
         data = b"".join(parts[number] for number in sorted(parts))
-        found = self.put(key, data, if_match=if_match, if_none_match=if_none_match)
+        found = self.put(key, data, **conditions)
         del self._uploads[upload]
         return found
 

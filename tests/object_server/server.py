@@ -92,6 +92,13 @@ class ObjectServer:
         self.port = int(self._server.sockets[0].getsockname()[1])
         return self
 
+    def start_again(self) -> None:
+        """Forget the faults and the requests."""
+        self.faults = FaultPlan()
+        self.requests.clear()
+        self._numbers.clear()
+        self.most_open = 0
+
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
@@ -201,6 +208,7 @@ class ObjectServer:
         conditions = {
             "if_match": headers.get("if-match", ""),
             "if_none_match": headers.get("if-none-match", ""),
+            "generation": headers.get("x-goog-if-generation-match", ""),
         }
         match request.method:
             case "GET" if "list-type" in query:
@@ -217,7 +225,7 @@ class ObjectServer:
                 return _Answer(200, xml.encode())
             case "PUT":
                 found = self.objects.put(request.key, body, **conditions)
-                return _Answer(200, b"", {"ETag": found.etag})
+                return _Answer(200, b"", {"ETag": found.etag, "x-goog-generation": found.generation})
             case "POST" if "uploads" in query:
                 upload = self.objects.start_upload()
                 xml = f"<InitiateMultipartUploadResult><UploadId>{upload}</UploadId></InitiateMultipartUploadResult>"
@@ -293,6 +301,7 @@ def _get(found: Found, request: Request, headers: Mapping[str, str], fault: Faul
     if condition and condition != etag:
         raise Refused(412, "PreconditionFailed")
     answer_headers = {"ETag": etag, "Last-Modified": found.last_modified, "Accept-Ranges": "bytes"}
+    answer_headers["x-goog-generation"] = found.generation
     if request.method == "HEAD":
         return _Answer(200, b"", {**answer_headers, "Content-Length": str(found.size)})
     if request.range is None or kind == "whole object":

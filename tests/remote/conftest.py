@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import base64
+import hmac
+import http.client
 import os
+import shutil
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
+from email.utils import formatdate
 from pathlib import Path
 
 import pytest
 
-from loader.storage.remote import clients, helper_client
+from loader.storage.remote.clients import choice, helper_client
+from loader.storage.remote.clients.http_client import HttpClient
 from tests.object_server import ObjectServer
 
 ACCESS_KEY, SECRET_KEY = "AKIATESTACCESSKEY", "planted-secret-key"
@@ -20,15 +27,18 @@ ACCESS_KEY, SECRET_KEY = "AKIATESTACCESSKEY", "planted-secret-key"
 
 @pytest.fixture(autouse=True)
 def closed_world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    """Lead every request to a port that nobody serves, unless a test says otherwise."""
+    """Lead every request to a closed port, unless a test says otherwise."""
+    monkeypatch.setenv("ENERGON_CACHE_DIR", str(tmp_path / "cache"))
+    if "127.0.0.1" in os.environ.get("AWS_ENDPOINT_URL", ""):  # of a fixture of the test's module
+        yield
+        return
     for name in list(os.environ):
-        if name.startswith(("AWS_", "GOOGLE_", "AZURE_", "MSC_", "ENERGON_", "http_proxy", "https_proxy")):
+        if name.startswith(("AWS_", "GOOGLE_", "AZURE_", "MSC_")) or name.lower().endswith("_proxy"):
             monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", ACCESS_KEY)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET_KEY)
-    monkeypatch.setenv("HOME", str(tmp_path))  # no profiles of whoever runs the tests
-    monkeypatch.setenv("ENERGON_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("HOME", str(tmp_path))  # without the profiles of this user
     forget_clients()
     yield
     forget_clients()
@@ -36,10 +46,13 @@ def closed_world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[No
 
 def forget_clients() -> None:
     """Let the next request open a new client, with the environment as it is then."""
-    clients._clients.clear()
-    clients._fetchers.clear()
-    clients._paces.clear()
-    clients._answered.clear()
+    for client in choice._clients.values():
+        if isinstance(client, HttpClient):
+            client.close()
+    choice._clients.clear()
+    choice._fetchers.clear()
+    choice._paces.clear()
+    choice._answered.clear()
     helper = helper_client._helper
     if helper is not None:
         helper._requests.close()
@@ -59,7 +72,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectSe
 @pytest.fixture
 def direct(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let this process send its requests itself; the tests fork no other one from it."""
-    monkeypatch.setattr(clients, "_is_told", True)
+    monkeypatch.setattr(choice, "_is_told", True)
 
 
 def _free_port() -> int:
@@ -88,14 +101,54 @@ def s3_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
         "HOME": str(folder),
     }
+    with _running(command, environment, folder, ports["s3.port"]):
+        yield f"http://127.0.0.1:{ports['s3.port']}"
+
+
+AZURE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+"""The published key of the emulator's one account."""
+
+
+@pytest.fixture(scope="session")
+def azure_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of Azurite, an emulator of Azure (``npm install azurite``), with a container ``data``."""
+    program = shutil.which("azurite-blob", path=os.pathsep.join([os.environ["PATH"], "node_modules/.bin"]))
+    if program is None:
+        pytest.skip("needs azurite")
+    folder, port = tmp_path_factory.mktemp("azurite"), _free_port()
+    command = [program, "--location", str(folder), "--blobPort", str(port), "--skipApiVersionCheck"]
+    with _running(command, dict(os.environ), folder, port):
+        _create_container(port)
+        yield f"http://127.0.0.1:{port}/devstoreaccount1"
+
+
+def _create_container(port: int) -> None:
+    when = formatdate(usegmt=True)
+    path = "/devstoreaccount1/data"
+    signed = f"PUT{12 * chr(10)}x-ms-date:{when}\nx-ms-version:2021-08-06\n/devstoreaccount1{path}\nrestype:container"
+    digest = hmac.digest(base64.b64decode(AZURE_KEY), signed.encode(), "sha256")
+    connection = http.client.HTTPConnection("127.0.0.1", port)
+    headers = {
+        "x-ms-date": when,
+        "x-ms-version": "2021-08-06",
+        "Content-Length": "0",
+        "Authorization": f"SharedKey devstoreaccount1:{base64.b64encode(digest).decode()}",
+    }
+    connection.request("PUT", f"{path}?restype=container", headers=headers)
+    assert connection.getresponse().status == 201
+    connection.close()
+
+
+@contextmanager
+def _running(command: list[str], environment: dict[str, str], folder: Path, port: int) -> Iterator[None]:
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder, env=environment)
     try:
-        _wait_for(ports["s3.port"], process, folder / "log")
-        yield f"http://127.0.0.1:{ports['s3.port']}"
+        _wait_for(port, process, folder / "log")
+        yield
     finally:
-        process.terminate()
-        process.wait(timeout=20)
+        process.kill()  # its data are in a temporary folder
+        process.wait()
 
 
 def _wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:

@@ -20,6 +20,7 @@ from loader.format.prepare.plan import PreparePlan, PrepareReport
 from loader.format.prepare.run import run_prepare
 from tests.e2e.dataset_tree import RATIO, caption_samples, shard_path, write_shard, write_shards, written
 from tests.object_server import Fault, FaultPlan, ObjectServer
+from tests.tables import write_lines, write_rows
 
 URL = "s3://bucket/ds"
 EACH_REQUEST = pytest.param(1, marks=pytest.mark.slow)
@@ -166,6 +167,12 @@ def test_damaged_shards_are_named_with_their_offset(server: ObjectServer, folder
 def test_what_changes_shards_is_refused(server: ObjectServer, folder: Path, options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="object store"):
         prepare_url(**options)
+
+
+def test_a_web_server_is_refused_since_it_cannot_list(server: ObjectServer, folder: Path) -> None:
+    with pytest.raises(StorageError, match="a web server cannot list its files"):
+        run_prepare(PreparePlan(path=f"{server.url}/bucket/ds", split=RATIO))
+    assert not server.requests
 
 
 # -------------------------------------------------------------------------------------------------------- faults
@@ -390,3 +397,19 @@ def test_a_read_only_dataset_is_prepared_into_a_local_folder(
     expected = DatasetFolder(local)
     assert [dataset.read_parts(n) for n in range(18)] == [expected.read_parts(n) for n in range(18)]
     assert not run_prepare(PreparePlan(path=URL, meta_folder=str(meta))).changed
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+def test_folders_of_jsonl_and_parquet_files_are_prepared_at_a_url(
+    tmp_path: Path, server: ObjectServer, kind: str
+) -> None:
+    write = write_lines if kind == "jsonl" else write_rows
+    local, far = tmp_path / "local", tmp_path / "store/bucket/ds"
+    for number in range(3):
+        write(local / f"{number}.{kind}", range(number * 10, number * 10 + 10))
+    shutil.copytree(local, far)
+    run_prepare(PreparePlan(path=str(local), split=RATIO))
+    report = prepare_url()
+    assert report.samples == 30
+    assert contents(URL) == contents(str(local))
+    assert not prepare_url(split=None).changed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import threading
@@ -13,10 +14,23 @@ import pytest
 
 from loader.errors import FormatError, StorageError
 from loader.storage import ByteRange, Storage, open_storage
-from loader.storage.remote import RemoteStorage, clients
+from loader.storage.remote import RemoteStorage, remember_options
+from loader.storage.remote.clients import choice
+from loader.storage.remote.options import OPTIONS_VARIABLE
 from tests.object_server import ObjectServer
 
-BACKENDS = ("own server", "own server, helper process", "SeaweedFS", "SeaweedFS, helper process", "msc", "msc, posix")
+from .conftest import AZURE_KEY
+
+BACKENDS = (
+    "own server",
+    "own server, helper process",
+    "SeaweedFS",
+    "SeaweedFS, helper process",
+    "msc",
+    "msc, posix",
+    "GCS on our server",
+    "Azurite",
+)
 MSC_CONFIG = """
 profiles:
   s3:
@@ -34,12 +48,33 @@ profiles:
 @pytest.fixture(params=BACKENDS)
 def storage(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Storage]:
     backend: str = request.param
-    monkeypatch.setattr(clients, "_is_told", "helper" not in backend)
+    monkeypatch.setattr(choice, "_is_told", "helper" not in backend)
     if backend.startswith("Sea"):
         monkeypatch.setenv("AWS_ENDPOINT_URL", request.getfixturevalue("s3_url"))
         yield open_storage(f"s3://data/{tmp_path.name}")
         return
+    if backend == "Azurite":
+        monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "devstoreaccount1")
+        monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", AZURE_KEY)
+        monkeypatch.setenv(OPTIONS_VARIABLE, "")
+        remember_options("az://data", {"endpoint_url": request.getfixturevalue("azure_url")})
+        yield open_storage(f"az://data/{tmp_path.name}")
+        return
     server: ObjectServer = request.getfixturevalue("server")
+    if backend.startswith("GCS"):
+        monkeypatch.setenv(OPTIONS_VARIABLE, "")
+        account = {
+            "gcs_base_url": server.url,
+            "disable_oauth": True,
+            "client_email": "",
+            "private_key": "",
+            "private_key_id": "",
+        }
+        (tmp_path / "account.json").write_text(json.dumps(account))
+        monkeypatch.setenv("GOOGLE_SERVICE_ACCOUNT", str(tmp_path / "account.json"))
+        remember_options("gs://data", {"endpoint_url": server.url})
+        yield open_storage("gs://data/ds")
+        return
     if not backend.startswith("msc"):
         yield open_storage("s3://data/ds")
         return

@@ -8,7 +8,7 @@ __all__ = ["Remedy", "RequestFailure", "failure_of_status"]
 
 
 class Remedy(Enum):
-    """What to do about a failed request."""
+    """Ways to handle a failed request."""
 
     RETRY = "retry"
     SLOW_DOWN = "slow down"  # and retry

@@ -115,14 +115,14 @@ class Fetcher:
             self._unfinished += 1
             if self._threads < min(self._unfinished, self._max_requests):
                 self._threads += 1
-                # Daemons: a process that ends does not wait for what nobody will use.
+                # Daemons: a process that ends does not wait for bytes that it does not use.
                 threading.Thread(target=self._serve, daemon=True, name=f"fetch-{self._threads}").start()
         future: Future[bytes] = Future()
         self._queue.put((future, read, size_bytes))
         return future
 
     def run(self, task: Callable[[], object]) -> None:
-        """Run a task in a thread; whoever needs its result does it again, so its error is of no interest."""
+        """Run a task in a thread, and ignore its errors: the reader of its result repeats it."""
 
         def read() -> bytes:
             task()
@@ -143,7 +143,7 @@ class Fetcher:
         started = time.monotonic()
         try:
             data = read()
-        except BaseException as error:  # noqa: BLE001 - whoever waits raises it
+        except BaseException as error:  # noqa: BLE001 - the caller that waits raises it
             future.set_exception(error)
         else:
             if size_bytes:

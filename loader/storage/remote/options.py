@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from ...errors import ConfigError
+from .object_url import PROTOCOLS, parse_object_url, redact_urls
 
 __all__ = [
     "OPTIONS_VARIABLE",
@@ -19,6 +20,7 @@ __all__ = [
     "options_for",
     "parse_storage_options",
     "remember_options",
+    "use_storage_options",
 ]
 
 OPTIONS_VARIABLE = "ENERGON_STORAGE_OPTIONS"
@@ -113,7 +115,33 @@ def endpoint_of(protocol: str, options: StorageOptions) -> str:
 def remember_options(url: str, options: Mapping[str, Any]) -> None:
     """Use options for a URL and all below it, in this process and those that it starts from now on."""
     parse_storage_options(options)
-    os.environ[OPTIONS_VARIABLE] = json.dumps({**_remembered(), url: dict(options)}, sort_keys=True)
+    remembered = _remembered()
+    remembered[url] = {**remembered.get(url, {}), **options}
+    os.environ[OPTIONS_VARIABLE] = json.dumps(remembered, sort_keys=True)
+
+
+def use_storage_options(path: str | os.PathLike[str], options: Mapping[str, Any] | None) -> None:
+    """Use the ``storage_options`` of a call, in this process and those that it starts from now on.
+
+    Args:
+        path: A URL: the options are for its bucket; or a path of this machine: they are for all URLs.
+        options: Options by name, or by URL, each with the options of what is below it; None for none.
+
+    Raises:
+        ConfigError: An option is unknown or of another type, or a credential.
+    """
+    if not options:
+        return
+    by_url = {name: value for name, value in options.items() if "://" in name}
+    for url, inner in by_url.items():
+        if not isinstance(inner, Mapping):
+            raise ConfigError(f"expected options by name for {redact_urls(url)}, found {type(inner).__name__}")
+        remember_options(str(parse_object_url(url)), inner)
+    own = {name: value for name, value in options.items() if name not in by_url}
+    if own:
+        protocol, separator, rest = os.fspath(path).partition("://")
+        is_remote = bool(separator) and protocol in PROTOCOLS
+        remember_options(f"{protocol}://{rest.partition('/')[0]}" if is_remote else "", own)
 
 
 def _remembered() -> dict[str, dict[str, Any]]:

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
-from types import TracebackType
-from typing import Self
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from .failures import Remedy, RequestFailure
 
 __all__ = ["Pace"]
 
-_CUT = 0.5
-_PAUSE_S = 1.0  # answers to requests of the same moment cut the limit once
-
 
 class Pace:
-    """A limit of open requests: half of it after a 429 or 503, one more for each round of requests that succeed.
-
-    Use it as a context around each request. Threads share it.
+    """A limit of open requests: halved after a 429 or 503, one more for each round of requests that succeed.
 
     Args:
         max_requests: The upper limit.
@@ -31,26 +26,33 @@ class Pace:
         self.limit = float(max_requests)
         self._max = max_requests
         self._open = 0
-        self._cut_at = -_PAUSE_S
+        self._halved_at = 0.0
         self._changed = threading.Condition()
 
-    def __enter__(self) -> Self:
+    @contextmanager
+    def request(self) -> Iterator[None]:
+        """Wait until one more request may be sent; the context is the request. Threads may share the pace."""
         with self._changed:
             while self._open >= max(1, int(self.limit)):
                 self._changed.wait()
             self._open += 1
-        return self
+        started = time.monotonic()
+        try:
+            yield
+        except RequestFailure as failure:
+            if failure.remedy is Remedy.SLOW_DOWN:
+                self._halve(started)
+            raise
+        else:
+            self.limit = min(float(self._max), self.limit + 1 / self.limit)
+        finally:
+            with self._changed:
+                self._open -= 1
+                self._changed.notify(2)  # the limit grows by less than one
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def _halve(self, started: float) -> None:
+        """Halve the limit, unless that happened after the request was sent: it says nothing about the new limit."""
         with self._changed:
-            self._open -= 1
-            if isinstance(error, RequestFailure) and error.remedy is Remedy.SLOW_DOWN:
-                now = time.monotonic()
-                if now - self._cut_at >= _PAUSE_S:
-                    self.limit = max(1.0, self.limit * _CUT)
-                    self._cut_at = now
-            elif error is None:
-                self.limit = min(float(self._max), self.limit + 1 / self.limit)
-            self._changed.notify(2)
+            if started >= self._halved_at:
+                self.limit = max(1.0, self.limit / 2)
+                self._halved_at = time.monotonic()

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from ..protocol import ClosesOnExit, FileInfo, PendingRead
 
-if TYPE_CHECKING:
-    from .remote_storage import RemoteStorage
-
-__all__ = ["RemoteFile"]
+__all__ = ["RangeReader", "RemoteFile"]
 
 MAX_REQUEST_BYTES = 8 << 20
+
+
+class RangeReader(Protocol):
+    """A store that reads byte ranges of objects."""
+
+    def read_range(self, name: str, start: int, stop: int, *, info: FileInfo | None = None) -> bytes:
+        """Read the bytes [start, stop) of a file, of a known size and version if there is an ``info``."""
+
+    def read_cached(self, info: FileInfo, start: int, stop: int) -> bytes:
+        """Read the bytes [start, stop) of a file through the cache of this node."""
+
+    def fetch_range(self, info: FileInfo, start: int, stop: int) -> PendingRead:
+        """Begin to read the bytes [start, stop) of a file of a known size and version."""
 
 
 class _Parts:
@@ -36,7 +46,7 @@ class RemoteFile(ClosesOnExit):
 
     __slots__ = ("_info", "_is_cached", "_storage", "size_bytes")
 
-    def __init__(self, storage: RemoteStorage, info: FileInfo, *, is_cached: bool = False) -> None:
+    def __init__(self, storage: RangeReader, info: FileInfo, *, is_cached: bool = False) -> None:
         self._storage = storage
         self._is_cached = is_cached
         self._info = info

@@ -13,8 +13,7 @@ from typing import Any, BinaryIO, TypeVar
 from ...errors import FormatError, StorageError
 from ..node_cache import CacheSettings, RemoteObject, block_cache, cache_settings, local_copy
 from ..protocol import ByteRange, FileInfo
-from .client import ClientObject, ObjectClient, Received
-from .clients import client_of, fetcher_of, has_answered, note_answer, pace_of
+from .clients import ClientObject, ObjectClient, Received, client_of, fetcher_of, has_answered, note_answer, pace_of
 from .failures import Remedy, RequestFailure
 from .fetcher import Fetch
 from .listed_folders import ListedFolders
@@ -29,8 +28,8 @@ _T = TypeVar("_T")
 _DELETED_AT_ONCE = 1000
 _SPOOLED_BYTES = 8 << 20
 _COPIED_AT_ONCE = 8 << 20
-_MAX_PREFETCHED_BYTES = 16 << 20
 _CONTACT_S = 20.0  # a wrong endpoint is found out soon; an outage later on may last longer
+_MAX_PREFETCHED_BYTES = 16 << 20
 
 
 class RemoteStorage:
@@ -87,7 +86,7 @@ class RemoteStorage:
 
         def request() -> _T:
             try:
-                with pace:
+                with pace.request():
                     found = attempt(client)
             except RequestFailure as failure:
                 if failure.kind != "unreachable":
@@ -168,7 +167,7 @@ class RemoteStorage:
     def read_start(self, name: str, size_bytes: int) -> tuple[bytes, int]:
         ahead = self._take_ahead(name)
         if ahead is not None:
-            return ahead[:size_bytes], len(ahead)
+            return ahead, len(ahead)
         key = self._key(name)
         try:
             found = self._request(lambda client: client.get(key, 0, size_bytes), action="read", name=name)
@@ -317,6 +316,15 @@ class RemoteStorage:
 
         return self._request(attempt, action="write", name=name)
 
+    def create_once(self, name: str, data: bytes) -> bool:
+        try:
+            self.put(name, data, if_absent=True)
+        except StorageError as error:
+            if isinstance(error.__cause__, RequestFailure) and error.__cause__.kind == "exists":
+                return False
+            raise
+        return True
+
     def is_writable(self, folder: str) -> bool:  # noqa: ARG002 - known only by writing
         return True
 
@@ -342,7 +350,7 @@ class RemoteStorage:
         key = self._key(name)
         self._request(lambda client: client.delete([key]), action="remove", name=name)
 
-    def lock(self, name: str, *, wait: bool = False) -> AbstractContextManager[None]:  # noqa: ARG002
+    def lock(self, name: str, *, wait: bool = False, shared: bool = False) -> AbstractContextManager[None]:  # noqa: ARG002
         return nullcontext()  # a commit is conditional instead
 
 

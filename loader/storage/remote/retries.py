@@ -23,7 +23,7 @@ _FIRST_WARNING_S, _NEXT_WARNINGS_S = 10.0, 30.0
 _ANOTHER_WRITER = "another process writes to this dataset: wait for it, then try again"
 _PREPARE_AGAIN = "run energon prepare again on this dataset"
 _CHECK_ACCESS = (
-    "check the credentials that are looked at: AWS_ACCESS_KEY_ID, AWS_PROFILE, AWS_ROLE_ARN,"
+    "check the credentials, which come from AWS_ACCESS_KEY_ID, AWS_PROFILE, AWS_ROLE_ARN,"
     " GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_*; or set the storage option anonymous=true"
 )
 

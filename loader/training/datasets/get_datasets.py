@@ -55,11 +55,12 @@ def get_train_dataset(
         repeat: Repeat without end; otherwise each sample comes once.
         even_ranks: With ``repeat=False``: all ranks get the same number of micro-batches; the rest is dropped.
         **kwargs: ``split_config``, ``dataset_config``, ``subflavors`` or ``tags``, ``filter_name`` (the filter of every
-            dataset), ``trust_code``; ``key_format``: ``"shard/key"``
-            or ``"key"``, the form of ``__key__``; ``subset``, a :class:`.DatasetSubset`; ``sample_type``: the expected
-            class of the samples; ``field_map``, ``sample_loader`` and ``part_filter``, for what ``dataset.yaml`` leaves
-            open; other arguments of the user's dataset class that ``dataset.yaml`` names; and the deprecated
-            ``image_decode``, ``av_decode``, ``video_decode_audio``, ``auto_decode``, ``handler``.
+            dataset), ``trust_code``; ``key_format``: ``"shard/key"`` or ``"key"``, the form of ``__key__``; ``subset``,
+            a :class:`.DatasetSubset`; ``sample_type``: the expected class of the samples; ``storage_options``:
+            endpoint, region and limits of object stores, by name (``{"endpoint_url": "https://minio.local"}``) or URL;
+            ``field_map``, ``sample_loader`` and ``part_filter``, for what ``dataset.yaml`` leaves open; other arguments
+            of the user's dataset class that ``dataset.yaml`` names; and the deprecated ``image_decode``, ``av_decode``,
+            ``video_decode_audio``, ``auto_decode``, ``handler``.
 
     Raises:
         StorageError: The folder is missing or not prepared.

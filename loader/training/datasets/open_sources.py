@@ -25,6 +25,7 @@ from ...pipeline.reading.source import Source
 from ...samples.building.dataset_code import load_joiner
 from ...samples.building.described_dataset import RESERVED_ARGUMENTS
 from ...samples.decoding.decoder import SampleDecoder
+from ...storage.remote import use_storage_options
 from .dataset_factory import DatasetSubset
 
 __all__ = ["DatasetArguments", "LoadedSource", "given_subflavors", "open_sources"]
@@ -49,6 +50,7 @@ _KNOWN = (
     "key_format",
     "sample_type",
     "subset",
+    "storage_options",
     *_DESCRIBING,
     *_DEPRECATED,
     *_UNUSED,
@@ -96,10 +98,11 @@ class DatasetArguments:
 
         Raises:
             TypeError: An argument is set by this function itself, or the path is none.
-            ConfigError: ``key_format`` is none.
+            ConfigError: ``key_format`` is none, or ``storage_options`` are wrong.
         """
         if not isinstance(path, str | os.PathLike):
             raise TypeError(f"expected a path for {caller}(), found {path!r}")
+        use_storage_options(path, given.get("storage_options"))
         unknown: dict[str, str] = {}
         for name in given:
             if name not in _KNOWN:

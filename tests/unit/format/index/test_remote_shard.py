@@ -126,7 +126,8 @@ def test_a_damaged_shard_gives_back_what_it_has_buffered(tmp_path: Path) -> None
     with (tmp_path / "s.tar").open("r+b") as file:
         file.seek(512 + 50_176)
         file.write(b"x" * 512)
-    for mode in ("hop", "stream"):
+    modes: tuple[ScanMode, ...] = ("hop", "stream")
+    for mode in modes:
         with pytest.raises(FormatError) as caught:
             index_far(tmp_path, mode)
         assert "s.tar" in str(caught.value)

@@ -12,17 +12,17 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from ...errors import ConfigError, StorageError
+from ....errors import ConfigError, StorageError
+from ..failures import Remedy, RequestFailure
+from ..object_url import ObjectUrl
+from ..options import StorageOptions
 from .client import ClientObject, Received
-from .failures import Remedy, RequestFailure
-from .helper import read_message, write_message
-from .object_url import ObjectUrl
-from .options import StorageOptions
+from .messages import read_message, write_message
 
 __all__ = ["HelperClient"]
 
 
-_ROOT = str(Path(__file__).parents[3])  # first, so that no other package named `loader` comes before this one
+_ROOT = str(Path(__file__).parents[4])  # first, so that no other package named `loader` comes before this one
 _START = (  # Ctrl-C reaches the whole process group; the parent ends this one
     f"import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); from {__package__}.helper import main; main()"
 )
@@ -61,6 +61,8 @@ class _Helper:
                     self._has_ended = True
                     self._arrived.notify_all()
                 self._answers.close()
+                with self._writing:
+                    self._requests.close()
                 self._process.wait()  # or it stays a zombie
                 return
             with self._arrived:

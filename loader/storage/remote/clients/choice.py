@@ -7,14 +7,15 @@ import os
 import threading
 from functools import partial
 
+from ..fetcher import Fetcher
+from ..object_url import ObjectUrl
+from ..options import StorageOptions, options_for
+from ..pace import Pace
 from .client import ObjectClient
-from .fetcher import Fetcher
-from .http_client import HttpClient
-from .object_url import ObjectUrl
-from .options import StorageOptions, options_for
-from .pace import Pace
 
 __all__ = ["client_of", "fetcher_of", "has_answered", "may_use_rust", "note_answer", "pace_of", "use_rust_here"]
+
+_WEB = ("http", "https")
 
 _lock = threading.Lock()
 _clients: dict[tuple[object, ...], ObjectClient] = {}
@@ -58,7 +59,7 @@ def client_of(url: ObjectUrl, options: StorageOptions | None = None) -> ObjectCl
         if client is None:
             client = _open(url, options, direct=direct)
             _clients[key] = client
-            _has_used_rust = _has_used_rust or (direct and not isinstance(client, HttpClient))
+            _has_used_rust = _has_used_rust or (direct and url.protocol not in _WEB)
     return client
 
 
@@ -97,7 +98,9 @@ def _bucket(url: ObjectUrl) -> tuple[str, ...]:
 
 
 def _open(url: ObjectUrl, options: StorageOptions, *, direct: bool) -> ObjectClient:
-    if url.protocol in ("http", "https"):
+    if url.protocol in _WEB:
+        from .http_client import HttpClient
+
         return HttpClient(url, options)
     if direct:
         if url.protocol == "msc":

@@ -1,50 +1,24 @@
-"""The helper process: sends the requests of a process that may fork.
-
-Messages are pickles of plain tuples behind their length; the parent is the only one at the other end of the pipes.
-"""
+"""The helper process: sends the requests of a process that may fork."""
 
 from __future__ import annotations
 
 import os
-import pickle
-import struct
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, BinaryIO
 
-from ...errors import EnergonError
+from ....errors import EnergonError
+from ..failures import RequestFailure
+from ..object_url import ObjectUrl
+from ..options import StorageOptions
+from .choice import client_of, use_rust_here
 from .client import ObjectClient
-from .clients import client_of, use_rust_here
-from .failures import RequestFailure
-from .object_url import ObjectUrl
-from .options import StorageOptions
+from .messages import read_message, write_message
 
-__all__ = ["main", "read_message", "write_message"]
+__all__ = ["main"]
 
-_LENGTH = struct.Struct("<Q")
 _THREADS = 64
-
-
-def read_message(stream: BinaryIO) -> Any:
-    """Read one message.
-
-    Raises:
-        EOFError: The other process has ended.
-    """
-    head = stream.read(_LENGTH.size)
-    if len(head) < _LENGTH.size:
-        raise EOFError
-    data = stream.read(_LENGTH.unpack(head)[0])
-    return pickle.loads(data)  # noqa: S301 - written by the other end of a pipe of our own
-
-
-def write_message(stream: BinaryIO, message: Any) -> None:
-    """Write one message."""
-    data = pickle.dumps(message, protocol=5)
-    rest = memoryview(_LENGTH.pack(len(data)) + data)
-    while rest:  # the stream has no buffer, which a fork would copy with a half of a message in it
-        rest = rest[stream.write(rest) :]
 
 
 class _Server:
@@ -100,5 +74,5 @@ def main() -> None:
         try:
             message = read_message(requests)
         except EOFError:
-            os._exit(0)  # nobody waits for the answers
+            os._exit(0)  # no process waits for the answers
         threads.submit(server.serve, *message)

@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+from ..failures import Remedy, RequestFailure, failure_of_status
+from ..object_url import redact_urls
 from .client import ClientObject, Received
-from .failures import Remedy, RequestFailure, failure_of_status
-from .object_url import redact_urls
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -47,7 +47,7 @@ class ObstoreClient:
         meta = result.meta
         expected = min(stop, meta["size"])
         if result.range != (start, expected):
-            raise RequestFailure(f"asked for bytes {start}–{stop}, got others", Remedy.RETRY_FEW)
+            raise RequestFailure(f"requested bytes {start}–{stop}, received others", Remedy.RETRY_FEW)
         data = self._call(result.bytes)
         if len(data) != expected - start:
             raise RequestFailure(f"expected {expected - start} bytes, found {len(data)}", Remedy.RETRY)
@@ -81,8 +81,21 @@ class ObstoreClient:
     def put(self, key: str, data: bytes, *, if_absent: bool = False, if_etag: str | None = None) -> str:
         import obstore
 
-        mode: Any = "create" if if_absent else "overwrite" if if_etag is None else {"e_tag": f'"{if_etag}"'}
+        mode: Any = "create" if if_absent else "overwrite" if if_etag is None else self._version(key, if_etag)
         return _etag(self._call(lambda: obstore.put(self._store, key, data, mode=mode)))
+
+    def _version(self, key: str, etag: str) -> dict[str, str]:
+        """Return the version that a write is to replace; GCS compares generations, which only an answer names."""
+        import obstore
+        from obstore.store import GCSStore
+
+        wanted = {"e_tag": f'"{etag}"'}
+        if isinstance(self._store, GCSStore):
+            meta = self._call(lambda: obstore.head(self._store, key))
+            if _etag(meta) != etag:
+                raise RequestFailure("it has another version now", Remedy.GIVE_UP, kind="changed")
+            wanted["version"] = meta["version"] or ""
+        return wanted
 
     def delete(self, keys: Sequence[str]) -> None:
         import obstore
@@ -117,7 +130,7 @@ def _listed(meta: Any) -> ClientObject:
 
 
 def _raise_failure(error: Exception) -> NoReturn:
-    """Raise an error of obstore as a failure. It tells most of them apart only by text (contract tests pin it)."""
+    """Raise an error of obstore as a failure. Most of them differ only in their text (contract tests pin it)."""
     from obstore import exceptions
 
     text = str(error)

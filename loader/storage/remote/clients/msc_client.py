@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NoReturn, TypeVar
 
-from ...errors import ConfigError
+from ....errors import ConfigError
+from ..failures import Remedy, RequestFailure
+from ..object_url import ObjectUrl, redact_urls
+from ..options import StorageOptions
 from .client import ClientObject, ObjectClient, Received
-from .failures import Remedy, RequestFailure
-from .object_url import ObjectUrl, redact_urls
 from .obstore_client import ObstoreClient
-from .options import StorageOptions
 from .stores import open_s3_store
 
 __all__ = ["open_msc_client"]
@@ -138,7 +138,7 @@ def _credentials_of(provider: Any) -> dict[str, Any]:
 
 
 class _LibraryClient:
-    """Any other profile, read by the library; it tells no sizes and versions with the bytes."""
+    """Any other profile, read by the library; its answers hold no sizes and versions."""
 
     can_list = True
 

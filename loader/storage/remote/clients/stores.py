@@ -9,10 +9,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...errors import ConfigError
-from ...version import __version__
-from .object_url import ObjectUrl, redact_urls
-from .options import StorageOptions
+from ....errors import ConfigError
+from ....version import __version__
+from ..object_url import ObjectUrl, redact_urls
+from ..options import StorageOptions
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore

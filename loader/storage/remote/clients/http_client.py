@@ -12,11 +12,11 @@ from email.utils import parsedate_to_datetime
 from urllib.parse import quote, urljoin, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from ...version import __version__
+from ....version import __version__
+from ..failures import Remedy, RequestFailure, failure_of_status
+from ..object_url import ObjectUrl
+from ..options import StorageOptions
 from .client import ClientObject, Received
-from .failures import Remedy, RequestFailure, failure_of_status
-from .object_url import ObjectUrl
-from .options import StorageOptions
 
 __all__ = ["HttpClient"]
 
@@ -51,7 +51,7 @@ class HttpClient:
             raise RequestFailure("the server answers a range with the whole file", Remedy.RETRY_FEW)
         first, last, size_bytes = map(int, found.groups())
         if first != start or last + 1 != min(stop, size_bytes):
-            raise RequestFailure(f"asked for bytes {start}–{stop}, got others", Remedy.RETRY_FEW)
+            raise RequestFailure(f"requested bytes {start}–{stop}, received others", Remedy.RETRY_FEW)
         if len(data) != last + 1 - first:
             raise RequestFailure(f"expected {last + 1 - first} bytes, found {len(data)}", Remedy.RETRY)
         return Received(data, size_bytes, _etag(headers))
@@ -78,6 +78,13 @@ class HttpClient:
 
     def refresh(self) -> None:
         pass
+
+    def close(self) -> None:
+        """Close the idle connections."""
+        with self._lock:
+            for idle in self._idle.values():
+                while idle:
+                    idle.pop().close()
 
     # ------------------------------------------------------------------------------------------------- connections
 

@@ -1,0 +1,30 @@
+"""Clients, which send single requests to a bucket or a server, without retries.
+
+==================== ==========================================
+`client.py`          the interface of clients
+`choice.py`          the client of a URL in this process
+`obstore_client.py`  requests by obstore: S3, GCS, Azure
+`stores.py`          the stores of obstore, and their settings
+`msc_client.py`      profiles of multi-storage-client
+`http_client.py`     requests to web servers
+`helper_client.py`   requests sent through a helper process
+`helper.py`          the helper process
+`messages.py`        messages between a process and its helper
+==================== ==========================================
+"""
+
+from .choice import client_of, fetcher_of, has_answered, may_use_rust, note_answer, pace_of, use_rust_here
+from .client import ClientObject, ObjectClient, Received
+
+__all__ = [
+    "ClientObject",
+    "ObjectClient",
+    "Received",
+    "client_of",
+    "fetcher_of",
+    "has_answered",
+    "may_use_rust",
+    "note_answer",
+    "pace_of",
+    "use_rust_here",
+]

@@ -1,0 +1,306 @@
+"""The failure policy: what is tried again, how often, and what ends a run; numbers of requests are exact."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from itertools import pairwise
+
+import pytest
+
+from loader.errors import FormatError, StorageError
+from loader.storage import ByteRange, Storage, open_storage
+from loader.storage.remote import remember_options, remote_storage
+from loader.storage.remote.failures import Remedy, RequestFailure
+from loader.storage.remote.options import OPTIONS_VARIABLE
+from loader.storage.remote.pace import Pace
+from loader.storage.remote.retries import Retries
+from tests.object_server import Fault, FaultPlan, ObjectServer
+
+from .conftest import SECRET_KEY
+
+CONTENT = bytes(range(256)) * 8
+
+
+@pytest.fixture
+def storage(server: ObjectServer, direct: None, monkeypatch: pytest.MonkeyPatch) -> Storage:
+    monkeypatch.setenv(OPTIONS_VARIABLE, "{}")
+    remember_options("s3://data", {"stall_s": 0.5, "deadline_s": 20})
+    found = open_storage("s3://data/ds")
+    with found.create("x") as file:
+        file.write(CONTENT)
+    server.start_again()
+    return found
+
+
+def gets(server: ObjectServer) -> int:
+    return sum(request.method == "GET" for request in server.requests)
+
+
+PASSING = ("503", "500", "429", "408", "reset", "reset in body", "short body", "stall", "whole object", "wrong range")
+
+
+@pytest.mark.parametrize("kind", PASSING)
+def test_a_fault_that_passes_costs_one_more_request(storage: Storage, server: ObjectServer, kind: str) -> None:
+    server.faults = FaultPlan(faults=[Fault(kind=kind, key="ds/x", requests=[0])])
+    assert storage.read("x", ByteRange(10, 500)) == CONTENT[10:500]
+    assert gets(server) == 2
+
+
+@pytest.mark.parametrize("kind", ["503", "reset"])
+def test_a_listing_that_fails_goes_on(storage: Storage, server: ObjectServer, kind: str) -> None:
+    server.faults = FaultPlan(faults=[Fault(kind=kind, requests=[0])])
+    assert [info.name for info in storage.list()] == ["x"]
+
+
+@pytest.mark.parametrize(("kind", "tries"), [("whole object", 3), ("wrong range", 3)])
+def test_a_server_that_answers_no_ranges_is_given_up_soon(
+    storage: Storage, server: ObjectServer, kind: str, tries: int
+) -> None:
+    server.faults = FaultPlan(faults=[Fault(kind=kind)])
+    with pytest.raises(StorageError, match="with other bytes"):
+        storage.read("x", ByteRange(10, 500))
+    assert gets(server) == tries
+
+
+@pytest.mark.parametrize("kind", ["401", "403"])
+def test_denied_access_is_tried_once_with_new_credentials(storage: Storage, server: ObjectServer, kind: str) -> None:
+    server.faults = FaultPlan(faults=[Fault(kind=kind, requests=[0])])
+    assert storage.read("x", ByteRange(0, 9)) == CONTENT[:9]
+    server.faults = FaultPlan(faults=[Fault(kind=kind)])
+    server.requests.clear()
+    for action in (lambda: storage.read("x", ByteRange(0, 9)), lambda: list(storage.list())):
+        server.requests.clear()
+        with pytest.raises(StorageError, match=kind) as caught:
+            action()
+        assert len(server.requests) == 2
+        assert "AWS_ACCESS_KEY_ID" in str(caught.value)
+        assert SECRET_KEY not in str(caught.value)
+
+
+def test_a_missing_or_changed_object_is_not_tried_again(storage: Storage, server: ObjectServer) -> None:
+    info = storage.stat("x")
+    server.start_again()
+    with pytest.raises(StorageError, match="does not exist") as caught:
+        storage.read("gone", ByteRange(0, 9))
+    assert isinstance(caught.value.__cause__, FileNotFoundError)
+    with pytest.raises(FormatError, match="it is shorter now"):
+        storage.read("x", ByteRange(5000, 6000))
+    server.faults = FaultPlan(faults=[Fault(kind="changed etag")])
+    with storage.open("x", info) as file, pytest.raises(FormatError, match="run energon prepare again"):
+        file.read_at(0, 9)
+    assert gets(server) == 3
+
+
+def test_an_error_names_url_range_tries_and_time(storage: Storage, server: ObjectServer) -> None:
+    remember_options("s3://data", {"deadline_s": 0.2})
+    server.faults = FaultPlan(faults=[Fault(kind="503")])
+    with pytest.raises(StorageError) as caught:
+        storage.read("x", ByteRange(10, 500))
+    text = str(caught.value)
+    assert "cannot read bytes 10–500 of" in text
+    assert "503 SlowDown after" in text
+    assert "s3://data/ds/x" in text
+    assert "tries in" in text
+    assert gets(server) >= 3
+    assert isinstance(caught.value.__cause__, OSError)  # ends a run, whatever its error handlers do
+
+
+def test_a_service_that_never_answered_is_given_up_soon(direct: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote_storage, "_CONTACT_S", 1.0)
+    started = time.monotonic()
+    with pytest.raises(StorageError, match=r"cannot reach http://127\.0\.0\.1:9: the connection was refused") as caught:
+        open_storage("s3://data/ds").read("x")
+    assert time.monotonic() - started < 10
+    assert "AWS_ENDPOINT_URL" in str(caught.value)
+
+
+def test_a_host_without_a_name_is_named(direct: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote_storage, "_CONTACT_S", 0.1)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://me:secret@nowhere.invalid")
+    with pytest.raises(StorageError, match=r"cannot reach http://nowhere\.invalid") as caught:
+        open_storage("s3://data/ds").read("x")
+    assert "secret" not in str(caught.value)
+
+
+def test_an_outage_is_survived_with_a_longer_deadline(
+    storage: Storage, server: ObjectServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote_storage, "_CONTACT_S", 0.1)  # not for a service that has answered
+    begun = time.monotonic()
+    server.faults = FaultPlan(
+        choose=lambda *_: Fault(kind="reset") if time.monotonic() - begun < 3 else None,
+    )
+    assert storage.read("x", ByteRange(0, 9)) == CONTENT[:9]
+    assert 3 <= time.monotonic() - begun < 20
+
+
+def test_a_write_whose_answer_is_lost_happens_once(storage: Storage, server: ObjectServer) -> None:
+    server.faults = FaultPlan(faults=[Fault(kind="dropped put", method="PUT", requests=[0])])
+    etag = storage.put("new", b"mine", if_absent=True)  # type: ignore[attr-defined]
+    assert etag == storage.stat("new").etag
+    server.start_again()
+    server.faults = FaultPlan(faults=[Fault(kind="reset", method="PUT", requests=[0])])
+    with pytest.raises(StorageError, match="it exists"):
+        storage.put("new", b"other", if_absent=True)  # type: ignore[attr-defined]
+    assert storage.read("new") == b"mine"
+
+
+# ------------------------------------------------------------------------------------------------- the clock of retries
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.pauses: list[float] = []
+
+    def sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.now += seconds
+
+
+def failing(times: int, failure: RequestFailure, clock: Clock | None = None) -> Callable[[], str]:
+    outcomes: Iterator[bool] = iter([False] * times + [True] * 1000)
+
+    def attempt() -> str:
+        if clock:
+            clock.now += 0.5
+        if not next(outcomes):
+            raise failure
+        return "done"
+
+    return attempt
+
+
+LATER = RequestFailure("503 SlowDown", Remedy.SLOW_DOWN)
+
+
+def retries(clock: Clock, deadline_s: float = 300.0) -> Retries:
+    return Retries(deadline_s, clock=lambda: clock.now, sleep=clock.sleep)
+
+
+def test_pauses_are_drawn_from_a_growing_range() -> None:
+    drawn = []
+    for _ in range(200):
+        clock = Clock()
+        assert retries(clock).run(failing(12, LATER), action="read", url="s3://b/x") == "done"
+        drawn.append(clock.pauses)
+    for number, pauses in enumerate(zip(*drawn, strict=True), start=1):
+        limit = min(15.0, 0.1 * 2**number)
+        assert max(pauses) <= limit
+        assert max(pauses) > 0.8 * limit
+        assert min(pauses) < 0.2 * limit
+
+
+def test_the_pause_that_a_service_requests_is_made() -> None:
+    clock = Clock()
+    failure = RequestFailure("429", Remedy.SLOW_DOWN, retry_after_s=7.0)
+    assert retries(clock).run(failing(2, failure), action="read", url="s3://b/x") == "done"
+    assert clock.pauses == [7.0, 7.0]
+
+
+def test_a_deadline_ends_the_tries_but_not_before_the_third() -> None:
+    clock = Clock()
+    with pytest.raises(StorageError, match=r"503 SlowDown after \d+ tries in (29\d|300) s"):
+        retries(clock).run(failing(10_000, LATER, clock), action="read", url="s3://b/x")
+    clock = Clock()
+    with pytest.raises(StorageError, match="after 3 tries"):
+        retries(clock, deadline_s=0.01).run(failing(10_000, LATER, clock), action="read", url="s3://b/x")
+
+
+def test_a_warning_comes_after_ten_seconds_and_then_every_thirty(caplog: pytest.LogCaptureFixture) -> None:
+    clock = Clock()
+    at: list[float] = []
+
+    class Times(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            at.append(clock.now)
+
+    handler = Times()
+    logging.getLogger("loader.storage.remote.retries").addHandler(handler)
+    try:
+        with pytest.raises(StorageError):
+            retries(clock).run(failing(10_000, LATER, clock), action="read bytes 0–9 of", url="s3://b/x")
+    finally:
+        logging.getLogger("loader.storage.remote.retries").removeHandler(handler)
+    assert 10 <= at[0] <= 26
+    assert all(30 <= later - earlier <= 46 for earlier, later in pairwise(at))
+    assert "cannot read bytes 0–9 of s3://b/x: 503 SlowDown; " in caplog.text
+
+
+# ------------------------------------------------------------------------------------------------------- concurrency
+
+
+def test_requests_at_a_time_are_halved_on_slow_down_and_grow_again() -> None:
+    pace = Pace(64)
+
+    def refused_at_once() -> None:  # the answers to requests of one moment count once
+        with ExitStack() as stack:
+            for _ in range(5):
+                stack.enter_context(pace.request())
+            raise LATER
+
+    with pytest.raises(RequestFailure):
+        refused_at_once()
+    assert pace.limit == 32
+    for _ in range(32):
+        with pace.request():
+            pass
+    assert 32.9 < pace.limit < 33.1
+    for _ in range(5000):
+        with pace.request():
+            pass
+    assert pace.limit == 64
+
+
+def test_a_service_that_takes_few_requests_gets_few(storage: Storage, server: ObjectServer) -> None:
+    slow = 0
+
+    def choose(method: str, key: str, number: int) -> Fault | None:
+        nonlocal slow
+        if server._open > 8:
+            slow += 1
+            return Fault(kind="503")
+        return None
+
+    server.faults = FaultPlan(choose=choose, latency_s=0.02)
+    with storage.open("x") as file:
+        pending = [file.fetch(start % 2000, 16) for start in range(600)]
+        assert all(
+            one is not None and one.result() == CONTENT[start % 2000 :][:16] for start, one in enumerate(pending)
+        )
+    assert slow < 200  # of 600, where each open request above the limit of 8 would be refused
+
+
+def test_a_late_request_is_sent_twice_and_no_other(storage: Storage, server: ObjectServer) -> None:
+    late = {90, 150}
+    server.faults = FaultPlan(faults=[Fault(kind="delay", method="GET", requests=sorted(late), delay_s=8.0)])
+    info = storage.stat("x")
+    server.requests.clear()
+    begun = time.monotonic()
+    with storage.open("x", info) as file:
+        for start in range(200):
+            pending = file.fetch(start, 16)
+            assert pending is not None
+            assert pending.result() == CONTENT[start : start + 16]
+    assert time.monotonic() - begun < 8
+    assert gets(server) == 202
+
+
+def test_a_service_that_is_slow_for_all_gets_no_second_requests(storage: Storage, server: ObjectServer) -> None:
+    info = storage.stat("x")
+    with storage.open("x", info) as file:
+
+        def read(count: int) -> None:
+            for start in range(count):
+                pending = file.fetch(start, 16)
+                assert pending is not None
+                assert pending.result() == CONTENT[start : start + 16]
+
+        read(100)
+        server.faults = FaultPlan(latency_s=0.3)
+        server.requests.clear()
+        read(20)
+    assert gets(server) <= 23  # 3 % of 120

@@ -1,0 +1,112 @@
+"""Runs under faults: the very same batches, no skipped sample, and an end in words where the service stays away."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loader import WorkerConfig, get_savable_loader, get_train_dataset
+from loader.storage.remote.options import OPTIONS_VARIABLE
+from tests.e2e.dataset_tree import prepare, write_shards
+from tests.object_server import Fault, FaultPlan, ObjectServer
+
+URL = "s3://data/ds"
+BATCHES = 150
+
+
+@pytest.fixture
+def dataset(server: ObjectServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setenv(OPTIONS_VARIABLE, "")
+    folder = write_shards(tmp_path / "objects/data/ds", 20, samples=30)
+    prepare(folder, compat=False)
+    yield folder
+    server.faults = FaultPlan()
+
+
+def loader_of(path: str | Path, workers: int, **options: Any) -> Any:
+    config = WorkerConfig(rank=0, world_size=1, num_workers=workers, global_error_handler=skip)
+    dataset = get_train_dataset(
+        str(path), worker_config=config, batch_size=4, shuffle_buffer_size=100, max_samples_per_sequence=1,
+        storage_options=options or None,
+    )  # fmt: skip
+    return get_savable_loader(dataset)
+
+
+skipped: list[Any] = []
+
+
+def skip(*arguments: Any) -> None:
+    skipped.append(arguments)
+
+
+def keys(loader: Any, count: int) -> list[list[str]]:
+    batches = iter(loader)
+    return [next(batches)["__key__"] for _ in range(count)]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_faults_change_no_batch_and_skip_no_sample(dataset: Path, server: ObjectServer, workers: int) -> None:
+    with loader_of(dataset, workers) as local:
+        expected = keys(local, BATCHES)
+    rates = {
+        "503": 0.01,
+        "reset": 0.005,
+        "stall": 0.001,
+        "reset in body": 0.01,
+        "short body": 0.01,
+        "wrong range": 0.01,
+    }
+    server.faults = FaultPlan(seed=4, rates=rates)
+    with loader_of(URL, workers, stall_s=0.5) as remote:
+        assert keys(remote, BATCHES) == expected
+    assert len({request.fault for request in server.requests if request.fault}) >= 4
+    assert not skipped
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_outage_shorter_than_the_deadline_is_survived(dataset: Path, server: ObjectServer, workers: int) -> None:
+    with loader_of(dataset, workers) as local:
+        expected = keys(local, BATCHES)
+    with loader_of(URL, workers, deadline_s=30) as remote:
+        batches = iter(remote)
+        found = [next(batches)["__key__"] for _ in range(10)]
+        server.faults = FaultPlan(faults=[Fault(kind="reset")])
+        threading.Timer(3, lambda: setattr(server, "faults", FaultPlan())).start()
+        begun = time.monotonic()
+        found += [next(batches)["__key__"] for _ in range(BATCHES - 10)]
+    assert found == expected
+    assert time.monotonic() - begun < 60
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_longer_one_ends_the_run_once_and_it_resumes_exactly(
+    dataset: Path, server: ObjectServer, workers: int
+) -> None:
+    with loader_of(dataset, workers) as local:
+        expected = keys(local, BATCHES)
+    found: list[list[str]] = []
+    state: Any = None
+
+    def run_into_the_outage() -> None:
+        nonlocal state
+        with loader_of(URL, workers, deadline_s=1) as remote:
+            for number, batch in enumerate(remote):
+                found.append(batch["__key__"])
+                state = remote.save_state_rank()
+                if number == 5:
+                    server.faults = FaultPlan(faults=[Fault(kind="503", key=".tar")])
+
+    with pytest.raises(Exception, match=re.escape("503 SlowDown after")) as caught:
+        run_into_the_outage()
+    assert "s3://data/ds/shard_" in str(caught.value)
+    assert not skipped
+    server.faults = FaultPlan()
+    with loader_of(URL, workers).with_restored_state_rank(state) as again:
+        found += keys(again, BATCHES - len(found))
+    assert found == expected

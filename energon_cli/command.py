@@ -21,6 +21,7 @@ __all__ = [
     "energon_command",
     "meta_folder_option",
     "progress_option",
+    "storage_option",
     "trust_code_option",
     "worker_options",
 ]
@@ -138,18 +139,22 @@ def debug_option() -> click.Option:
     )
 
 
-def _storage_option() -> click.Option:
-    """Create ``--storage-option``, which sets endpoint, region and limits of object stores."""
+def storage_option() -> click.Option:
+    """Create ``--storage-option``, which sets the endpoint, region and limits of object stores."""
 
-    def remember(_ctx: click.Context, _parameter: click.Parameter, given: tuple[str, ...]) -> None:
-        if not given:
+    def remember(_ctx: click.Context, _parameter: click.Parameter, values: Sequence[str]) -> None:
+        if not values:
             return
-        from loader.storage.remote import remember_options
+        from loader.errors import ConfigError
+        from loader.storage import remember_options
 
-        pairs = [option.partition("=") for option in given]
-        if not all(name and separator for name, separator, _ in pairs):
+        pairs = [value.partition("=") for value in values]
+        if not all(separator for _, separator, _ in pairs):
             raise click.BadParameter("expected KEY=VALUE, such as endpoint_url=https://minio.local")
-        remember_options("", {name.replace("-", "_"): value for name, _, value in pairs})
+        try:
+            remember_options("", {name.replace("-", "_"): value for name, _, value in pairs})
+        except ConfigError as error:
+            raise click.BadParameter(f"{error.message}; {error.hint}" if error.hint else error.message) from error
 
     return click.Option(
         ["--storage-option"],
@@ -157,7 +162,7 @@ def _storage_option() -> click.Option:
         multiple=True,
         expose_value=False,
         callback=remember,
-        help="Option of object stores, such as endpoint_url, region, profile, anonymous or deadline_s; repeatable.",
+        help="Option of object stores: endpoint_url, region, profile, anonymous …  [repeatable]",
     )
 
 
@@ -178,7 +183,7 @@ def energon_command(
             name, cls=ExampleCommand, examples=examples, short_help=short_help, context_settings=CONTEXT_SETTINGS
         )(function)
         complete_values(command.params)
-        command.params += [_storage_option(), debug_option()] if takes_path else [debug_option()]
+        command.params += [storage_option(), debug_option()] if takes_path else [debug_option()]
         return command
 
     return decorate

@@ -49,7 +49,7 @@ def check_path(path: str, *, takes_tar: bool = False, meta_folder: str | None = 
         return path
     from loader.format.prepare import is_compressed_tar
 
-    is_named_file = path.endswith(".tar") or is_compressed_tar(path)  # of a URL, opening it shows the rest
+    is_named_file = path.endswith(".tar") or is_compressed_tar(path)  # opening a URL shows the rest
     if not (is_named_file if is_url(path) else os.path.isfile(path)):
         return path
 

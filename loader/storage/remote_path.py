@@ -99,7 +99,7 @@ def is_file(url: str) -> bool:
 
 def is_dir(url: str) -> bool:
     """Return True if there are objects below this name."""
-    return next(_folder(url).objects(), None) is not None
+    return _folder(url).has_objects()
 
 
 def exists(url: str) -> bool:

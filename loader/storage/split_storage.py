@@ -26,7 +26,7 @@ class SplitStorage:
     def __init__(self, main: Storage, folder: str, other: Storage) -> None:
         self.url = main.url
         self.checks_versions = main.checks_versions
-        self._main = main
+        self.main = main
         self._folder = folder
         self._other = other
 
@@ -34,7 +34,7 @@ class SplitStorage:
         return f"{name}/".startswith(f"{self._folder}/")
 
     def _place(self, name: str) -> tuple[Storage, str]:
-        return (self._other, name[len(self._folder) + 1 :]) if self._is_replaced(name) else (self._main, name)
+        return (self._other, name[len(self._folder) + 1 :]) if self._is_replaced(name) else (self.main, name)
 
     def _writable(self, name: str) -> str:
         if not self._is_replaced(name):
@@ -95,16 +95,16 @@ class SplitStorage:
         storage.list_once(inner)
 
     def prefetch(self, names: Iterable[str]) -> None:
-        self._announce(names, self._main.prefetch, self._other.prefetch)
+        self._announce(names, self.main.prefetch, self._other.prefetch)
 
     def prefetch_fixed(self, names: Iterable[str]) -> None:
-        self._announce(names, self._main.prefetch_fixed, self._other.prefetch_fixed)
+        self._announce(names, self.main.prefetch_fixed, self._other.prefetch_fixed)
 
     def _announce(
         self, names: Iterable[str], main: Callable[[Iterable[str]], None], other: Callable[[Iterable[str]], None]
     ) -> None:
         places = [self._place(name) for name in names]
-        main(inner for storage, inner in places if storage is self._main)
+        main(inner for storage, inner in places if storage is self.main)
         other(inner for storage, inner in places if storage is self._other)
 
     def create(self, name: str, *, durable: bool = True) -> AbstractContextManager[BinaryIO]:

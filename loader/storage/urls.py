@@ -9,17 +9,8 @@ from ..errors import ConfigError, StorageError
 from .local import LocalStorage
 from .protocol import Storage
 from .remote import PROTOCOLS, RemoteStorage
-from .split_storage import SplitStorage
 
-__all__ = [
-    "VERSIONS_VARIABLE",
-    "is_url",
-    "open_parent",
-    "open_storage",
-    "resolve_path",
-    "short_path",
-    "split_url",
-]
+__all__ = ["VERSIONS_VARIABLE", "is_url", "open_parent", "open_storage", "resolve_path", "short_path", "split_url"]
 
 _LOCAL_PREFIXES = ("file://", "local://", "msc://__filesystem__")
 
@@ -125,8 +116,6 @@ def open_storage(
     '/tmp'
     """
     protocol, rest = split_url(path)
-    if replaced is not None and (protocol or is_url(replaced[1])):
-        return SplitStorage(open_storage(path), replaced[0], open_storage(replaced[1]))
     if not protocol:
         return LocalStorage(rest, replaced=replaced)
     if protocol in PROTOCOLS:

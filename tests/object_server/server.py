@@ -116,12 +116,13 @@ class ObjectServer:
 
     async def _stop(self) -> None:
         self._server.close()
-        for writer in list(self._writers):
+        writers = list(self._writers)
+        for writer in writers:
             writer.transport.abort()
         others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
         for task in others:
             task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
+        await asyncio.gather(*others, *(writer.wait_closed() for writer in writers), return_exceptions=True)
 
     # ------------------------------------------------------------------------------------------------ connections
 

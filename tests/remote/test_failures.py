@@ -27,6 +27,7 @@ CONTENT = bytes(range(256)) * 8
 @pytest.fixture
 def storage(server: ObjectServer, direct: None, monkeypatch: pytest.MonkeyPatch) -> Storage:
     monkeypatch.setenv(OPTIONS_VARIABLE, "{}")
+    monkeypatch.delenv("ENERGON_CACHE_DIR")  # each read is a request
     remember_options("s3://data", {"stall_s": 0.5, "deadline_s": 20})
     found = open_storage("s3://data/ds")
     with found.create("x") as file:

@@ -20,7 +20,7 @@ from tests.object_server import Fault, FaultPlan, ObjectServer
 LIMIT_S = 10
 
 SCRIPT = """
-import os, signal, sys, threading, time
+import faulthandler, os, signal, sys, threading, time
 from loader.storage import open_storage, ByteRange
 from loader.storage.remote.clients import use_rust_here
 way, use = sys.argv[1:]
@@ -48,6 +48,7 @@ used = start()
 child = os.fork()
 if not child:
     signal.alarm(10)
+    faulthandler.dump_traceback_later(6)
     assert storage.read("x", ByteRange(3, 6)) == b"345", "wrong"
     if use == "fetches":
         content = b"0123456789" * 2

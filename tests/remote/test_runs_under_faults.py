@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -23,6 +24,8 @@ BATCHES = 150
 @pytest.fixture
 def dataset(server: ObjectServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv(OPTIONS_VARIABLE, "")
+    monkeypatch.delenv("ENERGON_CACHE_DIR")  # each read is a request
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     folder = write_shards(tmp_path / "objects/data/ds", 20, samples=30)
     prepare(folder, compat=False)
     yield folder

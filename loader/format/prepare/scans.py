@@ -114,15 +114,17 @@ class _RemoteScan:
     """Scan a group of shards into the journal; runs in a worker, which may use threads.
 
     Attributes:
-        storage: The dataset.
+        storage: The folder of the shards.
         work: The folder of staged files.
+        uploads: True if scans are also stored there, and not only in the folder of staged files.
         mode: How shards are scanned.
         stage_tar_idx: Also write the ``.tar.idx`` files to the staging folder.
         workers: Number of such workers.
     """
 
-    storage: RemoteStorage | SplitStorage
+    storage: RemoteStorage
     work: Storage
+    uploads: bool
     mode: ScanMode
     stage_tar_idx: bool
     workers: int
@@ -144,7 +146,7 @@ class _RemoteScan:
             (shard, result) for shard, result in zip(shards, results, strict=True) if isinstance(result, ShardIndex)
         ]
         places = save_scans(self.work, scans) if scans else []
-        if scans and self.work is not self.storage:
+        if scans and self.uploads:
             upload_scans(self.work, self.storage, places)
         # An outage is not a fault of a shard: it ends the run, and the next one resumes from the scans that are stored.
         for result in results:
@@ -191,7 +193,8 @@ class ShardScans:
         executor: Executor | None = None,
     ) -> None:
         self._journal = journal
-        is_remote = isinstance(storage, RemoteStorage | SplitStorage) and storage.checks_versions
+        shards = storage.main if isinstance(storage, SplitStorage) else storage
+        is_remote = isinstance(shards, RemoteStorage)
         if executor is not None:
             self._groups = _groups(to_scan, _EXECUTOR_WORKERS, max_bytes=math.inf)
             stage_tar_idx = False  # a cluster may run a task twice
@@ -205,8 +208,8 @@ class ShardScans:
         self._errors: dict[str, EnergonError] = {}
         self._report()
         scan: Callable[[_Group], list[_Scanned]] = _Scan(storage, stage_tar_idx)
-        if isinstance(storage, RemoteStorage | SplitStorage) and is_remote:
-            scan = _RemoteScan(storage, work, mode, stage_tar_idx, workers)
+        if isinstance(shards, RemoteStorage):
+            scan = _RemoteScan(shards, work, shards is storage, mode, stage_tar_idx, workers)
         if executor is None:
             # Remote scans not in this process, which may fork later: its requests would go through a helper process.
             self._results = run_in_workers(scan, self._groups, workers=workers, apart=is_remote)

@@ -143,7 +143,7 @@ class Fetcher:
         started = time.monotonic()
         try:
             data = read()
-        except BaseException as error:  # noqa: BLE001 - the caller that waits raises it
+        except BaseException as error:  # noqa: BLE001 - the waiting thread raises it
             future.set_exception(error)
         else:
             if size_bytes:

@@ -19,7 +19,7 @@ class RangeReader(Protocol):
         """Read the bytes [start, stop) of a file, of a known size and version if there is an ``info``."""
 
     def read_cached(self, info: FileInfo, start: int, stop: int) -> bytes:
-        """Read the bytes [start, stop) of a file through the cache of this node."""
+        """Read the bytes [start, stop) of a file of a known size and version through the cache of this node."""
 
     def fetch_range(self, info: FileInfo, start: int, stop: int) -> PendingRead:
         """Begin to read the bytes [start, stop) of a file of a known size and version."""

@@ -116,9 +116,26 @@ def _open(url: ObjectUrl, options: StorageOptions, *, direct: bool) -> ObjectCli
     return HelperClient(url, options)
 
 
+def _keep_for_good(clients: list[ObjectClient]) -> None:
+    """Never free clients of the parent: their destructors wait for locks of threads that are not in this process."""
+    import ctypes
+
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(clients))
+
+
+def _lock_before_fork() -> None:
+    _lock.acquire()
+
+
+def _unlock_after_fork() -> None:
+    _lock.release()
+
+
 def _forget_in_child() -> None:
     global _is_forked_after_use, _lock  # noqa: PLW0603
     _lock = threading.Lock()
+    if _has_used_rust:
+        _keep_for_good(list(_clients.values()))
     _clients.clear()
     _fetchers.clear()
     _paces.clear()
@@ -126,4 +143,5 @@ def _forget_in_child() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=partial(_forget_in_child))
+    # No fork while a thread opens a client: the child would wait for its imports.
+    os.register_at_fork(before=_lock_before_fork, after_in_parent=_unlock_after_fork, after_in_child=_forget_in_child)

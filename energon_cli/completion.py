@@ -50,6 +50,10 @@ def _folders(_ctx: click.Context, incomplete: str) -> list[CompletionItem]:
     return [CompletionItem(incomplete, type="dir")]
 
 
+def _parts(_ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+    return _starting_with(incomplete, ["auto"])
+
+
 def _sample_types(_ctx: click.Context, incomplete: str) -> list[CompletionItem]:
     from loader.format.documents import SAMPLE_TYPES
 
@@ -101,6 +105,8 @@ _CANDIDATES: dict[str, Callable[[click.Context, str], Iterable[CompletionItem]]]
     "files": _files,
     "output_path": _folders,
     "tmp_path": _folders,
+    "scheduler": _files,
+    "part": _parts,
     "sample_type": _sample_types,
     "split_parts": _split_parts,
     "key": _keys,
@@ -115,7 +121,10 @@ def _path(ctx: click.Context) -> str:
     The word to complete is often the missing value of an option. Then click leaves the arguments unparsed.
     """
     path: str | None = ctx.params.get("path")
-    return os.path.expanduser(ctx.args[0] if path is None else path)
+    path = os.path.expanduser(ctx.args[0] if path is None else path)
+    if "://" in path:
+        raise ValueError("requests would keep the shell waiting")
+    return path
 
 
 def _starting_with(incomplete: str, values: Iterable[str]) -> list[CompletionItem]:

@@ -133,6 +133,7 @@ from .training.factories.jsonl_factory import (
     CrudeJsonlDatasetFactory as CrudeJsonlDatasetFactory,
     DefaultCrudeJsonlDatasetFactory as DefaultCrudeJsonlDatasetFactory,
 )
+from .training.factories.prepare_dataset import prepare_dataset as prepare_dataset
 from .training.factories.record_factory import (
     BinIdxDatasetFactory as BinIdxDatasetFactory,
     CrudeParquetDatasetFactory as CrudeParquetDatasetFactory,

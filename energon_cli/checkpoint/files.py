@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -31,13 +30,14 @@ def read_state_files(
         StorageError: A folder cannot be read, or contains no file of a kind that can hold states.
     """
     from loader.errors import EnergonError, StateError
+    from loader.storage import EPath
     from loader.training.states import list_state_files, read_state_file
 
     where = f" at {place}" if place else ""
     for path in paths:
         if not path:
             raise click.UsageError("A path is empty. Check whether a shell variable is unset.")
-        is_folder = os.path.isdir(path)
+        is_folder = EPath(path).is_dir()
         states = 0
         for name in list_state_files(path) if is_folder else [path]:
             try:

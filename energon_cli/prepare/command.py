@@ -33,6 +33,12 @@ _EXAMPLES = (
     ),
     ("Keep .nv-meta outside of a read-only folder", "energon prepare /data/coco --meta-folder ~/coco-meta"),
     ("Decompress .tar.gz shards, then prepare", "energon prepare /data/coco --yes --decompress"),
+    ("Scan part 3 of 64, as one of many jobs", "energon prepare /data/coco --part 3/64"),
+    ("Commit the parts when all are done", "energon prepare /data/coco --yes --merge"),
+    (
+        "Scan on the workers of a Dask cluster",
+        "energon prepare /data/coco --yes --engine dask --scheduler tcp://node1:8786",
+    ),
     ("Show the result without writing it", "energon prepare /data/coco --yes --dry-run"),
     ("Index the lines of a JSONL file", "energon prepare /data/texts.jsonl"),
     ("Prepare the joins of a metadataset", "energon prepare /data/mix.yaml"),
@@ -91,6 +97,20 @@ _EXAMPLES = (
     "  [default: where they can represent the dataset]",
 )
 @click.option(
+    "--part",
+    metavar="I/N|auto",
+    help="Only scan part I of N, numbered from 1; auto takes both from the variables of SLURM or torchrun.",
+)
+@click.option("--merge", is_flag=True, help="Commit the parts that --part has scanned; names those that are missing.")
+@click.option(
+    "--engine",
+    type=click.Choice(["processes", "dask"]),
+    default="processes",
+    show_default=True,
+    help="Scan in worker processes of this machine, or on the workers of a Dask cluster.",
+)
+@click.option("--scheduler", metavar="ADDRESS|FILE", help="With --engine dask, the scheduler of the cluster.")
+@click.option(
     "--scan",
     type=click.Choice(["auto", "hop", "stream"]),
     default="auto",
@@ -119,6 +139,8 @@ def prepare(path: str, **flags: Any) -> None:
     command resumes. On a prepared dataset, only changed shards are scanned, and the split and dataset.yaml are kept
     unless flags replace them.
 
+    On a cluster, any number of jobs each scan one --part, and a last one commits them with --merge.
+
     PATH may also be a folder of .jsonl or .parquet files, a .jsonl file, to index its lines, or a metadataset .yaml, to
     prepare its joins. Token files (.bin with .idx) and single .parquet files need no prepare.
     """
@@ -126,7 +148,7 @@ def prepare(path: str, **flags: Any) -> None:
 
     from .flags import PrepareFlags
     from .run import prepare_dataset
-    from .single_files import check_record_file, prepare_jsonl
+    from .single_files import check_file_flags, check_record_file, prepare_jsonl
 
     path = check_path(path, meta_folder=flags["meta_folder"])
     settings = PrepareFlags(path=path, media=media_filter_of(flags), **flags)
@@ -141,11 +163,12 @@ def prepare(path: str, **flags: Any) -> None:
             dry_run=settings.dry_run,
             compat=settings.compat is True,
         )
-    elif settings.decompress and (is_jsonl(path) or is_record_file(path)):
-        raise click.UsageError("--decompress is valid only for folders of shards.")
-    elif is_jsonl(path):
-        prepare_jsonl(settings)
-    elif is_record_file(path):
-        check_record_file(settings)
+    elif is_jsonl(path) or is_record_file(path):
+        check_file_flags(settings)
+        (prepare_jsonl if is_jsonl(path) else check_record_file)(settings)
+    elif settings.part is not None:
+        from .part import prepare_part
+
+        prepare_part(settings)
     else:
         prepare_dataset(settings)

@@ -14,6 +14,7 @@ from loader.errors import ConfigError
 from loader.format.documents import SampleTypeSpec, parse_field_expression, sample_type_of_name
 from loader.format.media import MediaFilter
 from loader.format.prepare import ScanMode, SplitRequest, parse_ratio, parse_split_part
+from loader.storage import split_url
 
 from ..console import is_terminal
 
@@ -51,6 +52,15 @@ class PrepareFlags:
     media: MediaFilter | None
     meta_folder: str | None
     scan: ScanMode
+    part: str | None
+    merge: bool
+    engine: str
+    scheduler: str | None
+
+    @property
+    def is_at_url(self) -> bool:
+        """True if the dataset is in an object store."""
+        return bool(split_url(self.path)[0])
 
     @property
     def asks_by_menus(self) -> bool:
@@ -88,12 +98,26 @@ def check_flags(flags: PrepareFlags) -> None:
     if flags.media and flags.compat is False:
         raise click.UsageError(f"{flags.media.flag} writes to index.sqlite, so it conflicts with --no-compat.")
     _check_meta_folder_flags(flags)
+    _check_url_flags(flags)
+    _check_cluster_flags(flags)
     if flags.remove_originals and not flags.decompress:
         raise click.UsageError("--remove-originals requires --decompress.")
     if flags.yes and flags.non_interactive:
         raise click.UsageError("--yes conflicts with --non-interactive: pass one of them.")
     split_of_flags(flags)
     type_of_flags(flags)
+
+
+def _check_url_flags(flags: PrepareFlags) -> None:
+    for flag, given in (("--fix-duplicates", flags.fix_duplicates), ("--decompress", flags.decompress)):
+        if given and flags.is_at_url:
+            raise click.UsageError(
+                f"{flag} writes shards, which is not done in an object store: run it on a copy on this machine."
+            )
+    if flags.media and flags.is_at_url and flags.compat is None:
+        raise click.UsageError(
+            f"{flags.media.flag} writes to index.sqlite, which datasets in object stores have only with --compat."
+        )
 
 
 def _check_meta_folder_flags(flags: PrepareFlags) -> None:
@@ -109,6 +133,13 @@ def _check_meta_folder_flags(flags: PrepareFlags) -> None:
     for flag, given in writing.items():
         if given:
             raise click.UsageError(f"{flag} writes files next to the shards, so it conflicts with --meta-folder.")
+
+
+def _check_cluster_flags(flags: PrepareFlags) -> None:
+    if flags.merge and flags.decompress:
+        raise click.UsageError("--decompress conflicts with --merge: decompress the shards before they are scanned.")
+    if (flags.engine == "dask") != (flags.scheduler is not None):
+        raise click.UsageError("--engine dask and --scheduler ADDRESS require each other.")
 
 
 def split_of_flags(flags: PrepareFlags) -> SplitRequest | None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from loader.errors import StorageError
-from loader.format import usable_cores
+from loader.format import open_dataset_storage, usable_cores
+from loader.format.cluster import check_not_planned, open_dask_executor
 from loader.format.prepare import (
     DecompressReport,
     PlannedSplit,
@@ -77,6 +78,8 @@ def prepare_dataset(flags: PrepareFlags) -> None:
     check_flags(flags)
     console = error_console() if flags.as_json else output_console()
     decompressed = _decompress(flags, console) if flags.decompress else None
+    if not (flags.merge or flags.dry_run):
+        check_not_planned(open_dataset_storage(flags.path, flags.meta_folder))
     if flags.dry_run and decompressed is not None and decompressed.written:
         if flags.as_json:
             print_json({"path": flags.path, "dry_run": True, "decompressed": list(decompressed.written)})
@@ -103,7 +106,7 @@ def prepare_dataset(flags: PrepareFlags) -> None:
             show_notes(console, draft.warnings, label="warning", style="yellow")
         if not flags.asks_by_menus or _is_confirmed(draft, console, history):
             break
-    report = _run(_plan(draft), progress=flags.progress)
+    report = _run(_plan(draft), scheduler=flags.scheduler, progress=flags.progress)
     if flags.as_json:
         report = replace(report, warnings=(*draft.warnings, *report.warnings))
         written = () if decompressed is None else decompressed.written
@@ -130,13 +133,15 @@ def _draft(flags: PrepareFlags, folder: ShardFolder, choices: Choices) -> _Draft
         folder=folder,
         choices=choices,
         files=choice_files(folder, choices, name=flags.dataset_yaml_name),
-        notes=[*([] if flags.tar_index_only else choice_notes(folder, choices)), *_meta_folder_notes(flags)],
+        notes=[*([] if flags.tar_index_only else choice_notes(folder, choices)), *_compat_notes(flags)],
         warnings=_field_map_warnings(flags, folder, choices),
     )
 
 
-def _meta_folder_notes(flags: PrepareFlags) -> list[str]:
+def _compat_notes(flags: PrepareFlags) -> list[str]:
     if flags.meta_folder is None:
+        if flags.is_at_url and flags.compat is None:
+            return ["without --compat, object stores get no .tar.idx and index.sqlite, which other tools need"]
         return []
     return ["--meta-folder writes nothing next to the shards: no .tar.idx and index.sqlite, which other tools need"]
 
@@ -188,17 +193,18 @@ def _plan(draft: _Draft) -> PreparePlan:
         fix_duplicates=flags.fix_duplicates,
         media=flags.media,
         meta_folder=flags.meta_folder,
+        merge=flags.merge,
         scan=flags.scan,
     )
 
 
-def _run(plan: PreparePlan, *, progress: bool | None) -> PrepareReport:
-    with ExitStack() as bars:
+def _run(plan: PreparePlan, *, scheduler: str | None, progress: bool | None) -> PrepareReport:
+    with nullcontext() if scheduler is None else open_dask_executor(scheduler) as executor, ExitStack() as bars:
         scan = bars.enter_context(ProgressBar("Scanning headers", unit="shards", enabled=progress))
         media: list[ProgressBar] = []
 
         def advance(now: PrepareProgress) -> None:
-            if now.resumed and now.phase == "scan":
+            if now.resumed and now.phase == "scan" and not plan.merge:
                 _show_resumed(now.resumed, progress)
             if now.phase == "scan":
                 scan.update(now.shards_done, now.shards_total)
@@ -208,7 +214,7 @@ def _run(plan: PreparePlan, *, progress: bool | None) -> PrepareReport:
                 media.append(bars.enter_context(ProgressBar("Reading media", unit="samples", enabled=progress)))
             media[0].update(now.samples, now.samples_total)
 
-        return run_prepare(plan, on_progress=advance)
+        return run_prepare(plan, on_progress=advance, executor=executor)
 
 
 def _show_resumed(shards: int, progress: bool | None) -> None:

@@ -11,7 +11,24 @@ from ..console import output_console, print_json
 from ..progress import ProgressBar
 from .flags import PrepareFlags, check_flags
 
-__all__ = ["check_record_file", "prepare_jsonl"]
+__all__ = ["check_file_flags", "check_record_file", "prepare_jsonl"]
+
+
+def check_file_flags(flags: PrepareFlags) -> None:
+    """Reject flags that apply only to folders of shards.
+
+    Raises:
+        click.UsageError: One of them is set; the message names it.
+    """
+    of_folders = {
+        "--decompress": flags.decompress,
+        "--part": flags.part is not None,
+        "--merge": flags.merge,
+        "--engine dask": flags.engine == "dask",
+    }
+    for flag, given in of_folders.items():
+        if given:
+            raise click.UsageError(f"{flag} is valid only for folders of shards.")
 
 
 def prepare_jsonl(flags: PrepareFlags) -> None:

@@ -8,6 +8,7 @@
 ``records/``           these three under one interface, and prepared folders of them
 ``documents/``         ``split.yaml``, ``dataset.yaml``, ``.info.json``: parsing and writing
 ``index/``             the columns of ``index/<uuid>/``: sample → key and byte ranges
+``cluster/``           one prepare divided among processes and machines
 ``compat/``            the files that megatron-energon reads and writes
 ``media/``             metadata of images, audio and video
 ``prepare/``           a folder of shards → a dataset

@@ -216,16 +216,14 @@ def _part_facts(index: SampleIndex) -> list[dict[str, Any]]:
 def _freshness(storage: Storage, index: SampleIndex) -> dict[str, Any]:
     """Compare the sizes and times of shards with the index; lint compares their contents."""
     missing, changed, touched = [], [], 0
-    # One request for 1000 files of an object store, or a call for each shard, since local folders may hold many others.
-    listed = {file.name: file for file in storage.list()} if storage.checks_versions else None
+    storage.list_once("")
     for shard in index.shards:
         try:
-            now = storage.stat(shard.name) if listed is None else listed.get(shard.name)
+            now = storage.stat(shard.name)
         except EnergonError:
-            now = None
-        if now is None:
             missing.append(shard.name)
-        elif now.size_bytes != shard.size_bytes or (shard.etag and now.etag != shard.etag):
+            continue
+        if shard.has_changed(now):
             changed.append(shard.name)
         elif not shard.etag and now.mtime_ns != shard.mtime_ns:
             touched += 1

@@ -34,6 +34,7 @@ _MAX_SAMPLES = 500
 _MAX_SHARDS_TRIED = 3  # a damaged first shard must not hide the samples of the others
 _MAX_PART_BYTES = 256 * 1024 * 1024  # of each part of the first sample
 _MAX_DOCUMENTS = 10  # samples whose json is parsed
+_MAX_FAR_READS = 10  # of the headers of a shard in an object store, each a request
 _MAX_HEAD_BYTES = 1 << 20  # of a JSONL file, and of each json part after the first
 
 
@@ -152,9 +153,10 @@ def inspect_samples(storage: Storage, shards: Sequence[str]) -> FirstSamples:
 
 
 def _inspect_shard(storage: Storage, shard: str) -> FirstSamples:
+    most = _MAX_FAR_READS if storage.checks_versions else None
     with storage.open(shard) as file:
         samples: dict[str, dict[str, tuple[int, int]]] = {}  # key → part name → offset and size
-        batch = next(read_members(file, TarScan(file.size_bytes, storage.path(shard))))
+        batch = next(read_members(file, TarScan(file.size_bytes, storage.path(shard)), max_requests=most))
         rows = zip(batch.names.tolist(), batch.content_offset.tolist(), batch.size_bytes.tolist(), strict=True)
         for name, offset, size_bytes in rows:
             split = split_member_name(decode_name(name))

@@ -8,6 +8,7 @@
 `file_lock.py`    locks between processes and threads
 `file_stream.py`  a file read at offsets, as a Python file with a position
 `memory_map.py`   files mapped into memory
+`split_storage.py` a folder of files with a folder that is elsewhere
 `retry.py`        repetition of reads that fail for a moment
 `remote_path.py`  the methods of paths for URLs of object stores
 `urls.py`         the protocols of URLs, and the store of each
@@ -30,6 +31,7 @@ from .protocol import (
     read_document,
 )
 from .remote import RemoteStorage, remember_options
+from .split_storage import SplitStorage
 from .urls import is_url, open_parent, open_storage, resolve_path, short_path, split_url
 
 __all__ = [
@@ -42,6 +44,7 @@ __all__ = [
     "PendingRead",
     "ReadableFile",
     "RemoteStorage",
+    "SplitStorage",
     "Storage",
     "is_url",
     "map_file",

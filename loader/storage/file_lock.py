@@ -36,9 +36,9 @@ os.register_at_fork(after_in_child=_thread_locks.clear)  # their holders do not 
 
 
 @contextmanager
-def hold_lock(path: str, *, wait: bool) -> Iterator[None]:
-    """Hold the lock of a file, which is created if it is missing."""
-    with _thread_lock(path, wait), _record_lock(path, wait):
+def hold_lock(path: str, *, wait: bool, shared: bool = False) -> Iterator[None]:
+    """Hold the lock of a file, which is created if it is missing; processes hold a shared one together."""
+    with _thread_lock(path, wait), _record_lock(path, wait, shared):
         yield
 
 
@@ -58,7 +58,7 @@ def _thread_lock(path: str, wait: bool) -> Iterator[None]:
 
 
 @contextmanager
-def _record_lock(path: str, wait: bool) -> Iterator[None]:
+def _record_lock(path: str, wait: bool, shared: bool) -> Iterator[None]:
     try:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
@@ -67,16 +67,17 @@ def _record_lock(path: str, wait: bool) -> Iterator[None]:
     try:
         try:
             # Record locks, because forked workers do not inherit them and NFS honours them.
-            fcntl.lockf(fd, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
         except OSError as error:
             if error.errno not in (errno.EACCES, errno.EAGAIN):
                 raise_storage_error("lock this file", path, error)
             holder = os.pread(fd, 1000, 0).decode("utf-8", "replace").strip() or "another process"
             raise _locked(path, holder) from None
         started = time.strftime("%Y-%m-%d %H:%M:%S")
+        others = "one or more parts of a prepare, the last one started by " if shared else ""
         with suppress(OSError):  # on a full disk the lock holds, and only the name of its holder is missing
             os.ftruncate(fd, 0)
-            os.pwrite(fd, f"process {os.getpid()} on {socket.gethostname()}, since {started}\n".encode(), 0)
+            os.pwrite(fd, f"{others}process {os.getpid()} on {socket.gethostname()}, since {started}\n".encode(), 0)
         yield
     finally:
         os.close(fd)

@@ -309,6 +309,14 @@ class LocalStorage:
         except OSError as error:
             raise_storage_error("write this file", path, error)
 
+    def create_once(self, name: str, data: bytes) -> bool:
+        with self.lock(f"{name}.lock", wait=True):
+            if self.exists(name):
+                return False
+            with self.create(name) as file:
+                file.write(data)
+        return True
+
     def rename(self, old: str, new: str) -> None:
         source, target = self._writable_path(old), self._writable_path(new)
         try:
@@ -357,8 +365,8 @@ class LocalStorage:
         except OSError as error:
             raise_storage_error("remove this", path, error)
 
-    def lock(self, name: str, *, wait: bool = False) -> AbstractContextManager[None]:
-        return hold_lock(self._writable_path(name), wait=wait)
+    def lock(self, name: str, *, wait: bool = False, shared: bool = False) -> AbstractContextManager[None]:
+        return hold_lock(self._writable_path(name), wait=wait, shared=shared)
 
 
 def _links_to_ancestor(folder: str, top: str) -> bool:

@@ -178,6 +178,9 @@ class Storage(Protocol):
     def write_new(self, name: str, data: bytes) -> None:
         """Write a small file that does not exist, at least cost: a kill or a power cut may leave it cut short."""
 
+    def create_once(self, name: str, data: bytes) -> bool:
+        """Write a small file that appears whole, unless it exists; of several writers, one does, and returns True."""
+
     def is_writable(self, folder: str) -> bool:
         """Return True if files can be created in a folder, or in a missing folder once it is created."""
 
@@ -199,10 +202,11 @@ class Storage(Protocol):
     def remove(self, name: str) -> None:
         """Remove a file, or a folder with all its contents; a missing one is no error."""
 
-    def lock(self, name: str, *, wait: bool = False) -> AbstractContextManager[None]:
-        """Hold an exclusive lock. If another process or thread holds it, wait, or raise an error that names the holder.
+    def lock(self, name: str, *, wait: bool = False, shared: bool = False) -> AbstractContextManager[None]:
+        """Hold a lock. If another process or thread holds it, wait, or raise an error that names the holder.
 
-        The lock ends with its process, even if that is killed.
+        The lock ends with its process, even if that is killed. Several processes may hold a shared lock together, but
+        not while another one holds it alone.
         """
 
     def local_path(self, name: str = "", info: FileInfo | None = None) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import itertools
 import posixpath
@@ -82,7 +83,7 @@ def read(url: str) -> bytes:
 def _as_missing(error: StorageError, url: str) -> Exception:
     """Return a ``FileNotFoundError``, as of local files, if this is the reason; other errors unchanged."""
     is_missing = isinstance(error.__cause__, FileNotFoundError)
-    return FileNotFoundError(f"this object does not exist: {url}") if is_missing else error
+    return FileNotFoundError(errno.ENOENT, "this object does not exist", url) if is_missing else error
 
 
 def is_file(url: str) -> bool:
@@ -122,7 +123,7 @@ def open_file(url: str, mode: str, encoding: str) -> IO[Any]:
         reader = io.BufferedReader(FileStream(storage.open(name, stat(url))), _READ_AT_ONCE)
         return reader if "b" in mode else io.TextIOWrapper(reader, encoding=encoding)
     if kind == "x" and is_file(url):
-        raise FileExistsError(f"this object exists: {url}")
+        raise FileExistsError(errno.EEXIST, "this object exists", url)
     upload = _Upload(storage, name, if_absent=kind == "x")
     return upload if "b" in mode else _TextUpload(upload, encoding=encoding)
 

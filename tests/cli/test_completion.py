@@ -58,6 +58,9 @@ def test_paths_are_completed_by_the_shell(ask: Ask) -> None:
 def test_flags_and_choices(ask: Ask) -> None:
     assert ask("lint", "/data", "--max") == ["plain,--max-findings"]
     assert ask("lint", "/data", "--level", "b") == ["plain,bytes"]
+    assert ask("prepare", "/data", "--engine", "d") == ["plain,dask"]
+    assert ask("prepare", "/data", "--part", "") == ["plain,auto"]
+    assert ask("prepare", "/data", "--scheduler", "s") == ["file,s"]
 
 
 def test_sample_types(ask: Ask) -> None:

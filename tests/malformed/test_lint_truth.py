@@ -32,7 +32,7 @@ from loader.format.lint.report import CODES, Finding, SampleCheck
 from loader.format.lint.run import LintPlan, LintProgress, LintReport, lint_dataset
 from loader.format.prepare.plan import SplitRequest
 from loader.samples.building.check import DecodeCheck
-from loader.storage import LocalStorage, ReadableFile
+from loader.storage import FileInfo, LocalStorage, ReadableFile
 from tests.e2e.dataset_tree import (
     caption_samples,
     index_uuid,
@@ -513,12 +513,12 @@ def test_a_shard_that_becomes_unreadable_while_it_is_checked_is_named(
     def fail_after(opens: int) -> None:
         count = 0
 
-        def failing(self: LocalStorage, name: str) -> ReadableFile:
+        def failing(self: LocalStorage, name: str, info: FileInfo | None = None) -> ReadableFile:
             nonlocal count
             count += name == "shard_002.tar"
             if name == "shard_002.tar" and count > opens:
                 raise StorageError("cannot open this file: Input/output error", path=name)
-            return real(self, name)
+            return real(self, name, info)
 
         monkeypatch.setattr(LocalStorage, "open", failing)
 

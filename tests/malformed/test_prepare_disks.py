@@ -349,9 +349,9 @@ def test_a_shard_that_changes_while_it_is_read_is_named(
         elif change == "is touched":
             os.utime(path)
 
-    def alone(storage: Storage, name: str) -> ShardIndex:
+    def alone(storage: Storage, name: str, *, info: FileInfo) -> ShardIndex:
         with disturbed() if name == path.name else nullcontext():
-            return index_shard(storage, name)
+            return index_shard(storage, name, info=info)
 
     def together(storage: Storage, shards: Sequence[FileInfo]) -> list[ShardIndex | None]:
         with disturbed() if path.name in [shard.name for shard in shards] else nullcontext():

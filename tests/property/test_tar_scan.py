@@ -83,6 +83,7 @@ members = st.builds(
 class Boundaries:
     wide_window: int
     narrow_window: int
+    near_end: int
     batch_rows: int
     split_bytes: int
 
@@ -91,6 +92,7 @@ class Boundaries:
         for module, constant, value in (
             (tar_scan_module, "_WIDE_WINDOW", self.wide_window),
             (tar_scan_module, "_NARROW_WINDOW", self.narrow_window),
+            (tar_scan_module, "_NEAR_END", self.near_end),
             (tar_scan_module, "_BATCH_ROWS", self.batch_rows),
             (shard_index_module, "_MAX_SPLIT_BYTES", self.split_bytes),
         ):
@@ -102,6 +104,7 @@ boundaries = st.builds(
     Boundaries,
     wide_window=st.sampled_from([512, 1024, 2048, 5120, 262144]),
     narrow_window=st.sampled_from([512, 1024, 4096]),
+    near_end=st.sampled_from([0, 0, 1024, 16384]),
     batch_rows=st.sampled_from([1, 2, 3, 16384]),
     split_bytes=st.sampled_from([1, 200, 1000, 4194304]),
 )
@@ -217,7 +220,9 @@ def test_no_boundary_of_a_window_or_batch_changes_a_scan(tmp_path: Path, tar_for
     samples, end, _ = listing(tmp_path / "s.tar")
     assert len(samples) == 4
     for wide, narrow, rows in product(range(512, 4097, 512), (512, 1024, 4096), range(1, 9)):
-        with Boundaries(wide_window=wide, narrow_window=narrow, batch_rows=rows, split_bytes=1000).in_force():
+        with Boundaries(
+            wide_window=wide, near_end=0, narrow_window=narrow, batch_rows=rows, split_bytes=1000
+        ).in_force():
             index = index_shard(LocalStorage(tmp_path), "s.tar")
         assert (described(index), int(index.sample_offsets[-1])) == (samples, end), (wide, narrow, rows)
 

@@ -121,7 +121,9 @@ def save_scans(storage: Storage, scans: Sequence[tuple[FileInfo, ShardIndex]]) -
     Returns:
         The place of each scan, for :meth:`Journal.add`.
     """
-    name = f"{_FOLDER}/{shard_digest(scans[0][0]).hex()}{_SUFFIX}"
+    # Runs that divide the shards into other groups must not replace each other's files.
+    group = hashlib.sha256(b"".join(shard_digest(shard) for shard, _ in scans)).hexdigest()[: 2 * _DIGEST_BYTES]
+    name = f"{_FOLDER}/{group}{_SUFFIX}"
     places, start = [], 0
     with storage.create(name, durable=False) as file:
         for shard, index in scans:

@@ -15,6 +15,7 @@ import msgspec
 
 from ...cached_property import cached_property
 from ...errors import FormatError
+from ...storage import FileInfo
 from ..documents.dataset_files import check_shard_names
 
 __all__ = [
@@ -70,6 +71,10 @@ class ShardEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     misread: int = 0  # number of hidden members that other tools take for samples
     warnings: tuple[str, ...] = ()
     etag: str = ""  # version in an object store
+
+    def has_changed(self, now: FileInfo) -> bool:
+        """Return True if the file has another size, or another version in an object store."""
+        return now.size_bytes != self.size_bytes or bool(self.etag and now.etag and now.etag != self.etag)
 
 
 class PartStats(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,7 +13,7 @@ from collections import deque
 from contextlib import closing
 from typing import Literal
 
-from ...storage import ClosesOnExit, FileInfo, PendingRead, RemoteStorage
+from ...storage import ClosesOnExit, FileInfo, PendingRead, RemoteStorage, SplitStorage
 from ..tar.scan import TarScan
 from .shard_index import ShardIndex, shard_requests
 
@@ -39,7 +39,7 @@ class RemoteIndexer:
         at_once: Number of shards at a time.
     """
 
-    def __init__(self, storage: RemoteStorage, mode: ScanMode, *, at_once: int) -> None:
+    def __init__(self, storage: RemoteStorage | SplitStorage, mode: ScanMode, *, at_once: int) -> None:
         self._storage = storage
         self._mode = mode
         self._at_once = at_once
@@ -97,7 +97,7 @@ class _Stream(ClosesOnExit):
         budget: Bounds the bytes of all streams that are fetched and not yet dropped.
     """
 
-    def __init__(self, storage: RemoteStorage, shard: FileInfo, budget: _Budget) -> None:
+    def __init__(self, storage: RemoteStorage | SplitStorage, shard: FileInfo, budget: _Budget) -> None:
         self._storage = storage
         self._shard = shard
         self._budget = budget

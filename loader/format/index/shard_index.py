@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import FormatError
-from ...storage import Storage
+from ...storage import FileInfo, Storage
 from ..tar.header import BLOCK
 from ..tar.names import SplitNames, decode_name, split_member_names
 from ..tar.scan import MemberBatch, Request, TarScan
@@ -68,7 +68,9 @@ class ShardIndex:
         return [decode_name(data[start:end]) for start, end in zip(chain((0,), ends), ends, strict=False)]
 
 
-def index_shard(storage: Storage, name: str, *, max_samples: int | None = None) -> ShardIndex:
+def index_shard(
+    storage: Storage, name: str, *, max_samples: int | None = None, info: FileInfo | None = None
+) -> ShardIndex:
     """Index one tar file by its headers.
 
     Args:
@@ -76,12 +78,13 @@ def index_shard(storage: Storage, name: str, *, max_samples: int | None = None) 
         name: Name of the file.
         max_samples: End the scan after some thousand headers if more samples than this were found, the last of which
             may then lack parts; None scans the whole file.
+        info: Size and version of the file, if they are known.
 
     Raises:
         FormatError: The file is truncated, damaged or not a tar file; with the byte offset.
         StorageError: The file cannot be read.
     """
-    with storage.open(name) as file:
+    with storage.open(name, info) as file:
         indexing = shard_requests(TarScan(file.size_bytes, storage.path(name)), max_samples=max_samples)
         try:
             wanted = next(indexing)

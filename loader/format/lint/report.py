@@ -97,7 +97,7 @@ CODES: dict[str, str] = {
     "W009": "samples are not built: that needs code of the dataset, which runs only with --trust-code",
     # Shards
     "E101": "a shard is missing",
-    "E102": "a shard has another size than when it was indexed: the index is stale",
+    "E102": "a shard has another size or, in an object store, version than when it was indexed: the index is stale",
     "W103": "a shard has another modification time than when it was indexed",
     "E104": "a shard is damaged or truncated",
     "E105": "the index disagrees with the shard's headers",

@@ -52,6 +52,7 @@ def lint_dataset(plan: LintPlan, *, on_progress: Callable[[LintProgress], None] 
             dataset_config=plan.dataset_config,
             meta_folder=plan.meta_folder,
         )
+        dataset.storage.list_once("")
         unknown = _unknown_parts(dataset, plan.split_parts or ())
         if unknown is None:
             lint.check(dataset)

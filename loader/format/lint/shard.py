@@ -51,10 +51,13 @@ def check_shard(
         missing = isinstance(error.__cause__, FileNotFoundError)
         yield Finding(code="E101" if missing else "E109", message=error.message, shard=name)
         return
-    if now.size_bytes != shard.size_bytes:
-        message = f"expected {shard.size_bytes} bytes, as indexed, found {now.size_bytes}: run energon prepare again"
+    if shard.has_changed(now):
+        is_version = now.size_bytes == shard.size_bytes
+        expected = f"version {shard.etag}" if is_version else f"{shard.size_bytes} bytes"
+        found = now.etag if is_version else now.size_bytes
+        message = f"expected {expected}, as indexed, found {found}: run energon prepare again"
         yield Finding(code="E102", message=message, shard=name)
-    elif now.mtime_ns != shard.mtime_ns:
+    elif not shard.etag and now.mtime_ns != shard.mtime_ns:
         yield Finding(code="W103", message="the shard was changed or copied since it was indexed", shard=name)
     try:
         scanned = index_shard(storage, name)

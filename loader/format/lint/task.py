@@ -89,12 +89,14 @@ class LintChecker:
     @cached_property
     def _dataset(self) -> DatasetFolder:
         plan = self._plan
-        return DatasetFolder(
+        dataset = DatasetFolder(
             plan.path,
             split_config=plan.split_config,
             dataset_config=plan.dataset_config,
             meta_folder=plan.meta_folder,
         )
+        dataset.storage.list_once("")
+        return dataset
 
     @cached_property
     def _excluded(self) -> Mapping[str, frozenset[str]]:

@@ -115,7 +115,7 @@ class _HeaderCheck:
         name = shard.name
         findings: list[Finding] = []
         try:
-            scanned = index_shard(self.storage, name)
+            scanned = index_shard(self.storage, name, info=shard)
             findings += check_parts(name, scanned, None)
             findings += check_archive(self.storage, name, scanned)
             if scanned.unnamed:

@@ -18,7 +18,7 @@ from ...errors import ConfigError, FormatError, SampleError
 from ...storage import Storage
 from ..compat.sqlite_index import open_sqlite
 from ..documents.messages import short_repr
-from ..nv_meta import INDEX_SQLITE, INFO_JSON, INFO_YAML
+from ..nv_meta import FOLDER, INDEX_SQLITE, INFO_JSON, INFO_YAML
 
 __all__ = [
     "AVMetadata",
@@ -291,6 +291,7 @@ def has_media_tables(database: sqlite3.Connection) -> bool:
 
 def is_media_folder(storage: Storage) -> bool:
     """Return True if a folder has media metadata of its files and is not a prepared dataset of shards."""
+    storage.list_once(FOLDER)
     return storage.exists(INDEX_SQLITE) and not any(map(storage.exists, (INFO_JSON, INFO_YAML)))
 
 

@@ -7,6 +7,10 @@ from .meta_folder import (
     check_meta_folder as check_meta_folder,
     unwritable_folder as unwritable_folder,
 )
+from .part import (
+    PartReport as PartReport,
+    run_part as run_part,
+)
 from .plan import (
     PreparePlan as PreparePlan,
     PrepareProgress as PrepareProgress,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ...storage import FileInfo, Storage
@@ -26,6 +26,7 @@ __all__ = [
     "planned_files",
     "read_inputs",
     "reusable_compat_files",
+    "unchanged_shards",
 ]
 
 
@@ -67,6 +68,15 @@ class PrepareInputs:
     def previous_shards(self) -> tuple[ShardEntry, ...]:
         return self.previous.index.shards if self.previous.index else ()
 
+    def to_scan(self) -> list[FileInfo]:
+        """Return the shards that are not reused, and that neither an interrupted run nor a part has scanned."""
+        resumes = self.plan.merge or not self.plan.force
+        return [
+            shard
+            for number, shard in enumerate(self.shards)
+            if number not in self.reused and not (resumes and self.journal.has(shard))
+        ]
+
     def load_index(self, number: int) -> ShardIndex:
         """Return the index of a reused or scanned shard."""
         if number in self.reused:
@@ -90,7 +100,7 @@ def read_inputs(workspace: Workspace, plan: PreparePlan, search: ShardSearch, sp
         media=ShardMedia(storage, plan.media),
         previous=previous,
         journal=Journal(workspace.work),
-        reused={} if plan.force else _unchanged_shards(plan, search, previous),
+        reused={} if plan.force else unchanged_shards(plan, search.shards, previous),
     )
 
 
@@ -107,9 +117,10 @@ def is_written(storage: Storage, files: Mapping[str, bytes]) -> bool:
     return all(storage.exists(name) and storage.read(name) == data for name, data in files.items())
 
 
-def _unchanged_shards(plan: PreparePlan, search: ShardSearch, previous: PreviousIndex) -> dict[int, ShardEntry]:
+def unchanged_shards(plan: PreparePlan, shards: Sequence[FileInfo], previous: PreviousIndex) -> dict[int, ShardEntry]:
+    """Return the entries of shards that need no scan, by number."""
     unchanged = {}
-    for number, shard in enumerate(search.shards):
+    for number, shard in enumerate(shards):
         entry = previous.entry(shard)
         if entry and (plan.compat is False or entry.scattered or previous.has_offsets(entry)):
             unchanged[number] = entry

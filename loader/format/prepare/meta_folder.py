@@ -6,7 +6,7 @@ import os
 from collections.abc import Collection
 
 from ...errors import ConfigError, EnergonError, StorageError
-from ...storage import Storage
+from ...storage import Storage, is_url
 from ..documents.dataset_files import read_shard_info
 from ..nv_meta import (
     DATASET_YAML,
@@ -53,6 +53,8 @@ def check_meta_folder(storage: Storage, *, shards: Collection[str] | None = None
         ConfigError: It contains the dataset's folder, files of another kind, or the metadata of another dataset.
         StorageError: It is a file.
     """
+    if is_url(storage.path("")) or is_url(storage.path(FOLDER)):
+        return
     dataset, folder = os.path.realpath(storage.path("")), os.path.realpath(storage.path(FOLDER))
     if os.path.commonpath((dataset, folder)) == folder:
         raise ConfigError(

@@ -37,6 +37,7 @@ class PreparePlan:
         compat: Write ``index.sqlite`` and ``.tar.idx``: True fails if they cannot express the dataset, None skips them
             then, False never writes them.
         force: Scan all shards, unchanged ones too.
+        merge: Commit the parts of a prepare, of which none may be missing.
         scan: How shards in an object store are scanned: by a request for each header, by requests for all bytes, or as
             the first shards show.
         meta_folder: Folder to use instead of ``.nv-meta``; nothing else is written then, so compat files are not.
@@ -51,6 +52,7 @@ class PreparePlan:
     files: Mapping[str, str] = field(default_factory=dict)
     compat: bool | None = None
     force: bool = False
+    merge: bool = False
     fix_duplicates: bool = False
     media: MediaFilter | None = None
     meta_folder: str | None = None

@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Mapping
+from concurrent.futures import Executor
 from contextlib import closing
 from dataclasses import dataclass
 
 from ...errors import ConfigError, EnergonError, FormatError, StorageError
 from ...storage import FileInfo, Storage
 from ...version import __version__
+from ..cluster.executor import run_in_executor
 from ..documents.dataset_files import read_shard_info
 from ..documents.providers import record_format
 from ..index.current import index_folders, read_uuid
@@ -67,7 +69,9 @@ def prepare_record_folder(
     plan: PreparePlan,
     search: ShardSearch,
     split: PlannedSplit,
+    *,
     on_progress: ProgressCallback | None = None,
+    executor: Executor | None = None,
 ) -> PrepareReport:
     """Prepare a locked folder of files of numbered samples. Only files that have changed are read.
 
@@ -77,6 +81,7 @@ def prepare_record_folder(
         search: The files.
         split: The split that the dataset will have.
         on_progress: Called after each file.
+        executor: Reads the files instead of worker processes.
 
     Raises:
         ConfigError: The plan has a choice that only tar shards have.
@@ -88,7 +93,9 @@ def prepare_record_folder(
     previous = _previous_index(storage)
     known = {} if plan.force or previous is None else _unchanged(storage, previous, search)
     to_scan = [shard for shard in search.shards if shard.name not in known]
-    counted = known | _scan(storage, to_scan, plan, total=len(search.shards), on_progress=on_progress)
+    counted = known | _scan(
+        storage, to_scan, plan, total=len(search.shards), on_progress=on_progress, executor=executor
+    )
     layout = _layout(search, counted)
     if not layout.samples:
         raise FormatError("the files hold no samples", shard=storage.path(""), hint="check the path of the folder")
@@ -116,6 +123,8 @@ def prepare_record_folder(
 
 def _check_plan(plan: PreparePlan) -> None:
     reason = "these are no tar shards"
+    if plan.merge:
+        raise ConfigError(f"--merge: {reason}, which have no parts to merge", at=plan.path)
     if plan.compat:
         raise ConfigError(f"--compat: {reason}, so there are no .tar.idx and index.sqlite files to write", at=plan.path)
     if plan.media is not None:
@@ -143,7 +152,8 @@ def _unchanged(storage: Storage, previous: RecordIndex, search: ShardSearch) -> 
     unchanged = {}
     for shard in search.shards:
         entry = entries.get(shard.name)
-        if entry is None or (entry.size_bytes, entry.mtime_ns) != (shard.size_bytes, shard.mtime_ns):
+        version = shard.size_bytes, shard.mtime_ns, shard.etag
+        if entry is None or (entry.size_bytes, entry.mtime_ns, entry.etag) != version:
             continue
         try:
             counted = _counted(storage, shard.name)
@@ -161,10 +171,15 @@ def _scan(
     *,
     total: int,
     on_progress: ProgressCallback | None,
+    executor: Executor | None,
 ) -> dict[str, _Counted]:
     counted: dict[str, _Counted] = {}
     errors: dict[int, EnergonError] = {}
-    with closing(run_in_workers(_Count(storage), shards, workers=plan.workers)) as results:
+    count = _Count(storage)
+    counts = (
+        run_in_executor(count, shards, executor) if executor else run_in_workers(count, shards, workers=plan.workers)
+    )
+    with closing(counts) as results:
         for number, result in results:
             if isinstance(result, EnergonError):
                 errors[number] = result
@@ -188,6 +203,7 @@ def _layout(search: ShardSearch, counted: Mapping[str, _Counted]) -> Layout:
                 name=shard.name,
                 size_bytes=shard.size_bytes,
                 mtime_ns=shard.mtime_ns,
+                etag=shard.etag,
                 samples=one.samples,
                 first_sample=total,
                 end_offset=shard.size_bytes,

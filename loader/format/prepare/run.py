@@ -5,12 +5,15 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Mapping
+from concurrent.futures import Executor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 
 from ...errors import ConfigError, FormatError
 from ...storage import RemoteStorage
 from ...version import __version__
+from ..cluster.complete import check_complete
+from ..cluster.part_plan import check_not_planned
 from ..compat.files import STAGED_SQLITE, CompatFiles, first_unwritable_folder, stale_compat_files
 from ..index.current import index_folders
 from ..index.layout import Layout, layout_warnings
@@ -31,7 +34,9 @@ from .workspace import Workspace, open_workspace
 __all__ = ["run_prepare"]
 
 
-def run_prepare(plan: PreparePlan, *, on_progress: ProgressCallback | None = None) -> PrepareReport:
+def run_prepare(
+    plan: PreparePlan, *, on_progress: ProgressCallback | None = None, executor: Executor | None = None
+) -> PrepareReport:
     """Prepare a dataset.
 
     All files appear in ``.nv-meta`` at once, or none does. After an interruption, even a kill, the next run resumes;
@@ -40,10 +45,12 @@ def run_prepare(plan: PreparePlan, *, on_progress: ProgressCallback | None = Non
     Args:
         plan: The plan of the prepare.
         on_progress: Called after each shard.
+        executor: Scans the shards instead of worker processes; its tasks are pickled with the path of the dataset.
 
     Raises:
         FormatError: Shards are truncated or damaged; the message names all of them.
-        ConfigError: The split or an argument is invalid.
+        ConfigError: The split or an argument is invalid, or parts of a prepare are missing or not merged.
+        WorkerError: A worker process or a task was killed.
         StorageError: No shards, no permission, a full disk, or another prepare runs here.
     """
     if plan.meta_folder is not None:
@@ -60,9 +67,11 @@ def run_prepare(plan: PreparePlan, *, on_progress: ProgressCallback | None = Non
     with open_workspace(storage) as workspace:
         if workspace.has_recovered:  # it may have replaced split.yaml
             split = plan_split(storage, plan.split, search.names)
+        if not plan.merge:
+            check_not_planned(storage)
         if search.format is not None:
-            return prepare_record_folder(workspace, plan, search, split, on_progress)
-        return _prepare(workspace, plan, search, split, on_progress)
+            return prepare_record_folder(workspace, plan, search, split, on_progress=on_progress, executor=executor)
+        return _prepare(workspace, plan, search, split, on_progress=on_progress, executor=executor)
 
 
 def _beside(plan: PreparePlan) -> PreparePlan:
@@ -112,10 +121,13 @@ def _prepare(
     plan: PreparePlan,
     search: ShardSearch,
     split: PlannedSplit,
+    *,
     on_progress: ProgressCallback | None,
+    executor: Executor | None,
 ) -> PrepareReport:
     """Prepare a locked dataset: read inputs, stage files, publish them; again after keys were renamed."""
     started, storage = time.perf_counter(), workspace.storage
+    has_parts = plan.merge
     while True:
         inputs = read_inputs(workspace, plan, search, split)
         index = inputs.previous.index
@@ -123,10 +135,15 @@ def _prepare(
             workspace.forget_scans()  # they are no longer needed
             counts = split.counts(index.layout.shards, storage=storage)
             return _report(inputs, index.layout, index.uuid, counts, staged=None, media=None, started=started)
-        staged = _stage_files(inputs, on_progress)
+        if has_parts:
+            check_complete(storage, [shard.name for shard in inputs.to_scan()])
+            has_parts = False
+        staged = _stage_files(inputs, on_progress, executor)
         if not staged.keys_to_fix.samples:
             counts = split.counts(staged.layout.shards, storage=storage)  # a range beyond a shard is refused here
             media = _collect_media(inputs, staged, on_progress)
+            if not plan.merge:  # no lock keeps parts out of an object store
+                check_not_planned(storage)
             identity = _publish(inputs, staged)
             return _report(inputs, staged.layout, identity, counts, staged=staged, media=media, started=started)
         keys = repeated_keys(staged.keys_to_fix, staged.layout.shards)
@@ -160,15 +177,10 @@ class _Staged:
     resumed: int
 
 
-def _stage_files(inputs: PrepareInputs, on_progress: ProgressCallback | None) -> _Staged:
+def _stage_files(inputs: PrepareInputs, on_progress: ProgressCallback | None, executor: Executor | None) -> _Staged:
     """Scan shards in workers, and meanwhile write the columns of the index and the compat files."""
     work, plan, shards = inputs.workspace.work, inputs.plan, inputs.shards
-    journal = inputs.journal
-    to_scan = [
-        shard
-        for number, shard in enumerate(shards)
-        if number not in inputs.reused and (plan.force or not journal.has(shard))
-    ]
+    journal, to_scan = inputs.journal, inputs.to_scan()
     resumed = len(shards) - len(inputs.reused) - len(to_scan)
     if on_progress is not None and resumed:
         done = len(shards) - len(to_scan)
@@ -187,6 +199,7 @@ def _stage_files(inputs: PrepareInputs, on_progress: ProgressCallback | None) ->
             workers=plan.workers,
             on_progress=on_progress,
             mode=plan.scan,
+            executor=executor,
         )
         stack.enter_context(closing(scans))
         compat = _open_compat_files(inputs)
@@ -313,6 +326,9 @@ def _report(
     warnings += layout_warnings(layout)
     if staged and staged.compat_warning:
         warnings.append(f"no index.sqlite and .tar.idx files, which other tools need: {staged.compat_warning}")
+    if inputs.plan.merge and scanned:
+        shards = "1 shard" if scanned == 1 else f"{scanned:,} shards"
+        warnings.append(f"this merge scanned {shards} that arrived or changed after the parts were planned")
     if media:
         warnings += media.warnings
     return PrepareReport(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+import math
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from ...errors import EnergonError, FormatError, StorageError
-from ...storage import FileInfo, RemoteStorage, Storage
+from ...storage import FileInfo, RemoteStorage, SplitStorage, Storage
+from ..cluster.executor import run_in_executor
 from ..compat.files import stage_tar_idx
 from ..index.journal import Journal, ScanPlace, save_scans, upload_scans
 from ..index.remote_shard import RemoteIndexer, ScanMode
@@ -25,6 +27,7 @@ _GROUPS_PER_WORKER = 8  # at least, so that all workers are busy up to the end
 _SCANS_AT_ONCE = 64  # in a process
 _REQUESTS_AT_ONCE = 256  # in all processes
 _MIN_SCANS = 4
+_EXECUTOR_WORKERS = 64  # assumed: executors do not report their number
 
 
 class _Group(list[FileInfo]):
@@ -43,14 +46,14 @@ class _Scanned(NamedTuple):
     samples: int = 0
 
 
-def _groups(shards: Sequence[FileInfo], workers: int) -> list[_Group]:
+def _groups(shards: Sequence[FileInfo], workers: int, max_bytes: float = _MAX_GROUP_BYTES) -> list[_Group]:
     """Divide shards into groups of neighbours: many small ones, or one large one."""
     count = max(1, min(_MAX_GROUP_SHARDS, len(shards) // (_GROUPS_PER_WORKER * max(1, workers))))
     groups: list[_Group] = []
     size_bytes = 0
     for shard in shards:
         size_bytes += shard.size_bytes
-        if not groups or len(groups[-1]) == count or size_bytes > _MAX_GROUP_BYTES:
+        if not groups or len(groups[-1]) == count or size_bytes > max_bytes:
             groups.append(_Group())
             size_bytes = shard.size_bytes
         groups[-1].append(shard)
@@ -91,7 +94,9 @@ class _Scan:
     def _index(self, shard: FileInfo, index: ShardIndex | None) -> EnergonError | ShardIndex:
         try:
             if index is None:
-                index = index_shard(self.storage, shard.name)
+                index = index_shard(self.storage, shard.name, info=shard)
+            if self.storage.checks_versions:
+                return index  # each read has checked it
             now = self.storage.stat(shard.name)
         except (FormatError, StorageError) as error:
             return error
@@ -116,7 +121,7 @@ class _RemoteScan:
         workers: Number of such workers.
     """
 
-    storage: RemoteStorage
+    storage: RemoteStorage | SplitStorage
     work: Storage
     mode: ScanMode
     stage_tar_idx: bool
@@ -168,6 +173,7 @@ class ShardScans:
         workers: Number of worker processes.
         on_progress: Called at the start and after each scanned shard.
         mode: How shards in an object store are scanned.
+        executor: Runs the scans instead of worker processes, in tasks of up to 64 shards.
     """
 
     def __init__(
@@ -182,8 +188,15 @@ class ShardScans:
         workers: int,
         on_progress: ProgressCallback | None,
         mode: ScanMode = "auto",
+        executor: Executor | None = None,
     ) -> None:
         self._journal = journal
+        is_remote = isinstance(storage, RemoteStorage | SplitStorage) and storage.checks_versions
+        if executor is not None:
+            self._groups = _groups(to_scan, _EXECUTOR_WORKERS, max_bytes=math.inf)
+            stage_tar_idx = False  # a cluster may run a task twice
+        else:
+            self._groups = _remote_groups(to_scan, workers) if is_remote else _groups(to_scan, workers)
         self._total = total
         self._samples = 0
         self._on_progress = on_progress
@@ -191,14 +204,14 @@ class ShardScans:
         self._staged = frozenset(self._open) if stage_tar_idx else frozenset()
         self._errors: dict[str, EnergonError] = {}
         self._report()
-        if isinstance(storage, RemoteStorage):
-            self._groups = _remote_groups(to_scan, workers)
-            remote = _RemoteScan(storage, work, mode, stage_tar_idx, workers)
-            # Not in this process, which may fork later: its requests would take the way through a helper process.
-            self._results = run_in_workers(remote, self._groups, workers=workers, apart=True)
+        scan: Callable[[_Group], list[_Scanned]] = _Scan(storage, stage_tar_idx)
+        if isinstance(storage, RemoteStorage | SplitStorage) and is_remote:
+            scan = _RemoteScan(storage, work, mode, stage_tar_idx, workers)
+        if executor is None:
+            # Remote scans not in this process, which may fork later: its requests would go through a helper process.
+            self._results = run_in_workers(scan, self._groups, workers=workers, apart=is_remote)
         else:
-            self._groups = _groups(to_scan, workers)
-            self._results = run_in_workers(_Scan(storage, stage_tar_idx), self._groups, workers=workers)
+            self._results = run_in_executor(scan, self._groups, executor)
 
     def wait_for(self, shard: FileInfo) -> None:
         """Wait until a shard is in the journal.

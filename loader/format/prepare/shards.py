@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ...errors import ConfigError, StorageError
-from ...storage import FileInfo, Storage
+from ...storage import FileInfo, Storage, split_url
 from ..documents.providers import SHARD_SUFFIXES, Format, record_format
 from ..nv_meta import TAR_IDX_SUFFIX
 from .folder_content import content_hint, count_extensions, count_text
@@ -21,6 +21,7 @@ __all__ = [
     "find_compressed",
     "find_shards",
     "is_compressed_tar",
+    "parse_exclude",
     "tar_name",
 ]
 
@@ -74,7 +75,7 @@ def find_shards(storage: Storage, *, exclude: str | None = None) -> ShardSearch:
         ConfigError: ``exclude`` is not a regular expression, or there are both JSONL and Parquet files.
         StorageError: The folder is missing or holds no shard.
     """
-    excluded_names = _parse_exclude(exclude)
+    excluded_names = parse_exclude(exclude)
     found: dict[str, list[FileInfo]] = {suffix: [] for suffix in SHARD_SUFFIXES}
     files: list[FileInfo] = []
     compressed, excluded = [], 0
@@ -165,7 +166,7 @@ def find_compressed(storage: Storage, *, exclude: str | None = None) -> list[str
         ConfigError: ``exclude`` is not a regular expression.
         StorageError: The folder is missing.
     """
-    excluded = _parse_exclude(exclude)
+    excluded = parse_exclude(exclude)
     return [file.name for file in _visible_files(storage) if _is_compressed(file.name, excluded)]
 
 
@@ -191,7 +192,12 @@ def _compressed_ending(name: str) -> str:
     return next(ending for ending in _COMPRESSIONS if name.lower().endswith(ending))
 
 
-def _parse_exclude(exclude: str | None) -> re.Pattern[str] | None:
+def parse_exclude(exclude: str | None) -> re.Pattern[str] | None:
+    """Compile the regular expression of excluded shards.
+
+    Raises:
+        ConfigError: It is not valid.
+    """
     try:
         return re.compile(exclude) if exclude else None
     except re.error as error:
@@ -199,6 +205,12 @@ def _parse_exclude(exclude: str | None) -> re.Pattern[str] | None:
 
 
 def _visible_files(storage: Storage) -> Iterator[FileInfo]:
+    if split_url(storage.url)[0] in ("http", "https"):
+        raise StorageError(
+            "a web server cannot list its files, so shards are not found there",
+            path=storage.path(""),
+            hint="use the folder that it serves, or the URL of its bucket (s3://…)",
+        )
     if not storage.checks_versions and not storage.exists(""):  # in an object store, a listing shows it
         raise StorageError("this folder does not exist", path=storage.path(""), hint="check the path")
     return (file for file in storage.list() if not file.name.rsplit("/", 1)[-1].startswith("."))

@@ -15,7 +15,7 @@ from ..index.object_commit import ObjectCommit, commit_mark
 from ..index.publish import STAGING, commit, finish_interrupted_commit, is_commit_pending
 from ..nv_meta import LOCK, WORK_FOLDER
 
-__all__ = ["Workspace", "open_workspace"]
+__all__ = ["Workspace", "open_workspace", "scan_folder"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +47,24 @@ class Workspace:
 
 
 @contextmanager
+def scan_folder(storage: Storage) -> Iterator[Storage]:
+    """Return the place of the journal: the dataset itself, or a temporary copy of that of one in an object store."""
+    if isinstance(storage, RemoteStorage):
+        with _copied_scans(storage) as work:
+            yield work
+    else:
+        yield storage
+
+
+@contextmanager
+def _copied_scans(storage: RemoteStorage) -> Iterator[LocalStorage]:
+    with tempfile.TemporaryDirectory(prefix="energon-prepare-", ignore_cleanup_errors=True) as folder:
+        work = LocalStorage(folder)
+        download_scans(storage, work)
+        yield work
+
+
+@contextmanager
 def open_workspace(storage: Storage) -> Iterator[Workspace]:
     """Open the places of a prepare; at the end, staged files are removed, and the journal of an unfinished one stays.
 
@@ -54,10 +72,8 @@ def open_workspace(storage: Storage) -> Iterator[Workspace]:
         StorageError: Another prepare runs in this folder, or it cannot be written.
     """
     if isinstance(storage, RemoteStorage):
-        with tempfile.TemporaryDirectory(prefix="energon-prepare-", ignore_cleanup_errors=True) as folder:
-            work = LocalStorage(folder)
+        with _copied_scans(storage) as work:
             upload = ObjectCommit(storage, work)
-            download_scans(storage, work)
             yield Workspace(storage=storage, work=work, commit=upload)
         return
 

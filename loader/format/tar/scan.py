@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
+from itertools import count
 
 import numpy as np
 import numpy.typing as npt
@@ -49,7 +50,7 @@ _PAX = ord("x")
 _WITHOUT_CONTENTS = frozenset(b"123456")  # links, devices, folders and pipes, for any size field
 _ZEROS = bytes(BLOCK)
 _END_BYTES = 20 * BLOCK + BLOCK  # tar programs pad the archive to a multiple of 20 blocks
-_TO_END = _END_BYTES + _NARROW_WINDOW  # a window near the end has what follows the archive, too
+_NEAR_END = 16 * 1024  # a window from here on has the rest of the file, with what follows the archive
 _COPY_AGAIN = "copy the shard again, or exclude it with --exclude"
 
 
@@ -75,8 +76,13 @@ class _Rows:
     parsed: set[int] = field(default_factory=set)  # rows with a size that `header_size` parsed
 
 
-def read_members(file: ReadableFile, scan: TarScan) -> Iterator[MemberBatch]:
+def read_members(file: ReadableFile, scan: TarScan, *, max_requests: int | None = None) -> Iterator[MemberBatch]:
     """Drive a scan by reads of a file; yield its batches.
+
+    Args:
+        file: The file.
+        scan: Its scan, not yet begun.
+        max_requests: End after this many reads, with the members that were found; None reads the whole file.
 
     Raises:
         FormatError: The tar is damaged; with the shard and the byte offset of the fault.
@@ -84,11 +90,12 @@ def read_members(file: ReadableFile, scan: TarScan) -> Iterator[MemberBatch]:
     requests = scan.requests()
     try:
         wanted = next(requests)
-        while True:
+        for _ in count() if max_requests is None else range(max_requests):
             wanted = requests.send(file.read_at(*wanted))
             if scan.batches:
                 yield from scan.batches
                 scan.batches.clear()
+        yield scan.flush()
     except StopIteration:
         pass
     yield from scan.batches
@@ -130,11 +137,11 @@ class TarScan:
             raise FormatError("the file is empty; expected a tar file", shard=self._shard, offset=0, hint=_COPY_AGAIN)
         offset: int | None = 0
         size_bytes = self._size_bytes
-        near_end = size_bytes - _END_BYTES - _NARROW_WINDOW
+        near_end = size_bytes - _NEAR_END
         try:
             while offset is not None:
                 if not self._window_offset <= offset <= self._window_offset + len(self._window) - BLOCK:
-                    self._window = yield offset, self._window_size if offset < near_end else _TO_END
+                    self._window = yield offset, self._window_size if offset < near_end else _NEAR_END
                     self._window_offset = offset
                 next_offset = self._collect(offset)
                 if next_offset == offset or next_offset + BLOCK <= self._window_offset + len(self._window):
@@ -147,11 +154,11 @@ class TarScan:
                     yield from self._check_end(next_offset)
                     offset = None
                 if len(self._rows.offsets) >= _BATCH_ROWS and self._rows.blocks[-1][-1, 156] != _PAX:
-                    self.batches.append(self._flush())
+                    self.batches.append(self.flush())
         except FormatError:
             self._verify(self._headers())  # the damage may be in an earlier header
             raise
-        self.batches.append(self._flush())
+        self.batches.append(self.flush())
 
     def _collect(self, offset: int) -> int:
         """Collect plain headers in the window from ``offset`` on; return the offset after them and their contents."""
@@ -304,7 +311,8 @@ class TarScan:
         blocks = self._rows.blocks
         return np.concatenate(blocks) if blocks else np.empty((0, BLOCK), np.uint8)
 
-    def _flush(self) -> MemberBatch:
+    def flush(self) -> MemberBatch:
+        """Return the members that were collected since the last batch."""
         rows, headers = self._rows, self._headers()  # headers: (m, 512)
         self._verify(headers)
         self._rows = _Rows()

@@ -94,7 +94,7 @@ def scan_first_samples(tars: TarFolder, samples: int) -> TarSamples:
             is_complete = False
             break
         try:
-            index = index_shard(tars.storage, shard.name, max_samples=samples - found)
+            index = index_shard(tars.storage, shard.name, max_samples=samples - found, info=shard)
         except EnergonError as error:
             damaged.append(error)
             continue
@@ -142,7 +142,7 @@ class _Scan:
 
     def __call__(self, shard: FileInfo) -> ShardSummary | EnergonError:
         try:
-            return summarize_shard(shard, index_shard(self.storage, shard.name))
+            return summarize_shard(shard, index_shard(self.storage, shard.name, info=shard))
         except EnergonError as error:
             return error
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ...errors import StorageError
 from ...storage import FileInfo, Storage, open_parent, open_storage
 from ..documents.providers import is_tar_file
-from ..nv_meta import INFO_JSON, INFO_YAML
+from ..nv_meta import FOLDER, INFO_JSON, INFO_YAML
 from ..prepare.folder_content import count_text
 from ..prepare.shards import find_shards
 
@@ -17,6 +17,7 @@ __all__ = ["TarFolder", "find_tars", "is_prepared", "is_unprepared"]
 
 def is_prepared(storage: Storage) -> bool:
     """Return True if a folder has the file that ends a prepare, ``.info.json``."""
+    storage.list_once(FOLDER)
     return storage.exists(INFO_JSON) or storage.exists(INFO_YAML)
 
 

@@ -212,7 +212,8 @@ class BlockCache:
     def _note_use(self, block: _Block, name: str, size_bytes: int, *, is_stored: bool) -> None:
         """Count the bytes that were used of a block: one that is used up is the first to leave.
 
-        In an epoch each byte is used once, so such a block is not needed before the next epoch.
+        In an epoch each byte is used once, so such a block is not needed before the next epoch. The last one that was
+        used up leaves first, since those before it may be of the epoch before. So its time is negative.
         """
         with self._lock:
             if name not in self._used and not is_stored:
@@ -224,7 +225,7 @@ class BlockCache:
                 if len(self._used) > _MAX_NOTED:
                     del self._used[next(iter(self._used))]
         if not was_used_up and used >= _USED_UP * block.size_bytes:
-            self._folder.touch(name, 0)
+            self._folder.touch(name, -time.time())
 
 
 def _block_of(source: RemoteObject, number: int) -> _Block:

@@ -15,6 +15,7 @@ __all__ = ["Space", "remove_old_partials", "size_of"]
 _UNSEEN_BYTES = 64 << 20  # that a process adds before it counts again what others added
 _EVICTED_SHARE = 32  # of the limit: evicting a little at a time would count the files each time
 _COPY_AGE_S = 24 * 3600  # unused copies of whole files leave after blocks, and not before this time
+_ROUNDS = 3  # of eviction: others may remove the same files
 _PARTIAL_AGE_S = 600
 _MOST_FREE_BYTES = 20 << 30
 
@@ -81,15 +82,17 @@ class Space:
             self._added -= size_bytes
 
     def _has_room(self, size_bytes: int) -> bool:
-        lacking = self._lacking(size_bytes)
-        if self._counted is None or lacking > 0 or self._added + size_bytes > _UNSEEN_BYTES:
+        if self._counted is None or self._lacking(size_bytes) > 0 or self._added + size_bytes > _UNSEEN_BYTES:
             self._count()
+        for _ in range(_ROUNDS):
             lacking = self._lacking(size_bytes)
-        if lacking <= 0:
-            return True
-        evicted = self._evict(lacking + self.limit_bytes // _EVICTED_SHARE)
-        self._counted = max(0, (self._counted or 0) - evicted)
-        return self._lacking(size_bytes) <= 0
+            if lacking <= 0:
+                return True
+            evicted = self._evict(lacking + self.limit_bytes // _EVICTED_SHARE)
+            self._count()
+            if evicted >= lacking:  # others may have filled the room, but evicted others for it
+                return True
+        return False
 
     def _lacking(self, size_bytes: int) -> int:
         """Return the bytes to evict so that some more fit."""

@@ -21,15 +21,19 @@ class ListedFolders:
 
     def of(self, name: str) -> dict[str, FileInfo] | None:
         """Return the files of the folder that contains a name, or is it; None if no such folder was listed."""
-        return next((files for folder, files in self._files.items() if f"{name}/".startswith(f"{folder}/")), None)
+        return next((files for folder, files in self._files.items() if f"{name}/".startswith(_start(folder))), None)
 
     def below(self, folder: str) -> Iterator[FileInfo] | None:
         """Return the files below a folder, sorted by name; None if it was not listed."""
         files = self.of(folder)
         if files is None:
             return None
-        return (file for name, file in files.items() if name.startswith(f"{folder}/"))
+        return (file for name, file in files.items() if name.startswith(_start(folder)))
 
     def clear(self) -> None:
         """Forget all: a file was written or removed."""
         self._files.clear()
+
+
+def _start(folder: str) -> str:
+    return f"{folder}/" if folder else ""

@@ -173,14 +173,17 @@ class RemoteStorage:
             found = self._request(lambda client: client.get(key, 0, size_bytes), action="read", name=name)
         except FormatError:  # an empty object has no ranges
             found = self._get_all(name)
-        return bytes(found.data), found.size_bytes
+        data = bytes(found.data)
+        if found.size_bytes >= 0:
+            return data, found.size_bytes
+        return data, len(data) if len(data) < size_bytes else self.stat(name).size_bytes
 
     def _get_all(self, name: str) -> Received:
         key = self._key(name)
         return self._request(lambda client: client.get_all(key), action="read", name=name)
 
     def list_once(self, folder: str) -> None:
-        if self._client.can_list:
+        if self._client.can_list and self._listed.of(folder) is None:
             self._listed.add(folder, [_info(name, found) for name, found in self.objects(folder)])
 
     def prefetch(self, names: Iterable[str]) -> None:
@@ -203,7 +206,7 @@ class RemoteStorage:
     def exists(self, name: str) -> bool:
         listed = self._listed.of(name)
         if listed is not None:
-            return name in listed or any(one.startswith(f"{name}/") for one in listed)
+            return name in listed or any(one.startswith(f"{name}/" if name else "") for one in listed)
         if name:
             try:
                 self.stat(name)
@@ -313,6 +316,15 @@ class RemoteStorage:
 
         return self._request(attempt, action="write", name=name)
 
+    def create_once(self, name: str, data: bytes) -> bool:
+        try:
+            self.put(name, data, if_absent=True)
+        except StorageError as error:
+            if isinstance(error.__cause__, RequestFailure) and error.__cause__.kind == "exists":
+                return False
+            raise
+        return True
+
     def is_writable(self, folder: str) -> bool:  # noqa: ARG002 - known only by writing
         return True
 
@@ -338,7 +350,7 @@ class RemoteStorage:
         key = self._key(name)
         self._request(lambda client: client.delete([key]), action="remove", name=name)
 
-    def lock(self, name: str, *, wait: bool = False) -> AbstractContextManager[None]:  # noqa: ARG002
+    def lock(self, name: str, *, wait: bool = False, shared: bool = False) -> AbstractContextManager[None]:  # noqa: ARG002
         return nullcontext()  # a commit is conditional instead
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
 from typing import Any
 
 from ...errors import ConfigError, Fault
@@ -28,7 +29,7 @@ ProgressFunction = Callable[[Iterator[Any], int], Iterable[Any]]
 
 def prepare_dataset(
     parent_path: str | os.PathLike[str],
-    paths: Sequence[str | os.PathLike[str]],
+    paths: Sequence[str | os.PathLike[str]] | None = None,
     *,
     split_parts_ratio: Sequence[tuple[str, float]] | None = None,
     split_parts_patterns: Sequence[tuple[str, str]] | None = None,
@@ -42,12 +43,14 @@ def prepare_dataset(
     fix_duplicates: bool = False,
     meta_folder: str | os.PathLike[str] | None = None,
     storage_options: Mapping[str, Any] | None = None,
+    executor: Executor | None = None,
 ) -> PrepareReport:
     """Index and split shards as ``energon prepare`` does, but write no ``dataset.yaml``.
 
     Args:
-        parent_path: Folder of the dataset.
-        paths: The shards, relative to the folder; braces are expanded. Other shards of the folder are excluded.
+        parent_path: Folder or URL of the dataset.
+        paths: The shards, relative to the folder; braces are expanded. Other shards of the folder are excluded. All
+            shards by default.
         split_parts_ratio: Parts of the split, and their shares.
         split_parts_patterns: Parts of the split, and patterns of their shards. By default the split is kept.
         split_config: Name of the split file.
@@ -61,16 +64,19 @@ def prepare_dataset(
         meta_folder: Folder to use instead of ``.nv-meta``, for folders that cannot be written. Nothing is written next
             to the shards then, so it conflicts with ``media_filter`` and ``fix_duplicates``.
         storage_options: Endpoint, region and limits of an object store.
+        executor: Scans the shards instead of processes of this machine, in tasks of up to 64 shards: a
+            ``ProcessPoolExecutor``, ``client.get_executor()`` of a Dask cluster, and so on. It is not shut down.
 
     Raises:
         ConfigError: Shards are missing, or the split is invalid.
         FormatError: Shards are damaged.
         StorageError: A folder is missing or cannot be written.
+        WorkerError: A scanning process or a task was killed.
     """
     use_storage_options(parent_path, storage_options)
     storage = open_dataset_storage(parent_path, meta_folder)
     present = [shard.name for shard in find_shards(storage).shards]
-    wanted = _wanted(storage, paths, present)
+    wanted = frozenset(present) if paths is None else _wanted(storage, paths, present)
     split = None if tar_index_only else _split_request(split_parts_ratio, split_parts_patterns, shuffle_seed)
     files = {}
     if split is not None and split_config != SPLIT_YAML:
@@ -90,7 +96,7 @@ def prepare_dataset(
     if progress and progress_fn is None:
         progress_fn = progress_bar
     steps = _Steps(progress_fn, len(wanted))
-    report = run_prepare(plan, on_progress=steps.advance)
+    report = run_prepare(plan, on_progress=steps.advance, executor=executor)
     steps.finish()
     return report
 

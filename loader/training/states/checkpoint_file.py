@@ -5,17 +5,17 @@ A hostile file is refused in about the time that reading its bytes takes: its va
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
 import struct
 import zipfile
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any, BinaryIO, Literal
 
-from ...errors import StateError
-from ...storage import max_document_bytes, open_parent
+from ...errors import EnergonError, StateError
+from ...storage import EPath, FileStream, max_document_bytes, open_parent
 from ...storage.protocol import DOCUMENT_LIMIT_VARIABLE
 from .plain_pickle import PickleLimitError, UnknownGlobalError, read_pickle
 from .plain_values import HINT, max_values, too_many_values
@@ -27,6 +27,7 @@ Form = Literal["json", "torch"]
 _ZIP = b"PK\x03\x04"
 _OLD_TORCH = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."  # the first bytes of torch.save before version 1.6
 _OLD_TORCH_PICKLES = 3  # before that of the object: a magic number, the version, facts of the machine
+_READ_AT_ONCE = 1 << 16
 _MAX_DIRECTORY_BYTES = 1 << 24  # the list of the records of a zip file; 200,000 tensors
 
 
@@ -55,12 +56,12 @@ def read_checkpoint(path: str | os.PathLike[str]) -> CheckpointFile:
         StateError: The file has another format, is truncated, too large, or holds objects that would run code.
     """
     storage, name = open_parent(path)
+    text = os.fspath(path)
     with storage.open(name) as file:
         head, size = file.read_at(0, 4096), file.size_bytes
-    text = os.fspath(path)
-    if head.startswith(_ZIP):
-        pickled = _read_zip(storage.local_path(name), text)
-        return CheckpointFile(path=text, form="torch", content=_unpickle(pickled, text))
+        if head.startswith(_ZIP):
+            pickled = _read_zip(io.BufferedReader(FileStream(file), _READ_AT_ONCE), text)
+            return CheckpointFile(path=text, form="torch", content=_unpickle(pickled, text))
     if head.startswith(_OLD_TORCH):
         _check_size(size, text)
         return CheckpointFile(
@@ -83,7 +84,7 @@ def load_with_tensors(path: str) -> Any:
     import torch
 
     try:
-        return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        return torch.load(EPath(path).local_path(), map_location="cpu", weights_only=True, mmap=True)
     except Exception as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise StateError(f"torch cannot read this file: {reason}", at=path, hint=HINT) from error
@@ -100,11 +101,11 @@ def _read_json(data: bytes, path: str) -> Any:
         ) from error
 
 
-def _read_zip(path: Path, text: str) -> bytes:
+def _read_zip(file: BinaryIO, text: str) -> bytes:
     """Return the pickle in a file of torch.save; its checksum is compared."""
     try:
-        _check_directory(path, text)
-        with zipfile.ZipFile(path) as archive:
+        _check_directory(file, text)
+        with zipfile.ZipFile(file) as archive:
             pickles = [member for member in archive.infolist() if re.fullmatch(r"[^/]+/data\.pkl", member.filename)]
             if len(pickles) == 1:
                 member = pickles[0]
@@ -112,7 +113,7 @@ def _read_zip(path: Path, text: str) -> bytes:
                 if not member.CRC:  # torch can be told to write no checksums
                     del member.CRC
                 return archive.read(member)
-    except StateError:
+    except EnergonError:
         raise
     except Exception as error:  # a damaged zip file raises a dozen kinds of errors
         raise StateError(
@@ -121,12 +122,11 @@ def _read_zip(path: Path, text: str) -> bytes:
     raise StateError("torch.save did not write this zip file: it has no data.pkl", at=text, hint=HINT)
 
 
-def _check_directory(path: Path, text: str) -> None:
+def _check_directory(file: BinaryIO, text: str) -> None:
     """Raise StateError if the list of the records is so long that zipfile would take minutes to read it."""
-    with path.open("rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(size - (1 << 16), 0))
-        tail = file.read()
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(size - (1 << 16), 0))
+    tail = file.read()
     end, end_64 = tail.rfind(b"PK\x05\x06"), tail.rfind(b"PK\x06\x06")
     sizes = [struct.unpack_from("<I", tail, end + 12)[0]] if 0 <= end <= len(tail) - 16 else []
     sizes += [struct.unpack_from("<Q", tail, end_64 + 40)[0]] if 0 <= end_64 <= len(tail) - 48 else []

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -30,7 +31,8 @@ def bucket(datasets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
     shutil.copytree(datasets, folder)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIATESTACCESSKEY")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "planted-secret-key")
-    monkeypatch.setenv("ENERGON_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.delenv("ENERGON_CACHE_DIR", raising=False)  # its blocks would be larger than the files
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with ObjectServer(tmp_path / "objects") as server:
         options = {"endpoint_url": server.url, "deadline_s": 5.0}
         monkeypatch.setenv("ENERGON_STORAGE_OPTIONS", json.dumps({"": options}))

@@ -130,6 +130,23 @@ def test_the_endpoint_is_given_on_the_command_line(
 def test_info_reads_no_shard_and_lists_them_once(mixed: Bucket, energon: RunEnergon) -> None:
     requests = mixed.requests(lambda: energon("info", f"{mixed.url}/a"))
     assert not [request for request in requests if request.endswith(".tar")]
+    assert requests.count("LIST ") <= 4, requests
+
+
+def test_lint_asks_for_no_size_of_a_shard(mixed: Bucket, energon: RunEnergon) -> None:
+    requests = mixed.requests(lambda: energon("lint", f"{mixed.url}/a", "--level", "headers"))
+    assert not [request for request in requests if request.startswith("HEAD")], requests
+
+
+def test_a_shard_of_another_version_is_an_error(mixed: Bucket, energon: RunEnergon) -> None:
+    [layout] = (mixed.folder / "a/.nv-meta/index").glob("*/layout.json")
+    content = json.loads(layout.read_bytes())
+    content["shards"][1]["etag"] = "of-another-version"
+    layout.write_text(json.dumps(content))
+    found = energon("lint", f"{mixed.url}/a", "--level", "headers", "--json").json["findings"]
+    assert [(one["code"], one["shard"]) for one in found if one["severity"] == "error"] == [("E102", "shard_001.tar")]
+    assert "expected version of-another-version, as indexed, found" in str(found)
+    assert energon("info", f"{mixed.url}/a", "--json").json["index"]["changed"] == ["shard_001.tar"]
 
 
 def test_joins_of_a_metadataset_at_a_url_are_written_next_to_it(mixed: Bucket, energon: RunEnergon) -> None:

@@ -429,6 +429,33 @@ def test_a_lock_ends_with_its_process_however_that_ends(storage: Storage, holder
         pass
 
 
+def test_processes_share_a_lock_that_excludes_others(storage: Storage) -> None:
+    command = [sys.executable, "-c", HOLD.replace('"a/lock"', '"a/lock", shared=True'), storage.path("")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        with storage.lock("a/lock", shared=True):
+            pass
+        message = f"one or more parts of a prepare, the last one started by process {os.getpid()} on "
+        with pytest.raises(StorageError, match=message), storage.lock("a/lock"):
+            pass
+        process.kill()
+        process.wait()
+        with storage.lock("a/lock"):
+            pass
+
+
+def test_a_lock_held_alone_excludes_those_who_share(storage: Storage, holder: subprocess.Popen[str]) -> None:
+    with pytest.raises(StorageError, match=f"process {holder.pid} on "), storage.lock("a/lock", shared=True):
+        pass
+
+
+def test_a_file_is_created_once(storage: Storage) -> None:
+    assert storage.create_once("a/x", b"first")
+    assert not storage.create_once("a/x", b"second")
+    assert storage.read("a/x") == b"first"
+
+
 def test_a_lock_can_be_waited_for(storage: Storage, holder: subprocess.Popen[str]) -> None:
     held = threading.Event()
 

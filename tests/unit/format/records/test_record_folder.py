@@ -200,7 +200,7 @@ def test_an_interrupted_prepare_leaves_the_earlier_dataset(tmp_path: Path, monke
     def fail(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("loader.format.prepare.record_folder.commit", fail)
+    monkeypatch.setattr("loader.format.prepare.workspace.commit", fail)
     with pytest.raises(KeyboardInterrupt):
         run_prepare(PreparePlan(path=str(folder)))
     assert (folder / ".nv-meta/.info.json").read_bytes() == before

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from loader.errors import StorageError
-from loader.storage.node_cache import BlockCache
+from loader.storage.node_cache import BlockCache, space
 from loader.storage.node_cache.block_cache import BLOCK_BYTES
 
 from .opened_caches import FakeObject, block_files, open_cache, size_of
@@ -157,6 +157,36 @@ def test_a_cache_that_is_too_small_fetches_a_block_once_and_then_what_is_read(
     for number, start in reads:
         objects[number].read(cache, start, start + 5_000)
     assert sum(found.fetched_bytes for found in objects) <= 2 * 50 * 100_000
+
+
+def test_a_cache_for_half_of_the_objects_saves_nearly_half_of_later_epochs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = open_cache(tmp_path, monkeypatch, limit_bytes=30 * 24_096)
+    objects = [FakeObject(number, 20_000) for number in range(60)]
+    for epoch in range(4):
+        order = random.Random(epoch).sample(objects, k=len(objects))
+        for found in order:
+            found.fetched.clear()
+        for window in range(0, len(order), 4):
+            reads = [(found, start) for found in order[window : window + 4] for start in range(0, 20_000, 2_000)]
+            random.Random(window).shuffle(reads)
+            for found, start in reads:
+                found.read(cache, start, start + 2_000)
+        share = sum(found.fetched_bytes for found in objects) / (60 * 20_000)
+        assert share == 1 if not epoch else share < 0.65
+
+
+def test_processes_together_exceed_the_limit_by_no_more_than_each_may_add_unseen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(space, "_UNSEEN_BYTES", 500_000)
+    caches = [open_cache(tmp_path, monkeypatch, limit_bytes=2_000_000) for _ in range(4)]
+    choice, most = random.Random(1), 0
+    for number in range(300):
+        FakeObject(number, 100_000).read(choice.choice(caches), 0, 1000)
+        most = max(most, size_of(tmp_path))
+    assert 1_500_000 < most <= 2_000_000 + 4 * 500_000
 
 
 def test_no_block_is_written_where_too_little_of_the_disk_is_free(

@@ -142,7 +142,7 @@ def test_files_of_others_stay_when_blocks_leave(tmp_path: Path, monkeypatch: pyt
     names = [name for name in names if "/" not in name]
     for name in names:
         (blocks / name).write_text("mine")
-        os.utime(blocks / name, (1, 1))
+        os.utime(blocks / name, (-2_000_000_000, -2_000_000_000))  # older than blocks that are used up
     (blocks / ("b" * 40 + "-5")).symlink_to(tmp_path / "elsewhere")
     (tmp_path / "elsewhere").write_text("mine")
     (blocks / ("c" * 40 + "-5")).mkdir()

@@ -25,7 +25,7 @@ def test_kills_leave_a_usable_cache(kills: int, is_named: bool, tmp_path: Path) 
         [sys.executable, str(_SCRIPT), *arguments], capture_output=True, text=True, check=False, timeout=300
     )
     assert done.stdout.split() == [str(kills), "0"], done.stderr
-    assert all(is_named and "cannot write to the cache" in line for line in done.stderr.splitlines())
+    assert [line for line in done.stderr.splitlines() if not (is_named and "cannot write" in line)] == []
     (own,) = (tmp_path / "cache").glob("energon-cache-*")
     assert sorted(path.name for path in own.iterdir()) == ["CACHEDIR.TAG", "blocks", "files", "locks"]
     blocks = [path.name for path in (own / "blocks").iterdir()]

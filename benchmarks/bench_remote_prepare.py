@@ -1,0 +1,137 @@
+"""Measure the prepare of a dataset in an object store: seconds, requests and bytes, against megatron-energon.
+
+usage: python benchmarks/bench_remote_prepare.py [--peer-bin FOLDER] [--work-folder FOLDER] [--latency S] [--quick]
+
+The store is the object server of the tests, which answers each request after the latency. megatron-energon reads it
+through multi-storage-client (``msc://``); its programs are in FOLDER, with boto3. Both run as whole processes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from report import machine_facts, print_table
+
+ROOT = Path(__file__).parents[1]
+BUCKET, SHARDS, SAMPLES, CONTENT_BYTES = "bench", 50, 100, 100_000
+OURS = ("prepare", "s3://bench/ds", "--no-progress")
+PEER = ("prepare", "msc://bench/ds", "--no-progress")
+FLAGS = ("--non-interactive", "--num-workers", "2", "--split-ratio", "8,1,1", "--sample-type", "CrudeWebdataset")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--peer-bin", type=Path, help="folder of megatron-energon's programs")
+    parser.add_argument("--work-folder", type=Path, default=None)
+    parser.add_argument("--latency", type=float, default=0.03, metavar="SECONDS")
+    parser.add_argument("--quick", action="store_true", help="5 shards instead of 50")
+    arguments = parser.parse_args()
+    shards = 5 if arguments.quick else SHARDS
+    with tempfile.TemporaryDirectory(dir=arguments.work_folder) as folder:
+        dataset = Path(folder, BUCKET, "ds")
+        write_shards(dataset, shards)
+        rows = [["prepare", "seconds", "requests", "MB received"]]
+        ours = [sys.executable, "-m", "energon_cli"]
+        with server(Path(folder), arguments.latency) as store:
+            for mode in ("auto", "stream", "hop"):
+                rows.append([f"energon-toolkit, --scan {mode}", *store.measure([*ours, *OURS, *FLAGS, "--scan", mode])])
+                if mode == "auto":
+                    again = [*ours, *OURS, "--yes"]
+                    rows.append(["energon-toolkit, nothing changed", *store.measure(again)])
+                shutil.rmtree(dataset / ".nv-meta")
+            if arguments.peer_bin:
+                rows.append(["megatron-energon", *store.measure([str(arguments.peer_bin / "energon"), *PEER, *FLAGS])])
+    latency_ms = arguments.latency * 1000
+    print(f"{shards} shards of {SAMPLES} samples of {CONTENT_BYTES:,} bytes, {latency_ms:.0f} ms a request\n")
+    print_table(rows)
+    programs = [arguments.peer_bin / "energon"] if arguments.peer_bin else []
+    print("\n" + json.dumps(machine_facts(*programs)))
+
+
+def write_shards(folder: Path, count: int) -> None:
+    """Write shards of samples of a jpg and a txt; the contents of the jpg are holes."""
+    folder.mkdir(parents=True)
+    for shard in range(count):
+        with (folder / f"shard_{shard:03}.tar").open("wb") as file:
+            for number in range(SAMPLES):
+                for name, size in ((f"{shard:03}{number:05}.jpg", CONTENT_BYTES), (f"{shard:03}{number:05}.txt", 100)):
+                    member = tarfile.TarInfo(name)
+                    member.size = size
+                    file.write(member.tobuf())
+                    file.seek(-(-size // 512) * 512, os.SEEK_CUR)
+            file.write(bytes(2 * 512))
+
+
+class Store:
+    """A server in a process of its own.
+
+    Args:
+        process: The process.
+        url: Its URL.
+        folder: Folder for the configuration of clients.
+    """
+
+    def __init__(self, process: subprocess.Popen[str], url: str, folder: Path) -> None:
+        self._process = process
+        self._config = folder / "msc.json"
+        options = {"base_path": BUCKET, "region_name": "us-east-1", "endpoint_url": url}
+        keys = {"access_key": "someone", "secret_key": "something"}
+        profile = {
+            "storage_provider": {"type": "s3", "options": options},
+            "credentials_provider": {"type": "S3Credentials", "options": keys},
+        }
+        self._config.write_text(json.dumps({"profiles": {"bench": profile}}))
+        self._environment = {
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "AWS_ENDPOINT_URL": url,
+            "AWS_ACCESS_KEY_ID": "someone",
+            "AWS_SECRET_ACCESS_KEY": "something",
+            "MSC_CONFIG": str(self._config),
+        }
+
+    def _count(self) -> tuple[int, int]:
+        assert self._process.stdin
+        assert self._process.stdout
+        self._process.stdin.write("count\n")
+        self._process.stdin.flush()
+        requests, sent_bytes = self._process.stdout.readline().split()
+        return int(requests), int(sent_bytes)
+
+    def measure(self, command: Sequence[str]) -> list[str]:
+        """Run a command; return its seconds, requests and received megabytes."""
+        requests, sent_bytes = self._count()
+        started = time.perf_counter()
+        result = subprocess.run(command, env=self._environment, capture_output=True, text=True, check=False)
+        seconds = time.perf_counter() - started
+        if result.returncode:
+            sys.exit(f"{' '.join(command)} failed:\n{result.stdout}\n{result.stderr}")
+        requests_after, sent_after = self._count()
+        return [f"{seconds:.1f}", f"{requests_after - requests:,}", f"{(sent_after - sent_bytes) / 1e6:,.1f}"]
+
+
+@contextmanager
+def server(folder: Path, latency_s: float) -> Iterator[Store]:
+    command = [sys.executable, "-m", "tests.object_server", str(folder), "--latency", str(latency_s)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+        assert process.stdin
+        assert process.stdout
+        try:
+            yield Store(process, process.stdout.readline().strip(), folder)
+        finally:
+            process.stdin.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,55 @@
+"""The executor of a Dask cluster."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import Executor
+from contextlib import contextmanager
+
+from ...errors import ConfigError, WorkerError
+
+__all__ = ["open_dask_executor"]
+
+_TIMEOUT_S = 60
+
+
+@contextmanager
+def open_dask_executor(scheduler: str) -> Iterator[Executor]:
+    """Connect to a Dask cluster; its executor is valid in the block.
+
+    Args:
+        scheduler: Address (``tcp://host:8786``) or file of the scheduler.
+
+    Raises:
+        ConfigError: The package is missing.
+        WorkerError: The scheduler cannot be reached, or has no workers.
+    """
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise ConfigError(
+            f"the engine dask needs the package distributed: {error}", hint="pip install 'energon-toolkit[dask]'"
+        ) from error
+    is_file = os.path.exists(scheduler)
+    try:
+        client = Client(
+            None if is_file else scheduler,
+            scheduler_file=scheduler if is_file else None,
+            timeout=_TIMEOUT_S,
+            set_as_default=False,
+        )
+    except (OSError, ValueError) as error:  # TimeoutError is an OSError
+        raise WorkerError(
+            f"cannot connect to the Dask scheduler at {scheduler}: {error}",
+            hint="check the address, or give the file that dask scheduler --scheduler-file wrote",
+        ) from error
+    with client:
+        try:
+            client.wait_for_workers(1, timeout=_TIMEOUT_S)
+        except TimeoutError as error:
+            raise WorkerError(
+                f"the Dask scheduler at {scheduler} has no workers after {_TIMEOUT_S} s",
+                hint="start some: dask worker ADDRESS, or cluster.scale(64)",
+            ) from error
+        yield client.get_executor()

@@ -1,0 +1,106 @@
+"""The number of a part and of all parts, as a flag or as the environment of a cluster names it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from ...errors import ConfigError
+
+__all__ = ["Part", "format_numbers", "parse_part"]
+
+_EXPECTED = "expected PART/PARTS with 1 ≤ PART ≤ PARTS, such as 3/64, or auto"
+_MAX_PARTS = 1_000_000
+_RANKS = (("RANK", "WORLD_SIZE"), ("SLURM_PROCID", "SLURM_NTASKS"))  # from 0
+
+
+class Part(NamedTuple):
+    """One part of a prepare.
+
+    >>> str(Part(3, 64))
+    '3/64'
+    """
+
+    number: int  # from 1
+    parts: int
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.parts}"
+
+
+def parse_part(text: str, environ: Mapping[str, str]) -> Part:
+    """Parse ``3/64``, or take the part from the variables of a cluster for ``auto``.
+
+    Args:
+        text: The text.
+        environ: The environment variables.
+
+    Raises:
+        ConfigError: The text or a variable is wrong, or there is no variable.
+
+    >>> parse_part("3/64", {}), parse_part("auto", {"RANK": "0", "WORLD_SIZE": "8"})
+    (Part(number=3, parts=64), Part(number=1, parts=8))
+    """
+    if text == "auto":
+        return _part_of_environment(environ)
+    match = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text)
+    part = Part(int(match[1]), int(match[2])) if match else Part(0, 0)
+    if not 1 <= part.number <= part.parts <= _MAX_PARTS:
+        raise ConfigError(f"{_EXPECTED}; found {text!r}")
+    return part
+
+
+def _part_of_environment(environ: Mapping[str, str]) -> Part:
+    if environ.get("SLURM_ARRAY_TASK_ID"):
+        return _part_of_array(environ)
+    for rank, size in _RANKS:
+        if environ.get(rank) and environ.get(size):
+            part = Part(_number(environ, rank) + 1, _number(environ, size))
+            if part.number > part.parts:
+                raise ConfigError(f"expected {rank} below {size}, found {environ[rank]} and {environ[size]}")
+            return part
+    raise ConfigError(
+        "auto needs SLURM_ARRAY_TASK_ID and SLURM_ARRAY_TASK_COUNT, RANK and WORLD_SIZE, or SLURM_PROCID and"
+        " SLURM_NTASKS; none of them is set",
+        hint="name the part: --part 3/64",
+    )
+
+
+def _part_of_array(environ: Mapping[str, str]) -> Part:
+    """Return the part of a task of a SLURM array, whose ids may start and step as the user likes."""
+    task, count = _number(environ, "SLURM_ARRAY_TASK_ID"), _number(environ, "SLURM_ARRAY_TASK_COUNT")
+    first = _number(environ, "SLURM_ARRAY_TASK_MIN", default=1)
+    step = max(1, _number(environ, "SLURM_ARRAY_TASK_STEP", default=1))
+    last = _number(environ, "SLURM_ARRAY_TASK_MAX", default=first + (count - 1) * step)
+    index, rest = divmod(task - first, step)
+    if rest or not 0 <= index < count or last != first + (count - 1) * step:
+        raise ConfigError(
+            f"the ids of this SLURM array are no range: {count} tasks from {first} to {last}, this one is {task}",
+            hint='use the ids as numbers of parts: --array=1-64 and --part "$SLURM_ARRAY_TASK_ID/64"',
+        )
+    return Part(index + 1, count)
+
+
+def _number(environ: Mapping[str, str], name: str, *, default: int | None = None) -> int:
+    text = environ.get(name, "")
+    if not text and default is not None:
+        return default
+    if not (text.isascii() and text.isdecimal()):
+        raise ConfigError(f"expected a number in {name}, found {text!r}", hint="name the part: --part 3/64")
+    return int(text)
+
+
+def format_numbers(numbers: Iterable[int]) -> str:
+    """Format increasing numbers as SLURM's ``--array`` takes them.
+
+    >>> format_numbers([3, 17, 18, 19])
+    '3,17-19'
+    """
+    ranges: list[list[int]] = []
+    for number in numbers:
+        if ranges and number == ranges[-1][1] + 1:
+            ranges[-1][1] = number
+        else:
+            ranges.append([number, number])
+    return ",".join(str(start) if start == stop else f"{start}-{stop}" for start, stop in ranges)

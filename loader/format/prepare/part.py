@@ -1,0 +1,156 @@
+"""Scan one part of a dataset's shards into the journal, for a merge to commit."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+
+from ...errors import ConfigError, StorageError
+from ...storage import FileInfo, Storage
+from ..cluster.part_plan import PART_PLAN, PartPlan, divide_shards, read_part_plan, write_part_plan
+from ..cluster.share import Part
+from ..index.current import PreviousIndex
+from ..index.journal import Journal
+from ..index.publish import is_commit_pending
+from ..nv_meta import LOCK, open_dataset_storage
+from .inputs import unchanged_shards
+from .meta_folder import check_meta_folder
+from .plan import PreparePlan, PrepareProgress, ProgressCallback
+from .scans import ShardScans
+from .shards import find_shards, parse_exclude
+from .workspace import scan_folder
+
+__all__ = ["PartReport", "run_part"]
+
+_STATUS_THREADS = 32  # of a network file system or an object store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartReport:
+    """The outcome of one part of a prepare."""
+
+    part: Part
+    shards: int
+    size_bytes: int
+    scanned: int  # number of shards
+    seconds: float
+
+
+def run_part(
+    plan: PreparePlan, part: Part, *, dry_run: bool = False, on_progress: ProgressCallback | None = None
+) -> PartReport:
+    """Scan one part of a dataset's shards.
+
+    Parts run at the same time, in any order, on any number of machines, and again after they were killed. Shards that
+    the dataset has already, or that were scanned before, are not scanned again. A prepare with ``merge`` commits them.
+
+    Args:
+        plan: The prepare; a part uses its path, workers, meta folder, ``exclude`` and ``force``.
+        part: The part to scan.
+        dry_run: Scan nothing.
+        on_progress: Called after each shard.
+
+    Raises:
+        FormatError: Shards are truncated or damaged; the message names all of them, and the others are scanned.
+        ConfigError: The dataset is being prepared in another number of parts, or has no tar shards.
+        StorageError: No shards, no permission, a full disk, or a prepare that is no part runs here.
+    """
+    started = time.perf_counter()
+    storage = open_dataset_storage(plan.path, plan.meta_folder)
+    if dry_run:
+        shards = _present(storage, plan, _part_plan(storage, plan, part, write=False).shards_of(part.number))
+        return _report(part, shards, scanned=0, started=started)
+    with storage.lock(LOCK, shared=True):
+        if is_commit_pending(storage):
+            raise StorageError(
+                "a prepare was interrupted while it committed",
+                path=storage.path(""),
+                hint="run that command again: energon prepare with --merge if it was one",
+            )
+        shards = _present(storage, plan, _part_plan(storage, plan, part, write=True).shards_of(part.number))
+        scanned = _scan(storage, plan, shards, on_progress)
+    return _report(part, shards, scanned=scanned, started=started)
+
+
+def _part_plan(storage: Storage, plan: PreparePlan, part: Part, *, write: bool) -> PartPlan:
+    """Return the plan of all parts; write it, unless another part has done so or there is nothing to scan."""
+    written = read_part_plan(storage)
+    if written is None:
+        search = find_shards(storage, exclude=plan.exclude)
+        if search.format is not None:
+            raise ConfigError(
+                "these are no tar shards, and only the headers of tar shards are scanned in parts",
+                at=storage.path(""),
+                hint="prepare this folder without --part",
+            )
+        if plan.meta_folder is not None:
+            check_meta_folder(storage, shards=frozenset(search.names), force=plan.force)
+        reused = {} if plan.force else unchanged_shards(plan, search.shards, PreviousIndex(storage))
+        to_scan = [shard for number, shard in enumerate(search.shards) if number not in reused]
+        written = divide_shards(to_scan, part.parts)
+        if write and to_scan:
+            written = write_part_plan(storage, written)
+    if written.parts != part.parts:
+        raise ConfigError(
+            f"this dataset is being prepared in {written.parts} parts, since {written.planned_at}; found {part}",
+            at=storage.path(""),
+            hint=f"divide it into {written.parts} parts, too; for another number, first remove"
+            f" {storage.path(PART_PLAN)}, which keeps what is scanned",
+        )
+    return written
+
+
+def _present(storage: Storage, plan: PreparePlan, names: Sequence[str]) -> list[FileInfo]:
+    """Return the shards as they are now, without those that are excluded or gone."""
+    exclude = parse_exclude(plan.exclude)
+
+    def status(name: str) -> FileInfo | None:
+        try:
+            return storage.stat(name)
+        except StorageError as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                return None
+            raise
+
+    with ThreadPoolExecutor(_STATUS_THREADS) as threads:
+        found = threads.map(status, [name for name in names if not (exclude and exclude.search(name))])
+        return [shard for shard in found if shard is not None]
+
+
+def _scan(storage: Storage, plan: PreparePlan, shards: Sequence[FileInfo], on_progress: ProgressCallback | None) -> int:
+    """Scan the shards that are not in the journal; return their number."""
+    with scan_folder(storage) as work, closing(Journal(work)) as journal:
+        to_scan = [shard for shard in shards if not journal.has(shard)]
+        resumed = len(shards) - len(to_scan)
+        if on_progress is not None and resumed:
+            on_progress(
+                PrepareProgress(phase="scan", shards_done=resumed, shards_total=len(shards), samples=0, resumed=resumed)
+            )
+        scans = ShardScans(
+            storage,
+            work,
+            journal,
+            to_scan,
+            stage_tar_idx=False,
+            total=len(shards),
+            workers=plan.workers,
+            on_progress=on_progress,
+            mode=plan.scan,
+        )
+        with closing(scans):
+            for shard in to_scan:
+                scans.wait_for(shard)
+    return len(to_scan)
+
+
+def _report(part: Part, shards: Sequence[FileInfo], *, scanned: int, started: float) -> PartReport:
+    return PartReport(
+        part=part,
+        shards=len(shards),
+        size_bytes=sum(shard.size_bytes for shard in shards),
+        scanned=scanned,
+        seconds=time.perf_counter() - started,
+    )

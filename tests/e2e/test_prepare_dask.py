@@ -1,0 +1,110 @@
+"""A prepare on a Dask cluster of two worker processes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loader.errors import FormatError, WorkerError
+from loader.format.cluster import dask_engine
+from loader.format.cluster.dask_engine import open_dask_executor
+from loader.format.prepare.plan import PreparePlan
+from loader.format.prepare.run import run_prepare
+from tests.e2e.dataset_tree import RATIO, copy_of, write_shards, written
+
+distributed = pytest.importorskip("distributed")
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """Two worker processes, which know nothing of this one's working folder."""
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0", host="127.0.0.1"
+    ) as cluster:
+        yield cluster
+
+
+def energon(*arguments: object) -> None:
+    command = [sys.executable, "-m", "energon_cli", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("by_file", [False, True])
+def test_a_dask_cluster_gives_the_files_of_one_process(tmp_path: Path, cluster: Any, by_file: bool) -> None:
+    one = write_shards(tmp_path / "one", 30)
+    other = copy_of(one, tmp_path / "other")
+    scheduler = cluster.scheduler_address
+    if by_file:
+        scheduler = tmp_path / "scheduler.json"
+        scheduler.write_text(json.dumps({"type": "Scheduler", "address": cluster.scheduler_address}))
+    flags = ("--non-interactive", "--split-ratio", "2,1")
+    energon("prepare", one, *flags)
+    energon("prepare", other, *flags, "--engine", "dask", "--scheduler", scheduler)
+    assert written(other) == written(one)
+
+
+def test_damaged_shards_are_named(tmp_path: Path, cluster: Any) -> None:
+    write_shards(tmp_path, 6)
+    for number in (1, 4):
+        (tmp_path / f"shard_00{number}.tar").write_bytes(b"no tar" * 1000)
+    with cluster.get_client() as client, pytest.raises(FormatError, match="2 shards cannot be indexed") as caught:
+        run_prepare(PreparePlan(path=str(tmp_path), split=RATIO), executor=client.get_executor())
+    assert "shard_001.tar" in str(caught.value)
+    assert "shard_004.tar" in str(caught.value)
+
+
+def test_a_task_whose_worker_dies_names_its_shards(
+    tmp_path: Path, cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The workers are killed in the task as often as Dask allows."""
+    write_shards(tmp_path, 1)
+    del cluster
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=True, dashboard_address=":0", host="127.0.0.1"
+    ) as own:
+        client = own.get_client()
+        client.run_on_scheduler(_fail_at_once)
+        client.run(_die_in_scans)
+        with pytest.raises(WorkerError, match=r"a task failed while it worked on shard_000.tar: KilledWorker"):
+            run_prepare(PreparePlan(path=str(tmp_path), split=RATIO), executor=client.get_executor())
+
+
+def _fail_at_once(dask_scheduler: Any = None) -> None:
+    dask_scheduler.allowed_failures = 0
+
+
+def _die_in_scans() -> None:
+    import os
+
+    from loader.format.prepare import scans
+
+    def die(*_: object) -> None:
+        os._exit(9)
+
+    vars(scans)["index_small_shards"] = die
+
+
+def test_a_scheduler_that_cannot_be_reached_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dask_engine, "_TIMEOUT_S", 1)
+    with (
+        pytest.raises(WorkerError, match=r"cannot connect to the Dask scheduler at tcp://127\.0\.0\.1:9"),
+        open_dask_executor("tcp://127.0.0.1:9"),
+    ):
+        pass
+
+
+def test_a_cluster_without_workers_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dask_engine, "_TIMEOUT_S", 1)
+    with (
+        distributed.LocalCluster(n_workers=0, dashboard_address=":0", host="127.0.0.1") as empty,
+        pytest.raises(WorkerError, match="has no workers after 1 s"),
+        open_dask_executor(empty.scheduler_address),
+    ):
+        pass

@@ -1,0 +1,61 @@
+"""Parts of a prepare, named by a flag or by the environment of a cluster."""
+
+from __future__ import annotations
+
+import pytest
+
+from loader.errors import ConfigError
+from loader.format.cluster.share import Part, parse_part
+
+
+def array(task: int, *, count: int, first: int = 1, step: int = 1, last: int | None = None) -> dict[str, str]:
+    return {
+        "SLURM_ARRAY_TASK_ID": str(task),
+        "SLURM_ARRAY_TASK_COUNT": str(count),
+        "SLURM_ARRAY_TASK_MIN": str(first),
+        "SLURM_ARRAY_TASK_MAX": str(first + (count - 1) * step if last is None else last),
+        "SLURM_ARRAY_TASK_STEP": str(step),
+        "RANK": "7",  # the array counts
+        "WORLD_SIZE": "8",
+        "SLURM_PROCID": "0",
+        "SLURM_NTASKS": "1",
+    }
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        (array(3, count=64), Part(3, 64)),
+        (array(0, count=4, first=0), Part(1, 4)),
+        (array(8, count=5, first=0, step=2), Part(5, 5)),
+        ({"SLURM_ARRAY_TASK_ID": "3", "SLURM_ARRAY_TASK_COUNT": "3"}, Part(3, 3)),
+        ({"RANK": "0", "WORLD_SIZE": "8"}, Part(1, 8)),
+        ({"RANK": "7", "WORLD_SIZE": "8"}, Part(8, 8)),
+        ({"SLURM_PROCID": "1", "SLURM_NTASKS": "2"}, Part(2, 2)),
+    ],
+)
+def test_auto_takes_the_part_from_the_environment(environ: dict[str, str], expected: Part) -> None:
+    assert parse_part("auto", environ) == expected
+
+
+@pytest.mark.parametrize(
+    ("environ", "message"),
+    [
+        ({}, "none of them is set"),
+        ({"RANK": "3"}, "none of them is set"),
+        (array(17, count=2, first=3, last=17), "the ids of this SLURM array are no range: 2 tasks from 3 to 17"),
+        (array(5, count=4), "no range"),
+        ({"RANK": "8", "WORLD_SIZE": "8"}, "expected RANK below WORLD_SIZE, found 8 and 8"),
+        ({"RANK": "-1", "WORLD_SIZE": "8"}, "expected a number in RANK, found '-1'"),
+        ({"SLURM_ARRAY_TASK_ID": "3"}, "expected a number in SLURM_ARRAY_TASK_COUNT, found ''"),
+    ],
+)
+def test_an_environment_without_a_part_is_an_error(environ: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        parse_part("auto", environ)
+
+
+@pytest.mark.parametrize("text", ["0/4", "5/4", "3", "3/", "-1/4", "1/0", "a/b", "1/4/4", "³/4", "1/9999999", ""])
+def test_a_text_that_is_no_part_is_an_error(text: str) -> None:
+    with pytest.raises(ConfigError, match="expected PART/PARTS with"):
+        parse_part(text, {})

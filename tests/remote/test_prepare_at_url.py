@@ -285,6 +285,7 @@ def run_killed(server: ObjectServer, is_due: Callable[[str, str], bool], *, is_e
     return status
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("is_executed", [False, True])
 @pytest.mark.parametrize("every", [7, EACH_REQUEST])

@@ -44,7 +44,7 @@ COVERING := tests/malformed tests/unit/av tests/unit/format tests/unit/order tes
 	tests/e2e/test_meta_folder.py tests/unit/stores/test_dataset_file_store.py \
 	$(addprefix tests/cli/test_,info.py lint_files.py lint_jsonl.py meta_folder.py prepare_conversations.py prepare_media.py unprepared.py)
 
-.PHONY: help setup fmt check test test-all fuzz compat coverage test-rest dist shim demo picture bench bench-load bench-mixes bench-order bench-prepare docs ci clean
+.PHONY: help setup fmt check test test-all fuzz compat coverage test-rest dist shim demo demo-remote picture bench bench-load bench-mixes bench-order bench-prepare docs ci clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*##/\1\t/' | awk -F'\t' '{ printf "  make %-14s%s\n", $$1, $$2 }'
@@ -96,6 +96,9 @@ shim: $(INSTALLED)  ## build/shim: a wheel without code, named megatron-energon,
 
 demo: $(INSTALLED)  ## make a small dataset of photographs and run every command on it
 	$(BIN)/python benchmarks/demo.py build/demo
+
+demo-remote: $(INSTALLED)  ## the same from a real S3 server, which it starts
+	$(BIN)/python benchmarks/demo_remote.py build/demo-remote
 
 picture: $(INSTALLED)  ## draw the terminal picture of the README again
 	$(BIN)/python benchmarks/readme_picture.py docs/images/terminal.svg

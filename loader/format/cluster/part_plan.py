@@ -84,7 +84,7 @@ def read_part_plan(storage: Storage) -> PartPlan | None:
         plan = msgspec.convert(json.loads(read_document(storage, PART_PLAN)), PartPlan)
         _check(plan)
     except StorageError as error:
-        if isinstance(error.__cause__, FileNotFoundError):
+        if isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
             return None
         raise
     except (ValueError, msgspec.ValidationError) as error:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Collection
 
 from ...errors import ConfigError, EnergonError, StorageError
-from ...storage import Storage, split_url
+from ...storage import Storage, is_url
 from ..documents.dataset_files import read_shard_info
 from ..nv_meta import (
     DATASET_YAML,
@@ -53,8 +53,10 @@ def check_meta_folder(storage: Storage, *, shards: Collection[str] | None = None
         ConfigError: It contains the dataset's folder, files of another kind, or the metadata of another dataset.
         StorageError: It is a file.
     """
+    if is_url(storage.path(FOLDER)):
+        return
     dataset, folder = storage.path(""), os.path.realpath(storage.path(FOLDER))
-    if not split_url(dataset)[0] and os.path.commonpath((os.path.realpath(dataset), folder)) == folder:
+    if not is_url(dataset) and os.path.commonpath((os.path.realpath(dataset), folder)) == folder:
         raise ConfigError(
             "expected a folder for metadata alone, found one that contains the dataset",
             at=storage.path(FOLDER),

@@ -41,7 +41,8 @@ COVERED := loader/format loader/order
 COVERED_PERCENT := 95
 COVERING := tests/malformed tests/unit/av tests/unit/format tests/unit/order tests/unit/storage \
 	$(addprefix tests/property/test_,dataset_index.py dealt_order.py edited_orders.py key_table.py permute.py small_shards.py tar_rename.py tar_scan.py) \
-	tests/e2e/test_meta_folder.py tests/unit/stores/test_dataset_file_store.py \
+	tests/e2e/test_meta_folder.py tests/e2e/test_prepare_parts.py tests/unit/stores/test_dataset_file_store.py \
+	tests/remote/test_prepare_at_url.py tests/remote/test_parts_at_url.py \
 	$(addprefix tests/cli/test_,info.py lint_files.py lint_jsonl.py meta_folder.py prepare_conversations.py prepare_media.py unprepared.py)
 
 .PHONY: help setup fmt check test test-all fuzz compat coverage test-rest dist shim demo demo-remote picture bench bench-load bench-mixes bench-order bench-prepare docs ci clean

@@ -125,6 +125,14 @@ def _current() -> _Helper:
         return _helper
 
 
+def _lock_before_fork() -> None:
+    _lock.acquire()
+
+
+def _unlock_after_fork() -> None:
+    _lock.release()
+
+
 def _forget_in_child() -> None:
     global _helper, _lock
     if _helper is not None:
@@ -134,7 +142,8 @@ def _forget_in_child() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_in_child)
+    # No fork while a thread starts the helper: the child would hold the pipe that tells when it has started.
+    os.register_at_fork(before=_lock_before_fork, after_in_parent=_unlock_after_fork, after_in_child=_forget_in_child)
 
 _listings = itertools.count()
 

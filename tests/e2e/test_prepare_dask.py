@@ -18,6 +18,8 @@ from loader.format.prepare.plan import PreparePlan
 from loader.format.prepare.run import run_prepare
 from tests.e2e.dataset_tree import RATIO, copy_of, write_shards, written
 
+pytestmark = pytest.mark.slow
+
 distributed = pytest.importorskip("distributed")
 
 

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -212,14 +213,14 @@ from loader.format.prepare.plan import PreparePlan, SplitRequest
 folder, mode = sys.argv[1:3]
 real = shard_scans.index_shard
 
-def slow(storage, name):
+def slow(storage, name, **kwargs):
     import os, signal, time
     if mode == "suicide" and name.endswith("3.tar"):
         os.kill(os.getpid(), signal.SIGKILL)
     if mode != "suicide" and not name.endswith("0.tar"):
         Path(folder, f"pid-{os.getpid()}").write_text("")
         time.sleep(2 if mode == "scan" else 60)
-    return real(storage, name)
+    return real(storage, name, **kwargs)
 
 def hold(progress):
     import time
@@ -348,10 +349,10 @@ def test_a_killed_worker_is_named_with_its_shard_and_the_next_run_goes_on(
 
     write_shards(tmp_path, 6)
 
-    def suicide(storage: Storage, name: str) -> ShardIndex:
+    def suicide(storage: Storage, name: str, **kwargs: Any) -> ShardIndex:
         if name == "shard_003.tar":
             os.kill(os.getpid(), signal.SIGKILL)
-        return index_shard(storage, name)
+        return index_shard(storage, name, **kwargs)
 
     with monkeypatch.context() as patch:
         # Only forked workers see the patch; torch and threads of other tests would make them spawned.

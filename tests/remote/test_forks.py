@@ -91,6 +91,8 @@ HOLD = """
 import os, sys, time
 from loader.storage import open_storage
 from loader.storage.remote.clients import helper_client
+
+pytestmark = pytest.mark.slow
 open_storage("s3://data/ds").read("x")
 print(helper_client._helper._process.pid, flush=True)
 if "fork" in sys.argv:

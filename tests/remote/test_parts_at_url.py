@@ -112,6 +112,7 @@ def test_an_executor_gives_the_files_of_one_process(bucket: Path) -> None:
     assert files(bucket / "many") == files(bucket / "one")
 
 
+@pytest.mark.slow
 def test_a_dask_cluster_gives_the_files_of_one_process(bucket: Path) -> None:
     distributed = pytest.importorskip("distributed")
     prepare(ONE)

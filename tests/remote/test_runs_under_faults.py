@@ -17,6 +17,8 @@ from loader.storage.remote.options import OPTIONS_VARIABLE
 from tests.e2e.dataset_tree import prepare, write_shards
 from tests.object_server import Fault, FaultPlan, ObjectServer
 
+pytestmark = pytest.mark.slow
+
 URL = "s3://data/ds"
 BATCHES = 150
 

@@ -118,16 +118,16 @@ def test_requests_are_sent_ahead_of_their_use_and_neighbours_are_joined(prepared
     assert sum(request.sent_bytes for request in reads) / len(reads) > largest_sample
 
 
-def test_a_shard_that_was_replaced_stops_the_run(prepared: Path, server: ObjectServer) -> None:
-    copy = shutil.copytree(prepared, prepared.parent / "replaced")
+def test_a_shard_that_was_replaced_stops_the_run(prepared: Path, server: ObjectServer, tmp_path: Path) -> None:
+    copy = shutil.copytree(prepared, prepared.parent / tmp_path.name)
     with shard_path(copy, 3).open("ab") as file:
         file.write(bytes(512))
     with (
-        loader_of("s3://b/replaced", 0) as loader,
+        loader_of(f"s3://b/{copy.name}", 0) as loader,
         pytest.raises(FormatError, match=r"this object changed since it was prepared: it had .* bytes, now") as caught,
     ):
         texts(loader, 100)
-    assert caught.value.at == "s3://b/replaced/shard_003.tar"
+    assert caught.value.at == f"s3://b/{copy.name}/shard_003.tar"
 
 
 def test_random_access_and_keys_read_single_samples(prepared: Path, server: ObjectServer) -> None:

@@ -23,6 +23,8 @@ SCRIPT = """
 import faulthandler, os, signal, sys, threading, time
 from loader.storage import open_storage, ByteRange
 from loader.storage.remote.clients import use_rust_here
+
+pytestmark = pytest.mark.slow
 way, use = sys.argv[1:]
 if way == "direct":
     use_rust_here()
@@ -92,7 +94,6 @@ import os, sys, time
 from loader.storage import open_storage
 from loader.storage.remote.clients import helper_client
 
-pytestmark = pytest.mark.slow
 open_storage("s3://data/ds").read("x")
 print(helper_client._helper._process.pid, flush=True)
 if "fork" in sys.argv:

@@ -17,6 +17,8 @@ import pytest
 from loader.storage import open_storage
 from tests.object_server import Fault, FaultPlan, ObjectServer
 
+pytestmark = pytest.mark.slow
+
 LIMIT_S = 10
 
 SCRIPT = """
@@ -24,7 +26,6 @@ import faulthandler, os, signal, sys, threading, time
 from loader.storage import open_storage, ByteRange
 from loader.storage.remote.clients import use_rust_here
 
-pytestmark = pytest.mark.slow
 way, use = sys.argv[1:]
 if way == "direct":
     use_rust_here()

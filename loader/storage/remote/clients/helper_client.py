@@ -142,7 +142,7 @@ def _forget_in_child() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    # No fork while a thread starts the helper: the child would hold the pipe that tells when it has started.
+    # No fork while a thread starts the helper: the child would hold the pipe that closes when it has started.
     os.register_at_fork(before=_lock_before_fork, after_in_parent=_unlock_after_fork, after_in_child=_forget_in_child)
 
 _listings = itertools.count()

@@ -112,7 +112,7 @@ def _text(error: BaseException) -> str:
 
 def _pickle_error(error: BaseException) -> bytes | None:
     """Pickle an exception, if unpickling restores its type and text; otherwise return None."""
-    for picklable in (error, _WithoutInit(error)):
+    for picklable in (error, _OwnReduce(error), _WithoutInit(error)):
         try:
             data = pickle.dumps(picklable)
             found = pickle.loads(data)  # noqa: S301 - our own bytes
@@ -121,6 +121,19 @@ def _pickle_error(error: BaseException) -> bytes | None:
         except Exception:  # noqa: S112 - users' classes may raise any error here; the next form is tried
             continue
     return None
+
+
+class _OwnReduce:
+    """Pickles an exception by its own ``__reduce__``, whatever other libraries have registered for its class.
+
+    tblib, which Dask imports, registers functions for all exceptions; they lose the text of a UnicodeDecodeError.
+    """
+
+    def __init__(self, error: BaseException) -> None:
+        self._error = error
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        return self._error.__reduce__()
 
 
 class _WithoutInit:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import multiprocessing
 import pickle
 import threading
@@ -9,6 +10,7 @@ import traceback
 from typing import Any
 
 import pytest
+from tblib import pickling_support
 
 from loader.errors import ConfigError, Fault, FormatError, SampleError, WorkerError
 from loader.training.workers.worker_errors import pack_error, raise_packed, worker_died_error
@@ -77,6 +79,14 @@ def test_type_text_and_fields_arrive(error: Any) -> None:
     assert arrived.args == error.args or isinstance(error, ExceptionGroup)
     fields = {name: value for name, value in vars(arrived).items() if name != "__notes__"}
     assert fields == {name: value for name, value in vars(error).items() if name != "__notes__"}
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+def test_errors_arrive_in_programs_that_import_dask(error: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    # tblib registers its functions for each class of exceptions when Dask imports it.
+    for kind in (type(error), *type(error).__mro__):
+        monkeypatch.setitem(copyreg.dispatch_table, kind, pickling_support.pickle_exception)
+    test_type_text_and_fields_arrive(error)
 
 
 def test_fields_that_c_code_stores_arrive() -> None:

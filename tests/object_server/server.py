@@ -84,7 +84,7 @@ class ObjectServer:
         self._numbers: Counter[tuple[str, str]] = Counter()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self._writers: set[asyncio.StreamWriter] = set()
+        self._tasks: dict[asyncio.Task[None], asyncio.StreamWriter] = {}  # of connections
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -104,7 +104,7 @@ class ObjectServer:
         return f"http://127.0.0.1:{self.port}"
 
     async def _start(self) -> asyncio.Server:
-        return await asyncio.start_server(self._serve, "127.0.0.1", self._port, limit=1 << 20, backlog=1024)
+        return await asyncio.start_server(self._accept, "127.0.0.1", self._port, limit=1 << 20, backlog=1024)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -115,19 +115,25 @@ class ObjectServer:
         self._loop.close()
 
     async def _stop(self) -> None:
+        for listening in self._server.sockets:
+            self._loop.remove_reader(listening)
+        await asyncio.sleep(0.01)  # asyncio loses connections that it accepted just before a close(): let it finish
         self._server.close()
-        writers = list(self._writers)
-        for writer in writers:
-            writer.transport.abort()
-        others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, *(writer.wait_closed() for writer in writers), return_exceptions=True)
+        while self._tasks:
+            for task, writer in self._tasks.items():
+                writer.transport.abort()
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.sleep(0.01)  # transports close their sockets in the next rounds of the loop
 
     # ------------------------------------------------------------------------------------------------ connections
 
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = self._loop.create_task(self._serve(reader, writer))
+        self._tasks[task] = writer
+        task.add_done_callback(self._tasks.pop)
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._writers.add(writer)
         writer.transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
             while True:
@@ -144,7 +150,6 @@ class ObjectServer:
         except (_Dropped, ConnectionError, asyncio.CancelledError):
             pass
         finally:
-            self._writers.discard(writer)
             writer.close()
 
     async def _handle(self, head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

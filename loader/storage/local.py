@@ -14,7 +14,7 @@ from typing import BinaryIO, NoReturn
 from ..errors import StorageError
 from .durable_copy import copy_into_place, flush_files, temporary_name
 from .file_lock import hold_lock
-from .protocol import ByteRange, ClosesOnExit, FileInfo, raise_storage_error
+from .protocol import ByteRange, ClosesOnExit, FileInfo, check_name, raise_storage_error
 from .retry import retry
 
 __all__ = ["LocalStorage"]
@@ -140,16 +140,7 @@ class LocalStorage:
         self._checked_folders = {""}  # hidden ones that are no links
 
     def path(self, name: str) -> str:
-        if name.startswith("/") or ".." in name.split("/"):
-            raise StorageError(
-                f"the name {name!r} leads out of this folder",
-                path=self._root,
-                hint="do not trust this dataset: a file of it has this name",
-            )
-        if "\0" in name:
-            raise StorageError(
-                f"no file has the name {name!r}", path=self._root, hint="fix the file that references it"
-            )
+        check_name(name, folder=self._root)
         if self._replaced is not None and self._is_replaced(name):
             inner = name[len(self._replaced[0]) + 1 :]
             return os.path.join(self._replaced[1], inner) if inner else self._replaced[1]

@@ -25,6 +25,7 @@ __all__ = [
     "PendingRead",
     "ReadableFile",
     "Storage",
+    "check_name",
     "max_document_bytes",
     "raise_storage_error",
     "read_document",
@@ -47,6 +48,22 @@ def raise_storage_error(action: str, path: str, error: OSError) -> NoReturn:
     """Raise an ``OSError`` as a :class:`StorageError` with the path and a hint."""
     cause = error.strerror or str(error)
     raise StorageError(f"cannot {action}: {cause}", path=path, hint=_HINTS.get(error.errno or 0)) from error
+
+
+def check_name(name: str, *, folder: str) -> None:
+    """Check that a name is that of a file in its folder: names come from datasets, which may be hostile.
+
+    Raises:
+        StorageError: It leads out of the folder, or no file can have it.
+    """
+    if name.startswith("/") or ".." in name.split("/"):
+        raise StorageError(
+            f"the name {name!r} leads out of this folder",
+            path=folder,
+            hint="do not trust this dataset: a file of it has this name",
+        )
+    if "\0" in name:
+        raise StorageError(f"no file has the name {name!r}", path=folder, hint="fix the file that references it")
 
 
 @dataclass(frozen=True, slots=True)

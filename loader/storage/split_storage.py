@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ..errors import StorageError
-from .protocol import ByteRange, FileInfo, PendingRead, ReadableFile, Storage
+from .protocol import ByteRange, FileInfo, ReadableFile, Storage
 
 __all__ = ["SplitStorage"]
 
@@ -52,14 +52,6 @@ class SplitStorage:
     def open(self, name: str, info: FileInfo | None = None) -> ReadableFile:
         storage, inner = self._place(name)
         return storage.open(inner, None if info is None else replace(info, name=inner))
-
-    def fetch_range(self, info: FileInfo, start: int, stop: int) -> PendingRead:
-        """Begin to read the bytes [start, stop) of a remote file of a known size and version."""
-        storage, inner = self._place(info.name)
-        fetch = storage.open(inner, replace(info, name=inner)).fetch(start, stop - start)
-        if fetch is None:
-            raise LookupError(info.name)  # of a folder of this machine
-        return fetch
 
     def read(self, name: str, byte_range: ByteRange | None = None) -> bytes:
         storage, inner = self._place(name)

@@ -69,10 +69,6 @@ class Fetch:
                 raise
             return others.pop().result()
 
-    def cancel(self) -> None:
-        """Drop the range if its request was not sent."""
-        self._future.cancel()
-
 
 class Fetcher:
     """Sends requests in threads.
@@ -133,8 +129,8 @@ class Fetcher:
     def _serve(self) -> None:
         while True:
             future, read, size_bytes = self._queue.get()
-            if future.set_running_or_notify_cancel():
-                self._serve_one(future, read, size_bytes)
+            future.set_running_or_notify_cancel()
+            self._serve_one(future, read, size_bytes)
             del future, read
             with self._lock:
                 self._unfinished -= 1

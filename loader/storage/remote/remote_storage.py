@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -12,7 +11,7 @@ from typing import Any, BinaryIO, TypeVar
 
 from ...errors import FormatError, StorageError
 from ..node_cache import CacheSettings, RemoteObject, block_cache, cache_settings, local_copy
-from ..protocol import ByteRange, FileInfo
+from ..protocol import ByteRange, FileInfo, check_name
 from .clients import ClientObject, ObjectClient, Received, client_of, fetcher_of, has_answered, note_answer, pace_of
 from .failures import Remedy, RequestFailure
 from .fetcher import Fetch
@@ -49,8 +48,7 @@ class RemoteStorage:
         self.url = str(self._place)
         self._prefix = f"{self._place.key}/" if self._place.key else ""
         self._listed = ListedFolders()
-        self._ahead: dict[str, Fetch] = {}  # whole files that this process reads ahead
-        self._ahead_process = os.getpid()
+        self._ahead: dict[str, Fetch] = {}  # whole files that are read ahead
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _unpickled, (self.url, has_answered(self._place))
@@ -60,22 +58,12 @@ class RemoteStorage:
         return client_of(self._place)
 
     def path(self, name: str) -> str:
-        self._check(name)
+        check_name(name, folder=self.url)
         return f"{self.url}/{name}" if name else self.url
 
     def _key(self, name: str) -> str:
-        self._check(name)
+        check_name(name, folder=self.url)
         return f"{self._prefix}{name}" if name else self._place.key
-
-    def _check(self, name: str) -> None:
-        if name.startswith("/") or ".." in name.split("/"):
-            raise StorageError(
-                f"the name {name!r} leads out of this folder",
-                path=self.url,
-                hint="do not trust this dataset: a file of it has this name",
-            )
-        if "\0" in name:
-            raise StorageError(f"no file has the name {name!r}", path=self.url, hint="fix the file that references it")
 
     def _request(self, attempt: Callable[[ObjectClient], _T], *, action: str, name: str) -> _T:
         options = options_for(self.url)
@@ -193,8 +181,6 @@ class RemoteStorage:
                 self._ahead[name] = self.fetch_range(info, 0, info.size_bytes)
 
     def _take_ahead(self, name: str) -> bytes | None:
-        if self._ahead_process != os.getpid():
-            self._ahead, self._ahead_process = {}, os.getpid()  # a fork has none of the threads that fetch
         fetch = self._ahead.pop(name, None)
         return None if fetch is None else fetch.result()
 
@@ -329,7 +315,7 @@ class RemoteStorage:
         return True
 
     def check_target(self, name: str) -> None:
-        self._check(name)
+        check_name(name, folder=self.url)
 
     def rename(self, old: str, new: str) -> None:
         raise StorageError("objects cannot be renamed", path=self.path(old), hint=f"write {new} instead")

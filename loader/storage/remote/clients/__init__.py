@@ -7,6 +7,7 @@
 `stores.py`          the stores of obstore, and their settings
 `msc_client.py`      profiles of multi-storage-client
 `http_client.py`     requests to web servers
+`fork_lock.py`      a lock that forks wait for
 `helper_client.py`   requests sent through a helper process
 `helper.py`          the helper process
 `messages.py`        messages between a process and its helper

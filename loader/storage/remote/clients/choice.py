@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import threading
 from functools import partial
 
 from ..fetcher import Fetcher
@@ -12,12 +11,13 @@ from ..object_url import ObjectUrl
 from ..options import StorageOptions, options_for
 from ..pace import Pace
 from .client import ObjectClient
+from .fork_lock import ForkLock
 
 __all__ = ["client_of", "fetcher_of", "has_answered", "may_use_rust", "note_answer", "pace_of", "use_rust_here"]
 
 _WEB = ("http", "https")
 
-_lock = threading.Lock()
+_lock = ForkLock()
 _clients: dict[tuple[object, ...], ObjectClient] = {}
 _fetchers: dict[tuple[str, ...], Fetcher] = {}
 _paces: dict[tuple[str, ...], Pace] = {}
@@ -116,15 +116,6 @@ def _open(url: ObjectUrl, options: StorageOptions, *, direct: bool) -> ObjectCli
     return HelperClient(url, options)
 
 
-def _wait_for_openings() -> None:
-    """Let no fork happen while a thread opens a client: the child would wait for its imports."""
-    _lock.acquire()
-
-
-def _resume_openings() -> None:
-    _lock.release()
-
-
 def _keep_for_good(clients: list[ObjectClient]) -> None:
     """Never free clients of the parent: their destructors wait for locks of threads that are not in this process."""
     import ctypes
@@ -133,8 +124,7 @@ def _keep_for_good(clients: list[ObjectClient]) -> None:
 
 
 def _forget_in_child() -> None:
-    global _is_forked_after_use, _lock  # noqa: PLW0603
-    _lock = threading.Lock()
+    global _is_forked_after_use  # noqa: PLW0603
     if _has_used_rust:
         _keep_for_good(list(_clients.values()))
     _clients.clear()
@@ -143,5 +133,4 @@ def _forget_in_child() -> None:
     _is_forked_after_use = _is_forked_after_use or _has_used_rust
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_wait_for_openings, after_in_parent=_resume_openings, after_in_child=_forget_in_child)
+os.register_at_fork(after_in_child=_forget_in_child)

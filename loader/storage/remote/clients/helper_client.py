@@ -17,6 +17,7 @@ from ..failures import Remedy, RequestFailure
 from ..object_url import ObjectUrl
 from ..options import StorageOptions
 from .client import ClientObject, Received
+from .fork_lock import ForkLock
 from .messages import read_message, write_message
 
 __all__ = ["HelperClient"]
@@ -61,8 +62,7 @@ class _Helper:
                     self._has_ended = True
                     self._arrived.notify_all()
                 self._answers.close()
-                with self._writing:
-                    self._requests.close()
+                self.close()
                 self._process.wait()  # or it stays a zombie
                 return
             with self._arrived:
@@ -91,6 +91,11 @@ class _Helper:
             raise StorageError(f"the helper process failed: {content}", path=str(url))
         return content
 
+    def close(self) -> None:
+        """Let the helper end when it has answered what it was asked."""
+        with self._writing:
+            self._requests.close()
+
     def close_in_child(self) -> None:
         """Close the pipes in a process that was forked: the helper ends when its own parent does.
 
@@ -106,8 +111,8 @@ class _Helper:
         return not self._has_ended and self.owner == os.getpid()
 
 
-_PREFIXES = ("AWS_", "AZURE_", "GOOGLE_", "MSC_", "ENERGON_", "HOME")
-_lock = threading.Lock()
+_PREFIXES = ("AWS_", "AZURE_", "GOOGLE_", "MSC_", "HOME")  # options of this library are sent with each request
+_lock = ForkLock()
 _helper: _Helper | None = None
 _of_parents: list[_Helper] = []
 
@@ -121,29 +126,21 @@ def _current() -> _Helper:
     global _helper  # noqa: PLW0603 - one helper for each process
     with _lock:
         if _helper is None or not _helper.is_usable or _helper.environment != _environment():
+            if _helper is not None:
+                _helper.close()
             _helper = _Helper()
         return _helper
 
 
-def _lock_before_fork() -> None:
-    _lock.acquire()
-
-
-def _unlock_after_fork() -> None:
-    _lock.release()
-
-
 def _forget_in_child() -> None:
-    global _helper, _lock
+    global _helper  # noqa: PLW0603
     if _helper is not None:
         _helper.close_in_child()
         _of_parents.append(_helper)  # it must not be finalized: its process is not a child of this one
-    _helper, _lock = None, threading.Lock()
+    _helper = None
 
 
-if hasattr(os, "register_at_fork"):
-    # No fork while a thread starts the helper: the child would hold the pipe that closes when it has started.
-    os.register_at_fork(before=_lock_before_fork, after_in_parent=_unlock_after_fork, after_in_child=_forget_in_child)
+os.register_at_fork(after_in_child=_forget_in_child)
 
 _listings = itertools.count()
 

@@ -8,6 +8,7 @@ import itertools
 import posixpath
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from glob import has_magic
 from types import TracebackType
@@ -46,10 +47,8 @@ def stat(url: str) -> FileInfo:
         FileNotFoundError: There is no such file.
     """
     storage, name = _file(url)
-    try:
+    with _missing_as_file_not_found(url):
         return storage.stat(name)
-    except StorageError as error:
-        raise _as_missing(error, url) from error
 
 
 def stat_any(url: str) -> FileInfo:
@@ -74,16 +73,19 @@ def read(url: str) -> bytes:
         FileNotFoundError: There is no such file.
     """
     storage, name = _file(url)
-    try:
+    with _missing_as_file_not_found(url):
         return storage.read(name)
+
+
+@contextmanager
+def _missing_as_file_not_found(url: str) -> Iterator[None]:
+    """Raise ``FileNotFoundError``, as of local files, if a file does not exist."""
+    try:
+        yield
     except StorageError as error:
-        raise _as_missing(error, url) from error
-
-
-def _as_missing(error: StorageError, url: str) -> Exception:
-    """Return a ``FileNotFoundError``, as of local files, if this is the reason; other errors unchanged."""
-    is_missing = isinstance(error.__cause__, FileNotFoundError)
-    return FileNotFoundError(errno.ENOENT, "this object does not exist", url) if is_missing else error
+        if isinstance(error.__cause__, FileNotFoundError):
+            raise FileNotFoundError(errno.ENOENT, "this object does not exist", url) from error
+        raise
 
 
 def is_file(url: str) -> bool:

@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-import io
-import os
-from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
-from energon_cli.main import main
 from tests.cli.make_dataset import write_captions
-from tests.cli.run_energon import Done, RunEnergon
+from tests.cli.run_energon import RunEnergon, run_in_this_process
 
 
 @pytest.fixture
 def energon(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> RunEnergon:
     """Run the program in this process, with one worker by default; ``answers`` are piped to it."""
-    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0})
-
-    def run(*arguments: object, answers: Iterable[str] | None = None) -> Done:
-        monkeypatch.setattr("sys.stdin", io.StringIO("" if answers is None else "\n".join([*answers, ""])))
-        capfd.readouterr()
-        code = main([str(argument) for argument in arguments])
-        return Done(code, *capfd.readouterr())
-
-    return run
+    return run_in_this_process(capfd, monkeypatch)
 
 
 @pytest.fixture

@@ -13,6 +13,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from loader.errors import FormatError, StorageError
+from loader.format.dataset_folder import DatasetFolder
 from loader.format.prepare.plan import PreparePlan, PrepareReport, SplitRequest
 from loader.format.prepare.run import run_prepare
 
@@ -114,6 +116,35 @@ def written(folder: Path, *, sqlite_as_rows: bool = False) -> dict[str, object]:
                 del layout["prepared_at"]
                 data = layout
         found[name] = data
+    return found
+
+
+def contents(path: str | Path) -> dict[str, dict[str, bytes]]:
+    """Return the parts of all samples by key; those of samples that cannot be read are missing."""
+    dataset = DatasetFolder(path)
+    found = {}
+    for sample in range(len(dataset.index)):
+        try:
+            found[dataset.index.full_key(sample)] = dataset.read_parts(sample)
+        except (FormatError, StorageError):
+            found[dataset.index.full_key(sample)] = {}  # its shard has changed since, or was removed
+    dataset.close()
+    return found
+
+
+def comparable_files(folder: Path) -> dict[str, object]:
+    """Return what a prepare wrote, without what differs between stores.
+
+    That are the identity of the index, and the times and versions of shards.
+    """
+    found = written(folder)
+    info = found[".nv-meta/.info.json"]
+    assert isinstance(info, bytes)
+    found[".nv-meta/.info.json"] = json.loads(info)
+    layout: Any = found[".nv-meta/index/UUID/layout.json"]
+    for shard in layout["shards"]:
+        del shard["mtime_ns"]
+        shard.pop("etag", None)
     return found
 
 

@@ -16,7 +16,7 @@ from loader.format.prepare.plan import PreparePlan
 from loader.format.prepare.run import run_prepare
 from tests.cli.make_dataset import write_captions
 from tests.e2e.dataset_tree import RATIO, written
-from tests.e2e.test_prepare_kills import wait_until
+from tests.processes import has_processes, wait_until
 
 SHARDS = 6
 
@@ -58,7 +58,7 @@ def test_a_kill_in_the_media_pass_leaves_the_journal_and_the_next_run_has_the_sa
     )
     assert process.communicate(timeout=60)[0] == "killed in the media pass\n"
     assert process.returncode == -signal.SIGKILL
-    wait_until(lambda: not _has_processes(process.pid))
+    wait_until(lambda: not has_processes(process.pid))
     assert [name for name in os.listdir("/dev/shm") if mark in name] == []
     assert list(temporary.iterdir()) == []
     assert {path.name for path in folder.iterdir() if path.suffix != ".tar"} == {".nv-meta"}
@@ -73,11 +73,3 @@ def test_a_kill_in_the_media_pass_leaves_the_journal_and_the_next_run_has_the_sa
     assert resumed.media.entries > SHARDS
     assert written(folder, sqlite_as_rows=True) == written(undisturbed, sqlite_as_rows=True)
     assert not (folder / ".nv-meta/.prepare").exists()
-
-
-def _has_processes(group: int) -> bool:
-    try:
-        os.killpg(group, 0)
-    except ProcessLookupError:
-        return False
-    return True

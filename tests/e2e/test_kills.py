@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.test_prepare_kills import wait_until
+from tests.processes import has_processes, wait_until
 from tests.unit.pipeline.tar_dataset import texts, write_dataset
 
 ROOT = Path(__file__).parents[2]
@@ -92,17 +92,9 @@ class Programs:
         assert mark.exists(), program.communicate()[1]
 
     def check_nothing_is_left(self) -> None:
-        wait_until(lambda: not any(_has_processes(program.pid) for program in self.started))
+        wait_until(lambda: not any(has_processes(program.pid) for program in self.started))
         wait_until(lambda: not [name for name in os.listdir("/dev/shm") if self.prefix in name], timeout_s=5)
         assert [str(path.relative_to(self.temporary)) for path in self.temporary.rglob("*")] == []
-
-
-def _has_processes(group: int) -> bool:
-    try:
-        os.killpg(group, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 @pytest.fixture
@@ -112,7 +104,7 @@ def programs(tmp_path: Path) -> Iterator[Programs]:
         programs = Programs(tmp_path, Path(temporary))
         yield programs
         for program in programs.started:
-            if _has_processes(program.pid):
+            if has_processes(program.pid):
                 os.killpg(program.pid, signal.SIGKILL)
             program.wait()
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from loader.errors import FormatError, StorageError, WorkerError
+from loader.errors import StorageError, WorkerError
 from loader.format.dataset_folder import DatasetFolder
 from loader.format.index.shard_index import ShardIndex, index_shard
 from loader.format.prepare.plan import PreparePlan, PrepareProgress, SplitRequest
@@ -25,6 +25,7 @@ from loader.storage import Storage
 from tests.e2e.dataset_tree import (
     RATIO,
     caption_samples,
+    contents,
     copy_of,
     prepare,
     shard_path,
@@ -32,6 +33,7 @@ from tests.e2e.dataset_tree import (
     write_shards,
     written,
 )
+from tests.processes import is_alive, wait_until
 
 CHANGING_CALLS = ("replace", "unlink", "rmdir", "mkdir", "fsync")
 """Functions of os that make all changes on disk, except writes to files that no reader sees yet."""
@@ -69,18 +71,6 @@ def kill_before(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
     for name in CHANGING_CALLS:
         monkeypatch.setattr(os, name, counted(getattr(os, name)))
-
-
-def contents(folder: Path) -> dict[str, dict[str, bytes]]:
-    dataset = DatasetFolder(folder)
-    found = {}
-    for sample in range(len(dataset.index)):
-        try:
-            found[dataset.index.full_key(sample)] = dataset.read_parts(sample)
-        except (FormatError, StorageError):
-            found[dataset.index.full_key(sample)] = {}  # its shard has changed since, or was removed
-    dataset.close()
-    return found
 
 
 def change(folder: Path) -> None:
@@ -255,29 +245,8 @@ def started() -> Iterator[Callable[[Path, str], subprocess.Popen[str]]]:
         child.communicate()
 
 
-def wait_until(condition: Callable[[], object], *, timeout_s: float = 30) -> None:
-    end = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.01)
-
-
 def workers_of(folder: Path) -> list[int]:
     return [int(path.name[4:]) for path in folder.glob("pid-*")]
-
-
-def is_alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    if not os.path.exists("/proc/self/stat"):
-        return True  # macOS, where launchd soon collects the exit status of an orphan
-    try:
-        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state != "Z"  # a zombie has ended; its parent has not collected the exit status yet
 
 
 def test_workers_end_soon_after_their_parent_was_killed(

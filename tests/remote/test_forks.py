@@ -7,8 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ import pytest
 
 from loader.storage import open_storage
 from tests.object_server import Fault, FaultPlan, ObjectServer
+from tests.processes import is_alive, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -106,21 +105,6 @@ time.sleep(60)
 """
 
 
-def is_alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return False
-    return state not in "ZX"
-
-
-def wait_until(holds: Callable[[], bool]) -> bool:
-    limit = time.monotonic() + LIMIT_S
-    while not holds() and time.monotonic() < limit:
-        time.sleep(0.05)
-    return holds()
-
-
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="reads /proc")
 @pytest.mark.parametrize("children", ["", "fork"])
 @pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
@@ -140,7 +124,7 @@ def test_the_helper_ends_with_its_parent(served: ObjectServer, ending: signal.Si
     process.send_signal(ending)
     process.wait(timeout=LIMIT_S)
     try:
-        assert wait_until(lambda: not is_alive(helper))
+        wait_until(lambda: not is_alive(helper), timeout_s=LIMIT_S)
     finally:
         if children:
             os.killpg(process.pid, signal.SIGKILL)
@@ -158,7 +142,7 @@ def test_ctrl_c_at_a_terminal_ends_the_parent_without_a_message_of_the_helper(se
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does
     _, errors = process.communicate(timeout=LIMIT_S)
     assert errors.count("Traceback") == 1
-    assert wait_until(lambda: not is_alive(helper))
+    wait_until(lambda: not is_alive(helper), timeout_s=LIMIT_S)
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="reads /proc")
@@ -171,7 +155,7 @@ def test_a_helper_that_was_killed_is_replaced_and_leaves_no_zombie(served: Objec
     os.kill(killed, signal.SIGKILL)
     assert storage.read("x")[:3] == b"012"
     assert helper_client._current()._process.pid != killed
-    assert wait_until(lambda: not Path(f"/proc/{killed}").exists())
+    wait_until(lambda: not Path(f"/proc/{killed}").exists(), timeout_s=LIMIT_S)
 
 
 def _read_in_worker(queue: multiprocessing.Queue[bytes]) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from energon_cli.main import main
-from loader import WorkerConfig, get_savable_loader, get_train_dataset
+from loader import SavableDataLoader, WorkerConfig, get_savable_loader, get_train_dataset
 from loader.errors import ConfigError, EnergonError
 from loader.storage import open_storage
 from loader.storage.remote import redact_urls, remember_options, use_storage_options
@@ -38,6 +38,18 @@ def elsewhere(server: ObjectServer, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     prepare(write_shards(tmp_path / "objects/data/ds", 4, samples=10), compat=False)
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     return {"endpoint_url": server.url, "deadline_s": 20}
+
+
+def loader_of(options: dict[str, Any], workers: int) -> SavableDataLoader[Any]:
+    dataset = get_train_dataset(
+        "s3://data/ds",
+        worker_config=WorkerConfig(rank=0, world_size=1, num_workers=workers),
+        batch_size=4,
+        shuffle_buffer_size=None,
+        max_samples_per_sequence=None,
+        storage_options=options,
+    )
+    return get_savable_loader(dataset)
 
 
 def test_options_of_a_longer_prefix_count_and_the_rest_stays() -> None:
@@ -69,16 +81,7 @@ def test_wrong_options_are_refused_without_their_values(options: dict[str, Any],
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_options_reach_datasets_and_their_workers(elsewhere: dict[str, Any], workers: int) -> None:
-    config = WorkerConfig(rank=0, world_size=1, num_workers=workers)
-    dataset = get_train_dataset(
-        "s3://data/ds",
-        worker_config=config,
-        batch_size=4,
-        shuffle_buffer_size=None,
-        max_samples_per_sequence=None,
-        storage_options=elsewhere,
-    )
-    with get_savable_loader(dataset) as loader:
+    with loader_of(elsewhere, workers) as loader:
         batches = iter(loader)
         assert len([next(batches) for _ in range(20)]) == 20
 
@@ -165,16 +168,7 @@ def test_no_secret_is_in_errors_logs_or_pickles(
 
 
 def test_no_secret_is_in_states_or_on_the_disk(elsewhere: dict[str, Any], tmp_path: Path) -> None:
-    config = WorkerConfig(rank=0, world_size=1, num_workers=2)
-    dataset = get_train_dataset(
-        "s3://data/ds",
-        worker_config=config,
-        batch_size=4,
-        shuffle_buffer_size=None,
-        max_samples_per_sequence=None,
-        storage_options=elsewhere,
-    )
-    with get_savable_loader(dataset) as loader:
+    with loader_of(elsewhere, 2) as loader:
         batches = iter(loader)
         batch = next(batches)
         state = repr(loader.save_state_rank()) + repr(batch)

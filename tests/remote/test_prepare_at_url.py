@@ -18,7 +18,15 @@ from loader.errors import ConfigError, FormatError, StorageError
 from loader.format.dataset_folder import DatasetFolder
 from loader.format.prepare.plan import PreparePlan, PrepareReport
 from loader.format.prepare.run import run_prepare
-from tests.e2e.dataset_tree import RATIO, caption_samples, shard_path, write_shard, write_shards, written
+from tests.e2e.dataset_tree import (
+    RATIO,
+    caption_samples,
+    comparable_files,
+    contents,
+    shard_path,
+    write_shard,
+    write_shards,
+)
 from tests.object_server import Fault, FaultPlan, ObjectServer
 from tests.tables import write_lines, write_rows
 
@@ -50,31 +58,6 @@ def prepare_url(**options: Any) -> PrepareReport:
     return run_prepare(PreparePlan(**plan))
 
 
-def contents(path: str) -> dict[str, dict[str, bytes]]:
-    dataset = DatasetFolder(path)
-    found = {}
-    for sample in range(len(dataset.index)):
-        try:
-            found[dataset.index.full_key(sample)] = dataset.read_parts(sample)
-        except (FormatError, StorageError):
-            found[dataset.index.full_key(sample)] = {}  # its shard has changed since, or was removed
-    dataset.close()
-    return found
-
-
-def files(folder: Path) -> dict[str, object]:
-    """Return what a prepare wrote, without what differs between stores."""
-    found = written(folder)
-    info = found[".nv-meta/.info.json"]
-    assert isinstance(info, bytes)
-    found[".nv-meta/.info.json"] = json.loads(info)
-    layout: Any = found[".nv-meta/index/UUID/layout.json"]
-    for shard in layout["shards"]:
-        del shard["mtime_ns"]
-        shard.pop("etag", None)
-    return found
-
-
 def shard_requests(server: ObjectServer) -> list[str]:
     return [request.key for request in server.requests if request.key.endswith(".tar") and request.method == "GET"]
 
@@ -90,7 +73,7 @@ def test_the_files_and_samples_are_those_of_a_prepare_on_this_machine(
     local = shutil.copytree(folder, tmp_path / "local")
     expected = run_prepare(PreparePlan(path=str(local), split=RATIO, compat=compat or False))
     report = prepare_url(scan=scan, compat=compat)
-    assert files(folder) == files(local)
+    assert comparable_files(folder) == comparable_files(local)
     assert contents(URL) == contents(str(local))
     assert (report.samples, report.parts, report.split) == (expected.samples, expected.parts, expected.split)
     assert report.compat == bool(compat)
@@ -183,7 +166,7 @@ def test_faults_of_the_network_do_not_change_the_result(tmp_path: Path, server: 
     run_prepare(PreparePlan(path=str(local), split=RATIO, compat=False))
     server.faults = FaultPlan(seed=3, rates={"503": 0.1, "reset": 0.05, "reset in body": 0.05, "short body": 0.05})
     prepare_url()
-    assert files(folder) == files(local)
+    assert comparable_files(folder) == comparable_files(local)
 
 
 @pytest.mark.parametrize("key", [".info.json", "layout.json", "index.uuid", "split.yaml", ".scans"])
@@ -304,7 +287,7 @@ def test_a_kill_at_any_request_leaves_the_old_index_or_the_new_one_and_the_next_
     if not is_first:
         shutil.copytree(meta, start)
     prepare_url()
-    new, new_files = contents(URL), files(folder)
+    new, new_files = contents(URL), comparable_files(folder)
     states = set()
     for number in range(1, 200, every):
         shutil.rmtree(meta)
@@ -331,7 +314,7 @@ def test_a_kill_at_any_request_leaves_the_old_index_or_the_new_one_and_the_next_
         report = prepare_url()
         assert report.scanned + report.resumed in (0, 6 if is_first else 2), f"request {number}"
         assert contents(URL) == new
-        assert files(folder) == new_files, f"request {number}"
+        assert comparable_files(folder) == new_files, f"request {number}"
     else:
         raise AssertionError("it never completed")
     assert number > 25

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import pickle
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +17,7 @@ from loader.storage.remote import RemoteStorage, remember_options
 from loader.storage.remote.clients import choice
 from loader.storage.remote.options import OPTIONS_VARIABLE
 from tests.object_server import ObjectServer
+from tests.storage_checks import check_threads_read_at_the_same_time, write
 
 from .conftest import AZURE_KEY
 
@@ -90,11 +90,6 @@ def remote(storage: Storage) -> RemoteStorage:
     return storage
 
 
-def write(storage: Storage, name: str, content: bytes) -> None:
-    with storage.create(name) as file:
-        file.write(content)
-
-
 def test_what_was_written_is_read(storage: Storage) -> None:
     write(storage, "a/b/c d+é%.bin", b"0123456789")
     assert storage.read("a/b/c d+é%.bin") == b"0123456789"
@@ -118,20 +113,7 @@ def test_a_large_file_survives_the_way_there_and_back(storage: Storage) -> None:
 
 
 def test_threads_share_a_store(storage: Storage) -> None:
-    write(storage, "x", bytes(range(256)) * 64)
-    wrong: list[bytes] = []
-    with storage.open("x") as file:
-
-        def read_often(start: int) -> None:
-            found = {file.read_at(start, 3) for _ in range(30)}
-            wrong.extend(found - {bytes([start, start + 1, start + 2])})
-
-        threads = [threading.Thread(target=read_often, args=(start,)) for start in (0, 50, 100, 200)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert not wrong
+    check_threads_read_at_the_same_time(storage, reads=30)
 
 
 def test_stat_gives_size_time_and_version(storage: Storage) -> None:

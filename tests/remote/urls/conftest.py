@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import io
 import json
-import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from energon_cli.main import main
 from tests.cli.make_mix import write_datasets
-from tests.cli.run_energon import Done, RunEnergon
+from tests.cli.run_energon import RunEnergon, run_in_this_process
 from tests.object_server import ObjectServer
 from tests.remote.urls.bucket import Bucket
 
@@ -41,13 +38,5 @@ def bucket(datasets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
 
 @pytest.fixture
 def energon(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> RunEnergon:
-    """Run the program in this process, with one worker by default."""
-    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0})
-
-    def run(*arguments: object, answers: Iterable[str] | None = None) -> Done:
-        monkeypatch.setattr("sys.stdin", io.StringIO("" if answers is None else "\n".join([*answers, ""])))
-        capfd.readouterr()
-        code = main([str(argument) for argument in arguments])
-        return Done(code, *capfd.readouterr())
-
-    return run
+    """Run the program in this process, with one worker by default; ``answers`` are piped to it."""
+    return run_in_this_process(capfd, monkeypatch)

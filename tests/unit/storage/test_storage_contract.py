@@ -19,6 +19,7 @@ import pytest
 
 from loader.errors import StorageError
 from loader.storage import ByteRange, LocalStorage, Storage, open_storage
+from tests.storage_checks import check_threads_read_at_the_same_time, write
 
 OPENERS: dict[str, Callable[[Path], Storage]] = {
     "path": LocalStorage,
@@ -29,11 +30,6 @@ OPENERS: dict[str, Callable[[Path], Storage]] = {
 @pytest.fixture(params=OPENERS)
 def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
     return OPENERS[request.param](tmp_path / "root")
-
-
-def write(storage: Storage, name: str, content: bytes) -> None:
-    with storage.create(name) as file:
-        file.write(content)
 
 
 def test_what_was_written_is_read(storage: Storage) -> None:
@@ -53,20 +49,7 @@ def test_a_read_beyond_the_end_gives_what_is_there(storage: Storage) -> None:
 
 
 def test_reads_have_no_common_position(storage: Storage) -> None:
-    write(storage, "x", bytes(range(256)) * 64)
-    wrong: list[bytes] = []
-    with storage.open("x") as file:
-
-        def read_often(start: int) -> None:
-            found = {file.read_at(start, 3) for _ in range(200)}
-            wrong.extend(found - {bytes([start, start + 1, start + 2])})
-
-        threads = [threading.Thread(target=read_often, args=(start,)) for start in (0, 50, 100, 200)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert not wrong
+    check_threads_read_at_the_same_time(storage, reads=200)
 
 
 def test_a_file_can_be_closed_twice(storage: Storage) -> None:

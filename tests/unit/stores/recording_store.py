@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable
 
 from loader import SourceInfo
 from loader.stores import FileStore
@@ -37,10 +35,3 @@ class RecordingStore(FileStore[bytes]):
 
 def content(key: str, size: int = 1000) -> bytes:
     return (key.encode() * (size // len(key) + 1))[:size]
-
-
-def wait_until(reached: Callable[[], bool]) -> None:
-    end = time.monotonic() + 20
-    while not reached():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.005)

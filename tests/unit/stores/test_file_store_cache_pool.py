@@ -32,7 +32,8 @@ from loader.stores import (
     PrimaryFileStore,
     SystemFileStore,
 )
-from tests.unit.stores.recording_store import RecordingStore, content, wait_until
+from tests.processes import wait_until
+from tests.unit.stores.recording_store import RecordingStore, content
 
 BLOCK = 4096  # size on disk of a small file
 METHODS = ["raw", "pickle"]

@@ -19,9 +19,9 @@ import pytest
 
 from loader.stores import FileStoreCachePool, SystemFileStore, scratch_file
 from loader.stores.scratch_file import ScratchFile
+from tests.processes import wait_until
 from tests.small_disks import mounted_disk
 from tests.source_tree import ROOT
-from tests.unit.stores.recording_store import wait_until
 
 BLOCK = 4096
 

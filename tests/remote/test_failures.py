@@ -12,7 +12,7 @@ import pytest
 
 from loader.errors import FormatError, StorageError
 from loader.storage import ByteRange, Storage, open_storage
-from loader.storage.remote import remember_options, remote_storage
+from loader.storage.remote import object_requests, remember_options
 from loader.storage.remote.failures import Remedy, RequestFailure
 from loader.storage.remote.options import OPTIONS_VARIABLE
 from loader.storage.remote.pace import Pace
@@ -110,7 +110,7 @@ def test_an_error_names_url_range_tries_and_time(storage: Storage, server: Objec
 
 
 def test_a_service_that_never_answered_is_given_up_soon(direct: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote_storage, "_CONTACT_S", 1.0)
+    monkeypatch.setattr(object_requests, "_CONTACT_S", 1.0)
     started = time.monotonic()
     with pytest.raises(StorageError, match=r"cannot reach http://127\.0\.0\.1:9: the connection was refused") as caught:
         open_storage("s3://data/ds").read("x")
@@ -119,7 +119,7 @@ def test_a_service_that_never_answered_is_given_up_soon(direct: None, monkeypatc
 
 
 def test_a_host_without_a_name_is_named(direct: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote_storage, "_CONTACT_S", 0.1)
+    monkeypatch.setattr(object_requests, "_CONTACT_S", 0.1)
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://me:secret@nowhere.invalid")
     with pytest.raises(StorageError, match=r"cannot reach http://nowhere\.invalid") as caught:
         open_storage("s3://data/ds").read("x")
@@ -129,7 +129,7 @@ def test_a_host_without_a_name_is_named(direct: None, monkeypatch: pytest.Monkey
 def test_an_outage_is_survived_with_a_longer_deadline(
     storage: Storage, server: ObjectServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote_storage, "_CONTACT_S", 0.1)  # not for a service that has answered
+    monkeypatch.setattr(object_requests, "_CONTACT_S", 0.1)  # not for a service that has answered
     begun = time.monotonic()
     server.faults = FaultPlan(
         choose=lambda *_: Fault(kind="reset") if time.monotonic() - begun < 3 else None,

@@ -9,6 +9,7 @@
 `pace.py`            the number of requests at one time
 `fetcher.py`         many requests at a time, and second ones for those that are late
 `remote_file.py`     an object as a file that is read at offsets
+`object_requests.py` requests for objects, sent again when they fail
 `remote_storage.py`  a prefix as a folder of files
 `listed_folders.py`  folders that were listed once
 ==================== ==================================================================

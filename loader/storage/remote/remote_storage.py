@@ -3,31 +3,28 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO
 
 from ...errors import FormatError, StorageError
 from ..node_cache import CacheSettings, RemoteObject, block_cache, cache_settings, local_copy
 from ..protocol import ByteRange, FileInfo, check_name
-from .clients import ClientObject, ObjectClient, Received, client_of, fetcher_of, has_answered, note_answer, pace_of
-from .failures import Remedy, RequestFailure
+from .clients import ClientObject, fetcher_of, has_answered, note_answer
+from .failures import RequestFailure
 from .fetcher import Fetch
 from .listed_folders import ListedFolders
+from .object_requests import ObjectRequests
 from .object_url import parse_object_url
 from .options import endpoint_of, options_for
 from .remote_file import RemoteFile
-from .retries import Retries
 
 __all__ = ["RemoteStorage"]
 
-_T = TypeVar("_T")
-_DELETED_AT_ONCE = 1000
 _SPOOLED_BYTES = 8 << 20
 _COPIED_AT_ONCE = 8 << 20
-_CONTACT_S = 20.0  # a wrong endpoint is found out soon; an outage later on may last longer
 _MAX_PREFETCHED_BYTES = 16 << 20
 
 
@@ -46,44 +43,15 @@ class RemoteStorage:
     def __init__(self, url: str) -> None:
         self._place = parse_object_url(url)
         self.url = str(self._place)
-        self._prefix = f"{self._place.key}/" if self._place.key else ""
+        self._requests = ObjectRequests(self._place)
         self._listed = ListedFolders()
         self._ahead: dict[str, Fetch] = {}  # whole files that are read ahead
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _unpickled, (self.url, has_answered(self._place))
 
-    @property
-    def _client(self) -> ObjectClient:
-        return client_of(self._place)
-
     def path(self, name: str) -> str:
-        check_name(name, folder=self.url)
-        return f"{self.url}/{name}" if name else self.url
-
-    def _key(self, name: str) -> str:
-        check_name(name, folder=self.url)
-        return f"{self._prefix}{name}" if name else self._place.key
-
-    def _request(self, attempt: Callable[[ObjectClient], _T], *, action: str, name: str) -> _T:
-        options = options_for(self.url)
-        client = self._client
-        pace = pace_of(self._place, options)
-        contact_s = None if has_answered(self._place) else _CONTACT_S
-        retries = Retries(options.deadline_s, refresh=client.refresh, contact_s=contact_s)
-
-        def request() -> _T:
-            try:
-                with pace.request():
-                    found = attempt(client)
-            except RequestFailure as failure:
-                if failure.kind != "unreachable":
-                    note_answer(self._place)
-                raise
-            note_answer(self._place)
-            return found
-
-        return retries.run(request, action=action, url=self.path(name))
+        return self._requests.path(name)
 
     # ---------------------------------------------------------------------------------------------------- reading
 
@@ -110,15 +78,7 @@ class RemoteStorage:
         return self._get_range(name, start, stop, info)
 
     def _get_range(self, name: str, start: int, stop: int, info: FileInfo | None) -> bytes:
-        key = self._key(name)
-
-        def attempt(client: ObjectClient) -> bytes:
-            received = client.get(key, start, stop)
-            if info is not None:
-                _check_version(received, info)
-            return bytes(received.data)
-
-        return self._request(attempt, action=f"read bytes {start}–{stop} of", name=name)
+        return bytes(self._requests.get(name, start, stop, info=info).data)
 
     def read_cached(self, info: FileInfo, start: int, stop: int) -> bytes:
         """Read the bytes [start, stop) of a file through the cache of this node, if it is on.
@@ -150,28 +110,23 @@ class RemoteStorage:
     def read(self, name: str, byte_range: ByteRange | None = None) -> bytes:
         if byte_range is not None:
             return self.read_range(name, byte_range.start, byte_range.stop)
-        return bytes(self._get_all(name).data)
+        return bytes(self._requests.get_all(name).data)
 
     def read_start(self, name: str, size_bytes: int) -> tuple[bytes, int]:
         ahead = self._take_ahead(name)
         if ahead is not None:
             return ahead, len(ahead)
-        key = self._key(name)
         try:
-            found = self._request(lambda client: client.get(key, 0, size_bytes), action="read", name=name)
+            found = self._requests.get(name, 0, size_bytes, action="read")
         except FormatError:  # an empty object has no ranges
-            found = self._get_all(name)
+            found = self._requests.get_all(name)
         data = bytes(found.data)
         if found.size_bytes >= 0:
             return data, found.size_bytes
         return data, len(data) if len(data) < size_bytes else self.stat(name).size_bytes
 
-    def _get_all(self, name: str) -> Received:
-        key = self._key(name)
-        return self._request(lambda client: client.get_all(key), action="read", name=name)
-
     def list_once(self, folder: str) -> None:
-        if self._client.can_list and self._listed.of(folder) is None:
+        if self._requests.can_list and self._listed.of(folder) is None:
             self._listed.add(folder, [_info(name, found) for name, found in self.objects(folder)])
 
     def prefetch(self, names: Iterable[str]) -> None:
@@ -201,15 +156,13 @@ class RemoteStorage:
                     raise
             else:
                 return True
-        return self._client.can_list and self.has_objects(name)
+        return self._requests.can_list and self.has_objects(name)
 
     def stat(self, name: str) -> FileInfo:
         listed = self._listed.of(name)
         if listed is not None and name in listed:
             return listed[name]
-        key = self._key(name)
-        found = self._request(lambda client: client.head(key), action="read the status of", name=name)
-        return _info(name, found)
+        return _info(name, self._requests.head(name))
 
     def list(self, folder: str = "") -> Iterator[FileInfo]:
         found = self._listed.below(folder)
@@ -221,31 +174,11 @@ class RemoteStorage:
 
     def objects(self, folder: str = "") -> Iterator[tuple[str, ClientObject]]:
         """Yield the name and entry of every object below a folder, hidden ones too, sorted."""
-        found = {each.key: each for page in self._pages(folder) for each in page}
-        # Some services sort by folders: a/b before a.tar.
-        return ((key[len(self._prefix) :], found[key]) for key in sorted(found))
+        return self._requests.objects(folder)
 
     def has_objects(self, folder: str = "") -> bool:
         """Return True if there is an object below a folder."""
-        return any(self._pages(folder))
-
-    def _pages(self, folder: str) -> Iterator[Sequence[ClientObject]]:
-        """Yield the objects below a folder, a page a request; a listing that fails starts again."""
-        prefix = f"{self._key(folder)}/" if self._key(folder) else ""
-        pages: Iterator[Sequence[ClientObject]] | None = None
-
-        def next_page(client: ObjectClient) -> Sequence[ClientObject] | None:
-            nonlocal pages
-            if pages is None:
-                pages = client.pages(prefix)
-            try:
-                return next(pages, None)
-            except RequestFailure:
-                pages = None
-                raise
-
-        while (page := self._request(next_page, action="list", name=folder)) is not None:
-            yield page
+        return any(self._requests.pages(folder))
 
     def local_path(self, name: str = "", info: FileInfo | None = None) -> Path:
         """Return the path of a copy on this machine."""
@@ -259,8 +192,7 @@ class RemoteStorage:
         version = "" if info is None else info.etag or f"{info.size_bytes}-{info.mtime_ns}"
 
         def download() -> Iterator[bytes]:
-            key = self._key(name)
-            first = self._request(lambda client: client.get(key, 0, _COPIED_AT_ONCE), action="download", name=name)
+            first = self._requests.get(name, 0, _COPIED_AT_ONCE, action="download")
             yield bytes(first.data)
             size_bytes = first.size_bytes if first.size_bytes >= 0 else self.stat(name).size_bytes
             known = FileInfo(name=name, size_bytes=size_bytes, mtime_ns=0, etag=first.etag)
@@ -284,23 +216,7 @@ class RemoteStorage:
     def put(self, name: str, data: bytes, *, if_absent: bool = False, if_etag: str | None = None) -> str:
         """Store a file, and return its version; only if there is none, or only over one version."""
         self._listed.clear()
-        key = self._key(name)
-        is_first = True
-
-        def attempt(client: ObjectClient) -> str:
-            nonlocal is_first
-            was_first, is_first = is_first, False
-            try:
-                return client.put(key, data, if_absent=if_absent, if_etag=if_etag)
-            except RequestFailure as failure:
-                if was_first or failure.kind not in ("exists", "changed"):
-                    raise
-                found = client.get_all(key)  # the answer to an earlier try may be what was lost
-                if found.data != data:
-                    raise
-                return found.etag
-
-        return self._request(attempt, action="write", name=name)
+        return self._requests.put(name, data, if_absent=if_absent, if_etag=if_etag)
 
     def create_once(self, name: str, data: bytes) -> bool:
         try:
@@ -325,16 +241,13 @@ class RemoteStorage:
 
     def remove(self, name: str) -> None:
         self._listed.clear()
-        keys = [self._key(name), *(found.key for _, found in self.objects(name))] if name else []
-        for start in range(0, len(keys), _DELETED_AT_ONCE):
-            some = keys[start : start + _DELETED_AT_ONCE]
-            self._request(lambda client, some=some: client.delete(some), action="remove", name=name)  # type: ignore[misc]
+        if name:
+            self._requests.delete_folder(name)
 
     def remove_file(self, name: str) -> None:
         """Remove one file; a missing one is no error."""
         self._listed.clear()
-        key = self._key(name)
-        self._request(lambda client: client.delete([key]), action="remove", name=name)
+        self._requests.delete(name)
 
     def lock(self, name: str, *, wait: bool = False, shared: bool = False) -> AbstractContextManager[None]:  # noqa: ARG002
         return nullcontext()  # a commit is conditional instead
@@ -344,18 +257,6 @@ def _unpickled(url: str, has_answered: bool) -> RemoteStorage:
     if has_answered:
         note_answer(parse_object_url(url))
     return RemoteStorage(url)
-
-
-def _check_version(received: Received, info: FileInfo) -> None:
-    if received.size_bytes < 0:
-        return
-    if received.size_bytes != info.size_bytes:
-        cause = f"it had {info.size_bytes} bytes, now {received.size_bytes}"
-    elif info.etag and received.etag != info.etag:
-        cause = f"it had version {info.etag}, now {received.etag}"
-    else:
-        return
-    raise RequestFailure(cause, Remedy.GIVE_UP, kind="changed")
 
 
 def _info(name: str, found: ClientObject) -> FileInfo:

@@ -1,0 +1,174 @@
+"""Requests for the objects below a URL, which are sent again when they fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+from ..protocol import FileInfo, check_name
+from .clients import ClientObject, ObjectClient, Received, client_of, has_answered, note_answer, pace_of
+from .failures import Remedy, RequestFailure
+from .object_url import ObjectUrl
+from .options import options_for
+from .retries import Retries
+
+__all__ = ["ObjectRequests"]
+
+_T = TypeVar("_T")
+_DELETED_AT_ONCE = 1000
+_CONTACT_S = 20.0  # a wrong endpoint is found out soon; an outage later on may last longer
+
+
+class ObjectRequests:
+    """Requests for the objects below a URL, by name; threads may share them.
+
+    Every method raises ``StorageError`` if its request fails for good.
+
+    Args:
+        place: The URL.
+    """
+
+    def __init__(self, place: ObjectUrl) -> None:
+        self.url = str(place)
+        self._place = place
+        self._prefix = f"{place.key}/" if place.key else ""
+
+    def path(self, name: str) -> str:
+        """Return the URL of an object."""
+        check_name(name, folder=self.url)
+        return f"{self.url}/{name}" if name else self.url
+
+    def _key(self, name: str) -> str:
+        check_name(name, folder=self.url)
+        return f"{self._prefix}{name}" if name else self._place.key
+
+    @property
+    def can_list(self) -> bool:
+        """True if the service lists objects."""
+        return client_of(self._place).can_list
+
+    def _send(self, attempt: Callable[[ObjectClient], _T], *, action: str, name: str) -> _T:
+        options = options_for(self.url)
+        client = client_of(self._place)
+        pace = pace_of(self._place, options)
+        contact_s = None if has_answered(self._place) else _CONTACT_S
+        retries = Retries(options.deadline_s, refresh=client.refresh, contact_s=contact_s)
+
+        def request() -> _T:
+            try:
+                with pace.request():
+                    found = attempt(client)
+            except RequestFailure as failure:
+                if failure.kind != "unreachable":
+                    note_answer(self._place)
+                raise
+            note_answer(self._place)
+            return found
+
+        return retries.run(request, action=action, url=self.path(name))
+
+    # ---------------------------------------------------------------------------------------------------- reading
+
+    def get(self, name: str, start: int, stop: int, *, info: FileInfo | None = None, action: str = "") -> Received:
+        """Get the bytes [start, stop) of an object, or those up to its end.
+
+        Args:
+            name: The object.
+            start: First byte.
+            stop: Byte after the last one.
+            info: Expected size and version; None for any.
+            action: What it is for, for messages; by default it is to read the range.
+
+        Raises:
+            FormatError: The object has another size or version.
+        """
+        key = self._key(name)
+
+        def attempt(client: ObjectClient) -> Received:
+            received = client.get(key, start, stop)
+            if info is not None:
+                _check_version(received, info)
+            return received
+
+        return self._send(attempt, action=action or f"read bytes {start}–{stop} of", name=name)
+
+    def get_all(self, name: str) -> Received:
+        """Get a whole object."""
+        key = self._key(name)
+        return self._send(lambda client: client.get_all(key), action="read", name=name)
+
+    def head(self, name: str) -> ClientObject:
+        """Get the size and version of an object."""
+        key = self._key(name)
+        return self._send(lambda client: client.head(key), action="read the status of", name=name)
+
+    def objects(self, folder: str = "") -> Iterator[tuple[str, ClientObject]]:
+        """Yield the name and entry of every object below a folder, sorted."""
+        found = {each.key: each for page in self.pages(folder) for each in page}
+        # Some services sort by folders: a/b before a.tar.
+        return ((key[len(self._prefix) :], found[key]) for key in sorted(found))
+
+    def pages(self, folder: str) -> Iterator[Sequence[ClientObject]]:
+        """Yield the objects below a folder, a page a request; a listing that fails starts again."""
+        prefix = f"{self._key(folder)}/" if self._key(folder) else ""
+        pages: Iterator[Sequence[ClientObject]] | None = None
+
+        def next_page(client: ObjectClient) -> Sequence[ClientObject] | None:
+            nonlocal pages
+            if pages is None:
+                pages = client.pages(prefix)
+            try:
+                return next(pages, None)
+            except RequestFailure:
+                pages = None
+                raise
+
+        while (page := self._send(next_page, action="list", name=folder)) is not None:
+            yield page
+
+    # ---------------------------------------------------------------------------------------------------- writing
+
+    def put(self, name: str, data: bytes, *, if_absent: bool = False, if_etag: str | None = None) -> str:
+        """Store an object, and return its version; only if there is none, or only over one version."""
+        key = self._key(name)
+        is_first = True
+
+        def attempt(client: ObjectClient) -> str:
+            nonlocal is_first
+            was_first, is_first = is_first, False
+            try:
+                return client.put(key, data, if_absent=if_absent, if_etag=if_etag)
+            except RequestFailure as failure:
+                if was_first or failure.kind not in ("exists", "changed"):
+                    raise
+                found = client.get_all(key)  # the answer to an earlier try may be what was lost
+                if found.data != data:
+                    raise
+                return found.etag
+
+        return self._send(attempt, action="write", name=name)
+
+    def delete(self, name: str) -> None:
+        """Delete an object; a missing one is no error."""
+        self._delete([self._key(name)], name)
+
+    def delete_folder(self, name: str) -> None:
+        """Delete an object of this name, and all objects below it; missing ones are no error."""
+        keys = [self._key(name), *(found.key for page in self.pages(name) for found in page)]
+        for start in range(0, len(keys), _DELETED_AT_ONCE):
+            self._delete(keys[start : start + _DELETED_AT_ONCE], name)
+
+    def _delete(self, keys: Sequence[str], name: str) -> None:
+        self._send(lambda client: client.delete(keys), action="remove", name=name)
+
+
+def _check_version(received: Received, info: FileInfo) -> None:
+    if received.size_bytes < 0:
+        return
+    if received.size_bytes != info.size_bytes:
+        cause = f"it had {info.size_bytes} bytes, now {received.size_bytes}"
+    elif info.etag and received.etag != info.etag:
+        cause = f"it had version {info.etag}, now {received.etag}"
+    else:
+        return
+    raise RequestFailure(cause, Remedy.GIVE_UP, kind="changed")

@@ -38,27 +38,34 @@ class ObstoreClient:
 
     def __init__(self, open_store: Callable[[], ObjectStore]) -> None:
         self._open_store = open_store
-        self._store = open_store()
+        self._store = open_store()  # raises an error that names the package if it is missing
+        import obstore
+        from obstore.exceptions import BaseError
+
+        self._get = obstore.get  # imports in each request would take a tenth of its processor time
+        self._errors = (BaseError, OSError, ValueError)
 
     def get(self, key: str, start: int, stop: int) -> Received:
-        import obstore
-
-        result = self._call(lambda: obstore.get(self._store, key, options={"range": (start, stop)}))
+        try:
+            result = self._get(self._store, key, options={"range": (start, stop)})
+            data = result.bytes()
+        except self._errors as error:
+            _raise_failure(error)
         meta = result.meta
         expected = min(stop, meta["size"])
         if result.range != (start, expected):
             raise RequestFailure(f"requested bytes {start}–{stop}, received others", Remedy.RETRY_FEW)
-        data = self._call(result.bytes)
         if len(data) != expected - start:
             raise RequestFailure(f"expected {expected - start} bytes, found {len(data)}", Remedy.RETRY)
         return Received(memoryview(data), meta["size"], _etag(meta))
 
     def get_all(self, key: str) -> Received:
-        import obstore
-
-        result = self._call(lambda: obstore.get(self._store, key))
+        try:
+            result = self._get(self._store, key)
+            data = result.bytes()
+        except self._errors as error:
+            _raise_failure(error)
         meta = result.meta
-        data = self._call(result.bytes)
         if len(data) != meta["size"]:
             raise RequestFailure(f"expected {meta['size']} bytes, found {len(data)}", Remedy.RETRY)
         return Received(memoryview(data), meta["size"], _etag(meta))
@@ -110,11 +117,9 @@ class ObstoreClient:
         self._store = self._open_store()
 
     def _call(self, request: Callable[[], _T]) -> _T:
-        from obstore.exceptions import BaseError
-
         try:
             return request()
-        except (BaseError, OSError, ValueError) as error:
+        except self._errors as error:
             _raise_failure(error)
 
 

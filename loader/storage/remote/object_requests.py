@@ -142,6 +142,11 @@ class ObjectRequests:
 
         return self._send(attempt, action="write", name=name)
 
+    def upload(self, name: str, path: str) -> str:
+        """Store a file of this machine, and return its version; a few parts of it are in memory at a time."""
+        key = self._key(name)
+        return self._send(lambda client: client.upload(key, path), action="write", name=name)
+
     def delete(self, name: str) -> None:
         """Delete an object; a missing one is no error."""
         self._delete([self._key(name)], name)

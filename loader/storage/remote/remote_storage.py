@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -23,7 +24,6 @@ from .remote_file import RemoteFile
 
 __all__ = ["RemoteStorage"]
 
-_SPOOLED_BYTES = 8 << 20
 _COPIED_AT_ONCE = 8 << 20
 _MAX_PREFETCHED_BYTES = 16 << 20
 
@@ -213,10 +213,10 @@ class RemoteStorage:
 
     @contextmanager
     def create(self, name: str, *, durable: bool = True) -> Iterator[BinaryIO]:  # noqa: ARG002 - stores are durable
-        with tempfile.SpooledTemporaryFile(_SPOOLED_BYTES) as file:
+        with tempfile.NamedTemporaryFile(prefix="energon-upload-") as file:
             yield file  # type: ignore[misc]
-            file.seek(0)
-            self.put(name, file.read())
+            file.flush()
+            self.upload(name, file.name)
 
     def write_new(self, name: str, data: bytes) -> None:
         self.put(name, data)
@@ -225,6 +225,14 @@ class RemoteStorage:
         """Store a file, and return its version; only if there is none, or only over one version."""
         self._listed.clear()
         return self._requests.put(name, data, if_absent=if_absent, if_etag=if_etag)
+
+    def upload(self, name: str, path: str | os.PathLike[str]) -> str:
+        """Store a file of this machine under a name, by parts if it is large, and return its version.
+
+        A reader sees all of it or nothing. Of a large file, about 80 MiB are in memory at a time.
+        """
+        self._listed.clear()
+        return self._requests.upload(name, os.fspath(path))
 
     def create_once(self, name: str, data: bytes) -> bool:
         try:

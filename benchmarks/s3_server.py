@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["ACCESS_KEY", "SECRET_KEY", "free_port", "s3_server", "server_process"]
+__all__ = ["ACCESS_KEY", "SECRET_KEY", "free_port", "s3_server", "server_process", "wait_for_port"]
 
 ACCESS_KEY, SECRET_KEY = "demo", "demo-secret"
 _PORTS = ("master.port", "volume.port", "filer.port", "s3.port", "admin.port")
@@ -63,7 +63,7 @@ def server_process(command: list[str], environment: dict[str, str], folder: Path
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output, cwd=folder, env=environment)
     try:
-        _wait_for(port, process, log)
+        wait_for_port(port, process, log)
         yield
     finally:
         process.terminate()
@@ -77,7 +77,12 @@ def free_port() -> int:
         return int(unused.getsockname()[1])
 
 
-def _wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
+def wait_for_port(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
+    """Wait until a server accepts connections.
+
+    Raises:
+        RuntimeError: It did not start; with the end of its log.
+    """
     limit = time.monotonic() + _START_LIMIT_S
     while time.monotonic() < limit and process.poll() is None:
         with socket.socket() as probe:

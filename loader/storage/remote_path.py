@@ -5,12 +5,14 @@ from __future__ import annotations
 import errno
 import io
 import itertools
+import os
 import posixpath
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from glob import has_magic
+from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
@@ -23,7 +25,6 @@ from .urls import open_parent, open_storage
 __all__ = ["exists", "glob", "is_dir", "is_file", "open_file", "read", "remove", "stat", "stat_any", "walk"]
 
 _READ_AT_ONCE = 1 << 20
-_SPOOLED_BYTES = 8 << 20
 
 
 def _folder(url: str) -> RemoteStorage:
@@ -130,11 +131,12 @@ def open_file(url: str, mode: str, encoding: str) -> IO[Any]:
     return upload if "b" in mode else _TextUpload(upload, encoding=encoding)
 
 
-class _Upload(tempfile.SpooledTemporaryFile[bytes]):
+class _Upload(io.BufferedRandom):
     """A file that is stored when it is closed."""
 
     def __init__(self, storage: RemoteStorage, name: str, *, if_absent: bool) -> None:
-        super().__init__(_SPOOLED_BYTES)
+        fd, self._path = tempfile.mkstemp(prefix="energon-upload-")
+        super().__init__(io.FileIO(fd, "r+b"))  # type: ignore[arg-type]
         self._place = (storage, name, if_absent)
         self.is_kept = True
 
@@ -143,10 +145,14 @@ class _Upload(tempfile.SpooledTemporaryFile[bytes]):
             return
         try:
             if self.is_kept:
-                self.seek(0)
+                self.flush()
                 storage, name, if_absent = self._place
-                storage.put(name, self.read(), if_absent=if_absent)
+                if if_absent:
+                    storage.put(name, Path(self._path).read_bytes(), if_absent=True)
+                else:
+                    storage.upload(name, self._path)
         finally:
+            os.unlink(self._path)
             super().close()
 
     def __exit__(

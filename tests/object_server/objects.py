@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import threading
 import uuid
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from email.utils import formatdate
 from pathlib import Path
 
 __all__ = ["Found", "Objects", "Refused"]
+
+_UPLOADS = ".uploads"
+_MIN_PART_BYTES = 5 << 20  # of all but the last one
 
 
 class Refused(Exception):  # noqa: N818 - an answer
@@ -42,12 +47,20 @@ class Found:
         return formatdate(self.mtime_ns // 10**9, usegmt=True)
 
 
+@dataclass(frozen=True, slots=True)
+class _Upload:
+    """An upload by parts: its object, and the ETags of the parts by number. Their bytes are in files."""
+
+    key: str
+    etags: dict[int, str] = field(default_factory=dict)
+
+
 class Objects:
     """Objects in a folder; the first component of a key is the bucket."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self._uploads: dict[str, dict[int, bytes]] = {}
+        self._uploads: dict[str, _Upload] = {}
         self._lock = threading.Lock()
 
     def path(self, key: str) -> Path:
@@ -74,6 +87,11 @@ class Objects:
             return None
 
     def put(self, key: str, data: bytes, *, if_match: str = "", if_none_match: str = "", generation: str = "") -> Found:
+        return self._store(key, [data], if_match=if_match, if_none_match=if_none_match, generation=generation)
+
+    def _store(
+        self, key: str, pieces: Iterable[bytes], *, if_match: str = "", if_none_match: str = "", generation: str = ""
+    ) -> Found:
         with self._lock:  # conditions hold up to the write
             now = self.exists(key)
             if if_none_match == "*" and now is not None:
@@ -85,7 +103,8 @@ class Objects:
             path = self.path(key)
             path.parent.mkdir(parents=True, exist_ok=True)
             temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
-            temporary.write_bytes(data)
+            with temporary.open("wb") as file:
+                file.writelines(pieces)
             os.replace(temporary, path)
             return self.find(key)
 
@@ -95,28 +114,51 @@ class Objects:
             if path.is_file():  # a folder is no object
                 path.unlink()
 
-    def start_upload(self) -> str:
+    def start_upload(self, key: str) -> str:
         upload = uuid.uuid4().hex
-        self._uploads[upload] = {}
+        self._uploads[upload] = _Upload(key)
+        (self._root / _UPLOADS / upload).mkdir(parents=True)
         return upload
 
-    def put_part(self, upload: str, number: int, data: bytes) -> str:
-        if upload not in self._uploads:
-            raise Refused(404, "NoSuchUpload")
-        self._uploads[upload][number] = data
-        return f'"{hashlib.md5(data).hexdigest()}"'
+    def put_part(self, upload: str, key: str, number: int, data: bytes) -> str:
+        parts = self._upload(upload, key).etags
+        if not 1 <= number <= 10_000:
+            raise Refused(400, "InvalidArgument")
+        (self._root / _UPLOADS / upload / str(number)).write_bytes(data)
+        parts[number] = f'"{hashlib.md5(data).hexdigest()}"'
+        return parts[number]
 
-    def finish_upload(self, upload: str, key: str, **conditions: str) -> Found:
-        if upload not in self._uploads:
-            raise Refused(404, "NoSuchUpload")
-        parts = self._uploads[upload]
-        data = b"".join(parts[number] for number in sorted(parts))
-        found = self.put(key, data, **conditions)
-        del self._uploads[upload]
+    def finish_upload(self, upload: str, key: str, parts: Sequence[tuple[int, str]], **conditions: str) -> Found:
+        """Store the listed parts as one object; others are dropped.
+
+        Args:
+            upload: The upload.
+            key: Its object.
+            parts: Number and ETag of each part.
+            conditions: As of :meth:`put`.
+        """
+        etags = self._upload(upload, key).etags
+        paths = [self._root / _UPLOADS / upload / str(number) for number, _ in parts]
+        if not parts or any(number not in etags or etags[number].strip('"') != etag for number, etag in parts):
+            raise Refused(400, "InvalidPart")
+        if [number for number, _ in parts] != sorted({number for number, _ in parts}):
+            raise Refused(400, "InvalidPartOrder")
+        if any(path.stat().st_size < _MIN_PART_BYTES for path in paths[:-1]):
+            raise Refused(400, "EntityTooSmall")
+        found = self._store(key, (path.read_bytes() for path in paths), **conditions)
+        self.abort_upload(upload, key)
         return found
 
-    def abort_upload(self, upload: str) -> None:
-        self._uploads.pop(upload, None)
+    def abort_upload(self, upload: str, key: str) -> None:
+        self._upload(upload, key)
+        del self._uploads[upload]
+        shutil.rmtree(self._root / _UPLOADS / upload)
+
+    def _upload(self, upload: str, key: str) -> _Upload:
+        found = self._uploads.get(upload)
+        if found is None or found.key != key:
+            raise Refused(404, "NoSuchUpload")
+        return found
 
     @property
     def open_uploads(self) -> int:

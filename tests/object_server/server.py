@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 from urllib.parse import parse_qs, unquote, urlsplit
+from xml.etree import ElementTree as ET
 from xml.sax.saxutils import escape
 
 from .faults import Fault, FaultPlan
@@ -147,7 +148,7 @@ class ObjectServer:
                     await self._handle(head, reader, writer)
                 finally:
                     self._open -= 1
-        except (_Dropped, ConnectionError, asyncio.CancelledError):
+        except (_Dropped, ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass
         finally:
             writer.close()
@@ -222,7 +223,7 @@ class ObjectServer:
             case "GET" | "HEAD":
                 return _get(self.objects.find(request.key), request, headers, fault)
             case "PUT" if "uploadId" in query:
-                etag = self.objects.put_part(query["uploadId"], int(query["partNumber"]), body)
+                etag = self.objects.put_part(query["uploadId"], request.key, int(query["partNumber"]), body)
                 return _Answer(200, b"", {"ETag": etag})
             case "PUT" if "x-amz-copy-source" in headers:
                 source = self.objects.find(unquote(headers["x-amz-copy-source"]).lstrip("/"))
@@ -233,11 +234,11 @@ class ObjectServer:
                 found = self.objects.put(request.key, body, **conditions)
                 return _Answer(200, b"", {"ETag": found.etag, "x-goog-generation": found.generation})
             case "POST" if "uploads" in query:
-                upload = self.objects.start_upload()
+                upload = self.objects.start_upload(request.key)
                 xml = f"<InitiateMultipartUploadResult><UploadId>{upload}</UploadId></InitiateMultipartUploadResult>"
                 return _Answer(200, xml.encode())
             case "POST" if "uploadId" in query:
-                found = self.objects.finish_upload(query["uploadId"], request.key, **conditions)
+                found = self.objects.finish_upload(query["uploadId"], request.key, _parts(body), **conditions)
                 xml = (
                     f"<CompleteMultipartUploadResult><ETag>{escape(found.etag)}</ETag></CompleteMultipartUploadResult>"
                 )
@@ -245,7 +246,7 @@ class ObjectServer:
             case "POST" if "delete" in query:
                 return self._delete_many(request.key, body)
             case "DELETE" if "uploadId" in query:
-                self.objects.abort_upload(query["uploadId"])
+                self.objects.abort_upload(query["uploadId"], request.key)
                 return _Answer(204)
             case "DELETE":
                 self.objects.delete(request.key)
@@ -253,8 +254,6 @@ class ObjectServer:
         return _Answer(405, _error_body("MethodNotAllowed"))
 
     def _delete_many(self, bucket: str, body: bytes) -> _Answer:
-        from xml.etree import ElementTree as ET
-
         deleted = []
         for element in ET.fromstring(body).iter():
             if element.tag.endswith("Key") and element.text:
@@ -325,6 +324,15 @@ def _get(found: Found, request: Request, headers: Mapping[str, str], fault: Faul
         body = file.read(last - start + 1)
     answer_headers["Content-Range"] = f"bytes {start}-{last}/{found.size}"
     return _Answer(206, body, answer_headers)
+
+
+def _parts(body: bytes) -> list[tuple[int, str]]:
+    """Return number and ETag of the parts that complete an upload."""
+    found = []
+    for element in ET.fromstring(body):
+        fields = {child.tag.rpartition("}")[2]: (child.text or "").strip('"') for child in element}
+        found.append((int(fields["PartNumber"]), fields["ETag"]))
+    return found
 
 
 _CODES = {"503": "SlowDown", "429": "TooManyRequests", "403": "AccessDenied", "401": "Unauthorized"}

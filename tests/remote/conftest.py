@@ -47,6 +47,7 @@ def forget_clients() -> None:
         if isinstance(client, HttpClient):
             client.close()
     choice._clients.clear()
+    choice._connections.clear()
     choice._fetchers.clear()
     choice._paces.clear()
     choice._answered.clear()

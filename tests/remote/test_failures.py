@@ -5,14 +5,13 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from itertools import pairwise
 
 import pytest
 
 from loader.errors import FormatError, StorageError
 from loader.storage import ByteRange, Storage, open_storage
-from loader.storage.remote import object_requests, remember_options
+from loader.storage.remote import remember_options
 from loader.storage.remote.failures import Remedy, RequestFailure
 from loader.storage.remote.options import OPTIONS_VARIABLE
 from loader.storage.remote.pace import Pace
@@ -110,7 +109,7 @@ def test_an_error_names_url_range_tries_and_time(storage: Storage, server: Objec
 
 
 def test_a_service_that_never_answered_is_given_up_soon(direct: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(object_requests, "_CONTACT_S", 1.0)
+    monkeypatch.setattr("loader.storage.remote.retries._CONTACT_S", 1.0)
     started = time.monotonic()
     with pytest.raises(StorageError, match=r"cannot reach http://127\.0\.0\.1:9: the connection was refused") as caught:
         open_storage("s3://data/ds").read("x")
@@ -119,7 +118,7 @@ def test_a_service_that_never_answered_is_given_up_soon(direct: None, monkeypatc
 
 
 def test_a_host_without_a_name_is_named(direct: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(object_requests, "_CONTACT_S", 0.1)
+    monkeypatch.setattr("loader.storage.remote.retries._CONTACT_S", 0.1)
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://me:secret@nowhere.invalid")
     with pytest.raises(StorageError, match=r"cannot reach http://nowhere\.invalid") as caught:
         open_storage("s3://data/ds").read("x")
@@ -129,7 +128,7 @@ def test_a_host_without_a_name_is_named(direct: None, monkeypatch: pytest.Monkey
 def test_an_outage_is_survived_with_a_longer_deadline(
     storage: Storage, server: ObjectServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(object_requests, "_CONTACT_S", 0.1)  # not for a service that has answered
+    monkeypatch.setattr("loader.storage.remote.retries._CONTACT_S", 0.1)  # not for a service that has answered
     begun = time.monotonic()
     server.faults = FaultPlan(
         choose=lambda *_: Fault(kind="reset") if time.monotonic() - begun < 3 else None,
@@ -237,22 +236,15 @@ def test_a_warning_comes_after_ten_seconds_and_then_every_thirty(caplog: pytest.
 def test_requests_at_a_time_are_halved_on_slow_down_and_grow_again() -> None:
     pace = Pace(64)
 
-    def refused_at_once() -> None:  # the answers to requests of one moment count once
-        with ExitStack() as stack:
-            for _ in range(5):
-                stack.enter_context(pace.request())
-            raise LATER
-
-    with pytest.raises(RequestFailure):
-        refused_at_once()
+    started = [pace.begin() for _ in range(5)]
+    for each in started:  # the answers to requests of one moment count once
+        pace.end(each, LATER)
     assert pace.limit == 32
     for _ in range(32):
-        with pace.request():
-            pass
+        pace.end(pace.begin(), None)
     assert 32.9 < pace.limit < 33.1
     for _ in range(5000):
-        with pace.request():
-            pass
+        pace.end(pace.begin(), None)
     assert pace.limit == 64
 
 

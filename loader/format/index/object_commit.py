@@ -101,7 +101,7 @@ class ObjectCommit:
 
     def _put(self, pair: tuple[str, str]) -> None:
         staged, final = pair
-        self._storage.put(final, self._work.read(staged))
+        self._storage.upload(final, self._work.path(staged))
 
     def _put_info(self, data: bytes) -> None:
         try:

@@ -8,16 +8,13 @@ import time
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import FIRST_COMPLETED, Future, wait
 from queue import SimpleQueue
-
-from ...errors import EnergonError
 
 __all__ = ["Fetch", "Fetcher"]
 
 _MIN_HEDGE_S = 0.2
 _REMEMBERED = 256  # durations of a size class
-_MIN_KNOWN = 16  # before requests are sent twice
+_RECKONED_EVERY = 16  # requests of a size class; before the first 16, none is sent twice
 _MAX_HEDGED = 0.03  # share of requests
 _MAX_LATE = 0.1  # share above which the service is slow, and not single requests
 _SIZE_CLASSES = (64 << 10, 1 << 20)  # bytes
@@ -32,14 +29,33 @@ class Fetch:
         size_bytes: Length of the range.
     """
 
-    __slots__ = ("_fetcher", "_future", "_owner", "_read", "size_bytes")
+    __slots__ = (
+        "_arrived",
+        "_data",
+        "_error",
+        "_fetcher",
+        "_owner",
+        "attempts",
+        "is_done",
+        "is_started",
+        "read",
+        "size_bytes",
+    )
 
     def __init__(self, fetcher: Fetcher, read: Callable[[], bytes], size_bytes: int) -> None:
         self.size_bytes = size_bytes
+        self.read = read
+        self.attempts = 0  # queued and running ones
+        self.is_started = False
+        self.is_done = False
+        self._data: bytes | None = None
+        self._error: BaseException | None = None
         self._fetcher = fetcher
         self._owner = os.getpid()
-        self._read = read
-        self._future = fetcher.start(read, size_bytes)
+        # One bare lock: a future with its condition takes longer than all else of the hand-over.
+        self._arrived = threading.Lock()
+        self._arrived.acquire()
+        fetcher.start(self)
 
     def result(self) -> bytes:
         """Wait for the bytes.
@@ -47,27 +63,48 @@ class Fetch:
         Raises:
             EnergonError: As by ``read``.
         """
-        if self._owner != os.getpid():  # the threads stayed in the process that forked this one
-            return self._read()
-        future = self._future
-        if future.done():
-            return future.result()
+        if self._data is None and self._error is None:
+            if self._owner != os.getpid():  # the threads stayed in the process that forked this one
+                return self.read()
+            self._wait()
+        if self._error is not None:
+            raise self._error
+        return self._data or b""
+
+    def _wait(self) -> None:
         limit_s = self._fetcher.hedge_after_s(self.size_bytes)
         if limit_s is None:
-            return future.result()
-        done, _ = wait([future], timeout=limit_s)
-        self._fetcher.note_late(is_late=not done)
-        second = None if done or not future.running() else self._fetcher.hedge(self._read, self.size_bytes)
-        return future.result() if second is None else self._first_of(future, second)
+            self._arrived.acquire()
+        else:
+            is_late = not self._arrived.acquire(timeout=limit_s)
+            self._fetcher.note_late(is_late=is_late)
+            if is_late:
+                self._fetcher.hedge(self)
+                self._arrived.acquire()
+        self._arrived.release()  # other threads may wait, too
 
-    def _first_of(self, *futures: Future[bytes]) -> bytes:
-        done, others = wait(futures, return_when=FIRST_COMPLETED)
-        try:
-            return done.pop().result()
-        except EnergonError:
-            if not others:
-                raise
-            return others.pop().result()
+    def finish(self, data: bytes | None, error: BaseException | None) -> None:
+        """Hand over the result to the threads that wait for it."""
+        self._data, self._error = data, error
+        self._arrived.release()
+
+
+class _Durations:
+    """The times of the last requests of one size class."""
+
+    def __init__(self) -> None:
+        self._seconds = deque[float](maxlen=_REMEMBERED)
+        self._added = 0
+        self.hedge_after_s: float | None = None
+
+    def add(self, seconds: float) -> None:
+        self._seconds.append(seconds)
+        self._added += 1
+        if self._added % _RECKONED_EVERY == 0:
+            known = sorted(self._seconds)
+            self.hedge_after_s = max(
+                _MIN_HEDGE_S, 3 * known[len(known) // 2], 1.2 * known[int(0.95 * (len(known) - 1))]
+            )
 
 
 class Fetcher:
@@ -79,43 +116,44 @@ class Fetcher:
 
     def __init__(self, max_requests: int) -> None:
         self._max_requests = max_requests
-        self._queue: SimpleQueue[tuple[Future[bytes], Callable[[], bytes], int]] = SimpleQueue()
+        self._queue: SimpleQueue[Fetch] = SimpleQueue()
         self._threads = 0
         self._unfinished = 0
         self._lock = threading.Lock()
-        self._durations_s = [deque[float](maxlen=_REMEMBERED) for _ in range(len(_SIZE_CLASSES) + 1)]
+        self._durations = [_Durations() for _ in range(len(_SIZE_CLASSES) + 1)]
         self._late = deque[bool](maxlen=_REMEMBERED)
         self._sent = 0
         self._hedged = 0
 
-    def start(self, read: Callable[[], bytes], size_bytes: int) -> Future[bytes]:
-        """Call ``read`` in a thread."""
+    def start(self, fetch: Fetch) -> None:
+        """Read a range in a thread."""
         with self._lock:
             self._sent += 1
-        return self._start(read, size_bytes)
+            self._add(fetch)
+        self._queue.put(fetch)
 
-    def hedge(self, read: Callable[[], bytes], size_bytes: int) -> Future[bytes] | None:
-        """Call ``read`` once more; return None if so many are late that it would add to an overload."""
+    def hedge(self, fetch: Fetch) -> None:
+        """Read a range that is late once more, unless so many are late that it would add to an overload."""
         with self._lock:
+            if fetch.is_done or not fetch.is_started:
+                return
             if self._hedged + 1 > _MAX_HEDGED * self._sent or sum(self._late) > _MAX_LATE * len(self._late):
-                return None
+                return
             self._hedged += 1
-        return self._start(read, size_bytes)
+            self._add(fetch)
+        self._queue.put(fetch)
 
     def note_late(self, *, is_late: bool) -> None:
         """Remember whether a range that was waited for took too long."""
         self._late.append(is_late)
 
-    def _start(self, read: Callable[[], bytes], size_bytes: int) -> Future[bytes]:
-        with self._lock:
-            self._unfinished += 1
-            if self._threads < min(self._unfinished, self._max_requests):
-                self._threads += 1
-                # Daemons: a process that ends does not wait for bytes that it does not use.
-                threading.Thread(target=self._serve, daemon=True, name=f"fetch-{self._threads}").start()
-        future: Future[bytes] = Future()
-        self._queue.put((future, read, size_bytes))
-        return future
+    def _add(self, fetch: Fetch) -> None:
+        fetch.attempts += 1
+        self._unfinished += 1
+        if self._threads < min(self._unfinished, self._max_requests):
+            self._threads += 1
+            # Daemons: a process that ends does not wait for bytes that it does not use.
+            threading.Thread(target=self._serve, daemon=True, name=f"fetch-{self._threads}").start()
 
     def run(self, task: Callable[[], object]) -> None:
         """Run a task in a thread, and ignore its errors: the reader of its result repeats it."""
@@ -124,34 +162,35 @@ class Fetcher:
             task()
             return b""
 
-        self.start(read, 0)
+        Fetch(self, read, 0)
 
     def _serve(self) -> None:
         while True:
-            future, read, size_bytes = self._queue.get()
-            future.set_running_or_notify_cancel()
-            self._serve_one(future, read, size_bytes)
-            del future, read
-            with self._lock:
-                self._unfinished -= 1
+            fetch = self._queue.get()
+            self._serve_one(fetch)
+            del fetch  # its bytes may be many
 
-    def _serve_one(self, future: Future[bytes], read: Callable[[], bytes], size_bytes: int) -> None:
+    def _serve_one(self, fetch: Fetch) -> None:
+        fetch.is_started = True
         started = time.monotonic()
+        data, error = None, None
         try:
-            data = read()
-        except BaseException as error:  # noqa: BLE001 - the waiting thread raises it
-            future.set_exception(error)
-        else:
-            if size_bytes:
-                self._durations_s[_size_class(size_bytes)].append(time.monotonic() - started)
-            future.set_result(data)
+            data = fetch.read()
+        except BaseException as raised:  # noqa: BLE001 - the waiting thread raises it
+            error = raised
+        with self._lock:
+            self._unfinished -= 1
+            fetch.attempts -= 1
+            if data is not None and fetch.size_bytes:
+                self._durations[_size_class(fetch.size_bytes)].add(time.monotonic() - started)
+            if fetch.is_done or (error is not None and fetch.attempts):  # another attempt may succeed
+                return
+            fetch.is_done = True
+        fetch.finish(data, error)
 
     def hedge_after_s(self, size_bytes: int) -> float | None:
         """Return the seconds after which a range of this size is late; None if that is not known."""
-        known = sorted(self._durations_s[_size_class(size_bytes)].copy())
-        if len(known) < _MIN_KNOWN:
-            return None
-        return max(_MIN_HEDGE_S, 3 * known[len(known) // 2], 1.2 * known[int(0.95 * (len(known) - 1))])
+        return self._durations[_size_class(size_bytes)].hedge_after_s
 
 
 def _size_class(size_bytes: int) -> int:

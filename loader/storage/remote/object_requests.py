@@ -6,17 +6,14 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from ..protocol import FileInfo, check_name
-from .clients import ClientObject, ObjectClient, Received, client_of, has_answered, note_answer, pace_of
+from .clients import ClientObject, Connection, ObjectClient, Received, connection_of
 from .failures import Remedy, RequestFailure
 from .object_url import ObjectUrl
-from .options import options_for
-from .retries import Retries
 
 __all__ = ["ObjectRequests"]
 
 _T = TypeVar("_T")
 _DELETED_AT_ONCE = 1000
-_CONTACT_S = 20.0  # a wrong endpoint is found out soon; an outage later on may last longer
 
 
 class ObjectRequests:
@@ -42,34 +39,29 @@ class ObjectRequests:
         check_name(name, folder=self.url)
         return f"{self._prefix}{name}" if name else self._place.key
 
-    @property
-    def can_list(self) -> bool:
-        """True if the service lists objects."""
-        return client_of(self._place).can_list
+    def connection(self) -> Connection:
+        """Return how this process reaches the bucket, with its options as they are now.
+
+        Raises:
+            ConfigError: A package is missing, or the options are wrong.
+        """
+        return connection_of(self._place, self.url)
 
     def _send(self, attempt: Callable[[ObjectClient], _T], *, action: str, name: str) -> _T:
-        options = options_for(self.url)
-        client = client_of(self._place)
-        pace = pace_of(self._place, options)
-        contact_s = None if has_answered(self._place) else _CONTACT_S
-        retries = Retries(options.deadline_s, refresh=client.refresh, contact_s=contact_s)
-
-        def request() -> _T:
-            try:
-                with pace.request():
-                    found = attempt(client)
-            except RequestFailure as failure:
-                if failure.kind != "unreachable":
-                    note_answer(self._place)
-                raise
-            note_answer(self._place)
-            return found
-
-        return retries.run(request, action=action, url=self.path(name))
+        return self.connection().send(attempt, action=action, url=f"{self.url}/{name}" if name else self.url)
 
     # ---------------------------------------------------------------------------------------------------- reading
 
-    def get(self, name: str, start: int, stop: int, *, info: FileInfo | None = None, action: str = "") -> Received:
+    def get(
+        self,
+        name: str,
+        start: int,
+        stop: int,
+        *,
+        info: FileInfo | None = None,
+        action: str = "",
+        connection: Connection | None = None,
+    ) -> Received:
         """Get the bytes [start, stop) of an object, or those up to its end.
 
         Args:
@@ -78,6 +70,7 @@ class ObjectRequests:
             stop: Byte after the last one.
             info: Expected size and version; None for any.
             action: What it is for, for messages; by default it is to read the range.
+            connection: What :meth:`connection` returned a moment ago.
 
         Raises:
             FormatError: The object has another size or version.
@@ -90,7 +83,8 @@ class ObjectRequests:
                 _check_version(received, info)
             return received
 
-        return self._send(attempt, action=action or f"read bytes {start}–{stop} of", name=name)
+        sent_by = connection or self.connection()
+        return sent_by.send(attempt, action=action or f"read bytes {start}–{stop} of", url=f"{self.url}/{name}")
 
     def get_all(self, name: str) -> Received:
         """Get a whole object."""
@@ -147,6 +141,11 @@ class ObjectRequests:
                 return found.etag
 
         return self._send(attempt, action="write", name=name)
+
+    def upload(self, name: str, path: str) -> str:
+        """Store a file of this machine, and return its version; a few parts of it are in memory at a time."""
+        key = self._key(name)
+        return self._send(lambda client: client.upload(key, path), action="write", name=name)
 
     def delete(self, name: str) -> None:
         """Delete an object; a missing one is no error."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from .failures import Remedy, RequestFailure
 
@@ -24,35 +22,39 @@ class Pace:
 
     def __init__(self, max_requests: int) -> None:
         self.limit = float(max_requests)
-        self._max = max_requests
+        self._max = float(max_requests)
         self._open = 0
         self._halved_at = 0.0
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._has_room = threading.Condition(self._lock)
+        self._waiting = 0
 
-    @contextmanager
-    def request(self) -> Iterator[None]:
-        """Wait until one more request may be sent; the context is the request. Threads may share the pace."""
-        with self._changed:
-            while self._open >= max(1, int(self.limit)):
-                self._changed.wait()
+    def begin(self) -> float:
+        """Wait until one more request may be sent; return the time for :meth:`end`. Threads may share the pace."""
+        with self._lock:
+            if self._open + 1 > self.limit:
+                self._waiting += 1
+                while self._open + 1 > self.limit:
+                    self._has_room.wait()
+                self._waiting -= 1
             self._open += 1
-        started = time.monotonic()
-        try:
-            yield
-        except RequestFailure as failure:
-            if failure.remedy is Remedy.SLOW_DOWN:
-                self._halve(started)
-            raise
-        else:
-            self.limit = min(float(self._max), self.limit + 1 / self.limit)
-        finally:
-            with self._changed:
-                self._open -= 1
-                self._changed.notify(2)  # the limit grows by less than one
+        return time.monotonic()
 
-    def _halve(self, started: float) -> None:
-        """Halve the limit, unless that happened after the request was sent: it says nothing about the new limit."""
-        with self._changed:
-            if started >= self._halved_at:
+    def end(self, started: float, failure: RequestFailure | None) -> None:
+        """Count a request as ended.
+
+        Args:
+            started: What :meth:`begin` returned.
+            failure: Its failure; None if it succeeded.
+        """
+        with self._lock:
+            self._open -= 1
+            if failure is None:
+                if self.limit < self._max:
+                    self.limit = min(self._max, self.limit + 1 / self.limit)
+            elif failure.remedy is Remedy.SLOW_DOWN and started >= self._halved_at:
+                # Requests that were sent before the limit was halved say nothing about the new limit.
                 self.limit = max(1.0, self.limit / 2)
                 self._halved_at = time.monotonic()
+            if self._waiting:
+                self._has_room.notify(2)  # the limit grows by less than one

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -12,7 +13,7 @@ from typing import Any, BinaryIO
 from ...errors import FormatError, StorageError
 from ..node_cache import CacheSettings, RemoteObject, block_cache, cache_settings, local_copy
 from ..protocol import ByteRange, FileInfo, check_name
-from .clients import ClientObject, fetcher_of, has_answered, note_answer
+from .clients import ClientObject, Connection, fetcher_of, has_answered, note_answer
 from .failures import RequestFailure
 from .fetcher import Fetch
 from .listed_folders import ListedFolders
@@ -23,7 +24,6 @@ from .remote_file import RemoteFile
 
 __all__ = ["RemoteStorage"]
 
-_SPOOLED_BYTES = 8 << 20
 _COPIED_AT_ONCE = 8 << 20
 _MAX_PREFETCHED_BYTES = 16 << 20
 
@@ -46,6 +46,7 @@ class RemoteStorage:
         self._requests = ObjectRequests(self._place)
         self._listed = ListedFolders()
         self._ahead: dict[str, Fetch] = {}  # whole files that are read ahead
+        self._cache: tuple[Connection | None, CacheSettings | None] = None, None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _unpickled, (self.url, has_answered(self._place))
@@ -75,9 +76,6 @@ class RemoteStorage:
         ahead = self._take_ahead(name)
         if ahead is not None:
             return ahead[start:stop]
-        return self._get_range(name, start, stop, info)
-
-    def _get_range(self, name: str, start: int, stop: int, info: FileInfo | None) -> bytes:
         return bytes(self._requests.get(name, start, stop, info=info).data)
 
     def read_cached(self, info: FileInfo, start: int, stop: int) -> bytes:
@@ -86,17 +84,25 @@ class RemoteStorage:
         Raises:
             FormatError: The file has another size or version.
         """
-        settings = self._cache_settings()
+        connection = self._requests.connection()
+        settings = self._cache_settings(connection)
         version = info.etag or (str(info.mtime_ns) if info.mtime_ns else "")
         cache = block_cache(settings) if settings is not None and version else None
-        read = partial(self._get_range, info.name, info=info)
+
+        def read(first: int, last: int) -> bytes:
+            return bytes(self._requests.get(info.name, first, last, info=info, connection=connection).data)
+
         if cache is None:
             return read(start, stop)
         return cache.read(RemoteObject(self._identity(info.name), version, info.size_bytes), start, stop, read)
 
-    def _cache_settings(self) -> CacheSettings | None:
-        options = options_for(self.url)
-        return cache_settings(options.cache_dir, options.cache_bytes)
+    def _cache_settings(self, connection: Connection) -> CacheSettings | None:
+        """Return the settings of the cache, which a connection keeps."""
+        known, settings = self._cache
+        if known is not connection:
+            settings = cache_settings(connection.options.cache_dir, connection.options.cache_bytes)
+            self._cache = connection, settings
+        return settings
 
     def _identity(self, name: str) -> str:
         """Return the file's URL with its endpoint: a bucket of one name may be on several services."""
@@ -126,7 +132,7 @@ class RemoteStorage:
         return data, len(data) if len(data) < size_bytes else self.stat(name).size_bytes
 
     def list_once(self, folder: str) -> None:
-        if self._requests.can_list and self._listed.of(folder) is None:
+        if self._requests.connection().can_list and self._listed.of(folder) is None:
             self._listed.add(folder, [_info(name, found) for name, found in self.objects(folder)])
 
     def prefetch(self, names: Iterable[str]) -> None:
@@ -156,7 +162,7 @@ class RemoteStorage:
                     raise
             else:
                 return True
-        return self._requests.can_list and self.has_objects(name)
+        return self._requests.connection().can_list and self.has_objects(name)
 
     def stat(self, name: str) -> FileInfo:
         listed = self._listed.of(name)
@@ -199,16 +205,18 @@ class RemoteStorage:
             for start in range(len(first.data), size_bytes, _COPIED_AT_ONCE):
                 yield self.read_range(name, start, min(start + _COPIED_AT_ONCE, size_bytes), info=known)
 
-        return local_copy(self._cache_settings(), f"{self._identity(name)}\0{version}", download)
+        return local_copy(
+            self._cache_settings(self._requests.connection()), f"{self._identity(name)}\0{version}", download
+        )
 
     # ---------------------------------------------------------------------------------------------------- writing
 
     @contextmanager
     def create(self, name: str, *, durable: bool = True) -> Iterator[BinaryIO]:  # noqa: ARG002 - stores are durable
-        with tempfile.SpooledTemporaryFile(_SPOOLED_BYTES) as file:
+        with tempfile.NamedTemporaryFile(prefix="energon-upload-") as file:
             yield file  # type: ignore[misc]
-            file.seek(0)
-            self.put(name, file.read())
+            file.flush()
+            self.upload(name, file.name)
 
     def write_new(self, name: str, data: bytes) -> None:
         self.put(name, data)
@@ -217,6 +225,14 @@ class RemoteStorage:
         """Store a file, and return its version; only if there is none, or only over one version."""
         self._listed.clear()
         return self._requests.put(name, data, if_absent=if_absent, if_etag=if_etag)
+
+    def upload(self, name: str, path: str | os.PathLike[str]) -> str:
+        """Store a file of this machine under a name, by parts if it is large, and return its version.
+
+        A reader sees all of it or nothing. Of a large file, about 80 MiB are in memory at a time.
+        """
+        self._listed.clear()
+        return self._requests.upload(name, os.fspath(path))
 
     def create_once(self, name: str, data: bytes) -> bool:
         try:

@@ -17,6 +17,7 @@ __all__ = ["Retries"]
 _T = TypeVar("_T")
 _log = get_logger(__name__)
 _FIRST_DELAY_S, _MAX_DELAY_S = 0.1, 15.0
+_CONTACT_S = 20.0  # a wrong endpoint is found out soon; an outage later on may last longer
 _MIN_TRIES = 3
 _FEW_TRIES = 3
 _FIRST_WARNING_S, _NEXT_WARNINGS_S = 10.0, 30.0
@@ -41,14 +42,14 @@ class Retries:
         clock: Returns seconds.
         sleep: Waits some seconds.
         refresh: Called once after a denied request, to get new credentials.
-        contact_s: The deadline while no connection is made, for a service that never answered; None if it did.
+        has_answered: Returns False for a service that never answered: without a connection it is given up sooner.
     """
 
     deadline_s: float = 300.0
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     refresh: Callable[[], None] | None = None
-    contact_s: float | None = None
+    has_answered: Callable[[], bool] | None = None
 
     def run(self, attempt: Callable[[], _T], *, action: str, url: str) -> _T:
         """Return what ``attempt`` returns, which is called again after failures that may pass.
@@ -95,8 +96,8 @@ class Retries:
         if failure.retry_after_s is not None:
             delay_s = max(delay_s, failure.retry_after_s)
         deadline_s = self.deadline_s
-        if failure.kind == "unreachable" and self.contact_s is not None:
-            deadline_s = min(deadline_s, self.contact_s)
+        if failure.kind == "unreachable" and self.has_answered is not None and not self.has_answered():
+            deadline_s = min(deadline_s, _CONTACT_S)
         if tries >= _MIN_TRIES and spent_s + delay_s > deadline_s:
             return None
         return delay_s

@@ -3,6 +3,7 @@
 ==================== ==========================================
 `client.py`          the interface of clients
 `choice.py`          the client of a URL in this process
+`connection.py`      a client with its pace and its retries
 `obstore_client.py`  requests by obstore: S3, GCS, Azure
 `stores.py`          the stores of obstore, and their settings
 `msc_client.py`      profiles of multi-storage-client
@@ -14,18 +15,20 @@
 ==================== ==========================================
 """
 
-from .choice import client_of, fetcher_of, has_answered, may_use_rust, note_answer, pace_of, use_rust_here
+from .choice import client_of, connection_of, fetcher_of, has_answered, may_use_rust, note_answer, use_rust_here
 from .client import ClientObject, ObjectClient, Received
+from .connection import Connection
 
 __all__ = [
     "ClientObject",
+    "Connection",
     "ObjectClient",
     "Received",
     "client_of",
+    "connection_of",
     "fetcher_of",
     "has_answered",
     "may_use_rust",
     "note_answer",
-    "pace_of",
     "use_rust_here",
 ]

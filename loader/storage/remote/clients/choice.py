@@ -11,14 +11,24 @@ from ..object_url import ObjectUrl
 from ..options import StorageOptions, options_for
 from ..pace import Pace
 from .client import ObjectClient
+from .connection import Connection
 from .fork_lock import ForkLock
 
-__all__ = ["client_of", "fetcher_of", "has_answered", "may_use_rust", "note_answer", "pace_of", "use_rust_here"]
+__all__ = [
+    "client_of",
+    "connection_of",
+    "fetcher_of",
+    "has_answered",
+    "may_use_rust",
+    "note_answer",
+    "use_rust_here",
+]
 
 _WEB = ("http", "https")
 
 _lock = ForkLock()
 _clients: dict[tuple[object, ...], ObjectClient] = {}
+_connections: dict[tuple[object, ...], Connection] = {}
 _fetchers: dict[tuple[str, ...], Fetcher] = {}
 _paces: dict[tuple[str, ...], Pace] = {}
 _answered: set[tuple[str, ...]] = set()
@@ -66,21 +76,41 @@ def client_of(url: ObjectUrl, options: StorageOptions | None = None) -> ObjectCl
 def fetcher_of(url: ObjectUrl) -> Fetcher:
     """Return the threads of this process that fetch from a URL's bucket."""
     key = _bucket(url)
-    with _lock:
-        fetcher = _fetchers.get(key)
-        if fetcher is None:
-            fetcher = _fetchers[key] = Fetcher(options_for(str(url)).max_requests)
-    return fetcher
+    found = _fetchers.get(key)
+    if found is None:
+        with _lock:
+            found = _fetchers.setdefault(key, Fetcher(options_for(str(url)).max_requests))
+    return found
 
 
-def pace_of(url: ObjectUrl, options: StorageOptions) -> Pace:
-    """Return the limit of this process for requests to a URL's bucket."""
-    key = _bucket(url)
+def connection_of(url: ObjectUrl, text: str) -> Connection:
+    """Return how this process reaches the bucket of a URL, with its options as they are now.
+
+    Args:
+        url: The URL.
+        text: The same.
+
+    Raises:
+        ConfigError: A package is missing, or the options are wrong.
+    """
+    options = options_for(text)
+    key = (url.protocol, url.container, url.account, options, may_use_rust())
+    return _connections.get(key) or _connect(url, options, key)  # each request comes by here: no lock
+
+
+def _connect(url: ObjectUrl, options: StorageOptions, key: tuple[object, ...]) -> Connection:
+    client = client_of(url, options)
+    bucket = _bucket(url)
     with _lock:
-        pace = _paces.get(key)
-        if pace is None:
-            pace = _paces[key] = Pace(options.max_requests)
-    return pace
+        pace = _paces.setdefault(bucket, Pace(options.max_requests))
+        found = Connection(
+            client,
+            pace,
+            options,
+            has_answered=lambda: bucket in _answered,
+            note_answer=lambda: _answered.add(bucket),
+        )
+        return _connections.setdefault(key, found)
 
 
 def note_answer(url: ObjectUrl) -> None:
@@ -128,6 +158,7 @@ def _forget_in_child() -> None:
     if _has_used_rust:
         _keep_for_good(list(_clients.values()))
     _clients.clear()
+    _connections.clear()
     _fetchers.clear()
     _paces.clear()
     _is_forked_after_use = _is_forked_after_use or _has_used_rust

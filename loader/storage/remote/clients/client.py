@@ -49,6 +49,12 @@ class ObjectClient(Protocol):
     def put(self, key: str, data: bytes, *, if_absent: bool = False, if_etag: str | None = None) -> str:
         """Store an object, and return its version; only if there is none, or only over one version."""
 
+    def upload(self, key: str, path: str) -> str:
+        """Store a file of this machine by parts, of which a few are in memory at a time, and return its version.
+
+        A part that fails is sent again; an upload that fails leaves no parts behind.
+        """
+
     def delete(self, keys: Sequence[str]) -> None:
         """Delete objects; missing ones are no failure."""
 

@@ -57,7 +57,7 @@ class _Server:
             case "put":
                 key, data, if_absent, if_etag = arguments
                 return client.put(key, data, if_absent=if_absent, if_etag=if_etag)
-            case "delete" | "refresh":
+            case "upload" | "delete" | "refresh":
                 return getattr(client, method)(*arguments)
         raise ValueError(method)
 

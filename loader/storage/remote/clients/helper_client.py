@@ -178,6 +178,9 @@ class HelperClient:
     def put(self, key: str, data: bytes, *, if_absent: bool = False, if_etag: str | None = None) -> str:
         return str(_current().call(*self._bucket, "put", key, data, if_absent, if_etag))
 
+    def upload(self, key: str, path: str) -> str:
+        return str(_current().call(*self._bucket, "upload", key, path))
+
     def delete(self, keys: Sequence[str]) -> None:
         _current().call(*self._bucket, "delete", tuple(keys))
 

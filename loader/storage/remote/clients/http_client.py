@@ -73,6 +73,9 @@ class HttpClient:
     def put(self, key: str, data: bytes, *, if_absent: bool = False, if_etag: str | None = None) -> str:  # noqa: ARG002
         raise RequestFailure("files of a web server are read-only", Remedy.GIVE_UP)
 
+    def upload(self, key: str, path: str) -> str:  # noqa: ARG002 - the interface
+        raise RequestFailure("files of a web server are read-only", Remedy.GIVE_UP)
+
     def delete(self, keys: Sequence[str]) -> None:  # noqa: ARG002 - the interface
         raise RequestFailure("files of a web server are read-only", Remedy.GIVE_UP)
 

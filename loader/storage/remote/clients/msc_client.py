@@ -105,6 +105,10 @@ class _BucketClient:
         client, inner = self._of(key)
         return client.put(inner, data, if_absent=if_absent, if_etag=if_etag)
 
+    def upload(self, key: str, path: str) -> str:
+        client, inner = self._of(key)
+        return client.upload(inner, path)
+
     def delete(self, keys: Sequence[str]) -> None:
         for key in keys:
             client, inner = self._of(key)
@@ -177,6 +181,10 @@ class _LibraryClient:
         if if_etag is not None and self.head(key).etag != if_etag:
             raise RequestFailure("it has another version now", Remedy.GIVE_UP, kind="changed")
         _call(lambda: self._client.write(key, data))
+        return self.head(key).etag
+
+    def upload(self, key: str, path: str) -> str:
+        _call(lambda: self._client.upload_file(key, path))
         return self.head(key).etag
 
     def delete(self, keys: Sequence[str]) -> None:

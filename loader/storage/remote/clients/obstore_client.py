@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
 from ..failures import Remedy, RequestFailure, failure_of_status
 from ..object_url import redact_urls
@@ -25,40 +27,55 @@ _CONNECT_CAUSES = {
 }
 _HOST = re.compile(r"https?://[^/\s,]+")
 _PAGE = 1000
+_PART_BYTES = 16 << 20
+_PARTS_AT_ONCE = 4
+_MAX_PARTS = 9_000  # S3 takes 10,000
+
+
+class _OpenStore(Protocol):
+    def __call__(self, *, retries: bool = False) -> ObjectStore: ...
 
 
 class ObstoreClient:
     """Requests to one bucket.
 
     Args:
-        open_store: Opens the bucket, with new credentials each time.
+        open_store: Opens the bucket, with new credentials each time; with retries for uploads by parts.
     """
 
     can_list = True
 
-    def __init__(self, open_store: Callable[[], ObjectStore]) -> None:
+    def __init__(self, open_store: _OpenStore) -> None:
         self._open_store = open_store
-        self._store = open_store()
+        self._upload_store: ObjectStore | None = None
+        self._store = open_store()  # raises an error that names the package if it is missing
+        import obstore
+        from obstore.exceptions import BaseError
+
+        self._get = obstore.get  # imports in each request would take a tenth of its processor time
+        self._errors = (BaseError, OSError, ValueError)
 
     def get(self, key: str, start: int, stop: int) -> Received:
-        import obstore
-
-        result = self._call(lambda: obstore.get(self._store, key, options={"range": (start, stop)}))
+        try:
+            result = self._get(self._store, key, options={"range": (start, stop)})
+            data = result.bytes()
+        except self._errors as error:
+            _raise_failure(error)
         meta = result.meta
         expected = min(stop, meta["size"])
         if result.range != (start, expected):
             raise RequestFailure(f"requested bytes {start}–{stop}, received others", Remedy.RETRY_FEW)
-        data = self._call(result.bytes)
         if len(data) != expected - start:
             raise RequestFailure(f"expected {expected - start} bytes, found {len(data)}", Remedy.RETRY)
         return Received(memoryview(data), meta["size"], _etag(meta))
 
     def get_all(self, key: str) -> Received:
-        import obstore
-
-        result = self._call(lambda: obstore.get(self._store, key))
+        try:
+            result = self._get(self._store, key)
+            data = result.bytes()
+        except self._errors as error:
+            _raise_failure(error)
         meta = result.meta
-        data = self._call(result.bytes)
         if len(data) != meta["size"]:
             raise RequestFailure(f"expected {meta['size']} bytes, found {len(data)}", Remedy.RETRY)
         return Received(memoryview(data), meta["size"], _etag(meta))
@@ -81,8 +98,36 @@ class ObstoreClient:
     def put(self, key: str, data: bytes, *, if_absent: bool = False, if_etag: str | None = None) -> str:
         import obstore
 
+        if len(data) > _PART_BYTES and not if_absent and if_etag is None:
+            return self._put_parts(key, data, len(data))
+        # Of writes by parts, obstore makes none on a condition.
         mode: Any = "create" if if_absent else "overwrite" if if_etag is None else self._version(key, if_etag)
-        return _etag(self._call(lambda: obstore.put(self._store, key, data, mode=mode)))
+        return _etag(self._call(lambda: obstore.put(self._store, key, data, mode=mode, use_multipart=False)))
+
+    def upload(self, key: str, path: str) -> str:
+        size_bytes = os.path.getsize(path)
+        if size_bytes <= _PART_BYTES:
+            return self.put(key, Path(path).read_bytes())
+        return self._put_parts(key, Path(path), size_bytes)
+
+    def _put_parts(self, key: str, source: bytes | Path, size_bytes: int) -> str:
+        import obstore
+
+        if self._upload_store is None:
+            self._upload_store = self._open_store(retries=True)
+        store, part_bytes = self._upload_store, max(_PART_BYTES, size_bytes // _MAX_PARTS)
+        try:
+            stored = self._call(
+                lambda: obstore.put(
+                    store, key, source, use_multipart=True, chunk_size=part_bytes, max_concurrency=_PARTS_AT_ONCE
+                )
+            )
+        except RequestFailure as failure:
+            if failure.kind != "missing":
+                raise
+            # It was completed, but the answer was lost: then another completion finds no upload.
+            raise RequestFailure("404, there is no such bucket, or no such upload any more", Remedy.RETRY_FEW) from None
+        return _etag(stored)
 
     def _version(self, key: str, etag: str) -> dict[str, str]:
         """Return the version that a write is to replace; GCS compares generations, which only an answer names."""
@@ -108,13 +153,12 @@ class ObstoreClient:
 
     def refresh(self) -> None:
         self._store = self._open_store()
+        self._upload_store = None
 
     def _call(self, request: Callable[[], _T]) -> _T:
-        from obstore.exceptions import BaseError
-
         try:
             return request()
-        except (BaseError, OSError, ValueError) as error:
+        except self._errors as error:
             _raise_failure(error)
 
 

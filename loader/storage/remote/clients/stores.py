@@ -22,32 +22,42 @@ __all__ = ["open_s3_store", "open_store"]
 _REQUEST_LIMIT = timedelta(minutes=5)
 _CONNECT_LIMIT = timedelta(seconds=10)
 _NO_RETRIES: Any = {"max_retries": 0}  # there is one layer of retries, which is not this one
+_RETRIES_OF_PARTS: Any = {  # but an upload by parts is one call of obstore, and a failed part should not end it
+    "max_retries": 8,
+    "backoff": {"init_backoff": timedelta(seconds=0.1), "max_backoff": timedelta(seconds=5), "base": 2},
+}
 
 
-def open_store(url: ObjectUrl, options: StorageOptions) -> ObjectStore:
+def open_store(url: ObjectUrl, options: StorageOptions, *, retries: bool = False) -> ObjectStore:
     """Open the bucket of a URL.
+
+    Args:
+        url: The URL.
+        options: Endpoint, region and limits.
+        retries: Let obstore send requests again, such as the parts of an upload.
 
     Raises:
         ConfigError: obstore is not installed, or refuses the options.
     """
     with _named_faults(str(url), url.protocol):
         if url.protocol == "s3":
-            return open_s3_store(url.container, options)
+            return open_s3_store(url.container, options, retries=retries)
         from obstore import store as stores
 
         config: dict[str, Any] = {"skip_signature": True} if options.anonymous else {}
         client = _client(options, options.endpoint_url)
+        retry = _RETRIES_OF_PARTS if retries else _NO_RETRIES
         if url.protocol == "gs":
             if options.endpoint_url:
                 config["base_url"] = options.endpoint_url
             client["allow_http"] = client["allow_http"] or os.environ.get("GOOGLE_BASE_URL", "").startswith("http://")
-            return stores.GCSStore(url.container, client_options=client, retry_config=_NO_RETRIES, **config)
+            return stores.GCSStore(url.container, client_options=client, retry_config=retry, **config)
         if url.account:
             config["account_name"] = url.account
         if options.endpoint_url:
             config["endpoint"] = options.endpoint_url
         client["allow_http"] = client["allow_http"] or os.environ.get("AZURE_ENDPOINT", "").startswith("http://")
-        return stores.AzureStore(url.container, client_options=client, retry_config=_NO_RETRIES, **config)
+        return stores.AzureStore(url.container, client_options=client, retry_config=retry, **config)
 
 
 def open_s3_store(
@@ -56,6 +66,7 @@ def open_s3_store(
     *,
     endpoint_url: str | None = None,
     credentials: Callable[[], Any] | None = None,
+    retries: bool = False,
 ) -> ObjectStore:
     """Open a bucket of S3.
 
@@ -64,6 +75,7 @@ def open_s3_store(
         options: Endpoint, region and limits.
         endpoint_url: Endpoint, if the options name none; by default that of the environment.
         credentials: Returns credentials as obstore takes them; by default those of the environment, or of a profile.
+        retries: Let obstore send requests again, such as the parts of an upload.
 
     Raises:
         ConfigError: obstore is not installed, or refuses the options.
@@ -95,7 +107,8 @@ def open_s3_store(
             config["credential_provider"], region_of_profile = _profile_credentials(profile)
             region = region or region_of_profile
         config["region"] = region or "us-east-1"
-        return S3Store(bucket, client_options=_client(options, endpoint), retry_config=_NO_RETRIES, **config)
+        retry = _RETRIES_OF_PARTS if retries else _NO_RETRIES
+        return S3Store(bucket, client_options=_client(options, endpoint), retry_config=retry, **config)
 
 
 def _client(options: StorageOptions, endpoint_url: str | None) -> Any:

@@ -1,0 +1,78 @@
+"""A bucket as this process reaches it: a client, the number of its requests at one time, and their repetition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+from ..failures import RequestFailure
+from ..options import StorageOptions
+from ..pace import Pace
+from ..retries import Retries
+from .client import ObjectClient
+
+__all__ = ["Connection"]
+
+_T = TypeVar("_T")
+
+
+class Connection:
+    """Sends requests to a bucket; all threads of a process share it.
+
+    Args:
+        client: Sends single requests.
+        pace: Limits the requests at one time.
+        options: Endpoint, region and limits.
+        has_answered: Returns True if the service has answered before.
+        note_answer: Called once it has.
+
+    Attributes:
+        can_list: True if the service lists objects.
+        options: Endpoint, region and limits.
+    """
+
+    def __init__(
+        self,
+        client: ObjectClient,
+        pace: Pace,
+        options: StorageOptions,
+        *,
+        has_answered: Callable[[], bool],
+        note_answer: Callable[[], None],
+    ) -> None:
+        self.can_list = client.can_list
+        self.options = options
+        self._client = client
+        self._pace = pace
+        self._retries = Retries(options.deadline_s, refresh=client.refresh, has_answered=has_answered)
+        self._note_answer = note_answer
+        self._is_noted = False
+
+    def send(self, attempt: Callable[[ObjectClient], _T], *, action: str, url: str) -> _T:
+        """Send a request, again after failures that may pass.
+
+        Args:
+            attempt: Sends it once.
+            action: What the request does, for messages: ``read bytes 0–512 of``.
+            url: The object, for messages.
+
+        Raises:
+            FormatError: The object has changed.
+            StorageError: The request failed for good; the cause is a ``FileNotFoundError`` if the object is missing.
+        """
+        return self._retries.run(partial(self._send_once, attempt), action=action, url=url)
+
+    def _send_once(self, attempt: Callable[[ObjectClient], _T]) -> _T:
+        failure = None
+        started = self._pace.begin()
+        try:
+            return attempt(self._client)
+        except RequestFailure as raised:
+            failure = raised
+            raise
+        finally:
+            self._pace.end(started, failure)
+            if not self._is_noted and (failure is None or failure.kind != "unreachable"):
+                self._is_noted = True
+                self._note_answer()

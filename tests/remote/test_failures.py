@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import random
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from itertools import pairwise
 
 import pytest
@@ -256,6 +257,28 @@ def test_requests_at_a_time_are_halved_on_slow_down_and_grow_again() -> None:
     assert pace.limit == 64
 
 
+@pytest.mark.parametrize(("every", "least", "most"), [(100, 48, 64), (8, 1, 16)])
+def test_single_refusals_leave_the_limit_and_many_lower_it(every: int, least: int, most: int) -> None:
+    pace, limits, choice = Pace(64), [], random.Random(1)
+    for _ in range(20_000):
+        with suppress(RequestFailure), pace.request():
+            if choice.randrange(every) == 0:
+                raise LATER
+        limits.append(pace.limit)
+    assert least <= sum(limits) / len(limits) <= most
+
+
+def test_a_stalled_request_that_was_sent_again_takes_no_place() -> None:
+    pace = Pace(1)
+    with pace.request():
+        pace.note_stalled(1)
+        with pace.request():  # waits for ever without a place
+            pass
+        pace.note_stalled(-1)
+    with pace.request():
+        pass
+
+
 def test_a_service_that_takes_few_requests_gets_few(storage: Storage, server: ObjectServer) -> None:
     slow = 0
 
@@ -288,6 +311,21 @@ def test_a_late_request_is_sent_twice_and_no_other(storage: Storage, server: Obj
             assert pending.result() == CONTENT[start : start + 16]
     assert time.monotonic() - begun < 8
     assert gets(server) == 202
+
+
+def test_a_stalled_request_that_was_sent_twice_is_given_up(storage: Storage, server: ObjectServer) -> None:
+    remember_options("s3://data", {"stall_s": 1.0, "max_requests": 1})
+    info = storage.stat("x")
+    server.start_again()
+    server.faults = FaultPlan(faults=[Fault(kind="stall", requests=[40])])
+    with storage.open("x", info) as file:
+        pending = [file.fetch(start, 16) for start in range(80)]
+        for start, one in enumerate(pending):
+            assert one is not None
+            assert one.result() == CONTENT[start : start + 16]
+    assert server.most_open == 2  # the others did not wait for the stalled one
+    time.sleep(1.5)
+    assert gets(server) == 81
 
 
 def test_a_service_that_is_slow_for_all_gets_no_second_requests(storage: Storage, server: ObjectServer) -> None:

@@ -9,9 +9,11 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, wait
+from functools import partial
 from queue import SimpleQueue
 
 from ...errors import EnergonError
+from .pace import Pace
 
 __all__ = ["Fetch", "Fetcher"]
 
@@ -28,18 +30,22 @@ class Fetch:
 
     Args:
         fetcher: Sends the requests.
-        read: Reads the range, with retries.
+        read: Reads the range, with retries while a function returns True.
         size_bytes: Length of the range.
     """
 
-    __slots__ = ("_fetcher", "_future", "_owner", "_read", "size_bytes")
+    __slots__ = ("_fetcher", "_future", "_has_bytes", "_owner", "_read", "size_bytes")
 
-    def __init__(self, fetcher: Fetcher, read: Callable[[], bytes], size_bytes: int) -> None:
+    def __init__(self, fetcher: Fetcher, read: Callable[[Callable[[], bool]], bytes], size_bytes: int) -> None:
         self.size_bytes = size_bytes
         self._fetcher = fetcher
         self._owner = os.getpid()
-        self._read = read
-        self._future = fetcher.start(read, size_bytes)
+        self._has_bytes = False
+        self._read = partial(read, self._is_wanted)
+        self._future = fetcher.start(self._read, size_bytes)
+
+    def _is_wanted(self) -> bool:
+        return not self._has_bytes
 
     def result(self) -> bytes:
         """Wait for the bytes.
@@ -50,24 +56,24 @@ class Fetch:
         if self._owner != os.getpid():  # the threads stayed in the process that forked this one
             return self._read()
         future = self._future
-        if future.done():
-            return future.result()
-        limit_s = self._fetcher.hedge_after_s(self.size_bytes)
-        if limit_s is None:
-            return future.result()
-        done, _ = wait([future], timeout=limit_s)
+        limit_s = None if future.done() else self._fetcher.hedge_after_s(self.size_bytes)
+        done = limit_s is None or wait([future], timeout=limit_s).done
+        while not done and not future.running():  # others of the queue were waited for
+            done = wait([future], timeout=limit_s).done
         self._fetcher.note_late(is_late=not done)
-        second = None if done or not future.running() else self._fetcher.hedge(self._read, self.size_bytes)
+        second = None if done else self._fetcher.hedge(future, self._read)
         return future.result() if second is None else self._first_of(future, second)
 
     def _first_of(self, *futures: Future[bytes]) -> bytes:
         done, others = wait(futures, return_when=FIRST_COMPLETED)
         try:
-            return done.pop().result()
+            data = done.pop().result()
         except EnergonError:
             if not others:
                 raise
-            return others.pop().result()
+            data = others.pop().result()
+        self._has_bytes = True
+        return data
 
 
 class Fetcher:
@@ -75,10 +81,13 @@ class Fetcher:
 
     Args:
         max_requests: Requests at a time.
+        pace: Counts the requests that were sent a second time, which take no place while they last.
     """
 
-    def __init__(self, max_requests: int) -> None:
+    def __init__(self, max_requests: int, pace: Pace) -> None:
         self._max_requests = max_requests
+        self._pace = pace
+        self._stalled = 0
         self._queue: SimpleQueue[tuple[Future[bytes], Callable[[], bytes], int]] = SimpleQueue()
         self._threads = 0
         self._unfinished = 0
@@ -94,13 +103,23 @@ class Fetcher:
             self._sent += 1
         return self._start(read, size_bytes)
 
-    def hedge(self, read: Callable[[], bytes], size_bytes: int) -> Future[bytes] | None:
+    def hedge(self, late: Future[bytes], read: Callable[[], bytes]) -> Future[bytes] | None:
         """Call ``read`` once more; return None if so many are late that it would add to an overload."""
         with self._lock:
             if self._hedged + 1 > _MAX_HEDGED * self._sent or sum(self._late) > _MAX_LATE * len(self._late):
                 return None
             self._hedged += 1
-        return self._start(read, size_bytes)
+        self._note_stalled(1)
+        late.add_done_callback(lambda _: self._note_stalled(-1))
+        second: Future[bytes] = Future()
+        # A thread of its own: those of the queue have other ranges to fetch first.
+        threading.Thread(target=_serve_one, args=(second, read), daemon=True, name="fetch-again").start()
+        return second
+
+    def _note_stalled(self, change: int) -> None:
+        with self._lock:
+            self._stalled += change
+        self._pace.note_stalled(change)
 
     def note_late(self, *, is_late: bool) -> None:
         """Remember whether a range that was waited for took too long."""
@@ -109,7 +128,7 @@ class Fetcher:
     def _start(self, read: Callable[[], bytes], size_bytes: int) -> Future[bytes]:
         with self._lock:
             self._unfinished += 1
-            if self._threads < min(self._unfinished, self._max_requests):
+            if self._threads < min(self._unfinished, self._max_requests + self._stalled):
                 self._threads += 1
                 # Daemons: a process that ends does not wait for bytes that it does not use.
                 threading.Thread(target=self._serve, daemon=True, name=f"fetch-{self._threads}").start()
@@ -130,21 +149,12 @@ class Fetcher:
         while True:
             future, read, size_bytes = self._queue.get()
             future.set_running_or_notify_cancel()
-            self._serve_one(future, read, size_bytes)
+            started = time.monotonic()
+            if _serve_one(future, read) and size_bytes:
+                self._durations_s[_size_class(size_bytes)].append(time.monotonic() - started)
             del future, read
             with self._lock:
                 self._unfinished -= 1
-
-    def _serve_one(self, future: Future[bytes], read: Callable[[], bytes], size_bytes: int) -> None:
-        started = time.monotonic()
-        try:
-            data = read()
-        except BaseException as error:  # noqa: BLE001 - the waiting thread raises it
-            future.set_exception(error)
-        else:
-            if size_bytes:
-                self._durations_s[_size_class(size_bytes)].append(time.monotonic() - started)
-            future.set_result(data)
 
     def hedge_after_s(self, size_bytes: int) -> float | None:
         """Return the seconds after which a range of this size is late; None if that is not known."""
@@ -152,6 +162,17 @@ class Fetcher:
         if len(known) < _MIN_KNOWN:
             return None
         return max(_MIN_HEDGE_S, 3 * known[len(known) // 2], 1.2 * known[int(0.95 * (len(known) - 1))])
+
+
+def _serve_one(future: Future[bytes], read: Callable[[], bytes]) -> bool:
+    """Set the result of a future; return False if that is an error."""
+    try:
+        data = read()
+    except BaseException as error:  # noqa: BLE001 - the waiting thread raises it
+        future.set_exception(error)
+        return False
+    future.set_result(data)
+    return True
 
 
 def _size_class(size_bytes: int) -> int:

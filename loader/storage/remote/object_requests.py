@@ -47,12 +47,19 @@ class ObjectRequests:
         """True if the service lists objects."""
         return client_of(self._place).can_list
 
-    def _send(self, attempt: Callable[[ObjectClient], _T], *, action: str, name: str) -> _T:
+    def _send(
+        self,
+        attempt: Callable[[ObjectClient], _T],
+        *,
+        action: str,
+        name: str,
+        is_wanted: Callable[[], bool] | None = None,
+    ) -> _T:
         options = options_for(self.url)
         client = client_of(self._place)
         pace = pace_of(self._place, options)
         contact_s = None if has_answered(self._place) else _CONTACT_S
-        retries = Retries(options.deadline_s, refresh=client.refresh, contact_s=contact_s)
+        retries = Retries(options.deadline_s, refresh=client.refresh, contact_s=contact_s, is_wanted=is_wanted)
 
         def request() -> _T:
             try:
@@ -69,7 +76,16 @@ class ObjectRequests:
 
     # ---------------------------------------------------------------------------------------------------- reading
 
-    def get(self, name: str, start: int, stop: int, *, info: FileInfo | None = None, action: str = "") -> Received:
+    def get(
+        self,
+        name: str,
+        start: int,
+        stop: int,
+        *,
+        info: FileInfo | None = None,
+        action: str = "",
+        is_wanted: Callable[[], bool] | None = None,
+    ) -> Received:
         """Get the bytes [start, stop) of an object, or those up to its end.
 
         Args:
@@ -78,6 +94,7 @@ class ObjectRequests:
             stop: Byte after the last one.
             info: Expected size and version; None for any.
             action: What it is for, for messages; by default it is to read the range.
+            is_wanted: As in :class:`.Retries`.
 
         Raises:
             FormatError: The object has another size or version.
@@ -90,7 +107,8 @@ class ObjectRequests:
                 _check_version(received, info)
             return received
 
-        return self._send(attempt, action=action or f"read bytes {start}–{stop} of", name=name)
+        action = action or f"read bytes {start}–{stop} of"
+        return self._send(attempt, action=action, name=name, is_wanted=is_wanted)
 
     def get_all(self, name: str) -> Received:
         """Get a whole object."""

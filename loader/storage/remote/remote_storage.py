@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -77,11 +77,19 @@ class RemoteStorage:
             return ahead[start:stop]
         return self._get_range(name, start, stop, info)
 
-    def _get_range(self, name: str, start: int, stop: int, info: FileInfo | None) -> bytes:
-        return bytes(self._requests.get(name, start, stop, info=info).data)
+    def _get_range(
+        self, name: str, start: int, stop: int, info: FileInfo | None, is_wanted: Callable[[], bool] | None = None
+    ) -> bytes:
+        return bytes(self._requests.get(name, start, stop, info=info, is_wanted=is_wanted).data)
 
-    def read_cached(self, info: FileInfo, start: int, stop: int) -> bytes:
+    def read_cached(self, info: FileInfo, start: int, stop: int, is_wanted: Callable[[], bool] | None = None) -> bytes:
         """Read the bytes [start, stop) of a file through the cache of this node, if it is on.
+
+        Args:
+            info: The file.
+            start: First byte.
+            stop: Byte after the last one.
+            is_wanted: Returns False when the bytes came in another way; a block of the cache is wanted all the same.
 
         Raises:
             FormatError: The file has another size or version.
@@ -91,7 +99,7 @@ class RemoteStorage:
         cache = block_cache(settings) if settings is not None and version else None
         read = partial(self._get_range, info.name, info=info)
         if cache is None:
-            return read(start, stop)
+            return read(start, stop, is_wanted=is_wanted)
         return cache.read(RemoteObject(self._identity(info.name), version, info.size_bytes), start, stop, read)
 
     def _cache_settings(self) -> CacheSettings | None:

@@ -42,6 +42,7 @@ class Retries:
         sleep: Waits some seconds.
         refresh: Called once after a denied request, to get new credentials.
         contact_s: The deadline while no connection is made, for a service that never answered; None if it did.
+        is_wanted: Returns False when the result came in another way, so that the request is not sent again.
     """
 
     deadline_s: float = 300.0
@@ -49,6 +50,7 @@ class Retries:
     sleep: Callable[[float], None] = time.sleep
     refresh: Callable[[], None] | None = None
     contact_s: float | None = None
+    is_wanted: Callable[[], bool] | None = None
 
     def run(self, attempt: Callable[[], _T], *, action: str, url: str) -> _T:
         """Return what ``attempt`` returns, which is called again after failures that may pass.
@@ -90,6 +92,8 @@ class Retries:
         if failure.remedy is Remedy.RETRY_FEW and tries >= _FEW_TRIES:
             return None
         if failure.remedy not in (Remedy.RETRY, Remedy.SLOW_DOWN, Remedy.RETRY_FEW):
+            return None
+        if self.is_wanted is not None and not self.is_wanted():
             return None
         delay_s = random.uniform(0, min(_MAX_DELAY_S, _FIRST_DELAY_S * 2 ** min(tries, 20)))
         if failure.retry_after_s is not None:

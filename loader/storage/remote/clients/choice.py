@@ -65,11 +65,12 @@ def client_of(url: ObjectUrl, options: StorageOptions | None = None) -> ObjectCl
 
 def fetcher_of(url: ObjectUrl) -> Fetcher:
     """Return the threads of this process that fetch from a URL's bucket."""
-    key = _bucket(url)
+    key, options = _bucket(url), options_for(str(url))
+    pace = pace_of(url, options)
     with _lock:
         fetcher = _fetchers.get(key)
         if fetcher is None:
-            fetcher = _fetchers[key] = Fetcher(options_for(str(url)).max_requests)
+            fetcher = _fetchers[key] = Fetcher(options.max_requests, pace)
     return fetcher
 
 

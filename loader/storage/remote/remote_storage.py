@@ -82,7 +82,15 @@ class RemoteStorage:
     ) -> bytes:
         return bytes(self._requests.get(name, start, stop, info=info, is_wanted=is_wanted).data)
 
-    def read_cached(self, info: FileInfo, start: int, stop: int, is_wanted: Callable[[], bool] | None = None) -> bytes:
+    def read_cached(
+        self,
+        info: FileInfo,
+        start: int,
+        stop: int,
+        is_wanted: Callable[[], bool] | None = None,
+        *,
+        is_sparse: bool = False,
+    ) -> bytes:
         """Read the bytes [start, stop) of a file through the cache of this node, if it is on.
 
         Args:
@@ -90,6 +98,7 @@ class RemoteStorage:
             start: First byte.
             stop: Byte after the last one.
             is_wanted: Returns False when the bytes came in another way; a block of the cache is wanted all the same.
+            is_sparse: Few bytes of the file are read, so that no whole blocks are fetched for them.
 
         Raises:
             FormatError: The file has another size or version.
@@ -100,7 +109,8 @@ class RemoteStorage:
         read = partial(self._get_range, info.name, info=info)
         if cache is None:
             return read(start, stop, is_wanted=is_wanted)
-        return cache.read(RemoteObject(self._identity(info.name), version, info.size_bytes), start, stop, read)
+        found = RemoteObject(self._identity(info.name), version, info.size_bytes)
+        return cache.read(found, start, stop, read, is_sparse=is_sparse)
 
     def _cache_settings(self) -> CacheSettings | None:
         options = options_for(self.url)
@@ -110,9 +120,9 @@ class RemoteStorage:
         """Return the file's URL with its endpoint: a bucket of one name may be on several services."""
         return f"{endpoint_of(self._place.protocol, options_for(self.url))}\0{self.path(name)}"
 
-    def fetch_range(self, info: FileInfo, start: int, stop: int) -> Fetch:
+    def fetch_range(self, info: FileInfo, start: int, stop: int, *, is_sparse: bool = False) -> Fetch:
         """Begin to read the bytes [start, stop) of a file of a known size and version."""
-        read = partial(self.read_cached, info, start, stop)
+        read = partial(self.read_cached, info, start, stop, is_sparse=is_sparse)
         return Fetch(fetcher_of(self._place), read, stop - start)
 
     def read(self, name: str, byte_range: ByteRange | None = None) -> bytes:

@@ -205,7 +205,7 @@ def test_the_pause_that_a_service_requests_is_made() -> None:
 
 def test_a_deadline_ends_the_tries_but_not_before_the_third() -> None:
     clock = Clock()
-    with pytest.raises(StorageError, match=r"503 SlowDown after \d+ tries in (2[89]\d|300) s"):
+    with pytest.raises(StorageError, match=r"503 SlowDown after \d+ tries in 300 s"):
         retries(clock).run(failing(10_000, LATER, clock), action="read", url="s3://b/x")
     clock = Clock()
     with pytest.raises(StorageError, match="after 3 tries"):

@@ -96,14 +96,16 @@ class Retries:
         if self.is_wanted is not None and not self.is_wanted():
             return None
         delay_s = random.uniform(0, min(_MAX_DELAY_S, _FIRST_DELAY_S * 2 ** min(tries, 20)))
-        if failure.retry_after_s is not None:
-            delay_s = max(delay_s, failure.retry_after_s)
+        least_s = failure.retry_after_s or 0.0
         deadline_s = self.deadline_s
         if failure.kind == "unreachable" and self.contact_s is not None:
             deadline_s = min(deadline_s, self.contact_s)
-        if tries >= _MIN_TRIES and spent_s + delay_s > deadline_s:
+        left_s = deadline_s - spent_s
+        if tries < _MIN_TRIES:
+            return max(delay_s, least_s)
+        if left_s <= 0 or least_s > left_s:
             return None
-        return delay_s
+        return max(min(delay_s, left_s), least_s)  # the last try is at the deadline
 
 
 def _error(failure: RequestFailure, action: str, url: str, tries: int, spent_s: float) -> StorageError | FormatError:

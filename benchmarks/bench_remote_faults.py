@@ -1,4 +1,4 @@
-"""Measure reads from an object store that fails now and then: the share of the throughput, and that every byte is right.
+"""Measure reads from an object store that fails now and then: the throughput, and that every byte is right.
 
 usage: python benchmarks/bench_remote_faults.py [--reads N] [--rounds N] [--latency S] [--workers N] …
 

@@ -86,7 +86,7 @@ def test_a_run_resumes_under_faults_on_other_ranks_and_workers(dataset: Path, se
     pipeline = Pipeline(build=elastic_dataset, batches=96, lanes=12)
     expected = uninterrupted(pipeline)
     server.start_again()
-    server.faults = FaultPlan(seed=5, rates={kind: 0.02 for kind in ("503", "reset", "stall", "short body")})
+    server.faults = FaultPlan(seed=5, rates=dict.fromkeys(("503", "reset", "stall", "short body"), 0.02))
     restored_by = [Spread(1, 0), Spread(3, 2), Spread(4, 1), Spread(6, 0)]
     check_every_save(pipeline, Spread(2, 2), restored_by, reference=expected, every=8)
     assert len({request.fault for request in server.requests if request.fault}) == 4

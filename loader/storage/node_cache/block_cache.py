@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import threading
@@ -29,6 +30,8 @@ _TOUCHED_EVERY_S = 60.0
 _USED_UP = 0.9  # share of a block's bytes, the rest of which are headers
 _SPARSE_SHARE = 1 / 8  # of a block, which sparse reads fetch around the cache before all of it
 _MAX_NOTED = 1 << 17  # blocks
+
+_OF_PROCESS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # errors that say nothing about a file
 
 _log = get_logger(__name__)
 
@@ -141,6 +144,9 @@ class BlockCache:
             finally:
                 os.close(fd)
         except (OSError, BrokenBlock) as error:
+            if isinstance(error, OSError) and error.errno in _OF_PROCESS:
+                self._pause(error.strerror)
+                return None
             self._warn("a block in the cache %s is damaged, and is fetched again: %s", self._folder.path, error)
             self._used.pop(name, None)
             if not self._folder.remove(name):
@@ -194,7 +200,7 @@ class BlockCache:
 
     def _pause(self, cause: str) -> None:
         self._paused_until_s = time.monotonic() + _PAUSE_S
-        self._warn("cannot write to the cache %s, so bytes are read from the store: %s", self._folder.path, cause)
+        self._warn("cannot use the cache %s, so bytes are read from the store: %s", self._folder.path, cause)
 
     def _warn(self, message: str, *arguments: object) -> None:
         if message not in self._warned:

@@ -20,6 +20,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from report import machine_facts, print_table
 
@@ -92,7 +93,7 @@ class Store:
             "credentials_provider": {"type": "S3Credentials", "options": keys},
         }
         self._config.write_text(json.dumps({"profiles": {"bench": profile}}))
-        self._environment = {
+        self.environment = {
             **os.environ,
             "PYTHONPATH": str(ROOT),
             "AWS_ENDPOINT_URL": url,
@@ -101,19 +102,31 @@ class Store:
             "MSC_CONFIG": str(self._config),
         }
 
-    def _count(self) -> tuple[int, int]:
+    def _ask(self, command: str) -> str:
         assert self._process.stdin
         assert self._process.stdout
-        self._process.stdin.write("count\n")
+        self._process.stdin.write(f"{command}\n")
         self._process.stdin.flush()
-        requests, sent_bytes = self._process.stdout.readline().split()
+        return self._process.stdout.readline()
+
+    def _count(self) -> tuple[int, int]:
+        requests, sent_bytes = self._ask("count").split()
         return int(requests), int(sent_bytes)
+
+    def counts(self) -> dict[str, Any]:
+        """Return the number of ``requests``, and that of each of the ``faults``."""
+        found: dict[str, Any] = json.loads(self._ask("counts"))
+        return found
+
+    def plan(self, **fields: Any) -> None:
+        """Set the fields of the server's fault plan."""
+        self._ask(f"plan {json.dumps(fields)}")
 
     def measure(self, command: Sequence[str]) -> list[str]:
         """Run a command; return its seconds, requests and received megabytes."""
         requests, sent_bytes = self._count()
         started = time.perf_counter()
-        result = subprocess.run(command, env=self._environment, capture_output=True, text=True, check=False)
+        result = subprocess.run(command, env=self.environment, capture_output=True, text=True, check=False)
         seconds = time.perf_counter() - started
         if result.returncode:
             sys.exit(f"{' '.join(command)} failed:\n{result.stdout}\n{result.stderr}")

@@ -133,6 +133,10 @@ class ReadableFile(Protocol):
         The range need not be read, and need not be prefetched.
         """
 
+    def expect_few(self) -> None:
+        """Announce that few bytes of the file will be read, so that a store fetches no others."""
+        return
+
     def fetch(self, offset: int, size_bytes: int) -> PendingRead | None:  # noqa: ARG002 - of remote files
         """Begin to read a byte range; return None if the file is near, where reading it later takes no longer."""
         return None

@@ -136,7 +136,7 @@ class _Upload(io.BufferedRandom):
 
     def __init__(self, storage: RemoteStorage, name: str, *, if_absent: bool) -> None:
         fd, self._path = tempfile.mkstemp(prefix="energon-upload-")
-        super().__init__(io.FileIO(fd, "r+b"))  # type: ignore[arg-type]
+        super().__init__(io.FileIO(fd, "r+b"))
         self._place = (storage, name, if_absent)
         self.is_kept = True
 

@@ -184,9 +184,16 @@ class ObjectServer:
                 answer = _Answer(refused.status, _error_body(refused.code))
             if fault and fault.kind == "dropped put":
                 _reset(writer)
-        await self._send(request, answer, writer, fault)
+        await self._send(request, answer, reader, writer, fault)
 
-    async def _send(self, request: Request, answer: _Answer, writer: asyncio.StreamWriter, fault: Fault | None) -> None:
+    async def _send(
+        self,
+        request: Request,
+        answer: _Answer,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        fault: Fault | None,
+    ) -> None:
         request.status = answer.status
         body = b"" if request.method == "HEAD" else answer.body
         lines = [f"HTTP/1.1 {answer.status} {HTTPStatus(answer.status).phrase}"]
@@ -200,7 +207,7 @@ class ObjectServer:
             await writer.drain()
             request.sent_bytes = len(half)
             if kind == "stall":
-                await asyncio.sleep(600)
+                await reader.read(1)  # until the client closes the connection
             if kind == "reset in body":
                 _reset(writer)
             raise _Dropped

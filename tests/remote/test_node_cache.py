@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from loader import WorkerConfig, get_savable_loader, get_train_dataset
+from loader import WorkerConfig, build_filter_index, get_savable_loader, get_train_dataset, random_access
 from loader.errors import FormatError
 from loader.storage.node_cache import node_cache
 from loader.storage.protocol import FileInfo
@@ -164,3 +164,42 @@ def test_storage_options_name_the_cache(server: ObjectServer, tmp_path: Path, mo
     with storage.open(info.name, info) as file:
         file.read_at(0, 512)
     assert len(_gets(server, ".tar")) == 2
+
+
+# -------------------------------------------------------------------------------------------------------- sparse reads
+
+
+def _samples_of(path: str, **options: Any) -> list[bytes]:
+    """Return the contents of the samples that an epoch reads."""
+    config = WorkerConfig(rank=0, world_size=1, num_workers=0)
+    arguments: dict[str, Any] = {"batch_size": 4, "shuffle_buffer_size": 20, "max_samples_per_sequence": 1}
+    dataset = get_train_dataset(path, worker_config=config, repeat=False, **arguments, **options)
+    with get_savable_loader(dataset) as loader:
+        return [part for batch in loader for part in batch["bin"]]
+
+
+def test_samples_picked_by_number_fetch_no_others(server: ObjectServer) -> None:
+    samples = random_access("s3://b/ds", "train")
+    found = [samples[number]["bin"] for number in (3, 77, 50)]
+    assert _requested_bytes(_gets(server, ".tar")) <= 1.1 * sum(map(len, found))
+
+
+def test_samples_that_are_picked_from_a_cached_shard_are_not_fetched(server: ObjectServer) -> None:
+    found = _samples_of("s3://b/ds")
+    server.requests.clear()
+    samples = random_access("s3://b/ds", "train")
+    assert {samples[number]["bin"] for number in (3, 77, 50)} < set(found)
+    assert _gets(server, ".tar") == []
+
+
+@pytest.mark.parametrize(("kept", "is_sparse"), [(2, True), (20, False)])
+def test_an_epoch_of_few_samples_fetches_no_whole_blocks(
+    server: ObjectServer, tmp_path: Path, kept: int, is_sparse: bool
+) -> None:
+    numbers = [shard * _SAMPLES + row for shard in range(4) for row in range(0, _SAMPLES, _SAMPLES // kept)]
+    build_filter_index(tmp_path / "bucket/b/ds", "some", numbers)
+    found = _samples_of("s3://b/ds", filter_name="some")
+    fetched = _requested_bytes(_gets(server, ".tar"))
+    assert (fetched <= 1.1 * sum(map(len, found))) == is_sparse
+    shards = sum(path.stat().st_size for path in (tmp_path / "bucket/b/ds").glob("*.tar"))
+    assert is_sparse or fetched <= shards

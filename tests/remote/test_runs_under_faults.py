@@ -15,6 +15,7 @@ import pytest
 from loader import WorkerConfig, get_savable_loader, get_train_dataset
 from loader.storage.remote.options import OPTIONS_VARIABLE
 from tests.e2e.dataset_tree import prepare, write_shards
+from tests.elastic_runs import Pipeline, Spread, check_every_save, uninterrupted
 from tests.object_server import Fault, FaultPlan, ObjectServer
 
 pytestmark = pytest.mark.slow
@@ -72,6 +73,23 @@ def test_faults_change_no_batch_and_skip_no_sample(dataset: Path, server: Object
         assert keys(remote, BATCHES) == expected
     assert len({request.fault for request in server.requests if request.fault}) >= 4
     assert not skipped
+
+
+def elastic_dataset(config: WorkerConfig) -> Any:
+    return get_train_dataset(
+        URL, worker_config=config, batch_size=4, shuffle_buffer_size=100, max_samples_per_sequence=1,
+        storage_options={"stall_s": 0.5},
+    )  # fmt: skip
+
+
+def test_a_run_resumes_under_faults_on_other_ranks_and_workers(dataset: Path, server: ObjectServer) -> None:
+    pipeline = Pipeline(build=elastic_dataset, batches=96, lanes=12)
+    expected = uninterrupted(pipeline)
+    server.start_again()
+    server.faults = FaultPlan(seed=5, rates=dict.fromkeys(("503", "reset", "stall", "short body"), 0.02))
+    restored_by = [Spread(1, 0), Spread(3, 2), Spread(4, 1), Spread(6, 0)]
+    check_every_save(pipeline, Spread(2, 2), restored_by, reference=expected, every=8)
+    assert len({request.fault for request in server.requests if request.fault}) == 4
 
 
 @pytest.mark.parametrize("workers", [0, 2])

@@ -125,6 +125,10 @@ class RowGroups(ClosesOnExit):
         """Read bytes of the file."""
         return self._file.read_at(offset, size_bytes)
 
+    def expect_few(self) -> None:
+        """Announce that few bytes of the file will be read."""
+        self._file.expect_few()
+
     def expect(self, offset: int, size_bytes: int) -> None:
         """Ignore the announcement: rows are not byte ranges."""
 

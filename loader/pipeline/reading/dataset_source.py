@@ -224,6 +224,11 @@ class DatasetSource:
         """
         return None if self.request.filter is None else self.folder.open_filter(self.request.filter)
 
+    @property
+    def kept_share(self) -> float:
+        """Share of the samples that the filter keeps, in [0, 1]; 1 without a filter."""
+        return 1.0 if self.filter is None else len(self.filter) / max(1, self.folder.index.layout.samples)
+
     @cached_property
     def _ranges(self) -> tuple[IntArray, IntArray]:
         """First sample of each shard in the split part (and, at the end, the total), and in the index or the filter."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -140,6 +140,11 @@ class JoinedSource:
         return np.zeros(1, np.int64), np.array([self._subset[0]])
 
     @property
+    def kept_share(self) -> float:
+        """1: the members' shares of rows are not known."""
+        return 1.0
+
+    @property
     def filter(self) -> None:
         """None: the filters of members were applied when the join was prepared."""
         return None
@@ -201,19 +206,23 @@ class RowReader:
     Args:
         sources: The datasets, of which at least one is a join.
         shards: The open shards of this process.
+        sparse: As in :class:`.ChunkReader`; of a join for its members, too.
     """
 
-    def __init__(self, sources: Sequence[Source], shards: OpenShards) -> None:
+    def __init__(self, sources: Sequence[Source], shards: OpenShards, sparse: Collection[int] = ()) -> None:
         self._joins: dict[int, JoinedSource] = {}
         self._first: dict[int, int] = {}  # number of a join → number of its first member
         members: list[ShardSource] = []
+        all_sparse = set(sparse)
         for number, source in enumerate(sources):
             if isinstance(source, JoinedSource):
+                first = len(sources) + len(members)
+                all_sparse.update(range(first, first + len(source.members)) if number in sparse else ())
                 self._joins[number] = source
-                self._first[number] = len(sources) + len(members)
+                self._first[number] = first
                 members.extend(source.members)
         # Members follow the sources. The entry of a join itself is never read.
-        self._chunks = ChunkReader((*cast("Sequence[ShardSource]", sources), *members), shards)
+        self._chunks = ChunkReader((*cast("Sequence[ShardSource]", sources), *members), shards, all_sparse)
 
     def read(
         self,

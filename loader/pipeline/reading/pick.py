@@ -35,6 +35,11 @@ class PickDataset(ReadDataset):
     def __init__(self, sources: Sequence[Source], *, worker_config: WorkerConfig) -> None:
         super().__init__(sources, SequentialPlan(), worker_config=worker_config)
 
+    @property
+    def sparse(self) -> frozenset[int]:
+        """All sources: callers may pick few samples."""
+        return frozenset(range(len(self.sources)))
+
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in super().__getstate__().items() if name != "picking"}
 

@@ -35,6 +35,7 @@ __all__ = ["ReadDataset"]
 _FIRST_CHUNK, _MAX_CHUNK, _GROWTH = 32, 1024, 4
 _CHUNKS_ORDERED = 4  # at a time: the fixed cost of the order is that of about a thousand positions
 _REBUILT_TOGETHER = 256  # positions
+_SPARSE_SHARE = 0.5  # of a dataset's samples
 
 
 class ReadDataset(SavableDataset[Raw]):
@@ -67,8 +68,19 @@ class ReadDataset(SavableDataset[Raw]):
         """The table of samples, and their reader; all lanes of a process share them."""
         shards = OpenShards()
         if any(isinstance(source, JoinedSource) for source in self.sources):
-            return SourceTable(self.sources), RowReader(self.sources, shards)
-        return SourceTable(self.sources), ChunkReader(cast("Sequence[ShardSource]", self.sources), shards)
+            return SourceTable(self.sources), RowReader(self.sources, shards, self.sparse)
+        sources = cast("Sequence[ShardSource]", self.sources)
+        return SourceTable(self.sources), ChunkReader(sources, shards, self.sparse)
+
+    @property
+    def sparse(self) -> frozenset[int]:
+        """Numbers of the sources of which an epoch reads less than half: a cache fetches no whole blocks of them."""
+        repetitions = self.plan.epoch_repetitions(len(self.sources))
+        return frozenset(
+            number
+            for number, (source, times) in enumerate(zip(self.sources, repetitions, strict=True))
+            if min(1.0, times) * source.kept_share < _SPARSE_SHARE
+        )
 
     @cached_property
     def is_remote(self) -> bool:

@@ -131,6 +131,11 @@ class RecordSource:
         )
 
     @property
+    def kept_share(self) -> float:
+        """Share of the samples that the filter keeps, in [0, 1]; 1 without a filter."""
+        return 1.0 if self.filter is None else len(self.filter) / max(1, len(self._file))
+
+    @property
     def ranges(self) -> tuple[IntArray, IntArray]:
         """The one run of samples: its first number in the source, and in the file or the filter's rows."""
         return np.zeros(1, np.int64), np.array([self._subset[0]])

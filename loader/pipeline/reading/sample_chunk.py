@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice, pairwise, repeat
 from typing import Any
@@ -78,11 +78,13 @@ class ChunkReader:
     Args:
         sources: The datasets.
         shards: The open shards of this process.
+        sparse: Numbers of the sources of which an epoch reads a small part.
     """
 
-    def __init__(self, sources: Sequence[ShardSource], shards: OpenShards) -> None:
+    def __init__(self, sources: Sequence[ShardSource], shards: OpenShards, sparse: Collection[int] = ()) -> None:
         self._sources = sources
         self._shards = shards
+        self._sparse = sparse
 
     def read(
         self,
@@ -103,7 +105,7 @@ class ChunkReader:
 
     def chunk(self, source: IntArray, index: IntArray, excluded: npt.NDArray[np.bool_] | None) -> SampleChunk:
         """Return a chunk of samples."""
-        return SampleChunk(self._sources, self._shards, source, index, excluded)
+        return SampleChunk(self._sources, self._shards, source, index, excluded, sparse=self._sparse)
 
 
 class SampleChunk:
@@ -115,6 +117,7 @@ class SampleChunk:
         source: Shape (n,): number of each sample's source.
         index: Shape (n,): number of the sample in the index of its source.
         excluded: Shape (n,): True for samples that the split excludes; None if there are none.
+        sparse: Numbers of the sources of which an epoch reads a small part.
     """
 
     def __init__(
@@ -124,9 +127,12 @@ class SampleChunk:
         source: IntArray,
         index: IntArray,
         excluded: npt.NDArray[np.bool_] | None = None,
+        *,
+        sparse: Collection[int] = (),
     ) -> None:
         self._sources = sources
         self._shards = shards
+        self._sparse = sparse
         self._source = source
         self._excluded = excluded
         self._found, self._place = _locate(sources, source, index)
@@ -244,9 +250,13 @@ class SampleChunk:
 
     def _open(self, name: int) -> ReadableFile:
         """Return the shard of a file number; open it if necessary."""
-        return self._shards.find(name) or self._shards.add(
-            name, self._sources[name >> _SHARD_BITS].open_shard(name & _SHARD_MASK)
-        )
+        file = self._shards.find(name)
+        if file is None:
+            number = name >> _SHARD_BITS
+            file = self._shards.add(name, self._sources[number].open_shard(name & _SHARD_MASK))
+            if number in self._sparse:
+                file.expect_few()
+        return file
 
     def _announce(self, row: int) -> int:
         """Announce the next reads to the storage, from a row on; return the row at which to announce more."""

@@ -104,6 +104,10 @@ class Source(Protocol):
         """The filter that selects samples; None keeps all."""
 
     @property
+    def kept_share(self) -> float:
+        """Share of the samples that the filter keeps, in [0, 1]; 1 without a filter."""
+
+    @property
     def excluded(self) -> IntArray:
         """Numbers in the index of all excluded samples, ascending."""
 

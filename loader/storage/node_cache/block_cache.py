@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import threading
@@ -27,7 +28,10 @@ _WAIT_S = 20.0  # for another process that fetches the same block
 _PAUSE_S = 60.0  # after the disk refused a block
 _TOUCHED_EVERY_S = 60.0
 _USED_UP = 0.9  # share of a block's bytes, the rest of which are headers
+_SPARSE_SHARE = 1 / 8  # of a block, which sparse reads fetch around the cache before all of it
 _MAX_NOTED = 1 << 17  # blocks
+
+_OF_PROCESS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # errors that say nothing about a file
 
 _log = get_logger(__name__)
 
@@ -86,11 +90,12 @@ class BlockCache:
         self._permits = threading.Semaphore(_FETCHED_AT_ONCE)
         self._fetching: dict[str, Future[bytes | None]] = {}
         self._used: dict[str, int] = {}  # bytes that this process read of a block
+        self._sparse: dict[str, int] = {}  # bytes that sparse reads of this process fetched around the cache
         self._unusable: set[str] = set()  # names that something else has
         self._paused_until_s = 0.0
         self._warned: set[str] = set()
 
-    def read(self, source: RemoteObject, start: int, stop: int, fetch: Fetch) -> bytes:
+    def read(self, source: RemoteObject, start: int, stop: int, fetch: Fetch, *, is_sparse: bool = False) -> bytes:
         """Read the bytes [start, stop) of an object.
 
         Args:
@@ -98,6 +103,7 @@ class BlockCache:
             start: First byte.
             stop: Byte after the last one.
             fetch: Fetches what is not in the cache.
+            is_sparse: Few bytes of the object are read: a block is fetched as a whole only after an eighth of it.
 
         Raises:
             Exception: As by ``fetch``.
@@ -108,13 +114,13 @@ class BlockCache:
         for number in range(start // BLOCK_BYTES, (stop - 1) // BLOCK_BYTES + 1):
             block = _block_of(source, number)
             first, last = max(start, block.start), min(stop, block.start + block.size_bytes)
-            pieces.append(self._read(block, first - block.start, last - block.start, fetch))
+            pieces.append(self._read(block, first - block.start, last - block.start, fetch, is_sparse=is_sparse))
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
-    def _read(self, block: _Block, start: int, stop: int, fetch: Fetch) -> bytes:
+    def _read(self, block: _Block, start: int, stop: int, fetch: Fetch, *, is_sparse: bool) -> bytes:
         name = block.name
         data = self._stored(block, name, start, stop)
-        if data is None and self._is_wanted(name):
+        if data is None and self._is_wanted(name) and not (is_sparse and self._is_rare(block, name, stop - start)):
             whole = self._fetched_once(block, name, fetch)
             data = None if whole is None else whole[start:stop]
         if data is None:  # another thread or process may have fetched it meanwhile
@@ -138,6 +144,9 @@ class BlockCache:
             finally:
                 os.close(fd)
         except (OSError, BrokenBlock) as error:
+            if isinstance(error, OSError) and error.errno in _OF_PROCESS:
+                self._pause(error.strerror or str(error))
+                return None
             self._warn("a block in the cache %s is damaged, and is fetched again: %s", self._folder.path, error)
             self._used.pop(name, None)
             if not self._folder.remove(name):
@@ -191,7 +200,7 @@ class BlockCache:
 
     def _pause(self, cause: str) -> None:
         self._paused_until_s = time.monotonic() + _PAUSE_S
-        self._warn("cannot write to the cache %s, so bytes are read from the store: %s", self._folder.path, cause)
+        self._warn("cannot use the cache %s, so bytes are read from the store: %s", self._folder.path, cause)
 
     def _warn(self, message: str, *arguments: object) -> None:
         if message not in self._warned:
@@ -205,6 +214,17 @@ class BlockCache:
         if time.monotonic() < self._paused_until_s or name in self._unusable:
             return False
         return name not in self._used  # else it left the cache before all of it was read, and would again
+
+    def _is_rare(self, block: _Block, name: str, size_bytes: int) -> bool:
+        """Count the bytes of a sparse read; return False if so much of the block was read that all of it pays."""
+        with self._lock:
+            read = self._sparse.pop(name, 0) + size_bytes
+            if read >= _SPARSE_SHARE * block.size_bytes:
+                return False
+            self._sparse[name] = read  # at the end
+            if len(self._sparse) > _MAX_NOTED:
+                del self._sparse[next(iter(self._sparse))]
+        return True
 
     def _is_used_up(self, block: _Block, name: str) -> bool:
         return self._used.get(name, 0) >= _USED_UP * block.size_bytes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import errno
 import hashlib
 import os
 import threading
@@ -64,7 +65,10 @@ class FileCopies:
                 if not self._has(name):
                     self._write(name, download())
         self._folder.touch(name)
-        return Path(self._folder.path, name)
+        path = Path(self._folder.path, name)
+        if not path.exists():
+            raise FileNotFoundError(errno.ENOENT, "its folder was moved", str(path))
+        return path
 
     def _has(self, name: str) -> bool:
         """Return True if there is a copy; what is no plain file of this user is removed.

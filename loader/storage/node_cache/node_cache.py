@@ -35,6 +35,7 @@ class _Cache(NamedTuple):
 
 _caches: dict[CacheSettings, _Cache | None] = {}
 _temporary: dict[str, FileCopies] = {}
+_without_copies: list[CacheSettings | None] = []  # those that were warned of
 
 
 def block_cache(settings: CacheSettings) -> BlockCache | None:
@@ -67,7 +68,9 @@ def local_copy(settings: CacheSettings | None, key: str, download: Callable[[], 
         try:
             return cache.files.path_of(key, download)
         except OSError as error:
-            _log.warning("cannot write to the cache, so a temporary copy is used: %s", error)
+            if settings not in _without_copies:
+                _without_copies.append(settings)
+                _log.warning("cannot write to the cache, so temporary copies are used: %s", error)
     folder = tempfile.gettempdir()
     path = os.path.join(folder, f"energon-copies-{os.getuid()}")
     try:

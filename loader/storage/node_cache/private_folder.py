@@ -50,10 +50,10 @@ class PrivateFolder:
         raise OSError(errno.EPERM, "it is no plain file of this user", name)
 
     def names(self) -> Iterator[str]:
-        """Yield the names of the cache's files."""
+        """Yield the names of the cache's files; folders and links with such a name are none of them."""
         with os.scandir(self.fd) as found:
             for entry in found:
-                if self._is_own_name(entry.name):
+                if self._is_own_name(entry.name) and entry.is_file(follow_symlinks=False):
                     yield entry.name
 
     def status(self, name: str) -> os.stat_result | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,13 +23,17 @@ class RangeLocks:
         name: Name of the file.
 
     Raises:
-        OSError: The file cannot be created.
+        OSError: The file cannot be created, or is no plain file of this user: another one might hold its locks.
     """
 
     def __init__(self, folder: int, name: str) -> None:
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
         # Never closed: closing any descriptor of a file drops all record locks that the process holds on it.
         self._fd = os.open(name, flags, 0o600, dir_fd=folder)
+        status = os.fstat(self._fd)
+        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.getuid():
+            os.close(self._fd)
+            raise OSError(errno.EPERM, "its file of locks is no plain file of this user", name)
 
     def acquire(self, number: int, *, wait_s: float, shared: bool = False) -> bool:
         """Acquire a lock.

@@ -10,6 +10,8 @@ from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
 
+from .pace import Pace
+
 __all__ = ["Fetch", "Fetcher"]
 
 _MIN_HEDGE_S = 0.2
@@ -25,7 +27,7 @@ class Fetch:
 
     Args:
         fetcher: Sends the requests.
-        read: Reads the range, with retries.
+        read: Reads the range, with retries while a function returns True.
         size_bytes: Length of the range.
     """
 
@@ -35,27 +37,35 @@ class Fetch:
         "_error",
         "_fetcher",
         "_owner",
+        "_read",
         "attempts",
         "is_done",
+        "is_hedged",
+        "is_late",
         "is_started",
-        "read",
         "size_bytes",
     )
 
-    def __init__(self, fetcher: Fetcher, read: Callable[[], bytes], size_bytes: int) -> None:
+    def __init__(self, fetcher: Fetcher, read: Callable[[Callable[[], bool]], bytes], size_bytes: int) -> None:
         self.size_bytes = size_bytes
-        self.read = read
         self.attempts = 0  # queued and running ones
+        self.is_hedged = False
+        self.is_late = False
         self.is_started = False
         self.is_done = False
         self._data: bytes | None = None
         self._error: BaseException | None = None
         self._fetcher = fetcher
+        self._read = read
         self._owner = os.getpid()
         # One bare lock: a future with its condition takes longer than all else of the hand-over.
         self._arrived = threading.Lock()
         self._arrived.acquire()
         fetcher.start(self)
+
+    def read(self) -> bytes:
+        """Read the range; a request that fails after another one has succeeded is not sent again."""
+        return self._read(lambda: not self.is_done)
 
     def result(self) -> bytes:
         """Wait for the bytes.
@@ -77,8 +87,10 @@ class Fetch:
             self._arrived.acquire()
         else:
             is_late = not self._arrived.acquire(timeout=limit_s)
-            self._fetcher.note_late(is_late=is_late)
+            while is_late and not self.is_started:  # others of the queue were waited for
+                is_late = not self._arrived.acquire(timeout=limit_s)
             if is_late:
+                self.is_late = True
                 self._fetcher.hedge(self)
                 self._arrived.acquire()
         self._arrived.release()  # other threads may wait, too
@@ -112,10 +124,13 @@ class Fetcher:
 
     Args:
         max_requests: Requests at a time.
+        pace: Counts the requests that were sent a second time, which take no place while they last.
     """
 
-    def __init__(self, max_requests: int) -> None:
+    def __init__(self, max_requests: int, pace: Pace) -> None:
         self._max_requests = max_requests
+        self._pace = pace
+        self._stalled = 0
         self._queue: SimpleQueue[Fetch] = SimpleQueue()
         self._threads = 0
         self._unfinished = 0
@@ -129,36 +144,34 @@ class Fetcher:
         """Read a range in a thread."""
         with self._lock:
             self._sent += 1
-            self._add(fetch)
+            fetch.attempts += 1
+            self._unfinished += 1
+            if self._threads < min(self._unfinished, self._max_requests + self._stalled):
+                self._threads += 1
+                # Daemons: a process that ends does not wait for bytes that it does not use.
+                threading.Thread(target=self._serve, daemon=True, name=f"fetch-{self._threads}").start()
         self._queue.put(fetch)
 
     def hedge(self, fetch: Fetch) -> None:
         """Read a range that is late once more, unless so many are late that it would add to an overload."""
         with self._lock:
+            self._late.append(True)
             if fetch.is_done or not fetch.is_started:
                 return
             if self._hedged + 1 > _MAX_HEDGED * self._sent or sum(self._late) > _MAX_LATE * len(self._late):
                 return
             self._hedged += 1
-            self._add(fetch)
-        self._queue.put(fetch)
-
-    def note_late(self, *, is_late: bool) -> None:
-        """Remember whether a range that was waited for took too long."""
-        self._late.append(is_late)
-
-    def _add(self, fetch: Fetch) -> None:
-        fetch.attempts += 1
-        self._unfinished += 1
-        if self._threads < min(self._unfinished, self._max_requests):
-            self._threads += 1
-            # Daemons: a process that ends does not wait for bytes that it does not use.
-            threading.Thread(target=self._serve, daemon=True, name=f"fetch-{self._threads}").start()
+            self._stalled += 1
+            fetch.attempts += 1
+            fetch.is_hedged = True
+        self._pace.note_stalled(1)
+        # A thread of its own: those of the queue have other ranges to fetch first.
+        threading.Thread(target=self._serve_one, args=(fetch,), daemon=True, name="fetch-again").start()
 
     def run(self, task: Callable[[], object]) -> None:
         """Run a task in a thread, and ignore its errors: the reader of its result repeats it."""
 
-        def read() -> bytes:
+        def read(_is_wanted: Callable[[], bool]) -> bytes:
             task()
             return b""
 
@@ -167,11 +180,16 @@ class Fetcher:
     def _serve(self) -> None:
         while True:
             fetch = self._queue.get()
+            fetch.is_started = True
             self._serve_one(fetch)
+            with self._lock:
+                self._unfinished -= 1
+                self._stalled -= fetch.is_hedged
+            if fetch.is_hedged:
+                self._pace.note_stalled(-1)
             del fetch  # its bytes may be many
 
     def _serve_one(self, fetch: Fetch) -> None:
-        fetch.is_started = True
         started = time.monotonic()
         data, error = None, None
         try:
@@ -179,13 +197,14 @@ class Fetcher:
         except BaseException as raised:  # noqa: BLE001 - the waiting thread raises it
             error = raised
         with self._lock:
-            self._unfinished -= 1
             fetch.attempts -= 1
             if data is not None and fetch.size_bytes:
                 self._durations[_size_class(fetch.size_bytes)].add(time.monotonic() - started)
             if fetch.is_done or (error is not None and fetch.attempts):  # another attempt may succeed
                 return
             fetch.is_done = True
+            if not fetch.is_late:
+                self._late.append(False)
         fetch.finish(data, error)
 
     def hedge_after_s(self, size_bytes: int) -> float | None:

@@ -61,6 +61,7 @@ class ObjectRequests:
         info: FileInfo | None = None,
         action: str = "",
         connection: Connection | None = None,
+        is_wanted: Callable[[], bool] | None = None,
     ) -> Received:
         """Get the bytes [start, stop) of an object, or those up to its end.
 
@@ -71,6 +72,7 @@ class ObjectRequests:
             info: Expected size and version; None for any.
             action: What it is for, for messages; by default it is to read the range.
             connection: What :meth:`connection` returned a moment ago.
+            is_wanted: As in :meth:`.Retries.run`.
 
         Raises:
             FormatError: The object has another size or version.
@@ -84,7 +86,8 @@ class ObjectRequests:
             return received
 
         sent_by = connection or self.connection()
-        return sent_by.send(attempt, action=action or f"read bytes {start}–{stop} of", url=f"{self.url}/{name}")
+        action = action or f"read bytes {start}–{stop} of"
+        return sent_by.send(attempt, action=action, url=f"{self.url}/{name}", is_wanted=is_wanted)
 
     def get_all(self, name: str) -> Received:
         """Get a whole object."""

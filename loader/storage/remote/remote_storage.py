@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -78,8 +78,23 @@ class RemoteStorage:
             return ahead[start:stop]
         return bytes(self._requests.get(name, start, stop, info=info).data)
 
-    def read_cached(self, info: FileInfo, start: int, stop: int) -> bytes:
+    def read_cached(
+        self,
+        info: FileInfo,
+        start: int,
+        stop: int,
+        is_wanted: Callable[[], bool] | None = None,
+        *,
+        is_sparse: bool = False,
+    ) -> bytes:
         """Read the bytes [start, stop) of a file through the cache of this node, if it is on.
+
+        Args:
+            info: The file.
+            start: First byte.
+            stop: Byte after the last one.
+            is_wanted: Returns False when the bytes came in another way; a block of the cache is wanted all the same.
+            is_sparse: Few bytes of the file are read, so that no whole blocks are fetched for them.
 
         Raises:
             FormatError: The file has another size or version.
@@ -89,12 +104,14 @@ class RemoteStorage:
         version = info.etag or (str(info.mtime_ns) if info.mtime_ns else "")
         cache = block_cache(settings) if settings is not None and version else None
 
-        def read(first: int, last: int) -> bytes:
-            return bytes(self._requests.get(info.name, first, last, info=info, connection=connection).data)
+        def read(first: int, last: int, is_wanted: Callable[[], bool] | None = None) -> bytes:
+            received = self._requests.get(info.name, first, last, info=info, connection=connection, is_wanted=is_wanted)
+            return bytes(received.data)
 
         if cache is None:
-            return read(start, stop)
-        return cache.read(RemoteObject(self._identity(info.name), version, info.size_bytes), start, stop, read)
+            return read(start, stop, is_wanted)
+        found = RemoteObject(self._identity(info.name), version, info.size_bytes)
+        return cache.read(found, start, stop, read, is_sparse=is_sparse)
 
     def _cache_settings(self, connection: Connection) -> CacheSettings | None:
         """Return the settings of the cache, which a connection keeps."""
@@ -108,9 +125,9 @@ class RemoteStorage:
         """Return the file's URL with its endpoint: a bucket of one name may be on several services."""
         return f"{endpoint_of(self._place.protocol, options_for(self.url))}\0{self.path(name)}"
 
-    def fetch_range(self, info: FileInfo, start: int, stop: int) -> Fetch:
+    def fetch_range(self, info: FileInfo, start: int, stop: int, *, is_sparse: bool = False) -> Fetch:
         """Begin to read the bytes [start, stop) of a file of a known size and version."""
-        read = partial(self.read_cached, info, start, stop)
+        read = partial(self.read_cached, info, start, stop, is_sparse=is_sparse)
         return Fetch(fetcher_of(self._place), read, stop - start)
 
     def read(self, name: str, byte_range: ByteRange | None = None) -> bytes:

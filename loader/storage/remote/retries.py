@@ -51,13 +51,16 @@ class Retries:
     refresh: Callable[[], None] | None = None
     has_answered: Callable[[], bool] | None = None
 
-    def run(self, attempt: Callable[[], _T], *, action: str, url: str) -> _T:
+    def run(
+        self, attempt: Callable[[], _T], *, action: str, url: str, is_wanted: Callable[[], bool] | None = None
+    ) -> _T:
         """Return what ``attempt`` returns, which is called again after failures that may pass.
 
         Args:
             attempt: Sends the request; raises :class:`RequestFailure`.
             action: What the request does, for messages: ``read bytes 0–512 of``.
             url: The object, for messages.
+            is_wanted: Returns False when the result came in another way, so that the request is not sent again.
 
         Raises:
             FormatError: The object has changed.
@@ -75,7 +78,8 @@ class Retries:
                     has_refreshed = True
                     self.refresh()
                     continue
-                delay_s = self._delay_s(failure, tries, spent_s)
+                is_dropped = is_wanted is not None and not is_wanted()
+                delay_s = None if is_dropped else self._delay_s(failure, tries, spent_s)
                 if delay_s is None:
                     error = _error(failure, action, url, tries, spent_s)
                     raise error from error.__cause__ or failure
@@ -93,14 +97,16 @@ class Retries:
         if failure.remedy not in (Remedy.RETRY, Remedy.SLOW_DOWN, Remedy.RETRY_FEW):
             return None
         delay_s = random.uniform(0, min(_MAX_DELAY_S, _FIRST_DELAY_S * 2 ** min(tries, 20)))
-        if failure.retry_after_s is not None:
-            delay_s = max(delay_s, failure.retry_after_s)
+        least_s = failure.retry_after_s or 0.0
         deadline_s = self.deadline_s
         if failure.kind == "unreachable" and self.has_answered is not None and not self.has_answered():
             deadline_s = min(deadline_s, _CONTACT_S)
-        if tries >= _MIN_TRIES and spent_s + delay_s > deadline_s:
+        left_s = deadline_s - spent_s
+        if tries < _MIN_TRIES:
+            return max(delay_s, least_s)
+        if left_s <= 0 or least_s > left_s:
             return None
-        return delay_s
+        return max(min(delay_s, left_s), least_s)  # the last try is at the deadline
 
 
 def _error(failure: RequestFailure, action: str, url: str, tries: int, spent_s: float) -> StorageError | FormatError:

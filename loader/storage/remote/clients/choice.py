@@ -79,7 +79,9 @@ def fetcher_of(url: ObjectUrl) -> Fetcher:
     found = _fetchers.get(key)
     if found is None:
         with _lock:
-            found = _fetchers.setdefault(key, Fetcher(options_for(str(url)).max_requests))
+            max_requests = options_for(str(url)).max_requests
+            pace = _paces.setdefault(key, Pace(max_requests))
+            found = _fetchers.setdefault(key, Fetcher(max_requests, pace))
     return found
 
 

@@ -49,19 +49,27 @@ class Connection:
         self._note_answer = note_answer
         self._is_noted = False
 
-    def send(self, attempt: Callable[[ObjectClient], _T], *, action: str, url: str) -> _T:
+    def send(
+        self,
+        attempt: Callable[[ObjectClient], _T],
+        *,
+        action: str,
+        url: str,
+        is_wanted: Callable[[], bool] | None = None,
+    ) -> _T:
         """Send a request, again after failures that may pass.
 
         Args:
             attempt: Sends it once.
             action: What the request does, for messages: ``read bytes 0–512 of``.
             url: The object, for messages.
+            is_wanted: Returns False when the result came in another way, so that the request is not sent again.
 
         Raises:
             FormatError: The object has changed.
             StorageError: The request failed for good; the cause is a ``FileNotFoundError`` if the object is missing.
         """
-        return self._retries.run(partial(self._send_once, attempt), action=action, url=url)
+        return self._retries.run(partial(self._send_once, attempt), action=action, url=url, is_wanted=is_wanted)
 
     def _send_once(self, attempt: Callable[[ObjectClient], _T]) -> _T:
         failure = None

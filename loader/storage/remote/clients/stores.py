@@ -141,14 +141,14 @@ def _named_faults(url: str, protocol: str) -> Iterator[None]:
 
 def _profile_credentials(profile: str | None) -> tuple[Any, str | None]:
     try:
-        import boto3  # type: ignore[import-untyped]
+        import boto3
         from obstore.auth.boto3 import Boto3CredentialProvider
     except ImportError as error:
         raise ConfigError(
             "profiles of ~/.aws need the package boto3, which is not installed",
             hint="pip install boto3, or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
         ) from error
-    from botocore.exceptions import BotoCoreError  # type: ignore[import-untyped]
+    from botocore.exceptions import BotoCoreError
 
     try:
         session = boto3.Session(profile_name=profile)

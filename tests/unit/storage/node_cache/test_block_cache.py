@@ -226,3 +226,29 @@ def test_a_forked_process_reads_through_the_cache(cache: BlockCache, tmp_path: P
         opened = block_cache(CacheSettings(folder=str(tmp_path), free_bytes=0))
         os._exit(opened is None or opened.read(found.source, 0, 10, found.fetch) != found.data[:10])
     assert os.waitpid(child, 0)[1] == 0
+
+
+def test_sparse_reads_fetch_only_their_bytes_until_an_eighth_of_a_block(cache: BlockCache, tmp_path: Path) -> None:
+    found = FakeObject(7, BLOCK_BYTES)
+    starts = random.Random(1).sample(range(0, BLOCK_BYTES, 16_384), 512)
+
+    def read(start: int) -> None:
+        stop = start + 16_384
+        assert cache.read(found.source, start, stop, found.fetch, is_sparse=True) == found.data[start:stop]
+
+    for start in starts[:63]:
+        read(start)
+    assert found.fetched_bytes == 63 * 16_384
+    assert block_files(tmp_path) == []
+    for start in starts[63:]:
+        read(start)
+    assert found.fetched_bytes == 63 * 16_384 + BLOCK_BYTES
+    assert len(found.fetched) == 64
+
+
+def test_sparse_reads_use_the_blocks_that_others_stored(cache: BlockCache) -> None:
+    found = FakeObject(7, 1_000_000)
+    found.read(cache, 0, 10)
+    found.fetched.clear()
+    assert cache.read(found.source, 500, 600, found.fetch, is_sparse=True) == found.data[500:600]
+    assert found.fetched == []

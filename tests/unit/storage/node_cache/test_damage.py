@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import random
+import resource
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -152,6 +154,77 @@ def test_files_of_others_stay_when_blocks_leave(tmp_path: Path, monkeypatch: pyt
     assert sum(path.stat().st_size for path in blocks.iterdir() if path.name not in names) < 400_000
     assert {name: (blocks / name).read_text() for name in names} == dict.fromkeys(names, "mine")
     assert (tmp_path / "elsewhere").read_text() == "mine"
+
+
+def _planted_lock(path: Path) -> None:
+    path.write_bytes(b"")
+    os.chown(path, 12345, 12345)
+
+
+def _planted_pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def _planted_link(path: Path) -> None:
+    (path.parents[1] / "outside").write_text("mine")
+    path.symlink_to(path.parents[1] / "outside")
+
+
+@pytest.mark.parametrize("plant", [_planted_lock, _planted_pipe, _planted_link])
+@pytest.mark.parametrize("name", ["locks", "blocks", "files"])
+def test_a_cache_with_a_foreign_inside_is_not_used(
+    plant: Callable[[Path], None],
+    name: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    if os.getuid() != 0 and plant is _planted_lock:
+        pytest.skip("only root gives files to others")
+    own = tmp_path / f"energon-cache-{os.getuid()}"
+    own.mkdir()
+    plant(own / name)
+    monkeypatch.setattr(node_cache, "_caches", {})
+    assert block_cache(CacheSettings(folder=str(tmp_path))) is None
+    assert len(caplog.records) == 1
+    assert "cannot use the cache" in caplog.text
+    assert [path.read_text() for path in tmp_path.glob("outside")] in ([], ["mine"])
+
+
+def test_folders_and_links_with_names_of_blocks_take_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    FakeObject(0, 1000).read(open_cache(tmp_path, monkeypatch))
+    blocks = block_files(tmp_path)[0].parent
+    (blocks / ("b" * 40 + "-99999999")).symlink_to(tmp_path)
+    (blocks / ("c" * 40 + "-99999999")).mkdir()
+    cache = open_cache(tmp_path, monkeypatch, limit_bytes=1_000_000)
+    found = FakeObject(1, 1000)
+    found.read(cache)
+    found.read(open_cache(tmp_path, monkeypatch, limit_bytes=1_000_000))
+    assert found.fetched == [(0, 1000)]
+
+
+def test_a_process_without_free_files_removes_no_blocks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    found = FakeObject(1, 1000)
+    found.read(open_cache(tmp_path, monkeypatch))
+    cache = open_cache(tmp_path, monkeypatch)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))), hard))
+    taken = []
+    try:
+        with suppress(OSError):
+            while True:
+                taken.append(os.dup(0))
+        found.read(cache, 0, 10)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for fd in taken:
+            os.close(fd)
+    assert found.fetched == [(0, 1000), (0, 10)]
+    found.read(cache)
+    assert found.fetched == [(0, 1000), (0, 10)]
+    assert "damaged" not in caplog.text
 
 
 def test_the_own_folder_has_a_tag_and_no_access_for_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

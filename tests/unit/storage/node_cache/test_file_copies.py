@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -40,6 +41,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(tempfile, "tempdir", None)
     monkeypatch.setattr(node_cache, "_temporary", {})
     monkeypatch.setattr(node_cache, "_caches", {})
+    monkeypatch.setattr(node_cache, "_without_copies", [])
     return folder
 
 
@@ -160,6 +162,22 @@ def test_a_full_cache_disk_gives_temporary_copies(
         assert path.is_relative_to(temporary)
         assert _copies(disk) == []
     assert "No space left" in caplog.text
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_a_cache_folder_that_is_moved_gives_temporary_copies(
+    is_kept: bool, tmp_path: Path, temporary: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = CacheSettings(folder=str(tmp_path / "cache"), free_bytes=0)
+    local_copy(settings, "first", lambda: [b"column"])
+    (tmp_path / "cache").rename(tmp_path / "moved")
+    if not is_kept:
+        shutil.rmtree(tmp_path / "moved")
+    for key in ("first", "second"):
+        path = local_copy(settings, key, lambda: [b"column"])
+        assert path.read_bytes() == b"column"
+        assert path.is_relative_to(temporary)
+    assert len(caplog.records) == 1
 
 
 def test_the_temporary_folder_of_another_user_is_refused(temporary: Path) -> None:

@@ -20,16 +20,15 @@ from .documents.providers import SHARD_SUFFIXES, fault_of_file, record_format
 from .documents.split_config import SplitConfig, split_sample_name
 from .filters.files import FilterFiles, filter_names
 from .filters.rows import FilteredShard, FilterRows, open_filter
-from .index.current import current_index, index_folders
+from .index.current import current_index, index_folders, prefetch_documents
 from .index.dataset_index import DatasetIndex, PartLocation
 from .index.layout import ROW_COLUMNS, SampleIndex, ShardEntry
+from .index.object_commit import read_committed_documents
 from .index.sample_bytes import read_sample
 from .nv_meta import (
     DATASET_YAML,
     FOLDER,
     INDEX_FOLDER,
-    INDEX_UUID,
-    INFO_JSON,
     SPLIT_YAML,
     open_dataset_storage,
 )
@@ -93,15 +92,11 @@ class DatasetFolder:
     def _prefetch(self, *, with_index: bool) -> None:
         """Announce the files that are read first: those of a remote dataset then arrive at the same time."""
         self.storage.list_once(FOLDER)
-        if not self.storage.checks_versions:
-            return
-        newest = index_folders(self.storage)[:1]
-        documents = [INFO_JSON, INDEX_UUID, *(f"{FOLDER}/{name}" for name in (self._config_name, self._split_name))]
-        self.storage.prefetch([*documents, *(f"{INDEX_FOLDER}/{uuid}/layout.json" for uuid in newest)])
-        if with_index:
-            self.storage.prefetch_fixed(
-                [f"{INDEX_FOLDER}/{uuid}/{name}.npy" for uuid in newest for name in ROW_COLUMNS]
-            )
+        read_committed_documents(self.storage)
+        prefetch_documents(self.storage, [self._config_name, self._split_name])
+        if with_index and self.storage.checks_versions:
+            for uuid in index_folders(self.storage)[:1]:
+                self.storage.prefetch_fixed([f"{INDEX_FOLDER}/{uuid}/{name}.npy" for name in ROW_COLUMNS])
 
     @property
     def meta_folder(self) -> str:

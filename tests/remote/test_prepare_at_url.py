@@ -123,11 +123,11 @@ def test_a_second_prepare_scans_nothing_and_a_changed_shard_alone_is_scanned(
     assert (report.scanned, report.reused) == (1, 5)
     assert set(shard_requests(server)) == {"bucket/ds/shard_002.tar"}
     assert sum(key.startswith("shard_002.tar/0009") for key in contents(URL)) == 3
-    uuids = {path.name for path in (folder / ".nv-meta/index").iterdir() if any(path.iterdir())}
+    uuids = {path.parent.name for path in (folder / ".nv-meta/index").glob("*/*.npy")}
     assert uuids == {first.uuid, report.uuid}  # running jobs may still read the one before
     write_shard(shard_path(folder, 3), caption_samples(100, 3))
     last = prepare_url(split=None)
-    assert {path.parent.name for path in (folder / ".nv-meta/index").glob("*/*")} == {report.uuid, last.uuid}
+    assert {path.parent.name for path in (folder / ".nv-meta/index").glob("*/*.npy")} == {report.uuid, last.uuid}
 
 
 def test_a_shard_that_changes_while_it_is_scanned_is_named(server: ObjectServer, folder: Path) -> None:
@@ -218,7 +218,7 @@ def test_a_race_that_is_lost_at_the_last_request_leaves_the_index_of_the_winner(
         if method == "PUT" and key.endswith("/.info.json"):
             for path in (after / ".nv-meta").rglob("*"):
                 target = folder / path.relative_to(after)
-                if path.is_file() and path.name != "index.uuid":
+                if path.is_file():
                     target.parent.mkdir(parents=True, exist_ok=True)
                     shutil.copyfile(path, target)
 

@@ -242,5 +242,5 @@ def _publish(workspace: Workspace, layout: Layout, files: Mapping[str, bytes], p
     removals = [f"{INDEX_FOLDER}/{folder}" for folder in index_folders(storage) if folder != kept]
     if storage.exists(INDEX_SQLITE):  # of tar shards that the folder had before
         removals.append(INDEX_SQLITE)
-    workspace.commit(stage_files(workspace.work, contents), removals)
+    workspace.commit(stage_files(workspace.work, contents), removals, None)
     return str(identity)

@@ -14,7 +14,7 @@
 ==================== ==========================================
 """
 
-from .choice import client_of, fetcher_of, has_answered, may_use_rust, note_answer, pace_of, use_rust_here
+from .choice import client_of, fetcher_of, has_answered, may_fork, may_use_rust, note_answer, pace_of, use_rust_here
 from .client import ClientObject, ObjectClient, Received
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "client_of",
     "fetcher_of",
     "has_answered",
+    "may_fork",
     "may_use_rust",
     "note_answer",
     "pace_of",

@@ -13,7 +13,16 @@ from ..pace import Pace
 from .client import ObjectClient
 from .fork_lock import ForkLock
 
-__all__ = ["client_of", "fetcher_of", "has_answered", "may_use_rust", "note_answer", "pace_of", "use_rust_here"]
+__all__ = [
+    "client_of",
+    "fetcher_of",
+    "has_answered",
+    "may_fork",
+    "may_use_rust",
+    "note_answer",
+    "pace_of",
+    "use_rust_here",
+]
 
 _WEB = ("http", "https")
 
@@ -38,6 +47,11 @@ def may_use_rust() -> bool:
     if _is_forked_after_use:
         return False
     return _is_told or multiprocessing.parent_process() is not None
+
+
+def may_fork() -> bool:
+    """Return True if this process holds no client of Rust, whose locks would stop a process that it forks."""
+    return not _has_used_rust
 
 
 def client_of(url: ObjectUrl, options: StorageOptions | None = None) -> ObjectClient:

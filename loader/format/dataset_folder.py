@@ -13,7 +13,7 @@ import numpy.typing as npt
 from ..cached_property import cached_property
 from ..errors import ConfigError, FormatError, StorageError
 from ..escaped_log import get_logger
-from ..storage import FileInfo, ReadableFile, Storage, open_storage, read_document
+from ..storage import ReadableFile, Storage, open_storage, read_document
 from .documents.dataset_config import DatasetConfig, parse_dataset_config
 from .documents.dataset_files import current_split_file, read_shard_info, read_split_config
 from .documents.providers import SHARD_SUFFIXES, fault_of_file, record_format
@@ -343,8 +343,7 @@ def open_fresh_shard(storage: Storage, index: DatasetIndex, shard: ShardEntry) -
     """
     path = storage.path(shard.name)
     if storage.checks_versions:
-        known = FileInfo(name=shard.name, size_bytes=shard.size_bytes, mtime_ns=shard.mtime_ns, etag=shard.etag)
-        return storage.open(shard.name, known)
+        return storage.open(shard.name, shard.info)
     now = storage.stat(shard.name)
     if now.size_bytes != shard.size_bytes:
         raise FormatError(

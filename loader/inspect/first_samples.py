@@ -35,7 +35,7 @@ _MAX_SAMPLES = 500
 _MAX_SHARDS_TRIED = 3  # a damaged first shard must not hide the samples of the others
 _MAX_PART_BYTES = 256 * 1024 * 1024  # of each part of the first sample
 _MAX_DOCUMENTS = 10  # samples whose json is parsed
-_FAR_HEAD_BYTES = 1 << 20
+_FAR_HEAD_BYTES = 2 << 20  # of a shard in an object store: fetched in about a round trip
 _MAX_FAR_READS = 10  # of the headers of a shard in an object store, each a request
 _MAX_HEAD_BYTES = 1 << 20  # of a JSONL file, and of each json part after the first
 

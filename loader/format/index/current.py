@@ -28,6 +28,7 @@ __all__ = [
     "index_folders",
     "prefetch_documents",
     "read_uuid",
+    "stale_indexes",
 ]
 
 _UUID = re.compile(r"[0-9A-Za-z][0-9A-Za-z_-]{0,99}")
@@ -40,6 +41,14 @@ def read_uuid(storage: Storage) -> str | None:
         return None
     uuid = storage.read(INDEX_UUID, ByteRange(0, 256)).decode("ascii", "replace").strip()
     return uuid if _UUID.fullmatch(uuid) else None  # it is used as the name of a folder
+
+
+def stale_indexes(storage: Storage, *, kept: str | None) -> list[str]:
+    """List the folders of all indexes but one, those that a killed prepare has left without a layout, too."""
+    if not storage.exists(INDEX_FOLDER):
+        return []
+    inner = (file.name[len(INDEX_FOLDER) + 1 :].partition("/") for file in storage.list(INDEX_FOLDER))
+    return [f"{INDEX_FOLDER}/{uuid}" for uuid in sorted({uuid for uuid, slash, _ in inner if slash}) if uuid != kept]
 
 
 def index_folders(storage: Storage) -> list[str]:

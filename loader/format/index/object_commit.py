@@ -17,57 +17,55 @@ from concurrent.futures import ThreadPoolExecutor
 
 from ...errors import EnergonError, StorageError
 from ...escaped_log import get_logger
-from ...storage import FileInfo, LocalStorage, RemoteStorage, Storage
+from ...storage import LocalStorage, RemoteStorage, Storage
 from ..documents.dataset_files import marked_index
 from ..nv_meta import FOLDER, INDEX_FOLDER, INDEX_SQLITE, INFO_JSON, WORK_FOLDER
 
 __all__ = ["ObjectCommit", "finish_object_commit", "read_committed_documents"]
 
 _log = get_logger(__name__)
-_UPLOADS_AT_ONCE = 32
-_LAYOUT = "/layout.json"
+_UPLOADS_AT_ONCE = 16
 _DOCUMENTS = "documents"  # in the folder of an index
 
 
-def read_committed_documents(storage: Storage) -> Mapping[str, str]:
+def read_committed_documents(storage: Storage) -> None:
     """Let a listed storage read the documents of a commit that was killed before it stored them under their names.
 
     Args:
         storage: The dataset; if it is in an object store, its ``.nv-meta`` was listed.
-
-    Returns:
-        Name → name of the file that is read; empty for a whole commit.
     """
-    if not isinstance(storage, RemoteStorage):
-        return {}
-    pending = [file for file in storage.list(INDEX_FOLDER) if _folder_of(file.name).endswith(f"/{_DOCUMENTS}")]
+    if isinstance(storage, RemoteStorage):
+        storage.read_instead(_unfinished(storage, _pending(storage)))
+
+
+def _pending(storage: RemoteStorage) -> dict[str, str]:
+    """Return the documents of the current index that are still in its folder: name → name there."""
+    pending = [file.name for file in storage.list(INDEX_FOLDER) if _folder_of(file.name).endswith(f"/{_DOCUMENTS}")]
     number = marked_index(storage.read(INFO_JSON)) if pending and storage.exists(INFO_JSON) else None
     if number is None:
         return {}
     folder = _documents_folder(str(uuid.UUID(int=number)))
-    instead = {
-        f"{FOLDER}/{file.name[len(folder) + 1 :]}": file.name for file in pending if _folder_of(file.name) == folder
-    }
-    instead = {name: file for name, file in instead.items() if not _is_newer(storage, name, storage.stat(file))}
-    storage.read_instead(instead)
-    return instead
+    return {f"{FOLDER}/{name[len(folder) + 1 :]}": name for name in pending if _folder_of(name) == folder}
 
 
-def _is_newer(storage: RemoteStorage, name: str, pending: FileInfo) -> bool:
-    """Return True if a document was changed after the commit: a user has edited it."""
-    return storage.exists(name) and storage.stat(name).mtime_ns > pending.mtime_ns
+def _unfinished(storage: RemoteStorage, pending: Mapping[str, str]) -> dict[str, str]:
+    """Return the documents without those that were stored after the commit, by it or by a user who edited them."""
+
+    def is_stored(name: str, file: str) -> bool:
+        return storage.exists(name) and storage.stat(name).mtime_ns > storage.stat(file).mtime_ns
+
+    return {name: file for name, file in pending.items() if not is_stored(name, file)}
 
 
 def finish_object_commit(storage: RemoteStorage) -> bool:
     """Store the documents of a killed commit under their names; return False if there was none."""
-    instead = read_committed_documents(storage)
-    if not instead:
-        return False
-    contents = {name: storage.read(name) for name in instead}
     storage.read_instead({})
-    _in_threads([lambda name=name, data=data: storage.put(name, data) for name, data in contents.items()])  # type: ignore[misc]
-    storage.remove_files(list(instead.values()))
-    return True
+    pending = _pending(storage)
+    unfinished = _unfinished(storage, pending)
+    for name, file in unfinished.items():
+        storage.put(name, storage.read(file))
+    storage.remove_files(list(pending.values()))
+    return bool(unfinished)
 
 
 def _documents_folder(identity: str) -> str:
@@ -126,17 +124,14 @@ class ObjectCommit:
         self._info = info = self._work.read(renames[-1][0])
         identity = str(uuid.UUID(int=marked_index(info) or 0))
         files = {final: staged for rename in renames[:-1] for staged, final in self._files(*rename)}
-        layout = f"{INDEX_FOLDER}/{identity}{_LAYOUT}"  # a folder that has one is whole
         documents = {
             name: staged for name, staged in files.items() if _folder_of(name) == FOLDER and name != INDEX_SQLITE
         }
         pending = {name: f"{_documents_folder(identity)}/{name[len(FOLDER) + 1 :]}" for name in documents}
         self._versions |= {name: self._current_version(name) for name in documents}
-        first = [self._put(final, staged) for final, staged in files.items() if final not in (*documents, layout)]
+        first = [self._put(final, staged) for final, staged in files.items() if final not in documents]
         first += [self._put(pending[name], staged) for name, staged in documents.items()]
         _in_threads([*first, *([] if check is None else [check])])
-        if layout in files:
-            self._put(layout, files[layout])()
         self._put_info(info)
         _in_threads([lambda name=name: self._put_document(name, documents[name]) for name in documents])  # type: ignore[misc]
         self._remove([*removals, *pending.values(), WORK_FOLDER])

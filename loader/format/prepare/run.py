@@ -16,7 +16,7 @@ from ...version import __version__
 from ..cluster.complete import check_complete
 from ..cluster.part_plan import check_not_planned
 from ..compat.files import STAGED_SQLITE, CompatFiles, first_unwritable_folder, stale_compat_files
-from ..index.current import index_folders, prefetch_documents
+from ..index.current import prefetch_documents, stale_indexes
 from ..index.layout import Layout, layout_warnings
 from ..index.publish import STAGING, stage_files
 from ..index.writer import DuplicateKeys, IndexWriter
@@ -303,7 +303,7 @@ def _publish(inputs: PrepareInputs, staged: _Staged) -> str:
     renames += stage_files(work, files)
     # Running jobs may still read the previous index; older ones are removed.
     previous = inputs.previous.index.uuid if inputs.previous.index else None
-    removals = [f"{INDEX_FOLDER}/{folder}" for folder in index_folders(storage) if folder != previous]
+    removals = stale_indexes(storage, kept=previous)
     removals += stale_compat_files(
         storage,
         earlier=inputs.previous_shards,

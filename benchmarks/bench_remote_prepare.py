@@ -1,9 +1,11 @@
 """Measure the prepare of a dataset in an object store: seconds, requests and bytes, against megatron-energon.
 
-usage: python benchmarks/bench_remote_prepare.py [--peer-bin FOLDER] [--work-folder FOLDER] [--latency S] [--quick]
+usage: python benchmarks/bench_remote_prepare.py [--peer-bin FOLDER] [--work-folder FOLDER] [--latency S] [--rounds N]
+       [--quick]
 
-The store is the object server of the tests, which answers each request after the latency. megatron-energon reads it
-through multi-storage-client (``msc://``); its programs are in FOLDER, with boto3. Both run as whole processes.
+The store is the object server of the tests, which answers each request after the latency, and sends bodies by the
+kernel (sendfile). megatron-energon reads it through multi-storage-client (``msc://``); its programs are in FOLDER, with
+boto3. Both run as whole processes, and take turns.
 """
 
 from __future__ import annotations
@@ -11,7 +13,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import shutil
+import statistics
 import subprocess
 import sys
 import tarfile
@@ -19,6 +23,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +33,7 @@ ROOT = Path(__file__).parents[1]
 BUCKET, SHARDS, SAMPLES, CONTENT_BYTES = "bench", 50, 100, 100_000
 OURS = ("prepare", "s3://bench/ds", "--no-progress")
 PEER = ("prepare", "msc://bench/ds", "--no-progress")
+DEFAULT, UNCHANGED, PEER_NAME = "energon-toolkit", "energon-toolkit, nothing changed", "megatron-energon"
 FLAGS = ("--non-interactive", "--num-workers", "2", "--split-ratio", "8,1,1", "--sample-type", "CrudeWebdataset")
 
 
@@ -36,28 +42,57 @@ def main() -> None:
     parser.add_argument("--peer-bin", type=Path, help="folder of megatron-energon's programs")
     parser.add_argument("--work-folder", type=Path, default=None)
     parser.add_argument("--latency", type=float, default=0.03, metavar="SECONDS")
-    parser.add_argument("--quick", action="store_true", help="5 shards instead of 50")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--quick", action="store_true", help="5 shards instead of 50, one round")
     arguments = parser.parse_args()
-    shards = 5 if arguments.quick else SHARDS
+    shards, rounds = (5, 1) if arguments.quick else (SHARDS, arguments.rounds)
+    commands = _commands(arguments.peer_bin)
+    runs: dict[str, list[Run]] = {name: [] for name in commands}
     with tempfile.TemporaryDirectory(dir=arguments.work_folder) as folder:
         dataset = Path(folder, BUCKET, "ds")
         write_shards(dataset, shards)
-        rows = [["prepare", "seconds", "requests", "MB received"]]
-        ours = [sys.executable, "-m", "energon_cli"]
         with server(Path(folder), arguments.latency) as store:
-            for mode in ("auto", "stream", "hop"):
-                rows.append([f"energon-toolkit, --scan {mode}", *store.measure([*ours, *OURS, *FLAGS, "--scan", mode])])
-                if mode == "auto":
-                    again = [*ours, *OURS, "--yes"]
-                    rows.append(["energon-toolkit, nothing changed", *store.measure(again)])
-                shutil.rmtree(dataset / ".nv-meta")
-            if arguments.peer_bin:
-                rows.append(["megatron-energon", *store.measure([str(arguments.peer_bin / "energon"), *PEER, *FLAGS])])
+            for _ in range(rounds):
+                for name, command in commands.items():
+                    if name != UNCHANGED:
+                        _remove_metadata(dataset)
+                    runs[name].append(store.measure(command))
     latency_ms = arguments.latency * 1000
     print(f"{shards} shards of {SAMPLES} samples of {CONTENT_BYTES:,} bytes, {latency_ms:.0f} ms a request\n")
-    print_table(rows)
+    rows = [["prepare", "seconds (median)", "seconds of each round", "CPU seconds", "requests", "MB received"]]
+    print_table([*rows, *(_row(name, found) for name, found in runs.items())])
+    if arguments.peer_bin:
+        print(f"\nratio of the medians: {_median_s(runs[PEER_NAME]) / _median_s(runs[DEFAULT]):.1f}")
     programs = [arguments.peer_bin / "energon"] if arguments.peer_bin else []
     print("\n" + json.dumps(machine_facts(*programs)))
+
+
+def _commands(peer_bin: Path | None) -> dict[str, list[str]]:
+    """Return the commands of a round, which take turns; each but UNCHANGED starts without metadata."""
+    ours = [sys.executable, "-m", "energon_cli"]
+    commands = {DEFAULT: [*ours, *OURS, *FLAGS], UNCHANGED: [*ours, *OURS, "--yes"]}
+    if peer_bin is not None:
+        commands[PEER_NAME] = [str(peer_bin / "energon"), *PEER, *FLAGS]
+    return commands | {
+        f"energon-toolkit, --scan {mode}": [*ours, *OURS, *FLAGS, "--scan", mode] for mode in ("stream", "hop")
+    }
+
+
+def _remove_metadata(dataset: Path) -> None:
+    shutil.rmtree(dataset / ".nv-meta", ignore_errors=True)
+    for path in dataset.glob("*.idx"):
+        path.unlink()
+
+
+def _median_s(runs: Sequence[Run]) -> float:
+    return statistics.median(run.seconds for run in runs)
+
+
+def _row(name: str, runs: Sequence[Run]) -> list[str]:
+    seconds = ", ".join(f"{run.seconds:.2f}" for run in runs)
+    cpu_s = statistics.median(run.cpu_s for run in runs)
+    last = runs[-1]
+    return [name, f"{_median_s(runs):.2f}", seconds, f"{cpu_s:.2f}", f"{last.requests:,}", f"{last.received_mb:,.1f}"]
 
 
 def write_shards(folder: Path, count: int) -> None:
@@ -72,6 +107,16 @@ def write_shards(folder: Path, count: int) -> None:
                     file.write(member.tobuf())
                     file.seek(-(-size // 512) * 512, os.SEEK_CUR)
             file.write(bytes(2 * 512))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One run of a command; processor seconds are those of its processes, without the server."""
+
+    seconds: float
+    cpu_s: float
+    requests: int
+    received_mb: float
 
 
 class Store:
@@ -122,16 +167,23 @@ class Store:
         """Set the fields of the server's fault plan."""
         self._ask(f"plan {json.dumps(fields)}")
 
-    def measure(self, command: Sequence[str]) -> list[str]:
-        """Run a command; return its seconds, requests and received megabytes."""
+    def measure(self, command: Sequence[str]) -> Run:
+        """Run a command to its end."""
         requests, sent_bytes = self._count()
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         started = time.perf_counter()
         result = subprocess.run(command, env=self.environment, capture_output=True, text=True, check=False)
         seconds = time.perf_counter() - started
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
         if result.returncode:
             sys.exit(f"{' '.join(command)} failed:\n{result.stdout}\n{result.stderr}")
         requests_after, sent_after = self._count()
-        return [f"{seconds:.1f}", f"{requests_after - requests:,}", f"{(sent_after - sent_bytes) / 1e6:,.1f}"]
+        return Run(
+            seconds=seconds,
+            cpu_s=after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime,
+            requests=requests_after - requests,
+            received_mb=(sent_after - sent_bytes) / 1e6,
+        )
 
 
 @contextmanager

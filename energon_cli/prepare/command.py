@@ -145,12 +145,15 @@ def prepare(path: str, **flags: Any) -> None:
     prepare its joins. Token files (.bin with .idx) and single .parquet files need no prepare.
     """
     from loader.format.documents import is_jsonl, is_metadataset, is_record_file
+    from loader.storage import is_url, use_rust_here
 
     from .flags import PrepareFlags
     from .run import prepare_dataset
     from .single_files import check_file_flags, check_record_file, prepare_jsonl
 
     path = check_path(path, meta_folder=flags["meta_folder"])
+    if is_url(path):
+        use_rust_here()
     settings = PrepareFlags(path=path, media=media_filter_of(flags), **flags)
     if is_metadataset(path):
         from .metadataset import check_metadataset_flags, prepare_joins

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from loader.errors import StorageError
-from loader.format import open_dataset_storage, usable_cores
+from loader.format import usable_cores
 from loader.format.cluster import check_not_planned, open_dask_executor
 from loader.format.prepare import (
     DecompressReport,
@@ -34,7 +34,7 @@ from loader.inspect import (
     inspect_folder,
     plural,
 )
-from loader.storage import open_storage
+from loader.storage import Storage, open_storage
 
 from ..console import error_console, escape_controls, output_console, print_json
 from ..progress import ProgressBar
@@ -78,8 +78,6 @@ def prepare_dataset(flags: PrepareFlags) -> None:
     check_flags(flags)
     console = error_console() if flags.as_json else output_console()
     decompressed = _decompress(flags, console) if flags.decompress else None
-    if not (flags.merge or flags.dry_run):
-        check_not_planned(open_dataset_storage(flags.path, flags.meta_folder))
     if flags.dry_run and decompressed is not None and decompressed.written:
         if flags.as_json:
             print_json({"path": flags.path, "dry_run": True, "decompressed": list(decompressed.written)})
@@ -90,6 +88,8 @@ def prepare_dataset(flags: PrepareFlags) -> None:
         dataset_yaml_name=flags.dataset_yaml_name,
         meta_folder=flags.meta_folder,
     )
+    if not (flags.merge or flags.dry_run):
+        check_not_planned(folder.storage)
     fault = _fault_of_target(flags, folder)
     if fault is not None:
         if not flags.dry_run:
@@ -106,7 +106,8 @@ def prepare_dataset(flags: PrepareFlags) -> None:
             show_notes(console, draft.warnings, label="warning", style="yellow")
         if not flags.asks_by_menus or _is_confirmed(draft, console, history):
             break
-    report = _run(_plan(draft), scheduler=flags.scheduler, progress=flags.progress)
+    known = None if flags.asks_by_menus else folder.storage  # what was listed before the prompts may have changed
+    report = _run(_plan(draft), storage=known, scheduler=flags.scheduler, progress=flags.progress)
     if flags.as_json:
         report = replace(report, warnings=(*draft.warnings, *report.warnings))
         written = () if decompressed is None else decompressed.written
@@ -198,7 +199,7 @@ def _plan(draft: _Draft) -> PreparePlan:
     )
 
 
-def _run(plan: PreparePlan, *, scheduler: str | None, progress: bool | None) -> PrepareReport:
+def _run(plan: PreparePlan, *, storage: Storage | None, scheduler: str | None, progress: bool | None) -> PrepareReport:
     with nullcontext() if scheduler is None else open_dask_executor(scheduler) as executor, ExitStack() as bars:
         scan = bars.enter_context(ProgressBar("Scanning headers", unit="shards", enabled=progress))
         media: list[ProgressBar] = []
@@ -214,7 +215,7 @@ def _run(plan: PreparePlan, *, scheduler: str | None, progress: bool | None) -> 
                 media.append(bars.enter_context(ProgressBar("Reading media", unit="samples", enabled=progress)))
             media[0].update(now.samples, now.samples_total)
 
-        return run_prepare(plan, on_progress=advance, executor=executor)
+        return run_prepare(plan, on_progress=advance, executor=executor, storage=storage)
 
 
 def _show_resumed(shards: int, progress: bool | None) -> None:

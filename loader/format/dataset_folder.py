@@ -13,23 +13,22 @@ import numpy.typing as npt
 from ..cached_property import cached_property
 from ..errors import ConfigError, FormatError, StorageError
 from ..escaped_log import get_logger
-from ..storage import FileInfo, ReadableFile, Storage, open_storage, read_document
+from ..storage import ReadableFile, Storage, open_storage, read_document
 from .documents.dataset_config import DatasetConfig, parse_dataset_config
 from .documents.dataset_files import current_split_file, read_shard_info, read_split_config
 from .documents.providers import SHARD_SUFFIXES, fault_of_file, record_format
 from .documents.split_config import SplitConfig, split_sample_name
 from .filters.files import FilterFiles, filter_names
 from .filters.rows import FilteredShard, FilterRows, open_filter
-from .index.current import current_index, index_folders
+from .index.current import current_index, index_folders, prefetch_documents
 from .index.dataset_index import DatasetIndex, PartLocation
 from .index.layout import ROW_COLUMNS, SampleIndex, ShardEntry
+from .index.object_commit import read_committed_documents
 from .index.sample_bytes import read_sample
 from .nv_meta import (
     DATASET_YAML,
     FOLDER,
     INDEX_FOLDER,
-    INDEX_UUID,
-    INFO_JSON,
     SPLIT_YAML,
     open_dataset_storage,
 )
@@ -93,15 +92,11 @@ class DatasetFolder:
     def _prefetch(self, *, with_index: bool) -> None:
         """Announce the files that are read first: those of a remote dataset then arrive at the same time."""
         self.storage.list_once(FOLDER)
-        if not self.storage.checks_versions:
-            return
-        newest = index_folders(self.storage)[:1]
-        documents = [INFO_JSON, INDEX_UUID, *(f"{FOLDER}/{name}" for name in (self._config_name, self._split_name))]
-        self.storage.prefetch([*documents, *(f"{INDEX_FOLDER}/{uuid}/layout.json" for uuid in newest)])
-        if with_index:
-            self.storage.prefetch_fixed(
-                [f"{INDEX_FOLDER}/{uuid}/{name}.npy" for uuid in newest for name in ROW_COLUMNS]
-            )
+        read_committed_documents(self.storage)
+        prefetch_documents(self.storage, [self._config_name, self._split_name])
+        if with_index and self.storage.checks_versions:
+            for uuid in index_folders(self.storage)[:1]:
+                self.storage.prefetch_fixed([f"{INDEX_FOLDER}/{uuid}/{name}.npy" for name in ROW_COLUMNS])
 
     @property
     def meta_folder(self) -> str:
@@ -348,8 +343,7 @@ def open_fresh_shard(storage: Storage, index: DatasetIndex, shard: ShardEntry) -
     """
     path = storage.path(shard.name)
     if storage.checks_versions:
-        known = FileInfo(name=shard.name, size_bytes=shard.size_bytes, mtime_ns=shard.mtime_ns, etag=shard.etag)
-        return storage.open(shard.name, known)
+        return storage.open(shard.name, shard.info)
     now = storage.stat(shard.name)
     if now.size_bytes != shard.size_bytes:
         raise FormatError(

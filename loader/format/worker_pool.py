@@ -13,7 +13,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -21,8 +21,9 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 from ..errors import WorkerError
+from ..storage import may_fork
 
-__all__ = ["run_in_workers", "usable_cores"]
+__all__ = ["run_in_workers", "stream_from_workers", "usable_cores"]
 
 _PREFETCH = 4  # items queued for each worker, so that it does not wait while this process is busy
 _MAY_FORK = sys.platform != "darwin"  # system libraries of macOS crash in forked processes
@@ -32,7 +33,7 @@ _Result = TypeVar("_Result")
 
 
 def run_in_workers(
-    function: Callable[[_Item], _Result], items: Sequence[_Item], *, workers: int, apart: bool = False
+    function: Callable[[_Item], _Result], items: Sequence[_Item], *, workers: int
 ) -> Generator[tuple[int, _Result], None, None]:
     """Yield the index of an item and ``function(item)``, in the order in which results arrive.
 
@@ -42,24 +43,57 @@ def run_in_workers(
         function: Picklable function; the workers call it in the order of the items.
         items: Picklable items.
         workers: Number of processes, at most one for each item; with one, the function runs in this process.
-        apart: Never run the function in this process.
 
     Raises:
         WorkerError: A worker was killed; the message names its item.
         Exception: The function raised this error.
     """
-    if not items or (workers <= 1 and not apart):
+    return stream_from_workers(_Single(function), items, workers=workers, apart=workers > 1)
+
+
+def stream_from_workers(
+    function: Callable[[_Item], Generator[_Result, None, None]], items: Sequence[_Item], *, workers: int, apart: bool
+) -> Generator[tuple[int, _Result], None, None]:
+    """Yield the index of an item and each result of ``function(item)``, in the order in which results arrive.
+
+    Args:
+        function: Picklable function, which yields the results of an item.
+        items: Picklable items.
+        workers: Number of processes, at most one for each item.
+        apart: Run the function in the workers, and not in this process.
+
+    Raises:
+        WorkerError: A worker was killed; the message names its item.
+        Exception: The function raised this error.
+    """
+    if not items or not apart:
         return _run_serially(function, items)
     results = _run_in_pool(function, items, min(max(1, workers), len(items)))
     next(results)  # run the generator up to its first yield, so that workers start now and closing it ends them
     return results
 
 
+class _Single:
+    """A function that yields one result.
+
+    Args:
+        function: Returns it.
+    """
+
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        self._function = function
+
+    def __call__(self, item: Any) -> Generator[Any, None, None]:
+        yield self._function(item)
+
+
 def _run_serially(
-    function: Callable[[_Item], _Result], items: Sequence[_Item]
+    function: Callable[[_Item], Generator[_Result, None, None]], items: Sequence[_Item]
 ) -> Generator[tuple[int, _Result], None, None]:
     for number, item in enumerate(items):
-        yield number, function(item)
+        with closing(function(item)) as results:
+            for result in results:
+                yield number, result
 
 
 def _run_in_pool(function: Callable[[Any], Any], items: Sequence[Any], workers: int) -> Generator[Any, None, None]:
@@ -76,7 +110,7 @@ def _run_in_pool(function: Callable[[Any], Any], items: Sequence[Any], workers: 
 class _Pool:
     def __init__(self, function: Callable[[Any], Any], workers: int) -> None:
         # Forking is faster, but copies the locks that other threads hold; Python does not list the threads of torch.
-        forks = _MAY_FORK and threading.active_count() == 1 and "torch" not in sys.modules
+        forks = _MAY_FORK and threading.active_count() == 1 and "torch" not in sys.modules and may_fork()
         context = multiprocessing.get_context("fork") if forks else multiprocessing.get_context("spawn")
         if not forks:
             resource_tracker.ensure_running()  # else the first spawn does, and unblocks interrupts
@@ -107,14 +141,17 @@ class _Pool:
                 if connection not in ready:
                     continue
                 try:
-                    error, result = connection.recv()
+                    error, results = connection.recv()
                 except (EOFError, OSError):  # OSError: killed while sending an answer
                     raise self._death(connection) from None
                 if error is not None:
                     raise error
-                number, _ = self._pending[connection].popleft()
-                self._send(connection, remaining)
-                yield number, result
+                number, _ = self._pending[connection][0]
+                if not results:
+                    self._pending[connection].popleft()
+                    self._send(connection, remaining)
+                for result in results:
+                    yield number, result
 
     def _send(self, connection: Connection, remaining: Iterator[tuple[int, Any]]) -> None:
         for number, item in remaining:
@@ -179,15 +216,22 @@ def _serve(function: Callable[[Any], Any], connection: Connection, inherited: li
             item = connection.recv()
         except (EOFError, OSError):  # the parent finished, or was killed with unread answers
             return
-        answer: tuple[Exception | None, Any]
         try:
-            answer = (None, function(item))
-        except Exception as error:  # noqa: BLE001 - the parent raises it
-            answer = (error, None)
-        try:
-            connection.send(answer)
+            for error, results in _answers(function, item):
+                connection.send((error, results))
         except OSError:
             return
+
+
+def _answers(function: Callable[[Any], Any], item: Any) -> Iterator[tuple[Exception | None, list[Any]]]:
+    """Yield an error, or results; an answer without results ends those of the item."""
+    try:
+        for result in function(item):
+            yield None, [result]
+    except Exception as error:  # noqa: BLE001 - the parent raises it
+        yield error, []
+    else:
+        yield None, []
 
 
 def usable_cores() -> int:

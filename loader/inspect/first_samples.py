@@ -16,6 +16,7 @@ from ..format.documents.field_map import FieldMap, parse_field_map
 from ..format.documents.messages import nearest_names
 from ..format.documents.part_kinds import is_compressed, part_extension, part_kind
 from ..format.documents.providers import record_format
+from ..format.index.object_commit import read_committed_documents
 from ..format.jsonl.line_file import LINE
 from ..format.jsonl.lines import BYTE_ORDER_MARK
 from ..format.nv_meta import FOLDER, INFO_JSON, INFO_YAML, open_dataset_storage
@@ -25,7 +26,7 @@ from ..format.prepare.shards import find_shards
 from ..format.records.record_file import RecordReader
 from ..format.tar.names import decode_name, split_member_name
 from ..format.tar.scan import TarScan, read_members
-from ..storage import EPath, Storage
+from ..storage import ClosesOnExit, EPath, FileInfo, ReadableFile, Storage
 from .json_values import json_expressions
 
 __all__ = ["FirstSamples", "ShardFolder", "field_map_warnings", "inspect_folder", "inspect_samples"]
@@ -34,6 +35,7 @@ _MAX_SAMPLES = 500
 _MAX_SHARDS_TRIED = 3  # a damaged first shard must not hide the samples of the others
 _MAX_PART_BYTES = 256 * 1024 * 1024  # of each part of the first sample
 _MAX_DOCUMENTS = 10  # samples whose json is parsed
+_FAR_HEAD_BYTES = 2 << 20  # of a shard in an object store: fetched in about a round trip
 _MAX_FAR_READS = 10  # of the headers of a shard in an object store, each a request
 _MAX_HEAD_BYTES = 1 << 20  # of a JSONL file, and of each json part after the first
 
@@ -117,6 +119,8 @@ def inspect_folder(
         StorageError: The folder does not exist or has no shards.
     """
     storage = open_dataset_storage(path, meta_folder)
+    storage.list_once("")
+    read_committed_documents(storage)
     search = find_shards(storage, exclude=exclude)
     sizes = {shard.name: shard.size_bytes for shard in search.shards}
 
@@ -127,23 +131,28 @@ def inspect_folder(
     return ShardFolder(
         storage=storage,
         sizes=sizes,
-        first=inspect_samples(storage, list(sizes)),
+        first=inspect_samples(storage, search.shards),
         has_split=prepared and has_any("split.yaml", "split.json"),
         has_dataset_yaml=prepared and has_any(dataset_yaml_name),
         prepared=prepared,
     )
 
 
-def inspect_samples(storage: Storage, shards: Sequence[str]) -> FirstSamples:
+def inspect_samples(storage: Storage, shards: Sequence[FileInfo]) -> FirstSamples:
     """Read the first samples of the first readable shard.
 
     Unreadable shards are skipped: the scan of a prepare reports each of them with its path and offset.
     """
     fault: str | None = None
     for shard in shards[:_MAX_SHARDS_TRIED]:
-        inspect = {"jsonl": _inspect_lines, "parquet": _inspect_rows}.get(record_format(shard) or "", _inspect_shard)
         try:
-            first = inspect(storage, shard)
+            match record_format(shard.name):
+                case "jsonl":
+                    first = _inspect_lines(storage, shard.name)
+                case "parquet":
+                    first = _inspect_rows(storage, shard.name)
+                case _:
+                    first = _inspect_shard(storage, shard)
         except EnergonError as error:
             fault = fault or error.message
             continue
@@ -152,9 +161,11 @@ def inspect_samples(storage: Storage, shards: Sequence[str]) -> FirstSamples:
     return FirstSamples(fault=fault)
 
 
-def _inspect_shard(storage: Storage, shard: str) -> FirstSamples:
-    most = _MAX_FAR_READS if storage.checks_versions else None
-    with storage.open(shard) as file:
+def _inspect_shard(storage: Storage, info: FileInfo) -> FirstSamples:
+    shard, is_far = info.name, storage.checks_versions
+    most = _MAX_FAR_READS if is_far else None
+    with storage.open(shard, info) as opened:
+        file = _Head(opened, _FAR_HEAD_BYTES) if is_far else opened
         samples: dict[str, dict[str, tuple[int, int]]] = {}  # key → part name → offset and size
         batch = next(read_members(file, TarScan(file.size_bytes, storage.path(shard)), max_requests=most))
         rows = zip(batch.names.tolist(), batch.content_offset.tolist(), batch.size_bytes.tolist(), strict=True)
@@ -183,6 +194,30 @@ def _inspect_shard(storage: Storage, shard: str) -> FirstSamples:
             json_example=next((document for _, document in documents), None),
             json_values=json_expressions(documents),
         )
+
+
+class _Head(ClosesOnExit):
+    """A far file whose first bytes are read at once.
+
+    Args:
+        file: The file.
+        size_bytes: Number of these bytes.
+    """
+
+    def __init__(self, file: ReadableFile, size_bytes: int) -> None:
+        self.size_bytes = file.size_bytes
+        self._file = file
+        self._data = file.read_at(0, min(size_bytes, file.size_bytes))
+
+    def read_at(self, offset: int, size_bytes: int) -> bytes:
+        stop = min(offset + size_bytes, self.size_bytes)
+        return self._data[offset:stop] if stop <= len(self._data) else self._file.read_at(offset, size_bytes)
+
+    def expect(self, offset: int, size_bytes: int) -> None:
+        pass
+
+    def fetch(self, offset: int, size_bytes: int) -> None:
+        pass
 
 
 def _inspect_lines(storage: Storage, shard: str) -> FirstSamples:

@@ -30,7 +30,7 @@ from .protocol import (
     raise_storage_error,
     read_document,
 )
-from .remote import RemoteStorage, remember_options
+from .remote import RemoteStorage, may_fork, may_use_rust, remember_options, use_rust_here
 from .split_storage import SplitStorage
 from .urls import is_url, open_parent, open_storage, resolve_path, short_path, split_url
 
@@ -49,6 +49,8 @@ __all__ = [
     "is_url",
     "map_file",
     "max_document_bytes",
+    "may_fork",
+    "may_use_rust",
     "open_parent",
     "open_storage",
     "raise_storage_error",
@@ -57,4 +59,5 @@ __all__ = [
     "resolve_path",
     "short_path",
     "split_url",
+    "use_rust_here",
 ]

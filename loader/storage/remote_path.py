@@ -223,4 +223,4 @@ def remove(url: str, *, missing_ok: bool) -> None:
     if not missing_ok:
         stat(url)
     storage, name = _file(url)
-    storage.remove_file(name)
+    storage.remove_files([name])

@@ -24,6 +24,7 @@ from .objects import Found, Objects, Refused
 __all__ = ["ObjectServer", "Request"]
 
 _MAX_KEYS = 1000
+_MIN_FILE_BYTES = 1 << 16  # sent by the kernel
 
 
 @dataclass(slots=True)
@@ -60,6 +61,7 @@ class _Answer:
     status: int
     body: bytes = b""
     headers: dict[str, str] = field(default_factory=dict)
+    file: tuple[Path, int, int] | None = None  # instead of the body: offset and size of the bytes of a file
 
 
 class _Dropped(Exception):  # noqa: N818 - an outcome
@@ -195,12 +197,15 @@ class ObjectServer:
         fault: Fault | None,
     ) -> None:
         request.status = answer.status
+        kind = fault.kind if fault else ""
+        if answer.file is not None and (kind or answer.file[2] < _MIN_FILE_BYTES):
+            answer.body, answer.file = _read(*answer.file), None
         body = b"" if request.method == "HEAD" else answer.body
+        size = len(answer.body) if answer.file is None else answer.file[2]
         lines = [f"HTTP/1.1 {answer.status} {HTTPStatus(answer.status).phrase}"]
-        answer.headers.setdefault("Content-Length", str(len(answer.body)))
+        answer.headers.setdefault("Content-Length", str(size))
         lines += [f"{name}: {value}" for name, value in answer.headers.items()]
         head = "\r\n".join([*lines, "", ""]).encode("latin-1")
-        kind = fault.kind if fault else ""
         if kind in ("reset in body", "stall", "short body") and body:
             half = body[: len(body) // 2]
             writer.write(head + half)
@@ -214,6 +219,10 @@ class ObjectServer:
         writer.write(head + body)
         request.sent_bytes = len(body)
         await writer.drain()
+        if answer.file is not None:
+            path, start, size = answer.file
+            with path.open("rb") as file:
+                request.sent_bytes = await self._loop.sendfile(writer.transport, file, start, size)
 
     # ------------------------------------------------------------------------------------------------- operations
 
@@ -317,7 +326,7 @@ def _get(found: Found, request: Request, headers: Mapping[str, str], fault: Faul
     if request.method == "HEAD":
         return _Answer(200, b"", {**answer_headers, "Content-Length": str(found.size)})
     if request.range is None or kind == "whole object":
-        return _Answer(200, found.path.read_bytes(), answer_headers)
+        return _Answer(200, b"", answer_headers, (found.path, 0, found.size))
     start, last = request.range
     if start < 0:  # the last bytes
         start, last = max(0, found.size + start), found.size - 1
@@ -326,11 +335,14 @@ def _get(found: Found, request: Request, headers: Mapping[str, str], fault: Faul
     last = min(last, found.size - 1)
     if kind == "wrong range":
         start, last = (start + 1, last) if last > start else (max(0, start - 1), last)
-    with found.path.open("rb") as file:
-        file.seek(start)
-        body = file.read(last - start + 1)
     answer_headers["Content-Range"] = f"bytes {start}-{last}/{found.size}"
-    return _Answer(206, body, answer_headers)
+    return _Answer(206, b"", answer_headers, (found.path, start, last - start + 1))
+
+
+def _read(path: Path, start: int, size: int) -> bytes:
+    with path.open("rb") as file:
+        file.seek(start)
+        return file.read(size)
 
 
 def _parts(body: bytes) -> list[tuple[int, str]]:

@@ -5,6 +5,7 @@ The first part writes it, once, so that all parts agree even if shards arrive me
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 from collections.abc import Sequence
@@ -15,9 +16,18 @@ import msgspec
 from ...errors import ConfigError, FormatError, StorageError
 from ...storage import FileInfo, Storage, read_document
 from ...version import __version__
+from ..index.journal import ScanFolders
 from ..nv_meta import WORK_FOLDER
 
-__all__ = ["PART_PLAN", "PartPlan", "check_not_planned", "divide_shards", "read_part_plan", "write_part_plan"]
+__all__ = [
+    "PART_PLAN",
+    "PartPlan",
+    "check_not_planned",
+    "divide_shards",
+    "read_part_plan",
+    "scan_folders",
+    "write_part_plan",
+]
 
 PART_PLAN = f"{WORK_FOLDER}/parts.json"
 _BYTES_PER_SHARD = 1 << 20
@@ -47,6 +57,12 @@ class PartPlan(msgspec.Struct, frozen=True, kw_only=True):
         """Return the shards of a part; parts are numbered from 1."""
         stop = self.starts[number] if number < self.parts else len(self.shards)
         return self.shards[self.starts[number - 1] : stop]
+
+
+def scan_folders(plan: PartPlan, number: int) -> ScanFolders:
+    """Return the folders of the scans of a part."""
+    division = json.dumps([plan.starts, plan.shards]).encode("ascii")
+    return ScanFolders(hashlib.sha256(division).hexdigest()[:16], str(number))
 
 
 def divide_shards(shards: Sequence[FileInfo], parts: int) -> PartPlan:
@@ -108,13 +124,17 @@ def write_part_plan(storage: Storage, plan: PartPlan) -> PartPlan:
     return plan if written is None else written
 
 
-def check_not_planned(storage: Storage) -> None:
+def check_not_planned(storage: Storage, *, is_known: bool = True) -> None:
     """Check that no part of a prepare was started.
+
+    Args:
+        storage: The dataset.
+        is_known: A listing of it, if there is one, tells; False looks for a plan that was written since.
 
     Raises:
         ConfigError: There is a plan.
     """
-    plan = read_part_plan(storage)
+    plan = None if is_known and not storage.exists(PART_PLAN) else read_part_plan(storage)
     if plan is not None:
         raise ConfigError(
             f"this dataset is being prepared in {plan.parts} parts, since {plan.planned_at}",

@@ -15,7 +15,17 @@ from .providers import SHARD_SUFFIXES
 from .split_config import SplitConfig, parse_split_config
 from .yaml_document import parse_yaml
 
-__all__ = ["check_shard_names", "current_split_file", "encode_shard_info", "read_shard_info", "read_split_config"]
+__all__ = [
+    "check_shard_names",
+    "commit_mark",
+    "current_split_file",
+    "encode_shard_info",
+    "marked_index",
+    "read_shard_info",
+    "read_split_config",
+]
+
+_MARK_BITS = 128
 
 
 def current_split_file(storage: Storage, name: str = SPLIT_YAML) -> str | None:
@@ -53,6 +63,23 @@ def encode_shard_info(shard_counts: Mapping[str, int]) -> bytes:
     """Write ``.info.json``, without other keys, because other readers fail on keys they do not know."""
     info = {"energon_version": FORMAT_VERSION, "shard_counts": dict(shard_counts)}
     return json.dumps(info, indent=2).encode("ascii")
+
+
+def commit_mark(uuid_number: int) -> bytes:
+    """Return white space that ends an ``.info.json`` and makes each commit's one unique, for any shards.
+
+    A store's version (ETag) may be a hash of the contents: without the mark, a commit could not tell the file of
+    another prepare of the same shards from its own, or from the one that it replaces.
+    """
+    return b"\n" + bytes(b" \t"[uuid_number >> bit & 1] for bit in reversed(range(_MARK_BITS)))
+
+
+def marked_index(info: bytes) -> int | None:
+    """Return the number of the uuid whose mark ends an ``.info.json``; None if it has none."""
+    mark = info[-_MARK_BITS:]
+    if len(info) <= _MARK_BITS or info[-_MARK_BITS - 1] != ord("\n") or mark.strip(b" \t"):
+        return None
+    return int(mark.translate(bytes.maketrans(b" \t", b"01")), 2)
 
 
 def read_shard_info(storage: Storage) -> dict[str, int] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,14 +13,23 @@ import numpy.typing as npt
 from ...errors import EnergonError, FormatError
 from ...storage import ByteRange, FileInfo, Storage
 from ..documents.dataset_files import read_shard_info
-from ..nv_meta import INDEX_FOLDER, INDEX_UUID
+from ..nv_meta import FOLDER, INDEX_FOLDER, INDEX_UUID, INFO_JSON
 from ..tar.idx import read_tar_idx
 from ..tar.names import encode_name
 from .dataset_index import DatasetIndex
 from .layout import ShardEntry
 from .shard_index import ShardIndex
 
-__all__ = ["KeptRows", "PreviousIndex", "ShardRows", "current_index", "index_folders", "read_uuid"]
+__all__ = [
+    "KeptRows",
+    "PreviousIndex",
+    "ShardRows",
+    "current_index",
+    "index_folders",
+    "prefetch_documents",
+    "read_uuid",
+    "stale_indexes",
+]
 
 _UUID = re.compile(r"[0-9A-Za-z][0-9A-Za-z_-]{0,99}")
 _ROWS_AT_ONCE = 1 << 20
@@ -34,6 +43,14 @@ def read_uuid(storage: Storage) -> str | None:
     return uuid if _UUID.fullmatch(uuid) else None  # it is used as the name of a folder
 
 
+def stale_indexes(storage: Storage, *, kept: str | None) -> list[str]:
+    """List the folders of all indexes but one, those that a killed prepare has left without a layout, too."""
+    if not storage.exists(INDEX_FOLDER):
+        return []
+    inner = (file.name[len(INDEX_FOLDER) + 1 :].partition("/") for file in storage.list(INDEX_FOLDER))
+    return [f"{INDEX_FOLDER}/{uuid}" for uuid in sorted({uuid for uuid, slash, _ in inner if slash}) if uuid != kept]
+
+
 def index_folders(storage: Storage) -> list[str]:
     """List the uuids of all index folders, newest first."""
     if not storage.exists(INDEX_FOLDER):
@@ -43,6 +60,19 @@ def index_folders(storage: Storage) -> list[str]:
     layouts = [file for file in files if file.name.endswith("/layout.json")]
     layouts.sort(key=lambda file: -file.mtime_ns)
     return [file.name.split("/")[-2] for file in layouts]
+
+
+def prefetch_documents(storage: Storage, names: Sequence[str]) -> None:
+    """Announce the documents of a listed dataset that are read first, so that those of a remote one arrive together.
+
+    Args:
+        storage: The dataset.
+        names: Names of further documents in ``.nv-meta``.
+    """
+    if not storage.checks_versions:
+        return
+    documents = [INFO_JSON, INDEX_UUID, *(f"{FOLDER}/{name}" for name in names)]
+    storage.prefetch([*documents, *(f"{INDEX_FOLDER}/{uuid}/layout.json" for uuid in index_folders(storage)[:1])])
 
 
 def current_index(storage: Storage, shard_counts: dict[str, int]) -> DatasetIndex | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Mapping
 from dataclasses import replace
 from math import isqrt
 from typing import Any, NamedTuple, cast
@@ -69,21 +70,58 @@ class DatasetIndex(SampleIndex):
         layout = decode_layout(read_document(storage, layout_file), file=storage.path(layout_file))
         super().__init__(uuid, layout, path=storage.path(self._folder))
         self._storage = storage
-        columns: dict[str, npt.NDArray[Any]] = {name: self._map(name) for name in ROW_COLUMNS}
-        self.part_ends: npt.NDArray[np.uint64] = columns["part_ends"]
-        self.key_ends: npt.NDArray[np.uint64] = columns["key_ends"]
-        self.key_bytes: npt.NDArray[np.uint8] = columns["key_bytes"]
-        self.part_name: npt.NDArray[np.uint32] = columns["part_name"]
-        self.part_offset: npt.NDArray[np.uint32] = columns["part_offset"]
-        self.part_size: npt.NDArray[np.uint64] = columns["part_size"]
-        self._rows = _Rows(**{name: memoryview(cast("Any", column)) for name, column in columns.items()})
         self._hash_margin = 2 * isqrt(2 * isqrt(layout.samples)) + 16
-        self._check_rows()
-        if not storage.checks_versions:  # else they are downloaded if they are needed
-            _ = self._key_table
+        if not storage.checks_versions:  # else they are downloaded when they are needed
+            _ = self._rows, self._key_table
 
     def _map(self, name: str) -> npt.NDArray[Any]:
         return map_column(self._storage, f"{self._folder}/{name}.npy", COLUMNS[name])
+
+    @cached_property
+    def _columns(self) -> dict[str, npt.NDArray[Any]]:
+        """The columns that locate samples.
+
+        Raises:
+            FormatError: A column is missing, cut, or does not fit the layout.
+        """
+        self._storage.prefetch_fixed([f"{self._folder}/{name}.npy" for name in ROW_COLUMNS])
+        columns = {name: self._map(name) for name in ROW_COLUMNS}
+        self._check_columns(columns)
+        return columns
+
+    @cached_property
+    def _rows(self) -> _Rows:
+        return _Rows(**{name: memoryview(cast("Any", column)) for name, column in self._columns.items()})
+
+    @cached_property
+    def part_ends(self) -> npt.NDArray[np.uint64]:
+        """The part after the last one of each sample, shape (n,)."""
+        return self._columns["part_ends"]
+
+    @cached_property
+    def key_ends(self) -> npt.NDArray[np.uint64]:
+        """The byte of ``key_bytes`` after the last one of each sample's key, shape (n,)."""
+        return self._columns["key_ends"]
+
+    @cached_property
+    def key_bytes(self) -> npt.NDArray[np.uint8]:
+        """The keys of all samples."""
+        return self._columns["key_bytes"]
+
+    @cached_property
+    def part_name(self) -> npt.NDArray[np.uint32]:
+        """The number of each part's name, shape (p,)."""
+        return self._columns["part_name"]
+
+    @cached_property
+    def part_offset(self) -> npt.NDArray[np.uint32]:
+        """The offset of each part's contents in blocks of 512 bytes, shape (p,)."""
+        return self._columns["part_offset"]
+
+    @cached_property
+    def part_size(self) -> npt.NDArray[np.uint64]:
+        """The size of each part in bytes, shape (p,)."""
+        return self._columns["part_size"]
 
     @cached_property
     def key_hash(self) -> npt.NDArray[np.uint64]:
@@ -105,15 +143,15 @@ class DatasetIndex(SampleIndex):
         self._check_length(name, len(column), self.layout.samples)
         return column
 
-    def _check_rows(self) -> None:
+    def _check_columns(self, columns: Mapping[str, npt.NDArray[Any]]) -> None:
         samples, parts = self.layout.samples, self.layout.parts
         expected = [(name, samples) for name in ("part_ends", "key_ends")]
         expected += [(name, parts) for name in ("part_name", "part_offset", "part_size")]
         # The last rows of the end columns are the lengths of others; their own lengths are checked before.
-        expected.append(("key_bytes", int(self.key_ends[-1]) if len(self.key_ends) else 0))
-        expected.append(("part_name", int(self.part_ends[-1]) if len(self.part_ends) else 0))
+        for name, ends in (("key_bytes", columns["key_ends"]), ("part_name", columns["part_ends"])):
+            expected.append((name, int(ends[-1]) if len(ends) else 0))
         for name, rows in expected:
-            self._check_length(name, len(getattr(self, name)), rows)
+            self._check_length(name, len(columns[name]), rows)
 
     def _check_length(self, name: str, found: int, expected: int) -> None:
         if found != expected:

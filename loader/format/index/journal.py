@@ -10,7 +10,9 @@ from __future__ import annotations
 import hashlib
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import NamedTuple
 
 from ...errors import FormatError, StorageError
@@ -18,10 +20,20 @@ from ...storage import FileInfo, ReadableFile, Storage
 from ..nv_meta import WORK_FOLDER
 from .shard_index import ShardIndex, decode_shard_index, encode_shard_index
 
-__all__ = ["Journal", "ScanPlace", "download_scan", "download_scans", "save_scans", "shard_digest", "upload_scans"]
+__all__ = [
+    "Journal",
+    "ScanFolders",
+    "ScanPlace",
+    "download_scan",
+    "download_scans",
+    "save_scans",
+    "shard_digest",
+    "upload_scans",
+]
 
 _FOLDER = f"{WORK_FOLDER}/scans"
 _SUFFIX = ".scans"
+_DOWNLOADS_AT_ONCE = 16
 _DIGEST_BYTES = 16
 _PREFIX = struct.Struct(f"<{_DIGEST_BYTES}sQI")  # digest of the shard, length of the scan in bytes, its CRC-32
 
@@ -36,20 +48,41 @@ class ScanPlace(NamedTuple):
     is_new: bool  # True if this run has stored it
 
 
+class ScanFolders(NamedTuple):
+    """The folders of the scans of a prepare in parts; a part has its own, so that it need not read those of others.
+
+    Attributes:
+        division: Name of the folder of all parts of one division of the shards.
+        own: Name of the folder of a part in it.
+    """
+
+    division: str
+    own: str
+
+    @property
+    def folder(self) -> str:
+        """The folder in which the part stores scans."""
+        return f"{_FOLDER}/{self.division}/{self.own}"
+
+    def are_others(self, name: str) -> bool:
+        """Return True for a file of another part."""
+        return name.startswith(f"{_FOLDER}/{self.division}/") and not name.startswith(f"{self.folder}/")
+
+
 class Journal:
     """The scans of shards on disk.
 
     Args:
         storage: The dataset.
+        part: Leave out the scans of the other parts; None reads all.
     """
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, storage: Storage, part: ScanFolders | None = None) -> None:
         self._storage = storage
         self._places: dict[bytes, ScanPlace] = {}
         self._file: tuple[str, ReadableFile] | None = None  # the file that was read last
-        for file in storage.list(_FOLDER) if storage.exists(_FOLDER) else ():
-            if file.name.endswith(_SUFFIX):
-                self._read_places(file)
+        for file in _scan_files(storage, part) if storage.exists(_FOLDER) else ():
+            self._read_places(file)
 
     def __getstate__(self) -> tuple[Storage, dict[bytes, ScanPlace]]:
         return self._storage, self._places
@@ -109,7 +142,15 @@ class Journal:
             self._file = None
 
 
-def save_scans(storage: Storage, scans: Sequence[tuple[FileInfo, ShardIndex]]) -> list[ScanPlace]:
+def _scan_files(storage: Storage, part: ScanFolders | None) -> Iterator[FileInfo]:
+    for file in storage.list(_FOLDER):
+        if file.name.endswith(_SUFFIX) and not (part is not None and part.are_others(file.name)):
+            yield file
+
+
+def save_scans(
+    storage: Storage, scans: Sequence[tuple[FileInfo, ShardIndex]], part: ScanFolders | None = None
+) -> list[ScanPlace]:
     """Store the scans of a group of shards in one file.
 
     A power cut may damage the file; :meth:`Journal.load` then ignores the damaged scans.
@@ -117,13 +158,14 @@ def save_scans(storage: Storage, scans: Sequence[tuple[FileInfo, ShardIndex]]) -
     Args:
         storage: The dataset.
         scans: Pairs (shard, its index); not empty.
+        part: The part of the prepare.
 
     Returns:
         The place of each scan, for :meth:`Journal.add`.
     """
     # Runs that divide the shards into other groups must not replace each other's files.
     group = hashlib.sha256(b"".join(shard_digest(shard) for shard, _ in scans)).hexdigest()[: 2 * _DIGEST_BYTES]
-    name = f"{_FOLDER}/{group}{_SUFFIX}"
+    name = f"{_FOLDER if part is None else part.folder}/{group}{_SUFFIX}"
     places, start = [], 0
     with storage.create(name, durable=False) as file:
         for shard, index in scans:
@@ -142,11 +184,21 @@ def upload_scans(work: Storage, storage: Storage, places: Sequence[ScanPlace]) -
     storage.write_new(places[0].file, work.read(places[0].file))
 
 
-def download_scans(storage: Storage, work: Storage) -> None:
-    """Download the scans of an interrupted prepare to a folder of this machine, a request a file."""
-    for file in storage.list(_FOLDER):
-        if file.name.endswith(_SUFFIX):
-            work.write_new(file.name, storage.read(file.name))
+def download_scans(storage: Storage, work: Storage, part: ScanFolders | None = None) -> None:
+    """Download the scans of an interrupted prepare to a folder of this machine, a request a file.
+
+    Args:
+        storage: The dataset.
+        work: The folder.
+        part: Leave out the scans of the other parts; None downloads all.
+    """
+    with ThreadPoolExecutor(_DOWNLOADS_AT_ONCE) as threads:
+        for _ in threads.map(partial(_download, storage, work), _scan_files(storage, part)):
+            pass
+
+
+def _download(storage: Storage, work: Storage, file: FileInfo) -> None:
+    work.write_new(file.name, storage.read(file.name))
 
 
 def download_scan(storage: Storage, work: Storage, place: ScanPlace) -> None:
@@ -156,6 +208,8 @@ def download_scan(storage: Storage, work: Storage, place: ScanPlace) -> None:
 
 
 def shard_digest(shard: FileInfo) -> bytes:
-    """Return a digest of a shard's name, size and time of change."""
-    version = f"{shard.name}\0{shard.size_bytes}\0{shard.mtime_ns}{shard.etag}".encode("utf-8", "surrogateescape")
+    """Return a digest of a shard's name, size and version, or its time of change if it has none."""
+    # Some stores list times in another precision than they tell them of a single object.
+    changed = shard.etag or shard.mtime_ns
+    version = f"{shard.name}\0{shard.size_bytes}\0{changed}".encode("utf-8", "surrogateescape")
     return hashlib.sha256(version).digest()[:_DIGEST_BYTES]

@@ -72,6 +72,11 @@ class ShardEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     warnings: tuple[str, ...] = ()
     etag: str = ""  # version in an object store
 
+    @property
+    def info(self) -> FileInfo:
+        """The file as it was when indexed."""
+        return FileInfo(name=self.name, size_bytes=self.size_bytes, mtime_ns=self.mtime_ns, etag=self.etag)
+
     def has_changed(self, now: FileInfo) -> bool:
         """Return True if the file has another size, or another version in an object store."""
         return now.size_bytes != self.size_bytes or bool(self.etag and now.etag and now.etag != self.etag)

@@ -1,45 +1,85 @@
 """Commit the files of a finished prepare to an object store, where nothing can be renamed.
 
-The index folder is stored first, then the small files, and ``.info.json`` last, on the condition that it has the
-version that it had when the prepare began. A kill at any moment leaves the old index in force or the new one; folders
-of killed prepares are removed after the next commit.
+The index folder is stored first, with the documents of ``.nv-meta`` (``split.yaml``, ``dataset.yaml``, ``index.uuid``)
+in a folder of it. ``.info.json`` follows, on the condition that it has the version that it had when the prepare began:
+it names the index, and so the documents. Then the documents are stored under their names. Readers of a dataset whose
+prepare was killed in between read the documents of the index that ``.info.json`` names, and the next prepare stores
+them. So a kill at any moment leaves the old dataset or the new one; folders of killed prepares are removed after the
+next commit.
 """
 
 from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from ...errors import EnergonError, StorageError
 from ...escaped_log import get_logger
-from ...storage import LocalStorage, RemoteStorage
-from ..nv_meta import INDEX_FOLDER, INDEX_UUID, INFO_JSON, WORK_FOLDER
+from ...storage import LocalStorage, RemoteStorage, Storage
+from ..documents.dataset_files import marked_index
+from ..nv_meta import FOLDER, INDEX_FOLDER, INDEX_SQLITE, INFO_JSON, WORK_FOLDER
 
-__all__ = ["ObjectCommit", "commit_mark", "marked_index"]
+__all__ = ["ObjectCommit", "finish_object_commit", "read_committed_documents"]
 
 _log = get_logger(__name__)
-_UPLOADS_AT_ONCE = 8
-_MARK_BITS = 128
-_LAYOUT = "/layout.json"
+_UPLOADS_AT_ONCE = 16
+_DOCUMENTS = "documents"  # in the folder of an index
 
 
-def commit_mark(uuid_number: int) -> bytes:
-    """Return white space that ends an ``.info.json`` and makes each commit's one unique, for any shards.
+def read_committed_documents(storage: Storage) -> None:
+    """Let a listed storage read the documents of a commit that was killed before it stored them under their names.
 
-    A store's version (ETag) may be a hash of the contents: without the mark, a commit could not tell the file of
-    another prepare of the same shards from its own, or from the one that it replaces.
+    Args:
+        storage: The dataset; if it is in an object store, its ``.nv-meta`` was listed.
     """
-    return b"\n" + bytes(b" \t"[uuid_number >> bit & 1] for bit in reversed(range(_MARK_BITS)))
+    if isinstance(storage, RemoteStorage):
+        storage.read_instead(_unfinished(storage, _pending(storage)))
 
 
-def marked_index(info: bytes) -> int | None:
-    """Return the number of the uuid whose mark ends an ``.info.json``; None if it has none."""
-    mark = info[-_MARK_BITS:]
-    if len(info) <= _MARK_BITS or info[-_MARK_BITS - 1] != ord("\n") or mark.strip(b" \t"):
-        return None
-    return int(mark.translate(bytes.maketrans(b" \t", b"01")), 2)
+def _pending(storage: RemoteStorage) -> dict[str, str]:
+    """Return the documents of the current index that are still in its folder: name → name there."""
+    pending = [file.name for file in storage.list(INDEX_FOLDER) if _folder_of(file.name).endswith(f"/{_DOCUMENTS}")]
+    number = marked_index(storage.read(INFO_JSON)) if pending and storage.exists(INFO_JSON) else None
+    if number is None:
+        return {}
+    folder = _documents_folder(str(uuid.UUID(int=number)))
+    return {f"{FOLDER}/{name[len(folder) + 1 :]}": name for name in pending if _folder_of(name) == folder}
+
+
+def _unfinished(storage: RemoteStorage, pending: Mapping[str, str]) -> dict[str, str]:
+    """Return the documents without those that were stored after the commit, by it or by a user who edited them."""
+
+    def is_stored(name: str, file: str) -> bool:
+        return storage.exists(name) and storage.stat(name).mtime_ns > storage.stat(file).mtime_ns
+
+    return {name: file for name, file in pending.items() if not is_stored(name, file)}
+
+
+def finish_object_commit(storage: RemoteStorage) -> bool:
+    """Store the documents of a killed commit under their names; return False if there was none."""
+    storage.read_instead({})
+    pending = _pending(storage)
+    unfinished = _unfinished(storage, pending)
+    for name, file in unfinished.items():
+        storage.put(name, storage.read(file))
+    storage.remove_files(list(pending.values()))
+    return bool(unfinished)
+
+
+def _documents_folder(identity: str) -> str:
+    return f"{INDEX_FOLDER}/{identity}/{_DOCUMENTS}"
+
+
+def _folder_of(name: str) -> str:
+    return name.rpartition("/")[0]
+
+
+def _in_threads(tasks: Sequence[Callable[[], object]]) -> None:
+    with ThreadPoolExecutor(min(_UPLOADS_AT_ONCE, max(1, len(tasks)))) as threads:
+        for future in [threads.submit(task) for task in tasks]:
+            future.result()
 
 
 class ObjectCommit:
@@ -53,43 +93,54 @@ class ObjectCommit:
     def __init__(self, storage: RemoteStorage, work: LocalStorage) -> None:
         self._storage = storage
         self._work = work
-        self._version = self._current_version()
+        self._info = b""
+        self._versions: dict[str, str | None] = {INFO_JSON: self._current_version(INFO_JSON)}
 
-    def _current_version(self) -> str | None:
-        """Return the version of ``.info.json``; None if there is none."""
+    def _current_version(self, name: str) -> str | None:
+        """Return the version of a file; None if there is none."""
         try:
-            return self._storage.stat(INFO_JSON).etag
+            return self._storage.stat(name).etag
         except StorageError as error:
             if isinstance(error.__cause__, FileNotFoundError):
                 return None
             raise
 
-    def __call__(self, renames: Sequence[tuple[str, str]], removals: Sequence[str] = ()) -> None:
-        """Store staged files under their names, the last one as the commit; then remove files, and the journal.
+    def __call__(
+        self,
+        renames: Sequence[tuple[str, str]],
+        removals: Sequence[str] = (),
+        check: Callable[[], None] | None = None,
+    ) -> None:
+        """Store staged files under their names, then the commit; then remove files, and the journal.
 
         Args:
             renames: Pairs (staged file or folder, final name), in order; the last one is ``.info.json``.
             removals: Files and folders that the new state does not need.
+            check: Called while the files are stored, before the commit; what it raises prevents the commit.
 
         Raises:
             StorageError: Another prepare has committed since this one began; or a file cannot be stored.
         """
-        files = [pair for rename in renames[:-1] for pair in self._files(*rename)]
-        small = [pair for pair in files if not pair[1].startswith(f"{INDEX_FOLDER}/")]
-        index = [pair for pair in files if pair[1].startswith(f"{INDEX_FOLDER}/")]
-        layouts = [pair for pair in index if pair[1].endswith(_LAYOUT)]  # a folder that has one is whole
-        with ThreadPoolExecutor(_UPLOADS_AT_ONCE) as threads:
-            for group in ([pair for pair in index if pair not in layouts], layouts):
-                list(threads.map(self._put, group))
-            if self._current_version() != self._version:
-                raise self._lost()
-            list(threads.map(self._put, small))
-        self._put_info(self._work.read(renames[-1][0]))
-        for name in (*removals, WORK_FOLDER):
-            try:
-                self._storage.remove(name)
-            except StorageError as error:
-                _log.warning("the dataset is prepared, but a file of before is left: %s", error)
+        self._info = info = self._work.read(renames[-1][0])
+        identity = str(uuid.UUID(int=marked_index(info) or 0))
+        files = {final: staged for rename in renames[:-1] for staged, final in self._files(*rename)}
+        documents = {
+            name: staged for name, staged in files.items() if _folder_of(name) == FOLDER and name != INDEX_SQLITE
+        }
+        pending = {name: f"{_documents_folder(identity)}/{name[len(FOLDER) + 1 :]}" for name in documents}
+        self._versions |= {name: self._current_version(name) for name in documents}
+        first = [self._put(final, staged) for final, staged in files.items() if final not in documents]
+        first += [self._put(pending[name], staged) for name, staged in documents.items()]
+        _in_threads([*first, *([] if check is None else [check])])
+        self._put_info(info)
+        _in_threads([lambda name=name: self._put_document(name, documents[name]) for name in documents])  # type: ignore[misc]
+        self._remove([*removals, *pending.values(), WORK_FOLDER])
+
+    def _remove(self, names: Sequence[str]) -> None:
+        try:
+            self._storage.remove_files([file for name in names for file in self._storage.names_of(name)])
+        except StorageError as error:
+            _log.warning("the dataset is prepared, but files of before are left: %s", error)
 
     def _files(self, staged: str, final: str) -> Iterator[tuple[str, str]]:
         path = self._work.path(staged)
@@ -99,31 +150,39 @@ class ObjectCommit:
         for name in sorted(os.listdir(path)):
             yield f"{staged}/{name}", f"{final}/{name}"
 
-    def _put(self, pair: tuple[str, str]) -> None:
-        staged, final = pair
-        self._storage.upload(final, self._work.path(staged))
+    def _put(self, final: str, staged: str) -> Callable[[], object]:
+        return lambda: self._storage.upload(final, self._work.path(staged))
+
+    def _put_if_unchanged(self, name: str, data: bytes) -> None:
+        version = self._versions[name]
+        if version is None:
+            self._storage.put(name, data, if_absent=True)
+        else:
+            self._storage.put(name, data, if_etag=version)
 
     def _put_info(self, data: bytes) -> None:
         try:
-            if self._version is None:
-                self._storage.put(INFO_JSON, data, if_absent=True)
-            else:
-                self._storage.put(INFO_JSON, data, if_etag=self._version)
+            self._put_if_unchanged(INFO_JSON, data)
         except EnergonError:
             # The answer to an earlier try may have been lost: then the file is there, and the next try was refused.
-            found = self._storage.read(INFO_JSON) if self._current_version() is not None else b""
-            if found == data:
+            if self._has_committed(data):
                 return
-            if self._current_version() != self._version:
-                self._restore_uuid(found)
+            if self._current_version(INFO_JSON) != self._versions[INFO_JSON]:
                 raise self._lost() from None
             raise
 
-    def _restore_uuid(self, info: bytes) -> None:
-        """Name the index of the other prepare, whose ``index.uuid`` this one has replaced."""
-        number = marked_index(info)
-        if number is not None:
-            self._storage.put(INDEX_UUID, str(uuid.UUID(int=number)).encode())
+    def _has_committed(self, data: bytes) -> bool:
+        self._storage.note_written(INFO_JSON)
+        return self._current_version(INFO_JSON) is not None and self._storage.read(INFO_JSON) == data
+
+    def _put_document(self, name: str, staged: str) -> None:
+        """Store a document, unless a later prepare has done so."""
+        data = self._work.read(staged)
+        try:
+            self._put_if_unchanged(name, data)
+        except EnergonError:
+            if self._has_committed(self._info):
+                self._storage.put(name, data)
 
     def _lost(self) -> StorageError:
         return StorageError(

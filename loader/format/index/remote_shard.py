@@ -13,6 +13,7 @@ from collections import deque
 from contextlib import closing
 from typing import Literal
 
+from ...errors import StorageError
 from ...storage import ClosesOnExit, FileInfo, PendingRead, RemoteStorage
 from ..tar.scan import TarScan
 from .shard_index import ShardIndex, shard_requests
@@ -47,6 +48,11 @@ class RemoteIndexer:
         self._lock = threading.Lock()
         self._jumps: list[int] = []  # bytes between the first two headers of shards that are not neighbours
         self._latency_s = float("inf")
+        self._is_stopped = False
+
+    def stop(self) -> None:
+        """End the scans that run in other threads, at their next request."""
+        self._is_stopped = True
 
     def index(self, shard: FileInfo) -> ShardIndex:
         """Index one shard; each answer is checked for the size and version of the shard.
@@ -66,7 +72,7 @@ class RemoteIndexer:
                     self._latency_s = min(self._latency_s, time.monotonic() - started)
                     offset, size_bytes = steps.send(data)
                     streams = self._mode == "auto" and self._is_better_streamed(offset)
-                while True:
+                while not self._is_stopped:
                     if streams:
                         data = stream.read_at(offset, size_bytes)
                     else:
@@ -75,6 +81,7 @@ class RemoteIndexer:
         except StopIteration as end:
             index: ShardIndex = end.value
             return index
+        raise StorageError("the scan was interrupted", path=self._storage.path(shard.name))
 
     def _fetch(self, shard: FileInfo, offset: int, size_bytes: int) -> PendingRead:
         return self._storage.fetch_range(shard, offset, min(offset + size_bytes, shard.size_bytes))

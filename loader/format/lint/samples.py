@@ -43,7 +43,7 @@ class SampleLint:
     ) -> Iterator[Finding]:
         """Yield the findings about samples of one shard."""
         try:
-            file = storage.open(shard.name)
+            file = storage.open(shard.name, shard.info)
         except EnergonError as error:
             yield Finding(code="E109", message=error.message, shard=shard.name)
             return

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import FormatError, StorageError
-from ...storage import Storage
+from ...storage import FileInfo, Storage
 from ..documents.dataset_config import DatasetConfig
 from ..documents.part_kinds import part_kind
 from ..index.dataset_index import DatasetIndex
@@ -64,7 +64,7 @@ def check_shard(
         if now.size_bytes == shard.size_bytes:
             yield from _compare(index, shard, scanned)
             yield from check_parts(name, scanned, config)
-        yield from check_archive(storage, name, scanned)
+        yield from check_archive(storage, now, scanned)
         yield from _check_tar_idx(storage, name, scanned)
         if sqlite_number is not None and not scanned.scattered:
             yield from check_sqlite_rows(storage, sqlite_number, name, scanned)
@@ -228,13 +228,14 @@ def required_parts(config: DatasetConfig | None) -> dict[str, list[str]]:
     }
 
 
-def check_archive(storage: Storage, shard: str, scanned: ShardIndex) -> Iterator[Finding]:
+def check_archive(storage: Storage, info: FileInfo, scanned: ShardIndex) -> Iterator[Finding]:
     """Report oddities of a tar file: its warnings, an archive without samples, bytes after its end."""
+    shard = info.name
     for warning in scanned.warnings:
         yield Finding(code="W106", message=warning, shard=shard)
     if not len(scanned):
         yield Finding(code="W108", message="no member is named key.part", shard=shard)
-    with storage.open(shard) as file:
+    with storage.open(shard, info) as file:
         for offset in range(int(scanned.sample_offsets[-1]), file.size_bytes, _CHUNK):
             data = file.read_at(offset, _CHUNK)
             if data.strip(b"\0"):

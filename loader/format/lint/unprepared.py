@@ -117,7 +117,7 @@ class _HeaderCheck:
         try:
             scanned = index_shard(self.storage, name, info=shard)
             findings += check_parts(name, scanned, None)
-            findings += check_archive(self.storage, name, scanned)
+            findings += check_archive(self.storage, shard, scanned)
             if scanned.unnamed:
                 message = f"members whose name has no extension belong to no sample; there are {scanned.unnamed:,}"
                 findings.append(Finding(code="W106", message=message, shard=name))

@@ -35,6 +35,13 @@ MediaRow = tuple[str, str, str]  # entry_key, metadata_type, metadata_json
 
 _MAX_NAMED = 3  # broken files in a message
 
+# Of a SQLite file: its page size is in its header, before the first page of the table of all tables.
+_PAGE_SIZE = slice(16, 18)
+_HEADER_BYTES = 100
+_LEAF_PAGE = b"\x0d"  # of a table without further pages
+_MAX_PAGE_BYTES = 1 << 16
+_MEDIA_TABLE = b"media_metadata"
+
 _ENTRY_KEYS = """
 SELECT sample_key || '.' || part_name FROM samples JOIN sample_parts USING (tar_file_id, sample_index)
 WHERE tar_file_id = ?
@@ -127,7 +134,7 @@ class MediaTables:
 
 def read_media_filter(storage: Storage) -> MediaFilter | None:
     """Return the filter that filled the media tables of ``index.sqlite``, or None if it has no valid tables."""
-    if not storage.exists(INDEX_SQLITE):
+    if not storage.exists(INDEX_SQLITE) or not _may_have_media(storage):
         return None
     try:
         with closing(open_sqlite(storage.local_path(INDEX_SQLITE))) as database:
@@ -139,6 +146,20 @@ def read_media_filter(storage: Storage) -> MediaFilter | None:
     if len(rows) != 1 or rows[0][0] not in get_args(MediaStrategy):
         return None
     return MediaFilter(strategy=rows[0][0], patterns=parse_patterns(str(rows[0][1] or "")))
+
+
+def _may_have_media(storage: Storage) -> bool:
+    """Return False if the first page of a remote ``index.sqlite`` lists all its tables, and none of media.
+
+    The file may be large; with media it is downloaded.
+    """
+    if not storage.checks_versions:
+        return True
+    page, _ = storage.read_start(INDEX_SQLITE, _MAX_PAGE_BYTES)
+    size_bytes = int.from_bytes(page[_PAGE_SIZE], "big")
+    schema = page[: size_bytes if size_bytes > 1 else _MAX_PAGE_BYTES]
+    is_whole = schema[_HEADER_BYTES : _HEADER_BYTES + 1] == _LEAF_PAGE
+    return not is_whole or _MEDIA_TABLE in schema
 
 
 def copied_rows(database: sqlite3.Connection) -> Iterator[MediaRow]:

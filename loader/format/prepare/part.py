@@ -9,11 +9,11 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from ...errors import ConfigError, StorageError
-from ...storage import FileInfo, Storage
-from ..cluster.part_plan import PART_PLAN, PartPlan, divide_shards, read_part_plan, write_part_plan
+from ...storage import FileInfo, RemoteStorage, Storage
+from ..cluster.part_plan import PART_PLAN, PartPlan, divide_shards, read_part_plan, scan_folders, write_part_plan
 from ..cluster.share import Part
 from ..index.current import PreviousIndex
-from ..index.journal import Journal
+from ..index.journal import Journal, ScanFolders, download_scans
 from ..nv_meta import open_dataset_storage
 from .inputs import unchanged_shards
 from .meta_folder import check_meta_folder
@@ -63,8 +63,12 @@ def run_part(
         shards = _present(storage, plan, _part_plan(storage, plan, part, write=False).shards_of(part.number))
         return _report(part, shards, scanned=0, started=started)
     with open_part_workspace(storage) as work:
-        shards = _present(storage, plan, _part_plan(storage, plan, part, write=True).shards_of(part.number))
-        scanned = _scan(storage, work, plan, shards, on_progress)
+        part_plan = _part_plan(storage, plan, part, write=True)
+        folders = scan_folders(part_plan, part.number)
+        if isinstance(storage, RemoteStorage):
+            download_scans(storage, work, folders)
+        shards = _present(storage, plan, part_plan.shards_of(part.number))
+        scanned = _scan(storage, work, plan, shards, folders=folders, on_progress=on_progress)
     return _report(part, shards, scanned=scanned, started=started)
 
 
@@ -114,10 +118,16 @@ def _present(storage: Storage, plan: PreparePlan, names: Sequence[str]) -> list[
 
 
 def _scan(
-    storage: Storage, work: Storage, plan: PreparePlan, shards: Sequence[FileInfo], on_progress: ProgressCallback | None
+    storage: Storage,
+    work: Storage,
+    plan: PreparePlan,
+    shards: Sequence[FileInfo],
+    *,
+    folders: ScanFolders,
+    on_progress: ProgressCallback | None,
 ) -> int:
     """Scan the shards that are not in the journal; return their number."""
-    with closing(Journal(work)) as journal:
+    with closing(Journal(work, folders)) as journal:
         to_scan = [shard for shard in shards if not journal.has(shard)]
         resumed = len(shards) - len(to_scan)
         if on_progress is not None and resumed:
@@ -134,6 +144,7 @@ def _scan(
             workers=plan.workers,
             on_progress=on_progress,
             mode=plan.scan,
+            part=folders,
         )
         with closing(scans):
             for shard in to_scan:

@@ -15,7 +15,7 @@ from ...version import __version__
 from ..cluster.executor import run_in_executor
 from ..documents.dataset_files import read_shard_info
 from ..documents.providers import record_format
-from ..index.current import index_folders, read_uuid
+from ..index.current import read_uuid, stale_indexes
 from ..index.layout import LAYOUT_VERSION, Layout, PartStats, ShardEntry, encode_layout
 from ..index.publish import stage_files
 from ..jsonl.index import prepare_jsonl
@@ -239,8 +239,8 @@ def _publish(workspace: Workspace, layout: Layout, files: Mapping[str, bytes], p
         INFO_JSON: workspace.shard_info({shard.name: shard.samples for shard in layout.shards}, identity),
     }
     kept = None if previous is None else previous.uuid  # running jobs may still read it
-    removals = [f"{INDEX_FOLDER}/{folder}" for folder in index_folders(storage) if folder != kept]
+    removals = stale_indexes(storage, kept=kept)
     if storage.exists(INDEX_SQLITE):  # of tar shards that the folder had before
         removals.append(INDEX_SQLITE)
-    workspace.commit(stage_files(workspace.work, contents), removals)
+    workspace.commit(stage_files(workspace.work, contents), removals, None)
     return str(identity)

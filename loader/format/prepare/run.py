@@ -8,19 +8,20 @@ from collections.abc import Mapping
 from concurrent.futures import Executor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
+from functools import partial
 
 from ...errors import ConfigError, FormatError
-from ...storage import RemoteStorage
+from ...storage import RemoteStorage, Storage
 from ...version import __version__
 from ..cluster.complete import check_complete
 from ..cluster.part_plan import check_not_planned
 from ..compat.files import STAGED_SQLITE, CompatFiles, first_unwritable_folder, stale_compat_files
-from ..index.current import index_folders
+from ..index.current import prefetch_documents, stale_indexes
 from ..index.layout import Layout, layout_warnings
 from ..index.publish import STAGING, stage_files
 from ..index.writer import DuplicateKeys, IndexWriter
 from ..media.tables import MediaReport
-from ..nv_meta import INDEX_FOLDER, INDEX_SQLITE, INDEX_UUID, INFO_JSON, open_dataset_storage
+from ..nv_meta import INDEX_FOLDER, INDEX_SQLITE, INDEX_UUID, INFO_JSON, SPLIT_YAML, open_dataset_storage
 from .fix_duplicates import fix_duplicates, repeated_keys
 from .inputs import PrepareInputs, is_up_to_date, read_inputs, reusable_compat_files
 from .meta_folder import check_meta_folder
@@ -35,7 +36,11 @@ __all__ = ["run_prepare"]
 
 
 def run_prepare(
-    plan: PreparePlan, *, on_progress: ProgressCallback | None = None, executor: Executor | None = None
+    plan: PreparePlan,
+    *,
+    on_progress: ProgressCallback | None = None,
+    executor: Executor | None = None,
+    storage: Storage | None = None,
 ) -> PrepareReport:
     """Prepare a dataset.
 
@@ -46,6 +51,7 @@ def run_prepare(
         plan: The plan of the prepare.
         on_progress: Called after each shard.
         executor: Scans the shards instead of worker processes; its tasks are pickled with the path of the dataset.
+        storage: The dataset of the plan, if it is open; if it was listed just now, it is not listed again.
 
     Raises:
         FormatError: Shards are truncated or damaged; the message names all of them.
@@ -57,12 +63,15 @@ def run_prepare(
         plan = _beside(plan)
     if plan.media is not None and plan.compat is False:
         raise ConfigError("media metadata goes into index.sqlite, which compat=False excludes")
-    storage = open_dataset_storage(plan.path, plan.meta_folder)
+    if storage is None:
+        storage = open_dataset_storage(plan.path, plan.meta_folder)
     if isinstance(storage, RemoteStorage):
         plan = _at_url(plan)
+    storage.list_once("")
     search = find_shards(storage, exclude=plan.exclude)
     if plan.meta_folder is not None:
         check_meta_folder(storage, shards=frozenset(search.names), force=plan.force)
+    prefetch_documents(storage, [SPLIT_YAML])
     split = plan_split(storage, plan.split, search.names)
     with open_workspace(storage) as workspace:
         if workspace.has_recovered:  # it may have replaced split.yaml
@@ -142,8 +151,6 @@ def _prepare(
         if not staged.keys_to_fix.samples:
             counts = split.counts(staged.layout.shards, storage=storage)  # a range beyond a shard is refused here
             media = _collect_media(inputs, staged, on_progress)
-            if not plan.merge:  # no lock keeps parts out of an object store
-                check_not_planned(storage)
             identity = _publish(inputs, staged)
             return _report(inputs, staged.layout, identity, counts, staged=staged, media=media, started=started)
         keys = repeated_keys(staged.keys_to_fix, staged.layout.shards)
@@ -296,7 +303,7 @@ def _publish(inputs: PrepareInputs, staged: _Staged) -> str:
     renames += stage_files(work, files)
     # Running jobs may still read the previous index; older ones are removed.
     previous = inputs.previous.index.uuid if inputs.previous.index else None
-    removals = [f"{INDEX_FOLDER}/{folder}" for folder in index_folders(storage) if folder != previous]
+    removals = stale_indexes(storage, kept=previous)
     removals += stale_compat_files(
         storage,
         earlier=inputs.previous_shards,
@@ -304,7 +311,9 @@ def _publish(inputs: PrepareInputs, staged: _Staged) -> str:
         rewritten=bool(staged.compat_renames),
         tar_files=inputs.search.tar_files,
     )
-    inputs.workspace.commit(renames, removals)
+    # No lock keeps parts out of an object store.
+    check = None if inputs.plan.merge else partial(check_not_planned, storage, is_known=False)
+    inputs.workspace.commit(renames, removals, check)
     return str(identity)
 
 

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
 from ...errors import EnergonError, FormatError, StorageError
-from ...storage import FileInfo, LocalStorage, RemoteStorage, SplitStorage, Storage
+from ...storage import FileInfo, LocalStorage, RemoteStorage, SplitStorage, Storage, may_use_rust
 from ..cluster.executor import run_in_executor
 from ..compat.files import stage_tar_idx
-from ..index.journal import Journal, ScanPlace, download_scan, save_scans, upload_scans
+from ..index.journal import Journal, ScanFolders, ScanPlace, download_scan, save_scans, upload_scans
 from ..index.remote_shard import RemoteIndexer, ScanMode
 from ..index.shard_index import ShardIndex, index_shard
 from ..index.small_shards import index_small_shards
-from ..worker_pool import run_in_workers
+from ..worker_pool import run_in_workers, stream_from_workers
 from .plan import PrepareProgress, ProgressCallback
 
 __all__ = ["ShardScans", "raise_scan_errors"]
@@ -30,6 +30,7 @@ _SCANS_AT_ONCE = 64  # in a process
 _REQUESTS_AT_ONCE = 256  # in all processes
 _MIN_SCANS = 4
 _EXECUTOR_WORKERS = 64  # assumed: executors do not report their number
+_MAX_BYTES_HERE = 1 << 30  # of shards that are scanned without a worker process, which takes longer to start
 
 
 class _Group(list[FileInfo]):
@@ -39,6 +40,12 @@ class _Group(list[FileInfo]):
     def name(self) -> str:
         """The shards, for the error of a worker that was killed."""
         return self[0].name if len(self) == 1 else f"{len(self)} shards from {self[0].name} to {self[-1].name}"
+
+
+class _Progress(NamedTuple):
+    """A shard of a group was scanned, and is not stored yet."""
+
+    samples: int
 
 
 class _Scanned(NamedTuple):
@@ -62,8 +69,10 @@ def _groups(shards: Sequence[FileInfo], workers: int, max_bytes: float = _MAX_GR
     return groups
 
 
-def _remote_groups(shards: Sequence[FileInfo], workers: int) -> list[_Group]:
+def _remote_groups(shards: Sequence[FileInfo], workers: int, *, is_here: bool) -> list[_Group]:
     """Divide shards into groups of neighbours that a process scans at a time."""
+    if is_here:
+        return [_Group(shards)]
     count = max(1, min(_SCANS_AT_ONCE, -(-len(shards) // max(1, workers))))
     return [_Group(shards[start : start + count]) for start in range(0, len(shards), count)]
 
@@ -74,6 +83,7 @@ class _Scan:
 
     storage: Storage
     stage_tar_idx: bool
+    part: ScanFolders | None = None
 
     def __call__(self, shards: _Group) -> list[_Scanned]:
         small = index_small_shards(self.storage, shards)
@@ -84,7 +94,7 @@ class _Scan:
             if not isinstance(result, EnergonError)
         ]
         # An error from here on, such as a full disk, is not a fault of a shard: it ends the run.
-        places = iter(save_scans(self.storage, scans) if scans else ())
+        places = iter(save_scans(self.storage, scans, self.part) if scans else ())
         if self.stage_tar_idx:
             for shard, index in scans:
                 stage_tar_idx(self.storage, shard, index)
@@ -122,6 +132,7 @@ class _RemoteScan:
         mode: How shards are scanned.
         stage_tar_idx: Also write the ``.tar.idx`` files to the staging folder.
         workers: Number of such workers.
+        part: The part of the prepare.
     """
 
     storage: RemoteStorage
@@ -130,14 +141,16 @@ class _RemoteScan:
     mode: ScanMode
     stage_tar_idx: bool
     workers: int
+    part: ScanFolders | None = None
 
-    def __call__(self, shards: _Group) -> list[_Scanned]:
+    def __call__(self, shards: _Group) -> Generator[_Progress | list[_Scanned], None, None]:
         if self.work is not None:
-            return self._scan(shards, self.work)
+            yield from self._scan(shards, self.work)
+            return
         with tempfile.TemporaryDirectory(prefix="energon-prepare-") as folder:
-            return self._scan(shards, LocalStorage(folder))
+            yield from self._scan(shards, LocalStorage(folder))
 
-    def _scan(self, shards: _Group, work: Storage) -> list[_Scanned]:
+    def _scan(self, shards: _Group, work: Storage) -> Generator[_Progress | list[_Scanned], None, None]:
         most = min(_SCANS_AT_ONCE, max(_MIN_SCANS, _REQUESTS_AT_ONCE // max(1, self.workers)))
         at_once = min(most, len(shards))
         indexer = RemoteIndexer(self.storage, self.mode, at_once=at_once)
@@ -149,25 +162,56 @@ class _RemoteScan:
                 return error
 
         with ThreadPoolExecutor(at_once, thread_name_prefix="scan") as threads:
-            results = list(threads.map(scanned, shards))
+            futures = [threads.submit(scanned, shard) for shard in shards]
+            try:
+                for future in as_completed(futures):
+                    result = future.result()
+                    if isinstance(result, ShardIndex):
+                        yield _Progress(len(result))
+            finally:
+                indexer.stop()
+                threads.shutdown(wait=False, cancel_futures=True)
+        yield from self._stored(shards, [future.result() for future in futures], work)
+
+    def _stored(
+        self, shards: _Group, results: Sequence[EnergonError | ShardIndex], work: Storage
+    ) -> Iterator[list[_Scanned]]:
+        """Store scans, and yield where; on this machine first, and meanwhile in the dataset."""
         scans = [
             (shard, result) for shard, result in zip(shards, results, strict=True) if isinstance(result, ShardIndex)
         ]
-        places = save_scans(work, scans) if scans else []
-        if scans and self.uploads:
-            upload_scans(work, self.storage, places)
-        # An outage is not a fault of a shard: it ends the run, and the next one resumes from the scans that are stored.
-        for result in results:
-            if isinstance(result, StorageError) and not isinstance(result.__cause__, FileNotFoundError):
-                raise result
+        places = save_scans(work, scans, self.part) if scans else []
         if self.stage_tar_idx:
             for shard, index in scans:
                 stage_tar_idx(work, shard, index)
-        remaining = iter(places)
-        return [
-            _Scanned(next(remaining), len(result)) if isinstance(result, ShardIndex) else _Scanned(result)
-            for result in results
-        ]
+        with ThreadPoolExecutor(1) as thread:
+            is_stored = thread.submit(upload_scans, work, self.storage, places) if scans and self.uploads else None
+            # An outage is not a fault of a shard: it ends the run, and the next one resumes from the stored scans.
+            for result in results:
+                if isinstance(result, StorageError) and not isinstance(result.__cause__, FileNotFoundError):
+                    raise result
+            remaining = iter(places)
+            try:
+                yield [
+                    _Scanned(next(remaining), len(result)) if isinstance(result, ShardIndex) else _Scanned(result)
+                    for result in results
+                ]
+            finally:
+                if is_stored is not None:
+                    is_stored.result()
+
+
+@dataclass(frozen=True, slots=True)
+class _RemoteTask:
+    """A scan of a group as the task of an executor, which has one result."""
+
+    scan: _RemoteScan
+
+    def __call__(self, shards: _Group) -> list[_Scanned]:
+        *_, scanned = self.scan(shards)
+        if isinstance(scanned, _Progress):
+            raise TypeError("a scan ends with the places of its results")
+        return scanned
 
 
 class ShardScans:
@@ -184,6 +228,7 @@ class ShardScans:
         on_progress: Called at the start and after each scanned shard.
         mode: How shards in an object store are scanned.
         executor: Runs the scans instead of worker processes, in tasks of up to 64 shards.
+        part: The part of the prepare; None for a whole one.
     """
 
     def __init__(
@@ -199,6 +244,7 @@ class ShardScans:
         on_progress: ProgressCallback | None,
         mode: ScanMode = "auto",
         executor: Executor | None = None,
+        part: ScanFolders | None = None,
     ) -> None:
         self._journal = journal
         stage_tar_idx = stage_tar_idx and executor is None  # a cluster may run a task twice
@@ -208,26 +254,38 @@ class ShardScans:
         self._open = {shard.name for shard in to_scan}
         self._staged = frozenset(self._open) if stage_tar_idx else frozenset()
         self._errors: dict[str, EnergonError] = {}
+        self._before, self._scanned = total - len(self._open), 0
+        self._reports_each = False  # before a whole group is stored
+        self._written: Callable[[str], None] | None = None
         self._report()
         self._fetch_scans: Callable[[ScanPlace], None] | None = None
         shards = storage.main if isinstance(storage, SplitStorage) else storage
+        if isinstance(storage, RemoteStorage):
+            self._written = storage.note_written  # by other processes
+        self._results: Generator[tuple[int, _Progress | list[_Scanned]], None, None]
         if executor is not None:
             self._groups = _groups(to_scan, _EXECUTOR_WORKERS, max_bytes=math.inf)
-            scan: _Scan | _RemoteScan = _Scan(storage, stage_tar_idx=False)
+            scan: _Scan | _RemoteTask = _Scan(storage, stage_tar_idx=False)
             if isinstance(shards, RemoteStorage):
                 is_shared = shards is storage
                 place = None if is_shared else work
-                scan = _RemoteScan(shards, place, is_shared, mode, stage_tar_idx=False, workers=_EXECUTOR_WORKERS)
+                scan = _RemoteTask(
+                    _RemoteScan(shards, place, is_shared, mode, stage_tar_idx=False, workers=_EXECUTOR_WORKERS)
+                )
                 self._fetch_scans = partial(download_scan, shards, work) if is_shared else None
             self._results = run_in_executor(scan, self._groups, executor)
         elif isinstance(shards, RemoteStorage):
-            self._groups = _remote_groups(to_scan, workers)
-            remote = _RemoteScan(shards, work, shards is storage, mode, stage_tar_idx, workers)
-            # Not in this process, which may fork later: its requests would take the way through a helper process.
-            self._results = run_in_workers(remote, self._groups, workers=workers, apart=True)
+            self._reports_each = True
+            size_bytes = sum(shard.size_bytes for shard in to_scan)
+            is_here = may_use_rust() and 0 < len(to_scan) <= _SCANS_AT_ONCE and size_bytes <= _MAX_BYTES_HERE
+            self._groups = _remote_groups(to_scan, workers, is_here=is_here)
+            workers = 1 if is_here else workers
+            remote = _RemoteScan(shards, work, shards is storage, mode, stage_tar_idx, workers, part)
+            # In a process that may fork later, requests would take the way through a helper process.
+            self._results = stream_from_workers(remote, self._groups, workers=workers, apart=not is_here)
         else:
             self._groups = _groups(to_scan, workers)
-            self._results = run_in_workers(_Scan(storage, stage_tar_idx), self._groups, workers=workers)
+            self._results = run_in_workers(_Scan(storage, stage_tar_idx, part), self._groups, workers=workers)
 
     def wait_for(self, shard: FileInfo) -> None:
         """Wait until a shard is in the journal.
@@ -250,6 +308,11 @@ class ShardScans:
 
     def _take_group(self) -> None:
         number, results = next(self._results)
+        if isinstance(results, _Progress):
+            self._samples += results.samples
+            self._scanned += 1
+            self._report()
+            return
         for shard, result in zip(self._groups[number], results, strict=True):
             self._open.remove(shard.name)
             if isinstance(result.place, EnergonError):
@@ -258,19 +321,26 @@ class ShardScans:
                 if self._fetch_scans is not None:
                     self._fetch_scans(result.place)
                 self._journal.add(shard, result.place)
-                self._samples += result.samples
-        if any(result.samples for result in results):
+                if self._written is not None:
+                    self._written(result.place.file)
+                if not self._reports_each:
+                    self._samples += result.samples
+                    self._scanned += 1
+        if not self._reports_each and any(result.samples for result in results):
             self._report()
 
     def _report(self) -> None:
         if self._on_progress:
-            done = self._total - len(self._open) - len(self._errors)
+            done = self._before + self._scanned
             self._on_progress(
                 PrepareProgress(phase="scan", shards_done=done, shards_total=self._total, samples=self._samples)
             )
 
     def close(self) -> None:
-        """End the workers."""
+        """End the workers; scans that were taken are stored first."""
+        if not self._open:
+            for _ in self._results:
+                pass
         self._results.close()
 
 

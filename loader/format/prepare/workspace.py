@@ -10,9 +10,9 @@ from uuid import UUID
 
 from ...errors import StorageError
 from ...storage import LocalStorage, RemoteStorage, Storage
-from ..documents.dataset_files import encode_shard_info
+from ..documents.dataset_files import commit_mark, encode_shard_info
 from ..index.journal import download_scans
-from ..index.object_commit import ObjectCommit, commit_mark
+from ..index.object_commit import ObjectCommit, finish_object_commit
 from ..index.publish import STAGING, commit, finish_interrupted_commit, is_commit_pending
 from ..nv_meta import LOCK, WORK_FOLDER
 
@@ -28,13 +28,13 @@ class Workspace:
         work: Where the files wait for the commit, with the journal: the dataset itself, or a temporary folder for one
             in an object store.
         commit: Publishes renames (staged name in ``work``, final name), the last one of ``.info.json``, and removes
-            files that the new state does not need.
+            files that the new state does not need; called with a check that may prevent it by an error.
         has_recovered: True if the commit of an interrupted prepare was finished.
     """
 
     storage: Storage
     work: Storage
-    commit: Callable[[Sequence[tuple[str, str]], Sequence[str]], None]
+    commit: Callable[[Sequence[tuple[str, str]], Sequence[str], Callable[[], None] | None], None]
     has_recovered: bool = False
 
     def shard_info(self, shard_counts: Mapping[str, int], identity: UUID) -> bytes:
@@ -48,11 +48,9 @@ class Workspace:
 
 
 @contextmanager
-def _copied_scans(storage: RemoteStorage) -> Iterator[LocalStorage]:
+def _temporary_folder() -> Iterator[LocalStorage]:
     with tempfile.TemporaryDirectory(prefix="energon-prepare-", ignore_cleanup_errors=True) as folder:
-        work = LocalStorage(folder)
-        download_scans(storage, work)
-        yield work
+        yield LocalStorage(folder)
 
 
 @contextmanager
@@ -63,12 +61,18 @@ def open_workspace(storage: Storage) -> Iterator[Workspace]:
         StorageError: Another prepare runs in this folder, or it cannot be written.
     """
     if isinstance(storage, RemoteStorage):
-        with _copied_scans(storage) as work:
+        has_recovered = finish_object_commit(storage)
+        with _temporary_folder() as work:
+            download_scans(storage, work)
             upload = ObjectCommit(storage, work)
-            yield Workspace(storage=storage, work=work, commit=upload)
+            yield Workspace(storage=storage, work=work, commit=upload, has_recovered=has_recovered)
         return
 
-    def rename_staged(renames: Sequence[tuple[str, str]], removals: Sequence[str]) -> None:
+    def rename_staged(
+        renames: Sequence[tuple[str, str]], removals: Sequence[str], check: Callable[[], None] | None
+    ) -> None:
+        if check is not None:
+            check()
         commit(storage, renames=renames, removals=removals)
 
     with storage.lock(LOCK):
@@ -90,7 +94,7 @@ def open_part_workspace(storage: Storage) -> Iterator[Storage]:
         StorageError: A prepare runs in this folder or was interrupted in its commit, or it cannot be written.
     """
     if isinstance(storage, RemoteStorage):
-        with _copied_scans(storage) as work:
+        with _temporary_folder() as work:
             yield work
         return
     with storage.lock(LOCK, shared=True):

@@ -65,9 +65,9 @@ class TarSamples:
         Raises:
             FormatError: The shard ends within a part.
         """
-        shard = self.index.shard_of(sample).name
-        with self.storage.open(shard) as file:
-            return read_sample(file, self.index.parts(sample), shard=self.storage.path(shard), names=names)
+        shard = self.index.shard_of(sample)
+        with self.storage.open(shard.name, shard.info) as file:
+            return read_sample(file, self.index.parts(sample), shard=self.storage.path(shard.name), names=names)
 
     def is_excluded(self, sample: int) -> bool:  # noqa: ARG002 - the signature of DatasetFolder
         """Return False: without a split, no sample is excluded."""
@@ -165,6 +165,7 @@ def _entry(shard: FileInfo, index: ShardIndex) -> ShardEntry:
         name=shard.name,
         size_bytes=shard.size_bytes,
         mtime_ns=shard.mtime_ns,
+        etag=shard.etag,
         samples=len(index) - (not index.is_complete),  # the last sample of a scan that ended early may lack parts
         first_sample=0,
         end_offset=index.end_offset,

@@ -76,6 +76,7 @@ def find_tars(path: str) -> TarFolder:
         storage, name = open_parent(path)
         return TarFolder(path=path, storage=storage, shards=(storage.stat(name),), is_file=True)
     storage = open_storage(path)
+    storage.list_once("")
     search = find_shards(storage)
     if search.format is not None:
         first = os.path.join(path, search.shards[0].name)

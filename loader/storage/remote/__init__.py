@@ -15,6 +15,7 @@
 ==================== ==================================================================
 """
 
+from .clients import may_fork, may_use_rust, use_rust_here
 from .object_url import PROTOCOLS, redact_urls
 from .options import parse_storage_options, remember_options, use_storage_options
 from .remote_storage import RemoteStorage
@@ -22,8 +23,11 @@ from .remote_storage import RemoteStorage
 __all__ = [
     "PROTOCOLS",
     "RemoteStorage",
+    "may_fork",
+    "may_use_rust",
     "parse_storage_options",
     "redact_urls",
     "remember_options",
+    "use_rust_here",
     "use_storage_options",
 ]

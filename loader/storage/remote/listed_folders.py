@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 
 from ..protocol import FileInfo
@@ -10,29 +11,72 @@ __all__ = ["ListedFolders"]
 
 
 class ListedFolders:
-    """The files of some folders."""
+    """The files of some folders as they were listed, without those that this storage has written since."""
 
     def __init__(self) -> None:
-        self._files: dict[str, dict[str, FileInfo]] = {}
+        self._files: dict[str, dict[str, FileInfo]] = {}  # folder → files below it, sorted by name
+        self._names: dict[str, list[str]] = {}
+        self._written: set[str] = set()  # files that were written or removed since
 
     def add(self, folder: str, files: Iterable[FileInfo]) -> None:
-        """Add a folder with all its files, those of its folders too."""
+        """Add a folder with all its files, those of its folders too; sorted by name."""
         self._files[folder] = {file.name: file for file in files}
+        self._names[folder] = list(self._files[folder])
+        self._written = {name for name in self._written if not name.startswith(_start(folder))}
 
     def of(self, name: str) -> dict[str, FileInfo] | None:
-        """Return the files of the folder that contains a name, or is it; None if no such folder was listed."""
-        return next((files for folder, files in self._files.items() if f"{name}/".startswith(_start(folder))), None)
+        """Return the files of the folder that contains a name, or is it; None if no such folder is known."""
+        folder = self._folder(name)
+        return None if folder is None else self._files[folder]
+
+    def _folder(self, name: str) -> str | None:
+        start = _start(name)
+        if name in self._written or any(written.startswith(start) for written in self._written):
+            return None
+        return self._listed(name)
+
+    def _listed(self, name: str) -> str | None:
+        start = _start(name)
+        return next((folder for folder in self._files if start.startswith(_start(folder))), None)
+
+    def has(self, name: str) -> bool | None:
+        """Return True if a file or folder exists; None if that is not known."""
+        folder = self._folder(name)
+        if folder is None:
+            return None
+        return name in self._files[folder] or next(self._below(folder, name), None) is not None
 
     def below(self, folder: str) -> Iterator[FileInfo] | None:
-        """Return the files below a folder, sorted by name; None if it was not listed."""
-        files = self.of(folder)
-        if files is None:
+        """Return the files below a folder, sorted by name; None if they are not known."""
+        listed = self._folder(folder)
+        return None if listed is None else (self._files[listed][name] for name in self._below(listed, folder))
+
+    def _below(self, listed: str, folder: str) -> Iterator[str]:
+        names, start = self._names[listed], _start(folder)
+        for number in range(bisect_left(names, start), len(names)):
+            if not names[number].startswith(start):
+                return
+            yield names[number]
+
+    def note_written(self, name: str) -> None:
+        """Forget a file that was written or removed."""
+        if self._files:
+            self._written.add(name)
+
+    def names(self, name: str) -> list[str] | None:
+        """Return the names of a file and of all below it that were listed or written; None if it was not listed."""
+        listed = self._listed(name)
+        if listed is None:
             return None
-        return (file for name, file in files.items() if name.startswith(_start(folder)))
+        found = [name] if name in self._files[listed] else []
+        written = [one for one in self._written if f"{one}/".startswith(_start(name))]
+        return sorted({*found, *self._below(listed, name), *written})
 
     def clear(self) -> None:
-        """Forget all: a file was written or removed."""
+        """Forget all."""
         self._files.clear()
+        self._names.clear()
+        self._written.clear()
 
 
 def _start(folder: str) -> str:

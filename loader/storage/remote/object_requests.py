@@ -150,18 +150,12 @@ class ObjectRequests:
         key = self._key(name)
         return self._send(lambda client: client.upload(key, path), action="write", name=name)
 
-    def delete(self, name: str) -> None:
-        """Delete an object; a missing one is no error."""
-        self._delete([self._key(name)], name)
-
-    def delete_folder(self, name: str) -> None:
-        """Delete an object of this name, and all objects below it; missing ones are no error."""
-        keys = [self._key(name), *(found.key for page in self.pages(name) for found in page)]
-        for start in range(0, len(keys), _DELETED_AT_ONCE):
-            self._delete(keys[start : start + _DELETED_AT_ONCE], name)
-
-    def _delete(self, keys: Sequence[str], name: str) -> None:
-        self._send(lambda client: client.delete(keys), action="remove", name=name)
+    def delete(self, names: Sequence[str]) -> None:
+        """Delete objects; missing ones are no error."""
+        for start in range(0, len(names), _DELETED_AT_ONCE):
+            some = names[start : start + _DELETED_AT_ONCE]
+            keys = [self._key(name) for name in some]
+            self._send(lambda client, keys=keys: client.delete(keys), action="remove", name=some[0])  # type: ignore[misc]
 
 
 def _check_version(received: Received, info: FileInfo) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -21,6 +21,7 @@ from .object_requests import ObjectRequests
 from .object_url import parse_object_url
 from .options import endpoint_of, options_for
 from .remote_file import RemoteFile
+from .retries import missing_object
 
 __all__ = ["RemoteStorage"]
 
@@ -47,6 +48,7 @@ class RemoteStorage:
         self._listed = ListedFolders()
         self._ahead: dict[str, Fetch] = {}  # whole files that are read ahead
         self._cache: tuple[Connection | None, CacheSettings | None] = None, None
+        self._instead: dict[str, str] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _unpickled, (self.url, has_answered(self._place))
@@ -76,6 +78,7 @@ class RemoteStorage:
         ahead = self._take_ahead(name)
         if ahead is not None:
             return ahead[start:stop]
+        name = self._instead.get(name, name)
         return bytes(self._requests.get(name, start, stop, info=info).data)
 
     def read_cached(
@@ -133,12 +136,14 @@ class RemoteStorage:
     def read(self, name: str, byte_range: ByteRange | None = None) -> bytes:
         if byte_range is not None:
             return self.read_range(name, byte_range.start, byte_range.stop)
-        return bytes(self._requests.get_all(name).data)
+        ahead = self._take_ahead(name)
+        return bytes(self._requests.get_all(self._instead.get(name, name)).data) if ahead is None else ahead
 
     def read_start(self, name: str, size_bytes: int) -> tuple[bytes, int]:
         ahead = self._take_ahead(name)
         if ahead is not None:
             return ahead, len(ahead)
+        name = self._instead.get(name, name)
         try:
             found = self._requests.get(name, 0, size_bytes, action="read")
         except FormatError:  # an empty object has no ranges
@@ -152,9 +157,19 @@ class RemoteStorage:
         if self._requests.connection().can_list and self._listed.of(folder) is None:
             self._listed.add(folder, [_info(name, found) for name, found in self.objects(folder)])
 
+    def read_instead(self, names: Mapping[str, str]) -> None:
+        """Read other files in place of some: name → name of the file to read. Files are written as they are named."""
+        self._instead = dict(names)
+
+    def note_written(self, name: str) -> None:
+        """Forget what is known about a file that was written or removed, here or by another process."""
+        self._listed.note_written(name)
+        self._ahead.pop(name, None)
+
     def prefetch(self, names: Iterable[str]) -> None:
         for name in names:
-            info = (self._listed.of(name) or {}).get(name)
+            real = self._instead.get(name, name)
+            info = (self._listed.of(real) or {}).get(real)
             if info is not None and 0 < info.size_bytes <= _MAX_PREFETCHED_BYTES and name not in self._ahead:
                 self._ahead[name] = self.fetch_range(info, 0, info.size_bytes)
 
@@ -168,9 +183,10 @@ class RemoteStorage:
             fetcher.run(partial(self.copy_of_fixed, name))
 
     def exists(self, name: str) -> bool:
-        listed = self._listed.of(name)
-        if listed is not None:
-            return name in listed or any(one.startswith(f"{name}/" if name else "") for one in listed)
+        name = self._instead.get(name, name)
+        is_listed = self._listed.has(name)
+        if is_listed is not None:
+            return is_listed
         if name:
             try:
                 self.stat(name)
@@ -182,8 +198,11 @@ class RemoteStorage:
         return self._requests.connection().can_list and self.has_objects(name)
 
     def stat(self, name: str) -> FileInfo:
+        name = self._instead.get(name, name)
         listed = self._listed.of(name)
-        if listed is not None and name in listed:
+        if listed is not None and name:
+            if name not in listed:
+                raise missing_object(self.path(name))
             return listed[name]
         return _info(name, self._requests.head(name))
 
@@ -240,7 +259,7 @@ class RemoteStorage:
 
     def put(self, name: str, data: bytes, *, if_absent: bool = False, if_etag: str | None = None) -> str:
         """Store a file, and return its version; only if there is none, or only over one version."""
-        self._listed.clear()
+        self.note_written(name)
         return self._requests.put(name, data, if_absent=if_absent, if_etag=if_etag)
 
     def upload(self, name: str, path: str | os.PathLike[str]) -> str:
@@ -248,7 +267,7 @@ class RemoteStorage:
 
         A reader sees all of it or nothing. Of a large file, about 80 MiB are in memory at a time.
         """
-        self._listed.clear()
+        self.note_written(name)
         return self._requests.upload(name, os.fspath(path))
 
     def create_once(self, name: str, data: bytes) -> bool:
@@ -273,14 +292,20 @@ class RemoteStorage:
         pass  # an object that was stored is durable
 
     def remove(self, name: str) -> None:
-        self._listed.clear()
-        if name:
-            self._requests.delete_folder(name)
+        self.remove_files(self.names_of(name))
 
-    def remove_file(self, name: str) -> None:
-        """Remove one file; a missing one is no error."""
-        self._listed.clear()
-        self._requests.delete(name)
+    def names_of(self, name: str) -> Sequence[str]:
+        """Return the names of a file and of the files below it; a listing tells them, with those written since."""
+        if not name:
+            return ()
+        listed = self._listed.names(name)
+        return [name, *(below for below, _ in self.objects(name))] if listed is None else listed
+
+    def remove_files(self, names: Sequence[str]) -> None:
+        """Remove files; missing ones are no error."""
+        self._requests.delete(names)
+        for name in names:
+            self.note_written(name)
 
     def lock(self, name: str, *, wait: bool = False, shared: bool = False) -> AbstractContextManager[None]:  # noqa: ARG002
         return nullcontext()  # a commit is conditional instead

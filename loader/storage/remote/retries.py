@@ -12,7 +12,7 @@ from ...errors import FormatError, StorageError
 from ...escaped_log import get_logger
 from .failures import Remedy, RequestFailure
 
-__all__ = ["Retries"]
+__all__ = ["Retries", "missing_object"]
 
 _T = TypeVar("_T")
 _log = get_logger(__name__)
@@ -109,6 +109,13 @@ class Retries:
         return max(min(delay_s, left_s), least_s)  # the last try is at the deadline
 
 
+def missing_object(url: str) -> StorageError:
+    """Return the error of an object that does not exist, with the cause that tells it from others."""
+    error = StorageError("this object does not exist", path=url, hint="check the URL")
+    error.__cause__ = FileNotFoundError(url)
+    return error
+
+
 def _error(failure: RequestFailure, action: str, url: str, tries: int, spent_s: float) -> StorageError | FormatError:
     if failure.kind == "exists":
         return StorageError(f"cannot {action} this object: it exists", path=url)
@@ -117,9 +124,7 @@ def _error(failure: RequestFailure, action: str, url: str, tries: int, spent_s: 
     if failure.kind == "changed":
         return FormatError(f"this object changed since it was prepared: {failure.cause}", at=url, hint=_PREPARE_AGAIN)
     if failure.kind == "missing":
-        error = StorageError("this object does not exist", path=url, hint="check the URL")
-        error.__cause__ = FileNotFoundError(url)
-        return error
+        return missing_object(url)
     if failure.kind == "denied":
         return StorageError(f"cannot {action} this object: {failure.cause}", path=url, hint=_CHECK_ACCESS)
     after = f" after {tries} tries in {spent_s:.0f} s" if tries > 1 else ""

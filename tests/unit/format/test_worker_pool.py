@@ -152,13 +152,15 @@ def test_a_worker_that_died_idle_is_named_with_what_it_was_to_get(monkeypatch: p
 def test_a_worker_leaves_when_its_parent_is_gone(dies: str) -> None:
     ours, theirs = multiprocessing.Pipe()
     others, unused = multiprocessing.Pipe()
-    child = multiprocessing.get_context("fork").Process(target=worker_pool._serve, args=(len, theirs, [ours, others]))
+    function = worker_pool._Single(len)
+    target, arguments = worker_pool._serve, (function, theirs, [ours, others])
+    child = multiprocessing.get_context("fork").Process(target=target, args=arguments)
     child.start()
     theirs.close()
     for item in ("a", "ab", "abc"):
         ours.send(item)
     if dies == "waiting":
-        assert [ours.recv() for _ in range(3)] == [(None, 1), (None, 2), (None, 3)]
+        assert [ours.recv() for _ in range(6)] == [(None, found) for size in (1, 2, 3) for found in ([size], [])]
     ours.close()
     child.join(timeout=30)
     assert child.exitcode == 0

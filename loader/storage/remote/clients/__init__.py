@@ -15,7 +15,16 @@
 ==================== ==========================================
 """
 
-from .choice import client_of, connection_of, fetcher_of, has_answered, may_use_rust, note_answer, use_rust_here
+from .choice import (
+    client_of,
+    connection_of,
+    fetcher_of,
+    has_answered,
+    may_fork,
+    may_use_rust,
+    note_answer,
+    use_rust_here,
+)
 from .client import ClientObject, ObjectClient, Received
 from .connection import Connection
 
@@ -28,6 +37,7 @@ __all__ = [
     "connection_of",
     "fetcher_of",
     "has_answered",
+    "may_fork",
     "may_use_rust",
     "note_answer",
     "use_rust_here",

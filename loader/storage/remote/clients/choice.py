@@ -19,6 +19,7 @@ __all__ = [
     "connection_of",
     "fetcher_of",
     "has_answered",
+    "may_fork",
     "may_use_rust",
     "note_answer",
     "use_rust_here",
@@ -48,6 +49,11 @@ def may_use_rust() -> bool:
     if _is_forked_after_use:
         return False
     return _is_told or multiprocessing.parent_process() is not None
+
+
+def may_fork() -> bool:
+    """Return True if this process holds no client of Rust, whose locks would stop a process that it forks."""
+    return not _has_used_rust
 
 
 def client_of(url: ObjectUrl, options: StorageOptions | None = None) -> ObjectClient:

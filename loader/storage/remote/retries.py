@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from ...errors import FormatError, StorageError
 from ...escaped_log import get_logger
+from .failure_errors import error_of_failure
 from .failures import Remedy, RequestFailure
 
 __all__ = ["Retries"]
@@ -20,16 +20,6 @@ _FIRST_DELAY_S, _MAX_DELAY_S = 0.1, 15.0
 _MIN_TRIES = 3
 _FEW_TRIES = 3
 _FIRST_WARNING_S, _NEXT_WARNINGS_S = 10.0, 30.0
-_ANOTHER_WRITER = "another process writes to this dataset: wait for it, then try again"
-_PREPARE_AGAIN = "run energon prepare again on this dataset"
-_CHECK_ACCESS = (
-    "check the credentials, which come from AWS_ACCESS_KEY_ID, AWS_PROFILE, AWS_ROLE_ARN,"
-    " GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_*; or set the storage option anonymous=true"
-)
-
-
-_START_AGAIN = "check the network and the service, then start again: nothing was skipped"
-_CHECK_ENDPOINT = "check the network and the endpoint: AWS_ENDPOINT_URL, or the storage option endpoint_url"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +66,7 @@ class Retries:
                     continue
                 delay_s = self._delay_s(failure, tries, spent_s)
                 if delay_s is None:
-                    error = _error(failure, action, url, tries, spent_s)
+                    error = error_of_failure(failure, action=action, url=url, tries=tries, spent_s=spent_s)
                     raise error from error.__cause__ or failure
                 if spent_s >= warned_s:
                     _log.warning(
@@ -100,23 +90,3 @@ class Retries:
         if tries >= _MIN_TRIES and spent_s + delay_s > deadline_s:
             return None
         return delay_s
-
-
-def _error(failure: RequestFailure, action: str, url: str, tries: int, spent_s: float) -> StorageError | FormatError:
-    if failure.kind == "exists":
-        return StorageError(f"cannot {action} this object: it exists", path=url)
-    if failure.kind == "changed" and action == "write":
-        return StorageError(f"cannot {action} this object: {failure.cause}", path=url, hint=_ANOTHER_WRITER)
-    if failure.kind == "changed":
-        return FormatError(f"this object changed since it was prepared: {failure.cause}", at=url, hint=_PREPARE_AGAIN)
-    if failure.kind == "missing":
-        error = StorageError("this object does not exist", path=url, hint="check the URL")
-        error.__cause__ = FileNotFoundError(url)
-        return error
-    if failure.kind == "denied":
-        return StorageError(f"cannot {action} this object: {failure.cause}", path=url, hint=_CHECK_ACCESS)
-    after = f" after {tries} tries in {spent_s:.0f} s" if tries > 1 else ""
-    hint = _START_AGAIN if tries > 1 else None
-    if failure.kind == "unreachable":
-        hint = _CHECK_ENDPOINT
-    return StorageError(f"cannot {action} this object: {failure.cause}{after}", path=url, hint=hint)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from ..cached_property import cached_property
 from ..errors import ConfigError, FormatError, StorageError
 from ..escaped_log import get_logger
-from ..storage import ReadableFile, Storage, open_storage, read_document
+from ..storage import ReadableFile, Storage, missing_folder, open_storage, read_document
 from .documents.dataset_config import DatasetConfig, parse_dataset_config
 from .documents.dataset_files import current_split_file, read_shard_info, read_split_config
 from .documents.providers import SHARD_SUFFIXES, fault_of_file, record_format
@@ -74,7 +74,7 @@ class DatasetFolder:
         counts = read_shard_info(self.storage)
         if counts is None:
             if not self.storage.exists(""):
-                raise StorageError("this folder does not exist", path=self.path, hint="check the path")
+                raise missing_folder(self.storage)
             fault = fault_of_file(self.path)
             if fault is not None:
                 raise StorageError(fault[0], path=self.path, hint=fault[1])

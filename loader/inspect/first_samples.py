@@ -216,6 +216,9 @@ class _Head(ClosesOnExit):
     def expect(self, offset: int, size_bytes: int) -> None:
         pass
 
+    def expect_few(self) -> None:
+        pass
+
     def fetch(self, offset: int, size_bytes: int) -> None:
         pass
 

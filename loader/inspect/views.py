@@ -50,6 +50,7 @@ def open_views(request: PreviewRequest) -> SampleViews:
 def _open_mix(request: PreviewRequest) -> SampleViews:
     """View the samples of a metadataset; without split parts, those of the split train, or of the first one."""
     # Imported late: only metadatasets need the planner.
+    from ..metadataset.leaf_errors import named_by
     from ..metadataset.plans.plan_leaves import plan_splits
     from .leaf_views import open_leaf_views
 
@@ -67,7 +68,10 @@ def _open_mix(request: PreviewRequest) -> SampleViews:
     folder = os.path.dirname(planned.file)
     mixed: list[_MixedLeaf] = []
     for name in names:
-        leaves = [_MixedLeaf(leaf, open_leaf_views(leaf, request), folder) for leaf in planned.trees[name].leaves()]
+        leaves = []
+        for planned_leaf in planned.trees[name].leaves():
+            with named_by(planned_leaf, planned.file):
+                leaves.append(_MixedLeaf(planned_leaf, open_leaf_views(planned_leaf, request), folder))
         total = sum(len(leaf.views) for leaf in leaves)
         for leaf in leaves:  # splits are drawn in proportion to their numbers of samples
             leaf.weight *= total / (sum(other.share for other in leaves) or 1)

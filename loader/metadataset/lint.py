@@ -101,7 +101,7 @@ class _MetadatasetLint:
         self.datasets = self.shards = self.samples = 0
         self._plan = plan
         self._on_progress = on_progress
-        self._paths = DatasetPaths()
+        self._paths = DatasetPaths(check_urls=True)
         self._counter = LeafCounter()
         self._reported: set[object] = set()
         self._used: dict[_Dataset, dict[str, None]] = {}  # dataset → the split parts of it that are read

@@ -9,6 +9,7 @@
 `file_stream.py`  a file read at offsets, as a Python file with a position
 `memory_map.py`   files mapped into memory
 `split_storage.py` a folder of files with a folder that is elsewhere
+`missing_folder.py` the error of a folder that does not exist
 `retry.py`        repetition of reads that fail for a moment
 `remote_path.py`  the methods of paths for URLs of object stores
 `urls.py`         the protocols of URLs, and the store of each
@@ -19,6 +20,7 @@ from .epath import EPath
 from .file_stream import FileStream
 from .local import LocalStorage
 from .memory_map import map_file
+from .missing_folder import missing_folder
 from .protocol import (
     ByteRange,
     ClosesOnExit,
@@ -51,6 +53,7 @@ __all__ = [
     "max_document_bytes",
     "may_fork",
     "may_use_rust",
+    "missing_folder",
     "open_parent",
     "open_storage",
     "raise_storage_error",

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import os
 import posixpath
+import re
 
 from ..errors import ConfigError, StorageError
 from .local import LocalStorage
 from .protocol import Storage
-from .remote import PROTOCOLS, RemoteStorage
+from .remote import PROTOCOLS, RemoteStorage, redact_urls
 from .split_storage import SplitStorage
 
 __all__ = ["VERSIONS_VARIABLE", "is_url", "open_parent", "open_storage", "resolve_path", "short_path", "split_url"]
 
 _LOCAL_PREFIXES = ("file://", "local://", "msc://__filesystem__")
+
+_SHORTENED = re.compile(rf"({'|'.join(sorted({*PROTOCOLS, 'dss'}))}):/[^/]")
+_OTHER_NAMES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "azure": "az", "adl": "az", "wasb": "az", "wasbs": "az"}
+"""Protocols of other programs, by which some know an object store."""
 
 VERSIONS_VARIABLE = "NVDATASET_CACHE_DIR"
 """Environment variable with the folder of datasets at ``dss://`` URLs."""
@@ -26,7 +31,7 @@ def split_url(path: str | os.PathLike[str]) -> tuple[str, str]:
     (('s3', 'bucket/coco'), ('', '/data/coco'), ('', 'coco'))
 
     Raises:
-        ConfigError: A ``dss://`` URL has no version, or the folder of such datasets is not set.
+        ConfigError: A ``dss://`` URL has no version, the folder of such datasets is not set, or a slash is missing.
     """
     text = os.fspath(path)
     for prefix in _LOCAL_PREFIXES:
@@ -35,6 +40,12 @@ def split_url(path: str | os.PathLike[str]) -> tuple[str, str]:
     protocol, separator, rest = text.partition("://")
     if protocol == "dss" and separator:
         return "", _folder_of_version(text, rest)
+    if _SHORTENED.match(text):
+        raise ConfigError(
+            f"expected two slashes, as in {text.replace(':/', '://', 1)}",
+            file=text,
+            hint="pathlib.Path removes one of them: use a text, or EPath",
+        )
     return (protocol, rest) if separator else ("", text)
 
 
@@ -123,10 +134,12 @@ def open_storage(
         return LocalStorage(rest, replaced=replaced)
     if protocol in PROTOCOLS:
         return RemoteStorage(os.fspath(path))
+    usual = _OTHER_NAMES.get(protocol.lower(), protocol.lower())
+    supported = f"supported are {', '.join(sorted(PROTOCOLS))}, dss and file; or mount it, or copy it to a local folder"
     raise StorageError(
-        f"cannot read {protocol}:// URLs; expected a folder of this machine",
-        path=os.fspath(path),
-        hint=f"supported are {', '.join(sorted(PROTOCOLS))} and file; or mount it, or copy it to a local folder",
+        f"cannot read {protocol}:// URLs",
+        path=redact_urls(os.fspath(path)),
+        hint=f"write {redact_urls(f'{usual}://{rest}')}" if usual in PROTOCOLS else supported,
     )
 
 

@@ -11,7 +11,7 @@ from ..format.documents.providers import FILESYSTEM, data_path, fault_of_file, f
 from ..format.media.metadata import MediaMetadata
 from ..format.nv_meta import FOLDER, INFO_JSON, INFO_YAML, open_dataset_storage
 from ..samples.source_info import SourceInfo
-from ..storage import is_url, open_storage
+from ..storage import is_url, missing_folder, open_storage
 from .dataset_file_store import DatasetFileStore
 from .file_store import FileStore
 from .record_file_stores import BinIdxFileStore, JsonlFileStore
@@ -61,14 +61,14 @@ def _check_exists(folder: str, *, of_files: bool = False) -> str:
     path = storage.path("")
     if is_url(path):
         if not storage.exists(""):
-            raise StorageError("there is no file below this URL", path=path, hint="check the URL")
+            raise missing_folder(storage)
         return folder
     if os.path.isfile(path):
         fault = None if of_files else fault_of_file(path)
         message, hint = fault or ("this is a file; expected a folder", "give the folder that contains it")
         raise StorageError(message, path=path, hint=hint)
     if not os.path.isdir(path):
-        raise StorageError("this folder does not exist", path=path, hint="check the path")
+        raise missing_folder(storage)
     return folder
 
 

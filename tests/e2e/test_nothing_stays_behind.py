@@ -68,3 +68,22 @@ def test_a_killed_loader_leaves_no_name(tmp_path: Path, temporary: Path, method:
     program.wait()
     assert [name for name in os.listdir("/dev/shm") if prefix in name] == []
     assert [str(path.relative_to(temporary)) for path in temporary.rglob("*")] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+def test_a_loader_that_ends_leaves_no_name_and_prints_nothing(tmp_path: Path, temporary: Path, method: str) -> None:
+    data = write_dataset(tmp_path / "data", {"a.tar": texts(0, 20)})
+    script, mark = tmp_path / "program.py", tmp_path / "mark"
+    script.write_text(PROGRAM.replace("        time.sleep(0.001)\n", "        break\n"))
+    paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    program = subprocess.run(
+        [sys.executable, str(script), str(data), method, str(mark), f"end{os.getpid()}{method}"],
+        env=os.environ | {"TMPDIR": str(temporary), "PYTHONPATH": paths, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert (program.returncode, program.stdout, program.stderr) == (0, "", "")
+    assert [str(path.relative_to(temporary)) for path in temporary.rglob("*")] == []

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ...errors import ConfigError, StorageError
-from ...storage import FileInfo, Storage
+from ...storage import FileInfo, Storage, missing_folder
 from ..media.extraction import FileRegion, may_be_media
 from ..media.kind import MediaFilter
 from ..media.tables import MediaProgress, MediaReport, MediaRows, MediaTables, fill_media_tables
@@ -74,7 +74,7 @@ def prepare_media_folder(
             hint="run energon prepare with the same flags",
         )
     if not storage.exists(""):
-        raise StorageError("this folder does not exist", path=storage.path(""), hint="check the path")
+        raise missing_folder(storage)
     names, undecodable = _files_to_read(storage.list(), media_filter)
     chunks = [_Chunk(tuple(names[at : at + _FILES_AT_ONCE])) for at in range(0, len(names), _FILES_AT_ONCE)]
     if not names:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ...errors import ConfigError, StorageError
-from ...storage import FileInfo, Storage, split_url
+from ...storage import FileInfo, Storage, missing_folder, split_url
 from ..documents.providers import SHARD_SUFFIXES, Format, record_format
 from ..nv_meta import TAR_IDX_SUFFIX
 from .folder_content import content_hint, count_extensions, count_text
@@ -138,6 +138,8 @@ def _no_shards(storage: Storage, files: list[FileInfo], compressed: list[str], e
             path=path,
             hint=content_hint(storage.url, files),
         )
+    if storage.checks_versions:  # an object store, where a folder without files does not exist
+        return missing_folder(storage)
     return StorageError(
         "no .tar files here or in the folders below, and no .jsonl or .parquet files: there are no files",
         path=path,
@@ -212,5 +214,5 @@ def _visible_files(storage: Storage) -> Iterator[FileInfo]:
             hint="use the folder that it serves, or the URL of its bucket (s3://…)",
         )
     if not storage.checks_versions and not storage.exists(""):  # in an object store, a listing shows it
-        raise StorageError("this folder does not exist", path=storage.path(""), hint="check the path")
+        raise missing_folder(storage)
     return (file for file in storage.list() if not file.name.rsplit("/", 1)[-1].startswith("."))

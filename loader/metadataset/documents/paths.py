@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from functools import cache
 
-from ...errors import StorageError
+from ...errors import EnergonError, StorageError
 from ...format.documents.providers import FILESYSTEM, fault_of_file, files_folder, is_record_file
-from ...format.nv_meta import INFO_JSON, INFO_YAML, open_dataset_storage
-from ...storage import is_url, open_parent, resolve_path
+from ...format.nv_meta import FOLDER, INFO_JSON, INFO_YAML, open_dataset_storage
+from ...storage import is_url, missing_folder, open_parent, resolve_path
 
 __all__ = ["DatasetPaths", "display_path", "resolve_aux"]
 
@@ -44,16 +44,46 @@ class DatasetPaths:
 
     ``fault_of_dataset(path, meta_folder)`` and ``fault_of_aux(store, meta_folder)`` return a message, or None if the
     dataset or store exists.
+
+    Args:
+        check_urls: Look for datasets at URLs too, which takes a request each; opening them finds the same faults.
     """
 
-    def __init__(self) -> None:
-        self.fault_of_dataset = cache(_fault_of_dataset)
-        self.fault_of_aux = cache(_fault_of_aux)
+    def __init__(self, *, check_urls: bool = False) -> None:
+        self._check_urls = check_urls
+        self.fault_of_dataset = cache(self._fault_of_dataset)
+        self.fault_of_aux = cache(self._fault_of_aux)
+
+    def _fault_of_dataset(self, path: str, meta_folder: str | None = None) -> str | None:
+        if is_url(path):
+            return _fault_of_url(path, meta_folder) if self._check_urls else None
+        return _fault_of_path(path, meta_folder)
+
+    def _fault_of_aux(self, store: str, meta_folder: str | None = None) -> str | None:
+        folder = files_folder(store)
+        if folder is None:
+            return self._fault_of_dataset(store, meta_folder)
+        return None if is_url(folder) or _exists(folder) else f"there is no such folder: {display_path(folder)}"
 
 
-def _fault_of_dataset(path: str, meta_folder: str | None = None) -> str | None:
-    if is_url(path):
-        return None  # opening it raises if the URL cannot be read
+def _fault_of_url(url: str, meta_folder: str | None) -> str | None:
+    try:
+        if is_record_file(url):
+            storage, name = open_parent(url)
+            return None if storage.exists(name) else f"there is no such file: {display_path(url)}"
+        storage = open_dataset_storage(url, meta_folder)
+        storage.list_once(FOLDER)
+        if any(map(storage.exists, (INFO_JSON, INFO_YAML))):
+            return None
+        if storage.exists(""):
+            command = f"energon prepare {url}" + (f" --meta-folder {meta_folder}" if meta_folder else "")
+            return f"{display_path(url)} is no prepared dataset: it has no .info.json; run: {command}"
+        raise missing_folder(storage)
+    except EnergonError as error:
+        return f"{error.message}: {display_path(url)}" + (f"; {error.hint}" if error.hint else "")
+
+
+def _fault_of_path(path: str, meta_folder: str | None) -> str | None:
     if is_record_file(path):
         return None if _exists(path) else f"there is no such file: {display_path(path)}"
     name = display_path(path)
@@ -72,13 +102,6 @@ def _fault_of_dataset(path: str, meta_folder: str | None = None) -> str | None:
     if any(_exists(os.path.join(path, name)) for name in (INFO_JSON, INFO_YAML)):
         return None
     return f"{name} is no prepared dataset: it has no .nv-meta/.info.json; run: energon prepare {name}"
-
-
-def _fault_of_aux(store: str, meta_folder: str | None = None) -> str | None:
-    folder = files_folder(store)
-    if folder is None:
-        return _fault_of_dataset(store, meta_folder)
-    return None if is_url(folder) or _exists(folder) else f"there is no such folder: {display_path(folder)}"
 
 
 def _exists(path: str) -> bool:

@@ -93,9 +93,9 @@ def plan_joins(path: str | os.PathLike[str]) -> tuple[JoinPlan, ...]:
     for split_part in DocumentStore(root).open(root).names or ("train",):  # planning reports a missing split
         try:
             # Joins do not depend on weights and repetitions, which may be invalid for training only.
-            tree = plan_tree(root, split_part=split_part, training=False)
+            tree = plan_tree(root, split_part=split_part, training=False, check_urls=True)
         except ConfigError as error:
-            faults |= dict.fromkeys(error.faults)
+            faults |= dict.fromkeys(error.faults or [Fault(place="", message=error.message)])
             continue
         for leaf in tree.leaves():
             if leaf.join is not None:

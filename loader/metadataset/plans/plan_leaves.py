@@ -94,6 +94,7 @@ def plan_tree(
     dataset_config: str | None = None,
     epochs_together: int | None = 1,
     check_paths: bool = True,
+    check_urls: bool = False,
 ) -> PlanNode:
     """Return a metadataset as a tree, with the share of each node in the whole.
 
@@ -106,6 +107,7 @@ def plan_tree(
         dataset_config: See :func:`plan_leaves`.
         epochs_together: See :func:`plan_leaves`.
         check_paths: Treat a missing dataset as a fault.
+        check_urls: Likewise one at a URL, which takes a request each.
 
     Raises:
         ConfigError: The documents have faults; the error lists all of them with their places.
@@ -119,7 +121,7 @@ def plan_tree(
         subflavors=dict(subflavors or {}),
         epochs_together=epochs_together,
     )
-    return _plan(request, training=training, check_paths=check_paths)
+    return _plan(request, training=training, check_paths=check_paths, check_urls=check_urls)
 
 
 def plan_splits(
@@ -170,7 +172,7 @@ def plan_splits(
                 break
             except ConfigError as error:
                 if training == kinds[-1]:
-                    faults |= dict.fromkeys(error.faults)
+                    faults |= dict.fromkeys(error.faults or [Fault(place="", message=error.message)])
     return PlannedSplits(file=file, names=names, trees=trees, faults=tuple(faults))
 
 
@@ -181,9 +183,10 @@ def _check_names(names: Sequence[str], known: Sequence[str], file: str) -> None:
         raise ConfigError(f"there is no split {', '.join(unknown)}; there are: {available}", file=file)
 
 
-def _plan(request: LoadRequest, *, training: bool, check_paths: bool) -> PlanNode:
+def _plan(request: LoadRequest, *, training: bool, check_paths: bool, check_urls: bool = False) -> PlanNode:
     settings = InheritedSettings(request=request)
     if is_metadataset(request.path):
-        return TreePlanner(request.path, training=training, check_paths=check_paths).plan(settings)
+        planner = TreePlanner(request.path, training=training, check_paths=check_paths, check_urls=check_urls)
+        return planner.plan(settings)
     leaf = settings.leaf(request, place="")
     return PlanNode(place="", kind="dataset", path=request.path, split_part=request.split_part, leaf=leaf)

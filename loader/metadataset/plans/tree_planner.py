@@ -33,12 +33,13 @@ class TreePlanner:
         root: Absolute path of the metadataset.
         training: Apply the weights and repetitions of blends.
         check_paths: Treat a missing dataset as a fault.
+        check_urls: Likewise one at a URL, which takes a request each.
     """
 
-    def __init__(self, root: str, *, training: bool, check_paths: bool) -> None:
+    def __init__(self, root: str, *, training: bool, check_paths: bool, check_urls: bool = False) -> None:
         self._documents = DocumentStore(root)
         self._training = training
-        self._paths = DatasetPaths() if check_paths else None
+        self._paths = DatasetPaths(check_urls=check_urls) if check_paths else None
         self._places_left = _MAX_PLACES
         self._first_blend: dict[BlendKind, str] = {}
 
@@ -137,7 +138,15 @@ class TreePlanner:
         self._places_left -= 1
         if outer.repetitions == inf:
             self._documents.fault(file, source.place, "the product of the repetitions of all levels overflows")
-        inner = outer.within(source)
+        try:
+            return self._resolved_source(file, source, outer.within(source))
+        except ConfigError as error:  # a path leads out of its bucket, or a setting for its URL is missing
+            self._documents.fault(file, source.place, f"{error.message}; {error.hint}" if error.hint else error.message)
+            return None
+
+    def _resolved_source(
+        self, file: str, source: ReferenceSpec | JoinSpec, inner: InheritedSettings
+    ) -> PlanNode | None:
         if isinstance(source, JoinSpec):
             return self._join(file, source, inner)
         path = data_path(resolve_path(source.path, os.path.dirname(file)))

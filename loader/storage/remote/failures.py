@@ -23,7 +23,8 @@ class RequestFailure(OSError):  # noqa: N818 - it is no error of the caller
     Args:
         cause: What happened, in words, without secrets.
         remedy: What to do about it.
-        kind: ``missing``, ``changed``, ``exists``, ``denied``, ``unreachable`` (no connection was made) or empty.
+        kind: ``missing``, ``changed``, ``exists``, ``denied``, ``unreachable`` (no connection was made), ``no bucket``,
+            ``no listing``, ``no ranges``, ``read-only``, ``wrong region`` or empty.
         retry_after_s: Seconds that the server asks to wait.
     """
 

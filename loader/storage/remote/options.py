@@ -81,6 +81,7 @@ def parse_storage_options(options: Mapping[str, Any]) -> StorageOptions:
     except msgspec.ValidationError as error:
         names = ", ".join(StorageOptions.__struct_fields__)
         raise ConfigError(f"wrong storage options: {error}", hint=f"options are {names}") from error
+    _check_endpoint(found.endpoint_url or "", "endpoint_url")
     if found.deadline_s <= 0 or found.stall_s <= 0 or found.max_requests < 1:
         raise ConfigError("expected storage options deadline_s and stall_s above 0, and max_requests of at least 1")
     return found
@@ -106,10 +107,27 @@ def _options(url: str, text: str) -> StorageOptions:
 
 
 def endpoint_of(protocol: str, options: StorageOptions) -> str:
-    """Return the endpoint of a protocol; empty for the provider's own."""
+    """Return the endpoint of a protocol; empty for the provider's own.
+
+    Raises:
+        ConfigError: The environment variable with the endpoint is no URL.
+    """
     if options.endpoint_url or protocol != "s3":
         return options.endpoint_url or ""
-    return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
+    for variable in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"):
+        if os.environ.get(variable):
+            return _check_endpoint(os.environ[variable], variable)
+    return ""
+
+
+def _check_endpoint(url: str, name: str) -> str:
+    """Return an endpoint; raise ``ConfigError`` if it is no URL, at which obstore panics."""
+    if url and not url.lower().startswith(("http://", "https://")):
+        raise ConfigError(
+            f"expected {name} to be a URL, such as https://minio.local:9000, found {redact_urls(url)!r}",
+            hint="write it with http:// or https://",
+        )
+    return url
 
 
 def remember_options(url: str, options: Mapping[str, Any]) -> None:

@@ -14,6 +14,7 @@ from ...errors import FormatError, StorageError
 from ..node_cache import CacheSettings, RemoteObject, block_cache, cache_settings, local_copy
 from ..protocol import ByteRange, FileInfo, check_name
 from .clients import ClientObject, Connection, fetcher_of, has_answered, note_answer
+from .failure_errors import missing_object
 from .failures import RequestFailure
 from .fetcher import Fetch
 from .listed_folders import ListedFolders
@@ -21,7 +22,6 @@ from .object_requests import ObjectRequests
 from .object_url import parse_object_url
 from .options import endpoint_of, options_for
 from .remote_file import RemoteFile
-from .retries import missing_object
 
 __all__ = ["RemoteStorage"]
 

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from ...errors import FormatError, StorageError
 from ...escaped_log import get_logger
+from .failure_errors import error_of_failure
 from .failures import Remedy, RequestFailure
 
-__all__ = ["Retries", "missing_object"]
+__all__ = ["Retries"]
 
 _T = TypeVar("_T")
 _log = get_logger(__name__)
@@ -21,16 +21,6 @@ _CONTACT_S = 20.0  # a wrong endpoint is found out soon; an outage later on may 
 _MIN_TRIES = 3
 _FEW_TRIES = 3
 _FIRST_WARNING_S, _NEXT_WARNINGS_S = 10.0, 30.0
-_ANOTHER_WRITER = "another process writes to this dataset: wait for it, then try again"
-_PREPARE_AGAIN = "run energon prepare again on this dataset"
-_CHECK_ACCESS = (
-    "check the credentials, which come from AWS_ACCESS_KEY_ID, AWS_PROFILE, AWS_ROLE_ARN,"
-    " GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_*; or set the storage option anonymous=true"
-)
-
-
-_START_AGAIN = "check the network and the service, then start again: nothing was skipped"
-_CHECK_ENDPOINT = "check the network and the endpoint: AWS_ENDPOINT_URL, or the storage option endpoint_url"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +71,7 @@ class Retries:
                 is_dropped = is_wanted is not None and not is_wanted()
                 delay_s = None if is_dropped else self._delay_s(failure, tries, spent_s)
                 if delay_s is None:
-                    error = _error(failure, action, url, tries, spent_s)
+                    error = error_of_failure(failure, action=action, url=url, tries=tries, spent_s=spent_s)
                     raise error from error.__cause__ or failure
                 if spent_s >= warned_s:
                     _log.warning(
@@ -107,28 +97,3 @@ class Retries:
         if left_s <= 0 or least_s > left_s:
             return None
         return max(min(delay_s, left_s), least_s)  # the last try is at the deadline
-
-
-def missing_object(url: str) -> StorageError:
-    """Return the error of an object that does not exist, with the cause that tells it from others."""
-    error = StorageError("this object does not exist", path=url, hint="check the URL")
-    error.__cause__ = FileNotFoundError(url)
-    return error
-
-
-def _error(failure: RequestFailure, action: str, url: str, tries: int, spent_s: float) -> StorageError | FormatError:
-    if failure.kind == "exists":
-        return StorageError(f"cannot {action} this object: it exists", path=url)
-    if failure.kind == "changed" and action == "write":
-        return StorageError(f"cannot {action} this object: {failure.cause}", path=url, hint=_ANOTHER_WRITER)
-    if failure.kind == "changed":
-        return FormatError(f"this object changed since it was prepared: {failure.cause}", at=url, hint=_PREPARE_AGAIN)
-    if failure.kind == "missing":
-        return missing_object(url)
-    if failure.kind == "denied":
-        return StorageError(f"cannot {action} this object: {failure.cause}", path=url, hint=_CHECK_ACCESS)
-    after = f" after {tries} tries in {spent_s:.0f} s" if tries > 1 else ""
-    hint = _START_AGAIN if tries > 1 else None
-    if failure.kind == "unreachable":
-        hint = _CHECK_ENDPOINT
-    return StorageError(f"cannot {action} this object: {failure.cause}{after}", path=url, hint=hint)

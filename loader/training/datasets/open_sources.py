@@ -9,12 +9,13 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from ...errors import ConfigError, EnergonError
+from ...errors import ConfigError
 from ...format.documents.load_request import LoadRequest, checked_key_format, resolve_meta_folder
 from ...format.documents.messages import did_you_mean
 from ...format.documents.providers import is_metadataset, is_record_file
 from ...metadataset.documents.leaf_plan import JoinPlan, LeafPlan
 from ...metadataset.joins.open_join import open_join
+from ...metadataset.leaf_errors import named_by
 from ...metadataset.plans.plan_leaves import plan_request
 from ...pipeline.contract.worker_config import WorkerConfig
 from ...pipeline.failures.policy import three_argument_handler
@@ -222,25 +223,26 @@ def open_sources(request: LoadRequest, *, decoder: SampleDecoder | None, trainin
             join is not prepared.
         TrustError: A dataset needs to run code, and the caller does not allow it.
     """
-    plans = plan_request(request, training=training) if is_metadataset(request.path) else (LeafPlan(request=request),)
-    return [LoadedSource(plan=plan, source=_open_plan(plan, decoder)) for plan in plans]
+    if not is_metadataset(request.path):
+        plan = LeafPlan(request=request)
+        return [LoadedSource(plan=plan, source=_open_plan(plan, decoder))]
+    loaded = []
+    for plan in plan_request(request, training=training):
+        with named_by(plan, request.path):
+            loaded.append(LoadedSource(plan=plan, source=_open_plan(plan, decoder)))
+    return loaded
 
 
 def _open_plan(plan: LeafPlan, decoder: SampleDecoder | None) -> Source:
     request = plan.request
-    try:
-        source = _open_join(plan, plan.join, decoder) if plan.join is not None else _open_dataset(request, decoder)
-        # Raise for a wrong split part here, not when the first batch is requested.
-        _ = source.samples
-        if request.dataset_config is not None or request.options or plan.join is not None:
-            # Likewise for a missing dataset file. The default one is not read: there may be hundreds of datasets.
-            _ = source.is_crude
-        if request.sample_type is not None and plan.join is None:
-            _check_sample_type(source, request.sample_type)
-    except EnergonError as error:
-        if plan.place and plan.join is None:
-            error.at = f"{error.at or request.path}, named by {plan.place}"
-        raise
+    source = _open_join(plan, plan.join, decoder) if plan.join is not None else _open_dataset(request, decoder)
+    # Raise for a wrong split part here, not when the first batch is requested.
+    _ = source.samples
+    if request.dataset_config is not None or request.options or plan.join is not None:
+        # Likewise for a missing dataset file. The default one is not read: there may be hundreds of datasets.
+        _ = source.is_crude
+    if request.sample_type is not None and plan.join is None:
+        _check_sample_type(source, request.sample_type)
     return source
 
 

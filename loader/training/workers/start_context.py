@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import shutil
 from contextlib import suppress
-from multiprocessing import connection, forkserver
+from multiprocessing import connection, forkserver, util
 from multiprocessing.context import BaseContext, ForkServerContext, SpawnContext
 from multiprocessing.process import BaseProcess, current_process
 from multiprocessing.sharedctypes import RawValue
@@ -112,3 +113,6 @@ def _start_fork_server() -> None:
         with suppress(OSError):  # others have files there
             os.rmdir(folder)
             config["tempdir"] = None
+            for finalizer in list(util._finalizer_registry.values()):  # type: ignore[attr-defined] # noqa: SLF001
+                if finalizer._args == (shutil.rmtree, folder):  # noqa: SLF001
+                    finalizer.cancel()  # it would fail at exit, with a traceback

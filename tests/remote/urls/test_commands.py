@@ -79,7 +79,7 @@ def test_lint_fixes_a_dataset_at_a_url(mixed: Bucket, energon: RunEnergon) -> No
 @pytest.mark.parametrize(
     ("url", "message"),
     [
-        ("s3://b/gone", "this folder does not exist"),
+        ("s3://b/gone", "there is no file below this URL"),
         ("s3://nobucket/ds", "the bucket does not exist"),
         ("s3://b/gone.yaml", "this object does not exist"),
         ("s3://b/gone.jsonl", "this object does not exist"),

@@ -35,7 +35,7 @@ class _Server:
             answer = ("failure", (failure.cause, failure.remedy.name, failure.kind, failure.retry_after_s))
         except EnergonError as error:
             answer = ("error", (error.message, error.at, error.hint))
-        except Exception as error:  # noqa: BLE001 - the parent raises it
+        except BaseException as error:  # noqa: BLE001 - the parent raises it; a panic of obstore is no Exception
             answer = ("bug", f"{type(error).__name__}: {error}")
         with self._writing:
             write_message(self._answers, (number, *answer))

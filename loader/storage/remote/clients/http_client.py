@@ -48,7 +48,7 @@ class HttpClient:
         status, headers, data = self._request("GET", key, {"Range": f"bytes={start}-{stop - 1}"})
         found = _CONTENT_RANGE.fullmatch(headers.get("Content-Range", ""))
         if status != 206 or found is None:
-            raise RequestFailure("the server answers a range with the whole file", Remedy.RETRY_FEW)
+            raise RequestFailure("the server answers a range with the whole file", Remedy.RETRY_FEW, kind="no ranges")
         first, last, size_bytes = map(int, found.groups())
         if first != start or last + 1 != min(stop, size_bytes):
             raise RequestFailure(f"requested bytes {start}–{stop}, received others", Remedy.RETRY_FEW)
@@ -68,16 +68,16 @@ class HttpClient:
         return ClientObject(key, int(size), _mtime_ns(headers), _etag(headers))
 
     def pages(self, prefix: str) -> Iterator[Sequence[ClientObject]]:  # noqa: ARG002 - the interface
-        raise RequestFailure("a web server lists no files", Remedy.GIVE_UP)
+        raise RequestFailure("a web server lists no files", Remedy.GIVE_UP, kind="no listing")
 
     def put(self, key: str, data: bytes, *, if_absent: bool = False, if_etag: str | None = None) -> str:  # noqa: ARG002
-        raise RequestFailure("files of a web server are read-only", Remedy.GIVE_UP)
+        raise RequestFailure("files of a web server are read-only", Remedy.GIVE_UP, kind="read-only")
 
     def upload(self, key: str, path: str) -> str:  # noqa: ARG002 - the interface
         raise RequestFailure("files of a web server are read-only", Remedy.GIVE_UP)
 
     def delete(self, keys: Sequence[str]) -> None:  # noqa: ARG002 - the interface
-        raise RequestFailure("files of a web server are read-only", Remedy.GIVE_UP)
+        raise RequestFailure("files of a web server are read-only", Remedy.GIVE_UP, kind="read-only")
 
     def refresh(self) -> None:
         pass
@@ -99,6 +99,8 @@ class HttpClient:
                 _check_status(status, found)
                 return status, found, data
             target = urljoin(url, found["Location"])
+            if target == f"{url}/":  # of a folder, whose page of links is no file
+                raise RequestFailure("it does not exist", Remedy.GIVE_UP, kind="missing")
             if urlsplit(target).scheme not in ("http", "https") or (
                 url.startswith("https:") > target.startswith("https:")
             ):
@@ -172,7 +174,7 @@ def _connect_cause(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return "no connection in time"
     if isinstance(error, ssl.SSLError):
-        return "its certificate was refused"
+        return "its certificate was refused" if isinstance(error, ssl.SSLCertVerificationError) else "it speaks no TLS"
     return "the connection was refused" if isinstance(error, ConnectionRefusedError) else "no connection"
 
 

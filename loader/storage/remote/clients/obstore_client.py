@@ -24,6 +24,7 @@ _CONNECT_CAUSES = {
     "ConnectionRefused": "the connection was refused",
     "TimedOut": "no connection in time",
     "certificate": "its certificate was refused",
+    "InvalidContentType": "it speaks no TLS; its URL may begin with http://",
 }
 _HOST = re.compile(r"https?://[^/\s,]+")
 _PAGE = 1000
@@ -193,8 +194,12 @@ def _raise_failure(error: Exception) -> NoReturn:
         raise RequestFailure(words or "access is denied", Remedy.REFRESH, kind="denied") from None
     if status:
         if code == "NoSuchBucket":
-            raise RequestFailure("the bucket does not exist", Remedy.GIVE_UP) from None
+            raise RequestFailure("the bucket does not exist", Remedy.GIVE_UP, kind="no bucket") from None
+        if code in ("AuthorizationHeaderMalformed", "PermanentRedirect"):
+            raise _wrong_region(text) from None
         raise failure_of_status(int(status[1]), words) from None
+    if "redirect without LOCATION" in text:  # as S3 answers for buckets of other regions
+        raise _wrong_region(text) from None
     if "non-partial" in text or "Requested " in text:
         raise RequestFailure("the server answers a range with other bytes", Remedy.RETRY_FEW) from None
     if "169.254.169.254" in text or "169.254.170.2" in text or "metadata.google" in text:
@@ -206,6 +211,12 @@ def _raise_failure(error: Exception) -> NoReturn:
         raise RequestFailure("no byte arrived in time" if is_late else "the connection broke", Remedy.RETRY) from None
     first_line = redact_urls(text.split("\n", 1)[0])
     raise RequestFailure(first_line, Remedy.RETRY_FEW) from None
+
+
+def _wrong_region(text: str) -> RequestFailure:
+    region = re.search(r"<Region>([\w-]+)</Region>", text)
+    where = f"in {region[1]}" if region else "in another region"
+    return RequestFailure(f"the bucket is {where}", Remedy.GIVE_UP, kind="wrong region")
 
 
 def _unreachable(text: str) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ....errors import ConfigError
 from ....version import __version__
 from ..object_url import ObjectUrl, redact_urls
-from ..options import StorageOptions
+from ..options import StorageOptions, endpoint_of
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -83,12 +83,7 @@ def open_s3_store(
     with _named_faults(f"s3://{bucket}", "s3"):
         from obstore.store import S3Store
 
-        endpoint = (
-            options.endpoint_url
-            or endpoint_url
-            or os.environ.get("AWS_ENDPOINT_URL_S3")
-            or os.environ.get("AWS_ENDPOINT_URL")
-        )
+        endpoint = options.endpoint_url or endpoint_url or endpoint_of("s3", options)
         config: dict[str, Any] = {}
         if endpoint:
             config["endpoint"] = endpoint

@@ -1,0 +1,23 @@
+"""The error of a folder that does not exist, in the words of its kind of storage."""
+
+from __future__ import annotations
+
+from ..errors import StorageError
+from .protocol import Storage
+from .urls import is_url
+
+__all__ = ["missing_folder"]
+
+
+def missing_folder(storage: Storage) -> StorageError:
+    """Return the error of a folder that does not exist, or that has no object below its URL."""
+    path = storage.path("")
+    if path.startswith(("http://", "https://")):
+        return StorageError(
+            "no prepared dataset is at this URL: it has no .nv-meta/.info.json, and a web server cannot list shards",
+            path=path,
+            hint="check the URL; prepare the folder that the server shares, before it does",
+        )
+    if is_url(path):
+        return StorageError("there is no file below this URL", path=path, hint="check the URL")
+    return StorageError("this folder does not exist", path=path, hint="check the path")

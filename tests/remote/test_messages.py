@@ -1,0 +1,162 @@
+"""Errors of wrong URLs, settings and servers name what to change."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loader import EPath
+from loader.errors import ConfigError, EnergonError, StorageError
+from loader.format.dataset_folder import DatasetFolder
+from loader.format.prepare.plan import PreparePlan
+from loader.format.prepare.run import run_prepare
+from loader.storage import open_storage
+from loader.storage.remote import use_storage_options
+from loader.storage.remote.options import OPTIONS_VARIABLE
+from tests.e2e.dataset_tree import prepare, write_shards
+from tests.object_server import Fault, FaultPlan, ObjectServer
+
+
+@pytest.fixture(autouse=True)
+def few_tries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(OPTIONS_VARIABLE, '{"": {"deadline_s": 0.1}}')
+
+
+def error_of(url: str) -> EnergonError:
+    with pytest.raises(EnergonError) as caught:
+        DatasetFolder(url)
+    return caught.value
+
+
+@contextmanager
+def web_server(handler: Any) -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.mark.parametrize(
+    ("url", "message", "hint"),
+    [
+        ("s3a://bucket/x", "cannot read s3a:// URLs", "write s3://bucket/x"),
+        ("gcs://me:planted@bucket/x", "cannot read gcs:// URLs", "write gs://bucket/x"),
+        ("S3://bucket/x", "cannot read S3:// URLs", "write s3://bucket/x"),
+        ("hdfs://host/x", "cannot read hdfs:// URLs", "supported are .*s3"),
+        ("s3:/bucket/x", "expected two slashes, as in s3://bucket/x", "pathlib.Path removes one"),
+        (Path("s3://bucket/x"), "expected two slashes, as in s3://bucket/x", "EPath"),
+        ("s3://", "it has no bucket", "write it like s3://bucket/path"),
+        ("s3://bucket/x?versionId=planted", "has no query", "storage_options"),
+    ],
+)
+def test_a_url_that_is_written_wrongly_is_shown_as_it_should_be(url: str, message: str, hint: str) -> None:
+    with pytest.raises(EnergonError, match=message) as caught:
+        open_storage(url)
+    assert re.search(hint, str(caught.value.hint))
+    assert "planted" not in str(caught.value)
+
+
+def test_a_folder_of_this_machine_may_be_named_like_a_protocol(tmp_path: Path) -> None:
+    (tmp_path / "s3:/x").mkdir(parents=True)
+    assert open_storage(tmp_path / "s3:/x").exists("")
+    assert EPath(str(tmp_path / "s3:/x")).is_dir()
+
+
+@pytest.mark.parametrize("variable", ["AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"])
+def test_an_endpoint_that_is_no_url_is_named_with_its_variable(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(variable, "minio.local:9000")
+    error = error_of("s3://data/ds")
+    assert f"expected {variable} to be a URL, such as https://minio.local:9000" in error.message
+    with pytest.raises(ConfigError, match="expected endpoint_url to be a URL"):
+        use_storage_options("s3://data", {"endpoint_url": "minio.local:9000"})
+
+
+@pytest.mark.parametrize(
+    ("options", "hint"),
+    [({}, "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"), ({"anonymous": True}, "remove it, unless")],
+)
+def test_a_denied_request_names_the_settings_of_its_service(
+    server: ObjectServer, options: dict[str, Any], hint: str
+) -> None:
+    server.faults = FaultPlan(choose=lambda *_: Fault(kind="403"))
+    use_storage_options("s3://data", options)
+    error = error_of("s3://data/ds")
+    assert "cannot list this folder: 403" in error.message
+    assert hint in str(error.hint)
+    assert "GOOGLE" not in str(error.hint)
+
+
+def test_a_missing_bucket_and_a_missing_folder_are_told_apart(server: ObjectServer) -> None:
+    error = error_of("s3://other/ds")
+    assert "the bucket does not exist" in error.message
+    assert "AWS_ENDPOINT_URL" in str(error.hint)
+    error = error_of("s3://data/gone")
+    assert (error.message, error.hint) == ("there is no file below this URL", "check the URL")
+    with pytest.raises(StorageError, match="there is no file below this URL"):
+        run_prepare(PreparePlan(path="s3://data/gone"))
+
+
+REDIRECT = "<Error><Code>PermanentRedirect</Code><Endpoint>b.s3.eu-west-1.amazonaws.com</Endpoint></Error>"
+MALFORMED = "<Error><Code>AuthorizationHeaderMalformed</Code><Region>eu-west-1</Region></Error>"
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "where"), [(301, REDIRECT, "in another region"), (400, MALFORMED, "in eu-west-1")]
+)
+def test_a_bucket_of_another_region_is_recognised(
+    status: int, body: str, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class OtherRegion(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        def log_message(self, *args: object) -> None:
+            pass
+
+    with web_server(OtherRegion) as url:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", url)
+        error = error_of("s3://data/ds")
+    assert f"the bucket is {where}" in error.message
+    assert "AWS_REGION" in str(error.hint)
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    """The server of ``python -m http.server``: it answers no ranges, and shows folders as pages of links."""
+
+    def log_message(self, *args: object) -> None:
+        pass
+
+
+def test_a_web_server_without_ranges_and_a_folder_that_is_not_prepared_are_named(tmp_path: Path) -> None:
+    folder = write_shards(tmp_path / "ds", 2)
+    with web_server(partial(Quiet, directory=str(tmp_path))) as url:
+        error = error_of(f"{url}/ds")
+        assert "no prepared dataset is at this URL" in error.message
+        prepare(folder)
+        error = error_of(f"{url}/ds")
+        assert "the server answers a range with the whole file" in error.message
+        assert "nginx" in str(error.hint)
+        assert not open_storage(url).exists("ds")  # a page of links is no file
+
+
+def test_an_endpoint_without_tls_is_recognised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with web_server(partial(Quiet, directory=str(tmp_path))) as url:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", url.replace("http:", "https:"))
+        for place in ("s3://data/ds", url.replace("http:", "https:")):
+            assert "it speaks no TLS" in error_of(place).message

@@ -107,7 +107,7 @@ def is_right(key: str, data: bytes) -> bool:
 
 @dataclass(frozen=True)
 class Reads:
-    """What a run read.
+    """The reads of a run.
 
     Attributes:
         seconds: Time of the reads after the first ones.

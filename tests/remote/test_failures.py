@@ -284,7 +284,7 @@ def test_a_service_that_takes_few_requests_gets_few(storage: Storage, server: Ob
         assert all(
             one is not None and one.result() == CONTENT[start % 2000 :][:16] for start, one in enumerate(pending)
         )
-    assert slow < 200  # of 600, where each open request above the limit of 8 would be refused
+    assert slow < 300  # of 600, where each open request above the limit of 8 would be refused
 
 
 def test_a_late_request_is_sent_twice_and_no_other(storage: Storage, server: ObjectServer) -> None:
@@ -314,7 +314,8 @@ def test_a_stalled_request_that_was_sent_twice_is_given_up(storage: Storage, ser
             assert one.result() == CONTENT[start : start + 16]
     assert server.most_open == 2  # the others did not wait for the stalled one
     time.sleep(1.5)
-    assert gets(server) == 81
+    (stalled,) = (request for request in server.requests if request.fault == "stall")
+    assert sum(request.range == stalled.range for request in server.requests) == 2
 
 
 def test_a_service_that_is_slow_for_all_gets_no_second_requests(storage: Storage, server: ObjectServer) -> None:

@@ -74,7 +74,7 @@ class Journal:
 
     Args:
         storage: The dataset.
-        part: Leave out the scans of the other parts; None reads all.
+        part: Read only the scans of this part; None reads all.
     """
 
     def __init__(self, storage: Storage, part: ScanFolders | None = None) -> None:

@@ -34,7 +34,7 @@ def read_committed_documents(storage: Storage) -> None:
     Args:
         storage: The dataset; if it is in an object store, its ``.nv-meta`` was listed.
     """
-    if isinstance(storage, RemoteStorage):
+    if isinstance(storage, RemoteStorage) and storage.can_list:
         storage.read_instead(_unfinished(storage, _pending(storage)))
 
 

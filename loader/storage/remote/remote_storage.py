@@ -153,8 +153,13 @@ class RemoteStorage:
             return data, found.size_bytes
         return data, len(data) if len(data) < size_bytes else self.stat(name).size_bytes
 
+    @property
+    def can_list(self) -> bool:
+        """True if the service lists objects; web servers do not."""
+        return self._requests.connection().can_list
+
     def list_once(self, folder: str) -> None:
-        if self._requests.connection().can_list and self._listed.of(folder) is None:
+        if self.can_list and self._listed.of(folder) is None:
             self._listed.add(folder, [_info(name, found) for name, found in self.objects(folder)])
 
     def read_instead(self, names: Mapping[str, str]) -> None:
@@ -195,7 +200,7 @@ class RemoteStorage:
                     raise
             else:
                 return True
-        return self._requests.connection().can_list and self.has_objects(name)
+        return self.can_list and self.has_objects(name)
 
     def stat(self, name: str) -> FileInfo:
         name = self._instead.get(name, name)
@@ -295,7 +300,7 @@ class RemoteStorage:
         self.remove_files(self.names_of(name))
 
     def names_of(self, name: str) -> Sequence[str]:
-        """Return the names of a file and of the files below it; a listing tells them, with those written since."""
+        """Return the names of a file and of the files below it; of a listed folder, without a request."""
         if not name:
             return ()
         listed = self._listed.names(name)

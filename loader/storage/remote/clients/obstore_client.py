@@ -175,7 +175,11 @@ def _listed(meta: Any) -> ClientObject:
 
 
 def _raise_failure(error: Exception) -> NoReturn:
-    """Raise an error of obstore as a failure. Most of them differ only in their text (contract tests pin it)."""
+    """Raise an error of obstore as a failure.
+
+    Most of them differ only in their text (contract tests pin it). None holds headers of the answer: the pause that
+    ``Retry-After`` requests is not known, and is drawn as after any other refusal.
+    """
     from obstore import exceptions
 
     text = str(error)

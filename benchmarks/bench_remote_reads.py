@@ -94,9 +94,9 @@ def measure_processor_time(server: str, url: str, rounds: int, reads: int) -> No
 
 def ways_to_read(url: str) -> dict[str, Callable[[Sequence[int]], None]]:
     """Return functions that read the object at some offsets."""
-    import boto3  # type: ignore[import-untyped]
+    import boto3
     import obstore
-    from botocore.config import Config  # type: ignore[import-untyped]
+    from botocore.config import Config
     from obstore.store import S3Store
 
     store = S3Store(BUCKET, endpoint=url, client_options={"allow_http": True})

@@ -122,6 +122,7 @@ def ways_to_read(url: str) -> dict[str, Callable[[Sequence[int]], None]]:
     return {
         "obstore.get_range": partial(one_by_one, by_obstore),
         "read_at": partial(one_by_one, lambda start: file.read_at(start, READ_BYTES)),
+        "fetch, one after another": lambda starts: fetch_all(file, starts, 0),
         f"obstore.get_range, {THREADS} threads": all_by_threads,
         f"fetch, {THREADS} in flight": lambda starts: fetch_all(file, starts, 2 * THREADS),
         "boto3": partial(one_by_one, by_boto3),

@@ -79,7 +79,7 @@ class RemoteStorage:
         if ahead is not None:
             return ahead[start:stop]
         name = self._instead.get(name, name)
-        return bytes(self._requests.get(name, start, stop, info=info).data)
+        return self._requests.get(name, start, stop, info=info).data
 
     def read_cached(
         self,
@@ -106,15 +106,20 @@ class RemoteStorage:
         settings = self._cache_settings(connection)
         version = info.etag or (str(info.mtime_ns) if info.mtime_ns else "")
         cache = block_cache(settings) if settings is not None and version else None
-
-        def read(first: int, last: int, is_wanted: Callable[[], bool] | None = None) -> bytes:
-            received = self._requests.get(info.name, first, last, info=info, connection=connection, is_wanted=is_wanted)
-            return bytes(received.data)
-
         if cache is None:
-            return read(start, stop, is_wanted)
+            return self._read(info, connection, start, stop, is_wanted)
         found = RemoteObject(self._identity(info.name), version, info.size_bytes)
-        return cache.read(found, start, stop, read, is_sparse=is_sparse)
+        return cache.read(found, start, stop, partial(self._read, info, connection), is_sparse=is_sparse)
+
+    def _read(
+        self,
+        info: FileInfo,
+        connection: Connection,
+        start: int,
+        stop: int,
+        is_wanted: Callable[[], bool] | None = None,
+    ) -> bytes:
+        return self._requests.get(info.name, start, stop, info=info, connection=connection, is_wanted=is_wanted).data
 
     def _cache_settings(self, connection: Connection) -> CacheSettings | None:
         """Return the settings of the cache, which a connection keeps."""
@@ -137,7 +142,7 @@ class RemoteStorage:
         if byte_range is not None:
             return self.read_range(name, byte_range.start, byte_range.stop)
         ahead = self._take_ahead(name)
-        return bytes(self._requests.get_all(self._instead.get(name, name)).data) if ahead is None else ahead
+        return self._requests.get_all(self._instead.get(name, name)).data if ahead is None else ahead
 
     def read_start(self, name: str, size_bytes: int) -> tuple[bytes, int]:
         ahead = self._take_ahead(name)
@@ -148,7 +153,7 @@ class RemoteStorage:
             found = self._requests.get(name, 0, size_bytes, action="read")
         except FormatError:  # an empty object has no ranges
             found = self._requests.get_all(name)
-        data = bytes(found.data)
+        data = found.data
         if found.size_bytes >= 0:
             return data, found.size_bytes
         return data, len(data) if len(data) < size_bytes else self.stat(name).size_bytes
@@ -240,7 +245,7 @@ class RemoteStorage:
 
         def download() -> Iterator[bytes]:
             first = self._requests.get(name, 0, _COPIED_AT_ONCE, action="download")
-            yield bytes(first.data)
+            yield first.data
             size_bytes = first.size_bytes if first.size_bytes >= 0 else self.stat(name).size_bytes
             known = FileInfo(name=name, size_bytes=size_bytes, mtime_ns=0, etag=first.etag)
             for start in range(len(first.data), size_bytes, _COPIED_AT_ONCE):

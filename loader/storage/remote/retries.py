@@ -6,7 +6,7 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TypeVar, TypeVarTuple
 
 from ...escaped_log import get_logger
 from .failure_errors import error_of_failure
@@ -15,6 +15,7 @@ from .failures import Remedy, RequestFailure
 __all__ = ["Retries"]
 
 _T = TypeVar("_T")
+_Ts = TypeVarTuple("_Ts")
 _log = get_logger(__name__)
 _FIRST_DELAY_S, _MAX_DELAY_S = 0.1, 15.0
 _CONTACT_S = 20.0  # a wrong endpoint is found out soon; an outage later on may last longer
@@ -42,12 +43,18 @@ class Retries:
     has_answered: Callable[[], bool] | None = None
 
     def run(
-        self, attempt: Callable[[], _T], *, action: str, url: str, is_wanted: Callable[[], bool] | None = None
+        self,
+        attempt: Callable[[*_Ts], _T],
+        *arguments: *_Ts,
+        action: str,
+        url: str,
+        is_wanted: Callable[[], bool] | None = None,
     ) -> _T:
         """Return what ``attempt`` returns, which is called again after failures that may pass.
 
         Args:
             attempt: Sends the request; raises :class:`RequestFailure`.
+            arguments: Its arguments.
             action: What the request does, for messages: ``read bytes 0–512 of``.
             url: The object, for messages.
             is_wanted: Returns False when the result came in another way, so that the request is not sent again.
@@ -61,7 +68,7 @@ class Retries:
         while True:
             tries += 1
             try:
-                return attempt()
+                return attempt(*arguments)
             except RequestFailure as failure:
                 spent_s = self.clock() - started
                 if failure.remedy is Remedy.REFRESH and self.refresh is not None and not has_refreshed:

@@ -19,7 +19,7 @@ import pytest
 
 from loader.errors import StorageError
 from loader.storage import ByteRange, LocalStorage, Storage, open_storage
-from tests.storage_checks import check_threads_read_at_the_same_time, write
+from tests.storage_contract import StorageContract, write
 
 OPENERS: dict[str, Callable[[Path], Storage]] = {
     "path": LocalStorage,
@@ -32,24 +32,28 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
     return OPENERS[request.param](tmp_path / "root")
 
 
-def test_what_was_written_is_read(storage: Storage) -> None:
-    write(storage, "a/b/c.bin", b"0123456789")
-    assert storage.read("a/b/c.bin") == b"0123456789"
-    assert storage.read("a/b/c.bin", ByteRange(2, 5)) == b"234"
-    assert storage.read("a/b/c.bin", ByteRange(10, 10)) == b""
+class TestLocalStorage(StorageContract):
+    """The promises of every store."""
 
 
-def test_a_read_beyond_the_end_gives_what_is_there(storage: Storage) -> None:
-    write(storage, "x", b"0123")
-    with storage.open("x") as file:
-        assert file.size_bytes == 4
-        assert file.read_at(2, 100) == b"23"
-        assert file.read_at(4, 1) == b""
-        assert file.read_at(100, 1) == b""
+def test_an_empty_range_and_the_range_at_the_end_are_empty(storage: Storage) -> None:
+    write(storage, "x", b"0123456789")
+    assert storage.read("x", ByteRange(10, 10)) == b""
+    assert storage.read("x", ByteRange(3, 3)) == b""
 
 
-def test_reads_have_no_common_position(storage: Storage) -> None:
-    check_threads_read_at_the_same_time(storage, reads=200)
+@pytest.mark.parametrize("error", [ValueError("no"), KeyboardInterrupt()], ids=["error", "Ctrl-C"])
+def test_an_interrupted_write_leaves_no_other_file(storage: Storage, error: BaseException) -> None:
+    write(storage, "a/x", b"old")
+
+    def interrupted_write() -> None:
+        with storage.create("a/x") as file:
+            file.write(b"new")
+            raise error
+
+    with pytest.raises(type(error)):
+        interrupted_write()
+    assert os.listdir(storage.path("a")) == ["x"]
 
 
 def test_a_file_can_be_closed_twice(storage: Storage) -> None:
@@ -110,14 +114,6 @@ def test_stat_gives_size_and_time_of_change(storage: Storage) -> None:
     assert (info.name, info.size_bytes, info.mtime_ns) == ("a/x", 3, 1_700_000_000_123_456_789)
 
 
-def test_a_listing_is_sorted_and_leaves_hidden_folders_out(storage: Storage) -> None:
-    for name in ("b.tar", "a/z.tar", "a/.hidden/x", ".nv-meta/split.yaml", "a.tar", "a/b/c.tar"):
-        write(storage, name, b"12")
-    assert [info.name for info in storage.list()] == ["a.tar", "a/b/c.tar", "a/z.tar", "b.tar"]
-    assert [info.name for info in storage.list("a")] == ["a/b/c.tar", "a/z.tar"]
-    assert {info.size_bytes for info in storage.list()} == {2}
-
-
 def test_a_listing_leaves_out_links_that_lead_nowhere(storage: Storage) -> None:
     write(storage, "x", b"")
     storage.local_path("broken").symlink_to("gone")
@@ -160,15 +156,6 @@ def test_names_that_are_no_utf8_survive(storage: Storage) -> None:
     assert storage.read(name) == b"1"
 
 
-@pytest.mark.parametrize("action", ["open", "read", "stat"])
-def test_a_missing_file_is_an_error_that_names_it(storage: Storage, action: str) -> None:
-    with pytest.raises(StorageError, match=r"No such file") as caught:
-        getattr(storage, action)("gone.tar")
-    assert caught.value.path == storage.path("gone.tar")
-    assert isinstance(caught.value.__cause__, FileNotFoundError)
-    assert str(caught.value).count("\n") == 2  # message, at, hint
-
-
 def test_a_missing_folder_cannot_be_listed(storage: Storage) -> None:
     with pytest.raises(StorageError, match="cannot list this folder"):
         list(storage.list())
@@ -190,21 +177,6 @@ def test_a_file_appears_only_when_it_is_whole(storage: Storage) -> None:
         file.flush()
         assert storage.read("x") == b"old"
     assert storage.read("x") == b"new"
-
-
-@pytest.mark.parametrize("error", [ValueError("no"), KeyboardInterrupt()], ids=["error", "Ctrl-C"])
-def test_an_interrupted_write_leaves_what_was_there(storage: Storage, error: BaseException) -> None:
-    write(storage, "a/x", b"old")
-
-    def interrupted_write() -> None:
-        with storage.create("a/x") as file:
-            file.write(b"new")
-            raise error
-
-    with pytest.raises(type(error)):
-        interrupted_write()
-    assert storage.read("a/x") == b"old"
-    assert os.listdir(storage.path("a")) == ["x"]
 
 
 def test_a_write_that_the_disk_refuses_is_a_storage_error(storage: Storage) -> None:
@@ -260,14 +232,6 @@ def test_a_rename_replaces_a_file_and_makes_the_folder(storage: Storage) -> None
 def test_a_rename_of_what_is_missing_is_a_storage_error(storage: Storage) -> None:
     with pytest.raises(StorageError, match="cannot rename gone"):
         storage.rename("gone", "there")
-
-
-def test_files_folders_and_nothing_at_all_can_be_removed(storage: Storage) -> None:
-    write(storage, "a/b/x", b"")
-    write(storage, "y", b"")
-    for name in ("a", "y", "gone"):
-        storage.remove(name)
-        assert not storage.exists(name)
 
 
 def test_what_cannot_be_removed_is_a_storage_error(storage: Storage) -> None:
@@ -431,12 +395,6 @@ def test_processes_share_a_lock_that_excludes_others(storage: Storage) -> None:
 def test_a_lock_held_alone_excludes_those_who_share(storage: Storage, holder: subprocess.Popen[str]) -> None:
     with pytest.raises(StorageError, match=f"process {holder.pid} on "), storage.lock("a/lock", shared=True):
         pass
-
-
-def test_a_file_is_created_once(storage: Storage) -> None:
-    assert storage.create_once("a/x", b"first")
-    assert not storage.create_once("a/x", b"second")
-    assert storage.read("a/x") == b"first"
 
 
 def test_a_lock_can_be_waited_for(storage: Storage, holder: subprocess.Popen[str]) -> None:

@@ -20,7 +20,7 @@ class ClientObject(NamedTuple):
 class Received(NamedTuple):
     """Bytes of an object, and what the answer says about the object."""
 
-    data: bytes | memoryview
+    data: bytes
     size_bytes: int  # of the whole object; -1 if the answer does not tell
     etag: str
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import TypeVar
 
 from ..failures import RequestFailure
@@ -69,7 +68,7 @@ class Connection:
             FormatError: The object has changed.
             StorageError: The request failed for good; the cause is a ``FileNotFoundError`` if the object is missing.
         """
-        return self._retries.run(partial(self._send_once, attempt), action=action, url=url, is_wanted=is_wanted)
+        return self._retries.run(self._send_once, attempt, action=action, url=url, is_wanted=is_wanted)
 
     def _send_once(self, attempt: Callable[[ObjectClient], _T]) -> _T:
         failure = None

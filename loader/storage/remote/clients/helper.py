@@ -44,7 +44,7 @@ class _Server:
         match method:
             case "get" | "get_all":
                 received = getattr(client, method)(*arguments)
-                return bytes(received.data), received.size_bytes, received.etag
+                return tuple(received)
             case "pages":  # one page for each message
                 if arguments[0] is not None:
                     self._listings[arguments[1]] = iter(client.pages(arguments[0]))

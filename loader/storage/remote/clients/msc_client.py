@@ -5,6 +5,7 @@ Profiles of S3 become stores of obstore, which check versions. The library itsel
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NoReturn, TypeVar
@@ -142,7 +143,10 @@ def _credentials_of(provider: Any) -> dict[str, Any]:
 
 
 class _LibraryClient:
-    """Any other profile, read by the library; its answers hold no sizes and versions."""
+    """Any other profile, read by the library; its answers hold no sizes and versions.
+
+    The library writes nothing on a condition, so a condition holds between the threads of one process only.
+    """
 
     can_list = True
 
@@ -150,6 +154,7 @@ class _LibraryClient:
         from multistorageclient import StorageClient
 
         self._client = StorageClient(config)
+        self._writing = threading.Lock()
 
     def get(self, key: str, start: int, stop: int) -> Received:
         from multistorageclient.types import Range  # type: ignore[import-not-found, unused-ignore]
@@ -176,12 +181,13 @@ class _LibraryClient:
             yield listed[start : start + _PAGE]
 
     def put(self, key: str, data: bytes, *, if_absent: bool = False, if_etag: str | None = None) -> str:
-        if if_absent and _call(lambda: self._client.is_file(key)):
-            raise RequestFailure("it exists", Remedy.GIVE_UP, kind="exists")
-        if if_etag is not None and self.head(key).etag != if_etag:
-            raise RequestFailure("it has another version now", Remedy.GIVE_UP, kind="changed")
-        _call(lambda: self._client.write(key, data))
-        return self.head(key).etag
+        with self._writing:
+            if if_absent and _call(lambda: self._client.is_file(key)):
+                raise RequestFailure("it exists", Remedy.GIVE_UP, kind="exists")
+            if if_etag is not None and self.head(key).etag != if_etag:
+                raise RequestFailure("it has another version now", Remedy.GIVE_UP, kind="changed")
+            _call(lambda: self._client.write(key, data))
+            return self.head(key).etag
 
     def upload(self, key: str, path: str) -> str:
         _call(lambda: self._client.upload_file(key, path))

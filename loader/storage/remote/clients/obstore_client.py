@@ -59,7 +59,7 @@ class ObstoreClient:
     def get(self, key: str, start: int, stop: int) -> Received:
         try:
             result = self._get(self._store, key, options={"range": (start, stop)})
-            data = result.bytes()
+            data = result.bytes().to_bytes()  # a copy, so that no larger buffer stays
         except self._errors as error:
             _raise_failure(error)
         meta = result.meta
@@ -68,18 +68,18 @@ class ObstoreClient:
             raise RequestFailure(f"requested bytes {start}–{stop}, received others", Remedy.RETRY_FEW)
         if len(data) != expected - start:
             raise RequestFailure(f"expected {expected - start} bytes, found {len(data)}", Remedy.RETRY)
-        return Received(memoryview(data), meta["size"], _etag(meta))
+        return Received(data, meta["size"], _etag(meta))
 
     def get_all(self, key: str) -> Received:
         try:
             result = self._get(self._store, key)
-            data = result.bytes()
+            data = result.bytes().to_bytes()
         except self._errors as error:
             _raise_failure(error)
         meta = result.meta
         if len(data) != meta["size"]:
             raise RequestFailure(f"expected {meta['size']} bytes, found {len(data)}", Remedy.RETRY)
-        return Received(memoryview(data), meta["size"], _etag(meta))
+        return Received(data, meta["size"], _etag(meta))
 
     def head(self, key: str) -> ClientObject:
         import obstore
@@ -175,7 +175,11 @@ def _listed(meta: Any) -> ClientObject:
 
 
 def _raise_failure(error: Exception) -> NoReturn:
-    """Raise an error of obstore as a failure. Most of them differ only in their text (contract tests pin it)."""
+    """Raise an error of obstore as a failure.
+
+    Most of them differ only in their text (contract tests pin it). None holds headers of the answer: the pause that
+    ``Retry-After`` requests is not known, and is drawn as after any other refusal.
+    """
     from obstore import exceptions
 
     text = str(error)

@@ -108,7 +108,7 @@ def _staged_sqlite(storage: Storage) -> Iterator[Path]:
         with tempfile.TemporaryDirectory(prefix="energon-prepare-") as folder:
             path = Path(folder, "index.sqlite")
             yield path
-            storage.put(INDEX_SQLITE, path.read_bytes())
+            storage.upload(INDEX_SQLITE, path)
         return
     storage.remove(_STAGED)
     try:

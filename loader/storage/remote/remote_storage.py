@@ -295,7 +295,7 @@ class RemoteStorage:
         self.remove_files(self.names_of(name))
 
     def names_of(self, name: str) -> Sequence[str]:
-        """Return the names of a file and of the files below it; a listing tells them, with those written since."""
+        """Return the names of a file and of the files below it, as listed, with those written since."""
         if not name:
             return ()
         listed = self._listed.names(name)

@@ -21,6 +21,7 @@ import sys
 import tarfile
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ from typing import Any
 from report import machine_facts, print_table
 
 ROOT = Path(__file__).parents[1]
+MAX_FAILURES = 5
 BUCKET, SHARDS, SAMPLES, CONTENT_BYTES = "bench", 50, 100, 100_000
 OURS = ("prepare", "s3://bench/ds", "--no-progress")
 PEER = ("prepare", "msc://bench/ds", "--no-progress")
@@ -48,19 +50,29 @@ def main() -> None:
     shards, rounds = (5, 1) if arguments.quick else (SHARDS, arguments.rounds)
     commands = _commands(arguments.peer_bin)
     runs: dict[str, list[Run]] = {name: [] for name in commands}
+    failures = Counter[str]()
     with tempfile.TemporaryDirectory(dir=arguments.work_folder) as folder:
         dataset = Path(folder, BUCKET, "ds")
         write_shards(dataset, shards)
         with server(Path(folder), arguments.latency) as store:
             for _ in range(rounds):
                 for name, command in commands.items():
-                    if name != UNCHANGED:
-                        _remove_metadata(dataset)
-                    runs[name].append(store.measure(command))
+                    run = None
+                    while run is None:
+                        if name != UNCHANGED:
+                            _remove_metadata(dataset)
+                        run = store.measure(command)
+                        failures[name] += run is None
+                        if failures[name] > MAX_FAILURES:
+                            sys.exit(f"{name} failed {failures[name]} times")
+                    runs[name].append(run)
     latency_ms = arguments.latency * 1000
     print(f"{shards} shards of {SAMPLES} samples of {CONTENT_BYTES:,} bytes, {latency_ms:.0f} ms a request\n")
     rows = [["prepare", "seconds (median)", "seconds of each round", "CPU seconds", "requests", "MB received"]]
     print_table([*rows, *(_row(name, found) for name, found in runs.items())])
+    for name, count in failures.items():
+        if count:
+            print(f"\n{name} failed {count} times, and was run again")
     if arguments.peer_bin:
         print(f"\nratio of the medians: {_median_s(runs[PEER_NAME]) / _median_s(runs[DEFAULT]):.1f}")
     programs = [arguments.peer_bin / "energon"] if arguments.peer_bin else []
@@ -167,8 +179,8 @@ class Store:
         """Set the fields of the server's fault plan."""
         self._ask(f"plan {json.dumps(fields)}")
 
-    def measure(self, command: Sequence[str]) -> Run:
-        """Run a command to its end."""
+    def measure(self, command: Sequence[str]) -> Run | None:
+        """Run a command to its end; return None if it fails."""
         requests, sent_bytes = self._count()
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         started = time.perf_counter()
@@ -176,7 +188,8 @@ class Store:
         seconds = time.perf_counter() - started
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         if result.returncode:
-            sys.exit(f"{' '.join(command)} failed:\n{result.stdout}\n{result.stderr}")
+            print(f"{' '.join(command)} failed: {result.stdout[-300:]}{result.stderr[-300:]}", file=sys.stderr)
+            return None
         requests_after, sent_after = self._count()
         return Run(
             seconds=seconds,

@@ -165,7 +165,8 @@ def _inspect_shard(storage: Storage, info: FileInfo) -> FirstSamples:
     shard, is_far = info.name, storage.checks_versions
     most = _MAX_FAR_READS if is_far else None
     with storage.open(shard, info) as opened:
-        file = _Head(opened, _FAR_HEAD_BYTES) if is_far else opened
+        opened.expect_few()
+        file: ReadableFile = _Head(opened, _FAR_HEAD_BYTES) if is_far else opened
         samples: dict[str, dict[str, tuple[int, int]]] = {}  # key → part name → offset and size
         batch = next(read_members(file, TarScan(file.size_bytes, storage.path(shard)), max_requests=most))
         rows = zip(batch.names.tolist(), batch.content_offset.tolist(), batch.size_bytes.tolist(), strict=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -118,3 +119,23 @@ def test_a_dask_cluster_gives_the_files_of_one_process(bucket: Path) -> None:
     ):
         assert run_prepare(PreparePlan(path=MANY, split=RATIO), executor=client.get_executor()).scanned == 12
     assert comparable_files(bucket / "many") == comparable_files(bucket / "one")
+
+
+@pytest.mark.slow
+def test_workers_of_dask_get_the_options_of_the_command_and_log_no_secret(
+    bucket: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    distributed = pytest.importorskip("distributed")
+    option = f"endpoint_url={os.environ['AWS_ENDPOINT_URL']}"
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")  # of the workers, too
+    prepare_command = [sys.executable, "-m", "energon_cli", "prepare"]
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0", host="127.0.0.1"
+    ) as cluster:
+        address = cluster.scheduler_address
+        flags = ["--yes", "--engine", "dask", "--scheduler", address, "--storage-option", option]
+        done = subprocess.run([*prepare_command, MANY, *flags], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+    output = "".join([done.stdout, done.stderr, *capfd.readouterr()])
+    assert os.environ["AWS_SECRET_ACCESS_KEY"] not in output
+    assert (bucket / "many/.nv-meta/.info.json").exists()

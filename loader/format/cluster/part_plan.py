@@ -129,7 +129,7 @@ def check_not_planned(storage: Storage, *, is_known: bool = True) -> None:
 
     Args:
         storage: The dataset.
-        is_known: Use the listing of it, if there is one; False looks for a plan that was written since.
+        is_known: Answer from a listing of it, if there is one; False looks for a plan that was written since.
 
     Raises:
         ConfigError: There is a plan.

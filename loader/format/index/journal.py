@@ -74,7 +74,7 @@ class Journal:
 
     Args:
         storage: The dataset.
-        part: Read only the scans of this part; None reads all.
+        part: Skip the scans of the other parts; None reads all.
     """
 
     def __init__(self, storage: Storage, part: ScanFolders | None = None) -> None:
@@ -190,7 +190,7 @@ def download_scans(storage: Storage, work: Storage, part: ScanFolders | None = N
     Args:
         storage: The dataset.
         work: The folder.
-        part: Leave out the scans of the other parts; None downloads all.
+        part: Skip the scans of the other parts; None downloads all.
     """
     with ThreadPoolExecutor(_DOWNLOADS_AT_ONCE) as threads:
         for _ in threads.map(partial(_download, storage, work), _scan_files(storage, part)):

@@ -84,7 +84,7 @@ class RemoteIndexer:
         raise StorageError("the scan was interrupted", path=self._storage.path(shard.name))
 
     def _fetch(self, shard: FileInfo, offset: int, size_bytes: int) -> PendingRead:
-        return self._storage.fetch_range(shard, offset, min(offset + size_bytes, shard.size_bytes))
+        return self._storage.fetch_range(shard, offset, min(offset + size_bytes, shard.size_bytes), is_sparse=True)
 
     def _is_better_streamed(self, jump: int) -> bool:
         """Choose by the mean of the first jumps of all shards so far."""

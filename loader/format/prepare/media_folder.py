@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
-from ...errors import ConfigError, StorageError
-from ...storage import FileInfo, Storage, missing_folder
+from ...errors import ConfigError, FormatError, StorageError
+from ...storage import FileInfo, RemoteStorage, Storage, missing_folder
 from ..media.extraction import FileRegion, may_be_media
 from ..media.kind import MediaFilter
 from ..media.tables import MediaProgress, MediaReport, MediaRows, MediaTables, fill_media_tables
@@ -22,15 +25,15 @@ _FILES_AT_ONCE = 64
 class _Chunk:
     """Some files that a worker reads at a time."""
 
-    names: tuple[str, ...]
+    files: tuple[FileInfo, ...]
 
     @property
     def name(self) -> str:
-        return f"{self.names[0]} … {self.names[-1]}"
+        return f"{self.files[0].name} … {self.files[-1].name}"
 
     @property
     def entries(self) -> int:
-        return len(self.names)
+        return len(self.files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +43,12 @@ class _ReadFiles:
 
     def __call__(self, chunk: _Chunk) -> MediaRows:
         rows = MediaRows([], 0, [])
-        for name in chunk.names:
+        for info in chunk.files:
             try:
-                with self.storage.open(name) as file:
-                    rows.extract(FileRegion(file, 0, file.size_bytes), name, self.media_filter)
-            except StorageError as error:
-                rows.note_broken(name, error.message)
+                with self.storage.open(info.name, info) as file:
+                    rows.extract(FileRegion(file, 0, file.size_bytes), info.name, self.media_filter)
+            except (StorageError, FormatError) as error:  # FormatError: it was replaced in its object store
+                rows.note_broken(info.name, error.message)
         return rows
 
 
@@ -67,6 +70,7 @@ def prepare_media_folder(
         ConfigError: The folder is a dataset, or a package is missing.
         StorageError: No media was found, another run works here, or the disk is full.
     """
+    storage.list_once("")
     if storage.exists(INFO_JSON) or storage.exists(INFO_YAML):
         raise ConfigError(
             "this is a dataset; prepare-media is for folders of files",
@@ -75,24 +79,19 @@ def prepare_media_folder(
         )
     if not storage.exists(""):
         raise missing_folder(storage)
-    names, undecodable = _files_to_read(storage.list(), media_filter)
-    chunks = [_Chunk(tuple(names[at : at + _FILES_AT_ONCE])) for at in range(0, len(names), _FILES_AT_ONCE)]
-    if not names:
+    files, undecodable = _files_to_read(storage.list(), media_filter)
+    chunks = [_Chunk(tuple(files[at : at + _FILES_AT_ONCE])) for at in range(0, len(files), _FILES_AT_ONCE)]
+    if not files:
         raise _no_media(storage, (), undecodable)
     with storage.lock(LOCK):
         storage.check_target(INDEX_SQLITE)
-        storage.remove(_STAGED)
-        try:
-            with MediaTables(storage.local_path(_STAGED), media_filter) as tables:
+        with _staged_sqlite(storage) as path:
+            with MediaTables(path, media_filter) as tables:
                 added, broken, warnings = fill_media_tables(
                     tables, _ReadFiles(storage, media_filter), chunks, workers=workers, on_progress=on_progress
                 )
             if not added:
                 raise _no_media(storage, warnings, undecodable)
-            storage.flush([_STAGED])
-            storage.rename(_STAGED, INDEX_SQLITE)
-        finally:
-            storage.remove(_STAGED)
     return MediaReport(
         media_filter=media_filter,
         entries=added,
@@ -102,9 +101,27 @@ def prepare_media_folder(
     )
 
 
-def _files_to_read(files: Iterable[FileInfo], media_filter: MediaFilter) -> tuple[list[str], list[str]]:
-    """Return the names of files to read, and those that SQLite cannot store because they are not UTF-8."""
-    names: list[str] = []
+@contextmanager
+def _staged_sqlite(storage: Storage) -> Iterator[Path]:
+    """Return the path of a new ``index.sqlite``, which takes its place when the block ends without an error."""
+    if isinstance(storage, RemoteStorage):
+        with tempfile.TemporaryDirectory(prefix="energon-prepare-") as folder:
+            path = Path(folder, "index.sqlite")
+            yield path
+            storage.upload(INDEX_SQLITE, path)
+        return
+    storage.remove(_STAGED)
+    try:
+        yield storage.local_path(_STAGED)
+        storage.flush([_STAGED])
+        storage.rename(_STAGED, INDEX_SQLITE)
+    finally:
+        storage.remove(_STAGED)
+
+
+def _files_to_read(files: Iterable[FileInfo], media_filter: MediaFilter) -> tuple[list[FileInfo], list[str]]:
+    """Return the files to read, and the names that SQLite cannot store because they are not UTF-8."""
+    found: list[FileInfo] = []
     undecodable: list[str] = []
     for file in files:
         name = file.name
@@ -115,8 +132,8 @@ def _files_to_read(files: Iterable[FileInfo], media_filter: MediaFilter) -> tupl
         except UnicodeEncodeError:
             undecodable.append(name)
         else:
-            names.append(name)
-    return names, undecodable
+            found.append(file)
+    return found, undecodable
 
 
 def _no_media(storage: Storage, warnings: Sequence[str], undecodable: Sequence[str]) -> StorageError:

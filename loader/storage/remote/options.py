@@ -56,11 +56,20 @@ class StorageOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     cache_dir: str | None = None
     cache_bytes: int | str | None = None
 
+    def to_send(self) -> dict[str, Any]:
+        """Return the options that were given and that hold on any machine, for another process."""
+        given = {name: getattr(self, name) for name in self.__struct_fields__}
+        defaults = StorageOptions()
+        return {
+            name: value for name, value in given.items() if name not in _OF_NODE and value != getattr(defaults, name)
+        }
+
     def replace(self, **changes: Any) -> StorageOptions:
         """Return options with some of them changed."""
         return msgspec.structs.replace(self, **changes)
 
 
+_OF_NODE = ("cache_dir", "cache_bytes")
 _CREDENTIALS = ("key", "secret", "token", "password", "sas", "credential")
 
 

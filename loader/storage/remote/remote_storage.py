@@ -20,7 +20,7 @@ from .fetcher import Fetch
 from .listed_folders import ListedFolders
 from .object_requests import ObjectRequests
 from .object_url import parse_object_url
-from .options import endpoint_of, options_for
+from .options import endpoint_of, options_for, remember_options
 from .remote_file import RemoteFile
 
 __all__ = ["RemoteStorage"]
@@ -30,7 +30,7 @@ _MAX_PREFETCHED_BYTES = 16 << 20
 
 
 class RemoteStorage:
-    """Objects below a URL, as files; a pickled storage holds the URL alone.
+    """Objects below a URL, as files; a pickled storage holds the URL and its options, without credentials.
 
     Args:
         url: The URL.
@@ -51,7 +51,7 @@ class RemoteStorage:
         self._instead: dict[str, str] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _unpickled, (self.url, has_answered(self._place))
+        return _unpickled, (self.url, has_answered(self._place), options_for(self.url).to_send())
 
     def path(self, name: str) -> str:
         return self._requests.path(name)
@@ -305,7 +305,7 @@ class RemoteStorage:
         self.remove_files(self.names_of(name))
 
     def names_of(self, name: str) -> Sequence[str]:
-        """Return the names of a file and of the files below it; of a listed folder, without a request."""
+        """Return the names of a file and of the files below it, as listed, with those written since."""
         if not name:
             return ()
         listed = self._listed.names(name)
@@ -321,7 +321,9 @@ class RemoteStorage:
         return nullcontext()  # a commit is conditional instead
 
 
-def _unpickled(url: str, has_answered: bool) -> RemoteStorage:
+def _unpickled(url: str, has_answered: bool, options: Mapping[str, Any]) -> RemoteStorage:
+    if options != options_for(url).to_send():  # on a machine that did not inherit them
+        remember_options(url, options)
     if has_answered:
         note_answer(parse_object_url(url))
     return RemoteStorage(url)

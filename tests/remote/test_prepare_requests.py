@@ -1,0 +1,122 @@
+"""The requests of a prepare of a dataset in an object store: how many, of which kind, and of how many a page."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from loader.format.cluster.share import Part
+from loader.format.dataset_folder import DatasetFolder
+from loader.format.prepare.part import run_part
+from loader.format.prepare.plan import PreparePlan, PrepareProgress
+from loader.format.prepare.run import run_prepare
+from tests.e2e.dataset_tree import RATIO, caption_samples, shard_path, write_shard, write_shards
+from tests.object_server import ObjectServer
+
+URL = "s3://bucket/ds"
+SHARDS = 6
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectServer]:
+    (tmp_path / "store/bucket").mkdir(parents=True)
+    monkeypatch.delenv("ENERGON_CACHE_DIR")
+    with ObjectServer(tmp_path / "store") as server:
+        options = {"s3://bucket": {"endpoint_url": server.url}}
+        monkeypatch.setenv("ENERGON_STORAGE_OPTIONS", json.dumps(options))
+        yield server
+
+
+@pytest.fixture
+def folder(tmp_path: Path, server: ObjectServer) -> Path:
+    return write_shards(tmp_path / "store/bucket/ds", SHARDS)
+
+
+def energon(*arguments: str) -> None:
+    command = [sys.executable, "-m", "energon_cli", *arguments]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def kinds(server: ObjectServer) -> Counter[str]:
+    """Return how many requests there were of each kind; those that read shards count as ``shard``."""
+    found = Counter[str]()
+    for request in server.requests:
+        is_shard = request.method == "GET" and request.key.endswith(".tar")
+        found["shard" if is_shard else "LIST" if request.is_listing else request.method] += 1
+    server.requests.clear()
+    return found
+
+
+def test_the_command_lists_once_asks_for_no_status_and_reads_each_shard_once(
+    server: ObjectServer, folder: Path
+) -> None:
+    energon("prepare", URL, "--yes")
+    found = kinds(server)
+    # 8 columns, the layout, 3 documents twice, the scans and .info.json; whether a part was started; all scans removed
+    assert found == {"LIST": 1, "shard": SHARDS + 1, "PUT": 17, "GET": 1, "POST": 1}
+    energon("prepare", URL, "--yes")  # .info.json, split.yaml, index.uuid and the layout
+    assert kinds(server) == {"LIST": 1, "shard": 1, "GET": 5}
+
+
+def test_a_changed_shard_takes_a_listing_and_no_status(server: ObjectServer, folder: Path) -> None:
+    run_prepare(PreparePlan(path=URL, split=RATIO))
+    kinds(server)
+    write_shard(shard_path(folder, 2), caption_samples(90, 3))
+    report = run_prepare(PreparePlan(path=URL))
+    assert report.scanned == 1
+    found = kinds(server)
+    assert (found["LIST"], found["HEAD"], found["shard"]) == (1, 0, 1)
+
+
+@pytest.mark.slow
+def test_a_listing_of_the_whole_command_takes_a_request_for_a_thousand_keys(server: ObjectServer, folder: Path) -> None:
+    for number in range(SHARDS, 2100):
+        write_shard(folder / f"shard_{number:05}.tar", caption_samples(number, 1))
+    energon("prepare", URL, "--yes")
+    assert kinds(server)["LIST"] == 3
+    assert len(DatasetFolder(URL).shard_counts) == 2100
+    kinds(server)
+    energon("prepare", URL, "--yes")
+    found = kinds(server)
+    assert (found["LIST"], found["HEAD"], found["PUT"]) == (3, 0, 0)
+
+
+def test_progress_counts_shards_and_not_groups(server: ObjectServer, folder: Path) -> None:
+    seen: list[PrepareProgress] = []
+    run_prepare(PreparePlan(path=URL, split=RATIO, workers=1), on_progress=seen.append)
+    assert [one.shards_done for one in seen] == list(range(SHARDS + 1))
+    assert [one.samples for one in seen] == list(range(0, 3 * SHARDS + 1, 3))
+
+
+def test_a_part_reads_its_own_scans_and_a_merge_all(server: ObjectServer, folder: Path) -> None:
+    plan = PreparePlan(path=URL, split=RATIO)
+    for number in (1, 2, 3):
+        assert run_part(plan, Part(number, 3)).scanned == 2
+    stored = {path.relative_to(folder).as_posix() for path in folder.rglob("*.scans")}
+    assert len(stored) == 3
+    server.requests.clear()
+    assert run_part(plan, Part(2, 3)).scanned == 0
+
+    def scans_read() -> set[str]:
+        return {one.key.removeprefix("bucket/ds/") for one in server.requests if one.method == "GET"} & stored
+
+    assert len(scans_read()) == 1
+    server.requests.clear()
+    report = run_prepare(PreparePlan(path=URL, split=RATIO, merge=True))
+    assert (report.scanned, report.resumed) == (0, SHARDS)
+    assert scans_read() == stored
+
+
+def test_folders_of_killed_prepares_are_removed_even_if_they_have_no_layout(server: ObjectServer, folder: Path) -> None:
+    left = folder / ".nv-meta/index/00000000-0000-0000-0000-000000000000/key_ends.npy"
+    left.parent.mkdir(parents=True)
+    left.write_bytes(b"some")
+    run_prepare(PreparePlan(path=URL, split=RATIO))
+    assert not left.exists()

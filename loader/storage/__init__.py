@@ -6,7 +6,7 @@
 `epath.py`        `EPath`, the path type of megatron-energon
 `durable_copy.py` copies across disks, and flushes to the disk
 `file_lock.py`    locks between processes and threads
-`file_stream.py`  a file read at offsets, as a Python file with a position
+`file_stream.py`  a file read at offsets, as a Python file with a position, or in larger pieces
 `memory_map.py`   files mapped into memory
 `split_storage.py` a folder of files with a folder that is elsewhere
 `missing_folder.py` the error of a folder that does not exist
@@ -17,7 +17,7 @@
 """
 
 from .epath import EPath
-from .file_stream import FileStream
+from .file_stream import AscendingFile, FileStream
 from .local import LocalStorage
 from .memory_map import map_file
 from .missing_folder import missing_folder
@@ -37,6 +37,7 @@ from .split_storage import SplitStorage
 from .urls import is_url, open_parent, open_storage, resolve_path, short_path, split_url
 
 __all__ = [
+    "AscendingFile",
     "ByteRange",
     "ClosesOnExit",
     "EPath",

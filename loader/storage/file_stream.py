@@ -1,12 +1,12 @@
-"""A file read at offsets, as a Python file with a position."""
+"""Files read at offsets: as a Python file with a position, or in larger pieces."""
 
 from __future__ import annotations
 
 import io
 
-from .protocol import ReadableFile
+from .protocol import ClosesOnExit, ReadableFile
 
-__all__ = ["FileStream"]
+__all__ = ["AscendingFile", "FileStream"]
 
 
 class FileStream(io.RawIOBase):
@@ -60,3 +60,30 @@ class FileStream(io.RawIOBase):
         data = self.read(len(buffer))
         buffer[: len(data)] = data
         return len(data)
+
+
+class AscendingFile(ClosesOnExit):
+    """A file for many small reads at ascending offsets, which it fetches together: of an object, by few requests.
+
+    Args:
+        file: Open file, which is closed with this one.
+        size_bytes: Bytes of a read of it.
+    """
+
+    def __init__(self, file: ReadableFile, size_bytes: int = 8 << 20) -> None:
+        self._file = file
+        self._stream = io.BufferedReader(FileStream(file), size_bytes)
+        self.size_bytes = file.size_bytes
+
+    def read_at(self, offset: int, size_bytes: int) -> bytes:
+        self._stream.seek(offset)
+        return self._stream.read(size_bytes)
+
+    def expect(self, offset: int, size_bytes: int) -> None:
+        pass
+
+    def fetch(self, offset: int, size_bytes: int) -> None:
+        pass
+
+    def close(self) -> None:
+        self._file.close()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
 import shutil
 import subprocess
 import sys
@@ -13,6 +11,7 @@ import pytest
 
 from loader.format.dataset_folder import DatasetFolder
 from tests.e2e.dataset_tree import write_shards
+from tests.pages import blocks, commands, executable, put_energon_on_path
 from tests.source_tree import ROOT
 
 PAGE = (ROOT / "docs/how-to/prepare-on-a-cluster.md").read_text(encoding="utf-8")
@@ -39,23 +38,11 @@ print(4711)
 """
 
 
-def executable(path: Path, text: str) -> None:
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(text, encoding="utf-8")
-    path.chmod(0o755)
-
-
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)
-
-
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Ten shards, in a folder with the scripts of the page; commands find ``energon`` and ``sbatch``."""
     executable(tmp_path / "bin/sbatch", SBATCH)
-    executable(tmp_path / "bin/energon", f'#!/bin/sh\nexec {sys.executable} -m energon_cli "$@"\n')
-    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setenv("PYTHONPATH", f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    put_energon_on_path(tmp_path / "bin", monkeypatch)
     return write_shards(tmp_path / "my_dataset", 10)
 
 
@@ -68,7 +55,7 @@ def run(folder: Path, script: str) -> str:
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
 def test_the_slurm_scripts_prepare_the_dataset(folder: Path) -> None:
-    part, merge, submit = (block.replace("64", str(PARTS)) for block in blocks("bash"))
+    part, merge, submit = (block.replace("64", str(PARTS)) for block in blocks(PAGE, "bash"))
     (folder.parent / "part.sh").write_text(part)
     (folder.parent / "merge.sh").write_text(merge)
     output = run(folder, submit)
@@ -78,12 +65,11 @@ def test_the_slurm_scripts_prepare_the_dataset(folder: Path) -> None:
 
 
 def test_the_parts_of_the_first_example_are_scanned_and_merged(folder: Path) -> None:
-    commands = [line[2:] for line in blocks("console")[0].splitlines() if line.startswith("$ ")]
-    output = run(folder, "\n".join(commands))
+    output = run(folder, "\n".join(commands(blocks(PAGE, "console")[0])))
     assert f"prepared {folder}: 30 samples in 10 shards" in output
 
 
 def test_the_executor_of_the_page_prepares_the_dataset(folder: Path) -> None:
     script = folder.parent / "script.py"
-    script.write_text(blocks("python")[0].replace("/data/my_dataset", str(folder)))
+    script.write_text(blocks(PAGE, "python")[0].replace("/data/my_dataset", str(folder)))
     assert run(folder, f"{sys.executable} {script}") == "10 30\n"

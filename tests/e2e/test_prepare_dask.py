@@ -102,6 +102,14 @@ def test_a_scheduler_that_cannot_be_reached_is_named(monkeypatch: pytest.MonkeyP
         pass
 
 
+def test_a_file_of_a_scheduler_that_does_not_exist_is_named(tmp_path: Path) -> None:
+    with (
+        pytest.raises(ConfigError, match="no file of a Dask scheduler"),
+        open_dask_executor(str(tmp_path / "scheduler.json")),
+    ):
+        pass
+
+
 def test_a_cluster_without_workers_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dask_engine, "_TIMEOUT_S", 1)
     with (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
@@ -22,7 +23,7 @@ def open_dask_executor(scheduler: str) -> Iterator[Executor]:
         scheduler: Address (``tcp://host:8786``) or file of the scheduler.
 
     Raises:
-        ConfigError: The package is missing.
+        ConfigError: The package is missing, or there is no such file.
         WorkerError: The scheduler cannot be reached, or has no workers.
     """
     try:
@@ -32,6 +33,12 @@ def open_dask_executor(scheduler: str) -> Iterator[Executor]:
             f"the engine dask needs the package distributed: {error}", hint="pip install 'energon-toolkit[dask]'"
         ) from error
     is_file = os.path.exists(scheduler)
+    if not (is_file or "://" in scheduler or re.search(r":\d+$", scheduler)):
+        raise ConfigError(
+            "this is no file of a Dask scheduler, and no address",
+            at=scheduler,
+            hint="give an address such as tcp://node1:8786, or the file that dask scheduler --scheduler-file writes",
+        )
     try:
         client = Client(
             None if is_file else scheduler,

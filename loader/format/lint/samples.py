@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ...errors import EnergonError, FormatError
-from ...storage import ReadableFile, Storage
+from ...storage import AscendingFile, ReadableFile, Storage
 from ..index.dataset_index import PartLocation
 from ..index.layout import ShardEntry
 from ..index.sample_bytes import read_sample
@@ -47,9 +47,9 @@ class SampleLint:
         except EnergonError as error:
             yield Finding(code="E109", message=error.message, shard=shard.name)
             return
-        with file:
+        with AscendingFile(file) if storage.checks_versions else file as reader:
             for sample in samples:
-                yield from self._findings_of_one(file, shard.name, index.key(sample), index.parts(sample))
+                yield from self._findings_of_one(reader, shard.name, index.key(sample), index.parts(sample))
 
     def _findings_of_one(
         self, file: ReadableFile, shard: str, key: str, locations: list[PartLocation]

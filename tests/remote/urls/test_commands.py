@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -136,6 +137,14 @@ def test_info_reads_no_shard_and_lists_them_once(mixed: Bucket, energon: RunEner
 def test_lint_asks_for_no_size_of_a_shard(mixed: Bucket, energon: RunEnergon) -> None:
     requests = mixed.requests(lambda: energon("lint", f"{mixed.url}/a", "--level", "headers"))
     assert not [request for request in requests if request.startswith("HEAD")], requests
+
+
+@pytest.mark.parametrize("level", ["bytes", "decode"])
+def test_lint_reads_the_samples_of_a_small_shard_together(mixed: Bucket, energon: RunEnergon, level: str) -> None:
+    requests = mixed.requests(lambda: energon("lint", f"{mixed.url}/a", "--level", level))
+    shards = Counter(request for request in requests if request.endswith(".tar"))
+    assert len(shards) == 4
+    assert max(shards.values()) <= 3, shards  # headers, samples, and what follows the last one
 
 
 def test_a_shard_of_another_version_is_an_error(mixed: Bucket, energon: RunEnergon) -> None:

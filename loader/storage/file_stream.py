@@ -82,6 +82,9 @@ class AscendingFile(ClosesOnExit):
     def expect(self, offset: int, size_bytes: int) -> None:
         pass
 
+    def expect_few(self) -> None:
+        pass
+
     def fetch(self, offset: int, size_bytes: int) -> None:
         pass
 

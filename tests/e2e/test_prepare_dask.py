@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from loader.errors import FormatError, WorkerError
+from loader.errors import ConfigError, FormatError, WorkerError
 from loader.format.cluster import dask_engine
 from loader.format.cluster.dask_engine import open_dask_executor
 from loader.format.prepare.plan import PreparePlan

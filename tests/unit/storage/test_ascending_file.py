@@ -35,7 +35,7 @@ def test_ascending_reads_are_few(tmp_path: Path) -> None:
     class Counted(ClosesOnExit):
         size_bytes = inner.size_bytes
         close = inner.close
-        expect = inner.expect
+        expect, expect_few = inner.expect, inner.expect_few
         fetch = inner.fetch
 
         def read_at(self, offset: int, size_bytes: int) -> bytes:

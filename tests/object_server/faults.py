@@ -16,6 +16,9 @@ KINDS = (
     "403",
     "401",
     "408",
+    "400 echo",  # repeat the request, with its headers, in the answer
+    "403 echo",
+    "500 echo",
     "reset",  # close the connection with a reset before the answer
     "reset in body",
     "stall",  # send half of the body, then nothing until the client gives up

@@ -175,8 +175,10 @@ class ObjectServer:
             await asyncio.sleep(delay_s)
         if fault and fault.kind == "reset":
             _reset(writer)
-        if fault and fault.kind.isdigit():
-            answer = _Answer(int(fault.kind), _error_body(_CODES.get(fault.kind, "InternalError")))
+        status, _, rest = fault.kind.partition(" ") if fault else ("", "", "")
+        if fault and status.isdigit():
+            code = _CODES.get(status, "InternalError")
+            answer = _Answer(int(status), _error_body(code, first + str(headers) if rest == "echo" else code))
             if fault.retry_after_s is not None:
                 answer.headers["Retry-After"] = str(fault.retry_after_s)
         else:
@@ -357,8 +359,9 @@ def _parts(body: bytes) -> list[tuple[int, str]]:
 _CODES = {"503": "SlowDown", "429": "TooManyRequests", "403": "AccessDenied", "401": "Unauthorized"}
 
 
-def _error_body(code: str) -> bytes:
-    return f'<?xml version="1.0"?><Error><Code>{code}</Code><Message>{code}</Message></Error>'.encode()
+def _error_body(code: str, message: str = "") -> bytes:
+    text = escape(message or code)
+    return f'<?xml version="1.0"?><Error><Code>{code}</Code><Message>{text}</Message></Error>'.encode()
 
 
 def _parse_range(value: str) -> tuple[int, int] | None:

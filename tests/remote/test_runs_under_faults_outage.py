@@ -24,13 +24,13 @@ from loader.errors import StorageError
 from loader.storage.remote.options import OPTIONS_VARIABLE
 from tests.e2e.dataset_tree import prepare, write_shards
 
-pytestmark = pytest.mark.slow
-
 ROOT = Path(__file__).parents[2]
 URL = "s3://data/ds"
 BATCHES = 400
 OUTAGE_S = float(os.environ.get("ENERGON_TEST_OUTAGE_S", "6"))
 KINDS = ("refused", "silent")
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(2 * OUTAGE_S + 240)]
 
 
 class Store:

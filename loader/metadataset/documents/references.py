@@ -10,6 +10,7 @@ from ...format.documents.messages import short_repr
 from ...format.documents.providers import FILESYSTEM, files_folder
 from ...format.documents.subset import EXPECTED_RANGE, SubsetRange, parse_range
 from ...format.filters.files import is_filter_name
+from ...storage.remote import redact_urls, secret_fault
 from .mapping_reader import MappingReader
 from .spec import ReferenceSpec
 from .variables import expand_variables, unset_variables
@@ -99,7 +100,7 @@ def _filter(reader: MappingReader) -> str | None:
 
 
 def _expanded(reader: MappingReader, key: str, path: str | None) -> str | None:
-    """Replace environment variables in a path; add a fault for each that is not set."""
+    """Replace environment variables in a path; add a fault for each that is not set, and for a secret in a URL."""
     for name in dict.fromkeys(unset_variables(path or "")):
         shown = name if len(name) <= _MAX_NAME else f"{name[:_MAX_NAME]}…"
         reader.fault(key, f"the environment variable {shown} is not set; set it, or write ${{{shown}:default}}")
@@ -108,6 +109,10 @@ def _expanded(reader: MappingReader, key: str, path: str | None) -> str | None:
         found = f"with its environment variables the path has {len(expanded):,} letters"
         reader.fault(key, f"{found}; expected at most {_MAX_PATH:,}")
         return path
+    secret = secret_fault(expanded or "")
+    if secret is not None:
+        reader.fault(key, f"{secret}: {redact_urls(expanded or '')}")
+        return redact_urls(expanded or "")
     return expanded
 
 

@@ -16,7 +16,7 @@
 """
 
 from .clients import may_fork, may_use_rust, use_rust_here
-from .object_url import PROTOCOLS, redact_urls
+from .object_url import PROTOCOLS, redact_urls, secret_fault
 from .options import parse_storage_options, remember_options, use_storage_options
 from .remote_storage import RemoteStorage
 
@@ -28,6 +28,7 @@ __all__ = [
     "parse_storage_options",
     "redact_urls",
     "remember_options",
+    "secret_fault",
     "use_rust_here",
     "use_storage_options",
 ]

@@ -8,13 +8,15 @@ from urllib.parse import urlsplit
 
 from ...errors import ConfigError
 
-__all__ = ["PROTOCOLS", "ObjectUrl", "parse_object_url", "redact_urls"]
+__all__ = ["PROTOCOLS", "ObjectUrl", "parse_object_url", "redact_urls", "secret_fault"]
 
 PROTOCOLS = frozenset({"s3", "gs", "az", "abfs", "abfss", "http", "https", "msc"})
 """Protocols of object stores."""
 
+_CANNOT = "cannot use this URL: "
 _SECRETS = re.compile(
-    r"(?P<start>\b[a-z][a-z0-9+.-]*://)(?:[^/\s?#@]*@)?(?P<path>[^\s?'\"<>]*)(?P<query>\?[^\s'\"<>]*)?"
+    # User names and passwords; keys of S3 may have slashes, which users forget to quote.
+    r"(?P<start>\b[a-z][a-z0-9+.-]*://)(?:[^/\s?#@]*@|[^/\s?#@:]*:(?!\d*/)[^\s?#@]*@)?(?P<path>[^\s?'\"<>]*)(?P<query>\?[^\s'\"<>]*)?"
 )
 
 
@@ -63,7 +65,7 @@ def parse_object_url(url: str) -> ObjectUrl:
                 raise _invalid(url, f"expected abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH, found {domain!r}")
     if "?" in rest:
         raise _invalid(url, "a URL of a dataset has no query", "give options by storage_options or --storage-option")
-    if "@" in container:
+    if "@" in container or (":" in container and redact_urls(url) != url):
         raise _invalid(url, "a URL must not hold credentials", "set them in the environment")
     if not container:
         raise _invalid(url, "it has no bucket", "write it like s3://bucket/path")
@@ -77,11 +79,29 @@ def parse_object_url(url: str) -> ObjectUrl:
 def redact_urls(text: str) -> str:
     """Remove user names, passwords and queries from all URLs of a text.
 
+    >>> redact_urls("s3://KEY:a/key@bucket/x, http://host:80/a@b")
+    's3://bucket/x, http://host:80/a@b'
     >>> redact_urls("GET https://me:secret@host/x?sig=secret failed")
     'GET https://host/x failed'
     """
     return _SECRETS.sub(r"\g<start>\g<path>", text)
 
 
+def secret_fault(url: str) -> str | None:
+    """Return what is wrong with a URL of an object store that has credentials or a query; None if it has neither.
+
+    >>> secret_fault("filesystem+s3://me:planted@bucket/x"), secret_fault("s3://bucket/x"), secret_fault("./x")
+    ('a URL must not hold credentials', None, None)
+    """
+    inner = url.removeprefix("filesystem+")
+    if inner.partition("://")[0] not in PROTOCOLS or redact_urls(inner) == inner:
+        return None
+    try:
+        parse_object_url(inner)
+    except ConfigError as error:
+        return error.message.removeprefix(_CANNOT)
+    return None  # abfss://container@account
+
+
 def _invalid(url: str, found: str, hint: str | None = None) -> ConfigError:
-    return ConfigError(f"cannot use this URL: {found}", at=redact_urls(url), hint=hint)
+    return ConfigError(f"{_CANNOT}{found}", at=redact_urls(url), hint=hint)

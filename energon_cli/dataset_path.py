@@ -13,15 +13,12 @@ __all__ = ["check_path", "given_name"]
 def check_path(path: str, *, takes_tar: bool = False, meta_folder: str | None = None) -> str:
     """Return the path of a folder, a file of samples or a metadataset; raise for other paths.
 
-    Args:
-        path: The path on the command line.
-        takes_tar: A tar file passes, too.
-
     A ``file://`` URL becomes a path, and a prefix of a pair of token files that of its ``.bin`` file. A missing folder
     passes, and a missing file of an object store: opening it raises with a better message.
 
     Args:
-        path: The path.
+        path: The path on the command line.
+        takes_tar: A tar file passes, too.
         meta_folder: Folder to use instead of the ``.nv-meta`` of a folder.
 
     Raises:

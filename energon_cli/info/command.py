@@ -34,6 +34,8 @@ def info(
 
     The shards of a dataset are not read: the run time does not depend on the number of samples. Of tar files that are
     not prepared, a folder or a single one, all headers are scanned.
+
+    PATH may be a URL of an object store or web server, such as s3://bucket/coco.
     """
     from loader.format import usable_cores
     from loader.inspect import path_facts

@@ -67,6 +67,8 @@ def lint(
     Findings name the shard, key, part and byte offset; those of one cause, such as a wrong field map, share a line with
     their number and first places. Exits with 1 if there are errors or the check stopped early,
     and with 0 if there are only warnings or no findings.
+
+    PATH may be a URL of an object store or web server, such as s3://bucket/coco.
     """
     path = check_path(path, takes_tar=True, meta_folder=meta_folder)
     unit = _checked_unit(path, level=level, fix=fix, split_parts=split_parts, meta_folder=meta_folder)

@@ -143,6 +143,8 @@ def prepare(path: str, **flags: Any) -> None:
 
     PATH may also be a folder of .jsonl or .parquet files, a .jsonl file, to index its lines, or a metadataset .yaml, to
     prepare its joins. Token files (.bin with .idx) and single .parquet files need no prepare.
+
+    PATH may be a URL of an object store, such as s3://bucket/coco: the dataset is prepared there.
     """
     from loader.format.documents import is_jsonl, is_metadataset, is_record_file
     from loader.storage import is_url, use_rust_here

@@ -89,6 +89,8 @@ def prepare_media(
     Reads the width, height and format of images, and the duration, frames and rates of audio and video, from file
     headers, without decoding. The result is PATH/.nv-meta/index.sqlite, which replaces an earlier one once it is
     complete. Hidden files and folders are skipped. Damaged and unreadable files are skipped with a warning.
+
+    PATH may be a URL of an object store, such as s3://bucket/photos.
     """
     media_filter = media_filter_of(flags)
     if media_filter is None:

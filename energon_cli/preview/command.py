@@ -78,6 +78,8 @@ def preview(
     PATH may also be a .jsonl, .bin or .parquet file, a folder of files after prepare-media, or a metadataset .yaml.
     Tar files that are not prepared, a folder or a single one, are shown as raw parts; no more of them is scanned than
     needed. The datasets of a metadataset are shown one after another, or with --shuffle mixed by weight.
+
+    PATH may be a URL of an object store or web server, such as s3://bucket/coco.
     """
     from loader.format import usable_cores
     from loader.inspect import PreviewRequest, open_views

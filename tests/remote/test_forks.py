@@ -33,7 +33,7 @@ def start():
     if use == "read":
         return storage.read("x")
     if use == "listing half-way":
-        pages = storage._pages("many")
+        pages = storage._requests.pages("many")
         return next(pages), pages
     if use == "fetches":
         file = storage.open("x")

@@ -128,7 +128,7 @@ def test_a_shuffled_pass_fetches_slices_by_few_requests_and_no_byte_twice(
 ) -> None:
     copy = shutil.copytree(prepared, prepared.parent / tmp_path.name)  # other tests still fetch from the first
     config = WorkerConfig(rank=0, world_size=1, num_workers=workers, lanes=2)
-    kwargs = {"batch_size": 4, "shuffle_buffer_size": 30, "max_samples_per_sequence": 5, "repeat": False}
+    kwargs: Any = {"batch_size": 4, "shuffle_buffer_size": 30, "max_samples_per_sequence": 5, "repeat": False}
     found = []
     for path in (prepared, f"s3://b/{copy.name}"):
         with get_savable_loader(get_train_dataset(str(path), worker_config=config, **kwargs)) as loader:

@@ -53,7 +53,7 @@ class ReadAhead:
         samples_joined: int,
         begin: Callable[[int], None],
     ) -> None:
-        # Without a cycle, requests that wait are cancelled as soon as the lane is dropped.
+        # Without a cycle, what is held is freed as soon as the lane is dropped.
         self._locate_chunk = WeakMethod(locate_chunk)
         self._begin = begin
         self._samples_joined = samples_joined

@@ -11,7 +11,7 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 PYTHON ?= python3
 TORCH ?= torch==2.13.0
 PEER ?= megatron-energon[av-decode]==7.4.1
-LOADERS ?= webdataset==1.0.2 mosaicml-streaming==0.13.0 litdata==0.2.76
+LOADERS ?= webdataset==1.0.2 mosaicml-streaming==0.13.0 litdata==0.2.76 boto3
 # More than the two processors of small machines: tests also wait for processes and terminals.
 PYTEST_WORKERS ?= 3
 BIN := .venv/bin
@@ -45,7 +45,7 @@ COVERING := tests/malformed tests/unit/av tests/unit/format tests/unit/order tes
 	tests/remote/test_prepare_at_url.py tests/remote/test_parts_at_url.py \
 	$(addprefix tests/cli/test_,info.py lint_files.py lint_jsonl.py meta_folder.py prepare_conversations.py prepare_media.py unprepared.py)
 
-.PHONY: help setup fmt check test test-all fuzz compat coverage test-rest dist shim demo demo-remote picture bench bench-load bench-mixes bench-order bench-prepare docs ci clean
+.PHONY: help setup fmt check test test-all fuzz compat coverage test-rest dist shim demo demo-remote picture bench bench-load bench-mixes bench-order bench-prepare bench-remote docs ci clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*##/\1\t/' | awk -F'\t' '{ printf "  make %-14s%s\n", $$1, $$2 }'
@@ -116,6 +116,9 @@ bench-mixes: $(INSTALLED) $(PEER_INSTALLED)  ## blends, joins and look-ups by ke
 	$(BIN)/python benchmarks/bench_mixes.py --work-folder build/bench $(ARGS)
 	$(BIN)/python benchmarks/bench_join.py --peer-bin $(PEER_BIN) --work-folder build/bench
 	$(BIN)/python -m benchmarks.bench_token_files
+
+bench-remote: $(INSTALLED) $(PEER_INSTALLED) $(LOADERS_INSTALLED)  ## loading from an S3 server against four other libraries
+	$(BIN)/python benchmarks/bench_remote_load.py --peer-bin $(PEER_BIN) --other-bin $(LOADERS_BIN) --work-folder build/bench $(ARGS)
 
 bench-order: $(INSTALLED)  ## the order of samples: how soon, how fast, how much memory
 	$(BIN)/python benchmarks/bench_order.py

@@ -57,19 +57,19 @@ class Bench:
             make_loading_dataset(kind, self.folder / kind, Path(sys.executable).with_name("energon"))
             for library in CONVERTING:
                 if library in libraries:
-                    run(self._command(library, "convert", kind))
+                    run(self.command(library, "convert", kind))
 
     def measure(self, job: Job) -> Figures:
         if job.library == OVERHEAD:
             command: list[str | Path] = [sys.executable, HERE / "load_overhead.py", self.folder / "json"]
         else:
-            command = [*self._command(job.library, job.task, job.kind), *job.options]
+            command = [*self.command(job.library, job.task, job.kind), *job.options]
         if job.state:
             command += ["--state", self.folder / f"{job.state}-{job.library}"]
         figures: Figures = json.loads(run(command).stdout.splitlines()[-1])
         return figures
 
-    def _command(self, library: str, task: str, kind: str) -> list[str | Path]:
+    def command(self, library: str, task: str, kind: str) -> list[str | Path]:
         script, *options = SCRIPTS[library]
         return [self._python(library), HERE / script, task, kind, self.folder / kind, *options]
 

@@ -11,14 +11,16 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 import subprocess
 import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["SIZES", "Size", "make_loading_dataset", "read_samples"]
+__all__ = ["FIELDS", "SIZES", "Size", "make_loading_dataset", "read_samples", "samples_of_shard"]
 
+_NOTE = "loading.json"  # what a folder contains
 SENTENCES = 4096  # distinct texts of the json samples
 FIELDS = {
     "json": ("--sample-type", "CrudeWebdataset"),
@@ -37,13 +39,15 @@ class Size:
 SIZES = {"json": Size(samples=400_000, shards=10), "captions": Size(samples=20_000, shards=10)}
 
 
-def make_loading_dataset(kind: str, folder: Path, energon: Path) -> None:
+def make_loading_dataset(kind: str, folder: Path, energon: Path, size: Size | None = None) -> None:
     """Write the shards and prepare them with our tool for both energons, unless an earlier run did."""
-    size = SIZES[kind]
-    note = folder / "loading.json"
+    size = size or SIZES[kind]
+    note = folder / _NOTE
     content = json.dumps({"kind": kind, "samples": size.samples, "shards": size.shards, "version": 1})
     if note.exists() and note.read_text() == content:
         return
+    for copy in folder.parent.glob(f"{folder.name}-*"):  # in other formats
+        shutil.rmtree(copy)
     if kind == "json":
         write_json_shards(folder, size)
     else:
@@ -53,6 +57,12 @@ def make_loading_dataset(kind: str, folder: Path, energon: Path) -> None:
     options = ("--non-interactive", "--no-progress", "--force-overwrite", "--compat", "--split-ratio", "1,0,0")
     subprocess.run([energon, "prepare", *options, *FIELDS[kind], folder], check=True, stdout=subprocess.DEVNULL)
     note.write_text(content)
+
+
+def samples_of_shard(folder: Path) -> int:
+    """Return the number of samples of each shard of a dataset."""
+    note = json.loads((folder / _NOTE).read_text())
+    return int(note["samples"] // note["shards"])
 
 
 def write_json_shards(folder: Path, size: Size) -> None:

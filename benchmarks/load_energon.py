@@ -7,6 +7,7 @@ first        time from opening the dataset to the first batch, without imports
 save         size of the state after some samples; writes it to a file
 restore      time from opening the dataset to the first batch after that state
 memory       private memory of a worker after some samples
+epoch        samples per second from opening the dataset on, and time to the first batch
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from load_work import BATCH_SIZE, arguments_of_script, report, throughput
+from load_work import BATCH_SIZE, arguments_of_script, cold_epoch, report, throughput
 from processes import process_tree
 
 MEMORY_READINGS = 20
-TASKS = ("throughput", "first", "save", "restore", "memory")
+TASKS = ("throughput", "first", "save", "restore", "memory", "epoch")
 
 
 def main() -> None:
@@ -35,6 +36,8 @@ def main() -> None:
     if arguments.task == "throughput":
         loader = energon.get_loader(*dataset(energon, arguments, encoder))
         throughput(loader, arguments, padded_contents if arguments.padded else listed_contents)
+    elif arguments.task == "epoch":
+        cold_epoch(lambda: energon.get_loader(*dataset(energon, arguments, encoder)), arguments, listed_contents)
     elif arguments.task == "save":
         save(energon, arguments, encoder)
     elif arguments.task == "memory":
@@ -67,7 +70,7 @@ def dataset(energon: Any, arguments: Namespace, encoder: Any) -> tuple[Any]:
     """Open the dataset; return it as the arguments of a loader."""
     return (
         energon.get_train_dataset(
-            arguments.folder,
+            arguments.url or arguments.folder,
             worker_config=energon.WorkerConfig(rank=0, world_size=1, num_workers=arguments.workers),
             batch_size=BATCH_SIZE,
             shuffle_buffer_size=arguments.buffer,

@@ -1,6 +1,6 @@
 """Load a copy of the samples in its own format with litdata.
 
-usage: python benchmarks/load_litdata.py convert|throughput|first KIND FOLDER …
+usage: python benchmarks/load_litdata.py convert|throughput|first|epoch KIND FOLDER …
 
 The copy is in ``FOLDER-litdata``. It stores texts as plain strings, without json to decode, and pictures as JPEG.
 Pillow decodes them, since no torchvision exists for a torch without CUDA.
@@ -18,15 +18,18 @@ from typing import Any
 
 import torch
 from litdata import StreamingDataLoader, StreamingDataset, optimize
-from load_data import SIZES, read_samples
-from load_work import BATCH_SIZE, arguments_of_script, picture_tensor, report, throughput
+from load_data import read_samples, samples_of_shard
+from load_work import BATCH_SIZE, arguments_of_script, cold_epoch, picture_tensor, report, throughput
 
 
 def main() -> None:
-    arguments = arguments_of_script(("convert", "throughput", "first"))
+    arguments = arguments_of_script(("convert", "throughput", "first", "epoch"))
     copy = arguments.folder.with_name(arguments.folder.name + "-litdata")
     if arguments.task == "convert":
         convert(arguments.kind, arguments.folder, copy)
+        return
+    if arguments.task == "epoch":
+        cold_epoch(lambda: loader(arguments, arguments.url), arguments, contents)
         return
     start = time.perf_counter()
     batches = iter(loader(arguments, copy))
@@ -37,14 +40,20 @@ def main() -> None:
         report({"seconds": time.perf_counter() - start})
 
 
-def loader(arguments: Namespace, copy: Path) -> Any:
+def loader(arguments: Namespace, copy: Path | str) -> Any:
     class Captions(StreamingDataset):  # type: ignore[misc]  # untyped
         def __getitem__(self, index: Any) -> dict[str, Any]:
             sample: dict[str, Any] = super().__getitem__(index)
             sample["image"] = picture_tensor(sample["image"])
             return sample
 
-    dataset = (StreamingDataset if arguments.kind == "json" else Captions)(str(copy), shuffle=True, seed=0)
+    remote = {}
+    if arguments.url:
+        remote = {
+            "cache_dir": str(arguments.cache),
+            "storage_options": {"endpoint_url": os.environ["AWS_ENDPOINT_URL"]},
+        }
+    dataset = (StreamingDataset if arguments.kind == "json" else Captions)(str(copy), shuffle=True, seed=0, **remote)
     return StreamingDataLoader(dataset, batch_size=BATCH_SIZE, num_workers=arguments.workers, collate_fn=list)
 
 
@@ -64,7 +73,7 @@ def convert(kind: str, folder: Path, copy: Path) -> None:
         fn=json_samples if kind == "json" else caption_samples,
         inputs=[str(folder)],
         output_dir=str(copy),
-        chunk_size=SIZES[kind].samples // SIZES[kind].shards,
+        chunk_size=samples_of_shard(folder),
         num_workers=1,
     )
 

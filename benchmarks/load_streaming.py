@@ -1,6 +1,6 @@
 """Load a copy of the samples in its own format with mosaicml-streaming.
 
-usage: python benchmarks/load_streaming.py convert|throughput|first KIND FOLDER …
+usage: python benchmarks/load_streaming.py convert|throughput|first|epoch KIND FOLDER …
 
 The copy is in ``FOLDER-streaming``. It stores texts as plain strings, without json to decode, and pictures as JPEG.
 Pillow decodes them, since no torchvision exists for a torch without CUDA.
@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 from load_data import read_samples
-from load_work import BATCH_SIZE, arguments_of_script, picture_tensor, report, throughput
+from load_work import BATCH_SIZE, arguments_of_script, cold_epoch, picture_tensor, report, throughput
 
 COLUMNS = {"json": {"id": "str", "text": "str"}, "captions": {"image": "bytes", "text": "str"}}
 SHARD_BYTES = 1 << 26  # the default
@@ -26,10 +26,13 @@ SHARD_BYTES = 1 << 26  # the default
 
 def main() -> None:
     import_without_torchvision()
-    arguments = arguments_of_script(("convert", "throughput", "first"))
+    arguments = arguments_of_script(("convert", "throughput", "first", "epoch"))
     copy = arguments.folder.with_name(arguments.folder.name + "-streaming")
     if arguments.task == "convert":
         convert(arguments.kind, arguments.folder, copy)
+        return
+    if arguments.task == "epoch":
+        cold_epoch(lambda: loader(arguments, arguments.cache), arguments, contents)
         return
     start = time.perf_counter()
     batches = iter(loader(arguments, copy))
@@ -67,7 +70,7 @@ def loader(arguments: Namespace, copy: Path) -> Any:
 
     clean_stale_shared_memory()
     dataset = (StreamingDataset if arguments.kind == "json" else Captions)(
-        local=str(copy), shuffle=True, shuffle_seed=0, batch_size=BATCH_SIZE
+        remote=arguments.url, local=str(copy), shuffle=True, shuffle_seed=0, batch_size=BATCH_SIZE
     )
     return StreamingDataLoader(dataset, batch_size=BATCH_SIZE, num_workers=arguments.workers, collate_fn=list)
 

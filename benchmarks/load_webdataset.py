@@ -1,6 +1,8 @@
 """Load the same shards with webdataset.
 
-usage: python benchmarks/load_webdataset.py throughput|first KIND FOLDER …
+usage: python benchmarks/load_webdataset.py throughput|first|epoch KIND FOLDER …
+
+Shards in an object store are read through `pipe:curl`, by signed URLs.
 """
 
 from __future__ import annotations
@@ -11,13 +13,16 @@ from typing import Any
 
 import torch
 import webdataset
-from load_work import BATCH_SIZE, arguments_of_script, report, throughput
+from load_work import BATCH_SIZE, arguments_of_script, cold_epoch, report, throughput
 
 WANTED = {"json": None, "captions": lambda name: not name.endswith(".json")}
 
 
 def main() -> None:
-    arguments = arguments_of_script(("throughput", "first"))
+    arguments = arguments_of_script(("throughput", "first", "epoch"))
+    if arguments.task == "epoch":
+        cold_epoch(lambda: loader(arguments), arguments, contents)
+        return
     start = time.perf_counter()
     batches = iter(loader(arguments))
     if arguments.task == "throughput":
@@ -28,7 +33,10 @@ def main() -> None:
 
 
 def loader(arguments: Namespace) -> Any:
-    shards = sorted(str(path) for path in arguments.folder.glob("*.tar"))
+    if arguments.signed:
+        shards = [f"pipe:curl -s -f '{url}'" for url in arguments.signed.read_text().splitlines()]
+    else:
+        shards = sorted(str(path) for path in arguments.folder.glob("*.tar"))
     # webdataset shuffles whole shards and a buffer; it has no slices of shards as the other libraries.
     dataset = webdataset.WebDataset(
         shards, shardshuffle=len(shards), nodesplitter=None, seed=0, select_files=WANTED[arguments.kind]

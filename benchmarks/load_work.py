@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from processes import process_tree
 
-__all__ = ["BATCH_SIZE", "arguments_of_script", "picture_tensor", "report", "throughput"]
+__all__ = ["BATCH_SIZE", "arguments_of_script", "cold_epoch", "picture_tensor", "report", "throughput"]
 
 BATCH_SIZE = 16
 WARM_UP_BATCHES = {"json": 1000, "captions": 40}
@@ -34,6 +34,9 @@ def arguments_of_script(tasks: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--buffer", type=int, default=100)
     parser.add_argument("--padded", action="store_true", help="stack padded pictures instead of listing samples")
     parser.add_argument("--state", type=Path)
+    parser.add_argument("--url", help="URL of the samples, instead of the folder")
+    parser.add_argument("--cache", type=Path, help="empty folder for copies of remote files")
+    parser.add_argument("--signed", type=Path, help="file with a signed URL of each shard, one a line")
     # Worker processes have one thread each. With one thread here, 0 workers use one core with every library.
     torch.set_num_threads(1)
     return parser.parse_args()
@@ -66,6 +69,32 @@ def throughput(
         raise SystemExit("a batch changed after it was returned: its memory was reused")
     count = number * BATCH_SIZE
     report({"microseconds": seconds / count * 1e6, "processor": processor / count * 1e6, "samples": count})
+
+
+def cold_epoch(
+    open_batches: Callable[[], Iterable[Any]],
+    arguments: argparse.Namespace,
+    sample_lists: Callable[[Any], Sequence[Any]],
+) -> None:
+    """Time an epoch from the opening of the dataset to its last full batch, and its first batch.
+
+    Args:
+        open_batches: Opens the dataset, and returns at least the requested number of batches.
+        arguments: The arguments of the script: the number of samples.
+        sample_lists: See :func:`throughput`.
+    """
+    number = arguments.samples // BATCH_SIZE
+    processor_start, start = processor_seconds(), time.perf_counter()
+    iterator = iter(open_batches())
+    first = batch = next(iterator)
+    first_seconds = time.perf_counter() - start
+    for _ in range(number - 1):
+        batch = next(iterator)
+    seconds, processor = time.perf_counter() - start, processor_seconds() - processor_start
+    for some in (first, batch):
+        check(sample_lists(some))
+    count = number * BATCH_SIZE
+    report({"rate": count / seconds, "first": first_seconds, "processor": processor / count * 1e6})
 
 
 def processor_seconds() -> float:

@@ -1,8 +1,10 @@
-"""Fetch the samples of a chunk from object stores, in joined ranges, ahead of their use."""
+"""Fetch the samples of chunks from object stores, in joined ranges, ahead of their use."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
+from weakref import WeakMethod
 
 import numpy as np
 import numpy.typing as npt
@@ -11,16 +13,108 @@ from ...arrays import IntArray
 from ...storage import PendingRead, ReadableFile
 from .shard_reads import coalesce_ranges
 
-__all__ = ["FetchedRanges"]
+__all__ = ["FetchQueue", "FetchedRanges", "join_chunks"]
 
-_GAP_BYTES = 128 << 10  # one more request takes longer than these bytes
+MEMBER_BYTES = 1 << 10
+"""Bytes of a tar file between the contents of neighbours, roughly."""
+
+_MIN_COST_BYTES = 32 << 10  # of a request, in memory and time
+_GAP_BYTES = 128 << 10
+_NEIGHBOUR_GAP_BYTES = 2 * MEMBER_BYTES  # headers, padding, small parts that are not read
+_MAX_WASTE = 0.1  # share of a range with larger gaps
 _MAX_RANGE_BYTES = 8 << 20
+
+
+class _Range:
+    """Joined samples of one file."""
+
+    __slots__ = ("cost_bytes", "data", "file", "is_used", "size_bytes", "start", "uses")
+
+    def __init__(self, file: ReadableFile, start: int, size_bytes: int, uses: int) -> None:
+        self.file = file
+        self.start = start
+        self.size_bytes = size_bytes
+        self.cost_bytes = max(size_bytes, _MIN_COST_BYTES)
+        self.uses = uses  # samples that were not taken yet
+        self.data: PendingRead | None = None
+        self.is_used = False
+
+
+class FetchQueue:
+    """The ranges of one lane in the order of their first use, fetched as memory permits.
+
+    Args:
+        ahead_bytes: Bytes that are fetched ahead of their first use; a range counts as 32 KiB at least. One range
+            always is.
+        held_bytes: The same, with those that were used in part.
+        plan_more: Adds ranges; returns False at the end of the pass.
+    """
+
+    def __init__(self, ahead_bytes: int, held_bytes: int, plan_more: WeakMethod[Callable[[], bool]]) -> None:
+        self._max_ahead_bytes, self._max_held_bytes = ahead_bytes, held_bytes
+        self._plan_more = plan_more
+        self._planned: deque[_Range] = deque()
+        self._ahead_bytes = self._held_bytes = 0
+
+    def clear(self) -> None:
+        """Drop all ranges."""
+        self._planned.clear()
+        self._ahead_bytes = self._held_bytes = 0
+
+    def add(self, ranges: Sequence[_Range]) -> None:
+        """Add ranges."""
+        self._planned.extend(ranges)
+
+    def fetch_planned(self) -> None:
+        """Begin to fetch the ranges that were added."""
+        while self._planned:
+            self._fetch_next()
+
+    def fill(self) -> None:
+        """Begin to fetch ranges up to the limits."""
+        while self._planned or self._plans_more():
+            if self._planned and self._is_full(self._planned[0].cost_bytes):
+                break
+            if self._planned:
+                self._fetch_next()
+
+    def _plans_more(self) -> bool:
+        plan_more = self._plan_more()
+        return plan_more is not None and plan_more()
+
+    def _is_full(self, cost_bytes: int) -> bool:
+        """Return True if a range does not fit; one is always fetched ahead."""
+        ahead_bytes, held_bytes = self._ahead_bytes + cost_bytes, self._held_bytes + cost_bytes
+        return self._ahead_bytes > 0 and (ahead_bytes > self._max_ahead_bytes or held_bytes > self._max_held_bytes)
+
+    def result(self, wanted: _Range) -> bytes:
+        """Wait for a range."""
+        while wanted.data is None:
+            self._fetch_next()
+        if not wanted.is_used:
+            wanted.is_used = True
+            self._ahead_bytes -= wanted.cost_bytes
+            self.fill()
+        return wanted.data.result()
+
+    def release(self, used: _Range) -> None:
+        """Drop a range after its last use, and fetch others instead."""
+        used.data = None
+        self._held_bytes -= used.cost_bytes
+        self.fill()
+
+    def _fetch_next(self) -> None:
+        following = self._planned.popleft()
+        self._ahead_bytes += following.cost_bytes
+        self._held_bytes += following.cost_bytes
+        following.data = following.file.fetch(following.start, following.size_bytes)
 
 
 class FetchedRanges:
     """The samples of a chunk while they are fetched; each is taken once.
 
     Args:
+        queue: Fetches the ranges.
         file: Shape (n,): file number of each sample.
         start: Shape (n,): its first byte in the file.
         size_bytes: Shape (n,): its bytes.
@@ -28,11 +122,12 @@ class FetchedRanges:
         open_file: Returns the file of a number.
 
     Attributes:
-        cost_bytes: Number of bytes that are fetched; a request counts as 128 KiB at least.
+        missing: Shape (n,): True for the samples to fetch that are in no range yet.
     """
 
     def __init__(
         self,
+        queue: FetchQueue,
         file: IntArray,
         start: IntArray,
         size_bytes: IntArray,
@@ -40,61 +135,101 @@ class FetchedRanges:
         wanted: npt.NDArray[np.bool_],
         open_file: Callable[[int], ReadableFile],
     ) -> None:
-        rows = np.flatnonzero(wanted)
-        self._range_of = np.full(len(file), -1)
-        self._first_byte = np.zeros(len(file), np.int64)
-        self._fetches: list[PendingRead | None] = []
-        self._uses: list[int] = []
-        self.cost_bytes = 0
-        if not len(rows):
-            return
-        which, ranges = _join(file[rows], start[rows], size_bytes[rows])
-        range_file, range_start, range_bytes = (column.tolist() for column in ranges)
-        self._range_of[rows] = which
-        self._first_byte[rows] = start[rows] - ranges[1][which]
-        self.cost_bytes = int(np.maximum(range_bytes, _GAP_BYTES).sum())
-        self._uses = np.bincount(which, minlength=len(range_file)).tolist()
-        self._fetches = [None] * len(range_file)
-        for number in dict.fromkeys(which.tolist()):  # in the order of their first use
-            opened = open_file(range_file[number])
-            self._fetches[number] = opened.fetch(range_start[number], range_bytes[number])
+        self.missing = wanted
+        self.file, self.start, self.size_bytes = file, start, size_bytes
+        self.open_file = open_file
+        self._queue = queue
+        self._starts = start.tolist()
+        self._ranges: list[_Range | None] = [None] * len(file)
+
+    def set_range(self, row: int, found: _Range) -> None:
+        """Set the range that contains a sample."""
+        self._ranges[row] = found
+
+    def add_to_queue(self, ranges: Sequence[_Range]) -> None:
+        """Fetch ranges after those of earlier chunks."""
+        self._queue.add(ranges)
 
     def has(self, row: int) -> bool:
-        """Return True if a sample was fetched."""
-        return bool(self._range_of[row] >= 0)
+        """Return True if a sample is fetched."""
+        return self._ranges[row] is not None
 
     def take(self, row: int, size_bytes: int) -> bytes:
         """Wait for a sample's bytes; those of a range are dropped after its last sample."""
-        number = int(self._range_of[row])
-        fetch = self._fetches[number]
-        if fetch is None:
+        found = self._ranges[row]
+        if found is None:
             raise LookupError(row)
-        data, first = fetch.result(), int(self._first_byte[row])
-        self._uses[number] -= 1
-        if not self._uses[number]:
-            self._fetches[number] = None
+        data, first = self._queue.result(found), self._starts[row] - found.start
+        self._ranges[row] = None
+        found.uses -= 1
+        if not found.uses:
+            self._queue.release(found)
         return data if first == 0 and len(data) == size_bytes else data[first : first + size_bytes]
 
 
+def join_chunks(chunks: Sequence[FetchedRanges], *, max_bytes: int) -> None:
+    """Join the samples of the first chunk to ranges, with those of later chunks where they lie between or next to them.
+
+    Args:
+        chunks: The chunk whose ranges are added to the queue, and those that follow it.
+        max_bytes: Longest range of several samples.
+    """
+    first = chunks[0]
+    rows = [np.flatnonzero(chunk.missing) for chunk in chunks]
+    if not len(rows[0]):
+        return
+    file, start, size_bytes = (
+        np.concatenate([getattr(chunk, name)[some] for chunk, some in zip(chunks, rows, strict=True)])
+        for name in ("file", "start", "size_bytes")
+    )
+    which, (range_file, range_start, range_bytes) = _join(file, start, size_bytes, min(max_bytes, _MAX_RANGE_BYTES))
+    edges = np.cumsum([0, *map(len, rows)]).tolist()
+    is_needed = np.zeros(len(range_file), bool)
+    is_needed[which[: edges[1]]] = True
+    uses = np.bincount(which, minlength=len(range_file)).tolist()
+    columns = [column.tolist() for column in (range_file, range_start, range_bytes)]
+    ranges = {
+        number: _Range(first.open_file(columns[0][number]), columns[1][number], columns[2][number], uses[number])
+        for number in dict.fromkeys(which[: edges[1]].tolist())  # in the order of their first use
+    }
+    for chunk, some, begin, end in zip(chunks, rows, edges, edges[1:], strict=False):
+        own = np.flatnonzero(is_needed[which[begin:end]])
+        chunk.missing[some[own]] = False
+        for row, number in zip(some[own].tolist(), which[begin:end][own].tolist(), strict=True):
+            chunk.set_range(row, ranges[number])
+    first.add_to_queue([*ranges.values()])
+
+
 def _join(
-    file: IntArray, start: IntArray, size_bytes: IntArray
+    file: IntArray, start: IntArray, size_bytes: IntArray, max_bytes: int
 ) -> tuple[IntArray, tuple[IntArray, IntArray, IntArray]]:
-    """Join ranges with small gaps, up to some size; see :func:`coalesce_ranges`."""
-    which, ranges = coalesce_ranges(file, start, size_bytes, gap_bytes=_GAP_BYTES)
-    if (ranges[2] <= _MAX_RANGE_BYTES).all():
-        return which, ranges
+    """Join neighbours, and samples with larger gaps if the gaps are a small share; see :func:`coalesce_ranges`."""
     order = np.lexsort((start, file))
-    begins: list[int] = []  # rows of the sorted samples
-    last, first_byte = -1, 0
-    joined, low, high = which[order].tolist(), start[order].tolist(), (start + size_bytes)[order].tolist()
-    for row, number in enumerate(joined):
-        if number != last or high[row] - first_byte > _MAX_RANGE_BYTES:
-            begins.append(row)
-            last, first_byte = number, low[row]
-    is_first = np.zeros(len(order), np.int64)
-    is_first[begins] = 1
-    cut = np.empty_like(order)
-    cut[order] = np.cumsum(is_first) - 1
-    first = np.array(begins)
-    ends = np.maximum.reduceat((start + size_bytes)[order], first)
-    return cut, (file[order][first], start[order][first], ends - start[order][first])
+    file, start, size_bytes = file[order], start[order], size_bytes[order]
+    near, (_, near_start, near_bytes) = coalesce_ranges(file, start, size_bytes, gap_bytes=_NEIGHBOUR_GAP_BYTES)
+    far, (_, _, far_bytes) = coalesce_ranges(file, start, size_bytes, gap_bytes=_GAP_BYTES)
+    far_of_near = np.zeros(len(near_start), np.int64)
+    far_of_near[near] = far
+    used_bytes = np.bincount(far_of_near, near_bytes, minlength=len(far_bytes))
+    is_dense = used_bytes >= (1 - _MAX_WASTE) * far_bytes
+    begins = np.ones(len(order), bool)
+    begins[1:] = np.where(is_dense[far[1:]], far[1:] != far[:-1], near[1:] != near[:-1])
+    _split(begins, start, start + size_bytes, max_bytes)
+    which = np.empty_like(order)
+    which[order] = np.cumsum(begins) - 1
+    heads = np.flatnonzero(begins)
+    ends = np.maximum.reduceat(start + size_bytes, heads)
+    return which, (file[heads], start[heads], ends - start[heads])
+
+
+def _split(begins: npt.NDArray[np.bool_], low: IntArray, high: IntArray, max_bytes: int) -> None:
+    """Split ranges that are too long, between samples; ``begins`` marks the first sample of each range."""
+    heads = np.flatnonzero(begins)
+    ends = np.append(heads[1:], len(begins))
+    for head, end in zip(heads.tolist(), ends.tolist(), strict=True):
+        if high[end - 1] - low[head] > max_bytes:
+            first_byte = int(low[head])
+            for row in range(head + 1, end):
+                if high[row] - first_byte > max_bytes:
+                    begins[row] = True
+                    first_byte = int(low[row])

@@ -19,6 +19,7 @@ from ...samples.building.sample_builder import RawSample
 from ...samples.decoding.decoder import AnyDecoder
 from ...samples.source_info import SourceInfo
 from .dataset_source import DatasetSource
+from .fetched_ranges import FetchedRanges, FetchQueue
 from .sample_chunk import ChunkReader, SampleChunk
 from .shard_reads import OpenShards
 from .source import RawRow, ShardSource, Source, SourceStores
@@ -233,15 +234,10 @@ class RowReader:
         begin: Callable[[int], None],
     ) -> Iterator[tuple[Any, int]]:
         """Yield raw samples and rows with their positions; arguments and errors are those of :class:`.SampleChunk`."""
-        return self._chunk(source, index, excluded).read(positions, begin)
+        return self.chunk(source, index, excluded).read(positions, begin)
 
-    def started(self, source: IntArray, index: IntArray, excluded: npt.NDArray[np.bool_] | None) -> _RowChunk:
-        """Return a chunk whose samples are being fetched from object stores."""
-        chunk = self._chunk(source, index, excluded)
-        chunk.samples.start()
-        return chunk
-
-    def _chunk(self, source: IntArray, index: IntArray, excluded: npt.NDArray[np.bool_] | None) -> _RowChunk:
+    def chunk(self, source: IntArray, index: IntArray, excluded: npt.NDArray[np.bool_] | None) -> _RowChunk:
+        """Return a chunk of samples and rows."""
         rows, members, sources, indexes = self._expanded(source, index)
         is_excluded = None if excluded is None else excluded[rows]
         samples = self._chunks.chunk(sources, indexes, is_excluded)
@@ -287,9 +283,9 @@ class _RowChunk:
         self._rows, self._members = read
         self.samples = samples
 
-    @property
-    def fetched_bytes(self) -> int:
-        return self.samples.fetched_bytes
+    def fetch(self, queue: FetchQueue) -> FetchedRanges | None:
+        """Return the ranges of the samples that are in object stores, which the queue is to fetch."""
+        return self.samples.fetch(queue)
 
     def read(self, positions: Sequence[int], begin: Callable[[int], None]) -> Iterator[tuple[Any, int]]:
         """Yield raw samples and rows with their positions."""

@@ -8,24 +8,27 @@ does not affect the order.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, cast
+from weakref import WeakValueDictionary
 
 import numpy as np
 import numpy.typing as npt
 
 from ...arrays import IntArray
 from ...cached_property import cached_property
-from ...errors import StateError
+from ...errors import EnergonError, StateError
 from ...order import GONE, LaneOrder, MixHistory, worker_share
 from ..contract.item_id import ItemId, position_of
 from ..contract.lane import RULES, Lane
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.state_schema import COUNT
 from ..contract.worker_config import WorkerConfig
+from .fetched_ranges import MEMBER_BYTES
 from .joined_source import JoinedSource, RowReader
 from .order_plan import OrderPlan, ShuffledPlan
-from .read_ahead import READ_AHEAD_BYTES, ReadAhead, StartedChunk
+from .read_ahead import READ_AHEAD_BYTES, FetchedChunk, ReadAhead
 from .sample_chunk import ChunkReader, SourceTable
 from .shard_reads import OpenShards
 from .source import Raw, ShardSource, Source
@@ -34,6 +37,7 @@ __all__ = ["ReadDataset"]
 
 _FIRST_CHUNK, _MAX_CHUNK, _GROWTH = 32, 1024, 4
 _CHUNKS_ORDERED = 4  # at a time: the fixed cost of the order is that of about a thousand positions
+_CHUNKS_JOINED = 4  # to ranges that are fetched
 _REBUILT_TOGETHER = 256  # positions
 _SPARSE_SHARE = 0.5  # of a dataset's samples
 
@@ -61,7 +65,7 @@ class ReadDataset(SavableDataset[Raw]):
         self.plan = plan
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "opened"}
+        return {name: value for name, value in self.__dict__.items() if name not in ("opened", "waiting")}
 
     @cached_property
     def opened(self) -> tuple[SourceTable, ChunkReader | RowReader]:
@@ -81,6 +85,11 @@ class ReadDataset(SavableDataset[Raw]):
             for number, (source, times) in enumerate(zip(self.sources, repetitions, strict=True))
             if min(1.0, times) * source.kept_share < _SPARSE_SHARE
         )
+
+    @cached_property
+    def waiting(self) -> WeakValueDictionary[int, ReadAhead]:
+        """The lanes of this process that fetch from object stores and did not begin yet, by number."""
+        return WeakValueDictionary()
 
     @cached_property
     def is_remote(self) -> bool:
@@ -178,14 +187,22 @@ class _ReadRunning:
         self._samples: Iterator[tuple[Any, int]] = iter(())  # of the current chunk
         self._ordered = range(self._position, self._position)  # positions whose order is known
         self._found: tuple[IntArray, IntArray]  # their sources, and numbers in the indexes
-        self._size = _FIRST_CHUNK
+        self._size, self._max_size = _FIRST_CHUNK, _MAX_CHUNK
         self._located = self._position  # position of the next sample to locate
         self._ahead: ReadAhead | None = None
-        self._ahead_bytes = definition.ahead_bytes(lane.count)
         if definition.is_remote:
-            # Each lane begins with a chunk, and samples may be large.
-            self._size = max(1, min(_FIRST_CHUNK, self._ahead_bytes // (4 * max(1, definition.sample_bytes))))
-            self._ahead = ReadAhead(self._start_chunk, limit_bytes=self._ahead_bytes, begin=self._begin)
+            ahead_bytes = definition.ahead_bytes(lane.count)
+            joined = 2 * ahead_bytes // (definition.sample_bytes + MEMBER_BYTES)
+            self._max_size = min(_MAX_CHUNK, max(1, joined // _CHUNKS_JOINED))
+            self._size = min(_FIRST_CHUNK, self._max_size)
+            self._ahead = ReadAhead(
+                self._fetched_chunk,
+                ahead_bytes=ahead_bytes,
+                samples_joined=_CHUNKS_JOINED * self._max_size,
+                begin=self._begin,
+            )
+            definition.waiting[lane.number] = self._ahead
+        self._waiting = definition.waiting
         self._first_rebuilt = -1  # first of the positions that the last load() located
         self._rebuilt: tuple[IntArray, IntArray]  # their sources, and numbers in the indexes
 
@@ -198,7 +215,7 @@ class _ReadRunning:
             except BaseException:
                 self._start_again()
                 raise
-            self._samples = self._chunk() if self._ahead is None else self._ahead.next()
+            self._samples = self._chunk() if self._ahead is None else self._fetched(self._ahead)
 
     def _start_again(self) -> None:
         """Read on from the sample that failed, if there is a next call."""
@@ -215,14 +232,23 @@ class _ReadRunning:
         positions, source, index, excluded = self._locate()
         return self._rows.read(positions, source, index, excluded, self._begin)
 
-    def _start_chunk(self) -> tuple[StartedChunk, range]:
-        """Return the next chunk whose samples are fetched, and its positions."""
+    def _fetched(self, ahead: ReadAhead) -> Iterator[tuple[Any, int]]:
+        """Return the samples of the next chunk; before the first one, let the lanes that come next fetch theirs.
+
+        Raises:
+            StopIteration: The pass is over.
+        """
+        ahead.start()
+        for number, other in list(self._waiting.items()):
+            self._waiting.pop(number, None)
+            with suppress(EnergonError):  # its own lane finds the error again
+                other.start()
+        return ahead.next()
+
+    def _fetched_chunk(self) -> tuple[FetchedChunk, range]:
+        """Return the next chunk and its positions."""
         positions, source, index, excluded = self._locate()
-        chunk = self._rows.started(source, index, excluded)
-        # Chunks grow up to a quarter of the bytes ahead.
-        fitting = self._ahead_bytes * len(positions) // (4 * max(1, chunk.fetched_bytes))
-        self._size = max(1, min(self._size, fitting))
-        return chunk, positions
+        return self._rows.chunk(source, index, excluded), positions
 
     def _locate(self) -> tuple[range, IntArray, IntArray, npt.NDArray[np.bool_] | None]:
         """Return the positions of the next chunk, their sources, numbers in the indexes, and which are excluded."""
@@ -230,7 +256,7 @@ class _ReadRunning:
         if start not in self._ordered:
             self._order_more()
         rows = slice(start - self._ordered.start, start - self._ordered.start + self._size)
-        self._size = min(self._size * _GROWTH, _MAX_CHUNK)
+        self._size = min(self._size * _GROWTH, self._max_size)
         source, index = self._found[0][rows], self._found[1][rows]
         positions = self._ordered[rows]
         self._located = positions.stop

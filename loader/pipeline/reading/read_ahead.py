@@ -4,20 +4,28 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, Protocol
+from weakref import WeakMethod
 
-__all__ = ["READ_AHEAD_BYTES", "ReadAhead", "StartedChunk"]
+from ...errors import EnergonError
+from .fetched_ranges import FetchedRanges, FetchQueue, join_chunks
+
+__all__ = ["READ_AHEAD_BYTES", "FetchedChunk", "ReadAhead"]
 
 READ_AHEAD_BYTES = 64 << 20
-"""Bytes that a process fetches ahead of their use."""
+"""Bytes that a process fetches ahead of their use; it holds twice as many, with those of ranges used in part."""
 
 
-class StartedChunk(Protocol):
-    """A chunk of samples, which are being fetched."""
+_MAX_CHUNKS_AHEAD = 64
+_FIRST_RANGE_BYTES = 128 << 10  # take little longer than single samples
 
-    @property
-    def fetched_bytes(self) -> int:
-        """Number of bytes that are fetched."""
+
+class FetchedChunk(Protocol):
+    """A chunk of samples, which are fetched from object stores."""
+
+    def fetch(self, queue: FetchQueue) -> FetchedRanges | None:
+        """Return the ranges of its samples, not joined yet; None if there is nothing to fetch."""
 
     def read(self, positions: Sequence[int], begin: Callable[[int], None]) -> Iterator[tuple[Any, int]]:
         """Return an iterator over samples with their positions."""
@@ -26,32 +34,46 @@ class StartedChunk(Protocol):
 class ReadAhead:
     """The next chunks of one lane.
 
+    A range is fetched for the first of its samples and kept for the others: within a shuffled window, that are all
+    samples of a slice.
+
     Args:
-        start_chunk: Locates and starts the next chunk; returns it with its positions. Raises ``StopIteration`` at the
-            end of the pass.
-        limit_bytes: Number of bytes to fetch ahead; at least one chunk is.
-        begin: See :meth:`StartedChunk.read`.
+        locate_chunk: Locates the next chunk; returns it with its positions. Raises ``StopIteration`` at the end of the
+            pass.
+        ahead_bytes: Bytes that the lane fetches ahead of their use.
+        samples_joined: Number of samples among which neighbours are looked for: what twice these bytes hold.
+        begin: See :meth:`FetchedChunk.read`.
     """
 
     def __init__(
         self,
-        start_chunk: Callable[[], tuple[StartedChunk, Sequence[int]]],
+        locate_chunk: Callable[[], tuple[FetchedChunk, Sequence[int]]],
         *,
-        limit_bytes: int,
+        ahead_bytes: int,
+        samples_joined: int,
         begin: Callable[[int], None],
     ) -> None:
-        self._start_chunk = start_chunk
-        self._limit_bytes = limit_bytes
+        # Without a cycle, what is held is freed as soon as the lane is dropped.
+        self._locate_chunk = WeakMethod(locate_chunk)
         self._begin = begin
-        self._chunks: deque[tuple[StartedChunk, Sequence[int]]] = deque()
-        self._bytes = 0
-        self._is_over = False
+        self._samples_joined = samples_joined
+        self._max_range_bytes = ahead_bytes // 4  # a range is fetched whole
+        self._queue = FetchQueue(ahead_bytes, 2 * ahead_bytes, WeakMethod(self._join_more))
+        self.clear()
 
     def clear(self) -> None:
-        """Drop the chunks that were started."""
-        self._chunks.clear()
-        self._bytes = 0
+        """Drop all chunks."""
+        self._queue.clear()
+        self._chunks: deque[tuple[FetchedChunk, Sequence[int]]] = deque()  # that were located
+        self._ranges: deque[FetchedRanges | None] = deque()  # of those whose neighbours are not joined yet
+        self._unjoined = 0  # samples of the latter
+        self._is_first = True
         self._is_over = False
+
+    def start(self) -> None:
+        """Fetch the first chunk, if that did not begin yet."""
+        if self._is_first and self._join_next():
+            self._queue.fetch_planned()
 
     def next(self) -> Iterator[tuple[Any, int]]:
         """Return the samples of the next chunk.
@@ -59,16 +81,38 @@ class ReadAhead:
         Raises:
             StopIteration: The pass is over.
         """
-        while not self._is_over and (not self._chunks or self._bytes < self._limit_bytes):
-            try:
-                chunk, positions = self._start_chunk()
-            except StopIteration:
-                self._is_over = True
-                break
-            self._chunks.append((chunk, positions))
-            self._bytes += chunk.fetched_bytes
-        if not self._chunks:
+        if len(self._chunks) == len(self._ranges) and not self._join_next():
             raise StopIteration
         chunk, positions = self._chunks.popleft()
-        self._bytes -= chunk.fetched_bytes
+        self._queue.fill()
         return chunk.read(positions, self._begin)
+
+    def _join_more(self) -> bool:
+        """Join the neighbours of one more chunk, unless many have nothing to fetch."""
+        return len(self._chunks) - len(self._ranges) < _MAX_CHUNKS_AHEAD and self._join_next()
+
+    def _join_next(self) -> bool:
+        """Join the neighbours of the next chunk; return False at the end of the pass."""
+        self._locate()
+        if not self._ranges:
+            return False
+        # The first chunk comes soon: it does not wait for large ranges.
+        max_bytes = min(self._max_range_bytes, _FIRST_RANGE_BYTES) if self._is_first else self._max_range_bytes
+        self._is_first = False
+        first = self._ranges.popleft()
+        self._unjoined -= len(self._chunks[-len(self._ranges) - 1][1])
+        if first is not None:
+            with suppress(EnergonError):  # a shard that cannot be opened: reading its first sample says so
+                join_chunks([first, *(ranges for ranges in self._ranges if ranges is not None)], max_bytes=max_bytes)
+        return True
+
+    def _locate(self) -> None:
+        while not self._is_over and (not self._ranges or self._unjoined < self._samples_joined):
+            try:
+                chunk, positions = self._locate_chunk()()  # type: ignore[misc]  # the lane holds this
+            except StopIteration:
+                self._is_over = True
+            else:
+                self._chunks.append((chunk, positions))
+                self._unjoined += len(positions)
+                self._ranges.append(chunk.fetch(self._queue))

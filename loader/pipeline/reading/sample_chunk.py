@@ -16,7 +16,7 @@ from ...format.index.locations import SampleLocations
 from ...samples.building.sample_builder import RawSample
 from ...storage import ReadableFile
 from ..contract.stage import SKIPPED
-from .fetched_ranges import FetchedRanges
+from .fetched_ranges import FetchedRanges, FetchQueue
 from .shard_reads import OpenShards, coalesce_ranges, read_coalesced
 from .source import ShardSource, Source
 
@@ -97,12 +97,6 @@ class ChunkReader:
         """Return an iterator over samples with their positions; see :class:`SampleChunk` for arguments and errors."""
         return self.chunk(source, index, excluded).read(positions, begin)
 
-    def started(self, source: IntArray, index: IntArray, excluded: npt.NDArray[np.bool_] | None) -> SampleChunk:
-        """Return a chunk whose samples are being fetched from object stores."""
-        chunk = self.chunk(source, index, excluded)
-        chunk.start()
-        return chunk
-
     def chunk(self, source: IntArray, index: IntArray, excluded: npt.NDArray[np.bool_] | None) -> SampleChunk:
         """Return a chunk of samples."""
         return SampleChunk(self._sources, self._shards, source, index, excluded, sparse=self._sparse)
@@ -143,19 +137,17 @@ class SampleChunk:
         self._file = (source << _SHARD_BITS) + self._shard  # file numbers
         self._fetched: FetchedRanges | None = None
 
-    def start(self) -> None:
-        """Begin to fetch the samples that are in object stores."""
+    def fetch(self, queue: FetchQueue) -> FetchedRanges | None:
+        """Return the ranges of the samples that are in object stores, which the queue is to fetch."""
         is_remote = np.array([source.is_remote for source in self._sources])[self._source]
         wanted = is_remote & (self._size >= 0)
         if self._excluded is not None:
             wanted &= ~self._excluded
         if wanted.any():
-            self._fetched = FetchedRanges(self._file, self._start, self._size, wanted=wanted, open_file=self._open)
-
-    @property
-    def fetched_bytes(self) -> int:
-        """Number of bytes that are fetched, as :attr:`FetchedRanges.cost_bytes` counts them."""
-        return self._fetched.cost_bytes if self._fetched is not None else 0
+            self._fetched = FetchedRanges(
+                queue, self._file, self._start, self._size, wanted=wanted, open_file=self._open
+            )
+        return self._fetched
 
     def __len__(self) -> int:
         return len(self._source)

@@ -39,7 +39,7 @@ class CountingStore:
     def path(self, name: str) -> str:
         return self._folder.path(name)
 
-    def fetch_range(self, info: FileInfo, start: int, stop: int) -> Arrived:
+    def fetch_range(self, info: FileInfo, start: int, stop: int, *, is_sparse: bool = False) -> Arrived:
         assert 0 <= start < stop <= info.size_bytes
         self.requests.append((start, stop))
         return Arrived(self._folder.read(info.name, ByteRange(start, stop)))

@@ -4,8 +4,8 @@ usage: python benchmarks/count_files.py [--functions] [--work-folder FOLDER]
 
 Write and prepare a small dataset of photographs, then load batches of it with the default task encoder. A profile
 function notes the file of each function of ``loader`` that is called: in this process, in its threads and in the forked
-workers. Calls made by an import (decorators, class bodies) and generated code (``__init__`` of dataclasses) do not
-count. The files are grouped by the rooms of ``docs/explanation/architecture.md``.
+workers. Calls made by an import (decorators, class bodies) or by a fork, and generated code (``__init__`` of
+dataclasses) do not count. The files are grouped by the rooms of ``docs/explanation/architecture.md``.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import inspect
 import itertools
+import multiprocessing.popen_fork
 import os
 import sys
 import tempfile
@@ -122,7 +123,7 @@ class CallLog:
         code = frame.f_code
         if event != "call" or code in self._seen or not code.co_filename.startswith(PACKAGE):
             return
-        if is_function(code) and not is_importing(frame):
+        if is_function(code) and not is_importing(frame) and not is_forking(frame):
             self._seen.add(code)
             os.write(self._file, f"{code.co_filename.removeprefix(PACKAGE)}\t{code.co_qualname}\n".encode())
 
@@ -130,6 +131,16 @@ class CallLog:
 def is_function(code: CodeType) -> bool:
     """Return False for the body of a module or class."""
     return bool(code.co_flags & inspect.CO_OPTIMIZED)
+
+
+def is_forking(frame: FrameType | None) -> bool:
+    """Return True within a function that was registered with :func:`os.register_at_fork`."""
+    while frame is not None and frame.f_back is not None:
+        caller = frame.f_back.f_code
+        if caller.co_filename == multiprocessing.popen_fork.__file__ and frame.f_code.co_filename.startswith(PACKAGE):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def is_importing(frame: FrameType | None) -> bool:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from ..cached_property import cached_property
 from ..errors import ConfigError, FormatError, StorageError
 from ..escaped_log import get_logger
-from ..storage import ReadableFile, Storage, missing_folder, open_storage, read_document
+from ..storage import LocalStorage, ReadableFile, Storage, missing_folder, open_storage, read_document
 from .documents.dataset_config import DatasetConfig, parse_dataset_config
 from .documents.dataset_files import current_split_file, read_shard_info, read_split_config
 from .documents.providers import SHARD_SUFFIXES, fault_of_file, record_format
@@ -91,6 +91,8 @@ class DatasetFolder:
 
     def _prefetch(self, *, with_index: bool) -> None:
         """Announce the files that are read first: those of a remote dataset then arrive at the same time."""
+        if isinstance(self.storage, LocalStorage):
+            return
         self.storage.list_once(FOLDER)
         read_committed_documents(self.storage)
         prefetch_documents(self.storage, [self._config_name, self._split_name])

@@ -32,7 +32,7 @@ def read_committed_documents(storage: Storage) -> None:
     """Let a listed storage read the documents of a commit that was killed before it stored them under their names.
 
     Args:
-        storage: The dataset; if it is in an object store, its ``.nv-meta`` was listed.
+        storage: The dataset, whose ``.nv-meta`` was listed if it can be.
     """
     if isinstance(storage, RemoteStorage) and storage.can_list:
         storage.read_instead(_unfinished(storage, _pending(storage)))

@@ -21,6 +21,8 @@ MEMBER_BYTES = 1 << 10
 _MIN_COST_BYTES = 32 << 10  # of a request, in memory and time
 _GAP_BYTES = 128 << 10
 _NEIGHBOUR_GAP_BYTES = 2 * MEMBER_BYTES  # headers, padding, small parts that are not read
+_FIRST_SHARE = 1 / 16  # of the bytes ahead, before any was used; a run that ends soon fetches little in vain
+_GROWTH = 4  # bytes ahead for each byte that was used
 _MAX_WASTE = 0.1  # share of a range with larger gaps
 _MAX_RANGE_BYTES = 8 << 20
 
@@ -44,14 +46,15 @@ class FetchQueue:
     """The ranges of one lane in the order of their first use, fetched as memory permits.
 
     Args:
-        ahead_bytes: Bytes that are fetched ahead of their first use; a range counts as 32 KiB at least. One range
-            always is.
+        ahead_bytes: Bytes that are fetched ahead of their first use, fewer at the start; a range counts as 32 KiB at
+            least. One range always is.
         held_bytes: The same, with those that were used in part.
         plan_more: Adds ranges; returns False at the end of the pass.
     """
 
     def __init__(self, ahead_bytes: int, held_bytes: int, plan_more: WeakMethod[Callable[[], bool]]) -> None:
         self._max_ahead_bytes, self._max_held_bytes = ahead_bytes, held_bytes
+        self._used_bytes = 0
         self._plan_more = plan_more
         self._planned: deque[_Range] = deque()
         self._ahead_bytes = self._held_bytes = 0
@@ -85,7 +88,9 @@ class FetchQueue:
     def _is_full(self, cost_bytes: int) -> bool:
         """Return True if a range does not fit; one is always fetched ahead."""
         ahead_bytes, held_bytes = self._ahead_bytes + cost_bytes, self._held_bytes + cost_bytes
-        return self._ahead_bytes > 0 and (ahead_bytes > self._max_ahead_bytes or held_bytes > self._max_held_bytes)
+        grown_bytes = int(_FIRST_SHARE * self._max_ahead_bytes) + _GROWTH * self._used_bytes
+        max_ahead_bytes = min(self._max_ahead_bytes, grown_bytes)
+        return self._ahead_bytes > 0 and (ahead_bytes > max_ahead_bytes or held_bytes > self._max_held_bytes)
 
     def result(self, wanted: _Range) -> bytes:
         """Wait for a range."""
@@ -94,6 +99,7 @@ class FetchQueue:
         if not wanted.is_used:
             wanted.is_used = True
             self._ahead_bytes -= wanted.cost_bytes
+            self._used_bytes += wanted.cost_bytes
             self.fill()
         return wanted.data.result()
 

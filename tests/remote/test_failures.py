@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+import threading
 import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
@@ -11,9 +12,11 @@ from itertools import pairwise
 import pytest
 
 from loader.errors import FormatError, StorageError
-from loader.storage import ByteRange, Storage, open_storage
+from loader.storage import ByteRange, FileInfo, Storage, open_storage
 from loader.storage.remote import remember_options
 from loader.storage.remote.failures import Remedy, RequestFailure
+from loader.storage.remote.fetcher import Fetch, Fetcher
+from loader.storage.remote.listed_folders import ListedFolders
 from loader.storage.remote.options import OPTIONS_VARIABLE
 from loader.storage.remote.pace import Pace
 from loader.storage.remote.retries import Retries
@@ -180,6 +183,42 @@ LATER = RequestFailure("503 SlowDown", Remedy.SLOW_DOWN)
 
 def retries(clock: Clock, deadline_s: float = 300.0) -> Retries:
     return Retries(deadline_s, clock=lambda: clock.now, sleep=clock.sleep)
+
+
+def test_a_service_that_asks_for_more_patience_than_the_deadline_is_given_up() -> None:
+    clock = Clock()
+    failure = RequestFailure("503", Remedy.SLOW_DOWN, retry_after_s=86400.0)
+    with pytest.raises(StorageError, match="503"):
+        retries(clock, 5.0).run(failing(1, failure), action="read", url="s3://b/x")
+    assert not clock.pauses
+
+
+def test_without_more_threads_those_that_run_fetch_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    fetcher = Fetcher(2, Pace(2))
+    start = threading.Thread.start
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    for _ in range(5):
+        with pytest.raises(RuntimeError, match="can't start"):
+            Fetch(fetcher, lambda _: b"x", 1)
+    monkeypatch.setattr(threading.Thread, "start", start)
+    first = Fetch(fetcher, lambda _: b"1", 1)
+    assert first.result() == b"1"
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    assert [one.result() for one in [Fetch(fetcher, lambda _: b"2", 1) for _ in range(5)]] == [b"2"] * 5
+
+
+def test_a_folder_that_is_listed_again_is_known_as_it_is_now() -> None:
+    listed = ListedFolders()
+    old, new = (FileInfo(name="f/x", size_bytes=size, mtime_ns=0) for size in (1, 2))
+    listed.add("", [old])
+    listed.note_written("f/x")
+    assert listed.of("f/x") is None
+    listed.add("f", [new])
+    assert listed.of("f/x") == {"f/x": new}
 
 
 def test_pauses_are_drawn_from_a_growing_range() -> None:

@@ -181,8 +181,10 @@ class ObjectCommit:
         try:
             self._put_if_unchanged(name, data)
         except EnergonError:
+            self._storage.note_written(name)
+            self._versions[name] = self._current_version(name)  # before the check: a later commit changes it again
             if self._has_committed(self._info):
-                self._storage.put(name, data)
+                self._put_if_unchanged(name, data)
 
     def _lost(self) -> StorageError:
         return StorageError(

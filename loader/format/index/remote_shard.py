@@ -13,7 +13,7 @@ from collections import deque
 from contextlib import closing
 from typing import Literal
 
-from ...errors import StorageError
+from ...errors import FormatError, StorageError
 from ...storage import ClosesOnExit, FileInfo, PendingRead, RemoteStorage
 from ..tar.scan import TarScan
 from .shard_index import ShardIndex, shard_requests
@@ -138,10 +138,20 @@ class _Stream(ClosesOnExit):
             pass
         self._start, stop, pending = self._ahead.popleft()
         try:
-            self._data = pending.result()
+            self._data = self._checked(pending.result(), stop - self._start)
         except BaseException:
+            self._data = b""
             self._budget.give_back(stop - self._start)
             raise
+
+    def _checked(self, data: bytes, size_bytes: int) -> bytes:
+        if len(data) != size_bytes:  # of a store without versions
+            raise FormatError(
+                f"expected {size_bytes} bytes, found {len(data)}: this object was replaced",
+                at=self._storage.path(self._shard.name),
+                hint="run energon prepare again",
+            )
+        return data
 
     def _fetch_more(self, start: int, *, must: bool = False) -> bool:
         stop = min(start + _STREAM_BYTES, self._shard.size_bytes)

@@ -48,8 +48,15 @@ class _ReadFiles:
                 with self.storage.open(info.name, info) as file:
                     rows.extract(FileRegion(file, 0, file.size_bytes), info.name, self.media_filter)
             except (StorageError, FormatError) as error:  # FormatError: it was replaced in its object store
+                if self.storage.checks_versions and _is_outage(error):
+                    raise
                 rows.note_broken(info.name, error.message)
         return rows
+
+
+def _is_outage(error: Exception) -> bool:
+    """Return True for a failure of the service, after which every other file would count as broken."""
+    return isinstance(error, StorageError) and not isinstance(error.__cause__, FileNotFoundError)
 
 
 def prepare_media_folder(

@@ -230,7 +230,11 @@ class _ReadRunning:
             StopIteration: The pass is over.
         """
         positions, source, index, excluded = self._locate()
-        return self._rows.read(positions, source, index, excluded, self._begin)
+        try:
+            return self._rows.read(positions, source, index, excluded, self._begin)
+        except BaseException:
+            self._located = positions.start
+            raise
 
     def _fetched(self, ahead: ReadAhead) -> Iterator[tuple[Any, int]]:
         """Return the samples of the next chunk; before the first one, let the lanes that come next fetch theirs.
@@ -248,7 +252,11 @@ class _ReadRunning:
     def _fetched_chunk(self) -> tuple[FetchedChunk, range]:
         """Return the next chunk and its positions."""
         positions, source, index, excluded = self._locate()
-        return self._rows.chunk(source, index, excluded), positions
+        try:
+            return self._rows.chunk(source, index, excluded), positions
+        except BaseException:
+            self._located = positions.start  # the next call finds the error again, or reads these samples
+            raise
 
     def _locate(self) -> tuple[range, IntArray, IntArray, npt.NDArray[np.bool_] | None]:
         """Return the positions of the next chunk, their sources, numbers in the indexes, and which are excluded."""
@@ -259,8 +267,9 @@ class _ReadRunning:
         self._size = min(self._size * _GROWTH, self._max_size)
         source, index = self._found[0][rows], self._found[1][rows]
         positions = self._ordered[rows]
+        excluded = self._table.excluded(source, index)
         self._located = positions.stop
-        return positions, source, index, self._table.excluded(source, index)
+        return positions, source, index, excluded
 
     def _order_more(self) -> None:
         start, length = self._located, self._order.length

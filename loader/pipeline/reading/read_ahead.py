@@ -113,6 +113,9 @@ class ReadAhead:
             except StopIteration:
                 self._is_over = True
             else:
+                ranges = None
+                with suppress(EnergonError):  # reading its first sample finds the error again
+                    ranges = chunk.fetch(self._queue)
                 self._chunks.append((chunk, positions))
                 self._unjoined += len(positions)
-                self._ranges.append(chunk.fetch(self._queue))
+                self._ranges.append(ranges)

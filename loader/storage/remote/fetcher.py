@@ -147,26 +147,40 @@ class Fetcher:
             fetch.attempts += 1
             self._unfinished += 1
             if self._threads < min(self._unfinished, self._max_requests + self._stalled):
-                self._threads += 1
-                # Daemons: a process that ends does not wait for bytes that it does not use.
-                threading.Thread(target=self._serve, daemon=True, name=f"fetch-{self._threads}").start()
+                self._start_thread()
         self._queue.put(fetch)
+
+    def _start_thread(self) -> None:
+        # Daemons: a process that ends does not wait for bytes that it does not use.
+        thread = threading.Thread(target=self._serve, daemon=True, name=f"fetch-{self._threads + 1}")
+        try:
+            thread.start()
+        except RuntimeError:  # the system allows no more threads: those that run serve all
+            if not self._threads:
+                self._unfinished -= 1
+                raise
+        else:
+            self._threads += 1
 
     def hedge(self, fetch: Fetch) -> None:
         """Read a range that is late once more, unless so many are late that it would add to an overload."""
         with self._lock:
             self._late.append(True)
-            if fetch.is_done or not fetch.is_started:
+            if fetch.is_done or fetch.is_hedged or not fetch.is_started:
                 return
             if self._hedged + 1 > _MAX_HEDGED * self._sent or sum(self._late) > _MAX_LATE * len(self._late):
+                return
+            # A thread of its own: those of the queue have other ranges to fetch first.
+            thread = threading.Thread(target=self._serve_one, args=(fetch,), daemon=True, name="fetch-again")
+            try:
+                thread.start()  # it counts its end under the lock, so after what follows
+            except RuntimeError:  # the system allows no more threads
                 return
             self._hedged += 1
             self._stalled += 1
             fetch.attempts += 1
             fetch.is_hedged = True
         self._pace.note_stalled(1)
-        # A thread of its own: those of the queue have other ranges to fetch first.
-        threading.Thread(target=self._serve_one, args=(fetch,), daemon=True, name="fetch-again").start()
 
     def run(self, task: Callable[[], object]) -> None:
         """Run a task in a thread, and ignore its errors: the reader of its result repeats it."""

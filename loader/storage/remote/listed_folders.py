@@ -20,7 +20,8 @@ class ListedFolders:
 
     def add(self, folder: str, files: Iterable[FileInfo]) -> None:
         """Add a folder with all its files, those of its folders too; sorted by name."""
-        self._files[folder] = {file.name: file for file in files}
+        listed = {file.name: file for file in files}
+        self._files = {folder: listed} | {other: old for other, old in self._files.items() if other != folder}
         self._names[folder] = list(self._files[folder])
         self._written = {name for name in self._written if not name.startswith(_start(folder))}
 

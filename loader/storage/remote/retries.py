@@ -99,8 +99,10 @@ class Retries:
         if failure.kind == "unreachable" and self.has_answered is not None and not self.has_answered():
             deadline_s = min(deadline_s, _CONTACT_S)
         left_s = deadline_s - spent_s
+        if least_s > max(left_s, 0):
+            return None
         if tries < _MIN_TRIES:
             return max(delay_s, least_s)
-        if left_s <= 0 or least_s > left_s:
+        if left_s <= 0:
             return None
         return max(min(delay_s, left_s), least_s)  # the last try is at the deadline

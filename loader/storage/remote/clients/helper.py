@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, BinaryIO
 
 from ....errors import EnergonError
 from ..failures import RequestFailure
-from ..object_url import ObjectUrl
+from ..object_url import ObjectUrl, redact_urls
 from ..options import StorageOptions
 from .choice import client_of, use_rust_here
 from .client import ObjectClient
@@ -26,6 +27,12 @@ class _Server:
         self._answers = answers
         self._writing = threading.Lock()
         self._listings: dict[int, Iterator[Any]] = {}
+        self.unanswered = 0
+
+    def note_request(self) -> None:
+        """Count a request before it is served."""
+        with self._writing:
+            self.unanswered += 1
 
     def serve(self, number: int, url: ObjectUrl, options: StorageOptions, method: str, arguments: Any) -> None:
         answer: tuple[str, Any]
@@ -36,9 +43,10 @@ class _Server:
         except EnergonError as error:
             answer = ("error", (error.message, error.at, error.hint))
         except BaseException as error:  # noqa: BLE001 - the parent raises it; a panic of obstore is no Exception
-            answer = ("bug", f"{type(error).__name__}: {error}")
+            answer = ("bug", redact_urls(f"{type(error).__name__}: {error}"))
         with self._writing:
             write_message(self._answers, (number, *answer))
+            self.unanswered -= 1
 
     def _result(self, client: ObjectClient, method: str, arguments: Any) -> Any:
         match method:
@@ -52,6 +60,9 @@ class _Server:
                 if page is None:
                     del self._listings[arguments[1]]
                 return None if page is None else [tuple(found) for found in page]
+            case "end pages":
+                self._listings.pop(arguments[0], None)
+                return None
             case "head":
                 return tuple(client.head(*arguments))
             case "put":
@@ -65,6 +76,7 @@ class _Server:
 def main() -> None:
     """Answer requests until the parent has ended."""
     use_rust_here()
+    parent = os.getppid()
     requests = os.fdopen(os.dup(0), "rb")
     answers = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)  # prints of libraries must not get between the answers
@@ -74,5 +86,8 @@ def main() -> None:
         try:
             message = read_message(requests)
         except EOFError:
-            os._exit(0)  # no process waits for the answers
+            while server.unanswered and os.getppid() == parent:  # it may have started another helper
+                time.sleep(0.05)
+            os._exit(0)
+        server.note_request()
         threads.submit(server.serve, *message)

@@ -103,7 +103,8 @@ class _Helper:
         """
         null = os.open(os.devnull, os.O_RDWR)
         for pipe in (self._requests, self._answers):
-            os.dup2(null, pipe.fileno(), inheritable=False)
+            if not pipe.closed:
+                os.dup2(null, pipe.fileno(), inheritable=False)
         os.close(null)
 
     @property
@@ -133,11 +134,11 @@ def _current() -> _Helper:
 
 
 def _forget_in_child() -> None:
-    global _helper  # noqa: PLW0603
-    if _helper is not None:
-        _helper.close_in_child()
-        _of_parents.append(_helper)  # it must not be finalized: its process is not a child of this one
-    _helper = None
+    global _helper
+    of_parent, _helper = _helper, None
+    if of_parent is not None:
+        _of_parents.append(of_parent)  # it must not be finalized: its process is not a child of this one
+        of_parent.close_in_child()
 
 
 os.register_at_fork(after_in_child=_forget_in_child)
@@ -171,9 +172,14 @@ class HelperClient:
         listing, start = next(_listings), prefix
         helper = _current()
         page = helper.call(*self._bucket, "pages", start, listing)
-        while page is not None:
-            yield [ClientObject(*found) for found in page]
-            page = helper.call(*self._bucket, "pages", None, listing)
+        try:
+            while page is not None:
+                yield [ClientObject(*found) for found in page]
+                page = helper.call(*self._bucket, "pages", None, listing)
+        except GeneratorExit:
+            if helper.is_usable:
+                helper.call(*self._bucket, "end pages", listing)
+            raise
 
     def put(self, key: str, data: bytes, *, if_absent: bool = False, if_etag: str | None = None) -> str:
         return str(_current().call(*self._bucket, "put", key, data, if_absent, if_etag))

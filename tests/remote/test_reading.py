@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import shutil
 import tempfile
 import time
@@ -14,9 +13,7 @@ from typing import Any
 import pytest
 
 from loader import WorkerConfig, get_loader, get_savable_loader, get_train_dataset, get_val_dataset
-from loader.errors import FormatError, StorageError
-from loader.pipeline.reading.read_ahead import ReadAhead
-from loader.pipeline.reading.sample_chunk import ChunkReader
+from loader.errors import FormatError
 from tests.e2e.dataset_tree import prepare, shard_path, write_shards
 from tests.object_server import Fault, FaultPlan, ObjectServer
 
@@ -172,31 +169,3 @@ def test_a_run_that_cannot_read_ends_with_the_url(prepared: Path, server: Object
     ):
         texts(loader, 100)
     assert not skipped
-
-
-def test_a_chunk_that_another_lane_failed_to_locate_is_not_skipped(
-    prepared: Path, server: ObjectServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with loader_of(prepared, 0) as local:
-        expected = texts(local, 8)
-    locate, start, starts = ChunkReader.chunk, ReadAhead.start, itertools.count()
-    failing = False
-
-    def start_and_fail_once(self: ReadAhead) -> None:
-        nonlocal failing
-        failing = next(starts) == 2  # by the first lane, which starts itself twice, for the second one
-        try:
-            start(self)
-        finally:
-            failing = False
-
-    def locate_or_fail(self: ChunkReader, *arguments: Any) -> Any:
-        if failing:
-            raise StorageError("the columns of the index cannot be downloaded")
-        return locate(self, *arguments)
-
-    monkeypatch.setattr(ReadAhead, "start", start_and_fail_once)
-    monkeypatch.setattr(ChunkReader, "chunk", locate_or_fail)
-    with loader_of(URL, 0) as remote:
-        assert texts(remote, 8) == expected
-    assert next(starts) > 2

@@ -157,11 +157,12 @@ $(PEER_INSTALLED):
 	@echo "1 of 2: $(TORCH)"
 	@$(call install,$(PEER_BIN)/python,"$(TORCH)")
 	@echo "2 of 2: $(PEER)"
-	@$(call install,$(PEER_BIN)/python,"$(PEER)")
+	@$(call install,$(PEER_BIN)/python,"$(PEER)" 'aiobotocore[boto3]')
 	@$(call compile,$(PEER_BIN)/python)
 	@touch $@
 
-# torchvision goes out again: none is built for a torch without CUDA, so pictures are decoded with Pillow.
+# torchvision goes out again: none is built for a torch without CUDA, so pictures are decoded with Pillow. So does
+# obstore: with it, litdata refuses the http:// endpoint of the benchmark; without it, it uses boto3.
 $(LOADERS_INSTALLED):
 	@echo "setting up .venv-loaders with $(LOADERS) (a few minutes, once)"
 	@test -x $(LOADERS_BIN)/python || $(PYTHON) -m venv .venv-loaders
@@ -169,6 +170,6 @@ $(LOADERS_INSTALLED):
 	@$(call install,$(LOADERS_BIN)/python,"$(TORCH)")
 	@echo "2 of 2: $(LOADERS)"
 	@$(call install,$(LOADERS_BIN)/python,"$(TORCH)" $(LOADERS) pillow)
-	@$(LOADERS_BIN)/python -m pip uninstall -qq --yes torchvision
+	@$(LOADERS_BIN)/python -m pip uninstall -qq --yes torchvision obstore
 	@$(call compile,$(LOADERS_BIN)/python)
 	@touch $@

@@ -38,7 +38,7 @@ from report import machine_facts, print_table
 from s3_server import ACCESS_KEY, SECRET_KEY, free_port, s3_server
 
 BUCKET = "bench"
-SIZES = {"json": Size(samples=32_000, shards=10), "captions": Size(samples=1_920, shards=10)}
+SIZES = {"json": Size(samples=80_000, shards=10), "captions": Size(samples=4_000, shards=10)}
 WORK = {"json": "json of 150 bytes", "captions": "JPEG to float tensor"}
 KINDS, WORKERS = tuple(SIZES), (0, 2)
 Job = tuple[str, str, int]  # library, kind, workers

@@ -10,7 +10,7 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 
 PYTHON ?= python3
 TORCH ?= torch==2.13.0
-PEER ?= megatron-energon[av-decode]==7.4.1
+PEER ?= megatron-energon[av-decode,s3]==7.4.1
 LOADERS ?= webdataset==1.0.2 mosaicml-streaming==0.13.0 litdata==0.2.76 boto3
 # More than the two processors of small machines: tests also wait for processes and terminals.
 PYTEST_WORKERS ?= 3
@@ -157,7 +157,7 @@ $(PEER_INSTALLED):
 	@echo "1 of 2: $(TORCH)"
 	@$(call install,$(PEER_BIN)/python,"$(TORCH)")
 	@echo "2 of 2: $(PEER)"
-	@$(call install,$(PEER_BIN)/python,"$(PEER)" 'aiobotocore[boto3]')
+	@$(call install,$(PEER_BIN)/python,"$(PEER)")
 	@$(call compile,$(PEER_BIN)/python)
 	@touch $@
 

@@ -22,7 +22,7 @@ daemon off; pid {folder}/pid; error_log {folder}/errors; worker_processes 1; {us
 events {{ worker_connections 4096; }}
 http {{
   log_format requests '$request_method $status $body_bytes_sent'; access_log {folder}/requests requests;
-  sendfile on; tcp_nopush on; keepalive_requests 1000000;
+  sendfile on; tcp_nodelay on; keepalive_requests 1000000;
   client_body_temp_path {folder}/bodies; proxy_temp_path {folder}/answers;
   fastcgi_temp_path {folder}/unused1; uwsgi_temp_path {folder}/unused2; scgi_temp_path {folder}/unused3;
   proxy_cache_path {folder}/objects levels=1:2 keys_zone=objects:10m max_size=20g inactive=1d use_temp_path=off;

@@ -39,6 +39,7 @@ from .tar.names import decode_name, printable
 __all__ = ["DatasetFolder", "open_fresh_shard"]
 
 _log = get_logger(__name__)
+_MAX_LISTINGS = 5  # of a dataset that is being prepared
 _PREPARE_AGAIN = "run energon prepare again on this dataset"
 
 
@@ -90,15 +91,18 @@ class DatasetFolder:
         self._open_shard: tuple[str, ReadableFile] | None = None
 
     def _prefetch(self, *, with_index: bool) -> None:
-        """Announce the files that are read first: those of a remote dataset then arrive at the same time."""
+        """Fetch the documents of a remote dataset at the same time; all again if a prepare commits meanwhile."""
         if isinstance(self.storage, LocalStorage):
             return
-        self.storage.list_once(FOLDER)
-        read_committed_documents(self.storage)
-        prefetch_documents(self.storage, [self._config_name, self._split_name])
-        if with_index and self.storage.checks_versions:
-            for uuid in index_folders(self.storage)[:1]:
-                self.storage.prefetch_fixed([f"{INDEX_FOLDER}/{uuid}/{name}.npy" for name in ROW_COLUMNS])
+        for _ in range(_MAX_LISTINGS):
+            self.storage.list_once(FOLDER)
+            read_committed_documents(self.storage)
+            prefetch_documents(self.storage, [self._config_name, self._split_name])
+            if with_index and self.storage.checks_versions:
+                for uuid in index_folders(self.storage)[:1]:
+                    self.storage.prefetch_fixed([f"{INDEX_FOLDER}/{uuid}/{name}.npy" for name in ROW_COLUMNS])
+            if self.storage.settle_prefetched():
+                break
 
     @property
     def meta_folder(self) -> str:

@@ -196,6 +196,9 @@ class LocalStorage:
     def prefetch(self, names: Iterable[str]) -> None:
         pass
 
+    def settle_prefetched(self) -> bool:
+        return True
+
     def prefetch_fixed(self, names: Iterable[str]) -> None:
         pass
 

@@ -244,6 +244,14 @@ class Storage(Protocol):
     def prefetch(self, names: Iterable[str]) -> None:
         """Announce reads of small files, whole and once each; a remote store fetches them at the same time."""
 
+    def settle_prefetched(self) -> bool:
+        """Wait for the files of :meth:`prefetch`.
+
+        Returns:
+            False if one was written or removed since its folder was listed. The listing is then forgotten, and the
+            files are no longer announced.
+        """
+
     def prefetch_fixed(self, names: Iterable[str]) -> None:
         """Announce calls of :meth:`copy_of_fixed`; a remote store makes the copies at the same time."""
 

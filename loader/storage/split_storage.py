@@ -89,6 +89,9 @@ class SplitStorage:
     def prefetch(self, names: Iterable[str]) -> None:
         self._announce(names, self.main.prefetch, self._other.prefetch)
 
+    def settle_prefetched(self) -> bool:
+        return all([self.main.settle_prefetched(), self._other.settle_prefetched()])
+
     def prefetch_fixed(self, names: Iterable[str]) -> None:
         self._announce(names, self.main.prefetch_fixed, self._other.prefetch_fixed)
 

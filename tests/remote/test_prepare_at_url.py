@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -228,6 +230,45 @@ def test_a_race_that_is_lost_at_the_last_request_leaves_the_index_of_the_winner(
     server.faults = FaultPlan()
     assert (folder / ".nv-meta/index.uuid").read_text() == winner.uuid
     assert DatasetFolder(URL).index.uuid == winner.uuid
+
+
+@pytest.mark.parametrize("reads_samples", [False, True])
+def test_a_dataset_that_is_opened_during_a_commit_is_the_old_one_or_the_new_one(
+    tmp_path: Path, server: ObjectServer, folder: Path, reads_samples: bool
+) -> None:
+    def prepare(ratio: dict[str, float], field: str) -> tuple[object, ...]:
+        yaml = f"__module__: megatron.energon\n__class__: CaptioningWebdataset\nfield_map: {{image: {field}, caption: txt}}\n"
+        prepare_url(split=SplitRequest(ratio=ratio), files={"dataset.yaml": yaml})
+        return state()
+
+    def state() -> tuple[object, ...]:
+        opened = DatasetFolder(URL, reads_samples=reads_samples)
+        assert opened.split is not None
+        return opened.split.split_parts, opened.config, opened.tar_index.uuid
+
+    earlier = prepare({"train": 1.0}, "jpg")
+    before = shutil.copytree(folder, tmp_path / "before")
+    write_shard(shard_path(folder, 2), caption_samples(90, 3))
+    later = prepare({"train": 1.0, "val": 1.0}, "png")
+    after = shutil.copytree(folder, tmp_path / "after")
+    found = []
+    for last in range(1000):
+        shutil.rmtree(folder)
+        shutil.copytree(before, folder)
+        lock, requests = threading.Lock(), itertools.count()
+
+        def commit(_method: str, _key: str, _number: int, last: int = last) -> None:
+            with lock:
+                if next(requests) == last:
+                    shutil.copytree(after, folder, dirs_exist_ok=True)
+
+        server.faults = FaultPlan(choose=commit)
+        found.append(state())
+        if next(requests) <= last:
+            break
+    assert found[0] == later
+    assert found[-1] == earlier
+    assert all(one in (earlier, later) for one in found)
 
 
 # --------------------------------------------------------------------------------------------------------- kills

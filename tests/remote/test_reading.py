@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
 import tempfile
 import time
@@ -84,6 +85,22 @@ def test_a_state_continues_at_the_very_sample_on_another_number_of_workers(
     with loader_of(URL, 2 - workers).with_restored_state_rank(state) as second:
         found += texts(second, 27)
     assert found == expected
+
+
+def test_a_closed_loader_sends_no_further_requests(prepared: Path, server: ObjectServer) -> None:
+    loader = loader_of(URL, 0, batch_size=1)
+    batches = iter(loader)
+    next(batches)
+    at_work = FaultPlan(choose=lambda *_: Fault(kind="503"))
+    server.faults = at_work  # no request of those that read ahead succeeds
+    time.sleep(0.5)
+    loader.close()
+    del batches, loader
+    gc.collect()
+    time.sleep(3)  # until the pauses before the next tries have passed
+    server.requests.clear()
+    time.sleep(4)
+    assert server.requests == []
 
 
 def test_a_validation_pass_reads_each_sample_once(prepared: Path, server: ObjectServer) -> None:

@@ -22,8 +22,50 @@ _MAX_LATE = 0.1  # share above which the service is slow, and not single request
 _SIZE_CLASSES = (64 << 10, 1 << 20)  # bytes
 
 
+class _Request:
+    """A range that is fetched by one thread, or by two if the first one is late.
+
+    Args:
+        read: Reads the range, with retries while a function returns True.
+        size_bytes: Length of the range.
+    """
+
+    __slots__ = (
+        "arrived",
+        "attempts",
+        "data",
+        "error",
+        "is_done",
+        "is_hedged",
+        "is_late",
+        "is_started",
+        "is_wanted",
+        "read",
+        "size_bytes",
+    )
+
+    def __init__(self, read: Callable[[Callable[[], bool]], bytes], size_bytes: int) -> None:
+        self.read = read
+        self.size_bytes = size_bytes
+        self.attempts = 0  # queued and running ones
+        self.is_hedged = False
+        self.is_late = False
+        self.is_started = False
+        self.is_done = False
+        self.is_wanted = True
+        self.data: bytes | None = None
+        self.error: BaseException | None = None
+        # One bare lock: a future with its condition takes longer than all else of the hand-over.
+        self.arrived = threading.Lock()
+        self.arrived.acquire()
+
+    def is_awaited(self) -> bool:
+        """Return True if the bytes are neither here nor given up, so that a failed attempt is repeated."""
+        return self.is_wanted and not self.is_done
+
+
 class Fetch:
-    """A range that is being fetched.
+    """A range that is being fetched; given up when nothing refers to it any more.
 
     Args:
         fetcher: Sends the requests.
@@ -31,41 +73,16 @@ class Fetch:
         size_bytes: Length of the range.
     """
 
-    __slots__ = (
-        "_arrived",
-        "_data",
-        "_error",
-        "_fetcher",
-        "_owner",
-        "_read",
-        "attempts",
-        "is_done",
-        "is_hedged",
-        "is_late",
-        "is_started",
-        "size_bytes",
-    )
+    __slots__ = ("_fetcher", "_owner", "_request")
 
     def __init__(self, fetcher: Fetcher, read: Callable[[Callable[[], bool]], bytes], size_bytes: int) -> None:
-        self.size_bytes = size_bytes
-        self.attempts = 0  # queued and running ones
-        self.is_hedged = False
-        self.is_late = False
-        self.is_started = False
-        self.is_done = False
-        self._data: bytes | None = None
-        self._error: BaseException | None = None
+        self._request = _Request(read, size_bytes)
         self._fetcher = fetcher
-        self._read = read
         self._owner = os.getpid()
-        # One bare lock: a future with its condition takes longer than all else of the hand-over.
-        self._arrived = threading.Lock()
-        self._arrived.acquire()
-        fetcher.start(self)
+        fetcher.start(self._request)
 
-    def read(self) -> bytes:
-        """Read the range; a request that fails after another one has succeeded is not sent again."""
-        return self._read(lambda: not self.is_done)
+    def __del__(self) -> None:
+        self._request.is_wanted = False
 
     def result(self) -> bytes:
         """Wait for the bytes.
@@ -73,32 +90,28 @@ class Fetch:
         Raises:
             EnergonError: As by ``read``.
         """
-        if self._data is None and self._error is None:
+        request = self._request
+        if request.data is None and request.error is None:
             if self._owner != os.getpid():  # the threads stayed in the process that forked this one
-                return self.read()
-            self._wait()
-        if self._error is not None:
-            raise self._error
-        return self._data or b""
+                return request.read(lambda: True)
+            self._wait(request)
+        if request.error is not None:
+            raise request.error
+        return request.data or b""
 
-    def _wait(self) -> None:
-        limit_s = self._fetcher.hedge_after_s(self.size_bytes)
+    def _wait(self, request: _Request) -> None:
+        limit_s = self._fetcher.hedge_after_s(request.size_bytes)
         if limit_s is None:
-            self._arrived.acquire()
+            request.arrived.acquire()
         else:
-            is_late = not self._arrived.acquire(timeout=limit_s)
-            while is_late and not self.is_started:  # others of the queue were waited for
-                is_late = not self._arrived.acquire(timeout=limit_s)
+            is_late = not request.arrived.acquire(timeout=limit_s)
+            while is_late and not request.is_started:  # others of the queue were waited for
+                is_late = not request.arrived.acquire(timeout=limit_s)
             if is_late:
-                self.is_late = True
-                self._fetcher.hedge(self)
-                self._arrived.acquire()
-        self._arrived.release()  # other threads may wait, too
-
-    def finish(self, data: bytes | None, error: BaseException | None) -> None:
-        """Hand over the result to the threads that wait for it."""
-        self._data, self._error = data, error
-        self._arrived.release()
+                request.is_late = True
+                self._fetcher.hedge(request)
+                request.arrived.acquire()
+        request.arrived.release()  # other threads may wait, too
 
 
 class _Durations:
@@ -131,7 +144,7 @@ class Fetcher:
         self._max_requests = max_requests
         self._pace = pace
         self._stalled = 0
-        self._queue: SimpleQueue[Fetch] = SimpleQueue()
+        self._queue: SimpleQueue[_Request] = SimpleQueue()
         self._threads = 0
         self._unfinished = 0
         self._lock = threading.Lock()
@@ -140,15 +153,15 @@ class Fetcher:
         self._sent = 0
         self._hedged = 0
 
-    def start(self, fetch: Fetch) -> None:
+    def start(self, request: _Request) -> None:
         """Read a range in a thread."""
         with self._lock:
             self._sent += 1
-            fetch.attempts += 1
+            request.attempts += 1
             self._unfinished += 1
             if self._threads < min(self._unfinished, self._max_requests + self._stalled):
                 self._start_thread()
-        self._queue.put(fetch)
+        self._queue.put(request)
 
     def _start_thread(self) -> None:
         # Daemons: a process that ends does not wait for bytes that it does not use.
@@ -162,24 +175,24 @@ class Fetcher:
         else:
             self._threads += 1
 
-    def hedge(self, fetch: Fetch) -> None:
+    def hedge(self, request: _Request) -> None:
         """Read a range that is late once more, unless so many are late that it would add to an overload."""
         with self._lock:
             self._late.append(True)
-            if fetch.is_done or fetch.is_hedged or not fetch.is_started:
+            if request.is_done or request.is_hedged or not request.is_started:
                 return
             if self._hedged + 1 > _MAX_HEDGED * self._sent or sum(self._late) > _MAX_LATE * len(self._late):
                 return
             # A thread of its own: those of the queue have other ranges to fetch first.
-            thread = threading.Thread(target=self._serve_one, args=(fetch,), daemon=True, name="fetch-again")
+            thread = threading.Thread(target=self._serve_one, args=(request,), daemon=True, name="fetch-again")
             try:
                 thread.start()  # it counts its end under the lock, so after what follows
             except RuntimeError:  # the system allows no more threads
                 return
             self._hedged += 1
             self._stalled += 1
-            fetch.attempts += 1
-            fetch.is_hedged = True
+            request.attempts += 1
+            request.is_hedged = True
         self._pace.note_stalled(1)
 
     def run(self, task: Callable[[], object]) -> None:
@@ -189,37 +202,39 @@ class Fetcher:
             task()
             return b""
 
-        Fetch(self, read, 0)
+        self.start(_Request(read, 0))
 
     def _serve(self) -> None:
         while True:
-            fetch = self._queue.get()
-            fetch.is_started = True
-            self._serve_one(fetch)
+            request = self._queue.get()
+            request.is_started = True
+            if request.is_wanted:
+                self._serve_one(request)
             with self._lock:
                 self._unfinished -= 1
-                self._stalled -= fetch.is_hedged
-            if fetch.is_hedged:
+                self._stalled -= request.is_hedged
+            if request.is_hedged:
                 self._pace.note_stalled(-1)
-            del fetch  # its bytes may be many
+            del request  # its bytes may be many
 
-    def _serve_one(self, fetch: Fetch) -> None:
+    def _serve_one(self, request: _Request) -> None:
         started = time.monotonic()
         data, error = None, None
         try:
-            data = fetch.read()
+            data = request.read(request.is_awaited)
         except BaseException as raised:  # noqa: BLE001 - the waiting thread raises it
             error = raised
         with self._lock:
-            fetch.attempts -= 1
-            if data is not None and fetch.size_bytes:
-                self._durations[_size_class(fetch.size_bytes)].add(time.monotonic() - started)
-            if fetch.is_done or (error is not None and fetch.attempts):  # another attempt may succeed
+            request.attempts -= 1
+            if data is not None and request.size_bytes:
+                self._durations[_size_class(request.size_bytes)].add(time.monotonic() - started)
+            if request.is_done or (error is not None and request.attempts):  # another attempt may succeed
                 return
-            fetch.is_done = True
-            if not fetch.is_late:
+            request.is_done = True
+            if not request.is_late:
                 self._late.append(False)
-        fetch.finish(data, error)
+        request.data, request.error = data, error
+        request.arrived.release()
 
     def hedge_after_s(self, size_bytes: int) -> float | None:
         """Return the seconds after which a range of this size is late; None if that is not known."""

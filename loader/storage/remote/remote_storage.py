@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ...errors import FormatError, StorageError
+from ...errors import EnergonError, FormatError, StorageError
 from ..node_cache import CacheSettings, RemoteObject, block_cache, cache_settings, local_copy
 from ..protocol import ByteRange, FileInfo, check_name
 from .clients import ClientObject, Connection, fetcher_of, has_answered, note_answer
@@ -183,6 +183,14 @@ class RemoteStorage:
             if info is not None and 0 < info.size_bytes <= _MAX_PREFETCHED_BYTES and name not in self._ahead:
                 self._ahead[name] = self.fetch_range(info, 0, info.size_bytes)
 
+    def settle_prefetched(self) -> bool:
+        if not any(map(_is_outdated, self._ahead.values())):
+            return True
+        self._listed.clear()
+        self._ahead.clear()
+        self._instead = {}
+        return False
+
     def _take_ahead(self, name: str) -> bytes | None:
         fetch = self._ahead.pop(name, None)
         return None if fetch is None else fetch.result()
@@ -327,6 +335,17 @@ def _unpickled(url: str, has_answered: bool, options: Mapping[str, Any]) -> Remo
     if has_answered:
         note_answer(parse_object_url(url))
     return RemoteStorage(url)
+
+
+def _is_outdated(fetch: Fetch) -> bool:
+    """Wait for a file; return True if it is not the listed one. Other errors are raised when it is read."""
+    try:
+        fetch.result()
+    except FormatError:
+        return True
+    except EnergonError as error:
+        return isinstance(error.__cause__, FileNotFoundError)
+    return False
 
 
 def _info(name: str, found: ClientObject) -> FileInfo:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import shutil
@@ -11,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -237,7 +237,8 @@ def test_a_dataset_that_is_opened_during_a_commit_is_the_old_one_or_the_new_one(
     tmp_path: Path, server: ObjectServer, folder: Path, reads_samples: bool
 ) -> None:
     def prepare(ratio: dict[str, float], field: str) -> tuple[object, ...]:
-        yaml = f"__module__: megatron.energon\n__class__: CaptioningWebdataset\nfield_map: {{image: {field}, caption: txt}}\n"
+        fields = f"field_map: {{image: {field}, caption: txt}}\n"
+        yaml = f"__module__: megatron.energon\n__class__: CaptioningWebdataset\n{fields}"
         prepare_url(split=SplitRequest(ratio=ratio), files={"dataset.yaml": yaml})
         return state()
 
@@ -245,6 +246,14 @@ def test_a_dataset_that_is_opened_during_a_commit_is_the_old_one_or_the_new_one(
         opened = DatasetFolder(URL, reads_samples=reads_samples)
         assert opened.split is not None
         return opened.split.split_parts, opened.config, opened.tar_index.uuid
+
+    lock = threading.Lock()
+
+    def commit_at(last: int, requests: list[str], _method: str, key: str, _number: int) -> None:
+        with lock:
+            requests.append(key)
+            if len(requests) == last + 1:
+                shutil.copytree(after, folder, dirs_exist_ok=True)
 
     earlier = prepare({"train": 1.0}, "jpg")
     before = shutil.copytree(folder, tmp_path / "before")
@@ -255,16 +264,10 @@ def test_a_dataset_that_is_opened_during_a_commit_is_the_old_one_or_the_new_one(
     for last in range(1000):
         shutil.rmtree(folder)
         shutil.copytree(before, folder)
-        lock, requests = threading.Lock(), itertools.count()
-
-        def commit(_method: str, _key: str, _number: int, last: int = last) -> None:
-            with lock:
-                if next(requests) == last:
-                    shutil.copytree(after, folder, dirs_exist_ok=True)
-
-        server.faults = FaultPlan(choose=commit)
+        requests: list[str] = []
+        server.faults = FaultPlan(choose=partial(commit_at, last, requests))
         found.append(state())
-        if next(requests) <= last:
+        if len(requests) <= last:
             break
     assert found[0] == later
     assert found[-1] == earlier

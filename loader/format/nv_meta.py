@@ -7,6 +7,7 @@ import os
 from ..storage import Storage, open_storage
 
 __all__ = [
+    "COLUMNS_FOLDER",
     "DATASET_YAML",
     "FOLDER",
     "FORMAT_VERSION",
@@ -34,6 +35,7 @@ DATASET_YAML = "dataset.yaml"
 INDEX_SQLITE = f"{FOLDER}/index.sqlite"
 INDEX_UUID = f"{FOLDER}/index.uuid"
 INDEX_FOLDER = f"{FOLDER}/index"
+COLUMNS_FOLDER = f"{FOLDER}/columns"
 LOCK = f"{FOLDER}/.lock"
 WORK_FOLDER = f"{FOLDER}/.prepare"
 """The folder of an unfinished prepare: its scans, and files that are not committed yet."""

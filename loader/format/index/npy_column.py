@@ -21,7 +21,7 @@ _HEADER = re.compile(
     rb"\x93NUMPY\x01\0(..)\{'descr': '([^']*)', 'fortran_order': False, 'shape': \((\d{1,18}),\), \} *\n", re.DOTALL
 )
 _HEADER_BYTES = 256  # of which 128 are used
-_NUMBERS = re.compile(rb"[<|][iu][1248]")
+_NUMBERS = re.compile(rb"[<|](?:[iu][1248]|f[248]|b1)")
 
 
 class ColumnWriter:
@@ -92,17 +92,23 @@ class ColumnReader:
         self._file.close()
 
 
-def map_column(storage: Storage, name: str, dtype: str) -> npt.NDArray[np.generic]:
+def map_column(storage: Storage, name: str, dtype: str | None, *, is_fixed: bool = True) -> npt.NDArray[np.generic]:
     """Map a column into memory, read-only, at a cost that does not depend on the number of rows.
+
+    Args:
+        storage: Store of the file.
+        name: Name of the file.
+        dtype: The expected type; None accepts any number.
+        is_fixed: The file never changes under its name.
 
     Raises:
         FormatError: The file is missing, is shorter or longer than its header says, or has another type.
     """
     try:
-        path = storage.copy_of_fixed(name)
+        path = storage.copy_of_fixed(name) if is_fixed else storage.local_path(name)
         with LocalStorage(path.parent).open(path.name) as file:
             found, rows, offset = _parse_header(storage, name, file)
-        if found != np.dtype(dtype):
+        if dtype is not None and found != np.dtype(dtype):
             raise _unusable(storage, name, f"expected a column of {np.dtype(dtype).str!r}, found {found.str!r}")
         # A plain array over a map: creating and indexing an np.memmap takes ten times as long.
         column = np.frombuffer(map_file(path), found, rows, offset) if rows else np.empty(0, found)
@@ -110,7 +116,7 @@ def map_column(storage: Storage, name: str, dtype: str) -> npt.NDArray[np.generi
         return column
     except (StorageError, OSError, ValueError) as error:  # the file was cut after its header was read
         cause = error.message if isinstance(error, StorageError) else error
-        raise _unusable(storage, name, f"cannot map this column of the index: {cause}") from error
+        raise _unusable(storage, name, f"cannot map this column: {cause}") from error
 
 
 def _parse_header(storage: Storage, name: str, file: ReadableFile) -> tuple[np.dtype[Any], int, int]:

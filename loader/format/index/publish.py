@@ -14,7 +14,7 @@ import msgspec
 
 from ...errors import FormatError
 from ...storage import Storage, read_document
-from ..nv_meta import FOLDER, INDEX_FOLDER, INDEX_SQLITE, TAR_IDX_SUFFIX, WORK_FOLDER
+from ..nv_meta import COLUMNS_FOLDER, FOLDER, INDEX_FOLDER, INDEX_SQLITE, TAR_IDX_SUFFIX, WORK_FOLDER
 
 __all__ = ["STAGING", "commit", "finish_interrupted_commit", "is_commit_pending", "stage_files"]
 
@@ -22,6 +22,7 @@ STAGING = f"{WORK_FOLDER}/staged"
 """The folder of the files that wait for the commit."""
 
 _INTENT = f"{WORK_FOLDER}/commit.json"
+_REMOVABLE = (f"{INDEX_FOLDER}/", f"{COLUMNS_FOLDER}/")
 
 
 class _Intent(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,8 +74,8 @@ def _check_names(intent: _Intent) -> None:
         if not staged.startswith(f"{STAGING}/") or not (final.startswith(f"{FOLDER}/") or _is_tar_idx(final)):
             raise ValueError(f"expected renames of staged files, found {staged!r} to {final!r}")
     for name in intent.removals:
-        if not (name.startswith(f"{INDEX_FOLDER}/") or name == INDEX_SQLITE or _is_tar_idx(name)):
-            raise ValueError(f"expected removals of index files, found {name!r}")
+        if not (name.startswith(_REMOVABLE) or name == INDEX_SQLITE or _is_tar_idx(name)):
+            raise ValueError(f"expected removals of index files and columns, found {name!r}")
 
 
 def _is_tar_idx(name: str) -> bool:

@@ -13,6 +13,7 @@ from ...errors import ConfigError, EnergonError, FormatError, StorageError
 from ...storage import FileInfo, Storage
 from ...version import __version__
 from ..cluster.executor import run_in_executor
+from ..columns.carry import CarriedColumns, carry_columns
 from ..documents.dataset_files import read_shard_info
 from ..documents.providers import record_format
 from ..index.current import read_uuid, stale_indexes
@@ -102,7 +103,8 @@ def prepare_record_folder(
     split_counts = split.counts(layout.shards, storage=storage)
     files = planned_files(plan, split)
     changed = previous is None or bool(to_scan) or previous.shards != layout.shards or not is_written(storage, files)
-    identity = _publish(workspace, layout, files, previous) if changed or previous is None else previous.uuid
+    columns = carry_columns(storage, workspace.work, earlier=previous.shards if previous else (), now=layout.shards)
+    identity = _publish(workspace, layout, files, previous, columns) if changed or previous is None else previous.uuid
     return PrepareReport(
         changed=changed,
         uuid=identity,
@@ -116,7 +118,7 @@ def prepare_record_folder(
         duplicate_keys=0,
         compat=False,
         split=split_counts,
-        warnings=split.warnings,
+        warnings=(*split.warnings, *columns.warnings),
         seconds=time.perf_counter() - started,
     )
 
@@ -229,7 +231,13 @@ def _layout(search: ShardSearch, counted: Mapping[str, _Counted]) -> Layout:
     )
 
 
-def _publish(workspace: Workspace, layout: Layout, files: Mapping[str, bytes], previous: RecordIndex | None) -> str:
+def _publish(
+    workspace: Workspace,
+    layout: Layout,
+    files: Mapping[str, bytes],
+    previous: RecordIndex | None,
+    columns: CarriedColumns,
+) -> str:
     """Commit the index and the files; return the uuid of the index."""
     storage, identity = workspace.storage, uuid.uuid4()
     contents = {
@@ -239,8 +247,8 @@ def _publish(workspace: Workspace, layout: Layout, files: Mapping[str, bytes], p
         INFO_JSON: workspace.shard_info({shard.name: shard.samples for shard in layout.shards}, identity),
     }
     kept = None if previous is None else previous.uuid  # running jobs may still read it
-    removals = stale_indexes(storage, kept=kept)
+    removals = [*stale_indexes(storage, kept=kept), *columns.removals]
     if storage.exists(INDEX_SQLITE):  # of tar shards that the folder had before
         removals.append(INDEX_SQLITE)
-    workspace.commit(stage_files(workspace.work, contents), removals, None)
+    workspace.commit([*columns.renames, *stage_files(workspace.work, contents)], removals, None)
     return str(identity)

@@ -15,6 +15,7 @@ from ...storage import RemoteStorage, Storage
 from ...version import __version__
 from ..cluster.complete import check_complete
 from ..cluster.part_plan import check_not_planned
+from ..columns.carry import CarriedColumns, carry_columns
 from ..compat.files import STAGED_SQLITE, CompatFiles, first_unwritable_folder, stale_compat_files
 from ..index.current import prefetch_documents, stale_indexes
 from ..index.layout import Layout, layout_warnings
@@ -151,8 +152,10 @@ def _prepare(
         if not staged.keys_to_fix.samples:
             counts = split.counts(staged.layout.shards, storage=storage)  # a range beyond a shard is refused here
             media = _collect_media(inputs, staged, on_progress)
-            identity = _publish(inputs, staged)
-            return _report(inputs, staged.layout, identity, counts, staged=staged, media=media, started=started)
+            columns = _carry_columns(inputs, staged.layout)
+            identity = _publish(inputs, staged, columns)
+            report = _report(inputs, staged.layout, identity, counts, staged=staged, media=media, started=started)
+            return replace(report, warnings=(*report.warnings, *columns.warnings))
         keys = repeated_keys(staged.keys_to_fix, staged.layout.shards)
         renamed = fix_duplicates(storage, search.names, keys).renamed
         split = rename_excluded(storage, split, renamed)
@@ -291,10 +294,15 @@ def _collect_media(inputs: PrepareInputs, staged: _Staged, on_progress: Progress
     )
 
 
-def _publish(inputs: PrepareInputs, staged: _Staged) -> str:
+def _carry_columns(inputs: PrepareInputs, layout: Layout) -> CarriedColumns:
+    earlier = inputs.previous.index.shards if inputs.previous.index else ()
+    return carry_columns(inputs.storage, inputs.workspace.work, earlier=earlier, now=layout.shards)
+
+
+def _publish(inputs: PrepareInputs, staged: _Staged, columns: CarriedColumns) -> str:
     """Commit the staged files and those of the plan; return the uuid of the new index."""
     storage, work, identity = inputs.storage, inputs.workspace.work, uuid.uuid4()
-    renames = [(f"{STAGING}/index", f"{INDEX_FOLDER}/{identity}"), *staged.compat_renames]
+    renames = [(f"{STAGING}/index", f"{INDEX_FOLDER}/{identity}"), *staged.compat_renames, *columns.renames]
     files = {
         **inputs.files,
         INDEX_UUID: str(identity).encode(),
@@ -303,7 +311,7 @@ def _publish(inputs: PrepareInputs, staged: _Staged) -> str:
     renames += stage_files(work, files)
     # Running jobs may still read the previous index; older ones are removed.
     previous = inputs.previous.index.uuid if inputs.previous.index else None
-    removals = stale_indexes(storage, kept=previous)
+    removals = [*stale_indexes(storage, kept=previous), *columns.removals]
     removals += stale_compat_files(
         storage,
         earlier=inputs.previous_shards,

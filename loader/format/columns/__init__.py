@@ -1,0 +1,1 @@
+"""Columns of a dataset: one value for each sample, in ``.nv-meta/columns``."""

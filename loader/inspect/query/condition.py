@@ -1,0 +1,280 @@
+"""Conditions on the columns of a dataset, such as ``tokens > 2048 and width >= 512``.
+
+A condition is an expression in the syntax of Python, of which a few forms are allowed; it is evaluated on numpy
+arrays, and nothing of it is run as code. Comparisons with a missing value are unknown, as in SQL: a sample is chosen
+only if the whole condition is known to be true.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import ConfigError
+
+__all__ = ["Condition", "Values", "ValuesOf"]
+
+_MAX_CHARACTERS = 10_000
+_ALLOWED = "use columns, numbers, texts, and, or, not, < <= > >= == !=, in, + - * / // %, and known(…), size(…), has(…)"
+
+_COMPARISONS: Mapping[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+}
+_OPERATIONS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}
+
+_Bools = npt.NDArray[np.bool_]
+_Truth = tuple[Any, Any]
+"""Arrays of bools, or single ones: where a condition is true, if it is known there; where it is known."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Values:
+    """A value for each of some samples.
+
+    Attributes:
+        values: Numbers, or positions in ``categories``; shape (n,).
+        known: True for samples that have a value; shape (n,).
+        categories: The texts of the positions; None for numbers.
+    """
+
+    values: npt.NDArray[Any]
+    known: _Bools
+    categories: tuple[str, ...] | None = None
+
+
+class ValuesOf(Protocol):
+    """Looks up the values of some samples."""
+
+    def column(self, name: str) -> Values:
+        """Return the values of a column."""
+
+    def size(self, part: str) -> Values:
+        """Return the sizes of a part in bytes; unknown for samples without it."""
+
+
+_Value = Values | int | float | str
+
+
+class Condition:
+    """A parsed condition.
+
+    Args:
+        text: The expression.
+
+    Raises:
+        ConfigError: It has a form that is not allowed; the message names it.
+
+    >>> Condition("tokens > 2048 and width >= 512").columns
+    ('tokens', 'width')
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        try:
+            if len(text) > _MAX_CHARACTERS:
+                raise self._invalid(f"it has {len(text):,} characters")
+            self._tree = ast.parse(text.strip(), mode="eval").body
+            self._check(self._tree)
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            raise self._invalid(str(error).partition(" (<unknown>")[0] or type(error).__name__) from error
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns of the condition, sorted."""
+        called = {node.func for node in ast.walk(self._tree) if isinstance(node, ast.Call)}
+        names = (node.id for node in ast.walk(self._tree) if isinstance(node, ast.Name) and node not in called)
+        return tuple(sorted(set(names)))
+
+    def holds(self, source: ValuesOf, samples: int) -> _Bools:
+        """Return True for the samples of which the condition is known to be true, shape (samples,).
+
+        Args:
+            source: Looks up the values of these samples.
+            samples: Number of samples.
+
+        Raises:
+            ConfigError: There is no such column, or a text is compared with a number.
+        """
+        with np.errstate(all="ignore"):
+            is_true, known = self._truth(self._tree, source)
+        return np.broadcast_to(is_true & known, (samples,))
+
+    # -------------------------------------------------------------------------------------------------- checks
+
+    def _check(self, node: ast.expr) -> None:
+        match node:
+            case ast.BoolOp(values=values):
+                inner = values
+            case ast.UnaryOp(op=ast.Not() | ast.USub() | ast.UAdd(), operand=operand):
+                inner = [operand]
+            case ast.BinOp(op=op, left=left, right=right) if type(op) in _OPERATIONS:
+                inner = [left, right]
+            case ast.Compare(ops=ops, left=left, comparators=comparators):
+                inner = self._compared(ops, left, comparators)
+            case ast.Call(func=ast.Name(id="known"), args=[ast.Name()], keywords=[]):
+                inner = []
+            case ast.Call(func=ast.Name(id="size" | "has"), args=[ast.Constant(value=str())], keywords=[]):
+                inner = []
+            case ast.Name():
+                inner = []
+            case ast.Constant(value=int() | float() | str()):
+                inner = []
+            case _:
+                raise self._invalid(f"{ast.unparse(node)!r} is not allowed")
+        for each in inner:
+            self._check(each)
+
+    def _compared(self, ops: list[ast.cmpop], left: ast.expr, comparators: list[ast.expr]) -> list[ast.expr]:
+        inner = [left]
+        for op, right in zip(ops, comparators, strict=True):
+            if type(op) in _COMPARISONS:
+                inner.append(right)
+            elif isinstance(op, ast.In | ast.NotIn) and isinstance(right, ast.List | ast.Tuple | ast.Set):
+                inner += right.elts
+            elif isinstance(op, ast.In | ast.NotIn):
+                raise self._invalid(f"expected a list after 'in', found {ast.unparse(right)!r}")
+            else:
+                raise self._invalid("'is' is not allowed; use ==")
+        return inner
+
+    def _invalid(self, found: str) -> ConfigError:
+        return ConfigError(f"invalid condition: {found}", at=self.text[:200], hint=_ALLOWED)
+
+    # ---------------------------------------------------------------------------------------------- evaluation
+
+    def _truth(self, node: ast.expr, source: ValuesOf) -> _Truth:
+        """Return whether a condition is true, and whether that is known."""
+        match node:
+            case ast.BoolOp(op=op, values=values):
+                is_true, known = self._truth(values[0], source)
+                for each in values[1:]:
+                    other, other_known = self._truth(each, source)
+                    if isinstance(op, ast.And):
+                        known = (known & other_known) | (known & ~is_true) | (other_known & ~other)
+                        is_true = is_true & other
+                    else:
+                        is_true, known = (known & is_true) | (other_known & other), known & other_known
+                        known = known | is_true
+                return is_true, known
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                is_true, known = self._truth(operand, source)
+                return ~is_true, known
+            case ast.Compare(ops=ops, left=left, comparators=comparators):
+                is_true, known = np.True_, np.True_
+                for sign, right in zip(ops, comparators, strict=True):
+                    one, one_known = self._comparison(sign, left, right, source)
+                    is_true, known, left = is_true & one, known & one_known, right
+                return is_true, known
+            case ast.Call(func=ast.Name(id="known"), args=[ast.Name(id=name)]):
+                found = source.column(name).known
+                return found, np.ones_like(found)
+            case ast.Call(func=ast.Name(id="has"), args=[ast.Constant(value=str(part))]):
+                found = source.size(part).known
+                return found, np.ones_like(found)
+        value = self._value(node, source)
+        if isinstance(value, str) or (isinstance(value, Values) and value.categories is not None):
+            raise self._invalid(f"expected a comparison, found the text {ast.unparse(node)!r}")
+        if isinstance(value, Values):
+            return value.values != 0, value.known
+        return np.bool_(value), np.True_
+
+    def _comparison(self, op: ast.cmpop, left: ast.expr, right: ast.expr, source: ValuesOf) -> _Truth:
+        if isinstance(op, ast.In | ast.NotIn):
+            found = [self._comparison(ast.Eq(), left, each, source) for each in right.elts]  # type: ignore[attr-defined]
+            if not found:
+                return np.bool_(isinstance(op, ast.NotIn)), np.True_
+            is_true, known = found[0]
+            for other, other_known in found[1:]:
+                is_true, known = is_true | other, known & other_known
+            return (is_true if isinstance(op, ast.In) else ~is_true), known
+        first, second = self._value(left, source), self._value(right, source)
+        if _is_text(first) != _is_text(second):
+            raise self._invalid(f"{ast.unparse(left)!r} and {ast.unparse(right)!r}: one is a text, the other a number")
+        if _is_text(first):
+            first, second = _with_common_categories(first, second)
+        known = _known(first) & _known(second)
+        return _COMPARISONS[type(op)](_plain(first), _plain(second)), known
+
+    def _value(self, node: ast.expr, source: ValuesOf) -> _Value:
+        match node:
+            case ast.Constant(value=int() | float() | str() as value):
+                return value
+            case ast.Name(id=name):
+                return source.column(name)
+            case ast.Call(func=ast.Name(id="size"), args=[ast.Constant(value=str(part))]):
+                return source.size(part)
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                return self._number(0, operand, operator.sub, source)
+            case ast.UnaryOp(op=ast.UAdd(), operand=operand):
+                return self._number(0, operand, operator.add, source)
+            case ast.BinOp(op=op, left=left, right=right):
+                return self._number(left, right, _OPERATIONS[type(op)], source)
+        is_true, known = self._truth(node, source)
+        return Values(np.asarray(is_true), np.asarray(known))
+
+    def _number(
+        self, left: ast.expr | int, right: ast.expr, operation: Callable[[Any, Any], Any], source: ValuesOf
+    ) -> _Value:
+        first = left if isinstance(left, int) else self._value(left, source)
+        second = self._value(right, source)
+        if _is_text(first) or _is_text(second):
+            raise self._invalid("texts are compared, not calculated with")
+        try:
+            # Unsigned and small integers would wrap round.
+            result = operation(_widened(first), _widened(second))
+        except (ZeroDivisionError, OverflowError) as error:
+            raise self._invalid(str(error)) from error
+        if isinstance(first, Values) or isinstance(second, Values):
+            return Values(result, _known(first) & _known(second) & np.isfinite(result))
+        return result  # type: ignore[no-any-return]
+
+
+def _is_text(value: _Value) -> bool:
+    return isinstance(value, str) or (isinstance(value, Values) and value.categories is not None)
+
+
+def _known(value: _Value) -> Any:
+    return value.known if isinstance(value, Values) else np.True_
+
+
+def _plain(value: _Value) -> Any:
+    return value.values if isinstance(value, Values) else value
+
+
+def _widened(value: _Value) -> Any:
+    if not isinstance(value, Values):
+        return value
+    return value.values.astype(np.float64 if value.values.dtype.kind in "fu" else np.int64)
+
+
+def _with_common_categories(*values: _Value) -> tuple[Values, Values]:
+    """Return texts as ranks in the sorted list of all their texts, so that they compare as texts do."""
+    listed = [value.categories or () if isinstance(value, Values) else (str(value),) for value in values]
+    ranks = {text: rank for rank, text in enumerate(sorted({text for texts in listed for text in texts}))}
+    found = []
+    for value, texts in zip(values, listed, strict=True):
+        table = np.array([ranks[text] for text in texts] or [0], np.int64)
+        if not isinstance(value, Values):
+            found.append(Values(table[:1], np.ones(1, np.bool_)))
+            continue
+        is_valid = value.known & (value.values >= 0) & (value.values < len(texts))
+        found.append(Values(table[np.where(is_valid, value.values, 0)], is_valid))
+    return found[0], found[1]

@@ -47,7 +47,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> DatasetFolder:
 
 
 def chosen(folder: DatasetFolder, where: str | None = None, **options: Any) -> list[int]:
-    return find_samples(folder, SampleQuery(where=where, **options)).tolist()
+    return [int(number) for number in find_samples(folder, SampleQuery(where=where, **options))]
 
 
 class Row(dict[str, Any]):

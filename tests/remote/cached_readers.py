@@ -29,6 +29,7 @@ def main() -> None:
     """Start the processes, let them begin together, and print what they read."""
     action, url, name, processes = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
     begin, start = os.pipe()
+    has_ended, end = os.pipe()
     children = []
     for _ in range(processes):
         child = os.fork()
@@ -36,9 +37,12 @@ def main() -> None:
             os.close(start)
             os.read(begin, 1)  # the end of the pipe
             os.write(1, f"{_read(action, url, name)}\n".encode())  # whole lines
+            os.close(end)
+            os.read(has_ended, 1)  # until all have read: a temporary copy ends with its last user
             os._exit(0)
         children.append(child)
     os.close(start)
+    os.close(end)
     for child in children:
         if os.waitpid(child, 0)[1]:
             raise SystemExit("a process failed")

@@ -58,15 +58,10 @@ class Connection:
     ) -> _T:
         """Send a request, again after failures that may pass.
 
+        ``action``, ``url``, ``is_wanted`` and the errors are those of :meth:`.Retries.run`.
+
         Args:
             attempt: Sends it once.
-            action: What the request does, for messages: ``read bytes 0–512 of``.
-            url: The object, for messages.
-            is_wanted: Returns False when the result came in another way, so that the request is not sent again.
-
-        Raises:
-            FormatError: The object has changed.
-            StorageError: The request failed for good; the cause is a ``FileNotFoundError`` if the object is missing.
         """
         return self._retries.run(self._send_once, attempt, action=action, url=url, is_wanted=is_wanted)
 

@@ -8,7 +8,7 @@
 `stores.py`          the stores of obstore, and their settings
 `msc_client.py`      profiles of multi-storage-client
 `http_client.py`     requests to web servers
-`fork_lock.py`      a lock that forks wait for
+`fork_lock.py`       a lock that forks wait for
 `helper_client.py`   requests sent through a helper process
 `helper.py`          the helper process
 `messages.py`        messages between a process and its helper
@@ -16,7 +16,6 @@
 """
 
 from .choice import (
-    client_of,
     connection_of,
     fetcher_of,
     has_answered,
@@ -33,7 +32,6 @@ __all__ = [
     "Connection",
     "ObjectClient",
     "Received",
-    "client_of",
     "connection_of",
     "fetcher_of",
     "has_answered",

@@ -26,7 +26,7 @@ from ..format.prepare.shards import find_shards
 from ..format.records.record_file import RecordReader
 from ..format.tar.names import decode_name, split_member_name
 from ..format.tar.scan import TarScan, read_members
-from ..storage import ClosesOnExit, EPath, FileInfo, ReadableFile, Storage
+from ..storage import EPath, FileInfo, ReadableFile, Storage, UnannouncedReads
 from .json_values import json_expressions
 
 __all__ = ["FirstSamples", "ShardFolder", "field_map_warnings", "inspect_folder", "inspect_samples"]
@@ -197,7 +197,7 @@ def _inspect_shard(storage: Storage, info: FileInfo) -> FirstSamples:
         )
 
 
-class _Head(ClosesOnExit):
+class _Head(UnannouncedReads):
     """A far file whose first bytes are read at once.
 
     Args:
@@ -213,15 +213,6 @@ class _Head(ClosesOnExit):
     def read_at(self, offset: int, size_bytes: int) -> bytes:
         stop = min(offset + size_bytes, self.size_bytes)
         return self._data[offset:stop] if stop <= len(self._data) else self._file.read_at(offset, size_bytes)
-
-    def expect(self, offset: int, size_bytes: int) -> None:
-        pass
-
-    def expect_few(self) -> None:
-        pass
-
-    def fetch(self, offset: int, size_bytes: int) -> None:
-        pass
 
 
 def _inspect_lines(storage: Storage, shard: str) -> FirstSamples:

@@ -17,7 +17,7 @@
 """
 
 from .epath import EPath
-from .file_stream import AscendingFile, FileStream
+from .file_stream import AscendingFile, FileStream, UnannouncedReads
 from .local import LocalStorage
 from .memory_map import map_file
 from .missing_folder import missing_folder
@@ -49,6 +49,7 @@ __all__ = [
     "RemoteStorage",
     "SplitStorage",
     "Storage",
+    "UnannouncedReads",
     "is_url",
     "map_file",
     "max_document_bytes",

@@ -6,7 +6,7 @@ import io
 
 from .protocol import ClosesOnExit, ReadableFile
 
-__all__ = ["AscendingFile", "FileStream"]
+__all__ = ["AscendingFile", "FileStream", "UnannouncedReads"]
 
 
 class FileStream(io.RawIOBase):
@@ -62,7 +62,20 @@ class FileStream(io.RawIOBase):
         return len(data)
 
 
-class AscendingFile(ClosesOnExit):
+class UnannouncedReads(ClosesOnExit):
+    """A file that ignores announced reads: it fetches its bytes by a rule of its own."""
+
+    def expect(self, offset: int, size_bytes: int) -> None:
+        pass
+
+    def expect_few(self) -> None:
+        pass
+
+    def fetch(self, offset: int, size_bytes: int) -> None:
+        pass
+
+
+class AscendingFile(UnannouncedReads):
     """A file for many small reads at ascending offsets, which it fetches together: of an object, by few requests.
 
     Args:
@@ -78,15 +91,6 @@ class AscendingFile(ClosesOnExit):
     def read_at(self, offset: int, size_bytes: int) -> bytes:
         self._stream.seek(offset)
         return self._stream.read(size_bytes)
-
-    def expect(self, offset: int, size_bytes: int) -> None:
-        pass
-
-    def expect_few(self) -> None:
-        pass
-
-    def fetch(self, offset: int, size_bytes: int) -> None:
-        pass
 
     def close(self) -> None:
         self._file.close()

@@ -9,12 +9,25 @@ import pytest
 from loader.errors import StorageError
 from loader.storage import ByteRange, Storage
 
-__all__ = ["StorageContract", "write"]
+__all__ = ["StorageContract", "write", "write_interrupted"]
 
 
 def write(storage: Storage, name: str, content: bytes) -> None:
     with storage.create(name) as file:
         file.write(content)
+
+
+def write_interrupted(storage: Storage, name: str, error: BaseException) -> None:
+    """Write a file with the content ``old``, and write it again until an error interrupts the write."""
+    write(storage, name, b"old")
+
+    def interrupted_write() -> None:
+        with storage.create(name) as file:
+            file.write(b"new")
+            raise error
+
+    with pytest.raises(type(error)):
+        interrupted_write()
 
 
 class StorageContract:
@@ -65,15 +78,7 @@ class StorageContract:
 
     @pytest.mark.parametrize("error", [ValueError("no"), KeyboardInterrupt()], ids=["error", "Ctrl-C"])
     def test_an_interrupted_write_leaves_what_was_there(self, storage: Storage, error: BaseException) -> None:
-        write(storage, "a/x", b"old")
-
-        def interrupted_write() -> None:
-            with storage.create("a/x") as file:
-                file.write(b"new")
-                raise error
-
-        with pytest.raises(type(error)):
-            interrupted_write()
+        write_interrupted(storage, "a/x", error)
         assert storage.read("a/x") == b"old"
         assert [info.name for info in storage.list("a")] == ["a/x"]
 

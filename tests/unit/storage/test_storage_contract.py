@@ -19,7 +19,7 @@ import pytest
 
 from loader.errors import StorageError
 from loader.storage import ByteRange, LocalStorage, Storage, open_storage
-from tests.storage_contract import StorageContract, write
+from tests.storage_contract import StorageContract, write, write_interrupted
 
 OPENERS: dict[str, Callable[[Path], Storage]] = {
     "path": LocalStorage,
@@ -44,15 +44,7 @@ def test_an_empty_range_and_the_range_at_the_end_are_empty(storage: Storage) -> 
 
 @pytest.mark.parametrize("error", [ValueError("no"), KeyboardInterrupt()], ids=["error", "Ctrl-C"])
 def test_an_interrupted_write_leaves_no_other_file(storage: Storage, error: BaseException) -> None:
-    write(storage, "a/x", b"old")
-
-    def interrupted_write() -> None:
-        with storage.create("a/x") as file:
-            file.write(b"new")
-            raise error
-
-    with pytest.raises(type(error)):
-        interrupted_write()
+    write_interrupted(storage, "a/x", error)
     assert os.listdir(storage.path("a")) == ["x"]
 
 

@@ -12,15 +12,16 @@ from typing import Any
 
 import pytest
 
-from loader import WorkerConfig, get_savable_loader, get_train_dataset
+from loader import WorkerConfig, get_train_dataset
 from loader.storage.remote.options import OPTIONS_VARIABLE
 from tests.e2e.dataset_tree import prepare, write_shards
 from tests.elastic_runs import Pipeline, Spread, check_every_save, uninterrupted
 from tests.object_server import Fault, FaultPlan, ObjectServer
 
+from .runs_at_url import URL, RunToFailure, keys, loader_of, skipped
+
 pytestmark = pytest.mark.slow
 
-URL = "s3://data/ds"
 BATCHES = 150
 
 
@@ -33,27 +34,6 @@ def dataset(server: ObjectServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     prepare(folder, compat=False)
     yield folder
     server.faults = FaultPlan()
-
-
-def loader_of(path: str | Path, workers: int, **options: Any) -> Any:
-    config = WorkerConfig(rank=0, world_size=1, num_workers=workers, global_error_handler=skip)
-    dataset = get_train_dataset(
-        str(path), worker_config=config, batch_size=4, shuffle_buffer_size=100, max_samples_per_sequence=1,
-        storage_options=options or None,
-    )  # fmt: skip
-    return get_savable_loader(dataset)
-
-
-skipped: list[Any] = []
-
-
-def skip(*arguments: Any) -> None:
-    skipped.append(arguments)
-
-
-def keys(loader: Any, count: int) -> list[list[str]]:
-    batches = iter(loader)
-    return [next(batches)["__key__"] for _ in range(count)]
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -113,23 +93,11 @@ def test_a_longer_one_ends_the_run_once_and_it_resumes_exactly(
 ) -> None:
     with loader_of(dataset, workers) as local:
         expected = keys(local, BATCHES)
-    found: list[list[str]] = []
-    state: Any = None
-
-    def run_into_the_outage() -> None:
-        nonlocal state
-        with loader_of(URL, workers, deadline_s=1) as remote:
-            for number, batch in enumerate(remote):
-                found.append(batch["__key__"])
-                state = remote.save_state_rank()
-                if number == 5:
-                    server.faults = FaultPlan(faults=[Fault(kind="503", key=".tar")])
-
+    outage = FaultPlan(faults=[Fault(kind="503", key=".tar")])
+    run = RunToFailure(workers, lambda: setattr(server, "faults", outage), deadline_s=1)
     with pytest.raises(Exception, match=re.escape("503 SlowDown after")) as caught:
-        run_into_the_outage()
+        run.run()
     assert "s3://data/ds/shard_" in str(caught.value)
     assert not skipped
     server.faults = FaultPlan()
-    with loader_of(URL, workers).with_restored_state_rank(state) as again:
-        found += keys(again, BATCHES - len(found))
-    assert found == expected
+    assert run.resume(BATCHES) == expected

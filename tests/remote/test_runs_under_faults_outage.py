@@ -15,17 +15,16 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from loader import WorkerConfig, get_savable_loader, get_train_dataset
 from loader.errors import StorageError
 from loader.storage.remote.options import OPTIONS_VARIABLE
 from tests.e2e.dataset_tree import prepare, write_shards
 
+from .runs_at_url import URL, RunToFailure, keys, loader_of, skipped
+
 ROOT = Path(__file__).parents[2]
-URL = "s3://data/ds"
 BATCHES = 400
 OUTAGE_S = float(os.environ.get("ENERGON_TEST_OUTAGE_S", "6"))
 KINDS = ("refused", "silent")
@@ -85,27 +84,6 @@ def store(dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     store.close()
 
 
-skipped: list[Any] = []
-
-
-def skip(*arguments: Any) -> None:
-    skipped.append(arguments)
-
-
-def loader_of(path: str | Path, workers: int, **options: Any) -> Any:
-    config = WorkerConfig(rank=0, world_size=1, num_workers=workers, global_error_handler=skip)
-    dataset = get_train_dataset(
-        str(path), worker_config=config, batch_size=4, shuffle_buffer_size=100, max_samples_per_sequence=1,
-        storage_options=options or None,
-    )  # fmt: skip
-    return get_savable_loader(dataset)
-
-
-def keys(loader: Any, count: int) -> list[list[str]]:
-    batches = iter(loader)
-    return [next(batches)["__key__"] for _ in range(count)]
-
-
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_outage_of_half_the_deadline_changes_nothing(dataset: Path, store: Store, kind: str, workers: int) -> None:
@@ -133,25 +111,12 @@ def test_a_longer_outage_is_one_error_and_the_run_resumes_exactly(
 ) -> None:
     with loader_of(dataset, workers) as local:
         expected = keys(local, BATCHES)
-    found: list[list[str]] = []
-    state: Any = None
-
-    def run_into_the_outage() -> None:
-        nonlocal state
-        with loader_of(URL, workers, deadline_s=1, stall_s=0.5) as remote:
-            for number, batch in enumerate(remote):
-                found.append(batch["__key__"])
-                state = remote.save_state_rank()
-                if number == 5:
-                    store.begin_outage(kind)
-
+    run = RunToFailure(workers, lambda: store.begin_outage(kind), deadline_s=1, stall_s=0.5)
     cause = "connection was refused" if kind == "refused" else "no byte arrived in time"
     with pytest.raises(StorageError, match=re.escape(cause)) as caught:
-        run_into_the_outage()
+        run.run()
     assert "s3://data/ds/shard_" in str(caught.value)
     assert not skipped
     store.end_outage(kind)
-    with loader_of(URL, workers).with_restored_state_rank(state) as again:
-        found += keys(again, BATCHES - len(found))
-    assert found == expected
+    assert run.resume(BATCHES) == expected
     assert not skipped

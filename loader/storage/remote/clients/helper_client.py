@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -33,16 +33,17 @@ class _Helper:
     """The helper of this process; its threads wait for their own answers."""
 
     def __init__(self) -> None:
+        environment = dict(os.environ)  # one copy: another thread may change it while the helper starts
         # A new session would keep Ctrl-C away, and the terminal from ending it.
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-c", _START],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             bufsize=0,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join([_ROOT, *filter(None, sys.path)])},
+            env={**environment, "PYTHONPATH": os.pathsep.join([_ROOT, *filter(None, sys.path)])},
         )
         self.owner = os.getpid()
-        self.environment = _environment()
+        self.environment = _variables_of(environment)
         self._requests = cast("BinaryIO", self._process.stdin)
         self._answers = io.BufferedReader(cast("io.FileIO", self._process.stdout))
         self._numbers = itertools.count()
@@ -118,15 +119,15 @@ _helper: _Helper | None = None
 _of_parents: list[_Helper] = []
 
 
-def _environment() -> list[tuple[str, str]]:
+def _variables_of(environment: Mapping[str, str]) -> list[tuple[str, str]]:
     """Return the variables that the requests of a helper depend on: it is replaced if they change."""
-    return [(name, value) for name, value in os.environ.items() if name.startswith(_PREFIXES)]
+    return [(name, value) for name, value in environment.items() if name.startswith(_PREFIXES)]
 
 
 def _current() -> _Helper:
     global _helper  # noqa: PLW0603 - one helper for each process
     with _lock:
-        if _helper is None or not _helper.is_usable or _helper.environment != _environment():
+        if _helper is None or not _helper.is_usable or _helper.environment != _variables_of(os.environ):
             if _helper is not None:
                 _helper.close()
             _helper = _Helper()

@@ -17,7 +17,7 @@ from .brace_patterns import MAX_NAMES, compact_names, expand_pattern
 from .messages import did_you_mean, short_text
 from .providers import SHARD_SUFFIXES
 from .subset import SubsetRange, bounds_of, parse_range, resolve_subset
-from .yaml_document import parse_yaml
+from .yaml_document import error_of_yaml, parse_yaml
 
 __all__ = ["SplitConfig", "format_split_config", "parse_split_config", "split_sample_name"]
 
@@ -143,8 +143,10 @@ def _parse_yaml(text: str, file: str) -> Any:
         # Names that are not UTF-8 are escaped as lone surrogates, which the libyaml of parse_yaml refuses.
         try:
             return yaml.load(text, Loader=_NoReferencesLoader)  # noqa: S506 - a safe loader
-        except (yaml.YAMLError, ValueError, RecursionError):
-            pass  # parse_yaml raises the error.
+        except (yaml.YAMLError, ValueError) as error:
+            raise error_of_yaml(error, file=file) from error
+        except RecursionError:
+            pass  # parse_yaml refuses the text, too
     return parse_yaml(text, file=file, last_wins=_LAST_WINS)
 
 

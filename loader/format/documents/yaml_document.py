@@ -18,7 +18,7 @@ from ...errors import ConfigError, Fault, escape_controls
 from ...storage import max_document_bytes
 from ...storage.protocol import DOCUMENT_LIMIT_VARIABLE
 
-__all__ = ["parse_yaml"]
+__all__ = ["error_of_yaml", "parse_yaml"]
 
 _MAX_DEPTH = 100
 _BYTES_PER_VALUE = 256  # share of the limit of bytes that allows one value: a million, with the default limit
@@ -92,23 +92,27 @@ def parse_yaml(text: str, *, file: str, last_wins: Collection[str] = ()) -> Any:
                 value = loader.get_single_data()
         finally:
             loader.dispose()
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        place = f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        reason = " ".join(filter(None, [error.context, error.problem]))
-        raise ConfigError(
-            file=file,
-            faults=[Fault(place=place, message=f"this is not plain YAML: {reason}")],
-            at=", ".join(filter(None, [file, place])),
-        ) from error
     except (yaml.YAMLError, ValueError) as error:
-        # Unprintable characters, or a date such as 2024-99-99.
-        raise ConfigError(file=file, faults=[Fault(place="", message=f"this is not plain YAML: {error}")]) from error
+        raise error_of_yaml(error, file=file) from error
     if loader.repeated:
         raise ConfigError(file=file, faults=loader.repeated, hint="remove one of the two")
     for replaced in loader.replaced:
         warnings.warn(escape_controls(f"{file}, {replaced}"), UserWarning, stacklevel=2)
     return value
+
+
+def error_of_yaml(error: yaml.YAMLError | ValueError, *, file: str) -> ConfigError:
+    """Return an error of PyYAML as a :class:`ConfigError` with its line and column."""
+    if not isinstance(error, yaml.MarkedYAMLError):  # unprintable characters, or a date such as 2024-99-99
+        return ConfigError(file=file, faults=[Fault(place="", message=f"this is not plain YAML: {error}")])
+    mark = error.problem_mark or error.context_mark
+    place = f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+    reason = " ".join(filter(None, [error.context, error.problem]))
+    return ConfigError(
+        file=file,
+        faults=[Fault(place=place, message=f"this is not plain YAML: {reason}")],
+        at=", ".join(filter(None, [file, place])),
+    )
 
 
 @contextmanager

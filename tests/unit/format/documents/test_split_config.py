@@ -151,7 +151,8 @@ def test_no_tag_makes_an_object() -> None:
 
 
 def test_a_lone_surrogate_does_not_hide_a_syntax_error() -> None:
-    assert "not plain YAML" in faults_of('split_parts: {"\\udc80": [')[0]
+    assert "expected the node content" in faults_of('split_parts: {"\\udc80": [')[0]
+    assert "could not determine a constructor" in faults_of('x: "\\udc80"\nsplit_parts: !unknown {}')[0]
 
 
 def test_references_cannot_fill_the_memory_behind_a_lone_surrogate() -> None:

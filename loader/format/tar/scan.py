@@ -88,16 +88,20 @@ def read_members(file: ReadableFile, scan: TarScan, *, max_requests: int | None 
         FormatError: The tar is damaged; with the shard and the byte offset of the fault.
     """
     requests = scan.requests()
-    try:
-        wanted = next(requests)
-        for _ in count() if max_requests is None else range(max_requests):
-            wanted = requests.send(file.read_at(*wanted))
-            if scan.batches:
-                yield from scan.batches
-                scan.batches.clear()
-        yield scan.flush()
-    except StopIteration:
-        pass
+    wanted: Request | None = next(requests)
+    for _ in count() if max_requests is None else range(max_requests):
+        if wanted is None:
+            break
+        data = file.read_at(*wanted)
+        try:
+            wanted = requests.send(data)
+        except StopIteration:  # the scan has seen the whole file
+            wanted = None
+        if scan.batches:
+            yield from scan.batches
+            scan.batches.clear()
+    if wanted is not None:
+        yield scan.flush()  # the members found so far
     yield from scan.batches
     scan.batches.clear()
 
@@ -179,7 +183,7 @@ class TarScan:
                 sizes.append(size)
                 local += BLOCK + ((size + 511) & -BLOCK)
         except ValueError:
-            pass  # an empty block, a base-256 size or damage; _step distinguishes them
+            pass  # no octal size: an empty block, a base-256 size or damage, which _step distinguishes
         if starts:
             blocks = np.frombuffer(window, dtype=np.uint8, count=len(window) & -BLOCK).reshape(-1, BLOCK)
             self._rows.blocks.append(blocks[np.array(starts) >> 9])

@@ -104,7 +104,7 @@ def _describe_bytes(name: str, data: bytes) -> FieldView:
     try:
         image_facts(data)
     except PictureError:
-        pass  # not an image
+        pass  # an unknown extension: no fault, it is shown as text or bytes below
     else:
         return _describe_image_bytes(name, data, size)
     try:

@@ -160,7 +160,7 @@ class CompatFiles:
             try:
                 return self._sqlite.finish()
             except NotPatchable:
-                pass  # it is written again from all shards
+                pass  # another tool wrote the rows to be replaced: write the file again, from all shards
         self._sqlite.close()
         self._work.remove(STAGED_SQLITE)
         self._sqlite = SqliteIndexWriter(self._work.local_path(STAGED_SQLITE))

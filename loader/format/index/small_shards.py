@@ -62,7 +62,7 @@ def _read_headers(storage: Storage, shard: FileInfo) -> _Headers | None:
     try:
         data = storage.read(shard.name)
     except StorageError:
-        return None
+        return None  # index_shard reads the shard again, and raises the error if it lasts
     offsets, sizes, offset = [], [], 0
     try:
         while offset <= len(data) - BLOCK and data[offset + 156] in _REGULAR:
@@ -73,7 +73,7 @@ def _read_headers(storage: Storage, shard: FileInfo) -> _Headers | None:
             sizes.append(size)
             offset += BLOCK + ((size + 511) & -BLOCK)
     except ValueError:
-        pass  # an empty block, or damage
+        pass  # no octal size: an empty block ends the archive, and index_shard reports damage
     if not offsets or offset + BLOCK > len(data) or data.count(0, offset) < len(data) - offset:
         return None
     return _Headers([data[start : start + BLOCK] for start in offsets], offsets, sizes, offset)

@@ -96,9 +96,14 @@ def test_the_flag_asks_for_more_lines(log: Callable[..., list[str]]) -> None:
     assert log(seconds=100, enabled=False) == []
 
 
-def test_without_standard_error_nothing_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_standard_error_nothing_is_printed(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    clock = Clock()
     monkeypatch.setattr("sys.stderr", None)
-    run(Clock(), seconds=100)
+    run(clock, seconds=100)
+    assert clock.now >= 100, "all steps are made"
+    assert capfd.readouterr() == ("", "")
 
 
 def test_the_time_before_the_first_update_does_not_count_in_the_rate(monkeypatch: pytest.MonkeyPatch) -> None:

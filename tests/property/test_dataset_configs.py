@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Any
 
 import yaml
@@ -78,5 +77,8 @@ def test_any_document_is_a_config_or_a_config_error(document: Any) -> None:
 
 @given(st.text(max_size=30))
 def test_any_text_is_a_config_or_a_config_error(text: str) -> None:
-    with suppress(ConfigError):
-        parse_dataset_config(text, file="dataset.yaml")
+    try:
+        config = parse_dataset_config(text, file="dataset.yaml")
+    except ConfigError:
+        return
+    assert parse_dataset_config(format_dataset_config(config), file="dataset.yaml") == config

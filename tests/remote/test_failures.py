@@ -301,10 +301,19 @@ def test_a_stalled_request_that_was_sent_again_takes_no_place() -> None:
     pace = Pace(1)
     stalled = pace.begin()
     pace.note_stalled(1)
-    pace.end(pace.begin(), None)  # without a place, begin() would not return
+    again = threading.Thread(target=pace.begin, daemon=True)
+    again.start()
+    again.join(10)
+    assert not again.is_alive(), "the stalled request still takes the place"
     pace.end(stalled, None)
     pace.note_stalled(-1)
-    pace.end(pace.begin(), None)
+    third = threading.Thread(target=pace.begin, daemon=True)
+    third.start()
+    third.join(0.2)
+    assert third.is_alive(), "two requests are open"
+    pace.end(0.0, None)
+    third.join(10)
+    assert not third.is_alive()
 
 
 def test_a_service_that_takes_few_requests_gets_few(storage: Storage, server: ObjectServer) -> None:

@@ -7,6 +7,7 @@ import fcntl
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -53,6 +54,7 @@ def test_a_file_can_be_closed_twice(storage: Storage) -> None:
     file = storage.open("x")
     file.close()
     file.close()
+    assert storage.read("x") == b""
 
 
 @pytest.mark.parametrize(("offset", "size_bytes"), [(0, 4), (1, 2), (2, 100), (4, 1), (100, 5), (1, 0), (0, 1 << 62)])
@@ -199,7 +201,8 @@ def test_creating_a_file_leaves_the_umask_of_other_threads_alone(
         raise AssertionError("the umask is of the whole process")
 
     monkeypatch.setattr(os, "umask", refuse)
-    write(storage, "x", b"")
+    write(storage, "x", b"1")
+    assert storage.read("x") == b"1"
 
 
 def test_a_write_below_a_file_is_a_storage_error(storage: Storage) -> None:
@@ -363,8 +366,12 @@ def test_a_lock_that_another_process_holds_says_which(storage: Storage, holder: 
 
 def test_a_lock_ends_with_its_process_however_that_ends(storage: Storage, holder: subprocess.Popen[str]) -> None:
     holder.kill()
-    holder.wait()
-    with storage.lock("a/lock"):
+    assert holder.wait() == -signal.SIGKILL
+    with (
+        storage.lock("a/lock"),
+        pytest.raises(StorageError, match=f"process {os.getpid()}, which is this one"),
+        storage.lock("a/lock"),
+    ):
         pass
 
 

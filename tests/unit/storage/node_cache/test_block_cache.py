@@ -49,8 +49,10 @@ def test_another_process_uses_the_same_blocks(tmp_path: Path, monkeypatch: pytes
 
 def test_another_version_is_another_object(cache: BlockCache) -> None:
     for number in (1, 2):
-        FakeObject(number, 1000).read(cache)
-        FakeObject(number, 1001).read(cache)
+        for size_bytes in (1000, 1001):
+            found = FakeObject(number, size_bytes)
+            found.read(cache)  # compares the bytes
+            assert found.fetched == [(0, size_bytes)]
 
 
 @pytest.mark.parametrize("threads", [2, 32])

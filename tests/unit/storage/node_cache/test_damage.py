@@ -16,6 +16,7 @@ import pytest
 
 from loader.errors import ConfigError
 from loader.storage.node_cache import CacheSettings, block_cache, node_cache, private_folder
+from loader.storage.node_cache.block_file import _CHECKSUM, _TABLE, HEADER_BYTES
 from loader.storage.node_cache.file_systems import network_file_system
 from tests.small_disks import mounted_disk, read_only
 
@@ -88,8 +89,11 @@ def test_any_flipped_bit_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     for _ in range(200):
         found.read(cache)
         (path,) = block_files(tmp_path)
-        _flip(path, choice.randrange(path.stat().st_size))
-        found.read(cache)
+        checked = [*range(_TABLE + _CHECKSUM.size), *range(HEADER_BYTES, path.stat().st_size)]
+        _flip(path, choice.choice(checked))
+        found.fetched.clear()
+        found.read(cache)  # compares the bytes
+        assert found.fetched == [(0, 3_000)]
 
 
 # ------------------------------------------------------------------------------------------------------ hostile files

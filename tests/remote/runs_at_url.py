@@ -37,7 +37,7 @@ def keys(loader: Any, count: int) -> list[list[str]]:
 
 
 class RunToFailure:
-    """A run at the URL that goes on until an error ends it.
+    """A run at the URL that continues until an error ends it.
 
     Args:
         workers: Number of worker processes.

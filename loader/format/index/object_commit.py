@@ -140,7 +140,7 @@ class ObjectCommit:
         try:
             self._storage.remove_files([file for name in names for file in self._storage.names_of(name)])
         except StorageError as error:
-            _log.warning("the dataset is prepared, but files of before are left: %s", error)
+            _log.warning("the dataset is prepared, but old files remain: %s", error)
 
     def _files(self, staged: str, final: str) -> Iterator[tuple[str, str]]:
         path = self._work.path(staged)

@@ -1,4 +1,4 @@
-"""Turn the failures of requests into errors: what was found, and what to do about it."""
+"""Turn failed requests into errors with the cause and a hint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Failed requests by what to do about them."""
+"""Failed requests, and how to handle each."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class RequestFailure(OSError):  # noqa: N818 - it is no error of the caller
 
 
 def failure_of_status(status: int, words: str, retry_after_s: float | None = None) -> RequestFailure:
-    """Return the failure that an answer with a status other than 200 and 206 is."""
+    """Return the failure for an answer with a status other than 200 and 206."""
     if status in (429, 503):
         return RequestFailure(words, Remedy.SLOW_DOWN, retry_after_s=retry_after_s)
     if status == 408 or status >= 500:

@@ -1,4 +1,4 @@
-"""Fetch many byte ranges at a time, and those that take too long once more."""
+"""Fetch many byte ranges at a time, and fetch a late one a second time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Fetch", "Fetcher"]
 
 _MIN_HEDGE_S = 0.2
 _REMEMBERED = 256  # durations of a size class
-_RECKONED_EVERY = 16  # requests of a size class; before the first 16, none is sent twice
+_RECKONED_EVERY = 16  # requests of a size class; the first 16 are not repeated
 _MAX_HEDGED = 0.03  # share of requests
 _MAX_LATE = 0.1  # share above which the service is slow, and not single requests
 _SIZE_CLASSES = (64 << 10, 1 << 20)  # bytes
@@ -176,7 +176,7 @@ class Fetcher:
             self._threads += 1
 
     def hedge(self, request: _Request) -> None:
-        """Read a range that is late once more, unless so many are late that it would add to an overload."""
+        """Read a late range a second time, unless many are late: the requests would add to an overload."""
         with self._lock:
             self._late.append(True)
             if request.is_done or request.is_hedged or not request.is_started:

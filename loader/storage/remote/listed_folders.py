@@ -1,4 +1,4 @@
-"""Folders that were listed once: what is there is then known without a request for each file."""
+"""Folders that were listed once, which answers questions about their files without further requests."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class ListedFolders:
         self._written: set[str] = set()  # files that were written or removed since
 
     def add(self, folder: str, files: Iterable[FileInfo]) -> None:
-        """Add a folder with all its files, those of its folders too; sorted by name."""
+        """Add a folder with all files below it, sorted by name."""
         listed = {file.name: file for file in files}
         self._files = {folder: listed} | {other: old for other, old in self._files.items() if other != folder}
         self._names[folder] = list(self._files[folder])
         self._written = {name for name in self._written if not name.startswith(_start(folder))}
 
     def of(self, name: str) -> dict[str, FileInfo] | None:
-        """Return the files of the folder that contains a name, or is it; None if no such folder is known."""
+        """Return the files of the listed folder of this name, or of the one that contains it; None if there is none."""
         folder = self._folder(name)
         return None if folder is None else self._files[folder]
 

@@ -40,7 +40,7 @@ class ObjectRequests:
         return f"{self._prefix}{name}" if name else self._place.key
 
     def connection(self) -> Connection:
-        """Return how this process reaches the bucket, with its options as they are now.
+        """Return the connection of this process to the bucket, with the present options.
 
         Raises:
             ConfigError: A package is missing, or the options are wrong.

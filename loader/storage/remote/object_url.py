@@ -1,4 +1,4 @@
-"""Parse the URLs of datasets in object stores, and strip what must not be shown."""
+"""Parse the URLs of datasets in object stores, and remove credentials from texts."""
 
 from __future__ import annotations
 

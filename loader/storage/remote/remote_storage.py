@@ -96,7 +96,7 @@ class RemoteStorage:
             info: The file.
             start: First byte.
             stop: Byte after the last one.
-            is_wanted: Returns False when the bytes came in another way; a block of the cache is wanted all the same.
+            is_wanted: Returns False when the bytes came in another way; a block of the cache is always fetched.
             is_sparse: Few bytes of the file are read, so that no whole blocks are fetched for them.
 
         Raises:
@@ -168,7 +168,7 @@ class RemoteStorage:
             self._listed.add(folder, [_info(name, found) for name, found in self.objects(folder)])
 
     def read_instead(self, names: Mapping[str, str]) -> None:
-        """Read other files in place of some: name → name of the file to read. Files are written as they are named."""
+        """Redirect reads: name → name of the file that is read in its place. Writes are not redirected."""
         self._instead = dict(names)
 
     def note_written(self, name: str) -> None:
@@ -313,7 +313,7 @@ class RemoteStorage:
         self.remove_files(self.names_of(name))
 
     def names_of(self, name: str) -> Sequence[str]:
-        """Return the names of a file and of the files below it, as listed, with those written since."""
+        """Return the names of a file and of all files below it: those listed, and those written since."""
         if not name:
             return ()
         listed = self._listed.names(name)

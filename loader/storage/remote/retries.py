@@ -1,4 +1,4 @@
-"""Send requests again: the only layer that does."""
+"""Retry requests that fail; no other layer does."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _T = TypeVar("_T")
 _Ts = TypeVarTuple("_Ts")
 _log = get_logger(__name__)
 _FIRST_DELAY_S, _MAX_DELAY_S = 0.1, 15.0
-_CONTACT_S = 20.0  # a wrong endpoint is found out soon; an outage later on may last longer
+_CONTACT_S = 20.0  # a wrong endpoint is reported soon; a later outage may last longer
 _MIN_TRIES = 3
 _FEW_TRIES = 3
 _FIRST_WARNING_S, _NEXT_WARNINGS_S = 10.0, 30.0
@@ -26,7 +26,7 @@ _FIRST_WARNING_S, _NEXT_WARNINGS_S = 10.0, 30.0
 
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """The policy of repeated requests.
+    """The policy of retries.
 
     Attributes:
         deadline_s: Seconds after which a request is given up, after at least three tries.

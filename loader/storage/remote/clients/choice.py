@@ -1,4 +1,4 @@
-"""The client of a URL in this process, chosen so that no process that forks holds a client of Rust."""
+"""Choose the client of a URL in this process: a process that may fork holds no client that is written in Rust."""
 
 from __future__ import annotations
 
@@ -39,20 +39,23 @@ _is_told = False
 
 
 def use_rust_here() -> None:
-    """Allow clients of Rust in this process, which does not fork from now on."""
+    """Allow clients that are written in Rust in this process, which does not fork from now on."""
     global _is_told  # noqa: PLW0603 - one setting for each process
     _is_told = True
 
 
 def may_use_rust() -> bool:
-    """Return True if this process may hold a client of Rust: it is a worker, or was told to, and no fork spoiled it."""
+    """Return True if this process may hold a client that is written in Rust.
+
+    A worker may, and a process that called :func:`use_rust_here`, unless its parent held such a client before the fork.
+    """
     if _is_forked_after_use:
         return False
     return _is_told or multiprocessing.parent_process() is not None
 
 
 def may_fork() -> bool:
-    """Return True if this process holds no client of Rust, whose locks would stop a process that it forks."""
+    """Return True if this process holds no client that is written in Rust; its locks would hang a forked process."""
     return not _has_used_rust
 
 
@@ -92,18 +95,18 @@ def fetcher_of(url: ObjectUrl) -> Fetcher:
 
 
 def connection_of(url: ObjectUrl, text: str) -> Connection:
-    """Return how this process reaches the bucket of a URL, with its options as they are now.
+    """Return the connection of this process to the bucket of a URL, with the present options.
 
     Args:
         url: The URL.
-        text: The same.
+        text: The URL as text.
 
     Raises:
         ConfigError: A package is missing, or the options are wrong.
     """
     options = options_for(text)
     key = (url.protocol, url.container, url.account, options, may_use_rust())
-    return _connections.get(key) or _connect(url, options, key)  # each request comes by here: no lock
+    return _connections.get(key) or _connect(url, options, key)  # called for each request: no lock
 
 
 def _connect(url: ObjectUrl, options: StorageOptions, key: tuple[object, ...]) -> Connection:

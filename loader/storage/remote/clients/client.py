@@ -21,7 +21,7 @@ class Received(NamedTuple):
     """Bytes of an object, and what the answer says about the object."""
 
     data: bytes
-    size_bytes: int  # of the whole object; -1 if the answer does not tell
+    size_bytes: int  # of the whole object; -1 if the answer does not contain it
     etag: str
 
 

@@ -1,4 +1,4 @@
-"""A bucket as this process reaches it: a client, the number of its requests at one time, and their repetition."""
+"""The connection to a bucket: a client, a limit of simultaneous requests, and retries."""
 
 from __future__ import annotations
 

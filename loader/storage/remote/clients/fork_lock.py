@@ -1,4 +1,4 @@
-"""A lock that forks wait for."""
+"""A lock that delays forks while a thread holds it."""
 
 from __future__ import annotations
 

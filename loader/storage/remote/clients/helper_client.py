@@ -30,7 +30,7 @@ _START = (  # Ctrl-C reaches the whole process group; the parent ends this one
 
 
 class _Helper:
-    """The helper of this process; its threads wait for their own answers."""
+    """The helper of this process; each thread that calls it waits for its own answer."""
 
     def __init__(self) -> None:
         environment = dict(os.environ)  # one copy: another thread may change it while the helper starts
@@ -93,14 +93,14 @@ class _Helper:
         return content
 
     def close(self) -> None:
-        """Let the helper end when it has answered what it was asked."""
+        """Let the helper end once it has answered all requests."""
         with self._writing:
             self._requests.close()
 
     def close_in_child(self) -> None:
         """Close the pipes in a process that was forked: the helper ends when its own parent does.
 
-        The numbers of the pipes stay in use, since the objects that own them close them some day.
+        The file descriptors stay open, on ``/dev/null``: the objects that own them close them later.
         """
         null = os.open(os.devnull, os.O_RDWR)
         for pipe in (self._requests, self._answers):

@@ -1,6 +1,6 @@
-"""Messages between a process and its helper: pickles of plain tuples behind their length.
+"""Messages between a process and its helper: pickled tuples, each preceded by its length.
 
-The two processes are the only ones at the ends of the pipes.
+Only these two processes hold the pipes, so the pickles are safe to load.
 """
 
 from __future__ import annotations

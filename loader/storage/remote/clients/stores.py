@@ -1,4 +1,4 @@
-"""Open obstore's stores of S3, GCS and Azure, with the settings that the users of each have."""
+"""Open obstore's stores of S3, GCS and Azure, with the usual settings of each provider."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["open_s3_store", "open_store"]
 
 _REQUEST_LIMIT = timedelta(minutes=5)
 _CONNECT_LIMIT = timedelta(seconds=10)
-_NO_RETRIES: Any = {"max_retries": 0}  # there is one layer of retries, which is not this one
+_NO_RETRIES: Any = {"max_retries": 0}  # requests are retried by `retries.py` alone
 _RETRIES_OF_PARTS: Any = {  # but an upload by parts is one call of obstore, and a failed part should not end it
     "max_retries": 8,
     "backoff": {"init_backoff": timedelta(seconds=0.1), "max_backoff": timedelta(seconds=5), "base": 2},
@@ -118,7 +118,7 @@ def _client(options: StorageOptions, endpoint_url: str | None) -> Any:
 
 @contextmanager
 def _named_faults(url: str, protocol: str) -> Iterator[None]:
-    """Raise what obstore does not take, and its absence, as errors of the configuration."""
+    """Raise a ``ConfigError`` for settings that obstore refuses, or if it is not installed."""
     try:
         from obstore.exceptions import BaseError
     except ImportError as error:

@@ -12,10 +12,12 @@ from pathlib import Path
 import pytest
 
 from loader.errors import FormatError, StorageError
+from loader.format.index.remote_shard import RemoteIndexer, ScanMode
 from loader.storage import Storage, open_storage
 from loader.storage.remote import RemoteStorage, remember_options
 from loader.storage.remote.clients import choice
 from loader.storage.remote.options import OPTIONS_VARIABLE
+from tests.e2e.dataset_tree import write_tar
 from tests.object_server import FaultPlan, ObjectServer
 from tests.storage_contract import StorageContract, write
 
@@ -197,6 +199,20 @@ def test_a_changed_file_is_noticed_by_every_read(storage: Storage) -> None:
         for start in (0, 8):
             with pytest.raises(FormatError, match="changed since it was prepared"):
                 file.read_at(start, 2)
+
+
+@pytest.mark.parametrize("mode", ["hop", "stream"])
+def test_a_shard_that_shrinks_after_the_listing_is_no_whole_one(
+    storage: Storage, tmp_path: Path, mode: ScanMode
+) -> None:
+    write_tar(tmp_path / "shard.tar", [(f"{number}.bin", bytes(30_000)) for number in range(40)])
+    content = (tmp_path / "shard.tar").read_bytes()
+    write(storage, "shard.tar", content)
+    (listed,) = storage.list()
+    for size_bytes in (512 * 400, 512):  # inside a member, and after the first header
+        write(storage, "shard.tar", content[:size_bytes])
+        with pytest.raises(FormatError, match=r"replaced|changed since it was prepared|shorter|truncated|ends"):
+            RemoteIndexer(remote(storage), mode, at_once=4).index(listed)
 
 
 def test_a_pickled_store_holds_no_secret_and_reads(storage: Storage) -> None:

@@ -46,6 +46,11 @@ COMMANDS = {
         attribute="preview",
         short_help="Show samples, with their pictures, in the terminal.",
     ),
+    "mount": LazyCommand(
+        module="energon_cli.mount.command",
+        attribute="mount",
+        short_help="Show the samples of a dataset as files.",
+    ),
     "checkpoint": LazyCommand(
         module="energon_cli.checkpoint.command",
         attribute="checkpoint",

@@ -1,0 +1,111 @@
+"""``energon mount``: show the samples of a dataset as files."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+from typing import Any
+
+import click
+
+from ..command import dataset_files_options, energon_command
+from ..dataset_path import check_path, given_name
+
+__all__ = ["mount"]
+
+_EXAMPLES = (
+    ("Show a dataset as files 000017.jpg, 000017.json …", "energon mount /data/coco ~/coco"),
+    ("With a folder for each sample, in the background", "energon mount -s -d /data/coco ~/coco"),
+    ("With a folder for each shard", "energon mount --by-shard s3://bucket/coco ~/coco"),
+    ("Show the datasets of a mix", "energon mount -s /data/mix.yaml ~/mix"),
+)
+
+
+@energon_command("mount", examples=_EXAMPLES, short_help="Show the samples of a dataset as files.")
+@click.argument("path")
+@click.argument("directory")
+@click.option(
+    "-d/-f",
+    "--detach/--foreground",
+    default=False,
+    help="Serve the files from a process in the background, or until Ctrl-C (default).",
+)
+@click.option("-s", "--sample-folders", is_flag=True, help="A folder for each sample, with a file for each part.")
+@click.option("--by-shard", is_flag=True, help="A folder for each shard.")
+@click.option("--split-part", metavar="PART", help="Only the samples of this split part.")
+@click.option("-w", "--allow-slow", is_flag=True, hidden=True, help="Accepted for scripts of megatron-energon.")
+@click.option("--json", "as_json", is_flag=True, help="Print a line of JSON once the files can be read.")
+@dataset_files_options
+def mount(
+    path: str,
+    *,
+    directory: str,
+    detach: bool,
+    sample_folders: bool,
+    by_shard: bool,
+    split_part: str | None,
+    allow_slow: bool,  # noqa: ARG001 - there is no slow mode here
+    as_json: bool,
+    dataset_config: str,
+    split_config: str,
+    meta_folder: str | None,
+) -> None:
+    """Mount the dataset at PATH as read-only files at DIRECTORY, an empty folder.
+
+    Nothing is copied: the files are read from the tar shards. Each part is a file <key>.<part>; with -s, each sample is
+    a folder. A slash in a key is written as %2F. Of samples with the same key, the last one is shown; --by-shard shows
+    all shards apart.
+
+    The splits and datasets of a metadataset .yaml are folders. Its filters and subsets are not applied.
+
+    The command serves the files until Ctrl-C or an unmount (fusermount3 -u DIRECTORY). It needs the extra mount and
+    libfuse 3.
+    """
+    from loader.inspect.mount import Layout, open_tree, serve_tree
+
+    from ..console import print_json, show_note
+
+    mounted = os.path.abspath(directory)
+    if detach:
+        facts = _start_detached()
+        show_note(f"mounted at {mounted}; unmount it: fusermount3 -u {shlex.quote(mounted)}")
+        if as_json:
+            print_json(facts)
+        return
+    tree = open_tree(
+        check_path(path, meta_folder=meta_folder),
+        Layout(sample_folders=sample_folders, shard_folders=by_shard),
+        split_part=split_part,
+        split_config=given_name("split_config", split_config),
+        dataset_config=given_name("dataset_config", dataset_config),
+        meta_folder=meta_folder,
+    )
+
+    def show() -> None:
+        if as_json:
+            print_json({"path": path, "directory": mounted, "process": os.getpid()}, in_one_line=True)
+            sys.stdout.flush()
+        else:
+            show_note(f"mounted at {mounted}; Ctrl-C unmounts")
+
+    serve_tree(tree, mounted, on_ready=show)
+
+
+def _start_detached() -> Any:
+    """Run this command again in the background, and return its line of JSON once files can be read."""
+    command = [sys.executable, "-m", "energon_cli", *sys.argv[1:], "--foreground", "--json"]
+    with tempfile.TemporaryFile() as messages:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=messages, start_new_session=True
+        )
+        line = process.stdout.readline() if process.stdout else b""
+        if line:
+            return json.loads(line)
+        code = process.wait()
+        messages.seek(0)
+        click.echo(messages.read().decode("utf-8", "replace"), err=True, nl=False)
+    raise click.exceptions.Exit(code or 1)

@@ -1,0 +1,212 @@
+"""A dataset, or the splits and datasets of a metadataset, as a tree of folders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import PurePosixPath
+
+from ...cached_property import cached_property
+from ...errors import ConfigError, EnergonError
+from ...format.dataset_folder import DatasetFolder
+from ...format.documents.load_request import LoadRequest
+from ...format.documents.providers import is_metadataset, is_record_file
+from ...format.nv_meta import DATASET_YAML, SPLIT_YAML
+from ...metadataset.documents.leaf_plan import LeafPlan
+from ...metadataset.plans.plan_leaves import plan_splits
+from ...metadataset.plans.plan_node import PlanNode
+from .dataset_files import DatasetFiles, Layout
+from .entry import Entry
+from .file_names import file_name
+
+__all__ = ["Entry", "MountedTree", "open_tree"]
+
+_FAULT = "ERROR.txt"
+
+
+def open_tree(
+    path: str,
+    layout: Layout,
+    *,
+    split_part: str | None = None,
+    split_config: str | None = None,
+    dataset_config: str | None = None,
+    meta_folder: str | None = None,
+) -> MountedTree:
+    """Open a prepared dataset or a metadataset as a tree of files.
+
+    Args:
+        path: Folder of a prepared dataset, or a metadataset (``.yaml``).
+        layout: The arrangement of each dataset's files.
+        split_part: Only samples of this split part, or only this split of a metadataset.
+        split_config: Name of the split file; None for the default one.
+        dataset_config: Name of the dataset file; None for the default one.
+        meta_folder: Folder to use instead of ``.nv-meta``.
+
+    Raises:
+        ConfigError: There is no such split part, or a document is invalid.
+        StorageError: The dataset is missing or not prepared.
+    """
+    if is_metadataset(path):
+        names = None if split_part is None else [split_part]
+        planned = plan_splits(path, split_parts=names, split_config=split_config, dataset_config=dataset_config)
+        if planned.faults:
+            raise ConfigError(file=planned.file, faults=planned.faults)
+        return MountedTree(_Folder({name: _of_node(node, layout) for name, node in planned.trees.items()}))
+    if is_record_file(path):
+        raise ConfigError(
+            "a single file of samples is not mounted", at=path, hint="mount a folder that energon prepare has prepared"
+        )
+    folder = DatasetFolder(
+        path,
+        split_config=split_config or SPLIT_YAML,
+        dataset_config=dataset_config or DATASET_YAML,
+        meta_folder=meta_folder,
+    )
+    return MountedTree(DatasetFiles(folder, layout, split_part=split_part))
+
+
+class MountedTree:
+    """A tree of files; paths begin with ``/``.
+
+    Args:
+        root: The files of a dataset, or a folder of them.
+    """
+
+    def __init__(self, root: _Files) -> None:
+        self._root = root
+
+    def entry(self, path: str) -> Entry | None:
+        """Return the file or folder at a path; None if there is none."""
+        return self._root.entry(_parts(path))
+
+    def names(self, path: str) -> Iterator[str]:
+        """Yield the names in a folder, each once."""
+        return self._root.names(_parts(path))
+
+    def read(self, path: str, offset: int, size: int) -> bytes:
+        """Read bytes of a file; fewer at its end.
+
+        Raises:
+            FileNotFoundError: There is no such file.
+            EnergonError: The shard is missing or damaged, or has changed.
+        """
+        return self._root.read(_parts(path), offset, size)
+
+    def close(self) -> None:
+        """Close all shards."""
+        self._root.close()
+
+
+def _parts(path: str) -> tuple[str, ...]:
+    return tuple(part for part in path.split("/") if part)
+
+
+class _Folder:
+    """A folder of other trees."""
+
+    def __init__(self, children: Mapping[str, _Files]) -> None:
+        self._children = dict(children)
+
+    def entry(self, path: tuple[str, ...]) -> Entry | None:
+        if not path:
+            return Entry(is_folder=True)
+        child = self._children.get(path[0])
+        return None if child is None else child.entry(path[1:])
+
+    def names(self, path: tuple[str, ...]) -> Iterator[str]:
+        if not path:
+            return iter(self._children)
+        child = self._children.get(path[0])
+        return iter(()) if child is None else child.names(path[1:])
+
+    def read(self, path: tuple[str, ...], offset: int, size: int) -> bytes:
+        child = self._children.get(path[0]) if path else None
+        if child is None:
+            raise FileNotFoundError("/".join(path))
+        return child.read(path[1:], offset, size)
+
+    def close(self) -> None:
+        for child in self._children.values():
+            child.close()
+
+
+class _LazyDataset:
+    """A dataset of a metadataset, opened at its first use; one that cannot be opened has a file with the reason."""
+
+    def __init__(self, request: LoadRequest, layout: Layout) -> None:
+        self._request = request
+        self._layout = layout
+
+    @cached_property
+    def _files(self) -> DatasetFiles | bytes:
+        request = self._request
+        try:
+            if is_record_file(request.path):
+                return b"a single file of samples is not mounted\n"
+            folder = DatasetFolder(
+                request.path,
+                split_config=request.split_config or SPLIT_YAML,
+                dataset_config=request.dataset_config or DATASET_YAML,
+                meta_folder=request.meta_folder,
+            )
+            return DatasetFiles(folder, self._layout, split_part=request.split_part)
+        except EnergonError as error:
+            return f"{error}\n".encode("utf-8", "replace")
+
+    def entry(self, path: tuple[str, ...]) -> Entry | None:
+        if not path:  # its parent lists it: no reason to open it
+            return Entry(is_folder=True)
+        if isinstance(self._files, DatasetFiles):
+            return self._files.entry(path)
+        return Entry(is_folder=False, size_bytes=len(self._files)) if path == (_FAULT,) else None
+
+    def names(self, path: tuple[str, ...]) -> Iterator[str]:
+        if isinstance(self._files, DatasetFiles):
+            return self._files.names(path)
+        return iter(() if path else (_FAULT,))
+
+    def read(self, path: tuple[str, ...], offset: int, size: int) -> bytes:
+        if isinstance(self._files, DatasetFiles):
+            return self._files.read(path, offset, size)
+        if path != (_FAULT,):
+            raise FileNotFoundError("/".join(path))
+        return self._files[offset : offset + size]
+
+    def close(self) -> None:
+        if isinstance(self._files, DatasetFiles):
+            self._files.close()
+
+
+_Files = DatasetFiles | _Folder | _LazyDataset
+
+
+def _of_node(node: PlanNode, layout: Layout) -> _Files:
+    if node.leaf is not None:
+        return _of_leaf(node.leaf, layout)
+    if node.kind == "metadataset" and len(node.children) == 1:
+        return _of_node(node.children[0], layout)
+    return _Folder(
+        {f"{number}_{_node_name(child)}": _of_node(child, layout) for number, child in enumerate(node.children)}
+    )
+
+
+def _of_leaf(leaf: LeafPlan, layout: Layout) -> _Files:
+    if leaf.join is None:
+        return _LazyDataset(leaf.request, layout)
+    members = leaf.join.members
+    return _Folder(
+        {
+            f"{number}_{_last_name(member.path)}": _LazyDataset(member.request, layout)
+            for number, member in enumerate(members)
+        }
+    )
+
+
+def _node_name(node: PlanNode) -> str:
+    if node.leaf is not None and node.leaf.join is None:
+        return _last_name(node.path)
+    return _last_name(node.path) if node.kind == "metadataset" else node.kind
+
+
+def _last_name(path: str) -> str:
+    return file_name(PurePosixPath(path).name or "dataset")

@@ -127,12 +127,15 @@ class _EmptyClasses(types.ModuleType):
 
 
 def import_modules() -> Iterator[types.ModuleType]:
-    """Import and yield all public modules of ``megatron.energon``; those that cannot be imported are skipped."""
+    """Import and yield all public modules of ``megatron.energon``; those that cannot be imported are skipped.
+
+    So is the module of ``energon mount``, which can be imported only where the system has libfuse.
+    """
     root = importlib.import_module(ROOT)
     yield root
     found = pkgutil.walk_packages(root.__path__, f"{ROOT}.", onerror=lambda _: None)
     for name in sorted(module.name for module in found):
-        if not any(part.startswith("_") for part in name.split(".")):
+        if name != f"{ROOT}.tools.mount" and not any(part.startswith("_") for part in name.split(".")):
             with contextlib.suppress(Exception), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 yield importlib.import_module(name)

@@ -43,7 +43,7 @@ DIFFERS = {
 PROVES = {
     "deprecated_argument": "| `image_decode`, `av_decode`, `video_decode_audio`, `guess_content`, `auto_decode`,",
     "keys_that_occur_twice_with_compat": "With `--compat` it ends with 1 here, too",
-    "names_of_commands": "- the commands `energon prepare`, `prepare-media`, `info`, `lint`, `preview` and",
+    "names_of_commands": "- the commands `energon prepare`, `prepare-media`, `info`, `lint`, `preview`,",
     "parallel_shard_iters": "| `parallel_shard_iters` | `get_train_dataset` |",
     "sample_that_fails": "| a sample that fails | skipped,",
     "references_of_a_mix": "including `dataset.yaml` and metadatasets.",
@@ -126,7 +126,7 @@ def split_of_few_shards():
 
 @facts.add
 def names_of_commands():
-    names = ("prepare", "prepare-media", "info", "lint", "preview", "checkpoint")
+    names = ("prepare", "prepare-media", "info", "lint", "preview", "checkpoint", "mount")
     return [energon(name, "--help") for name in names]
 
 

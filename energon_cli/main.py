@@ -46,6 +46,16 @@ COMMANDS = {
         attribute="preview",
         short_help="Show samples, with their pictures, in the terminal.",
     ),
+    "get": LazyCommand(
+        module="energon_cli.extract.get",
+        attribute="get",
+        short_help="Print a part of a sample, or list its parts.",
+    ),
+    "extract": LazyCommand(
+        module="energon_cli.extract.command",
+        attribute="extract",
+        short_help="Copy samples to files, tar shards or lines of JSON.",
+    ),
     "mount": LazyCommand(
         module="energon_cli.mount.command",
         attribute="mount",

@@ -14,7 +14,7 @@ from ...storage import ReadableFile
 from .entry import Entry
 from .file_names import file_name, key_of, split_file_name
 
-__all__ = ["DatasetFiles", "Layout"]
+__all__ = ["DatasetFiles", "Layout", "as_bytes"]
 
 _MAX_OPEN_SHARDS = 64
 _MAX_RECORDS = 256  # that are kept in memory
@@ -172,7 +172,7 @@ class DatasetFiles:
     def _record(self, sample: int) -> dict[str, bytes]:
         known = self._records.get(sample)
         if known is None:
-            known = {name: _as_bytes(value) for name, value in self._folder.read_parts(sample).items()}
+            known = {name: as_bytes(value) for name, value in self._folder.read_parts(sample).items()}
             self._records[sample] = known
             if len(self._records) > _MAX_RECORDS:
                 self._records.popitem(last=False)
@@ -188,7 +188,8 @@ class DatasetFiles:
         return file
 
 
-def _as_bytes(value: Any) -> bytes:
+def as_bytes(value: Any) -> bytes:
+    """Return the bytes of a part: those of a text in UTF-8, and those of other values as JSON."""
     if isinstance(value, bytes):
         return value
     if isinstance(value, str):

@@ -1,0 +1,1 @@
+"""``energon get`` and ``energon extract``: copy parts and samples out of a dataset."""

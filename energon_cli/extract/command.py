@@ -1,0 +1,108 @@
+"""``energon extract``: copy a selection of samples to files, tar shards or lines of JSON."""
+
+from __future__ import annotations
+
+import click
+
+from ..command import energon_command, progress_option
+from ..dataset_path import check_path, given_name
+from .query_options import make_query, query_options
+
+__all__ = ["extract"]
+
+_EXAMPLES = (
+    ("Copy wide pictures with long captions to files", "energon extract /data/coco -o wide --where 'width >= 2048'"),
+    ("Make a small dataset of the first samples", "energon extract /data/coco -o tiny --format tar --limit 100"),
+    (
+        "Write the captions of the validation part",
+        "energon extract /data/coco -o v.jsonl --split-part val --parts txt",
+    ),
+    ("Copy the samples of a list", "energon extract /data/coco -o bad --keys-from bad.txt"),
+    ("Copy what a filter keeps", "energon extract s3://bucket/coco -o good --format tar --filter good"),
+)
+
+
+@energon_command("extract", examples=_EXAMPLES, short_help="Copy samples to files, tar shards or lines of JSON.")
+@click.argument("path")
+@click.option("-o", "--output", metavar="PATH", required=True, help="A new folder; for jsonl, a new file.")
+@click.option(
+    "--format",
+    "file_format",
+    type=click.Choice(["files", "tar", "jsonl"]),
+    help="Form of the copy.  [default: jsonl for a name that ends so, else files]",
+)
+@query_options
+@click.option("--include-excluded/--skip-excluded", default=False, help="Also samples that the split excludes.")
+@click.option("--limit", metavar="N", type=click.IntRange(min=1), help="Only the first N of the chosen samples.")
+@click.option("--parts", metavar="A,B", help="Only parts of these names.")
+@click.option("--by-shard", is_flag=True, help="With files, a folder for each shard.")
+@click.option(
+    "--shard-size",
+    metavar="MB",
+    type=click.FloatRange(min=0, min_open=True),
+    default=1024.0,
+    show_default=True,
+    help="Size at which a tar shard ends.",
+)
+@progress_option
+@click.option("--json", "as_json", is_flag=True, help="Print what was written as JSON.")
+@click.option("--split-config", metavar="NAME", default="split.yaml", show_default=True, help="Name of the split file.")
+@click.option("--meta-folder", metavar="DIR", help="Folder to use instead of PATH/.nv-meta.")
+def extract(
+    path: str,
+    *,
+    output: str,
+    file_format: str | None,
+    split_part: str | None,
+    keys_from: str | None,
+    where: str | None,
+    filter_name: str | None,
+    include_excluded: bool,
+    limit: int | None,
+    parts: str | None,
+    by_shard: bool,
+    shard_size: float,
+    progress: bool | None,
+    as_json: bool,
+    split_config: str,
+    meta_folder: str | None,
+) -> None:
+    """Copy samples of the dataset at PATH to a new folder or file; nothing is overwritten.
+
+    files: each part is a file <key>.<part>. tar: shards that energon prepare takes. jsonl: a line for each sample, with
+    JSON and texts as they are and other parts in base64.
+
+    CONDITION is made of columns (energon stats --write), such as 'tokens > 2048 and width >= 512', and of bytes, shard,
+    size("jpg") and has("jpg").
+    """
+    from loader.inspect import format_bytes
+    from loader.inspect.extract import ExtractRequest, extract_samples
+
+    from ..console import print_json, show_note
+    from ..progress import ProgressBar
+
+    request = ExtractRequest(
+        path=check_path(path, meta_folder=meta_folder),
+        output=output,
+        format=file_format or ("jsonl" if output.endswith(".jsonl") else "files"),
+        query=make_query(
+            split_part=split_part,
+            keys_from=keys_from,
+            where=where,
+            filter_name=filter_name,
+            excluded=include_excluded,
+        ),
+        limit=limit,
+        parts=None if parts is None else tuple(name.strip() for name in parts.split(",")),
+        by_shard=by_shard,
+        shard_bytes=int(shard_size * 1e6),
+        split_config=given_name("split_config", split_config),
+        meta_folder=meta_folder,
+    )
+    with ProgressBar("Copying samples", unit="samples", enabled=progress) as bar:
+        report = extract_samples(request, bar.update)
+    if as_json:
+        print_json({"samples": report.samples, "size_bytes": report.size_bytes, "output": report.output})
+    else:
+        count = "1 sample" if report.samples == 1 else f"{report.samples:,} samples"
+        show_note(f"wrote {count}, {format_bytes(report.size_bytes)}, to {report.output}")

@@ -1,0 +1,70 @@
+"""Options that choose samples: ``--split-part``, ``--keys-from``, ``--where`` and ``--filter``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from loader.inspect.query import SampleQuery
+
+__all__ = ["make_query", "query_options"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def query_options(function: F) -> F:
+    """Add the options that :func:`make_query` takes."""
+    for add in (
+        click.option("--filter", "filter_name", metavar="NAME", help="Only the samples that this named filter keeps."),
+        click.option("--where", metavar="CONDITION", help="Only samples with these values of columns."),
+        click.option(
+            "--keys-from",
+            metavar="FILE",
+            help="Only samples whose keys are in this file, one a line; - reads standard input.",
+        ),
+        click.option("--split-part", metavar="PART", help="Only samples of this split part."),
+    ):
+        function = add(function)
+    return function
+
+
+def make_query(
+    *,
+    split_part: str | None,
+    keys_from: str | None,
+    where: str | None,
+    filter_name: str | None,
+    keys: Iterable[str] = (),
+    excluded: bool = True,
+) -> SampleQuery:
+    """Return the query of these options; keys of a file and of the command line are joined.
+
+    Raises:
+        StorageError: The file of keys cannot be read.
+    """
+    from loader.inspect.query import SampleQuery
+
+    given = [*keys, *(() if keys_from is None else _keys_of_file(keys_from))]
+    is_given = keys_from is not None or bool(given)
+    return SampleQuery(
+        split_part=split_part, keys=given if is_given else None, where=where, filter=filter_name, excluded=excluded
+    )
+
+
+def _keys_of_file(path: str) -> list[str]:
+    from loader.errors import StorageError
+    from loader.inspect.query import read_keys
+
+    if path == "-":
+        return list(read_keys(sys.stdin))
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+            return list(read_keys(file))
+    except OSError as error:
+        raise StorageError(
+            f"cannot read this file: {error.strerror}", path=path, hint="name a file with one key a line"
+        ) from error

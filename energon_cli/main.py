@@ -56,6 +56,11 @@ COMMANDS = {
         attribute="extract",
         short_help="Copy samples to files, tar shards or lines of JSON.",
     ),
+    "exclude": LazyCommand(
+        module="energon_cli.exclude.command",
+        attribute="exclude",
+        short_help="Take samples out of training, or undo it.",
+    ),
     "mount": LazyCommand(
         module="energon_cli.mount.command",
         attribute="mount",

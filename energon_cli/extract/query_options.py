@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -24,7 +23,7 @@ def query_options(function: F) -> F:
         click.option(
             "--keys-from",
             metavar="FILE",
-            help="Only samples whose keys are in this file, one a line; - reads standard input.",
+            help="Only samples whose keys are in this .txt, .csv, .parquet or lint report .json; - reads lines.",
         ),
         click.option("--split-part", metavar="PART", help="Only samples of this split part."),
     ):
@@ -40,31 +39,18 @@ def make_query(
     filter_name: str | None,
     keys: Iterable[str] = (),
     excluded: bool = True,
+    column: str | None = None,
 ) -> SampleQuery:
     """Return the query of these options; keys of a file and of the command line are joined.
 
     Raises:
+        ConfigError: The file of keys is a table without such a column.
         StorageError: The file of keys cannot be read.
     """
-    from loader.inspect.query import SampleQuery
+    from loader.inspect.query import SampleQuery, keys_of_file
 
-    given = [*keys, *(() if keys_from is None else _keys_of_file(keys_from))]
+    given = [*keys, *(() if keys_from is None else keys_of_file(keys_from, column=column))]
     is_given = keys_from is not None or bool(given)
     return SampleQuery(
         split_part=split_part, keys=given if is_given else None, where=where, filter=filter_name, excluded=excluded
     )
-
-
-def _keys_of_file(path: str) -> list[str]:
-    from loader.errors import StorageError
-    from loader.inspect.query import read_keys
-
-    if path == "-":
-        return list(read_keys(sys.stdin))
-    try:
-        with open(path, encoding="utf-8", errors="surrogateescape") as file:
-            return list(read_keys(file))
-    except OSError as error:
-        raise StorageError(
-            f"cannot read this file: {error.strerror}", path=path, hint="name a file with one key a line"
-        ) from error

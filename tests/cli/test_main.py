@@ -77,7 +77,7 @@ def test_no_arguments_show_the_help_and_count_as_wrong_usage(capsys: pytest.Capt
     ("arguments", "message"),
     [
         (["prepar"], "Did you mean 'prepare'?"),
-        (["xyzzy"], "Commands: prepare, prepare-media, info, lint, preview, get, extract, mount, checkpoint."),
+        (["xyzzy"], "Commands: prepare, prepare-media, info, lint, preview, get, extract, exclude, mount, checkpoint."),
         (["--versoin"], "Did you mean '--version'?"),
         (["info"], "Missing argument 'PATH'"),
         (["info", "x", "--jsno"], "Did you mean '--json'?"),

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from ...errors import ConfigError
 from ...storage import Storage
 from ..dataset_folder import DatasetFolder
-from ..documents.split_config import SplitConfig, format_split_config, parse_split_config
-from ..nv_meta import FOLDER, LOCK
+from ..documents.split_config import SplitConfig, parse_split_config
+from ..exclusions.change import exclude_names
+from ..nv_meta import FOLDER
 from .report import Finding
 
 __all__ = ["exclude_broken_samples", "samples_to_exclude"]
@@ -29,19 +29,9 @@ def exclude_broken_samples(dataset: DatasetFolder, findings: Iterable[Finding], 
     Raises:
         ConfigError: The split file is missing or invalid, or no checked sample would remain.
     """
-    storage = dataset.storage
-    with storage.lock(LOCK):
-        added = samples_to_exclude(dataset, findings, checked=checked)
-        if added:
-            file = f"{FOLDER}/{dataset.split_file}"
-            before = storage.read(file)
-            config = _parse_split(storage, file, before)
-            with storage.create(f"{file}.bak") as backup:
-                backup.write(before)
-            config = replace(config, exclude=(*config.exclude, *added))
-            with storage.create(file) as target:
-                target.write(format_split_config(config, file=file).encode("utf-8"))
-        return len(added)
+    added = samples_to_exclude(dataset, findings, checked=checked)
+    entry = exclude_names(dataset, added, reason="energon lint --fix") if added else None
+    return 0 if entry is None else entry.samples
 
 
 def samples_to_exclude(dataset: DatasetFolder, findings: Iterable[Finding], *, checked: int | None = None) -> list[str]:

@@ -1,6 +1,7 @@
 # The public names of this package, each with the module that defines it.
 
 from .condition import Condition as Condition
+from .key_files import keys_of_file as keys_of_file
 from .samples import (
     SampleQuery as SampleQuery,
     find_samples as find_samples,

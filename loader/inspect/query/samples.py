@@ -28,7 +28,7 @@ class SampleQuery:
 
     Attributes:
         split_part: Only samples of this split part.
-        keys: Only samples with these keys, ``<shard>/<key>`` or bare.
+        keys: Only samples with these keys, ``<shard>/<key>`` or bare, and of these shards.
         where: Condition on columns, and on ``bytes`` (size of a sample), ``shard``, ``size("jpg")`` and ``has("jpg")``.
         filter: Only samples that this named filter keeps.
         excluded: Also samples that the split excludes.
@@ -91,8 +91,11 @@ def _numbers(ranges: Iterable[range]) -> IntArray:
 def _of_keys(folder: DatasetFolder, keys: Iterable[str]) -> IntArray:
     found: list[int] = []
     unknown = []
+    shards = {shard.name: shard for shard in folder.index.shards}
     for key in keys:
-        samples = folder.index.find(key)
+        samples: Sequence[int] = folder.index.find(key)
+        if not samples and key in shards:
+            samples = folder.index.samples_of(shards[key])
         found += samples
         if not samples:
             unknown.append(key)

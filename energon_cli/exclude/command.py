@@ -1,0 +1,197 @@
+"""``energon exclude``: take samples out of training, list what is out, and undo it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from ..command import energon_command, progress_option, trust_code_option
+from ..dataset_path import check_path, given_name
+from ..extract.query_options import make_query, query_options
+
+if TYPE_CHECKING:
+    from loader.inspect.exclude import ExcludeReport, ListedExclusions
+
+__all__ = ["exclude"]
+
+_EXAMPLES = (
+    ("Exclude two samples", "energon exclude /data/coco shard_000.tar/000017 shard_003.tar/000171"),
+    ("Exclude the samples of a list", "energon exclude /data/coco --keys-from bad.csv --reason 'wrong language'"),
+    ("Exclude what lint finds broken", "energon exclude /data/coco --lint"),
+    ("Exclude small pictures by a filter", "energon exclude /data/coco --where 'width < 256' --to-filter large"),
+    ("Show what would be excluded", "energon exclude /data/coco --where 'chars < 5' --dry-run"),
+    ("List what is excluded, and undo the last", "energon exclude /data/coco --list"),
+)
+
+
+@energon_command("exclude", examples=_EXAMPLES, short_help="Take samples out of training, or undo it.")
+@click.argument("path")
+@click.argument("keys", nargs=-1, metavar="[KEY]…")
+@query_options
+@click.option("--column", metavar="NAME", help="Column of the keys in a .csv or .parquet file of --keys-from.")
+@click.option("--lint", is_flag=True, help="Exclude the samples that energon lint finds broken.")
+@click.option("--to-filter", metavar="NAME", help="Build this filter without the samples; leave the split file.")
+@click.option("--reason", metavar="TEXT", default="", help="Reason that --list shows.")
+@click.option("--dry-run", is_flag=True, help="Change nothing; show what would be excluded.")
+@click.option("--undo", "is_undo", is_flag=True, help="Undo the last exclusion.")
+@click.option("--list", "is_list", is_flag=True, help="List what is excluded.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@progress_option
+@click.option("--split-config", metavar="NAME", default="split.yaml", show_default=True, help="Name of the split file.")
+@click.option("--meta-folder", metavar="DIR", help="Folder to use instead of PATH/.nv-meta.")
+@trust_code_option
+def exclude(
+    path: str,
+    *,
+    keys: tuple[str, ...],
+    split_part: str | None,
+    keys_from: str | None,
+    where: str | None,
+    filter_name: str | None,
+    column: str | None,
+    lint: bool,
+    to_filter: str | None,
+    reason: str,
+    dry_run: bool,
+    is_undo: bool,
+    is_list: bool,
+    as_json: bool,
+    progress: bool | None,
+    split_config: str,
+    meta_folder: str | None,
+    trust_code: bool,
+) -> None:
+    """Exclude samples of the dataset at PATH from training: by keys, a list, a condition, or what lint finds.
+
+    The samples are added to 'exclude' in split.yaml, which all readers of the format respect. With --to-filter, a named
+    filter keeps all others; a metadataset uses it by 'filter: NAME', a loader by filter_name=. Shards and other files
+    are not changed.
+
+    KEY is <shard>/<key>, a bare key, or a whole shard. All criteria that are given must hold.
+    """
+    from loader.format import usable_cores
+    from loader.inspect import exclude as library
+
+    from ..console import print_json, show_note
+    from ..progress import ProgressBar
+
+    path = check_path(path, meta_folder=meta_folder)
+    names = {"split_config": given_name("split_config", split_config), "meta_folder": meta_folder}
+    chooses = bool(keys or keys_from or where or filter_name or split_part or lint)
+    if is_undo + is_list + chooses != 1:
+        raise click.UsageError("Name the samples to exclude, or pass --list or --undo.")
+    if is_list:
+        listed = library.list_exclusions(path, **names)
+        print_json(_listed_document(listed)) if as_json else _show_list(listed)
+        return
+    if is_undo:
+        undone = library.undo(path, **names)
+        if as_json:
+            print_json({"undone": None if undone is None else undone.samples})
+        elif undone is None:
+            show_note("there is nothing to undo")
+        else:
+            what = f"filter {undone.filter}" if undone.filter else undone.split_file
+            show_note(f"undid the exclusion of {_count(undone.samples)} of {undone.at} in {what}")
+        return
+    query = make_query(
+        split_part=split_part,
+        keys_from=keys_from,
+        where=where,
+        filter_name=filter_name,
+        keys=keys,
+        column=column,
+    )
+    request = library.ExcludeRequest(
+        path=path,
+        query=query,
+        lint=lint,
+        filter=to_filter,
+        reason=reason or (where or ("energon lint" if lint else "")),
+        dry_run=dry_run,
+        workers=usable_cores(),
+        trust_code=trust_code,
+        **names,
+    )
+    with ProgressBar("Checking samples", unit="samples", enabled=progress) as bar:
+        report = library.exclude(request, lambda state: bar.update(state.done, state.total))
+    if as_json:
+        print_json(
+            {
+                "samples": report.samples,
+                "already": report.already,
+                "remaining": report.remaining,
+                "examples": list(report.examples),
+                "file": report.file,
+                "dry_run": report.dry_run,
+            }
+        )
+    else:
+        _show_report(report, path, to_filter)
+
+
+def _count(samples: int) -> str:
+    return "1 sample" if samples == 1 else f"{samples:,} samples"
+
+
+def _show_report(report: ExcludeReport, path: str, filter_name: str | None) -> None:
+    from loader.errors import escape_controls
+
+    from ..console import show_note
+
+    before = f"; {report.already:,} were excluded before" if report.already else ""
+    if report.dry_run:
+        for name in report.examples:
+            click.echo(escape_controls(name))
+        show_note(f"would exclude {_count(report.samples)} of {report.samples + report.remaining:,}{before}")
+        return
+    show_note(f"excluded {_count(report.samples)} in {report.file}; {report.remaining:,} remain{before}")
+    if report.samples and filter_name is not None:
+        show_note(f"use it: 'filter: {filter_name}' in a metadataset, or filter_name={filter_name!r} of a loader")
+    if report.samples:
+        show_note(f"undo it: energon exclude {path} --undo")
+
+
+def _listed_document(listed: ListedExclusions) -> dict[str, object]:
+    return {
+        "samples": listed.samples,
+        "shards": list(listed.shards),
+        "filters": listed.filters,
+        "exclusions": [
+            {
+                "at": entry.at,
+                "reason": entry.reason,
+                "samples": entry.samples,
+                "split_file": entry.split_file or None,
+                "filter": entry.filter or None,
+                "names": list(entry.names),
+            }
+            for entry in listed.exclusions
+        ],
+        "others": list(listed.others),
+    }
+
+
+def _show_list(listed: ListedExclusions) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from loader.errors import escape_controls
+
+    from ..console import output_console
+
+    console = output_console()
+    if listed.exclusions:
+        table = Table("when", "samples", "in", "reason", box=None, pad_edge=False)
+        for entry in listed.exclusions:
+            where = f"filter {entry.filter}" if entry.filter else entry.split_file
+            table.add_row(entry.at, f"{entry.samples:,}", Text(where), Text(escape_controls(entry.reason)))
+        console.print(table)
+    if listed.others:
+        console.print(f"{len(listed.others):,} entries of the split file are from elsewhere, such as:")
+        for name in listed.others[:5]:
+            console.print(Text(f"  {escape_controls(name)}"))
+    for name, kept in listed.filters.items():
+        console.print(Text(f"filter {name} keeps {kept:,} samples"))
+    console.print(f"the split excludes {_count(listed.samples)}")

@@ -1,0 +1,1 @@
+"""Exclude samples from a dataset by its split file or by a named filter, and undo it."""

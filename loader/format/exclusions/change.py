@@ -1,0 +1,261 @@
+"""Exclude samples, and undo the last exclusion.
+
+The journal is written before an exclusion and after an undo, so that a kill in between leaves an entry too many, whose
+undo changes nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import msgspec
+import numpy as np
+
+from ...arrays import IntArray
+from ...errors import ConfigError
+from ...storage import RemoteStorage, Storage
+from ..dataset_folder import DatasetFolder
+from ..documents.split_config import SplitConfig, format_split_config, parse_split_config
+from ..filters.build import build_filter_index
+from ..filters.files import FilterFiles, filter_names
+from ..nv_meta import FOLDER, LOCK
+from .journal import EXCLUDE_JSON, Exclusion, encode_journal, read_journal
+
+__all__ = ["ExclusionPlan", "exclude_names", "exclude_samples", "plan_exclusion", "undo_exclusion"]
+
+_MAX_NAMES = 100_000  # in a split file, which is parsed whenever the dataset is opened
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExclusionPlan:
+    """An exclusion that has not been carried out.
+
+    Attributes:
+        numbers: Numbers of the samples that it excludes, ascending, without those that were excluded before.
+        already: Number of the chosen samples that were excluded before.
+        remaining: Number of the samples that are not excluded afterwards.
+        filter: Name of the filter to change; None for the split file.
+    """
+
+    numbers: IntArray
+    already: int
+    remaining: int
+    filter: str | None
+
+
+def plan_exclusion(folder: DatasetFolder, samples: IntArray, *, filter_name: str | None = None) -> ExclusionPlan:
+    """Return what an exclusion would change.
+
+    Args:
+        folder: The dataset.
+        samples: Numbers of the samples to exclude.
+        filter_name: Name of the filter that is to keep all others; None for the split file.
+
+    Raises:
+        ConfigError: There is no split file, no sample would remain, or a split file would have too many entries.
+        FormatError: The filter is damaged or stale.
+    """
+    samples = np.unique(samples)
+    if filter_name is None:
+        before = np.arange(len(folder.index))
+        if folder.split_file is None:
+            raise ConfigError(
+                "there is no split file to exclude samples in",
+                at=folder.path,
+                hint="run energon prepare --split-ratio 8,1,1 first, or exclude by a filter: --to-filter NAME",
+            )
+        before = np.setdiff1d(before, folder.excluded_samples(), assume_unique=True)
+    else:
+        before = _kept(folder, filter_name)
+    numbers = np.intersect1d(samples, before, assume_unique=True)
+    plan = ExclusionPlan(
+        numbers=numbers,
+        already=len(samples) - len(numbers),
+        remaining=len(before) - len(numbers),
+        filter=filter_name,
+    )
+    if len(numbers) and not plan.remaining:
+        raise ConfigError(
+            "no sample of the dataset would remain", at=folder.path, hint="check the condition or the list of keys"
+        )
+    if filter_name is None and len(numbers) > _MAX_NAMES:
+        raise ConfigError(
+            f"expected at most {_MAX_NAMES:,} samples to exclude in a split file, found {len(numbers):,}",
+            at=folder.path,
+            hint="exclude them by a filter: --to-filter NAME, and `filter: NAME` in the metadataset",
+        )
+    return plan
+
+
+def _kept(folder: DatasetFolder, name: str) -> IntArray:
+    """Return the samples that a filter keeps; all if there is none of this name."""
+    if name not in filter_names(folder.storage):
+        return np.arange(len(folder.index))
+    rows = folder.open_filter(name)
+    return rows.numbers(np.arange(len(rows)))
+
+
+def exclude_samples(
+    folder: DatasetFolder, plan: ExclusionPlan, *, reason: str, shards: Sequence[str] = ()
+) -> Exclusion | None:
+    """Carry out an exclusion; return its entry in the journal, or None if nothing was to change.
+
+    Args:
+        folder: The dataset; open it again to see the change.
+        plan: The exclusion.
+        reason: Why, for the journal.
+        shards: Shards of the plan that a split file excludes as a whole.
+
+    Raises:
+        ConfigError: The split file is invalid.
+        StorageError: A file cannot be written, or another process changed it meanwhile.
+    """
+    if not len(plan.numbers):
+        return None
+    if plan.filter is None:
+        whole = frozenset(shards)
+        single = (number for number in plan.numbers.tolist() if folder.index.shard_of(number).name not in whole)
+        entry = exclude_names(folder, [*shards, *map(folder.index.full_key, single)], reason=reason)
+        return entry and msgspec.structs.replace(entry, samples=len(plan.numbers))
+    storage, name = folder.storage, plan.filter
+    with storage.lock(LOCK):
+        kept = np.setdiff1d(_kept(folder, name), plan.numbers, assume_unique=True)
+        files = FilterFiles.of_dataset(storage, name)
+        replaced = files.exist()
+        entry = Exclusion(at=_now(), reason=reason, samples=len(plan.numbers), filter=name, replaced=replaced)
+        if replaced:
+            _copy_filter(storage, files.prefix, "", ".bak")
+        _write(storage, EXCLUDE_JSON, encode_journal([*read_journal(storage), entry]))
+        build_filter_index(folder.path, name, kept, meta_folder=_meta_folder(folder))
+    return entry
+
+
+def exclude_names(folder: DatasetFolder, names: Sequence[str], *, reason: str) -> Exclusion | None:
+    """Add samples or shards to ``exclude`` in a dataset's split file, after copying it to ``….bak``.
+
+    Args:
+        folder: The dataset; its ``split_file`` is changed, and stays YAML or JSON.
+        names: ``<shard>/<key>``, or shards.
+        reason: Why, for the journal.
+
+    Returns:
+        The entry of the journal; None if all names were there.
+
+    Raises:
+        ConfigError: The split file is invalid.
+        StorageError: A file cannot be written, or another process changed it meanwhile.
+    """
+    storage = folder.storage
+    with storage.lock(LOCK):
+        file = f"{FOLDER}/{folder.split_file}"
+        before, version = _read(storage, file)
+        config = _parse(storage, file, before)
+        known = set(config.exclude)
+        added = tuple(name for name in dict.fromkeys(names) if name not in known)
+        if not added:
+            return None
+        entry = Exclusion(at=_now(), reason=reason, samples=len(added), names=added, split_file=folder.split_file or "")
+        _write(storage, f"{file}.bak", before)
+        _write(storage, EXCLUDE_JSON, encode_journal([*read_journal(storage), entry]))
+        config = replace(config, exclude=(*config.exclude, *added))
+        _write(storage, file, format_split_config(config, file=file).encode("utf-8"), version)
+    return entry
+
+
+def undo_exclusion(folder: DatasetFolder) -> Exclusion | None:
+    """Undo the last exclusion of the journal, and return it; None if there is none.
+
+    Entries that others have removed from the split file meanwhile stay removed.
+
+    Args:
+        folder: The dataset; open it again to see the change.
+
+    Raises:
+        ConfigError: The split file is missing or invalid.
+        FormatError: The journal is damaged.
+        StorageError: A file cannot be written, or another process changed it meanwhile.
+    """
+    storage = folder.storage
+    with storage.lock(LOCK):
+        journal = read_journal(storage)
+        if not journal:
+            return None
+        last = journal[-1]
+        if last.filter:
+            _undo_filter(storage, last)
+        else:
+            file = f"{FOLDER}/{last.split_file}"
+            before, version = _read(storage, file)
+            config = _parse(storage, file, before)
+            removed = frozenset(last.names)
+            config = replace(config, exclude=tuple(name for name in config.exclude if name not in removed))
+            _write(storage, file, format_split_config(config, file=file).encode("utf-8"), version)
+        if len(journal) > 1:
+            _write(storage, EXCLUDE_JSON, encode_journal(journal[:-1]))
+        else:
+            storage.remove(EXCLUDE_JSON)
+        if last.filter:
+            _remove_filter(storage, last.filter, ".bak")
+    return last
+
+
+def _undo_filter(storage: Storage, last: Exclusion) -> None:
+    prefix = FilterFiles.of_dataset(storage, last.filter).prefix
+    has_backup = storage.exists(f"{prefix}.json.bak")
+    if last.replaced and not has_backup:
+        raise ConfigError(
+            f"the earlier filter {last.filter!r} was not kept: only the last change of a filter can be undone",
+            at=storage.path(f"{prefix}.json"),
+            hint="build the filter again, or remove its files",
+        )
+    if last.replaced:
+        _copy_filter(storage, prefix, ".bak", "")
+    else:
+        _remove_filter(storage, last.filter)
+
+
+def _remove_filter(storage: Storage, name: str, ending: str = "") -> None:
+    prefix = FilterFiles.of_dataset(storage, name).prefix
+    for extension in (".json", ".idx"):  # the first one makes the filter valid
+        if storage.exists(f"{prefix}{extension}{ending}"):
+            storage.remove(f"{prefix}{extension}{ending}")
+
+
+def _copy_filter(storage: Storage, prefix: str, old: str, new: str) -> None:
+    for extension in (".idx", ".json"):
+        _write(storage, f"{prefix}{extension}{new}", storage.read(f"{prefix}{extension}{old}"))
+
+
+def _read(storage: Storage, file: str) -> tuple[bytes, str]:
+    """Return the bytes of a file, and its version in an object store."""
+    if not storage.exists(file):
+        raise ConfigError("there is no such split file", file=storage.path(file), hint="run energon prepare first")
+    if isinstance(storage, RemoteStorage):
+        storage.note_written(file)  # it may have changed since it was listed
+    version = storage.stat(file).etag
+    return storage.read(file), version
+
+
+def _write(storage: Storage, file: str, data: bytes, version: str = "") -> None:
+    """Write a file; in an object store, only over this version if it is known."""
+    if isinstance(storage, RemoteStorage) and version:
+        storage.put(file, data, if_etag=version)
+        return
+    with storage.create(file) as target:
+        target.write(data)
+
+
+def _parse(storage: Storage, file: str, data: bytes) -> SplitConfig:
+    return parse_split_config(data.decode("utf-8", "replace"), file=storage.path(file))
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def _meta_folder(folder: DatasetFolder) -> str | None:
+    """Return the folder that is used instead of ``.nv-meta``; None for ``.nv-meta``."""
+    own = folder.storage.path(FOLDER)
+    return None if own == f"{folder.path.rstrip('/')}/{FOLDER}" else own

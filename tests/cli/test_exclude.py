@@ -1,0 +1,51 @@
+"""``energon exclude``: what it prints, and the ways to name samples."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.cli.run_energon import RunEnergon
+
+
+def test_samples_are_excluded_listed_and_brought_back(prepared: Path, energon: RunEnergon) -> None:
+    done = energon("exclude", prepared, "000001", "000004", "--reason", "wrong language")
+    assert done.code == 0
+    assert "excluded 2 samples in split.yaml; 10 remain" in done.err
+    listed = energon("exclude", prepared, "--list")
+    assert "wrong language" in listed.out
+    assert "the split excludes 2 samples" in listed.out
+    facts = json.loads(energon("exclude", prepared, "--list", "--json").out)
+    assert facts["samples"] == 2
+    assert facts["exclusions"][0]["reason"] == "wrong language"
+    assert "undid the exclusion of 2 samples" in energon("exclude", prepared, "--undo").err
+    assert "there is nothing to undo" in energon("exclude", prepared, "--undo").err
+
+
+def test_a_dry_run_prints_the_samples(prepared: Path, energon: RunEnergon) -> None:
+    done = energon("exclude", prepared, "--where", "shard == 'shard_000.tar'", "--dry-run")
+    assert done.out.splitlines() == [f"shard_000.tar/{number:06}" for number in range(3)]
+    assert "would exclude 3 samples of 12" in done.err
+
+
+def test_a_filter_is_built_and_its_use_named(prepared: Path, energon: RunEnergon) -> None:
+    done = energon("exclude", prepared, "000001", "--to-filter", "good", "--json")
+    assert json.loads(done.out)["remaining"] == 11
+    done = energon("extract", prepared, "-o", prepared.parent / "out", "--filter", "good", "--json")
+    assert json.loads(done.out)["samples"] == 11
+    assert "filter good keeps 11 samples" in energon("exclude", prepared, "--list").out
+
+
+def test_the_report_of_a_lint_names_samples(prepared: Path, tmp_path: Path, energon: RunEnergon) -> None:
+    report = tmp_path / "report.json"
+    report.write_text(json.dumps({"findings": [{"shard": "shard_000.tar", "key": "000001"}]}))
+    assert json.loads(energon("exclude", prepared, "--keys-from", report, "--json").out)["samples"] == 1
+
+
+def test_usage_that_is_ambiguous_is_refused(prepared: Path, energon: RunEnergon) -> None:
+    assert energon("exclude", prepared).code == 2
+    assert energon("exclude", prepared, "--undo", "--list").code == 2
+    assert energon("exclude", prepared, "000001", "--undo").code == 2
+    done = energon("exclude", prepared, "nothing")
+    assert done.code == 1
+    assert "there is no sample 'nothing'" in done.err

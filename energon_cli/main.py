@@ -41,6 +41,11 @@ COMMANDS = {
         attribute="lint",
         short_help="Check a dataset and list all its faults.",
     ),
+    "rule": LazyCommand(
+        module="energon_cli.rule.command",
+        attribute="rule",
+        short_help="Explain the codes of lint.",
+    ),
     "preview": LazyCommand(
         module="energon_cli.preview.command",
         attribute="preview",
@@ -55,6 +60,11 @@ COMMANDS = {
         module="energon_cli.checkpoint.command",
         attribute="checkpoint",
         short_help="Inspect and redistribute saved states.",
+    ),
+    "doctor": LazyCommand(
+        module="energon_cli.doctor.command",
+        attribute="doctor",
+        short_help="Examine this machine and installation.",
     ),
 }
 

@@ -11,7 +11,7 @@ import pytest
 
 import loader
 from energon_cli.command import LazyCommand
-from energon_cli.main import cli, main
+from energon_cli.main import COMMANDS, cli, main
 from tests.source_tree import ROOT
 
 ENERGON = [sys.executable, "-m", "energon_cli"]
@@ -77,7 +77,7 @@ def test_no_arguments_show_the_help_and_count_as_wrong_usage(capsys: pytest.Capt
     ("arguments", "message"),
     [
         (["prepar"], "Did you mean 'prepare'?"),
-        (["xyzzy"], "Commands: prepare, prepare-media, info, lint, preview, mount, checkpoint."),
+        (["xyzzy"], f"Commands: {', '.join(COMMANDS)}."),
         (["--versoin"], "Did you mean '--version'?"),
         (["info"], "Missing argument 'PATH'"),
         (["info", "x", "--jsno"], "Did you mean '--json'?"),

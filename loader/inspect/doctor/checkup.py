@@ -120,8 +120,8 @@ def _about_limits(limits: Limits) -> Iterator[Advice]:
         yield Advice(
             severity="warning",
             subject="shared memory",
-            message=f"{shared.path} has {format_bytes(shared.free_bytes)} free: NCCL and torch's own DataLoader fail with "
-            "a bus error if it is full (batches of this library do not use it on Linux)",
+            message=f"{shared.path} has {format_bytes(shared.free_bytes)} free: NCCL and torch's own DataLoader "
+            "fail with a bus error if it is full (batches of this library do not use it on Linux)",
             hint="start the container with --shm-size=8g, or remove old files there",
         )
     memory = min((size for size in (limits.memory_bytes, limits.cgroup_memory_bytes) if size), default=None)

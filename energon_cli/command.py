@@ -10,14 +10,17 @@ from typing import Any, TypeVar
 import click
 
 from .completion import complete_values
+from .environment import name_variables, options_from_environment, variables_note
+from .options import COMMON_OPTIONS, common_options, suggest_choices
+from .settings import output_settings
 
 __all__ = [
     "CONTEXT_SETTINGS",
     "ExampleCommand",
     "LazyCommand",
     "LazyGroup",
+    "add_common_options",
     "dataset_files_options",
-    "debug_option",
     "energon_command",
     "meta_folder_option",
     "progress_option",
@@ -69,6 +72,15 @@ class LazyGroup(click.Group):
         # Click caches the help option with the names of the first context that requests it.
         return ["-h", "--help"]
 
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        parameters = super().get_params(ctx)
+        name_variables(ctx, parameters)
+        return parameters
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        _write_options(ctx, formatter, self.get_params(ctx))
+        self.format_commands(ctx, formatter)
+
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return list(self.lazy_commands)
 
@@ -114,8 +126,24 @@ class ExampleCommand(click.Command):
         # Click caches the help option with the names of the first context that requests it.
         return ["-h", "--help"]
 
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        parameters = super().get_params(ctx)
+        name_variables(ctx, parameters)
+        return parameters
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        _write_options(ctx, formatter, self.get_params(ctx))
+
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         _write_examples(formatter, self.examples)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        if output_settings().verbosity:
+            from .console import show_note
+
+            for flag, variable in options_from_environment(ctx):
+                show_note(f"{flag} is set by {variable}")
+        return super().invoke(ctx)
 
 
 def _write_examples(formatter: click.HelpFormatter, examples: Sequence[tuple[str, str]]) -> None:
@@ -127,16 +155,29 @@ def _write_examples(formatter: click.HelpFormatter, examples: Sequence[tuple[str
             formatter.write(f"{'':>{formatter.current_indent + 2}}{line}\n")
 
 
-def debug_option() -> click.Option:
-    """Create ``--debug``, which is accepted before and after a command's name."""
+def _write_options(ctx: click.Context, formatter: click.HelpFormatter, parameters: Sequence[click.Parameter]) -> None:
+    """Write the options of a command, then those of all commands and the rule of the variables."""
+    sections: dict[bool, list[tuple[str, str]]] = {False: [], True: []}
+    for one in parameters:
+        record = one.get_help_record(ctx)
+        if record is not None:
+            sections[one.name in COMMON_OPTIONS or one.is_eager].append(record)  # --help and --version are eager
+    for is_common, records in sections.items():
+        if records:
+            with formatter.section("Common options" if is_common and sections[False] else "Options"):
+                formatter.write_dl(records)
+    note = variables_note(ctx, parameters)
+    if note is not None:
+        with formatter.section("Environment"):
+            formatter.write_text(note)
 
-    def remember(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
-        if value:
-            ctx.meta["energon.debug"] = True
 
-    return click.Option(
-        ["--debug"], is_flag=True, expose_value=False, callback=remember, help="Show the traceback of an error."
-    )
+def add_common_options(command: click.Command) -> None:
+    """Add the options of all commands, and completion and suggestions of values."""
+    complete_values(command.params)
+    suggest_choices(command.params)
+    taken = [flag for option in command.params for flag in (*option.opts, *option.secondary_opts)]
+    command.params += common_options(taken)
 
 
 def storage_option() -> click.Option:
@@ -169,7 +210,7 @@ def storage_option() -> click.Option:
 def energon_command(
     name: str, *, examples: Sequence[tuple[str, str]], short_help: str, takes_path: bool = True
 ) -> Callable[[Callable[..., Any]], click.Command]:
-    """Return a decorator that turns a function into a command with ``--help``, ``--debug``, completion and examples.
+    """Return a decorator that turns a function into a command with help, the common options and completion.
 
     Args:
         name: Name of the command.
@@ -182,8 +223,9 @@ def energon_command(
         command: click.Command = click.command(
             name, cls=ExampleCommand, examples=examples, short_help=short_help, context_settings=CONTEXT_SETTINGS
         )(function)
-        complete_values(command.params)
-        command.params += [storage_option(), debug_option()] if takes_path else [debug_option()]
+        if takes_path:
+            command.params.append(storage_option())
+        add_common_options(command)
         return command
 
     return decorate

@@ -6,13 +6,14 @@ import json
 import os
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import click
 
 from loader.errors import escape_controls
 
 from .ascii_text import AsciiStream, is_ascii_only
+from .settings import output_settings
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -35,7 +36,10 @@ _TRUECOLOR_TERMS = ("alacritty", "foot", "rxvt", "screen", "tmux", "vte", "wezte
 
 
 def colour_wanted(stream: Any) -> bool:
-    """Check whether a stream is a terminal and ``NO_COLOR`` is not set."""
+    """Check whether output to a stream has colours: by ``--color``, else on a terminal if ``NO_COLOR`` is not set."""
+    chosen = output_settings().color
+    if chosen != "auto":
+        return chosen == "always"
     return "NO_COLOR" not in os.environ and is_terminal(stream)
 
 
@@ -49,13 +53,13 @@ class StatusLine:
 
     def __init__(self) -> None:
         self._length = 0
-        self._is_open = is_terminal(sys.stderr)
+        self._is_open = is_terminal(sys.stderr) and output_settings().shows_progress is not False
 
     def show(self, text: str) -> None:
         """Replace the line; after the ``with`` block, this does nothing."""
         if self._is_open:
             self.clear()
-            click.secho(text, err=True, nl=False, dim="NO_COLOR" not in os.environ)
+            click.secho(text, err=True, nl=False, dim=colour_wanted(sys.stderr))
             self._length = len(text)
 
     def clear(self) -> None:
@@ -73,8 +77,9 @@ class StatusLine:
 
 
 def show_note(text: str) -> None:
-    """Print a note about the result to standard error."""
-    click.echo(f"note: {escape_controls(text)}", err=True)
+    """Print a note about the result to standard error, unless ``--quiet`` is given."""
+    if not output_settings().quiet:
+        click.echo(f"note: {escape_controls(text)}", err=True)
 
 
 def output_console() -> Console:
@@ -103,13 +108,18 @@ def _console(stream: Any) -> Console:
         def on_broken_pipe(self) -> None:
             raise BrokenPipeError
 
-    terminal = bool(stream.isatty())
+    terminal, coloured = bool(stream.isatty()), colour_wanted(stream)
+    system: Literal["auto", "256", "truecolor"] | None = "256" if coloured and not terminal else "auto"
+    if terminal and _supports_truecolor():
+        system = "truecolor"
+    if output_settings().color == "never":
+        system = None  # no bold text, either
     file: Any = AsciiStream(stream) if terminal and is_ascii_only() else stream
     return PlainConsole(
         file=file,
         force_terminal=terminal,
-        no_color=not colour_wanted(stream),
-        color_system="truecolor" if terminal and _supports_truecolor() else "auto",
+        no_color=not coloured,
+        color_system=system,
         width=None if terminal else _PIPED_WIDTH,
         markup=False,
         highlight=False,
@@ -134,7 +144,7 @@ def print_table(console: Console, table: Table) -> None:
     with console.capture() as capture:
         console.print(table)
     for line in capture.get().splitlines():
-        console.print(line.rstrip(), soft_wrap=True)
+        console.file.write(f"{line.rstrip()}\n")  # print() would escape the colours of --color always
 
 
 def print_json(document: Any, *, in_one_line: bool = False) -> None:

@@ -6,13 +6,16 @@ import contextlib
 import logging
 import os
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import click
 
-from .command import CONTEXT_SETTINGS, LazyCommand, LazyGroup, debug_option
+from .command import CONTEXT_SETTINGS, LazyCommand, LazyGroup, add_common_options
+from .environment import PREFIX
 from .installation import installation_faults, shadowed_loader
+from .settings import OutputSettings, output_settings, scoped_settings
 
 __all__ = ["COMMANDS", "EXIT_FAILED", "EXIT_INTERRUPTED", "EXIT_READER_GONE", "cli", "main"]
 
@@ -40,6 +43,11 @@ COMMANDS = {
         module="energon_cli.lint.command",
         attribute="lint",
         short_help="Check a dataset and list all its faults.",
+    ),
+    "rule": LazyCommand(
+        module="energon_cli.rule.command",
+        attribute="rule",
+        short_help="Explain the codes of lint.",
     ),
     "preview": LazyCommand(
         module="energon_cli.preview.command",
@@ -71,6 +79,16 @@ COMMANDS = {
         attribute="checkpoint",
         short_help="Inspect and redistribute saved states.",
     ),
+    "doctor": LazyCommand(
+        module="energon_cli.doctor.command",
+        attribute="doctor",
+        short_help="Examine this machine and installation.",
+    ),
+    "completion": LazyCommand(
+        module="energon_cli.completion_script.command",
+        attribute="completion",
+        short_help="Print the script that completes commands in a shell.",
+    ),
 }
 
 
@@ -101,7 +119,12 @@ class _Program(LazyGroup):
         return super().main(args, prog_name, complete_var, standalone_mode=standalone_mode, **extra)
 
 
-@click.group(cls=_Program, lazy_commands=COMMANDS, context_settings=CONTEXT_SETTINGS, no_args_is_help=True)
+@click.group(
+    cls=_Program,
+    lazy_commands=COMMANDS,
+    context_settings={**CONTEXT_SETTINGS, "auto_envvar_prefix": PREFIX},
+    no_args_is_help=True,
+)
 @click.option(
     "-V",
     "--version",
@@ -118,11 +141,12 @@ def cli() -> None:
     """
 
 
-cli.params.append(debug_option())
+add_common_options(cli)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program and return its exit code."""
+    started_s = time.monotonic()
     _escape_unencodable()
     shadow = shadowed_loader()
     if shadow is not None:
@@ -131,33 +155,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if "_ENERGON_COMPLETE" in os.environ:
         cli.main(prog_name="energon")  # shell completion: click prints candidates and exits
     arguments = list(sys.argv[1:] if arguments is None else arguments)
-    debug = [False]
-    try:
-        with _print_logs():
-            code = _run(arguments, debug)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        _discard_output()
-        return EXIT_READER_GONE
-    except KeyboardInterrupt:
-        _print_message("interrupted", label=None)
-        return EXIT_INTERRUPTED
+    with scoped_settings() as settings:
+        try:
+            with _print_logs():
+                code = _run(arguments, settings)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            _discard_output()
+            return EXIT_READER_GONE
+        except KeyboardInterrupt:
+            _print_message("interrupted", label=None)
+            return EXIT_INTERRUPTED
+        if settings.verbosity and not settings.quiet:
+            _print_costs(started_s)
     return code
 
 
-def _run(arguments: list[str], debug: list[bool]) -> int:
+def _run(arguments: list[str], settings: OutputSettings) -> int:
     from loader.errors import EnergonError
 
     try:
         try:
             with cli.make_context("energon", arguments) as ctx:
-                try:
-                    cli.invoke(ctx)
-                finally:
-                    debug[0] = ctx.meta.get("energon.debug", False)
+                cli.invoke(ctx)
             return 0
         except Exception:
-            if debug[0] and not isinstance(sys.exception(), click.exceptions.Exit | click.UsageError):
+            if settings.debug and not isinstance(sys.exception(), click.exceptions.Exit | click.UsageError):
                 import traceback
 
                 from .console import escape_controls
@@ -169,6 +192,10 @@ def _run(arguments: list[str], debug: list[bool]) -> int:
     except click.ClickException as error:
         from .console import escape_controls
 
+        if isinstance(error, click.UsageError):
+            from .environment import explain_source
+
+            explain_source(error)
         vars(error)["message"] = escape_controls(error.message, keep="\n")  # type checkers take it for final
         error.show()
         return error.exit_code
@@ -181,7 +208,7 @@ def _run(arguments: list[str], debug: list[bool]) -> int:
         raise
     except Exception as error:  # noqa: BLE001 - any other error becomes one line instead of a traceback
         _print_message(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
-        if not debug[0]:
+        if not settings.debug:
             _print_message(
                 "  this is a bug or an unexpected state of the machine; run again with --debug",
                 label=None,
@@ -195,6 +222,8 @@ class _LogPrinter(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         from .console import escape_controls
 
+        if record.levelno < output_settings().log_level:
+            return
         try:
             click.echo(escape_controls(record.getMessage()), err=True)
         except Exception:  # noqa: BLE001 - like the logging module: a failed message never stops a command
@@ -204,30 +233,48 @@ class _LogPrinter(logging.Handler):
 @contextlib.contextmanager
 def _print_logs() -> Iterator[None]:
     """Print warnings and errors that the library logs on standard error, inside this context."""
-    handler = _LogPrinter(logging.WARNING)
-    root = logging.getLogger()
+    handler = _LogPrinter()
+    root, library = logging.getLogger(), logging.getLogger("loader")
+    level = library.level
     root.addHandler(handler)
     try:
         yield
     finally:
+        library.setLevel(level)
         root.removeHandler(handler)
 
 
 def _print_message(message: str, *, label: Literal["error", "warning"] | None = "error") -> None:
+    if label == "warning" and output_settings().quiet:
+        return
+    coloured = False
     if shadowed_loader() is None:
-        from .console import escape_controls
+        from .console import colour_wanted, escape_controls
 
         text = escape_controls(message, keep="\n\t")
+        coloured = colour_wanted(sys.stderr)
+        if coloured and "  at: " in text:
+            from .links import link_places, supports_links
+
+            text = link_places(message, text) if supports_links(sys.stderr) else text
     else:  # the escapes of this library cannot be imported
         text = "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in message)
     try:
         if label is not None:
-            plain = "NO_COLOR" in os.environ or not sys.stderr.isatty()
             colour = "red" if label == "error" else "yellow"
-            text = (f"{label}: " if plain else click.style(f"{label}: ", fg=colour, bold=True)) + text
-        click.echo(text, err=True)
+            text = (click.style(f"{label}: ", fg=colour, bold=True) if coloured else f"{label}: ") + text
+        click.echo(text, err=True, color=coloured)
     except OSError:
         pass  # standard error is closed; the exit code remains
+
+
+def _print_costs(started_s: float) -> None:
+    """Print the time and memory of a run, for ``--verbose``."""
+    import resource
+
+    scale = 1 if sys.platform == "darwin" else 1024  # bytes or KiB
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale
+    _print_message(f"took {time.monotonic() - started_s:.2f} s and {peak / 1e6:.0f} MB of memory", label=None)
 
 
 def _escape_unencodable() -> None:

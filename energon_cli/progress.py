@@ -14,6 +14,7 @@ import click
 from loader.inspect import format_bytes
 
 from .console import is_terminal
+from .settings import output_settings
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -34,7 +35,7 @@ class ProgressBar:
         what: A description of the task, printed before the bar.
         unit: The unit of the counts; ``"bytes"`` prints as kB, MB …
         enabled: True (``--progress``) prints a line every 5 seconds where there is no terminal; False
-            (``--no-progress``) prints nothing.
+            (``--no-progress``) prints nothing; None is the choice of the options before the command's name.
         clock: A monotonic clock, in seconds.
     """
 
@@ -43,6 +44,8 @@ class ProgressBar:
     ) -> None:
         self._what = what
         self._unit = unit
+        common = output_settings().shows_progress
+        enabled = common if enabled is None or common is False else enabled
         self._enabled = enabled is not False and sys.stderr is not None
         self._draws = self._enabled and is_terminal(sys.stderr)
         self._period_s = _REQUESTED_PERIOD_S if enabled else _LINE_PERIOD_S

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Callable, Iterator
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from tests.findings_page import PAGE, findings_page
 from tests.source_tree import ROOT
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -96,6 +98,12 @@ def test_every_finding_of_lint_is_explained_in_the_words_that_the_code_has() -> 
     text = (ROOT / "docs" / "reference" / "findings.md").read_text(encoding="utf-8").replace("`", "")
     rows = re.findall(r"^\| ([EW]\d{3}) \| (.+?) \| .+ \|$", text, flags=re.MULTILINE)
     assert rows == list(CODES.items())
+
+
+def test_the_page_of_findings_is_written_from_the_rules() -> None:
+    if os.environ.get("ENERGON_WRITE_GOLDEN"):
+        PAGE.write_text(findings_page(), encoding="utf-8")
+    assert PAGE.read_text(encoding="utf-8") == findings_page()
 
 
 def test_the_reader_of_command_lines_finds_them() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from ..command import CONTEXT_SETTINGS, LazyCommand, LazyGroup, debug_option
+from ..command import CONTEXT_SETTINGS, LazyCommand, LazyGroup, add_common_options
 
 __all__ = ["checkpoint"]
 
@@ -46,4 +46,4 @@ def checkpoint() -> None:
     """
 
 
-checkpoint.params.append(debug_option())
+add_common_options(checkpoint)

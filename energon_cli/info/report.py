@@ -11,6 +11,7 @@ from rich.text import Text
 from loader.inspect import format_bytes, format_count, plural
 
 from ..console import escape_controls, print_table
+from ..links import linked_path
 from .metadataset import show_metadataset
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def show_facts(console: Console, facts: dict[str, Any]) -> None:
 
 
 def _show_dataset(console: Console, facts: dict[str, Any]) -> None:
-    console.print(Text(escape_controls(facts["path"]), style="bold"), soft_wrap=True)
+    console.print(linked_path(console, facts["path"]), soft_wrap=True)
     console.print(
         f"{plural(facts['samples'], 'sample')} in {plural(facts['shards'], 'shard')}, {format_bytes(facts['bytes'])}"
     )

@@ -19,6 +19,7 @@ _EXAMPLES = (
     ("Check one tar file", "energon lint /data/coco/shard_000.tar"),
     ("Check a dataset in an object store", "energon lint s3://bucket/coco --level headers"),
     ("Print the first 100 findings as JSON", "energon lint /data/coco --json --max-findings 100"),
+    ("Write a report for code scanning", "energon lint /data/coco --format sarif > /data/coco.sarif"),
 )
 
 
@@ -38,7 +39,13 @@ _EXAMPLES = (
 @click.option("--fix", is_flag=True, help="Add broken and incomplete samples to 'exclude' in the split file.")
 @click.option("--all", "list_all", is_flag=True, help="Print every finding, instead of one line for each cause.")
 @click.option("--max-findings", metavar="N", type=click.IntRange(min=1), help="Stop after this many findings.")
-@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON: --format json.")
+@click.option(
+    "--format",
+    "output_format",
+    type=click.Choice(["text", "json", "github", "sarif"]),
+    help="Lines of text, JSON, annotations of GitHub Actions, or SARIF 2.1.0.  [default: text]",
+)
 @progress_option
 @dataset_files_options
 @trust_code_option
@@ -52,6 +59,7 @@ def lint(
     list_all: bool,
     max_findings: int | None,
     as_json: bool,
+    output_format: str | None,
     progress: bool | None,
     dataset_config: str,
     split_config: str,
@@ -66,10 +74,12 @@ def lint(
 
     Findings name the shard, key, part and byte offset; those of one cause, such as a wrong field map, share a line with
     their number and first places. Exits with 1 if there are errors or the check stopped early,
-    and with 0 if there are only warnings or no findings.
+    and with 0 if there are only warnings or no findings. Explain a code: energon rule E302.
 
     PATH may be a URL of an object store or web server, such as s3://bucket/coco.
     """
+    if as_json and output_format not in (None, "json"):
+        raise click.UsageError(f"--json and --format {output_format} exclude each other.")
     path = check_path(path, takes_tar=True, meta_folder=meta_folder)
     unit = _checked_unit(path, level=level, fix=fix, split_parts=split_parts, meta_folder=meta_folder)
     from loader.errors import ConfigError, EnergonError
@@ -78,6 +88,7 @@ def lint(
 
     from ..console import output_console, print_json
     from ..progress import ProgressBar
+    from .formats import github_commands, sarif_log
     from .report import lint_document, show_lint
 
     request = LintRequest(
@@ -102,8 +113,13 @@ def lint(
             fixed = exclude_broken(path, report, split_config=split_config, meta_folder=meta_folder)
         except EnergonError as error:  # the findings say what is wrong; the refusal comes behind them
             refusal = error
-    if as_json:
+    if as_json or output_format == "json":
         print_json(lint_document(path, level, report, None if fixed is None else fixed.samples))
+    elif output_format == "sarif":
+        print_json(sarif_log(path, level, report))
+    elif output_format == "github":
+        for line in github_commands(path, report):
+            click.echo(line)
     else:
         show_lint(output_console(), request, report, fixed, list_all=list_all, with_advice=not fix)
     if refusal is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from loader.format import open_dataset_storage
@@ -80,7 +80,7 @@ def show_lint(
     if not list_all:
         groups = group_findings(report.findings)
     for group in groups:
-        for line in _lines(group):
+        for line in _lines(group, _link_of(console, request)):
             console.print(line, soft_wrap=True)
     checked = f"{_amount(request, report)}, level {request.level}"
     if not report.findings:
@@ -133,8 +133,24 @@ def _amount(request: LintRequest, report: LintReport) -> str:
     return f"{where} of {plural(report.datasets, 'dataset')}" if is_metadataset(path) else where
 
 
-def _lines(group: FindingGroup) -> Iterator[Text]:
+def _link_of(console: Console, request: LintRequest) -> Callable[[str | None, str | None], str | None]:
+    """Return a function that returns the URL of a shard of a dataset, or of a path; None where links are not shown."""
+    from ..links import file_url, supports_links
+
+    if not supports_links(console.file):
+        return lambda _dataset, _name: None
+
+    def link(dataset: str | None, name: str | None) -> str | None:
+        base = dataset or request.path
+        path = base if name is None or not os.path.isdir(base) else os.path.join(base, name)
+        return file_url(path)
+
+    return link
+
+
+def _lines(group: FindingGroup, link: Callable[[str | None, str | None], str | None]) -> Iterator[Text]:
     """Format findings of one cause as one line: severity, code, places, message; then ``at:`` and ``hint:``, if any."""
+    from rich.style import Style
     from rich.text import Text
 
     from ..console import escape_controls
@@ -144,12 +160,14 @@ def _lines(group: FindingGroup) -> Iterator[Text]:
     line = Text()
     line.append(f"{finding.severity:<7} {finding.code}", style="red" if finding.severity == "error" else "yellow")
     if where:
-        line.append(f"  {escape_controls(where)}", style="bold")
+        line.append("  ")
+        line.append(escape_controls(where), style=Style(bold=True, link=link(finding.dataset, finding.shard)))
     line.append(f": {escape_controls(finding.message)}")
     yield line
     for label, value in (("at", finding.at), ("hint", finding.hint)):
         if value:
-            yield Text(f"  {label}: {escape_controls(value)}")
+            url = link(value, None) if label == "at" else None
+            yield Text.assemble(f"  {label}: ", (escape_controls(value), Style(link=url)))
 
 
 def _place(finding: Finding) -> str:

@@ -15,6 +15,7 @@ import pytest
 from energon_cli.main import main
 from loader.format.prepare.plan import SplitRequest
 from tests.cli.make_dataset import caption_parts, write_shard
+from tests.cli.run_energon import RunEnergon
 from tests.e2e.dataset_tree import prepare
 from tests.source_tree import ROOT
 
@@ -109,24 +110,51 @@ def test_a_dataset_that_cannot_be_read_has_no_candidates(ask: Ask, tmp_path: Pat
     assert ask("preview", tmp_path, option, "") == []
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
-def test_bash_completes_a_line(dataset: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_for_a_shell_is_printed(energon: RunEnergon, shell: str) -> None:
+    done = energon("completion", shell)
+    assert (done.code, done.err) == (0, "")
+    assert f"_ENERGON_COMPLETE={shell}_complete" in done.out
+
+
+def test_another_shell_is_wrong_usage(energon: RunEnergon) -> None:
+    assert energon("completion", "csh").code == 2
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    """A folder with a program ``energon``, for the ``PATH`` of a shell."""
     program = tmp_path / "energon"
     program.write_text(f'#!/bin/sh\nPYTHONPATH={shlex.quote(str(ROOT))} exec {sys.executable} -m energon_cli "$@"\n')
     program.chmod(0o755)
-    path = f"{tmp_path}:{os.environ['PATH']}"
-    shell = pexpect.spawn(
-        "bash", ["--norc", "-i"], env={**os.environ, "PATH": path}, cwd=dataset.parent, encoding="utf-8"
-    )
+    return tmp_path
+
+
+SHELLS = {
+    "bash": (["--norc", "-i"], 'eval "$(energon completion bash)" && echo rea""dy'),
+    "zsh": (["-f", "-i"], 'autoload -U compinit && compinit -u && eval "$(energon completion zsh)" && echo rea""dy'),
+    "fish": (["--no-config", "-i"], 'energon completion fish | source && echo rea""dy'),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_shell_completes_a_line(dataset: Path, program: Path, shell: str) -> None:
+    if shutil.which(shell) is None:
+        pytest.skip(f"needs {shell}")
+    arguments, start = SHELLS[shell]
+    environment = {**os.environ, "PATH": f"{program}:{os.environ['PATH']}", "TERM": "dumb", "HOME": str(program)}
+    with_keys = pexpect.spawn(shell, arguments, env=environment, cwd=dataset.parent, encoding="utf-8")
     try:
-        shell.sendline('eval "$(_ENERGON_COMPLETE=bash_source energon)" && echo rea""dy')
-        shell.expect("ready", timeout=60)
-        shell.send("energon preview pho\t")
-        shell.expect("photos/", timeout=60)
-        shell.send(" --split-parts v\t")
-        shell.expect("val ", timeout=60)
-        shell.send("--key shard_1\t")
-        shell.expect("[.]tar/1000", timeout=60)
+        with_keys.sendline(start)
+        with_keys.expect("ready", timeout=60)
+        with_keys.send("energon prev\t")
+        with_keys.expect("iew ", timeout=60)
+        with_keys.send("pho\t")
+        with_keys.expect("photos/", timeout=60)
+        with_keys.send(" --split-parts v\t")
+        with_keys.expect("val ", timeout=60)
+        with_keys.send("--key shard_1\t")
+        with_keys.expect("[.]tar/1000", timeout=60)
     finally:
-        shell.close(force=True)
+        with_keys.close(force=True)

@@ -44,7 +44,7 @@ def test_every_command_ends_with_examples_that_are_valid_usage(capsys: pytest.Ca
     assert isinstance(command, ExampleCommand | LazyGroup)
     assert command.examples
     for what, line in command.examples:
-        words = shlex.split(line.split(" | ")[0])
+        words = shlex.split(line.split(" | ")[0].split(" > ")[0])
         leading = ["energon", *name.split()]
         assert words[: len(leading)] == leading
         named: click.Command = command
@@ -52,7 +52,9 @@ def test_every_command_ends_with_examples_that_are_valid_usage(capsys: pytest.Ca
         if isinstance(named, click.Group):
             named, words = BY_NAME[f"{name} {words[0]}"], words[1:]
         params = named.make_context(name, words, resilient_parsing=False).params
-        assert params.get("path", params.get("files", ("",))[0]).startswith(("/data/", "s3://bucket/"))
+        paths = [params["path"]] if "path" in params else params.get("files", ())
+        assert all(path.startswith(("/data/", "s3://bucket/")) for path in paths)
+        assert paths or not any(parameter.name in ("path", "files") for parameter in named.params)
         assert what[0].isupper()
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import loader
 from energon_cli.command import LazyCommand
-from energon_cli.main import cli, main
+from energon_cli.main import COMMANDS, cli, main
 from tests.source_tree import ROOT
 
 ENERGON = [sys.executable, "-m", "energon_cli"]
@@ -77,8 +77,8 @@ def test_no_arguments_show_the_help_and_count_as_wrong_usage(capsys: pytest.Capt
     ("arguments", "message"),
     [
         (["prepar"], "Did you mean 'prepare'?"),
-        (["xyzzy"], "Commands: prepare, prepare-media, info, lint, preview, get, extract, exclude, mount, checkpoint."),
-        (["--versoin"], "Did you mean '--version'?"),
+        (["xyzzy"], f"Commands: {', '.join(COMMANDS)}."),
+        (["--versoin"], "'--version'?"),
         (["info"], "Missing argument 'PATH'"),
         (["info", "x", "--jsno"], "Did you mean '--json'?"),
         (["lint", "x", "--level", "all"], "'headers', 'bytes', 'decode'"),

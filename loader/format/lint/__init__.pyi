@@ -5,6 +5,7 @@ from .groups import (
     group_findings as group_findings,
 )
 from .report import (
+    CODES as CODES,
     Finding as Finding,
     LintReport as LintReport,
 )

@@ -1,0 +1,1 @@
+"""``energon completion``: the script that lets a shell complete commands."""

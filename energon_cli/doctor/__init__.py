@@ -1,0 +1,1 @@
+"""``energon doctor``: examine this machine and installation."""

@@ -1,0 +1,130 @@
+"""``energon doctor``: examine this machine and installation, and list what to change."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..command import energon_command
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from loader.inspect.doctor import Checkup
+
+__all__ = ["doctor"]
+
+_EXAMPLES = (
+    ("Examine this machine", "energon doctor"),
+    ("Stop a job before it starts on a machine with a fault", "energon doctor --json > /data/run/doctor.json"),
+)
+
+
+@energon_command("doctor", examples=_EXAMPLES, short_help="Examine this machine and installation.", takes_path=False)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def doctor(*, as_json: bool) -> None:
+    """Show versions, limits and disks that loading depends on, and what would break or slow it down.
+
+    It examines the packages and extras, the cores and memory that the container allows, the limits of open files and
+    locked memory, /dev/shm, the folder of temporary files and the cache of remote datasets (ENERGON_CACHE_DIR).
+
+    Exits with 1 if there is something to change. Run it where training runs: inside of the container or job.
+    """
+    from loader.inspect.doctor import Advice, examine_machine
+
+    from ..console import escape_controls, output_console, print_json
+    from ..installation import installation_faults
+
+    checkup = examine_machine()
+    advice = list(checkup.advice)
+    for fault in installation_faults():
+        message, _, hint = fault.message.partition("\n  hint: ")
+        severity: Any = "error" if fault.breaks else "warning"
+        advice.append(Advice(severity=severity, subject="installation", message=message, hint=hint))
+    if as_json:
+        print_json({**_document(checkup), "findings": [_advice_document(one) for one in advice]})
+    else:
+        from rich.text import Text
+
+        console = output_console()
+        for label, value in _lines(checkup):
+            console.print(Text.assemble((f"{label:<16}", "cyan"), escape_controls(value)), soft_wrap=True)
+        console.print()
+        for one in advice:
+            style = "red" if one.severity == "error" else "yellow"
+            text = escape_controls(one.message, keep="\n")
+            console.print(Text.assemble((f"{one.severity:<7} {one.subject}", style), f": {text}"), soft_wrap=True)
+            console.print(Text(f"  hint: {escape_controls(one.hint)}"), soft_wrap=True)
+        if not advice:
+            console.print("no findings", style="green")
+    if advice:
+        raise click.exceptions.Exit(1)
+
+
+def _document(checkup: Checkup) -> dict[str, Any]:
+    """Return the facts of the ``--json`` document; its keys are stable."""
+    limits, installed, cache = checkup.limits, checkup.installed, checkup.cache
+    return {
+        "toolkit": installed.toolkit,
+        "python": installed.python,
+        "packages": installed.required,
+        "extras": {name: {"missing": list(missing)} for name, missing in installed.extras.items()},
+        "machine_cores": limits.machine_cores,
+        "usable_cores": limits.usable_cores,
+        "cgroup_cores": limits.cgroup_cores,
+        "memory_bytes": limits.memory_bytes,
+        "cgroup_memory_bytes": limits.cgroup_memory_bytes,
+        "open_files": limits.open_files,
+        "open_files_hard": limits.open_files_hard,
+        "locked_memory_bytes": limits.locked_memory_bytes,
+        "shared_memory": _disk(limits.shared_memory),
+        "temporary": _disk(checkup.temporary),
+        "cache": None
+        if cache is None
+        else {"path": cache.folder, "limit_bytes": cache.limit_bytes, "disk": _disk(checkup.cache_disk)},
+    }
+
+
+def _disk(disk: Any) -> dict[str, Any] | None:
+    return None if disk is None else {"path": disk.path, "total_bytes": disk.total_bytes, "free_bytes": disk.free_bytes}
+
+
+def _advice_document(advice: Any) -> dict[str, str]:
+    return {
+        "severity": advice.severity,
+        "subject": advice.subject,
+        "message": advice.message,
+        "hint": advice.hint,
+    }
+
+
+def _lines(checkup: Checkup) -> Iterator[tuple[str, str]]:
+    from loader.inspect import format_bytes
+
+    installed, limits = checkup.installed, checkup.limits
+    yield "energon-toolkit", installed.toolkit
+    yield "python", installed.python
+    yield "packages", ", ".join(f"{name} {version or '(missing)'}" for name, version in installed.required.items())
+    extras = (f"{name} (missing: {', '.join(lacks)})" if lacks else name for name, lacks in installed.extras.items())
+    yield "extras", ", ".join(extras)
+    quota = "" if limits.cgroup_cores is None else f", time of {limits.cgroup_cores:g} by the control group"
+    yield "cores", f"{limits.usable_cores} of {limits.machine_cores}{quota}"
+    memory = "not known" if limits.memory_bytes is None else format_bytes(limits.memory_bytes)
+    if limits.cgroup_memory_bytes is not None:
+        memory += f", {format_bytes(limits.cgroup_memory_bytes)} by the control group"
+    yield "memory", memory
+    hard = "no limit" if limits.open_files_hard is None else f"{limits.open_files_hard:,}"
+    yield "open files", "no limit" if limits.open_files is None else f"{limits.open_files:,}, may be raised to {hard}"
+    locked = limits.locked_memory_bytes
+    yield "locked memory", "no limit" if locked is None else format_bytes(locked)
+    for label, disk in (("shared memory", limits.shared_memory), ("temporary files", checkup.temporary)):
+        if disk is None:
+            yield label, "missing"
+        else:
+            yield label, f"{format_bytes(disk.free_bytes)} of {format_bytes(disk.total_bytes)} free in {disk.path}"
+    if checkup.cache is None:
+        yield "cache", "off (set ENERGON_CACHE_DIR to keep remote shards on a local disk)"
+    else:
+        free = "" if checkup.cache_disk is None else f", {format_bytes(checkup.cache_disk.free_bytes)} free"
+        yield "cache", f"{checkup.cache.folder}{free}"

@@ -1,0 +1,139 @@
+"""Findings of lint for other programs: SARIF 2.1.0, and workflow commands of GitHub Actions."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from loader import __version__
+from loader.errors import escape_controls
+
+if TYPE_CHECKING:
+    from loader.format.lint import Finding, LintReport
+
+__all__ = ["github_commands", "sarif_log"]
+
+_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+
+
+def sarif_log(path: str, level: str, report: LintReport) -> dict[str, Any]:
+    """Return the log of a check, as SARIF 2.1.0 (OASIS) describes it.
+
+    A result has the place of the shard as an artifact with a byte offset, and the sample as a logical location.
+    """
+    from loader.inspect.rules import find_rule, plain_text
+
+    codes = sorted({finding.code for finding in report.findings})
+    rules = [find_rule(code) for code in codes]
+    return {
+        "$schema": _SCHEMA,
+        "version": "2.1.0",
+        "runs": [
+            {
+                "tool": {
+                    "driver": {
+                        "name": "energon lint",
+                        "version": __version__,
+                        "rules": [
+                            {
+                                "id": rule.code,
+                                "shortDescription": {"text": rule.meaning},
+                                "fullDescription": {"text": plain_text(rule.why)},
+                                "help": {"text": f"{plain_text(rule.action)}\n\nExample: {plain_text(rule.example)}"},
+                                "defaultConfiguration": {"level": rule.severity},
+                            }
+                            for rule in rules
+                        ],
+                    }
+                },
+                "invocations": [
+                    {
+                        "executionSuccessful": report.complete,
+                        "exitCode": int(bool(report.errors) or not report.complete),
+                    }
+                ],
+                "columnKind": "unicodeCodePoints",
+                "properties": {"level": level, "shards": report.shards, "samples": report.samples},
+                "results": [_result(path, finding, codes.index(finding.code)) for finding in report.findings],
+            }
+        ],
+    }
+
+
+def _result(path: str, finding: Finding, rule_index: int) -> dict[str, Any]:
+    physical: dict[str, Any] = {"artifactLocation": {"uri": _uri(_file(path, finding))}}
+    if finding.offset is not None:
+        physical["region"] = {"byteOffset": finding.offset}
+    location: dict[str, Any] = {"physicalLocation": physical}
+    sample = _sample(finding)
+    if sample:
+        location["logicalLocations"] = [{"fullyQualifiedName": sample, "kind": "member"}]
+    text = finding.message if finding.hint is None else f"{finding.message}\nhint: {finding.hint}"
+    return {
+        "ruleId": finding.code,
+        "ruleIndex": rule_index,
+        "level": finding.severity,
+        "message": {"text": escape_controls(text, keep="\n")},
+        "locations": [location],
+    }
+
+
+def github_commands(path: str, report: LintReport) -> Iterator[str]:
+    """Yield a workflow command for each finding, which GitHub Actions shows as an annotation."""
+    for finding in report.findings:
+        file = os.path.relpath(where) if os.path.exists(where := _file(path, finding)) else where
+        properties = {"file": file, "title": f"{finding.code} {_sample(finding)}".rstrip()}
+        shown = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
+        place = "" if finding.offset is None else f" (at byte {finding.offset})"
+        hint = "" if finding.hint is None else f"\nhint: {finding.hint}"
+        yield f"::{finding.severity} {shown}::{_data(f'{finding.message}{place}{hint}')}"
+
+
+def _data(text: str) -> str:
+    """Escape a message: a line break would end the command, and the next line could be another command.
+
+    >>> _data("100%\\n::error::no")
+    '100%25%0A::error::no'
+    """
+    safe = escape_controls(text, keep="\n\r")
+    return safe.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    """Escape the value of a property, which ends at a comma or colon.
+
+    >>> _property("a:b,c")
+    'a%3Ab%2Cc'
+    """
+    return _data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+def _file(path: str, finding: Finding) -> str:
+    """Return the path or URL of the file that a finding is about; the dataset's if it is about all of it."""
+    base = path if finding.dataset is None else finding.dataset
+    if finding.shard is None:
+        return finding.at if finding.at and os.path.exists(finding.at) else base
+    if os.path.basename(base) == finding.shard and not os.path.isdir(base):
+        return base  # a single file
+    return f"{base.rstrip('/')}/{finding.shard}"
+
+
+def _sample(finding: Finding) -> str:
+    names = [name for name in (finding.shard, finding.key) if name is not None]
+    part = "" if finding.part is None else f" [{finding.part}]"
+    return f"{'/'.join(names)}{part}" if finding.key is not None else part.strip()
+
+
+def _uri(path: str) -> str:
+    """Return a path as a reference of RFC 3986; an absolute one as a ``file`` URL.
+
+    >>> _uri("data/a b.tar"), _uri("/data/ä.tar"), _uri("s3://bucket/a#1.tar")
+    ('data/a%20b.tar', 'file:///data/%C3%A4.tar', 's3://bucket/a%231.tar')
+    """
+    scheme, separator, rest = path.partition("://")
+    if separator:
+        return f"{scheme}://{quote(rest, errors='surrogateescape')}"
+    quoted = quote(path, errors="surrogateescape")
+    return f"file://{quoted}" if path.startswith("/") else quoted

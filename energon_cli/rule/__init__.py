@@ -1,0 +1,1 @@
+"""``energon rule``: explain a code of lint."""

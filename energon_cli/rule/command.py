@@ -1,0 +1,90 @@
+"""``energon rule``: explain the codes of lint."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..command import energon_command
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from loader.inspect.rules import Rule
+
+__all__ = ["rule"]
+
+_EXAMPLES = (
+    ("Explain a code", "energon rule E302"),
+    ("List all codes", "energon rule"),
+    ("Print explanations as JSON", "energon rule E302 W305 --json"),
+)
+_LABEL_WIDTH = 9
+
+
+@energon_command("rule", examples=_EXAMPLES, short_help="Explain the codes of lint.", takes_path=False)
+@click.argument("codes", metavar="[CODE]...", nargs=-1)
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
+def rule(codes: tuple[str, ...], *, as_json: bool) -> None:
+    """Explain each CODE that energon lint prints, such as E302; without one, list all codes.
+
+    An explanation has the meaning, the consequences, the fix and an example. Codes that begin with E are errors, and
+    those with W are warnings.
+    """
+    from loader.errors import ConfigError
+    from loader.inspect.rules import RULE_GROUPS, find_rule
+
+    from ..console import output_console, print_json
+
+    try:
+        rules = [find_rule(code) for code in codes]
+    except ConfigError as error:
+        raise click.BadParameter(f"{error.message} ({error.hint})", param_hint="CODE") from error
+    if as_json:
+        print_json([_document(one) for one in rules or (one for group in RULE_GROUPS for one in group.rules)])
+        return
+    console = output_console()
+    for number, one in enumerate(rules):
+        if number:
+            console.print()
+        _show(console, one)
+    if not rules:
+        _show_all(console)
+
+
+def _document(rule: Rule) -> dict[str, Any]:
+    """Return the ``--json`` document of a rule; its keys are stable."""
+    from loader.inspect.rules import plain_text
+
+    return {
+        "code": rule.code,
+        "severity": rule.severity,
+        "meaning": rule.meaning,
+        "why": plain_text(rule.why),
+        "action": plain_text(rule.action),
+        "example": plain_text(rule.example),
+    }
+
+
+def _show(console: Console, rule: Rule) -> None:
+    from rich.text import Text
+
+    document = _document(rule)
+    colour = "red" if rule.severity == "error" else "yellow"
+    console.print(Text.assemble((f"{rule.severity} {rule.code}", colour), f": {rule.meaning}"), soft_wrap=True)
+    for label in ("why", "action", "example"):
+        line = Text.assemble("  ", (f"{label + ':':<{_LABEL_WIDTH}}", "cyan"), document[label])
+        console.print(line, soft_wrap=True)
+
+
+def _show_all(console: Console) -> None:
+    from rich.text import Text
+
+    from loader.inspect.rules import RULE_GROUPS
+
+    for group in RULE_GROUPS:
+        console.print(Text(group.title, style="bold"))
+        for rule in group.rules:
+            colour = "red" if rule.severity == "error" else "yellow"
+            console.print(Text.assemble("  ", (rule.code, colour), f"  {rule.meaning}"), soft_wrap=True)

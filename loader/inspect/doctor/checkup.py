@@ -1,0 +1,202 @@
+"""Examine this machine: what breaks or slows down loading, and what to do about it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from ...errors import ConfigError
+from ...storage.node_cache.file_systems import network_file_system
+from ...storage.node_cache.settings import CACHE_FOLDER_VARIABLE, CacheSettings, cache_settings
+from ..text import format_bytes
+from .machine import Disk, Limits, read_disk, read_limits
+from .packages import Installed, read_packages
+
+__all__ = ["Advice", "Checkup", "examine_machine"]
+
+_MIN_OPEN_FILES = 4096
+_MIN_SHARED_BYTES = 256 << 20
+_MIN_CACHE_BYTES = 20 << 30
+_MIN_MEMORY_BYTES = 4 << 30
+_MIN_TEMPORARY_BYTES = 1 << 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """Something to change.
+
+    Attributes:
+        severity: ``error`` if it breaks loading, ``warning`` if it makes it slow or may break it.
+        subject: The fact that it is about, such as ``open files``.
+        message: What was found, and its consequence.
+        hint: Instruction that resolves it.
+    """
+
+    severity: Literal["error", "warning"]
+    subject: str
+    message: str
+    hint: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkup:
+    """The result of an examination.
+
+    Attributes:
+        installed: Versions of packages.
+        limits: What this process may use.
+        cache: The cache of remote datasets; None if it is off.
+        cache_disk: The disk of its folder, or of the nearest folder that exists.
+        temporary: The disk of temporary files.
+        advice: What to change, errors first.
+    """
+
+    installed: Installed
+    limits: Limits
+    cache: CacheSettings | None
+    cache_disk: Disk | None
+    temporary: Disk | None
+    advice: tuple[Advice, ...]
+
+
+def examine_machine(limits: Limits | None = None, installed: Installed | None = None) -> Checkup:
+    """Examine this machine and installation.
+
+    Args:
+        limits: What this process may use; None reads it.
+        installed: Versions of packages; None reads them.
+    """
+    import tempfile
+
+    limits = limits or read_limits()
+    installed = installed or read_packages()
+    temporary = read_disk(tempfile.gettempdir())
+    cache, cache_disk, advice = _examine_cache()
+    advice += [*_about_packages(installed), *_about_limits(limits), *_about_temporary(temporary)]
+    return Checkup(
+        installed=installed,
+        limits=limits,
+        cache=cache,
+        cache_disk=cache_disk,
+        temporary=temporary,
+        advice=tuple(sorted(advice, key=lambda one: one.severity)),
+    )
+
+
+def _about_packages(installed: Installed) -> Iterator[Advice]:
+    for name, version in installed.required.items():
+        if version is None:
+            message, hint = f"{name} is missing, and loading needs it", f"pip install '{name}'"
+            yield Advice(severity="error", subject=name, message=message, hint=hint)
+    for name, lowest in installed.outdated.items():
+        message = f"{name} is older than {lowest}, the lowest version that works"
+        yield Advice(severity="error", subject=name, message=message, hint=f"pip install '{name}>={lowest}'")
+
+
+def _about_limits(limits: Limits) -> Iterator[Advice]:
+    if limits.cores < limits.usable_cores:
+        yield Advice(
+            severity="warning",
+            subject="cores",
+            message=f"{limits.usable_cores} cores are visible, and the control group gives time of "
+            f"{limits.cgroup_cores:g}: a process per core, the default of commands, is throttled",
+            hint=f"pass --num-workers {limits.cores} (lint: --parallel {limits.cores}), and as many loader workers",
+        )
+    if limits.open_files is not None and limits.open_files < _MIN_OPEN_FILES:
+        possible = limits.open_files_hard is None or limits.open_files_hard >= _MIN_OPEN_FILES
+        yield Advice(
+            severity="warning",
+            subject="open files",
+            message=f"a process may open {limits.open_files:,} files: shards of large mixes are closed and opened "
+            "again, and workers with many batches ahead fail",
+            hint="run: ulimit -n 65536"
+            if possible
+            else "raise the hard limit, such as docker run --ulimit nofile=65536",
+        )
+    shared = limits.shared_memory
+    if shared is not None and shared.free_bytes < _MIN_SHARED_BYTES:
+        yield Advice(
+            severity="warning",
+            subject="shared memory",
+            message=f"{shared.path} has {format_bytes(shared.free_bytes)} free: NCCL and torch's own DataLoader "
+            "fail with a bus error if it is full (batches of this library do not use it on Linux)",
+            hint="start the container with --shm-size=8g, or remove old files there",
+        )
+    memory = min((size for size in (limits.memory_bytes, limits.cgroup_memory_bytes) if size), default=None)
+    if memory is not None and memory < _MIN_MEMORY_BYTES:
+        yield Advice(
+            severity="warning",
+            subject="memory",
+            message=f"{format_bytes(memory)} of memory: each worker process that imports torch takes about 0.3 GB",
+            hint="use fewer workers, or worker_type='thread'",
+        )
+
+
+def _about_temporary(disk: Disk | None) -> Iterator[Advice]:
+    if disk is not None and disk.free_bytes < _MIN_TEMPORARY_BYTES:
+        yield Advice(
+            severity="warning",
+            subject="temporary files",
+            message=f"{disk.path} has {format_bytes(disk.free_bytes)} free: prepare of large datasets sorts there",
+            hint="free space, or set TMPDIR to a folder on another disk",
+        )
+
+
+def _examine_cache() -> tuple[CacheSettings | None, Disk | None, list[Advice]]:
+    """Examine the cache of remote datasets: it must be on a local disk with space."""
+    try:
+        settings = cache_settings()
+    except ConfigError as error:
+        advice = Advice(severity="error", subject="cache", message=error.message, hint=error.hint or "")
+        return None, None, [advice]
+    if settings is None:
+        return None, None, []
+    folder = settings.folder
+    while not os.path.isdir(folder) and os.path.dirname(folder) != folder:
+        folder = os.path.dirname(folder)
+    disk, found = read_disk(folder), list[Advice]()
+    if not os.access(folder, os.W_OK | os.X_OK):
+        found.append(
+            Advice(
+                severity="error",
+                subject="cache",
+                message=f"{folder} is not writable, so that there is no cache at {settings.folder}",
+                hint=f"change its permissions, or {CACHE_FOLDER_VARIABLE}",
+            )
+        )
+    network = _network(folder)
+    if network is not None:
+        found.append(
+            Advice(
+                severity="warning" if settings.on_network else "error",
+                subject="cache",
+                message=f"{settings.folder} is on a network file system ({network}): reading the cache is no faster "
+                "than the object store",
+                hint=f"set {CACHE_FOLDER_VARIABLE} to a folder on a disk of this machine",
+            )
+        )
+    wanted = min(_MIN_CACHE_BYTES, disk.total_bytes // 10) if disk is not None else 0
+    if disk is not None and disk.free_bytes < wanted:
+        found.append(
+            Advice(
+                severity="warning",
+                subject="cache",
+                message=f"the disk of {settings.folder} has {format_bytes(disk.free_bytes)} free: the cache keeps "
+                f"{format_bytes(wanted)} free, and so stores little",
+                hint=f"free space, or set {CACHE_FOLDER_VARIABLE} to a folder on another disk",
+            )
+        )
+    return settings, disk, found
+
+
+def _network(folder: str) -> str | None:
+    try:
+        fd = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        return network_file_system(fd)
+    finally:
+        os.close(fd)

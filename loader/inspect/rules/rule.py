@@ -1,0 +1,63 @@
+"""The explanation of a code of lint."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from ...format.lint import CODES
+
+__all__ = ["Rule", "RuleGroup", "plain_text"]
+
+_LINK = re.compile(r"\[([^\]]+)\]\(([^)]+)\)")
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """The explanation of a code of lint; its texts are Markdown of ``docs/reference/findings.md``.
+
+    Attributes:
+        code: One of the codes of findings, such as ``E302``.
+        why: Consequences of the fault.
+        action: Instruction that resolves it.
+        example: A case in which it is found.
+    """
+
+    code: str
+    why: str
+    action: str
+    example: str
+
+    @property
+    def meaning(self) -> str:
+        """The fault, in one line of plain text."""
+        return CODES[self.code]
+
+    @property
+    def severity(self) -> str:
+        """``error`` (exit code 1) or ``warning``."""
+        return "error" if self.code.startswith("E") else "warning"
+
+
+@dataclass(frozen=True, slots=True)
+class RuleGroup:
+    """The rules of one kind of fault.
+
+    Attributes:
+        title: Title of the group.
+        note: A remark on all its rules, in Markdown; may be empty.
+        rules: The rules, sorted by code.
+    """
+
+    title: str
+    note: str
+    rules: tuple[Rule, ...]
+
+
+def plain_text(markdown: str) -> str:
+    """Return a line of Markdown as plain text: without backticks, and with the targets of links in parentheses.
+
+    >>> plain_text("edit `split.yaml`; see [Choose the split](../how-to/choose-the-split.md)")
+    'edit split.yaml; see Choose the split (docs/how-to/choose-the-split.md)'
+    """
+    return _LINK.sub(lambda link: f"{link[1]} ({link[2].replace('../', 'docs/', 1)})", markdown).replace("`", "")

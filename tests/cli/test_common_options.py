@@ -1,0 +1,133 @@
+"""Options that every command takes: verbosity, colours and progress, before and after its name."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from energon_cli.command import LazyCommand
+from energon_cli.console import colour_wanted, show_note
+from energon_cli.main import cli, main
+from energon_cli.progress import ProgressBar
+from energon_cli.settings import output_settings, scoped_settings
+from tests.cli.run_energon import RunEnergon
+from tests.cli.terminal import TerminalRun
+from tests.cli.test_commands import commands
+
+FLAGS = {"-q", "--quiet", "-v", "--verbose", "--color", "--no-progress", "--debug"}
+
+
+@pytest.mark.parametrize(("name", "command"), [("", cli), *commands()])
+def test_every_command_takes_the_common_options(name: str, command: click.Command) -> None:
+    del name
+    flags = {flag for option in command.params for flag in (*option.opts, *option.secondary_opts)}
+    assert flags >= FLAGS
+
+
+@pytest.fixture
+def talking(monkeypatch: pytest.MonkeyPatch) -> None:
+    place = LazyCommand(module="tests.cli.talking_command", attribute="talk", short_help="Print to all outputs.")
+    monkeypatch.setitem(cli.lazy_commands, "talk", place)
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize(
+    ("flags", "lines"),
+    [
+        ([], ["a warning", "note: a note", "Talking: 3 of 4 steps"]),
+        (["-q"], []),
+        (["--no-progress"], ["a warning", "note: a note"]),
+        (["-v"], ["an info", "a warning", "note: a note", "Talking: 3 of 4 steps", "took "]),
+        (["-vv"], ["a detail", "an info", "a warning", "note: a note", "Talking: 3 of 4 steps", "took "]),
+        (["-v", "-q"], []),
+    ],
+)
+@pytest.mark.usefixtures("talking")
+def test_how_much_is_printed(energon: RunEnergon, flags: list[str], lines: list[str], after: bool) -> None:
+    done = energon("talk", *flags) if after else energon(*flags, "talk")
+    assert (done.code, done.out) == (0, "the result\n")
+    printed = done.err.splitlines()
+    assert len(printed) == len(lines)
+    assert all(one.startswith(line) for one, line in zip(printed, lines, strict=True))
+
+
+@pytest.mark.usefixtures("talking")
+def test_the_settings_end_with_the_run(energon: RunEnergon) -> None:
+    level = logging.getLogger("loader").level
+    assert energon("-vv", "--color", "always", "talk").code == 0
+    assert logging.getLogger("loader").level == level
+    assert output_settings().color == "auto"
+    assert "a detail" not in energon("talk").err
+
+
+@pytest.mark.parametrize("arguments", [["--color", "always", "info"], ["info", "--color", "always"]])
+def test_colours_in_a_pipe_if_asked(energon: RunEnergon, prepared: Path, arguments: list[str]) -> None:
+    assert "\x1b" not in energon("info", prepared).out
+    out = energon(*arguments, prepared).out
+    assert "\x1b[" in out
+    assert "\\x1b" not in out  # an escaped control sequence
+    assert "\x1b]8" not in out
+
+
+def test_the_last_choice_of_colours_counts(energon: RunEnergon, prepared: Path) -> None:
+    assert "\x1b" not in energon("--color", "always", "info", prepared, "--color", "never").out
+
+
+@pytest.mark.parametrize(("flags", "coloured"), [([], True), (["--color", "never"], False)])
+def test_errors_are_coloured_on_a_terminal(flags: list[str], coloured: bool) -> None:
+    with TerminalRun("checkpoint", "info", "/no/such/file.pt", *flags) as run:
+        assert run.finish() == 1
+        assert "/no/such/file.pt" in run.text
+        assert ("\x1b[" in run.raw) == coloured
+
+
+def test_no_color_is_overridden_by_the_option(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    with scoped_settings() as settings:
+        assert not colour_wanted(sys.stdout)
+        settings.color = "always"
+        assert colour_wanted(sys.stdout)
+
+
+def test_quiet_hides_notes_only_in_its_run(capsys: pytest.CaptureFixture[str]) -> None:
+    with scoped_settings() as settings:
+        settings.quiet = True
+        show_note("hidden")
+    show_note("shown")
+    assert capsys.readouterr().err == "note: shown\n"
+
+
+@pytest.mark.parametrize(("common", "own", "printed"), [(None, None, True), (False, True, False), (None, False, False)])
+def test_progress_is_shown_if_no_option_forbids_it(
+    capsys: pytest.CaptureFixture[str], common: bool | None, own: bool | None, printed: bool
+) -> None:
+    now_s = 0.0
+    with scoped_settings() as settings:
+        settings.progress = common
+        bar = ProgressBar("Working", unit="steps", enabled=own, clock=lambda: now_s)
+        now_s = 100.0
+        bar.update(1, 2)
+    assert bool(capsys.readouterr().err) == printed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "near"),
+    [
+        (["lint", "x", "--level", "decod"], "'decode'"),
+        (["lint", "x", "--format", "sarf"], "'sarif'"),
+        (["--color", "nevr", "info", "x"], "'never'"),
+        (["completion", "zhs"], "'zsh'"),
+        (["lnit"], "'lint'"),
+        (["checkpoint", "inof"], "'info'"),
+        (["lint", "x", "--max-finding", "3"], "'--max-findings'"),
+    ],
+)
+def test_similar_names_are_suggested(capsys: pytest.CaptureFixture[str], arguments: list[str], near: str) -> None:
+    assert main(arguments) == 2
+    err = capsys.readouterr().err
+    assert "Did you mean" in err
+    assert near in err.partition("Did you mean")[2]

@@ -1,0 +1,32 @@
+"""``energon rule``: its output and its exit codes."""
+
+from __future__ import annotations
+
+from loader.format.lint import CODES
+from tests.cli.run_energon import RunEnergon
+
+
+def test_a_code_is_explained(energon: RunEnergon) -> None:
+    done = energon("rule", "e302")
+    assert (done.code, done.err) == (0, "")
+    lines = done.out.splitlines()
+    assert lines[0] == "error E302: a part does not decode"
+    assert [line.split(":")[0].strip() for line in lines[1:]] == ["why", "action", "example"]
+
+
+def test_without_a_code_all_are_listed(energon: RunEnergon) -> None:
+    out = energon("rule").out
+    assert all(f"  {code}  {meaning}\n" in out for code, meaning in CODES.items())
+
+
+def test_explanations_are_printed_as_json(energon: RunEnergon) -> None:
+    [first, second] = energon("rule", "E302", "W305", "--json").json
+    assert set(first) == {"code", "severity", "meaning", "why", "action", "example"}
+    assert (first["code"], second["severity"]) == ("E302", "warning")
+    assert [one["code"] for one in energon("rule", "--json").json] == list(CODES)
+
+
+def test_an_unknown_code_is_wrong_usage(energon: RunEnergon) -> None:
+    done = energon("rule", "W302")
+    assert (done.code, done.out) == (2, "")
+    assert "did you mean 'E302'?" in done.err

@@ -160,7 +160,7 @@ def _write_options(ctx: click.Context, formatter: click.HelpFormatter, parameter
     sections: dict[bool, list[tuple[str, str]]] = {False: [], True: []}
     for one in parameters:
         record = one.get_help_record(ctx)
-        if record is not None:
+        if record is not None and isinstance(one, click.Option):  # arguments are in the usage line
             sections[one.name in COMMON_OPTIONS or one.is_eager].append(record)  # --help and --version are eager
     for is_common, records in sections.items():
         if records:

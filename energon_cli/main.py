@@ -54,6 +54,11 @@ COMMANDS = {
         attribute="preview",
         short_help="Show samples, with their pictures, in the terminal.",
     ),
+    "stats": LazyCommand(
+        module="energon_cli.stats.command",
+        attribute="stats",
+        short_help="Show sizes, lengths, JSON fields and duplicates.",
+    ),
     "get": LazyCommand(
         module="energon_cli.extract.get",
         attribute="get",

@@ -1,0 +1,98 @@
+"""Print statistics as tables with small histograms."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+from rich.text import Text
+
+from loader.errors import escape_controls
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from loader.inspect.stats import Distribution, StatsReport
+
+__all__ = ["show_stats"]
+
+_BARS = " ▁▂▃▄▅▆▇█"
+_ASCII_BARS = " .:-=+*#@"
+_WIDTH = 16
+_MAX_TEXTS = 3
+_MAX_SHOWN = 10
+
+
+def show_stats(console: Console, report: StatsReport) -> None:
+    """Print the statistics of a dataset, at most 80 columns wide."""
+    drawn = f" of {report.population:,}, drawn at random" if report.is_sampled else ""
+    console.print(Text(escape_controls(report.path), style="bold"), Text(f"{report.samples:,} samples{drawn}"))
+    if report.numbers:
+        bars = _BARS if console.encoding.lower().startswith("utf") else _ASCII_BARS
+        table = Table(box=None, pad_edge=False)
+        table.add_column("value", overflow="fold", max_width=24)
+        for name in ("count", "min", "median", "max"):
+            table.add_column(name, justify="right")
+        table.add_column("mean ± 95 %" if report.is_sampled else "mean", justify="right")
+        table.add_column("histogram", no_wrap=True)
+        for name, found in sorted(report.numbers.items()):
+            table.add_row(
+                Text(escape_controls(name)),
+                f"{found.count:,}",
+                *map(_number, (found.minimum, found.quantile(0.5), found.maximum)),
+                _mean(found, report),
+                _histogram(found, bars),
+            )
+        console.print(table)
+    if report.texts:
+        table = Table("value", "count", "different", "most frequent", box=None, pad_edge=False)
+        for name, texts in sorted(report.texts.items()):
+            top = ", ".join(f"{text[:24]} ({count:,})" for text, count in texts.most_common(_MAX_TEXTS))
+            different = f"{texts.distinct:,}" + ("+" if texts.others else "")
+            table.add_row(Text(escape_controls(name)), f"{texts.count:,}", different, Text(escape_controls(top)))
+        console.print(table)
+    _show_broken(console, report)
+    _show_duplicates(console, report)
+
+
+def _number(value: float) -> str:
+    if value == int(value) and abs(value) < 1e7:
+        return f"{int(value):,}"
+    return f"{value:,.3g}" if abs(value) < 1e7 else f"{value:.3g}"
+
+
+def _mean(found: Distribution, report: StatsReport) -> str:
+    if not report.is_sampled:
+        return f"{found.mean:,.4g}"
+    low, high = found.mean_interval(report.population)
+    return f"{found.mean:,.4g} ± {(high - low) / 2:,.2g}"
+
+
+def _histogram(found: Distribution, bars: str) -> str:
+    counts = [count for _, _, count in found.histogram(_WIDTH)]
+    most = max(counts, default=1)
+    return "".join(bars[-(-count * (len(bars) - 1) // most)] for count in counts)
+
+
+def _show_broken(console: Console, report: StatsReport) -> None:
+    if not report.broken_count:
+        return
+    console.print(Text(f"{report.broken_count:,} broken parts:", style="red"))
+    for one in report.broken[:_MAX_SHOWN]:
+        console.print(Text(f"  {escape_controls(one.sample)} {one.part}: {escape_controls(one.reason)}"))
+
+
+def _show_duplicates(console: Console, report: StatsReport) -> None:
+    if report.duplicates is None:
+        return
+    what = f"part {report.hashed_part}" if report.hashed_part else "parts"
+    if not report.duplicates:
+        console.print(Text(f"no two samples have the same {what}"))
+        return
+    samples = sum(map(len, report.duplicates))
+    console.print(Text(f"{samples:,} samples in {len(report.duplicates):,} groups have the same {what}:", style="red"))
+    for group in report.duplicates[:_MAX_SHOWN]:
+        more = f" … {len(group):,} in all" if len(group) > 3 else ""
+        console.print(Text(f"  {escape_controls(', '.join(group[:3]))}{more}"))
+    if len(report.duplicates) > _MAX_SHOWN:
+        console.print(f"  … and {len(report.duplicates) - _MAX_SHOWN:,} groups; --json lists all")

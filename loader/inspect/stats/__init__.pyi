@@ -1,0 +1,13 @@
+# The public names of this package, each with the module that defines it.
+
+from .collect import (
+    StatsReport as StatsReport,
+    StatsRequest as StatsRequest,
+    collect_stats as collect_stats,
+    dataset_folders as dataset_folders,
+)
+from .distribution import (
+    Distribution as Distribution,
+    TopValues as TopValues,
+)
+from .page import html_report as html_report

@@ -1,0 +1,179 @@
+"""Distributions of values that are added in any number, in constant memory."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Distribution", "TopValues"]
+
+_BINS_PER_OCTAVE = 8  # so that a quantile is right to 9 %
+_MIN_EXPONENT = -30  # smaller magnitudes count as 0
+_MAX_DISTINCT = 20_000
+_Z_95 = 1.959964  # of the normal distribution
+
+
+class Distribution:
+    """Numbers by magnitude: exact count, extremes and mean, and a histogram of logarithmic bins.
+
+    >>> sizes = Distribution()
+    >>> sizes.add(np.array([1, 10, 100]))
+    >>> sizes.count, sizes.mean, sizes.minimum, sizes.maximum
+    (3, 37.0, 1.0, 100.0)
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.minimum = math.inf
+        self.maximum = -math.inf
+        self._sum = 0.0
+        self._is_whole = True
+        self._squares = 0.0  # sum of squared distances from the mean
+        self._bins: Counter[int] = Counter()
+
+    def add(self, values: npt.NDArray[Any]) -> None:
+        """Add numbers; NaN and infinities are skipped."""
+        numbers = values.astype(np.float64)
+        numbers = numbers[np.isfinite(numbers)]
+        if not len(numbers):
+            return
+        mean, count = float(numbers.mean()), len(numbers)
+        self._is_whole = self._is_whole and bool((numbers == np.floor(numbers)).all())
+        if self.count:
+            apart = mean - self.mean
+            self._squares += apart * apart * self.count * count / (self.count + count)
+        self._squares += float(((numbers - mean) ** 2).sum())
+        self.count += count
+        self._sum += float(numbers.sum())
+        self.minimum = min(self.minimum, float(numbers.min()))
+        self.maximum = max(self.maximum, float(numbers.max()))
+        bins, counts = np.unique(_bin_of(numbers), return_counts=True)
+        self._bins.update(dict(zip(bins.tolist(), counts.tolist(), strict=True)))
+
+    @property
+    def mean(self) -> float:
+        """The mean; NaN without numbers."""
+        return self._sum / self.count if self.count else math.nan
+
+    @property
+    def deviation(self) -> float:
+        """The standard deviation of the sample; NaN for fewer than two numbers."""
+        return math.sqrt(self._squares / (self.count - 1)) if self.count > 1 else math.nan
+
+    def mean_interval(self, population: int) -> tuple[float, float]:
+        """Return the 95 % confidence interval of the mean of a population, of which these are a random sample.
+
+        Normal approximation with the correction for finite populations.
+
+        Args:
+            population: Number of values in the population.
+        """
+        if self.count < 2 or population <= self.count:
+            return self.mean, self.mean
+        rest = (population - self.count) / max(1, population - 1)
+        half = _Z_95 * self.deviation / math.sqrt(self.count) * math.sqrt(rest)
+        return self.mean - half, self.mean + half
+
+    def quantile(self, share: float) -> float:
+        """Return a number below which this share of the numbers is, to the width of a bin (9 %)."""
+        if not self.count:
+            return math.nan
+        left = share * self.count
+        for place in sorted(self._bins):
+            left -= self._bins[place]
+            if left <= 0:
+                low, high = _ends_of(place)
+                middle = (low + high) / 2
+                return min(max(round(middle) if self._is_whole else middle, self.minimum), self.maximum)
+        return self.maximum
+
+    def histogram(self, bars: int = 24) -> list[tuple[float, float, int]]:
+        """Return bars (low, high, count), of equal width on the axis of the bins."""
+        if not self._bins:
+            return []
+        first, last = min(self._bins), max(self._bins)
+        width = max(1, -(-(last - first + 1) // bars))
+        counts: Counter[int] = Counter()
+        for place, count in self._bins.items():
+            counts[(place - first) // width] += count
+        found = []
+        for bar in range(max(counts) + 1):
+            low, high = _ends_of(first + bar * width)[0], _ends_of(first + (bar + 1) * width - 1)[1]
+            found.append((max(low, self.minimum), min(high, self.maximum), counts[bar]))
+        return found
+
+    def document(self, population: int | None = None) -> dict[str, Any]:
+        """Return the numbers as plain data.
+
+        Args:
+            population: Adds the confidence interval of the mean; see :meth:`mean_interval`.
+        """
+        if not self.count:
+            return {"count": 0}
+        found: dict[str, Any] = {
+            "count": self.count,
+            "min": self.minimum,
+            "p5": self.quantile(0.05),
+            "median": self.quantile(0.5),
+            "p95": self.quantile(0.95),
+            "max": self.maximum,
+            "mean": self.mean,
+            "sum": self._sum,
+            "histogram": [{"low": low, "high": high, "count": count} for low, high, count in self.histogram()],
+        }
+        if population is not None:
+            found["mean_95"] = list(self.mean_interval(population))
+        return found
+
+
+def _bin_of(numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+    """Return the bin of each number: 0 for zero, and negative bins for negative numbers."""
+    magnitude = np.abs(numbers)
+    is_zero = magnitude < 2.0**_MIN_EXPONENT
+    exponent = np.log2(np.where(is_zero, 1.0, magnitude))
+    place = 1 + np.floor((exponent - _MIN_EXPONENT) * _BINS_PER_OCTAVE).astype(np.int64)
+    return np.where(is_zero, 0, np.sign(numbers).astype(np.int64) * place)
+
+
+def _ends_of(place: int) -> tuple[float, float]:
+    if place == 0:
+        return 0.0, 0.0
+    low, high = (2.0 ** ((abs(place) - 1 + step) / _BINS_PER_OCTAVE + _MIN_EXPONENT) for step in (0, 1))
+    return (low, high) if place > 0 else (-high, -low)
+
+
+class TopValues:
+    """The most frequent texts. The first 20,000 different ones are counted, and the others together."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.others = 0
+        self._counts: Counter[str] = Counter()
+
+    def add(self, counts: Mapping[str, int]) -> None:
+        """Add texts with the number of times that each occurs."""
+        for text, count in counts.items():
+            self.count += count
+            if text in self._counts or len(self._counts) < _MAX_DISTINCT:
+                self._counts[text] += count
+            else:
+                self.others += count
+
+    @property
+    def distinct(self) -> int:
+        """Number of different texts that were counted."""
+        return len(self._counts)
+
+    def most_common(self, count: int = 10) -> Iterator[tuple[str, int]]:
+        """Yield the most frequent texts and their counts."""
+        yield from sorted(self._counts.items(), key=lambda item: (-item[1], item[0]))[:count]
+
+    def document(self) -> dict[str, Any]:
+        """Return the counts as plain data."""
+        top = [{"value": text, "count": count} for text, count in self.most_common()]
+        return {"count": self.count, "distinct": self.distinct, "complete": not self.others, "top": top}

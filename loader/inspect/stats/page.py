@@ -1,0 +1,131 @@
+"""A report of statistics as one HTML file: histograms, frequent texts, and some pictures; no scripts."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Iterator
+from html import escape
+
+import numpy as np
+
+from ...errors import EnergonError
+from ...format.dataset_folder import DatasetFolder
+from ...format.documents.part_kinds import part_kind
+from ..text import format_bytes, format_count
+from .collect import StatsReport
+from .distribution import Distribution, TopValues
+
+__all__ = ["html_report"]
+
+_PICTURES = 24
+_SIDE = 160  # pixels
+_MAX_PIXELS = 100_000_000
+_STYLE = """
+:root { color-scheme: light dark; }
+body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem; padding: 0 1rem; }
+h2 { margin-top: 2.5rem; }
+table { border-collapse: collapse; }
+td, th { padding: .15rem .8rem .15rem 0; text-align: left; }
+td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; }
+section.values { display: grid; grid-template-columns: repeat(auto-fill, minmax(20rem, 1fr)); gap: 1.5rem; }
+svg { width: 100%; height: 6rem; } rect { fill: #4878a8; } figure { margin: 0; }
+.pictures { display: flex; flex-wrap: wrap; gap: .5rem; } .pictures img { height: 10rem; }
+code { overflow-wrap: anywhere; }
+"""
+
+
+def html_report(report: StatsReport, *, meta_folder: str | None = None) -> str:
+    """Return a report as an HTML document, which loads nothing from elsewhere.
+
+    Args:
+        report: The statistics.
+        meta_folder: Folder to use instead of the dataset's ``.nv-meta``, to read pictures.
+    """
+    title = escape(f"Statistics of {report.path}")
+    read = format_count(report.samples)
+    if report.is_sampled:
+        read = f"{read} of {format_count(report.population)}, drawn at random"
+    numbers = "".join(_number(name, one, report) for name, one in sorted(report.numbers.items()))
+    texts = "".join(_texts(name, one) for name, one in sorted(report.texts.items()))
+    return (
+        '<!doctype html><html lang="en"><meta charset="utf-8">'
+        '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; img-src data:; '
+        'style-src \'unsafe-inline\'"><meta name="viewport" content="width=device-width">'
+        f"<title>{title}</title><style>{_STYLE}</style><h1>{title}</h1><p>{read} samples</p>"
+        f"{''.join(_broken(report))}{''.join(_duplicates(report))}"
+        f'<h2>Pictures</h2><div class="pictures">{"".join(_pictures(report, meta_folder))}</div>'
+        f'<h2>Numbers</h2><section class="values">{numbers}</section>'
+        f'<h2>Texts</h2><section class="values">{texts}</section></html>'
+    )
+
+
+def _number(name: str, found: Distribution, report: StatsReport) -> str:
+    bars = found.histogram(40)
+    most = max((count for _, _, count in bars), default=1)
+    width = 100 / max(1, len(bars))
+    drawn = "".join(
+        f'<rect x="{place * width:.2f}" y="{100 - 100 * count / most:.2f}" width="{width * 0.92:.2f}" '
+        f'height="{100 * count / most:.2f}"><title>{low:,.4g} – {high:,.4g}: {count:,}</title></rect>'
+        for place, (low, high, count) in enumerate(bars)
+    )
+    facts = f"{found.minimum:,.4g} – {found.maximum:,.4g}, median {found.quantile(0.5):,.4g}, mean {found.mean:,.4g}"
+    if report.is_sampled:
+        low, high = found.mean_interval(report.population)
+        facts += f" (95 %: {low:,.4g} – {high:,.4g})"
+    return (
+        f"<figure><figcaption><b><code>{escape(name)}</code></b>, {found.count:,}: {facts}</figcaption>"
+        f'<svg viewBox="0 0 100 100" preserveAspectRatio="none" role="img">{drawn}</svg></figure>'
+    )
+
+
+def _texts(name: str, found: TopValues) -> str:
+    rows = "".join(f'<tr><td><code>{escape(text)}</code><td class="n">{count:,}' for text, count in found.most_common())
+    caption = f"<b><code>{escape(name)}</code></b>, {found.distinct:,} different"
+    return f"<figure><figcaption>{caption}</figcaption><table>{rows}</table></figure>"
+
+
+def _broken(report: StatsReport) -> Iterator[str]:
+    if report.broken_count:
+        yield f"<h2>Broken parts: {report.broken_count:,}</h2><table>"
+        for one in report.broken:
+            yield f"<tr><td><code>{escape(one.sample)}</code><td>{escape(one.part)}<td>{escape(one.reason)}"
+        yield "</table>"
+
+
+def _duplicates(report: StatsReport) -> Iterator[str]:
+    if report.duplicates:
+        samples = sum(map(len, report.duplicates))
+        yield f"<h2>Duplicates: {samples:,} samples in {len(report.duplicates):,} groups</h2><table>"
+        for group in report.duplicates[:50]:
+            yield f'<tr><td class="n">{len(group):,}<td><code>{escape(", ".join(group[:5]))}</code>'
+        yield "</table>"
+
+
+def _pictures(report: StatsReport, meta_folder: str | None) -> Iterator[str]:
+    """Yield pictures of evenly spaced samples."""
+    from PIL import Image
+
+    folder = DatasetFolder(report.path, meta_folder=meta_folder)
+    parts = [name for name in folder.index.part_names if part_kind(name) == "image"]
+    if not parts:
+        return
+    for sample in np.unique(np.linspace(0, len(folder.index) - 1, _PICTURES).astype(int)).tolist():
+        key = folder.index.full_key(sample)
+        try:
+            data = folder.read_parts(sample, parts[:1]).get(parts[0])
+            if not isinstance(data, bytes):
+                continue
+            with Image.open(io.BytesIO(data)) as image:
+                if image.width * image.height > _MAX_PIXELS:
+                    continue
+                image.draft("RGB", (2 * _SIDE, 2 * _SIDE))
+                image.thumbnail((_SIDE, _SIDE))
+                small = io.BytesIO()
+                image.convert("RGB").save(small, "JPEG", quality=80)
+        except (EnergonError, OSError, ValueError, SyntaxError):  # broken pictures are listed above
+            continue
+        encoded = base64.b64encode(small.getvalue()).decode("ascii")
+        title = escape(f"{key}, {format_bytes(len(data))}", quote=True)
+        yield f'<img title="{title}" alt="{title}" src="data:image/jpeg;base64,{encoded}">'
+    folder.close()

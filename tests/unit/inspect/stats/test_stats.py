@@ -1,0 +1,272 @@
+"""Statistics are those of a loop over all samples; broken parts are counted, and never end a run."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import random
+import statistics
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from loader.errors import ConfigError, TrustError
+from loader.format import DatasetFolder
+from loader.format.columns.column import open_column
+from loader.format.prepare.plan import PreparePlan, SplitRequest
+from loader.format.prepare.run import run_prepare
+from loader.inspect.query import SampleQuery, find_samples
+from loader.inspect.stats import (
+    Distribution,
+    StatsReport,
+    StatsRequest,
+    TopValues,
+    collect_stats,
+    dataset_folders,
+    html_report as page_of,
+)
+from tests.e2e.dataset_tree import shard_path, write_shard
+from tests.tables import write_lines
+
+COUNT = 60
+
+
+def picture(number: int) -> bytes:
+    file = io.BytesIO()
+    mode, kind = [("RGB", "JPEG"), ("L", "PNG"), ("RGBA", "WEBP")][number % 3]
+    Image.new(mode, (20 + number, 30)).save(file, kind)
+    return file.getvalue()
+
+
+def sample(number: int) -> dict[str, bytes]:
+    name = ["jpg", "png", "webp"][number % 3]
+    document = {
+        "score": number / 7,
+        "lang": "de" if number % 5 else "en",
+        "deep": {"n": number},
+        "tags": ["a"] * number,
+    }
+    if number % 4 == 0:
+        del document["score"]
+    return {
+        "jpg" if name == "jpg" else name: picture(number),
+        "txt": f"word {'x ' * number}".encode(),
+        "json": json.dumps(document).encode(),
+    }
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("stats") / "ds"
+    for shard in range(4):
+        write_shard(shard_path(path, shard), {f"{n:04}": sample(n) for n in range(15 * shard, 15 * shard + 15)})
+    run_prepare(PreparePlan(path=str(path), split=SplitRequest(ratio={"train": 1.0, "val": 1.0})))
+    return path
+
+
+def collect(path: Path, **options: Any) -> StatsReport:
+    return collect_stats(StatsRequest(path=str(path), **options))
+
+
+def check(found: Distribution, expected: list[float]) -> None:
+    assert found.count == len(expected)
+    assert (found.minimum, found.maximum) == (min(expected), max(expected))
+    assert found.mean == pytest.approx(statistics.fmean(expected))
+    assert found.deviation == pytest.approx(statistics.stdev(expected))
+    assert sum(count for *_, count in found.histogram()) == len(expected)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_values_are_those_of_a_loop(folder: Path, workers: int) -> None:
+    report = collect(folder, workers=workers)
+    samples = [sample(number) for number in range(COUNT)]
+    numbers = [*range(COUNT)]
+    assert (report.samples, report.population, report.broken_count) == (COUNT, COUNT, 0)
+    check(report.numbers["jpg.width"], [20 + number for number in numbers if number % 3 == 0])
+    check(report.numbers["webp.aspect"], [(20 + number) / 30 for number in numbers if number % 3 == 2])
+    check(report.numbers["txt.chars"], [len(parts["txt"]) for parts in samples])
+    check(report.numbers["txt.words"], [len(parts["txt"].split()) for parts in samples])
+    check(report.numbers["json.score"], [number / 7 for number in numbers if number % 4])
+    check(report.numbers["json.deep.n"], [*map(float, numbers)])
+    check(report.numbers["json.tags.length"], [*map(float, numbers)])
+    check(report.numbers["bytes"], [sum(map(len, parts.values())) for parts in samples])
+    assert dict(report.texts["json.lang"].most_common()) == Counter("de" if n % 5 else "en" for n in numbers)
+    assert dict(report.texts["png.mode"].most_common()) == {"L": 20}
+    assert json.loads(json.dumps(report.document()))["numbers"]["jpg.width"]["count"] == 20
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_distribution_in_pieces_is_that_of_all_numbers(seed: int) -> None:
+    draw = random.Random(seed)
+    values = [draw.choice([0.0, draw.gauss(0, 5), draw.lognormvariate(5, 3), -draw.random()]) for _ in range(2000)]
+    found = Distribution()
+    start = 0
+    while start < len(values):
+        size = draw.randrange(1, 300)
+        found.add(np.array([*values[start : start + size], math.nan, math.inf]))
+        start += size
+    check(found, values)
+    for share in (0.05, 0.5, 0.95):
+        exact = sorted(values)[math.ceil(share * len(values)) - 1]
+        assert found.quantile(share) == pytest.approx(exact, rel=0.09, abs=1e-6)
+    edges = [edge for low, high, count in found.histogram() if count for edge in (low, high)]
+    assert edges == sorted(edges)
+
+
+def test_an_estimate_holds_the_true_mean_in_most_draws() -> None:
+    values = np.random.default_rng(3).lognormal(2, 0.6, 4000)
+    held = 0
+    for seed in range(200):
+        found = Distribution()
+        found.add(np.random.default_rng(seed).choice(values, 400, replace=False))
+        low, high = found.mean_interval(len(values))
+        held += low <= values.mean() <= high
+    assert 180 <= held <= 199
+
+
+def test_only_some_texts_are_counted_and_the_rest_together() -> None:
+    found = TopValues()
+    found.add({f"{number}": 1 for number in range(25_000)})
+    found.add({"7": 3})
+    assert (found.count, found.distinct, found.others) == (25_003, 20_000, 5_000)
+    assert [*found.most_common(1)] == [("7", 4)]
+
+
+def test_a_random_sample_is_a_part_and_says_so(folder: Path) -> None:
+    report = collect(folder, sample=20)
+    assert (report.samples, report.population, report.is_sampled) == (20, COUNT, True)
+    low, high = report.document()["numbers"]["bytes"]["mean_95"]
+    assert low < report.numbers["bytes"].mean < high
+
+
+def test_a_query_and_parts_limit_what_is_read(folder: Path) -> None:
+    report = collect(folder, query=SampleQuery(where="has('png')"), parts=("png",))
+    assert report.samples == 20
+    assert {name.partition(".")[0] for name in report.numbers} == {"png", "bytes"}
+
+
+def test_columns_hold_the_values_and_are_conditions(folder: Path) -> None:
+    report = collect(folder, write=("jpg.width", "json.lang", "json.score", "txt.chars"), workers=2)
+    assert report.written == ["jpg_width", "json_lang", "json_score", "txt_chars"]
+    opened = DatasetFolder(folder)
+
+    def values(name: str) -> list[Any]:
+        column = open_column(opened.storage, opened.index, name)
+        return [column.value(number) for number in range(COUNT)]
+
+    assert values("jpg_width") == [20 + number if number % 3 == 0 else None for number in range(COUNT)]
+    assert values("json_lang") == ["de" if number % 5 else "en" for number in range(COUNT)]
+    assert values("json_score") == [number / 7 if number % 4 else None for number in range(COUNT)]
+    assert values("txt_chars") == [5 + 2 * number for number in range(COUNT)]
+    found = find_samples(opened, SampleQuery(where="jpg_width > 60 and json_lang == 'de'"))
+    assert found.tolist() == [number for number in range(41, COUNT) if number % 3 == 0 and number % 5]
+
+
+def test_a_value_that_one_part_has_needs_no_name_of_the_part(folder: Path) -> None:
+    assert collect(folder, write=("chars",)).written == ["chars"]
+    with pytest.raises(ConfigError, match=r"several parts have 'width': jpg.width, png.width, webp.width"):
+        collect(folder, write=("width",))
+    with pytest.raises(ConfigError, match="no sample has the value 'nothing'"):
+        collect(folder, write=("nothing",))
+    with pytest.raises(ConfigError, match="a column needs a value of every sample"):
+        collect(folder, write=("chars",), sample=5)
+
+
+def test_broken_parts_are_named_and_the_rest_is_counted(tmp_path: Path) -> None:
+    good = sample(0)
+    samples: dict[str, dict[str, bytes]] = {
+        "good": good,
+        "picture": good | {"jpg": b"<!DOCTYPE html>"},
+        "cut": good | {"jpg": good["jpg"][:30]},
+        "empty": good | {"jpg": b""},
+        "json": good | {"json": b"{"},
+        "text": good | {"txt": b"\xff\xfe"},
+        "deep": good | {"json": b"[" * 100_000},
+        "nan": good | {"json": b'{"score": NaN}'},
+    }
+    write_shard(shard_path(tmp_path, 0), samples)
+    run_prepare(PreparePlan(path=str(tmp_path), split=SplitRequest(ratio={"train": 1.0})))
+    report = collect(tmp_path)
+    assert {(one.sample.rpartition("/")[2], one.part) for one in report.broken} == {
+        ("picture", "jpg"),
+        ("cut", "jpg"),
+        ("empty", "jpg"),
+        ("json", "json"),
+        ("text", "txt"),
+        ("deep", "json"),
+    }
+    assert report.broken_count == 6
+    assert report.numbers["jpg.width"].count == 5
+    assert report.numbers["bytes"].count == 8
+
+
+@pytest.mark.parametrize("part", ["", "txt"])
+def test_duplicates_are_grouped_by_content(tmp_path: Path, part: str) -> None:
+    samples = {f"{number:02}": sample(number % 7 if number < 14 else number) for number in range(20)}
+    for number in range(20):
+        samples[f"{number:02}"] = {
+            "jpg": samples[f"{number:02}"]["txt"],
+            "txt": b"same" if number < 3 else b"%d" % number,
+        }
+    for shard in range(2):
+        chosen = {key: parts for key, parts in samples.items() if int(key) % 2 == shard}
+        write_shard(shard_path(tmp_path, shard), chosen)
+    run_prepare(PreparePlan(path=str(tmp_path), split=SplitRequest(ratio={"train": 1.0})))
+    report = collect(tmp_path, dedupe=part, workers=2)
+    assert report.hashed_part == (part or "jpg")
+    groups = [sorted(key.rpartition("/")[2] for key in group) for group in report.duplicates or []]
+    if part:
+        assert groups == [["00", "01", "02"]]
+    else:
+        assert sorted(groups) == [[f"{number:02}", f"{number + 7:02}"] for number in range(7)]
+    with pytest.raises(ConfigError, match=r"no part 'jgp'; did you mean 'jpg'\?"):
+        collect(tmp_path, dedupe="jgp")
+
+
+def test_records_have_fields_too(tmp_path: Path) -> None:
+    write_lines(tmp_path / "part_0.jsonl", [*range(10)])
+    run_prepare(PreparePlan(path=str(tmp_path), split=SplitRequest(ratio={"train": 1.0})))
+    report = collect(tmp_path, dedupe="")
+    check(report.numbers["json.id"], [*map(float, range(10))])
+    assert report.duplicates == []
+
+
+def test_tokens_are_counted_by_code_only_if_it_is_trusted(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(TrustError, match="textwrap:wrap is code"):
+        collect(folder, tokenizer="textwrap:wrap")
+    report = collect(folder, tokenizer="builtins:len", trust_code=True)
+    check(report.numbers["txt.tokens"], [float(5 + 2 * number) for number in range(COUNT)])
+    for name in ("builtins:nothing", "no_such_module:f", "nothing"):
+        with pytest.raises(ConfigError):
+            collect(folder, tokenizer=name, trust_code=True)
+
+
+def test_a_page_shows_histograms_and_escapes_what_a_dataset_holds(tmp_path: Path) -> None:
+    evil = '"><script>alert(1)</script>'
+    samples = {f"{n}": sample(0) | {"json": json.dumps({evil: evil}).encode()} for n in range(5)}
+    write_shard(shard_path(tmp_path, 0), samples | {"broken": {"jpg": b"<script>"}})
+    run_prepare(PreparePlan(path=str(tmp_path), split=SplitRequest(ratio={"train": 1.0})))
+    page = page_of(collect(tmp_path, dedupe=""))
+    assert "<script" not in page
+    assert "&lt;script&gt;" in page
+    assert page.count('src="data:image/jpeg;base64,') == 5
+    assert "http://" not in page
+    assert "https://" not in page
+    assert "jpg.width" in page
+    assert "<svg" in page
+
+
+def test_a_metadataset_names_its_folders_once(folder: Path, tmp_path: Path) -> None:
+    mix = tmp_path / "mix.yaml"
+    mix.write_text(
+        "__module__: megatron.energon\n__class__: MetadatasetV2\nsplits:\n"
+        f"  train:\n    blend: [{{weight: 1, path: {folder}}}, {{weight: 2, path: {folder}}}]\n"
+        f"  val: {{path: {folder}}}\n"
+    )
+    assert dataset_folders(str(mix)) == [(str(folder), None)]
+    assert dataset_folders("x") == [("x", None)]

@@ -59,6 +59,16 @@ COMMANDS = {
         attribute="stats",
         short_help="Show sizes, lengths, JSON fields and duplicates.",
     ),
+    "explain": LazyCommand(
+        module="energon_cli.runs.explain",
+        attribute="explain",
+        short_help="Show what a training run will read.",
+    ),
+    "trace": LazyCommand(
+        module="energon_cli.runs.trace",
+        attribute="trace",
+        short_help="List the samples of a training step.",
+    ),
     "get": LazyCommand(
         module="energon_cli.extract.get",
         attribute="get",

@@ -29,12 +29,13 @@ from .prebatched_pass import PrebatchedPass, samples_of_batch
 from .repeated_order import RepeatedOrder
 from .sequential_pass import SequentialPass
 from .source_order import SourceOrder, SourceOrders
-from .stream_order import LaneOrder, StreamOrder
+from .stream_order import BlendedLane, LaneOrder, StreamOrder
 from .worker_share import worker_share
 
 __all__ = [
     "GONE",
     "BlendOrder",
+    "BlendedLane",
     "DealtOrder",
     "EditedLane",
     "EditedOrder",

@@ -1,0 +1,1 @@
+"""``energon explain`` and ``energon trace``: what a training run does, from its arguments alone."""

@@ -1,0 +1,85 @@
+"""``energon explain``: what a training run will read, before it starts."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..command import energon_command
+from ..dataset_path import check_path
+from .options import plan_run, run_options
+
+if TYPE_CHECKING:
+    from loader.inspect.runs import RunFacts
+
+__all__ = ["explain"]
+
+_EXAMPLES = (
+    ("Show what 10,000 steps of a mix read", "energon explain /data/mix.yaml --steps 10000 --batch-size 8"),
+    ("With the shuffling of the run", "energon explain /data/mix.yaml --batch-size 8 --shuffle-buffer-size 10000"),
+    ("Check a mix in a script", "energon explain /data/mix.yaml --steps 10000 --batch-size 8 --json"),
+)
+
+
+@energon_command("explain", examples=_EXAMPLES, short_help="Show what a training run will read.")
+@click.argument("path")
+@click.option("--steps", metavar="N", type=click.IntRange(min=1), default=1000, show_default=True, help="Steps.")
+@run_options
+@click.option("--json", "as_json", is_flag=True, help="Print the facts as JSON.")
+def explain(path: str, *, steps: int, as_json: bool, **options: Any) -> None:
+    """Show what a run of N steps reads of the dataset or metadataset at PATH: shares, epochs, memory and shuffling.
+
+    A step is one micro-batch on each rank. The counts are those of the run, from the function that orders its samples;
+    no sample is read. Hooks that skip, pack or generate samples are not considered.
+
+    The exit code is 1 if there are findings: datasets that are reached twice or never, that repeat many times or have
+    fewer samples than lanes, and poor shuffling.
+    """
+    from loader.inspect.runs import explain_run
+
+    from ..console import output_console, print_json
+
+    facts = explain_run(plan_run(check_path(path), **options), steps)
+    if as_json:
+        print_json(asdict(facts))
+    else:
+        _show(facts, output_console())
+    if facts.findings:
+        raise click.exceptions.Exit(1)
+
+
+def _show(facts: RunFacts, console: Any) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from loader.errors import escape_controls
+    from loader.inspect import format_bytes
+
+    console.print(f"{facts.steps:,} steps of {facts.batch_samples:,} samples: {facts.samples:,} samples")
+    table = Table(box=None, pad_edge=False)
+    table.add_column("dataset", overflow="fold", max_width=30)
+    for name in ("samples", "asked", "got", "epochs", "used up at step", "bytes"):
+        table.add_column(name, justify="right")
+    for one in facts.sources:
+        table.add_row(
+            Text(escape_controls(one.path)),
+            f"{one.samples:,}",
+            f"{one.share_asked:.2%}",
+            f"{one.share_got:.2%}",
+            f"{one.epochs:.2f}",
+            "–" if one.exhausted_at is None else f"{one.exhausted_at:,}",
+            format_bytes(one.bytes_read),
+        )
+    console.print(table)
+    console.print(f"memory of a rank: {format_bytes(facts.queue_bytes)} of waiting batches before decoding, ", end="")
+    console.print(f"{format_bytes(facts.read_ahead_bytes)} read ahead")
+    console.print(
+        f"shuffling: mixing {facts.mixing:.2f} (1 is random); a shard has {facts.shard_share:.0%} of a micro-batch, "
+        f"at most {facts.largest_shard_share:.0%}"
+    )
+    console.print(f"{facts.lanes:,} lanes: a state restores on {', '.join(map(str, facts.ranks))} ranks")
+    for finding in facts.findings:
+        console.print(Text(f"{finding.kind}: {escape_controls(finding.message)}", style="yellow"))
+        console.print(Text(f"  {finding.hint}"))

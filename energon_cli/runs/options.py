@@ -1,0 +1,53 @@
+"""Options that describe a training run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from ..command import trust_code_option
+
+if TYPE_CHECKING:
+    from loader.inspect.runs import PlannedRun
+
+__all__ = ["plan_run", "run_options"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def run_options(function: F) -> F:
+    """Add the options that :func:`plan_run` takes."""
+    for add in (
+        trust_code_option,
+        click.option("--filter", "filter_name", metavar="NAME", help="Filter of every dataset: filter_name=."),
+        click.option("--seed-offset", metavar="N", type=int, default=0, show_default=True, help="Seed of the run."),
+        click.option("--lanes", metavar="L", type=click.IntRange(min=1), help="Number of lanes, of a restored run."),
+        click.option("--max-samples-per-sequence", metavar="N", type=click.IntRange(min=1), help="Length of a slice."),
+        click.option("--shuffle-buffer-size", metavar="N", type=click.IntRange(min=0), help="Samples shuffled freely."),
+        click.option("--split-part", metavar="PART", default="train", show_default=True, help="Part of the split."),
+        click.option(
+            "--num-workers", metavar="W", type=click.IntRange(min=0), default=0, show_default=True, help="Of a rank."
+        ),
+        click.option(
+            "--world-size", metavar="R", type=click.IntRange(min=1), default=1, show_default=True, help="Ranks."
+        ),
+        click.option(
+            "--batch-size",
+            metavar="B",
+            type=click.IntRange(min=1),
+            default=1,
+            show_default=True,
+            help="Samples of a micro-batch.",
+        ),
+    ):
+        function = add(function)
+    return function
+
+
+def plan_run(path: str, **options: Any) -> PlannedRun:
+    """Return the run that the options describe."""
+    from loader.inspect.runs import PlannedRun, RunRequest
+
+    return PlannedRun(RunRequest(path=path, **options))

@@ -1,0 +1,16 @@
+# The public names of this package, each with the module that defines it.
+
+from .explain import (
+    RunFacts as RunFacts,
+    SourceFacts as SourceFacts,
+    explain_run as explain_run,
+)
+from .planned_run import (
+    PlannedRun as PlannedRun,
+    RunRequest as RunRequest,
+)
+from .trace import (
+    TracedSample as TracedSample,
+    steps_of_key as steps_of_key,
+    trace_step as trace_step,
+)

@@ -1,0 +1,199 @@
+"""Traces and counts of runs are those of real runs: any mix, any number of ranks and workers, after any restart."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loader import WorkerConfig, get_savable_loader, get_train_dataset
+from loader.errors import ConfigError
+from loader.format.filters.build import build_filter_index
+from loader.format.prepare.plan import PreparePlan, SplitRequest
+from loader.format.prepare.run import run_prepare
+from loader.inspect.runs import PlannedRun, RunRequest, explain_run, steps_of_key, trace_step
+from tests.e2e.dataset_tree import caption_samples, shard_path, write_shard
+
+CRUDE = {"dataset.yaml": "__module__: megatron.energon\n__class__: CrudeWebdataset\n"}
+HEAD = "__module__: megatron.energon\n__class__: MetadatasetV2\nsplits:\n"
+MIXES = {
+    "blend": "  train:\n    blend: [{weight: 3, path: a}, {weight: 1, path: b}]\n",
+    "rare": "  train:\n    blend: [{weight: 1, path: a}, {weight: 0.00001, path: b}]\n",
+    "repetitions": "  train:\n    blend_epochized: [{repetitions: 2, path: a}, {repetitions: 0.5, path: b}]\n",
+    "subset": "  train:\n    blend: [{weight: 1, path: a, subset: {range: [25%, 75%]}}, {weight: 1, path: b}]\n",
+    "filter": "  train:\n    blend: [{weight: 1, path: a, filter: odd}, {weight: 1, path: b}]\n",
+    "nested": "  train:\n    blend: [{weight: 1, path: inner.yaml}, {weight: 2, path: excluded}]\n",
+    "together": "  train:\n    blend:\n      - {weight: 1, path: a, shuffle_over_epochs_multiplier: 3}\n"
+    "      - {weight: 1, path: b}\n",
+}
+
+
+@pytest.fixture(scope="module")
+def datasets(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs")
+    for name, shards, first in (("a", 5, 0), ("b", 3, 1000), ("excluded", 3, 2000)):
+        for number in range(shards):
+            samples = caption_samples(first + 20 * number, 20, prefix=name)
+            write_shard(shard_path(folder / name, number), {key: {"txt": one["txt"]} for key, one in samples.items()})
+        plan = PreparePlan(path=str(folder / name), split=SplitRequest(ratio={"train": 1.0}), files=CRUDE)
+        run_prepare(plan)
+    build_filter_index(folder / "a", "odd", range(1, 100, 2))
+    split = folder / "excluded/.nv-meta/split.yaml"
+    excluded = "exclude: [shard_001.tar, shard_000.tar/excluded02003, shard_002.tar/excluded02047]"
+    split.write_text(split.read_text().replace("exclude: []", excluded))
+    (folder / "inner.yaml").write_text(HEAD + MIXES["blend"])
+    for name, text in MIXES.items():
+        (folder / f"{name}.yaml").write_text(HEAD + text)
+    return folder
+
+
+def loader_of(path: Path, *, rank: int, ranks: int, workers: int, lanes: int | None = None, **options: Any) -> Any:
+    config = WorkerConfig(rank=rank, world_size=ranks, num_workers=workers, lanes=lanes, seed_offset=7)
+    arguments = {"batch_size": 3, "shuffle_buffer_size": 30, "max_samples_per_sequence": 4} | options
+    return get_savable_loader(get_train_dataset(str(path), worker_config=config, **arguments))
+
+
+def planned(path: Path, *, ranks: int = 1, workers: int = 0, **options: Any) -> PlannedRun:
+    arguments = {"batch_size": 3, "shuffle_buffer_size": 30, "max_samples_per_sequence": 4, "seed_offset": 7} | options
+    return PlannedRun(RunRequest(path=str(path), world_size=ranks, num_workers=workers, **arguments))
+
+
+def traced(run: PlannedRun, steps: int, rank: int) -> list[list[str]]:
+    return [[one.key for one in trace_step(run, step, ranks=[rank])] for step in range(steps)]
+
+
+PATHS = [*(f"{name}.yaml" for name in MIXES), "a", "excluded"]
+
+
+@pytest.mark.parametrize(("ranks", "workers"), [(1, 0), (2, 2), (3, 1)])
+@pytest.mark.parametrize("path", PATHS)
+def test_a_trace_is_that_of_a_real_run(datasets: Path, path: str, ranks: int, workers: int) -> None:
+    run = planned(datasets / path, ranks=ranks, workers=workers)
+    for rank in range(ranks):
+        loader = loader_of(
+            datasets / path, rank=rank, ranks=ranks, workers=workers if rank == 0 else 0, lanes=run.lanes
+        )
+        with loader:
+            batches = iter(loader)
+            expected = [next(batches)["__key__"] for _ in range(40)]
+        assert traced(run, 40, rank) == expected
+
+
+@pytest.mark.parametrize(
+    "options", [{"shuffle_buffer_size": None}, {"max_samples_per_sequence": None}, {"batch_size": 1}]
+)
+def test_other_arguments_change_the_trace_as_the_run(datasets: Path, options: dict[str, Any]) -> None:
+    path = datasets / "blend.yaml"
+    with loader_of(path, rank=0, ranks=1, workers=0, **options) as loader:
+        batches = iter(loader)
+        expected = [next(batches)["__key__"] for _ in range(60)]
+    assert traced(planned(path, **options), 60, 0) == expected
+
+
+@pytest.mark.parametrize("path", ["blend.yaml", "excluded"])
+def test_a_trace_continues_over_a_restart_on_other_ranks(datasets: Path, path: str) -> None:
+    """Two ranks, then one rank that continues their states: micro-batches keep their numbers."""
+    loaders = [loader_of(datasets / path, rank=rank, ranks=2, workers=0) for rank in range(2)]
+    found: list[list[str]] = []
+    streams = [iter(loader) for loader in loaders]
+    for _ in range(10):
+        found += [next(stream)["__key__"] for stream in streams]
+    states = [loader.save_state_rank() for loader in loaders]
+    for loader in loaders:
+        loader.close()
+    with loader_of(datasets / path, rank=0, ranks=1, workers=2) as loader:
+        loader.restore_state_global(states)
+        batches = iter(loader)
+        found += [next(batches)["__key__"] for _ in range(20)]
+    run = planned(datasets / path, ranks=1, lanes=48)
+    assert traced(run, 40, 0) == found
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_counts_are_those_of_the_trace(datasets: Path, path: str) -> None:
+    run = planned(datasets / path, ranks=2)
+    facts = explain_run(run, 60)
+    used = Counter(one.dataset for step in range(60) for one in trace_step(run, step))
+    by_path: Counter[str] = Counter()
+    for source in facts.sources:
+        by_path[source.path] += source.used
+    assert by_path == used
+    assert sum(used.values()) == 60 * 2 * 3
+
+
+def test_shares_epochs_and_exhaustion_are_those_of_the_run(datasets: Path) -> None:
+    run = planned(datasets / "blend.yaml")
+    a, b = explain_run(run, 400).sources
+    assert (a.samples, b.samples) == (100, 60)
+    assert a.share_asked == pytest.approx(0.75)
+    assert a.share_got == pytest.approx(0.75, abs=0.02)
+    assert a.epochs == pytest.approx(9.0, rel=0.03)
+    assert a.exhausted_at is not None
+    seen: set[str] = set()
+    step = 0
+    while len(seen) < a.samples:
+        seen |= {one.key for one in trace_step(run, step) if one.dataset == a.path}
+        step += 1
+    assert a.exhausted_at - 15 <= step <= a.exhausted_at + 60  # lanes use up their parts at different steps
+
+
+def test_the_steps_of_a_key_are_those_whose_trace_has_it(datasets: Path) -> None:
+    for path in ("blend.yaml", "excluded"):
+        run = planned(datasets / path, ranks=2)
+        every = [one for step in range(50) for one in trace_step(run, step)]
+        for key in sorted({one.key for one in every[:10]}):
+            found = sorted((one.step, one.rank, one.position) for one in steps_of_key(run, key, steps=50))
+            assert found == [(one.step, one.rank, one.position) for one in every if one.key == key]
+    with pytest.raises(ConfigError, match="there is no sample 'nothing'"):
+        list(steps_of_key(planned(datasets / "a"), "nothing", steps=5))
+
+
+def test_findings_name_what_is_wrong(datasets: Path) -> None:
+    twice = datasets / "twice.yaml"
+    twice.write_text(HEAD + "  train:\n    blend: [{weight: 1, path: a}, {weight: 1, path: a}]\n")
+    with pytest.warns(UserWarning, match="reached twice"):
+        kinds = {finding.kind for finding in explain_run(planned(twice), 10).findings}
+    assert "repeated leaf" in kinds
+    rare = explain_run(planned(datasets / "rare.yaml"), 1).findings
+    assert any(finding.kind == "never reached" and "/b " in finding.message for finding in rare)
+    many = explain_run(planned(datasets / "blend.yaml"), 4000).findings
+    assert sum(finding.kind == "many epochs" for finding in many) == 2
+    few = explain_run(planned(datasets / "a", ranks=8, lanes=144), 10).findings
+    assert any(finding.kind == "few samples" for finding in few)
+
+
+def test_a_long_run_counts_excluded_samples_by_their_share(datasets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = planned(datasets / "nested.yaml", ranks=2)
+    exact = [source.used for source in explain_run(run, 300).sources]
+    monkeypatch.setattr("loader.inspect.runs.explain._MAX_LOCATED", 0)
+    for estimate, count in zip([source.used for source in explain_run(run, 300).sources], exact, strict=True):
+        assert estimate == pytest.approx(count, rel=0.15)
+
+
+def test_mixing_tells_a_shuffled_order_from_the_stored_one(datasets: Path) -> None:
+    shuffled = explain_run(planned(datasets / "a", shuffle_buffer_size=1000, max_samples_per_sequence=1), 10)
+    stored = explain_run(
+        planned(
+            datasets / "a",
+            shuffle_buffer_size=None,
+            max_samples_per_sequence=None,
+            shuffle_over_epochs_multiplier=None,
+            lanes=1,
+        ),
+        10,
+    )
+    assert shuffled.mixing == pytest.approx(1.0, abs=0.25)
+    assert stored.mixing < 0.2
+    assert [finding.kind for finding in stored.findings] == ["poor shuffle"]
+
+
+def test_wrong_steps_and_ranks_are_refused(datasets: Path) -> None:
+    run = planned(datasets / "a")
+    with pytest.raises(ConfigError, match="expected a rank in"):
+        list(trace_step(run, 0, ranks=[1]))
+    with pytest.raises(ConfigError, match="expected a step of at least 0"):
+        list(trace_step(run, -1))
+    with pytest.raises(ConfigError, match="expected a batch_size of at least 1"):
+        planned(datasets / "a", batch_size=0)

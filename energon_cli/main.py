@@ -59,6 +59,11 @@ COMMANDS = {
         attribute="stats",
         short_help="Show sizes, lengths, JSON fields and duplicates.",
     ),
+    "browse": LazyCommand(
+        module="energon_cli.browse.command",
+        attribute="browse",
+        short_help="Show samples, with their pictures, in a web browser.",
+    ),
     "get": LazyCommand(
         module="energon_cli.extract.get",
         attribute="get",

@@ -1,4 +1,4 @@
-"""What the pages of ``energon browse`` show, as values; how they are served is not known here.
+"""Datasets, samples, thumbnails and searches for ``energon browse``; how they are served is not known here.
 
 The names are listed in ``__init__.pyi`` and imported on first use.
 """

@@ -45,7 +45,7 @@ COVERING := tests/malformed tests/unit/av tests/unit/format tests/unit/order tes
 	tests/remote/test_prepare_at_url.py tests/remote/test_parts_at_url.py \
 	$(addprefix tests/cli/test_,info.py lint_files.py lint_jsonl.py meta_folder.py prepare_conversations.py prepare_media.py unprepared.py)
 
-.PHONY: help setup fmt check test test-all fuzz compat coverage test-rest dist shim demo demo-remote picture bench bench-load bench-mixes bench-order bench-prepare bench-remote docs ci clean
+.PHONY: help setup fmt check test test-all test-browser fuzz compat coverage test-rest dist shim demo demo-remote picture bench bench-load bench-mixes bench-order bench-prepare bench-remote docs ci clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*##/\1\t/' | awk -F'\t' '{ printf "  make %-14s%s\n", $$1, $$2 }'
@@ -66,6 +66,9 @@ test: $(INSTALLED)  ## the tests (ARGS='--last-failed', for example)
 
 test-all: $(INSTALLED) $(PEER_INSTALLED)  ## also the slow tests, and those against megatron-energon in .venv-peer
 	ENERGON_PEER_BIN=$(CURDIR)/$(PEER_BIN) $(PYTEST) -m "" $(ARGS)
+
+test-browser: $(INSTALLED)  ## the pages of `energon browse` in a real Chromium (apt-get install chromium chromium-driver)
+	$(PYTEST) -m browser tests/browser $(ARGS)
 
 fuzz: $(INSTALLED)  ## change files at random for an hour, and report what is not an error of this library
 	$(BIN)/python -m tests.fuzz.run $(ARGS)

@@ -69,6 +69,11 @@ COMMANDS = {
         attribute="trace",
         short_help="List the samples of a training step.",
     ),
+    "browse": LazyCommand(
+        module="energon_cli.browse.command",
+        attribute="browse",
+        short_help="Show samples, with their pictures, in a web browser.",
+    ),
     "get": LazyCommand(
         module="energon_cli.extract.get",
         attribute="get",

@@ -1,0 +1,115 @@
+"""``energon browse``: show the samples of datasets in a web browser."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import socket
+import sys
+
+import click
+
+from ..command import dataset_files_options, energon_command
+from ..dataset_path import check_path, given_name
+
+__all__ = ["browse"]
+
+_EXAMPLES = (
+    ("Open a dataset in the browser", "energon browse /data/coco"),
+    ("Browse the datasets of a mix", "energon browse /data/mix.yaml"),
+    ("On a machine without a screen, at a fixed port", "energon browse --no-open --port 8800 /data/coco"),
+    ("Allow to exclude samples", "energon browse --edit /data/coco"),
+)
+
+
+@energon_command("browse", examples=_EXAMPLES, short_help="Show samples, with their pictures, in a web browser.")
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at.")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port; 0 takes a free one (default).")
+@click.option("--open/--no-open", "opens", default=True, help="Open the browser (default on a terminal).")
+@click.option("--edit", is_flag=True, help="Allow to exclude samples; without it nothing is written.")
+@click.option("--token", metavar="TOKEN", help="Secret of the URL instead of a random one.")
+@click.option("--json", "as_json", is_flag=True, help="Print a line of JSON once pages are served.")
+@dataset_files_options
+def browse(
+    paths: tuple[str, ...],
+    *,
+    host: str,
+    port: int,
+    opens: bool,
+    edit: bool,
+    token: str | None,
+    as_json: bool,
+    dataset_config: str,  # noqa: ARG001 - the preview of a sample reads the default one
+    split_config: str,
+    meta_folder: str | None,
+) -> None:
+    """Show the samples of the datasets and metadatasets at PATH in a web browser, straight from the shards.
+
+    Nothing is imported or copied. The printed URL contains a random token; without it the server answers nothing.
+    It listens at this machine only; from another one, use ssh -L. Ctrl-C ends it. It needs the extra browse.
+    """
+    from loader.errors import ConfigError
+    from loader.inspect.browse import BrowseRequest, DecodePool, open_catalogue
+
+    from ..console import print_json, show_note
+
+    try:
+        import uvicorn
+
+        from .app import Pages
+        from .security import Guard
+    except ImportError as error:
+        raise ConfigError(
+            f"energon browse needs {error.name}, which is not installed",
+            hint="run: pip install 'energon-toolkit[browse]'",
+        ) from error
+    request = BrowseRequest(
+        paths=[check_path(path, meta_folder=meta_folder) for path in paths],
+        split_config=given_name("split_config", split_config),
+        meta_folder=meta_folder,
+    )
+    datasets = open_catalogue(request)
+    listener = _listen(host, port)
+    port = listener.getsockname()[1]
+    token = token or secrets.token_urlsafe(24)
+    pool = DecodePool(workers=max(1, min(8, len(os.sched_getaffinity(0)))))
+    app = Guard(Pages(datasets, request, pool=pool, edit=edit).application(), token=token, host=host, port=port)
+    url = f"http://{f'[{host}]' if ':' in host else host}:{port}/?token={token}"
+
+    def show() -> None:
+        if as_json:
+            print_json({"url": url, "process": os.getpid()}, in_one_line=True)
+            sys.stdout.flush()
+        else:
+            show_note(f"browse at {url}; Ctrl-C ends")
+        if opens and not as_json and sys.stdout.isatty():
+            click.launch(url)
+
+    class Server(uvicorn.Server):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            show()
+
+    config = uvicorn.Config(app, log_level="error", access_log=False, timeout_graceful_shutdown=1, server_header=False)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # uvicorn raises its signal again: worker processes must end
+    try:
+        Server(config).run([listener])
+    finally:
+        pool.close()
+        for dataset in datasets:
+            dataset.close()
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    from loader.errors import StorageError
+
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        raise StorageError(
+            f"cannot listen at this address: {error.strerror or error}",
+            path=f"{host}:{port}",
+            hint="name another --port, or none for a free one",
+        ) from error

@@ -1,0 +1,45 @@
+"""Order the samples of a dataset without holding a list of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...arrays import IntArray
+from ...order.index_permutation import permute_array
+
+__all__ = ["SampleOrder", "ordered_samples"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleOrder:
+    """An order of samples.
+
+    Attributes:
+        ranges: The samples, as ranges of their numbers.
+        seed: Shuffles them; None keeps the order of the shards.
+    """
+
+    ranges: Sequence[range]
+    seed: int | None = None
+
+    def __len__(self) -> int:
+        return sum(map(len, self.ranges))
+
+
+def ordered_samples(order: SampleOrder, start: int, stop: int) -> IntArray:
+    """Return the numbers of the samples at the places from ``start`` to ``stop`` of an order; fewer at its end.
+
+    >>> ordered_samples(SampleOrder(ranges=[range(3), range(7, 9)]), 2, 10).tolist()
+    [2, 7, 8]
+    """
+    total = len(order)
+    places = np.arange(max(0, start), max(0, min(stop, total)), dtype=np.int64)
+    if order.seed is not None and len(places):
+        places = permute_array(places, total, order.seed)
+    ends = np.cumsum([len(some) for some in order.ranges], dtype=np.int64)
+    which = np.searchsorted(ends, places, side="right")
+    shifts = np.array([some.start - end + len(some) for some, end in zip(order.ranges, ends, strict=True)], np.int64)
+    return places + shifts[which] if len(places) else places

@@ -94,6 +94,11 @@ COMMANDS = {
         attribute="mount",
         short_help="Show the samples of a dataset as files.",
     ),
+    "diff": LazyCommand(
+        module="energon_cli.diff.command",
+        attribute="diff",
+        short_help="Compare two datasets, metadatasets or checkpoints.",
+    ),
     "checkpoint": LazyCommand(
         module="energon_cli.checkpoint.command",
         attribute="checkpoint",

@@ -48,12 +48,12 @@ def test_a_state_that_does_not_fit_is_refused_by_what_differs(data: Data, saved:
             restore(build or partial(train, data), states, **config)
         return str(caught.value)
 
-    assert "seed_offset=0, this one has 7" in refusal(seed_offset=7)
-    assert "12 lanes, this one has 24" in refusal(lanes=24)
-    assert "batch_size: it was 3, now 4" in refusal(partial(train, data, batch_size=4))
-    assert "shuffle_buffer: it was 20, now 21" in refusal(partial(train, data, shuffle_buffer_size=21))
-    assert "samples: it was 157, now 40" in refusal(partial(train, data, path="more"))
-    stages = "it was read → decode → encode_sample → batch → encode_batch, now read → decode → batch\n"
+    assert "seed_offset 0 → 7" in refusal(seed_offset=7)
+    assert "lanes 12 → 24" in refusal(lanes=24)
+    assert "batch_size 3 → 4" in refusal(partial(train, data, batch_size=4))
+    assert "shuffle_buffer 20 → 21" in refusal(partial(train, data, shuffle_buffer_size=21))
+    assert "samples 157 → 40" in refusal(partial(train, data, path="more"))
+    stages = "stages [read → decode → encode_sample → batch → encode_batch] → [read → decode → batch]\n"
     assert stages in refusal(partial(train, data, encoder=TaskEncoder))
     assert "found those of ranks [0]" in refusal(states=saved[:1])
     assert "found those of ranks [1, 1]" in refusal(states=[saved[1], saved[1]])

@@ -252,7 +252,7 @@ def test_lengths_and_settings_of_a_source() -> None:
     assert len(Numbers(10, ALONE)) == Numbers(10, ALONE).len_rank() == 10
     assert "Numbers(count=10)" in str(dataset)
     state = get_savable_loader(dataset).save_state_rank()
-    with pytest.raises(StateError, match="count: it was 10, now 12"):
+    with pytest.raises(StateError, match="count 10 → 12"):
         get_savable_loader(MapDataset(Numbers(12, ALONE), str)).restore_state_rank(state)
 
 

@@ -12,6 +12,7 @@ from ...pipeline.contract.lane import RULES
 from ...pipeline.contract.rank_stage import RankInput, RankRunning, RankStage
 from ...pipeline.contract.stage import SavableDataset, State, as_stage
 from ...progress_bar import progress_bar
+from ..states.differences import run_differences
 from ..states.edited_chain import continue_mix, is_mix_change_allowed
 from ..states.lane_checks import check_lane_states
 from ..states.mix_history import MixChanges
@@ -221,15 +222,13 @@ class LoaderRun:
             with suppress(LookupError, TypeError, AttributeError):  # of another chain, which the comparison reports
                 self.built.adopt_measurements(saved.dataset)
         mix = continue_mix(self.built, saved, kind=self.lanes.kind, lanes=lane_states, allowed=allowed)
-        if saved.seed != config.seed_offset:
+        now = RunState(lanes=config.lanes or 0, ranks=config.world_size, rank=config.rank, seed=config.seed_offset)
+        found = run_differences(saved, now)
+        if found:
             raise StateError(
-                f"the state is of a run with seed_offset={saved.seed}, this one has {config.seed_offset}",
-                hint=f"pass WorkerConfig(seed_offset={saved.seed})",
-            )
-        if config.lanes is not None and config.lanes != saved.lanes:
-            raise StateError(
-                f"the state is of a run of {saved.lanes} lanes, this one has {config.lanes}",
-                hint=f"pass WorkerConfig(lanes={saved.lanes}), or none: a restored run keeps its lanes",
+                "the state is of another run:\n  " + "\n  ".join(map(str, found)),
+                hint=f"pass WorkerConfig(seed_offset={saved.seed}, lanes={saved.lanes}); without lanes, a restored run "
+                "keeps its own",
             )
         if saved.rules > RULES:
             raise StateError(

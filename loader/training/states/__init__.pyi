@@ -5,6 +5,12 @@ from .describe import (
     describe_state as describe_state,
     group_by_run as group_by_run,
 )
+from .differences import (
+    Difference as Difference,
+    chain_differences as chain_differences,
+    differences as differences,
+    run_differences as run_differences,
+)
 from .files import (
     Redistributed as Redistributed,
     StateFile as StateFile,

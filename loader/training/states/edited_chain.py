@@ -13,10 +13,11 @@ from ...escaped_log import get_logger
 from ...pipeline.contract.stage import SavableDataset, State
 from ...pipeline.reading.read import ReadDataset
 from ...pipeline.stages.blend import BlendDataset
+from .comparison import compare_datasets
 from .lost_samples import count_lost_samples
 from .mix_change import ENDS, MixChange, find_mix_change, nests_states
 from .mix_history import MixChanges, StageChanges, reader_history, stage_changes
-from .run_state import ENDLESS, RunState, compare_datasets
+from .run_state import ENDLESS, RunState
 
 __all__ = ["VARIABLE", "ContinuedMix", "continue_mix", "is_mix_change_allowed"]
 

@@ -16,9 +16,9 @@ from ...pipeline.contract.stage import SavableDataset, State
 from ...pipeline.reading.read import ReadDataset
 from ...pipeline.stages.blend import BlendDataset
 from ...pipeline.stages.pass_through import PassThroughDataset
+from .differences import differences
 from .mix_history import MixChanges, stage_changes
 from .mix_leaves import LeafChange, LeafMatch, leaves_in, shares
-from .run_state import differences
 
 __all__ = ["ENDS", "MixChange", "find_mix_change", "nests_states"]
 

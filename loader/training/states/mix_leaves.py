@@ -13,8 +13,8 @@ from ...order import LaneMixes, Mix
 from ...pipeline.contract.state_schema import COUNT
 from ...pipeline.reading.order_plan import ShuffledPlan
 from ...pipeline.reading.read import ReadDataset
+from .differences import differences
 from .mix_history import StageChanges, reader_history
-from .run_state import differences
 
 __all__ = ["LeafChange", "LeafMatch", "leaf_name", "leaves_in", "shares"]
 

@@ -27,12 +27,11 @@ version 2, which earlier versions of the library refuse.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ...errors import StateError
-from ...escaped_log import get_logger
 from ...format.documents.messages import short_key, short_repr
 from .mix_history import MixChanges, checked_mix_changes, merge_mix_changes
 from .plain_values import check_plain, check_size, max_values
@@ -40,7 +39,7 @@ from .plain_values import check_plain, check_size, max_values
 if TYPE_CHECKING:  # programs that only read states need no stages, and no torch
     from ...pipeline.contract.stage import State
 
-__all__ = ["ENDLESS", "FINITE", "LANE_BY_LANE", "RunState", "compare_datasets", "differences", "merge_states"]
+__all__ = ["ENDLESS", "FINITE", "LANE_BY_LANE", "RunState", "merge_states"]
 
 ENDLESS = "endless"
 """Lanes in turn, without end: all ranks are always at the same step."""
@@ -49,11 +48,8 @@ FINITE = "finite"
 LANE_BY_LANE = "lane by lane"
 """Lanes one after another, each to its end, on any number of ranks."""
 
-_log = get_logger(__name__)
-
 _VERSION, _EDITED_VERSION = 1, 2
 _MAX_SHOWN = 8
-_MAX_OUTLINE = 1000  # characters
 _MAX_LANES = 1 << 32
 _MAX_SEED = 1 << 128
 _MAX_BATCHES = 1 << 53  # every JSON reader keeps smaller integers exactly
@@ -272,69 +268,6 @@ def _different_steps(name: str, found: Sequence[Any]) -> StateError:
         f"the ranks were saved at different steps: the {name} are {', '.join(map(str, found))}",
         hint="save on all ranks after the same step",
     )
-
-
-def compare_datasets(saved: Any, now: Any) -> None:
-    """Check that a state is of the same chain and data.
-
-    Args:
-        saved: The description in the state.
-        now: The description of the present chain.
-
-    Raises:
-        StateError: They differ; the message lists the differences.
-    """
-    before, after = _outline(saved) or "nothing", _outline(now)
-    if before != after and before == _outline(older := _without_unpacked_hooks(now)):
-        _log.warning("this state was saved without the hooks of %s; they are called from here on", after)
-        now, after = older, before
-    # With another number of stages, a comparison by position would report all later stages as different.
-    found = list(differences(saved, now)) if before == after else [f"it was {before[:_MAX_OUTLINE]}, now {after}"]
-    if found:
-        raise StateError(
-            "the state is of another dataset or pipeline:\n  " + "\n  ".join(found[:_MAX_SHOWN]),
-            hint="build the dataset with the data and arguments of the run that was saved, or start a new run",
-        )
-
-
-def _without_unpacked_hooks(identity: Any) -> Any:
-    """Return a chain's description as earlier versions saved it: they called these hooks only with packing."""
-    if not (isinstance(identity, list | tuple) and identity and isinstance(identity[0], str)):
-        return identity
-    if identity[0] == "select_samples_to_pack":
-        return identity
-    inputs = [_without_unpacked_hooks(source) for source in identity[2:]]
-    return inputs[0] if identity[0] in ("preencode_sample", "postencode_sample") else [*identity[:2], *inputs]
-
-
-def _outline(identity: Any) -> str:
-    """Return the names of a chain's stages, the reader first: ``"read → decode → batch"``."""
-    if not (isinstance(identity, list | tuple) and identity and isinstance(identity[0], str)):
-        return ""
-    sources = [outline for outline in map(_outline, identity[2:]) if outline]
-    below = f"({', '.join(sources)})" if len(sources) > 1 else "".join(sources)
-    return f"{below} → {identity[0]}" if below else identity[0]
-
-
-def differences(saved: Any, now: Any, place: str = "") -> Iterator[str]:
-    """Yield the differences between two descriptions of chains: nested lists and dicts of plain values.
-
-    Paths do not count: data may be moved.
-    """
-    if isinstance(saved, Mapping) and isinstance(now, Mapping):
-        name = f"{place} {now['path']}" if "path" in now else place
-        for key in sorted({*saved, *now}, key=short_key):
-            if key != "path":  # data may have been moved; the uuid identifies it
-                yield from differences(saved.get(key), now.get(key), f"{name}: {short_key(key)}")
-    elif isinstance(saved, list | tuple) and isinstance(now, list | tuple):
-        inner = f"{place} > {now[0]}" if now and isinstance(now[0], str) else place
-        if len(saved) == len(now):
-            for one, other in zip(saved, now, strict=True):
-                yield from differences(one, other, inner.removeprefix(" > "))
-        else:
-            yield f"{inner.removeprefix(' > ')}: it had {len(saved)} parts, now {len(now)}"
-    elif saved != now:
-        yield f"{place or 'the stage'}: it was {short_repr(saved)}, now {short_repr(now)}"
 
 
 def _described(saved: Any) -> str:

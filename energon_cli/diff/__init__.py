@@ -1,0 +1,1 @@
+"""``energon diff``: compare two datasets, metadatasets or checkpoints."""

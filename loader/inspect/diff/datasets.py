@@ -1,0 +1,198 @@
+"""Compare two datasets: shards first, and keys and parts only of shards that differ."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import chain, islice, zip_longest
+from typing import Any
+
+import numpy as np
+
+from ...format.dataset_folder import DatasetFolder
+from ...format.documents.split_config import SplitConfig
+from ...format.index.layout import ShardEntry
+from ...format.index.shard_index import ShardIndex
+from ...storage import ReadableFile
+from ...training.states import differences
+from ..text import plural
+from .report import Difference, DifferenceList
+
+__all__ = ["compare_datasets", "compare_splits"]
+
+_COLUMNS = ("part_name", "part_offset", "part_size", "part_ends", "key_bytes", "key_ends")
+_CHUNK_BYTES = 1 << 20
+
+
+def compare_datasets(
+    before: DatasetFolder,
+    after: DatasetFolder,
+    found: DifferenceList,
+    *,
+    contents: bool = False,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> None:
+    """Compare two prepared datasets. Memory is bounded by two shards' index rows, and the differences that are kept.
+
+    Args:
+        before: The dataset A.
+        after: The dataset B.
+        found: Receives the differences.
+        contents: Compare the bytes of shards whose keys, parts and sizes are equal.
+        on_progress: Called with the numbers of compared shards and of all shards.
+    """
+    shards, others = ({shard.name: shard for shard in one.index.shards} for one in (before, after))
+    found.add("", "samples", _samples(shards), _samples(others))
+    found.add("", "shards", len(shards), len(others))
+    common, common_now = [name for name in shards if name in others], [name for name in others if name in shards]
+    found.extend(_order("shards", common, common_now))
+    for name in dict.fromkeys(chain(shards, others)):
+        if name not in others or name not in shards:
+            one = _describe(shards.get(name)), _describe(others.get(name))
+            found.add("shards", name, *one)
+    for number, name in enumerate(common):
+        _compare_shard(before, after, shards[name], others[name], found, contents=contents)
+        if on_progress is not None:
+            on_progress(number + 1, len(common))
+    compare_splits(before.split, after.split, found)
+    configs = [None if one.config is None else dataclasses.asdict(one.config) for one in (before, after)]
+    found.extend(differences(configs[0], configs[1], "dataset.yaml"))
+    if before.index.uuid != after.index.uuid:
+        found.notes.append("the indexes have different uuids: a state that was saved with A does not restore with B")
+
+
+def _order(place: str, names: Sequence[str], names_now: Sequence[str]) -> Iterator[Difference]:
+    """Yield the first position at which the order differs, if it does."""
+    pairs = enumerate(zip_longest(names, names_now))
+    yield from (Difference(place, f"number {number}", one, two) for number, (one, two) in islice(_unequal(pairs), 1))
+
+
+def _unequal(pairs: Iterable[tuple[int, tuple[Any, Any]]]) -> Iterator[tuple[int, tuple[Any, Any]]]:
+    return (pair for pair in pairs if pair[1][0] != pair[1][1])
+
+
+def _samples(shards: dict[str, ShardEntry]) -> int:
+    return sum(shard.samples for shard in shards.values())
+
+
+def _describe(shard: ShardEntry | None) -> str | None:
+    return None if shard is None else plural(shard.samples, "sample")
+
+
+def _compare_shard(
+    before: DatasetFolder,
+    after: DatasetFolder,
+    shard: ShardEntry,
+    other: ShardEntry,
+    found: DifferenceList,
+    *,
+    contents: bool,
+) -> None:
+    if before.records is not None or after.records is not None:
+        found.add(shard.name, "samples", shard.samples, other.samples)
+        found.add(shard.name, "bytes", shard.size_bytes, other.size_bytes)
+        equal = shard.size_bytes == other.size_bytes
+        rows = None
+    else:
+        rows, rows_now = before.tar_index.shard_index(shard), after.tar_index.shard_index(other)
+        equal = rows.part_names == rows_now.part_names and all(
+            np.array_equal(getattr(rows, name), getattr(rows_now, name)) for name in _COLUMNS
+        )
+        if not equal:
+            _compare_samples(shard.name, rows, rows_now, found)
+    if equal and contents:
+        with before.storage.open(shard.name) as file, after.storage.open(other.name) as file_now:
+            _compare_bytes(file, file_now, shard.name, rows, found)
+
+
+def _compare_samples(shard: str, rows: ShardIndex, rows_now: ShardIndex, found: DifferenceList) -> None:
+    """Compare the keys and parts of a shard that both datasets have."""
+    keys, keys_now = rows.keys(), rows_now.keys()
+    known, known_now = set(keys), set(keys_now)
+    count = found.count
+    found.add(shard, "samples", len(keys), len(keys_now))
+    for key in keys:
+        if key not in known_now:
+            found.add(f"{shard}/{key}", "sample", "present", None)
+    for key in keys_now:
+        if key not in known:
+            found.add(f"{shard}/{key}", "sample", None, "present")
+    stay, stay_now = ([key for key in one if key in known and key in known_now] for one in (keys, keys_now))
+    found.extend(_order(shard, stay, stay_now))
+    numbers = {key: number for number, key in enumerate(keys_now)}
+    for number, key in enumerate(keys):
+        if key in numbers:
+            parts, parts_now = _parts(rows, number), _parts(rows_now, numbers[key])
+            if parts == parts_now:
+                continue
+            found.add(f"{shard}/{key}", "parts", ", ".join(sorted(parts)), ", ".join(sorted(parts_now)))
+            for name in sorted(parts.keys() & parts_now.keys()):
+                found.add(f"{shard}/{key} [{name}]", "bytes", parts[name], parts_now[name])
+    if found.count == count:
+        found.add(shard, "positions of the parts", "those of A", "those of B")
+
+
+def _parts(rows: ShardIndex, sample: int) -> dict[str, int]:
+    """Return the parts of a sample, with their sizes in bytes."""
+    start = int(rows.part_ends[sample - 1]) if sample else 0
+    places = range(start, int(rows.part_ends[sample]))
+    return {rows.part_names[rows.part_name[place]]: int(rows.part_size[place]) for place in places}
+
+
+def _compare_bytes(
+    file: ReadableFile, file_now: ReadableFile, shard: str, rows: ShardIndex | None, found: DifferenceList
+) -> None:
+    """Compare the bytes of two shards, and name the first sample whose bytes differ."""
+    size_bytes = min(file.size_bytes, file_now.size_bytes)
+    for offset in range(0, size_bytes, _CHUNK_BYTES):
+        length = min(_CHUNK_BYTES, size_bytes - offset)
+        one, two = (np.frombuffer(each.read_at(offset, length), np.uint8) for each in (file, file_now))
+        unequal = np.flatnonzero(one != two)
+        if len(unequal):
+            place = int(unequal[0])
+            key = _sample_at(rows, offset + place)
+            name = f"byte {offset + place}"
+            found.add(shard if key is None else f"{shard}/{key}", name, int(one[place]), int(two[place]))
+            return
+    found.add(shard, "bytes", file.size_bytes, file_now.size_bytes)
+
+
+def _sample_at(rows: ShardIndex | None, offset: int) -> str | None:
+    """Return the key of the sample whose parts have a byte; None between parts."""
+    if rows is None:
+        return None
+    inside = np.flatnonzero((rows.part_offset <= offset) & (offset < rows.part_offset + rows.part_size))
+    if not len(inside):
+        return None
+    return rows.keys()[int(np.searchsorted(rows.part_ends, inside[0], side="right"))]
+
+
+def compare_splits(before: SplitConfig | None, after: SplitConfig | None, found: DifferenceList) -> None:
+    """Compare the shards of split parts, their ranges and the excluded names."""
+    parts, parts_now = ({} if one is None else one.split_parts for one in (before, after))
+    for part in dict.fromkeys((*parts, *parts_now)):
+        shards, shards_now = parts.get(part), parts_now.get(part)
+        if shards == shards_now:
+            continue
+        found.add("split", part, _count(shards), _count(shards_now))
+        known, known_now = frozenset(shards or ()), frozenset(shards_now or ())
+        for name in sorted(known ^ known_now):
+            found.add(f"split: {part}", name, *_presence(name, known, known_now))
+        if shards and shards_now and sorted(shards) == sorted(shards_now):
+            found.extend(_order(f"split: {part}", shards, shards_now))
+    ranges: list[Any] = [
+        {} if one is None else {part: str(taken) for part, taken in one.sample_ranges.items()}
+        for one in (before, after)
+    ]
+    found.extend(differences(ranges[0], ranges[1], "split: sample_ranges"))
+    excluded, excluded_now = (frozenset(() if one is None else one.exclude) for one in (before, after))
+    for name in sorted(excluded ^ excluded_now):
+        found.add("split: exclude", name, *_presence(name, excluded, excluded_now))
+
+
+def _count(shards: Sequence[str] | None) -> str | None:
+    return None if shards is None else plural(len(shards), "shard")
+
+
+def _presence(name: str, before: Collection[str], after: Collection[str]) -> tuple[str | None, str | None]:
+    return ("present" if name in before else None), ("present" if name in after else None)

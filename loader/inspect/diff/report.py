@@ -1,0 +1,67 @@
+"""The result of a comparison, and a bounded list of differences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from ...training.states import Difference
+
+__all__ = ["DiffReport", "Difference", "DifferenceList"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiffReport:
+    """The result of a comparison.
+
+    Attributes:
+        kinds: The kinds of A and B: ``dataset``, ``metadataset``, ``records`` or ``checkpoint``.
+        before: The path A.
+        after: The path B.
+        differences: The first differences.
+        count: Number of all differences.
+        resumes: Whether a run with the data or settings of B continues the state A exactly; None if A is no checkpoint.
+        notes: Remarks that are no differences.
+    """
+
+    kinds: tuple[str, str]
+    before: str
+    after: str
+    differences: tuple[Difference, ...]
+    count: int
+    resumes: bool | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_same(self) -> bool:
+        """True if there is no difference."""
+        return not self.count
+
+
+@dataclass(slots=True)
+class DifferenceList:
+    """Differences, of which only the first ones are kept.
+
+    Attributes:
+        limit: How many are kept.
+        kept: The first ones.
+        count: Number of all.
+        notes: Remarks that are no differences.
+    """
+
+    limit: int
+    kept: list[Difference] = field(default_factory=list)
+    count: int = 0
+    notes: list[str] = field(default_factory=list)
+
+    def add(self, place: str, name: str, before: object, after: object) -> None:
+        """Add a difference, if the values differ."""
+        if before != after:
+            self.extend([Difference(place, name, before, after)])
+
+    def extend(self, found: Iterable[Difference]) -> None:
+        """Add differences."""
+        for one in found:
+            self.count += 1
+            if len(self.kept) < self.limit:
+                self.kept.append(one)

@@ -86,7 +86,8 @@ def run(browser: Any, script: str) -> Any:
 
 
 def loaded_pictures(browser: Any) -> int:
-    return run(browser, "[...document.querySelectorAll('.cell img')].filter((one) => one.naturalWidth > 0).length")
+    shown = run(browser, "[...document.querySelectorAll('.cell img')].filter((one) => one.naturalWidth > 0).length")
+    return int(shown)
 
 
 def press(browser: Any, keys: str) -> None:

@@ -81,5 +81,5 @@ def _show(facts: RunFacts, console: Any) -> None:
     )
     console.print(f"{facts.lanes:,} lanes: a state restores on {', '.join(map(str, facts.ranks))} ranks")
     for finding in facts.findings:
-        console.print(Text(f"{finding.kind}: {escape_controls(finding.message)}", style="yellow"))
+        console.print(Text(f"{finding.kind}: {escape_controls(finding.message)}", style="yellow"), soft_wrap=True)
         console.print(Text(f"  {finding.hint}"))

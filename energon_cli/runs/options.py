@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -50,4 +51,6 @@ def plan_run(path: str, **options: Any) -> PlannedRun:
     """Return the run that the options describe."""
     from loader.inspect.runs import PlannedRun, RunRequest
 
-    return PlannedRun(RunRequest(path=path, **options))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # energon explain lists them as findings
+        return PlannedRun(RunRequest(path=path, **options))

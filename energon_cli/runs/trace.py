@@ -48,8 +48,9 @@ def trace(
     """List the samples of a step of a training run on the dataset or metadataset at PATH, for all ranks.
 
     Nothing needs to be logged: the order of samples is a function of the arguments of the run, which are given here. A
-    step is one micro-batch on each rank, counted from 0 at the beginning of the run, also over restarts and changes of
-    the number of ranks; a restored run keeps its number of lanes (--lanes; energon checkpoint info shows it).
+    step is one micro-batch on each rank, counted from 0 at the beginning of the run. After a restart on another number
+    of ranks, steps count as if the run had always had that number; a restored run keeps its number of lanes (--lanes;
+    energon checkpoint info shows it).
 
     Hooks that skip, pack or generate samples shift what follows, and are not considered.
     """

@@ -10,28 +10,35 @@ import msgspec
 from ...errors import EnergonError
 from ...storage import Storage
 from ..index.layout import ShardEntry
-from ..index.npy_column import ColumnReader, create_column
+from ..index.npy_column import NUMBERS, ColumnReader, create_column
 from ..index.publish import STAGING
 from .column_files import column_names, column_path, read_record, shards_digest
 
-__all__ = ["CarriedColumns", "carry_columns"]
+__all__ = ["CarriedColumns", "carry_columns", "shard_version"]
 
 _ROWS_AT_ONCE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CarriedColumns:
-    """The columns of a dataset for its next index.
+    """The columns or filters of a dataset for its next index.
 
     Attributes:
         renames: Pairs (staged file, final name).
-        removals: Files of columns that the next index cannot have.
-        warnings: One for each of these columns.
+        removals: Files of those that the next index cannot have.
+        warnings: One for each of these.
     """
 
     renames: tuple[tuple[str, str], ...] = ()
     removals: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+
+    def __add__(self, other: CarriedColumns) -> CarriedColumns:
+        return CarriedColumns(
+            renames=self.renames + other.renames,
+            removals=self.removals + other.removals,
+            warnings=self.warnings + other.warnings,
+        )
 
 
 def carry_columns(
@@ -46,10 +53,10 @@ def carry_columns(
         now: Shards of the next index.
     """
     names = column_names(storage)
-    if not names or [*map(_version, earlier)] == [*map(_version, now)]:
+    if not names or [*map(shard_version, earlier)] == [*map(shard_version, now)]:
         return CarriedColumns()
-    rows = {_version(shard): range(shard.first_sample, shard.first_sample + shard.samples) for shard in earlier}
-    changed = sum(_version(shard) not in rows for shard in now)
+    rows = {shard_version(shard): range(shard.first_sample, shard.first_sample + shard.samples) for shard in earlier}
+    changed = sum(shard_version(shard) not in rows for shard in now)
     renames: list[tuple[str, str]] = []
     removals: list[str] = []
     warnings: list[str] = []
@@ -59,7 +66,7 @@ def carry_columns(
             if reason is None and read_record(storage, name).shards != shards_digest(earlier):
                 reason = "it was written for other shards"
             if reason is None:
-                _stage(storage, work, name, [rows[_version(shard)] for shard in now], shards_digest(now))
+                _stage(storage, work, name, [rows[shard_version(shard)] for shard in now], shards_digest(now))
         except EnergonError as error:
             reason = error.message
         if reason is None:
@@ -73,14 +80,15 @@ def carry_columns(
     return CarriedColumns(renames=tuple(renames), removals=tuple(removals), warnings=tuple(warnings))
 
 
-def _version(shard: ShardEntry) -> tuple[str, int, int, int, str]:
+def shard_version(shard: ShardEntry) -> tuple[str, int, int, int, str]:
+    """Return a value that differs for a shard that was changed."""
     return shard.name, shard.samples, shard.size_bytes, shard.mtime_ns, shard.etag
 
 
 def _stage(storage: Storage, work: Storage, name: str, rows: Sequence[range], digest: str) -> None:
     """Write the files of a column with some rows of the current one."""
     record = read_record(storage, name)
-    with ColumnReader(storage, column_path(name, ".npy")) as reader:
+    with ColumnReader(storage, column_path(name, ".npy"), accepted=NUMBERS) as reader:
         dtype = reader[0:0].dtype.str
         with create_column(work, f"{STAGING}/columns/{name}.npy", dtype, durable=False) as column:
             for some in rows:

@@ -14,14 +14,18 @@ import numpy.typing as npt
 from ...errors import FormatError, StorageError
 from ...storage import LocalStorage, ReadableFile, Storage, map_file
 
-__all__ = ["ColumnReader", "ColumnWriter", "create_column", "map_column"]
+__all__ = ["INTEGERS", "NUMBERS", "ColumnReader", "ColumnWriter", "create_column", "map_column"]
 
 # As numpy writes it. numpy parses the header as Python and raises a dozen kinds of errors on damage.
 _HEADER = re.compile(
     rb"\x93NUMPY\x01\0(..)\{'descr': '([^']*)', 'fortran_order': False, 'shape': \((\d{1,18}),\), \} *\n", re.DOTALL
 )
 _HEADER_BYTES = 256  # of which 128 are used
-_NUMBERS = re.compile(rb"[<|](?:[iu][1248]|f[248]|b1)")
+INTEGERS = re.compile(rb"[<|][iu][1248]")
+"""Types of the columns of an index."""
+
+NUMBERS = re.compile(rb"[<|](?:[iu][1248]|f[248]|b1)")
+"""Types of values of samples: also floats and booleans."""
 
 
 class ColumnWriter:
@@ -62,15 +66,16 @@ class ColumnReader:
     Args:
         storage: Store of the file.
         name: Name of a file that :class:`ColumnWriter` wrote.
+        accepted: Types of numbers, :data:`INTEGERS` or :data:`NUMBERS`.
 
     Raises:
         FormatError: The file is shorter or longer than its header says, or has no numbers.
     """
 
-    def __init__(self, storage: Storage, name: str) -> None:
+    def __init__(self, storage: Storage, name: str, *, accepted: re.Pattern[bytes] = INTEGERS) -> None:
         self._file = storage.open(name)
         try:
-            self._dtype, self._rows, self._offset = _parse_header(storage, name, self._file)
+            self._dtype, self._rows, self._offset = _parse_header(storage, name, self._file, accepted)
         except BaseException:
             self._file.close()
             raise
@@ -107,7 +112,7 @@ def map_column(storage: Storage, name: str, dtype: str | None, *, is_fixed: bool
     try:
         path = storage.copy_of_fixed(name) if is_fixed else storage.local_path(name)
         with LocalStorage(path.parent).open(path.name) as file:
-            found, rows, offset = _parse_header(storage, name, file)
+            found, rows, offset = _parse_header(storage, name, file, NUMBERS if dtype is None else INTEGERS)
         if dtype is not None and found != np.dtype(dtype):
             raise _unusable(storage, name, f"expected a column of {np.dtype(dtype).str!r}, found {found.str!r}")
         # A plain array over a map: creating and indexing an np.memmap takes ten times as long.
@@ -119,13 +124,15 @@ def map_column(storage: Storage, name: str, dtype: str | None, *, is_fixed: bool
         raise _unusable(storage, name, f"cannot map this column: {cause}") from error
 
 
-def _parse_header(storage: Storage, name: str, file: ReadableFile) -> tuple[np.dtype[Any], int, int]:
+def _parse_header(
+    storage: Storage, name: str, file: ReadableFile, accepted: re.Pattern[bytes]
+) -> tuple[np.dtype[Any], int, int]:
     """Return the type of a column, its number of rows, and the offset of the first one."""
     start = file.read_at(0, _HEADER_BYTES)
     header = _HEADER.match(start)
     if header is None or int.from_bytes(header[1], "little") != header.end() - 10:
         raise _unusable(storage, name, f"expected a column of numbers, found {start[:40]!r}")
-    if not _NUMBERS.fullmatch(header[2]):
+    if not accepted.fullmatch(header[2]):
         raise _unusable(storage, name, f"expected a column of numbers, found one of {header[2][:40]!r}")
     dtype, rows, offset = np.dtype(header[2].decode("ascii")), int(header[3]), header.end()
     expected_bytes = offset + rows * dtype.itemsize

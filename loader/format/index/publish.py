@@ -22,7 +22,7 @@ STAGING = f"{WORK_FOLDER}/staged"
 """The folder of the files that wait for the commit."""
 
 _INTENT = f"{WORK_FOLDER}/commit.json"
-_REMOVABLE = (f"{INDEX_FOLDER}/", f"{COLUMNS_FOLDER}/")
+_REMOVABLE = (f"{INDEX_FOLDER}/", f"{COLUMNS_FOLDER}/", f"{FOLDER}/filter_")
 
 
 class _Intent(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,7 +75,7 @@ def _check_names(intent: _Intent) -> None:
             raise ValueError(f"expected renames of staged files, found {staged!r} to {final!r}")
     for name in intent.removals:
         if not (name.startswith(_REMOVABLE) or name == INDEX_SQLITE or _is_tar_idx(name)):
-            raise ValueError(f"expected removals of index files and columns, found {name!r}")
+            raise ValueError(f"expected removals of index files, columns and filters, found {name!r}")
 
 
 def _is_tar_idx(name: str) -> bool:

@@ -16,6 +16,7 @@ from ..cluster.executor import run_in_executor
 from ..columns.carry import CarriedColumns, carry_columns
 from ..documents.dataset_files import read_shard_info
 from ..documents.providers import record_format
+from ..filters.carry import carry_filters
 from ..index.current import read_uuid, stale_indexes
 from ..index.layout import LAYOUT_VERSION, Layout, PartStats, ShardEntry, encode_layout
 from ..index.publish import stage_files
@@ -103,7 +104,9 @@ def prepare_record_folder(
     split_counts = split.counts(layout.shards, storage=storage)
     files = planned_files(plan, split)
     changed = previous is None or bool(to_scan) or previous.shards != layout.shards or not is_written(storage, files)
-    columns = carry_columns(storage, workspace.work, earlier=previous.shards if previous else (), now=layout.shards)
+    earlier = previous.shards if previous else ()
+    columns = carry_columns(storage, workspace.work, earlier=earlier, now=layout.shards)
+    columns += carry_filters(storage, workspace.work, earlier=earlier, now=layout.shards)
     identity = _publish(workspace, layout, files, previous, columns) if changed or previous is None else previous.uuid
     return PrepareReport(
         changed=changed,

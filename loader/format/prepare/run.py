@@ -17,6 +17,7 @@ from ..cluster.complete import check_complete
 from ..cluster.part_plan import check_not_planned
 from ..columns.carry import CarriedColumns, carry_columns
 from ..compat.files import STAGED_SQLITE, CompatFiles, first_unwritable_folder, stale_compat_files
+from ..filters.carry import carry_filters
 from ..index.current import prefetch_documents, stale_indexes
 from ..index.layout import Layout, layout_warnings
 from ..index.publish import STAGING, stage_files
@@ -296,7 +297,9 @@ def _collect_media(inputs: PrepareInputs, staged: _Staged, on_progress: Progress
 
 def _carry_columns(inputs: PrepareInputs, layout: Layout) -> CarriedColumns:
     earlier = inputs.previous.index.shards if inputs.previous.index else ()
-    return carry_columns(inputs.storage, inputs.workspace.work, earlier=earlier, now=layout.shards)
+    storage, work = inputs.storage, inputs.workspace.work
+    columns = carry_columns(storage, work, earlier=earlier, now=layout.shards)
+    return columns + carry_filters(storage, work, earlier=earlier, now=layout.shards)
 
 
 def _publish(inputs: PrepareInputs, staged: _Staged, columns: CarriedColumns) -> str:

@@ -24,6 +24,7 @@ _MAX_DEPTH = 100
 _BYTES_PER_VALUE = 256  # share of the limit of bytes that allows one value: a million, with the default limit
 _MAX_EXPANDED_VALUES = 10_000_000
 _LETTERS_PER_VALUE = 8  # Longer text counts as several values.
+_TOO_DEEP = "it is nested too deeply"
 _MAX_INTEGER_BITS = 1024  # Python refuses to write integers of more than 4,300 digits
 
 
@@ -108,6 +109,8 @@ def error_of_yaml(error: yaml.YAMLError | ValueError, *, file: str) -> ConfigErr
     mark = error.problem_mark or error.context_mark
     place = f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""
     reason = " ".join(filter(None, [error.context, error.problem]))
+    if "nesting depth" in reason:  # a limit of newer versions of libyaml, which some documents meet first
+        reason = _TOO_DEEP
     return ConfigError(
         file=file,
         faults=[Fault(place=place, message=f"this is not plain YAML: {reason}")],
@@ -141,7 +144,7 @@ def _check_shape(text: str, file: str) -> None:
             open_nodes.append(event.anchor)
             sizes.append(1)
             if len(open_nodes) > _MAX_DEPTH:
-                raise _refusal("it is nested too deeply", event)
+                raise _refusal(_TOO_DEEP, event)
             continue
         if isinstance(event, yaml.CollectionEndEvent):
             anchor, size = open_nodes.pop(), sizes.pop()

@@ -1,0 +1,248 @@
+"""Run an import: list the rows, divide them into shards, write these in workers, and commit the dataset."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+
+import msgspec
+
+from ...errors import ConfigError, SampleError, StorageError
+from ...format.nv_meta import FOLDER, INFO_JSON
+from ...format.prepare.plan import PreparePlan, PrepareReport, SplitRequest
+from ...format.prepare.run import run_prepare
+from ...format.worker_pool import stream_from_workers
+from ...storage import LocalStorage, Storage, may_use_rust, open_storage
+from ..rows.row import Row
+from ..rows.row_file import RowFile, RowFileWriter
+from ..rows.shard_plan import order_rows, plan_shards
+from .done_shards import IMPORT_FOLDER, DoneShard
+from .plan import FailedRow, ImportPlan, ImportProgress, ImportReport, ProgressCallback
+from .write_shard import ShardTask, WriteShard
+
+__all__ = ["FAILURES_FILE", "run_import"]
+
+FAILURES_FILE = f"{FOLDER}/import_failures.jsonl"
+"""The rows of an import that are not in the dataset, a line of JSON each."""
+
+_LOCK = f"{IMPORT_FOLDER}/lock"
+_OWN_SHARD = re.compile(r"shard_\d{6,}(_\d+)?\.tar")
+_REPORT_ROWS = 1000
+_MAX_SHOWN_FAILURES = 100
+
+
+def run_import(plan: ImportPlan, *, on_progress: ProgressCallback | None = None) -> ImportReport:
+    """Write the samples of sources as a prepared dataset.
+
+    The same sources and settings make the same bytes, with any number of workers. After an interruption, even a kill,
+    the next run with the same plan keeps the shards that are written.
+
+    Args:
+        plan: The plan of the import.
+        on_progress: Called while rows are listed and shards written.
+
+    Raises:
+        ConfigError: A setting is invalid, a source has no samples, or the output has other files.
+        SampleError: More rows failed than the plan allows; the rest of the written shards stay for the next run.
+        StorageError: A source cannot be listed, or the output cannot be written.
+        WorkerError: A worker process was killed.
+    """
+    started = time.perf_counter()
+    plan.layout.check()
+    storage = open_storage(plan.output)
+    _check_output(storage, plan)
+    with storage.lock(_LOCK), tempfile.TemporaryDirectory(prefix="energon-import-") as folder:
+        rows = _list_rows(plan, os.path.join(folder, "rows"), on_progress)
+        run = _Run(plan, storage, rows, on_progress)
+        run.write()
+        prepared = run.commit()
+        report = run.report(prepared, time.perf_counter() - started)
+    storage.remove(IMPORT_FOLDER)
+    return report
+
+
+def _check_output(storage: Storage, plan: ImportPlan) -> None:
+    """Raise a ``ConfigError`` unless the output is empty, or that of an interrupted import."""
+    if not plan.sources:
+        raise ConfigError("there is no source to import")
+    if storage.exists(IMPORT_FOLDER):
+        return
+    if storage.exists(INFO_JSON):
+        raise ConfigError(
+            "this folder is a prepared dataset", at=plan.output, hint="import to a new folder, then: energon merge"
+        )
+    if isinstance(storage, LocalStorage) and not os.path.isdir(storage.path("")):
+        if os.path.lexists(storage.path("")):
+            raise StorageError("expected a folder, found a file", path=plan.output, hint="name another folder")
+        return
+    first = next(iter(storage.list("")), None)
+    if first is not None:
+        raise ConfigError(
+            f"expected a new or empty folder, found {first.name}", at=plan.output, hint="name another folder"
+        )
+
+
+def _list_rows(plan: ImportPlan, path: str, on_progress: ProgressCallback | None) -> RowFile:
+    with RowFileWriter(path) as writer:
+        for number, source in enumerate(plan.sources):
+            rows = source.rows(shuffled=plan.layout.shuffle_seed is not None)
+            writer.add(_numbered(rows, number, writer, on_progress))
+        if not len(writer):
+            raise ConfigError("the sources have no samples", at=plan.sources[0].path)
+        return writer.finish()
+
+
+def _numbered(
+    rows: Iterator[Row], number: int, writer: RowFileWriter, on_progress: ProgressCallback | None
+) -> Iterator[Row]:
+    for row in rows:
+        if on_progress is not None and len(writer) % _REPORT_ROWS == 0:
+            on_progress(ImportProgress(phase="list", samples=len(writer)))
+        yield row if number == 0 else msgspec.structs.replace(row, source=number)
+
+
+class _Run:
+    """The second part of an import, when the rows are known."""
+
+    def __init__(self, plan: ImportPlan, storage: Storage, rows: RowFile, on_progress: ProgressCallback | None) -> None:
+        self._plan = plan
+        self._storage = storage
+        self._rows = rows
+        self._on_progress = on_progress
+        self._order, parts = order_rows(rows.splits, rows.split_names, plan.layout)
+        self._shards = plan_shards(rows.sizes[self._order], parts, plan.layout)
+        self._split_names = [name for name, _, _ in parts]
+        self._done: dict[int, DoneShard] = {}
+        self._progress = ImportProgress(
+            phase="write", samples=0, samples_total=len(rows), shards_total=len(self._shards)
+        )
+        self._failed = 0
+
+    def write(self) -> None:
+        """Write all shards that no earlier run has written."""
+        plan = self._plan
+        write = WriteShard(
+            storage=self._storage,
+            sources=plan.sources,
+            rows=self._rows,
+            order=self._order,
+            pictures=plan.pictures,
+            shard_bytes=plan.layout.shard_bytes,
+            settings=self._settings(),
+        )
+        tasks = [ShardTask(shard) for shard in self._shards]
+        workers = min(plan.workers, len(tasks))
+        apart = workers > 1 or not (isinstance(self._storage, LocalStorage) or may_use_rust())
+        self._report()
+        with closing(stream_from_workers(write, tasks, workers=workers, apart=apart)) as results:
+            for number, written in results:
+                self._progress = replace(
+                    self._progress,
+                    samples=self._progress.samples + written.samples,
+                    size_bytes=self._progress.size_bytes + written.size_bytes,
+                )
+                if written.done is not None:
+                    self._finish(number, written.done, is_resumed=written.is_resumed)
+                self._report()
+
+    def _finish(self, number: int, done: DoneShard, *, is_resumed: bool) -> None:
+        self._done[number] = done
+        self._failed += len(done.failures)
+        self._progress = replace(
+            self._progress,
+            shards_done=self._progress.shards_done + 1,
+            resumed=self._progress.resumed + is_resumed,
+        )
+        limit = self._plan.max_failures
+        allowed = limit * len(self._rows) if limit < 1 else limit
+        if self._failed > allowed:
+            origin, _, reason = next(failure for done in self._done.values() for failure in done.failures)
+            raise SampleError(
+                f"{self._failed:,} of {len(self._rows):,} samples failed, more than {limit:g} allow; one of them:"
+                f" {origin}: {reason}",
+                at=self._storage.path(""),
+                hint="fix them, or allow more with --max-failures; the next run keeps the shards that are written",
+            )
+
+    def _settings(self) -> str:
+        pictures = msgspec.json.encode(self._plan.pictures)
+        return hashlib.sha256(pictures + str(self._plan.layout.shard_bytes).encode()).hexdigest()
+
+    def _remove_others(self, names: frozenset[str]) -> None:
+        """Remove the shards that an interrupted import with other settings has written.
+
+        Raises:
+            ConfigError: There are shards that no import has written.
+        """
+        for file in [*self._storage.list("")]:
+            if file.name in names or not file.name.endswith(".tar"):
+                continue
+            if not _OWN_SHARD.fullmatch(file.name):
+                raise ConfigError(
+                    f"{file.name} appeared while the import ran, and would be part of the dataset",
+                    at=self._storage.path(""),
+                    hint="move it away, and run the same command again",
+                )
+            self._storage.remove(file.name)
+
+    def _report(self) -> None:
+        if self._on_progress is not None:
+            self._on_progress(self._progress)
+
+    def commit(self) -> PrepareReport:
+        """Prepare the dataset from the indexes of the shards, which are known."""
+        failures = [failure for number in sorted(self._done) for failure in self._done[number].failures]
+        if not any(done.files for done in self._done.values()):
+            origin, _, reason = failures[0]
+            raise SampleError(
+                f"all {len(failures):,} samples failed; the first: {origin}: {reason}", at=self._storage.path("")
+            )
+        if failures:
+            with self._storage.create(FAILURES_FILE) as file:
+                for origin, key, reason in failures:
+                    file.write(msgspec.json.encode({"origin": origin, "key": key, "reason": reason}) + b"\n")
+        names = [name for done in self._done.values() for name, _, _ in done.files]
+        self._remove_others(frozenset(names))
+        self._storage.flush(names)
+        prepare = PreparePlan(
+            path=self._plan.output,
+            workers=self._plan.workers,
+            split=SplitRequest(parts=self._split_parts()),
+            files=self._plan.files,
+            compat=self._plan.compat,
+        )
+        return run_prepare(prepare)
+
+    def _split_parts(self) -> dict[str, tuple[str, ...]]:
+        if self._split_names == [""]:
+            return {"train": self._names("")}
+        return {name or "train": self._names(name) for name in self._split_names}
+
+    def _names(self, split: str) -> tuple[str, ...]:
+        return tuple(
+            name
+            for number, shard in enumerate(self._shards)
+            if shard.split == split
+            for name, _, _ in self._done[number].files
+        )
+
+    def report(self, prepared: PrepareReport, seconds: float) -> ImportReport:
+        """Return the outcome."""
+        failures = [FailedRow(origin=o, key=k, reason=r) for d in self._done.values() for o, k, r in d.failures]
+        return ImportReport(
+            prepared=prepared,
+            failures=tuple(failures[:_MAX_SHOWN_FAILURES]),
+            failed=len(failures),
+            failures_file=self._storage.path(FAILURES_FILE) if failures else None,
+            renamed=len(self._rows.renamed),
+            written=self._progress.shards_done - self._progress.resumed,
+            resumed=self._progress.resumed,
+            size_bytes=prepared.size_bytes,
+            seconds=seconds,
+        )

@@ -1,0 +1,131 @@
+"""A folder of files: files that share a name are the parts of a sample."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ...errors import ConfigError
+from ...storage import raise_storage_error
+from ..rows.keys import key_of_path
+from ..rows.row import FileRef, PartRef, Row
+from .no_cells import NoCells
+from .source import SampleProposal
+
+__all__ = ["FolderSource", "group_files"]
+
+_IGNORED = frozenset({"Thumbs.db", "desktop.ini", "__MACOSX"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FolderSource:
+    """The files of a folder and the folders below it.
+
+    Files whose names differ only in their extension are a sample: ``a/b.jpg`` and ``a/b.txt`` are the parts ``jpg``
+    and ``txt`` of ``a/b``. ``b.jpg.txt`` belongs to ``b.jpg``, and ``b.seg.png`` to ``b`` if there is one. Hidden files
+    and folders are skipped, and so are links to folders above.
+
+    Attributes:
+        path: The folder.
+    """
+
+    path: str
+    kind: str = "folder"
+
+    def rows(self, *, shuffled: bool) -> Iterator[Row]:  # noqa: ARG002 - files are read in any order
+        """Yield the samples, sorted by folder and name.
+
+        Raises:
+            ConfigError: There are no files.
+            StorageError: A folder cannot be listed.
+        """
+        count = 0
+        for folder, names in _folders(os.path.abspath(self.path)):
+            inner = os.path.relpath(folder, os.path.abspath(self.path))
+            prefix = "" if inner == "." else inner + "/"
+            for stem, parts in group_files(names):
+                refs = {part: _file_ref(os.path.join(folder, name)) for part, name in parts.items()}
+                yield Row(
+                    key=key_of_path(prefix + stem),
+                    parts=refs,
+                    origin=os.fsencode(prefix + next(iter(parts.values()))).decode("utf-8", "replace"),
+                )
+                count += 1
+        if not count:
+            raise ConfigError(
+                "this folder has no files that have an extension", at=self.path, hint="name the folder of the files"
+            )
+
+    def proposal(self) -> SampleProposal | None:
+        """Return None: the parts tell the type."""
+        return None
+
+    def open_cells(self) -> NoCells:
+        """Return no cells."""
+        return NoCells()
+
+
+def group_files(names: Sequence[str]) -> list[tuple[str, dict[str, str]]]:
+    """Group the files of a folder to samples.
+
+    Args:
+        names: Names of files.
+
+    Returns:
+        For each sample its name without the extension, and its parts: part name → file name; sorted.
+
+    >>> group_files(["b.jpg", "a.jpg", "a.txt", "b.jpg.json", "b.seg.png"])
+    [('a', {'jpg': 'a.jpg', 'txt': 'a.txt'}), ('b', {'jpg': 'b.jpg', 'json': 'b.jpg.json', 'seg.png': 'b.seg.png'})]
+    """
+    present = set(names)
+    stems = {name.rpartition(".")[0] for name in names}
+    samples: dict[str, dict[str, str]] = {}
+    for name in sorted(names):
+        stem, _, extension = name.rpartition(".")
+        part = extension.lower()
+        if stem in present:  # b.jpg.txt next to b.jpg
+            stem = stem.rpartition(".")[0]
+        else:
+            first, _, inner = stem.partition(".")
+            if inner and first in stems:  # b.seg.png next to b.jpg
+                stem, part = first, f"{inner}.{extension}".lower()
+        parts = samples.setdefault(stem, {})
+        number, unique = 1, part
+        while unique in parts:  # a.jpg and a.JPG
+            number += 1
+            unique = f"{number}.{part}"
+        parts[unique] = name
+    return sorted(samples.items())
+
+
+def _folders(top: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield each folder with the names of its files, sorted; files without an extension are skipped."""
+
+    def unreadable(error: OSError) -> None:
+        raise_storage_error("list this folder", error.filename or top, error)
+
+    seen: set[tuple[int, int]] = set()
+    for folder, folders, files in os.walk(top, onerror=unreadable, followlinks=True):
+        status = os.stat(folder)
+        if (status.st_dev, status.st_ino) in seen:
+            folders.clear()
+            continue
+        seen.add((status.st_dev, status.st_ino))
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _IGNORED)
+        names = [
+            name for name in files if not name.startswith(".") and name not in _IGNORED and "." in name.rstrip(".")
+        ]
+        if names:
+            yield folder, names
+
+
+def _file_ref(path: str) -> PartRef:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return FileRef(os.fsencode(path))  # a dangling link: reading it fails, which is reported
+    if not stat.S_ISREG(status.st_mode):
+        return FileRef(os.fsencode(path))
+    return FileRef(os.fsencode(path), status.st_size, str(status.st_mtime_ns))

@@ -22,7 +22,7 @@ _ORIENTATION = 0x0112  # of EXIF
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PictureOptions:
-    """What is done with the pictures of samples.
+    """Settings for the pictures of samples.
 
     Attributes:
         verify: Decode each picture, so that a damaged one fails its row.

@@ -18,7 +18,7 @@ IntArray = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardLayout:
-    """How rows are divided into shards.
+    """Limits and order of the rows of shards.
 
     Attributes:
         shard_bytes: A shard ends before the sample that would exceed this size; a larger sample has its own.

@@ -24,6 +24,11 @@ EXIT_INTERRUPTED = 130  # 128 + SIGINT, as in shells
 EXIT_READER_GONE = 141  # 128 + SIGPIPE
 
 COMMANDS = {
+    "import": LazyCommand(
+        module="energon_cli.import_data.command",
+        attribute="import_data",
+        short_help="Convert files, tables and archives to a dataset.",
+    ),
     "prepare": LazyCommand(
         module="energon_cli.prepare.command",
         attribute="prepare",

@@ -5,10 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import closing
+from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import replace
 
 import msgspec
@@ -19,25 +17,26 @@ from ...format.prepare.plan import PreparePlan, PrepareReport, SplitRequest
 from ...format.prepare.run import run_prepare
 from ...format.worker_pool import stream_from_workers
 from ...storage import LocalStorage, Storage, may_use_rust, open_storage
-from ..rows.row import Row
-from ..rows.row_file import RowFile, RowFileWriter
+from ..rows.row_file import RowFile
 from ..rows.shard_plan import order_rows, plan_shards
 from .done_shards import IMPORT_FOLDER, DoneShard
+from .listing import ListedRows, list_rows
 from .plan import FailedRow, ImportPlan, ImportProgress, ImportReport, ProgressCallback
 from .write_shard import ShardTask, WriteShard
 
-__all__ = ["FAILURES_FILE", "run_import"]
+__all__ = ["FAILURES_FILE", "check_output", "run_import"]
 
 FAILURES_FILE = f"{FOLDER}/import_failures.jsonl"
 """The rows of an import that are not in the dataset, a line of JSON each."""
 
 _LOCK = f"{IMPORT_FOLDER}/lock"
 _OWN_SHARD = re.compile(r"shard_\d{6,}(_\d+)?\.tar")
-_REPORT_ROWS = 1000
 _MAX_SHOWN_FAILURES = 100
 
 
-def run_import(plan: ImportPlan, *, on_progress: ProgressCallback | None = None) -> ImportReport:
+def run_import(
+    plan: ImportPlan, *, listed: ListedRows | None = None, on_progress: ProgressCallback | None = None
+) -> ImportReport:
     """Write the samples of sources as a prepared dataset.
 
     The same sources and settings make the same bytes, with any number of workers. After an interruption, even a kill,
@@ -45,6 +44,7 @@ def run_import(plan: ImportPlan, *, on_progress: ProgressCallback | None = None)
 
     Args:
         plan: The plan of the import.
+        listed: The samples of its sources, if they are listed.
         on_progress: Called while rows are listed and shards written.
 
     Raises:
@@ -56,10 +56,11 @@ def run_import(plan: ImportPlan, *, on_progress: ProgressCallback | None = None)
     started = time.perf_counter()
     plan.layout.check()
     storage = open_storage(plan.output)
-    _check_output(storage, plan)
-    with storage.lock(_LOCK), tempfile.TemporaryDirectory(prefix="energon-import-") as folder:
-        rows = _list_rows(plan, os.path.join(folder, "rows"), on_progress)
-        run = _Run(plan, storage, rows, on_progress)
+    check_output(plan.output)
+    with storage.lock(_LOCK), ExitStack() as stack:
+        if listed is None:
+            listed = stack.enter_context(_listed(plan, on_progress))
+        run = _Run(plan, storage, listed.rows, on_progress)
         run.write()
         prepared = run.commit()
         report = run.report(prepared, time.perf_counter() - started)
@@ -67,44 +68,35 @@ def run_import(plan: ImportPlan, *, on_progress: ProgressCallback | None = None)
     return report
 
 
-def _check_output(storage: Storage, plan: ImportPlan) -> None:
-    """Raise a ``ConfigError`` unless the output is empty, or that of an interrupted import."""
-    if not plan.sources:
-        raise ConfigError("there is no source to import")
+def _listed(plan: ImportPlan, on_progress: ProgressCallback | None) -> AbstractContextManager[ListedRows]:
+    def report(samples: int) -> None:
+        if on_progress is not None:
+            on_progress(ImportProgress(phase="list", samples=samples))
+
+    return list_rows(plan.sources, shuffled=plan.layout.shuffle_seed is not None, on_progress=report)
+
+
+def check_output(output: str) -> None:
+    """Check that a folder is new, empty, or that of an interrupted import.
+
+    Raises:
+        ConfigError: It has other files, or is a prepared dataset.
+        StorageError: It is a file.
+    """
+    storage = open_storage(output)
     if storage.exists(IMPORT_FOLDER):
         return
     if storage.exists(INFO_JSON):
         raise ConfigError(
-            "this folder is a prepared dataset", at=plan.output, hint="import to a new folder, then: energon merge"
+            "this folder is a prepared dataset", at=output, hint="import to a new folder, then: energon merge"
         )
     if isinstance(storage, LocalStorage) and not os.path.isdir(storage.path("")):
         if os.path.lexists(storage.path("")):
-            raise StorageError("expected a folder, found a file", path=plan.output, hint="name another folder")
+            raise StorageError("expected a folder, found a file", path=output, hint="name another folder")
         return
     first = next(iter(storage.list("")), None)
     if first is not None:
-        raise ConfigError(
-            f"expected a new or empty folder, found {first.name}", at=plan.output, hint="name another folder"
-        )
-
-
-def _list_rows(plan: ImportPlan, path: str, on_progress: ProgressCallback | None) -> RowFile:
-    with RowFileWriter(path) as writer:
-        for number, source in enumerate(plan.sources):
-            rows = source.rows(shuffled=plan.layout.shuffle_seed is not None)
-            writer.add(_numbered(rows, number, writer, on_progress))
-        if not len(writer):
-            raise ConfigError("the sources have no samples", at=plan.sources[0].path)
-        return writer.finish()
-
-
-def _numbered(
-    rows: Iterator[Row], number: int, writer: RowFileWriter, on_progress: ProgressCallback | None
-) -> Iterator[Row]:
-    for row in rows:
-        if on_progress is not None and len(writer) % _REPORT_ROWS == 0:
-            on_progress(ImportProgress(phase="list", samples=len(writer)))
-        yield row if number == 0 else msgspec.structs.replace(row, source=number)
+        raise ConfigError(f"expected a new or empty folder, found {first.name}", at=output, hint="name another folder")
 
 
 class _Run:

@@ -1,0 +1,13 @@
+# The public names of this package, each with the module that defines it.
+
+from .detect import (
+    KINDS as KINDS,
+    SourceOptions as SourceOptions,
+    open_source as open_source,
+    open_sources as open_sources,
+)
+from .folder import FolderSource as FolderSource
+from .source import (
+    SampleProposal as SampleProposal,
+    Source as Source,
+)

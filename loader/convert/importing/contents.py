@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from ...errors import EnergonError, SampleError, StorageError
 from ...storage import FileStream, ReadableFile, is_url, open_parent, raise_storage_error
-from ..rows.row import CellRef, FileRef, PartRef, RangeRef, ValueRef
+from ..rows.row import CellRef, FaultRef, FileRef, PartRef, RangeRef, ValueRef
 from ..sources.source import CellReader, Source
 from ..writing.shard_file import FileContents, Readable
 
@@ -50,6 +50,8 @@ class ContentReader:
                 return self._range(part)
             case CellRef():
                 return self._open_cells(source).read(part)
+            case FaultRef():
+                raise SampleError(part.reason)
 
     def release(self) -> None:
         """Close the large files of the last row."""

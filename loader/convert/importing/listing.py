@@ -95,7 +95,7 @@ def list_rows(
     counts: Counter[str] = Counter()
 
     def numbered(source: Source, number: int) -> Iterator[Row]:
-        for row in source.rows(shuffled=shuffled):
+        for row in source.rows(shuffled=shuffled, scratch=folder):
             counts.update(row.parts.keys())
             if on_progress is not None and len(writer) % _REPORT_ROWS == 0:
                 on_progress(len(writer))

@@ -28,7 +28,8 @@ def key_of_path(path: str) -> str:
     """
     text = path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     text = _UNSAFE.sub("_", text)
-    folders = ["_" + name[1:].lstrip(".") if name.startswith(".") else name for name in text.split("/") if name != ""]
+    names = [name for name in text.split("/") if name not in ("", ".")]
+    folders = ["_" + name[1:].lstrip(".") if name.startswith(".") else name for name in names]
     if not folders:
         return "_"
     folders[-1] = folders[-1].replace(".", "_")

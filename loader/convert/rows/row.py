@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["CellRef", "FileRef", "PartRef", "RangeRef", "Row", "ValueRef", "decode_row", "encode_row"]
+__all__ = ["CellRef", "FaultRef", "FileRef", "PartRef", "RangeRef", "Row", "ValueRef", "decode_row", "encode_row"]
 
 
 class FileRef(msgspec.Struct, frozen=True, array_like=True, tag="file"):
@@ -61,7 +61,18 @@ class CellRef(msgspec.Struct, frozen=True, array_like=True, tag="cell"):
     size_bytes: int = -1
 
 
-PartRef = FileRef | RangeRef | ValueRef | CellRef
+class FaultRef(msgspec.Struct, frozen=True, array_like=True, tag="fault"):
+    """A part that the source knows to be missing; its row fails.
+
+    Attributes:
+        reason: The fault.
+    """
+
+    reason: str
+    size_bytes: int = 0
+
+
+PartRef = FileRef | RangeRef | ValueRef | CellRef | FaultRef
 
 
 class Row(msgspec.Struct, frozen=True, array_like=True):

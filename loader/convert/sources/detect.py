@@ -8,8 +8,11 @@ from dataclasses import dataclass, field
 
 from ...errors import ConfigError, StorageError
 from ...format.documents.messages import did_you_mean
+from .archives import TAR_ENDINGS, TarSource, ZipSource
 from .folder import FolderSource
+from .foreign_chunks import ChunkSource, chunk_kind
 from .source import Source
+from .token_files import TokenSource
 
 __all__ = ["KINDS", "SourceOptions", "open_source", "open_sources"]
 
@@ -35,8 +38,38 @@ def _folder(path: str, options: SourceOptions) -> Source:  # noqa: ARG001 - as o
     return FolderSource(path=path)
 
 
+def _webdataset(path: str, options: SourceOptions) -> Source:  # noqa: ARG001
+    return TarSource(path=path)
+
+
+def _tar(path: str, options: SourceOptions) -> Source:  # noqa: ARG001
+    return TarSource(path=path, kind="tar")
+
+
+def _zip(path: str, options: SourceOptions) -> Source:  # noqa: ARG001
+    return ZipSource(path=path)
+
+
+def _tokens(path: str, options: SourceOptions) -> Source:  # noqa: ARG001
+    return TokenSource(path=path)
+
+
+def _mds(path: str, options: SourceOptions) -> Source:  # noqa: ARG001
+    return ChunkSource(path=path, kind="mds")
+
+
+def _litdata(path: str, options: SourceOptions) -> Source:  # noqa: ARG001
+    return ChunkSource(path=path, kind="litdata")
+
+
 KINDS: Mapping[str, Callable[[str, SourceOptions], Source]] = {
     "folder": _folder,
+    "webdataset": _webdataset,
+    "tar": _tar,
+    "zip": _zip,
+    "tokens": _tokens,
+    "mds": _mds,
+    "litdata": _litdata,
 }
 """Kind of a source, as ``--from`` takes it → a function that opens it."""
 
@@ -72,7 +105,24 @@ def _detect(path: str) -> str:
     if not os.path.lexists(path):
         raise StorageError("there is no file or folder of this name", path=path, hint="check the path")
     if os.path.isdir(path):
-        return "folder"
+        return _detect_folder(path)
+    name = path.lower()
+    if name.endswith(".zip"):
+        return "zip"
+    if name.endswith(TAR_ENDINGS):
+        return "webdataset"
+    if name.endswith((".bin", ".idx")):
+        return "tokens"
     raise ConfigError(
         "this is no source that can be imported", at=path, hint=f"name its kind with --from: {', '.join(KINDS)}"
     )
+
+
+def _detect_folder(path: str) -> str:
+    chunks = chunk_kind(path)
+    if chunks is not None:
+        return chunks
+    names = [name.lower() for _, _, files in os.walk(path) for name in files if not name.startswith(".")]
+    tars = sum(name.endswith(TAR_ENDINGS) for name in names)
+    notes = sum(name.endswith((".json", ".parquet", ".idx", ".txt", ".md", ".csv")) for name in names)
+    return "webdataset" if tars and tars + notes == len(names) else "folder"

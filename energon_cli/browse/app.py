@@ -198,6 +198,9 @@ class Pages:
             batch_size=min(_MAX_BATCH, integer(request, "batch_size", 1)),
             world_size=min(_MAX_RANKS, integer(request, "ranks", 1)),
             num_workers=min(_MAX_RANKS, integer(request, "workers", 0)),
+            shuffle_buffer_size=integer(request, "shuffle_buffer_size", 0) or None,
+            max_samples_per_sequence=integer(request, "max_samples_per_sequence", 0) or None,
+            seed_offset=integer(request, "seed_offset", 0),
             step=integer(request, "step", 0),
             rank=integer(request, "rank", 0) if request.query_params.get("rank") else None,
         )

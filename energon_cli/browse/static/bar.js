@@ -3,14 +3,14 @@ import { element, fetchJson } from "./dom.js";
 
 const options = (values) => values.map(([value, text]) => element("option", { value }, text));
 const label = (one) => `${one.name} · ${one.samples.toLocaleString()}${one.weight === null ? "" : ` · ${+(100 * one.weight).toPrecision(3)} %`}${one.place ? ` · ${one.place}` : ""}`;
-const TRAINING = ["step", "batch_size", "ranks", "rank", "workers"];
+const TRAINING = ["step", "batch_size", "ranks", "rank", "workers", "shuffle_buffer_size", "max_samples_per_sequence", "seed_offset"];
 const HINTS = { keys: "beginning of a key ( / )", texts: "text ( / )", where: "width < 64 and …  ( / )", findings: "E302, or E for all ( / )" };
 
 export class Bar {
   constructor(bar, datasets, trees, edit, actions) {
     this.datasets = datasets; this.trees = trees; this.edit = edit; this.selects = false;
     const restart = () => actions.restart();
-    const number = (name, value, more = {}) => element("input", { type: "number", min: 0, value, title: name.replace("_", " "), placeholder: name.replace("_", " "), onchange: restart, ...more });
+    const number = (name, value, more = {}) => element("input", { type: "number", min: 0, value, title: name.replaceAll("_", " "), placeholder: name.replaceAll("_", " "), onchange: restart, ...more });
     this.controls = {
       d: element("select", { title: "dataset", onchange: () => { this.controls.split_part.value = this.controls.shard.value = ""; restart(); } }, ...options(datasets.map((one, place) => [place, label(one)]))),
       split_part: element("select", { title: "split part", onchange: restart }),
@@ -18,12 +18,12 @@ export class Bar {
       order: element("select", { title: "order", onchange: restart }, ...options([["", "shard order"], ["shuffled", "shuffled"], ["training", "training order"]])),
       seed: number("seed", 0),
       path: element("select", { title: "path of the run", onchange: restart }, ...options(trees.map((one, place) => [place, one.name]))),
-      step: number("step", 0), batch_size: number("batch_size", 8, { min: 1 }), ranks: number("ranks", 1, { min: 1 }), rank: number("rank", "", { placeholder: "all ranks" }), workers: number("workers", 0),
+      step: number("step", 0), batch_size: number("batch_size", 8, { min: 1 }), ranks: number("ranks", 1, { min: 1 }), rank: number("rank", "", { placeholder: "all ranks" }), workers: number("workers", 0), shuffle_buffer_size: number("shuffle_buffer_size", "", { placeholder: "none" }), max_samples_per_sequence: number("max_samples_per_sequence", "", { placeholder: "none" }), seed_offset: number("seed_offset", 0),
       in: element("select", { title: "what is searched", onchange: () => { this.hint(); if (this.controls.text.value) restart(); } }, ...options([["keys", "keys begin with"], ["texts", "texts contain"], ["where", "condition"], ["findings", "lint findings"]])),
       text: element("input", { type: "search", title: "search", onchange: restart }),
     };
     this.jump = element("input", { type: "number", min: 0, placeholder: "go to", title: "go to a place", onchange: () => actions.jump(Number(this.jump.value)) });
-    const labelled = (name) => element("label", { "data-training": true }, name.replace("_", " "), this.controls[name]);
+    const labelled = (name) => element("label", { "data-training": true }, name.replaceAll("_", " "), this.controls[name]);
     const { d, split_part, shard, order, seed, path, in: kind, text } = this.controls;
     this.selected = element("b", {});
     const button = (title, run, text = title) => element("button", { title, onclick: run }, text);
@@ -60,7 +60,7 @@ export class Bar {
     }
     for (const [name, control] of Object.entries(controls)) {
       if (name === "d") control.value = d;
-      else control.value = query.get(name) ?? { in: control.value || "keys", seed: "0", path: "0", step: "0", batch_size: "8", ranks: "1", workers: "0" }[name] ?? "";
+      else control.value = query.get(name) ?? { in: control.value || "keys", seed: "0", path: "0", step: "0", batch_size: "8", ranks: "1", workers: "0", seed_offset: "0" }[name] ?? "";
     }
     const order = controls.order.value;
     controls.seed.hidden = order !== "shuffled";

@@ -26,6 +26,9 @@ class TrainingOrder:
         batch_size: Samples of a micro-batch.
         world_size: Number of data-parallel ranks.
         num_workers: Worker processes of each rank.
+        shuffle_buffer_size: As of ``get_train_dataset``.
+        max_samples_per_sequence: As of ``get_train_dataset``.
+        seed_offset: As of ``WorkerConfig``.
         step: The first step.
         rank: Only the micro-batches of this rank; None for those of all ranks, in their order.
     """
@@ -35,6 +38,9 @@ class TrainingOrder:
     batch_size: int = 1
     world_size: int = 1
     num_workers: int = 0
+    shuffle_buffer_size: int | None = None
+    max_samples_per_sequence: int | None = None
+    seed_offset: int = 0
     step: int = 0
     rank: int | None = None
 
@@ -92,5 +98,8 @@ def _open_run(order: TrainingOrder) -> PlannedRun:
             batch_size=order.batch_size,
             world_size=order.world_size,
             num_workers=order.num_workers,
+            shuffle_buffer_size=order.shuffle_buffer_size,
+            max_samples_per_sequence=order.max_samples_per_sequence,
+            seed_offset=order.seed_offset,
         )
     )

@@ -28,7 +28,7 @@ _EXAMPLES = (
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at.")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port; 0 takes a free one (default).")
 @click.option("--open/--no-open", "opens", default=True, help="Open the browser (default on a terminal).")
-@click.option("--edit", is_flag=True, help="Allow to exclude samples; without it nothing is written.")
+@click.option("--edit", is_flag=True, help="Allow to exclude and tag samples; else nothing is written.")
 @click.option("--token", metavar="TOKEN", help="Secret of the URL instead of a random one.")
 @click.option("--json", "as_json", is_flag=True, help="Print a line of JSON once pages are served.")
 @dataset_files_options

@@ -23,7 +23,7 @@ export class RowSource {
     if (request.order === "training" && !start) this.status("the run is planned …");
     const answer = await fetchJson(`${url}?${query}`, { signal: this.stopped.signal });
     if (answer.scan) return this.search();
-    if (!start) this.status(this.describe(answer.total));
+    if (this.total !== answer.total) this.status(this.describe(this.total = answer.total));  // else an edit may have told its result
     return { total: answer.total, rows: answer.rows.map(withThumbnail) };
   }
 

@@ -15,7 +15,7 @@ pytest.importorskip("uvicorn")
 def test_a_dataset_in_a_bucket_is_browsed_and_a_thumbnail_reads_its_part_once(bucket: Bucket) -> None:
     from tests.cli.test_browse import serve
 
-    for site in serve(f"{bucket.url}/images"):
+    for site in serve(f"{bucket.url}/a"):
         rows = json.loads(site.get("/api/d/0/rows?count=3")[2])["rows"]
         assert len(rows) == 3
         path = f"/api/d/0/{rows[1]['n']}/thumbnail?part={rows[1]['picture']}"

@@ -111,7 +111,7 @@ def test_a_search_for_findings_names_the_rule_and_so_does_the_page(site: Site) -
 
 def test_the_training_order_is_that_of_a_real_run(site: Site, mix: Path) -> None:
     config = WorkerConfig(rank=0, world_size=1, num_workers=0)
-    arguments = {"batch_size": 3, "shuffle_buffer_size": 5, "max_samples_per_sequence": 4}
+    arguments: dict[str, Any] = {"batch_size": 3, "shuffle_buffer_size": 5, "max_samples_per_sequence": 4}
     dataset = get_train_dataset(str(mix), worker_config=config, part_filter=["txt"], **arguments)
     with get_savable_loader(dataset) as loader:
         batches = iter(loader)

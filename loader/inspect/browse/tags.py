@@ -31,7 +31,7 @@ def tags(folder: DatasetFolder) -> tuple[str, ...]:
 
 
 def tag_samples(folder: DatasetFolder, numbers: Sequence[int], tag: str) -> int:
-    """Give samples a tag, instead of an earlier one, and return the number of samples that now have it.
+    """Set the tag of samples, and return the number of samples that now have it.
 
     Args:
         folder: The dataset.

@@ -13,8 +13,8 @@ from .search import (
     needs_scan as needs_scan,
     search_samples as search_samples,
 )
-from .statistics import statistics as statistics
-from .tags import tag_samples as tag_samples, tags as tags
+from .tagging import tag_samples as tag_samples, tags as tags
 from .tensors import describe_tensors as describe_tensors
 from .thumbnails import DecodePool as DecodePool
 from .training_order import TrainingOrder as TrainingOrder, training_rows as training_rows
+from .value_histograms import statistics as statistics

@@ -145,7 +145,7 @@ def _results(dataset: BrowsedDataset, request: SearchRequest, submit: Submit) ->
 
 
 def _batches(dataset: BrowsedDataset, ranges: Sequence[range]) -> Iterator[range]:
-    """Yield ranges of samples that lie in one shard each."""
+    """Yield ranges of samples that are in one shard each."""
     shards = dataset.folder.index.shards
     ends = np.array([shard.first_sample + shard.samples for shard in shards], np.int64)
     for some in ranges:

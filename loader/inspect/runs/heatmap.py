@@ -20,7 +20,7 @@ __all__ = ["SampleUses", "traced_uses"]
 
 @dataclass(frozen=True, slots=True)
 class SampleUses:
-    """Which samples each step used; one entry for each use.
+    """The samples that each step used; one entry for each use.
 
     Attributes:
         steps: Number of the step, from 0.

@@ -10,8 +10,8 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
+from demo_faults import BROKEN, DUPLICATES, GERMAN
 
-from benchmarks.demo_faults import BROKEN, DUPLICATES, GERMAN
 from loader import WorkerConfig, get_savable_loader, get_train_dataset
 from tests.pages import blocks, put_energon_on_path
 from tests.source_tree import ROOT

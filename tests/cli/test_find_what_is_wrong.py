@@ -42,7 +42,7 @@ def plain(output: str) -> list[str]:
 
 
 def is_shown(shown: list[str], printed: list[str]) -> bool:
-    """Check that lines were printed one after another, but for those in the place of an ellipsis."""
+    """Check that lines were printed one after another, but for those instead of which there is an ellipsis."""
     pattern = "".join("(.*\n)*?" if line == OMITTED else re.escape(line) + "\n" for line in shown)
     return re.fullmatch(pattern, "".join(f"{line}\n" for line in printed)) is not None
 

@@ -16,7 +16,7 @@ _UNQUOTED = "!~*'()"  # as encodeURIComponent of JavaScript
 
 
 class PageLinks:
-    """Makes the URLs of samples; the server browses the same path.
+    """URLs of the pages of samples, at a server that browses the same path.
 
     Args:
         url: The URL that ``energon browse`` printed; its token stays in the links.

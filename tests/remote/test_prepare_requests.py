@@ -98,6 +98,22 @@ def test_filters_and_columns_move_with_their_shards_without_a_listing_or_a_statu
     assert len(now.open_filter("some")) == 2
 
 
+def test_new_code_is_stored_before_the_commit_and_replaced_code_after_it(server: ObjectServer, folder: Path) -> None:
+    def puts(code: str) -> list[str]:
+        server.requests.clear()
+        run_prepare(PreparePlan(path=URL, split=RATIO, force=True, files={"sample_loader.py": code}))
+        assert (folder / ".nv-meta/sample_loader.py").read_text() == code
+        return [one.key.rpartition("/")[2] for one in server.requests if one.method == "PUT"]
+
+    first = puts("def sample_loader(parts): ...")
+    assert first.count("sample_loader.py") == 1
+    assert first.index("sample_loader.py") < first.index(".info.json")
+    second = puts("def sample_loader(raw): ...")
+    assert second.count("sample_loader.py") == 2  # in the folder of the index, then under its name
+    assert second.index("sample_loader.py") < second.index(".info.json")
+    assert "sample_loader.py" in second[second.index(".info.json") :]
+
+
 @pytest.mark.slow
 def test_a_listing_of_the_whole_command_takes_a_request_for_a_thousand_keys(server: ObjectServer, folder: Path) -> None:
     for number in range(SHARDS, 2100):

@@ -1,4 +1,4 @@
-"""Times of shards are compared as exactly as the place of the dataset tells them."""
+"""Times of shards are compared with the precision of the place of the dataset."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from ..command import trust_code_option
 if TYPE_CHECKING:
     from loader.inspect.runs import PlannedRun
 
-__all__ = ["plan_run", "run_options"]
+__all__ = ["RUN_OPTIONS", "plan_run", "run_options"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -45,6 +45,20 @@ def run_options(function: F) -> F:
     ):
         function = add(function)
     return function
+
+
+RUN_OPTIONS = (
+    "batch_size",
+    "world_size",
+    "num_workers",
+    "split_part",
+    "shuffle_buffer_size",
+    "max_samples_per_sequence",
+    "lanes",
+    "seed_offset",
+    "filter_name",
+)
+"""The parameters of these options that a checkpoint has."""
 
 
 def plan_run(path: str, **options: Any) -> PlannedRun:

@@ -137,9 +137,9 @@ def explain_run(run: PlannedRun, steps: int) -> RunFacts:
         sources=facts,
         lanes=run.lanes,
         ranks=tuple(possible_ranks(run.lanes)),
-        batch_samples=request.batch_size * request.world_size,
+        batch_samples=run.batch_size * request.world_size,
         read_ahead_bytes=workers * READ_AHEAD_BYTES if any(one.storage != "local" for one in facts) else 0,
-        queue_bytes=workers * _PREFETCHED_BATCHES * request.batch_size * sample_bytes,
+        queue_bytes=workers * _PREFETCHED_BATCHES * run.batch_size * sample_bytes,
         shard_share=shard_share,
         largest_shard_share=largest,
         mixing=mixing,
@@ -157,7 +157,7 @@ def _used(run: PlannedRun, steps: int) -> IntArray:
     If the split excludes samples, each sample of a short run is located; in a long one, excluded samples are counted by
     their share of each source.
     """
-    batches, size = steps * run.request.world_size, run.request.batch_size
+    batches, size = steps * run.request.world_size, run.batch_size
     if len(run.sources) == 1:
         return np.array([batches * size])
     total = np.zeros(len(run.sources), np.int64)
@@ -167,7 +167,7 @@ def _used(run: PlannedRun, steps: int) -> IntArray:
                 total += np.bincount(source, minlength=len(total))
         return total
     for lane in range(run.lanes):
-        stream = run.order.lane(lane)
+        stream = run.stream(lane)
         positions = run.batches_of_lane(lane, batches) * size
         if isinstance(stream, BlendedLane):
             total += stream.counts(positions)
@@ -183,7 +183,7 @@ def _source_facts(
     run: PlannedRun, number: int, used: int, weights: np.ndarray[tuple[int], np.dtype[np.float64]], steps: int
 ) -> SourceFacts:
     source = run.sources[number]
-    samples = run.request.batch_size * run.request.world_size
+    samples = run.batch_size * run.request.world_size
     share = used / max(1, steps * samples)
     exhausted = None if used < source.samples else int(np.ceil(source.samples / (share * samples)))
     request = source.request
@@ -206,14 +206,14 @@ def _source_facts(
 
 def _shuffle(run: PlannedRun) -> tuple[float, float, float]:
     """Return the mean and the largest share of a shard in a micro-batch, and the mixing, of some micro-batches."""
-    size = run.request.batch_size
+    size = run.batch_size
     count = max(2, min(_PROBED_BATCHES, _MAX_PROBED_SAMPLES // size))
     lanes = sorted({lane * run.lanes // min(run.lanes, 16) for lane in range(min(run.lanes, 16))})
     shares, distances = [], []
     sizes = np.array([source.samples for source in run.sources])
     for lane in lanes:
         stop = max(2, count // len(lanes)) * size
-        source, _, sample = run.order.lane(lane).locate(0, stop)
+        source, _, sample = run.stream(lane).locate(0, stop)
         index = run.table.index_numbers(source, sample)
         shard = _shard_numbers(run, source, index)
         for start in range(0, stop, size):

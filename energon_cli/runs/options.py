@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -65,6 +64,4 @@ def plan_run(path: str, **options: Any) -> PlannedRun:
     """Return the run that the options describe."""
     from loader.inspect.runs import PlannedRun, RunRequest
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # energon explain lists them as findings
-        return PlannedRun(RunRequest(path=path, **options))
+    return PlannedRun(RunRequest(path=path, **options))

@@ -92,6 +92,8 @@ def trace(
         found = sorted(uses, key=lambda one: (one.step, one.rank, one.position))
     else:
         found = [sample for number in step for sample in trace_step(run, number, ranks=rank or None)]
+    if not found:
+        click.echo(f"no sample: {key} is in none of these steps" if key else "no sample", err=True)
     for sample in found:
         if as_json:
             print_json(asdict(sample), in_one_line=True)
@@ -151,7 +153,9 @@ def _replay(run: RestoredRun, steps: Sequence[int], ranks: Sequence[int], output
                 click.echo(f"step {step}  rank {rank}")
                 fields = batch if isinstance(batch, dict) else getattr(batch, "__dict__", {"": batch})
                 for name, value in fields.items():
-                    click.echo(f"  {escape_controls(str(name))}: {escape_controls(str(describe_value(value)))}")
+                    click.echo(
+                        f"  {escape_controls(str(name))}: {escape_controls(describe_value(str(name), value).facts)}"
+                    )
     if output is not None:
         import torch
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,8 @@ import numpy as np
 from ...arrays import IntArray
 from ...cached_property import cached_property
 from ...errors import ConfigError
-from ...order import GONE, LaneOrder, default_lanes
+from ...metadataset.plans.plan_node import RepeatedLeafWarning
+from ...order import GONE, LaneOrder, StreamOrder, default_lanes
 from ...pipeline.contract.lane import RULES
 from ...pipeline.contract.stage import SavableDataset
 from ...pipeline.contract.worker_config import WorkerConfig
@@ -83,6 +85,7 @@ class PlannedRun:
         seed: Seed of the run.
         rules: The rules of the run.
         steps: The steps of the run.
+        repeated_leaves: Messages about leaves of a metadataset that are reached twice.
 
     Raises:
         ConfigError: An argument or a document is invalid.
@@ -101,19 +104,25 @@ class PlannedRun:
         options: dict[str, Any] = {} if request.filter_name is None else {"filter_name": request.filter_name}
         if request.batch_size is not None and request.batch_size < 1:
             raise ConfigError(f"expected a batch_size of at least 1, found {request.batch_size}")
-        chain = get_train_dataset(
-            request.path,
-            split_part=request.split_part,
-            worker_config=config,
-            batch_size=request.batch_size,
-            packing_buffer_size=request.packing_buffer_size,
-            shuffle_buffer_size=request.shuffle_buffer_size,
-            max_samples_per_sequence=request.max_samples_per_sequence,
-            shuffle_over_epochs_multiplier=request.shuffle_over_epochs_multiplier,
-            task_encoder=request.task_encoder,
-            trust_code=request.trust_code,
-            **options,
-        )
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", RepeatedLeafWarning)
+            chain = get_train_dataset(
+                request.path,
+                split_part=request.split_part,
+                worker_config=config,
+                batch_size=request.batch_size,
+                packing_buffer_size=request.packing_buffer_size,
+                shuffle_buffer_size=request.shuffle_buffer_size,
+                max_samples_per_sequence=request.max_samples_per_sequence,
+                shuffle_over_epochs_multiplier=request.shuffle_over_epochs_multiplier,
+                task_encoder=request.task_encoder,
+                trust_code=request.trust_code,
+                **options,
+            )
+        self.repeated_leaves = tuple(str(one.message) for one in caught if one.category is RepeatedLeafWarning)
+        for one in caught:
+            if one.category is not RepeatedLeafWarning:
+                warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
         self.chain = cut_rank_stages(chain)[0]
         self.lanes = request.lanes or default_lanes(request.world_size, request.num_workers, has_buffers=chain.waits)
         self.seed = config.seed_offset
@@ -148,8 +157,16 @@ class PlannedRun:
             raise ConfigError("expected the order of a training run", at=self.request.path)
         return plan
 
+    @cached_property
+    def order(self) -> StreamOrder:
+        """The streams of all lanes, of a run whose mix never changed."""
+        samples = [source.samples for source in self.sources]
+        return self.plan.order(samples, lanes=self.lanes, seed=self.seed, rules=self.rules)
+
     def stream(self, lane: int) -> LaneOrder:
         """Return the stream of a lane."""
+        if self.reader.history is None:
+            return self.order.lane(lane)
         return self.reader.lane_order(lane, lanes=self.lanes, seed=self.seed, rules=self.rules)
 
     @cached_property

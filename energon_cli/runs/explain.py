@@ -35,7 +35,7 @@ def explain(path: str, *, steps: int, as_json: bool, **options: Any) -> None:
     no sample is read. Hooks that skip, pack or generate samples are not considered.
 
     The exit code is 1 if there are findings: datasets that are reached twice or never, that repeat many times or have
-    fewer samples than lanes, and poor shuffling.
+    fewer samples than lanes, workers without a lane, and poor shuffling.
     """
     from loader.inspect.runs import explain_run
 

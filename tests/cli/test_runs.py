@@ -16,10 +16,6 @@ from loader.samples.hooks import stateless
 from tests.cli.run_energon import RunEnergon
 from tests.e2e.text_dataset import write_texts
 
-ENCODERS = """
-from tests.cli.test_runs import Dropping, Packing
-"""
-
 
 class Dropping(DefaultTaskEncoder[Any, Any, Any, Any]):
     """Skips some samples and doubles others."""
@@ -120,12 +116,10 @@ def trained(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Path, 
 
 
 def test_a_checkpoint_and_a_log_tell_the_samples_of_each_step(
-    trained: tuple[str, Path, list[Any]], energon: RunEnergon, monkeypatch: pytest.MonkeyPatch
+    trained: tuple[str, Path, list[Any]], energon: RunEnergon
 ) -> None:
     kind, folder, made = trained
-    (folder / "encoders.py").write_text(ENCODERS)
-    monkeypatch.setenv("PYTHONPATH", f"{folder}:{Path(__file__).parents[2]}")
-    hooks = () if kind == "plain" else ("--task-encoder", f"encoders:{kind}")
+    hooks = () if kind == "plain" else ("--task-encoder", f"{__name__}:{kind}")
     steps = [word for step in range(10) for word in ("--step", step)]
     for path, options in ((folder / "run", hooks), (folder / "log", ())):
         done = energon("trace", path, *steps, *options, "--json")
@@ -145,12 +139,10 @@ def test_a_checkpoint_and_a_log_tell_the_samples_of_each_step(
 
 
 def test_a_step_is_made_again_and_written(
-    trained: tuple[str, Path, list[Any]], energon: RunEnergon, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    trained: tuple[str, Path, list[Any]], energon: RunEnergon, tmp_path: Path
 ) -> None:
     kind, folder, made = trained
-    (folder / "encoders.py").write_text(ENCODERS)
-    monkeypatch.setenv("PYTHONPATH", f"{folder}:{Path(__file__).parents[2]}")
-    hooks = () if kind == "plain" else ("--task-encoder", f"encoders:{kind}")
+    hooks = () if kind == "plain" else ("--task-encoder", f"{__name__}:{kind}")
     for path in (folder / "run", folder / "log"):
         done = energon("trace", path, "--step", 4, "--rank", 1, *hooks, "--replay", "--output", tmp_path / "made.pt")
         assert done.code == 0, done.err

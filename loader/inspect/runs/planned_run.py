@@ -174,7 +174,7 @@ class PlannedRun:
         """Maps samples of the sources to their numbers in the indexes."""
         return SourceTable(self.sources)
 
-    @property
+    @cached_property
     def skips(self) -> bool:
         """True if the split excludes samples, which are skipped at their turn."""
         return any(len(source.excluded) for source in self.sources)

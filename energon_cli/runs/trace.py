@@ -22,11 +22,11 @@ _EXAMPLES = (
     ("Of a mix, name its metadataset", "energon trace /data/run/step_42000 --dataset /data/mix.yaml --step 41200"),
     ("By the arguments of the run", "energon trace /data/mix.yaml --step 41200 --batch-size 8 --world-size 64"),
     (
-        "Run the hooks again that pack samples",
+        "Rebuild packs with the hooks of the run",
         "energon trace /data/run/step_42000 --task-encoder train:Enc --step 41200",
     ),
     ("From the log of a loader with trace_dir=", "energon trace /data/run/trace --step 41200 --rank 3 --json"),
-    ("Make the micro-batch again", "energon trace /data/run/step_42000 --step 41200 --rank 3 --replay"),
+    ("Rebuild the micro-batch", "energon trace /data/run/step_42000 --step 41200 --rank 3 --replay"),
     ("Find the steps that used a sample", "energon trace /data/run/step_42000 --key shard_000.tar/17"),
 )
 
@@ -43,9 +43,9 @@ _EXAMPLES = (
     help="Steps in which --key is searched.  [default: those of the checkpoint, or 1000]",
 )
 @click.option("--dataset", metavar="PATH", help="Data of the checkpoint or log, if it mixes datasets or was moved.")
-@click.option("--task-encoder", metavar="M:CLASS", help="Hooks of the run: a class in a module, which is run again.")
+@click.option("--task-encoder", metavar="M:CLASS", help="Hooks of the run: a class in a module, which is run.")
 @click.option("--packing-buffer-size", metavar="N", type=click.IntRange(min=1), help="Of a run without a checkpoint.")
-@click.option("--replay", is_flag=True, help="Make the micro-batches again, and show their fields.")
+@click.option("--replay", is_flag=True, help="Rebuild the micro-batches, and show their fields.")
 @click.option("--output", metavar="FILE", help="With --replay: write them to this file, by torch.save.")
 @click.option("--open", "opens", is_flag=True, help="Show the samples in the browser (extra browse).")
 @run_options
@@ -73,10 +73,10 @@ def trace(
     function of these arguments.
 
     A step is one micro-batch on each rank, counted from 0 at the beginning of the run. A checkpoint knows the numbers
-    of ranks that the run had, and the steps that it left out (skip_steps).
+    of ranks that the run had, and the steps that it skipped (skip_steps).
 
     Hooks that skip, pack or generate samples, and samples that fail, shift what follows in their lane. A checkpoint
-    shows this; then --task-encoder makes the micro-batches again, or a log names their samples.
+    shows this; then --task-encoder rebuilds the micro-batches, or a log names their samples.
     """
     from loader.inspect.runs import steps_of_key, trace_step
 
@@ -136,11 +136,11 @@ def _line(sample: TracedSample) -> str:
 
     where = f"step {sample.step}  rank {sample.rank}  {sample.position}"
     what = f"{sample.key}  {sample.dataset}" if sample.key else "of a dataset that left the mix"
-    return f"{where}  {escape_controls(what)}" + ("  (left out)" if sample.left_out else "")
+    return f"{where}  {escape_controls(what)}" + ("  (skipped)" if sample.left_out else "")
 
 
 def _replay(run: RestoredRun, steps: Sequence[int], ranks: Sequence[int], output: str | None) -> None:
-    """Make micro-batches again, and show or write them."""
+    """Rebuild micro-batches, and show or write them."""
     from loader.errors import escape_controls
     from loader.inspect import describe_value
 

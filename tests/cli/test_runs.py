@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import random
 from collections.abc import Callable, Iterator
@@ -23,7 +24,7 @@ class Dropping(DefaultTaskEncoder[Any, Any, Any, Any]):
     @stateless
     def encode_sample(self, sample: Any) -> Iterator[Any]:
         for _ in range(sum(sample.__key__.encode()) % 3):
-            yield sample
+            yield copy.copy(sample)
 
     def batch(self, samples: list[Any]) -> dict[str, Any]:
         return {"keys": [one.__key__ for one in samples], "noise": torch.rand(3), "python": random.random()}
@@ -48,7 +49,7 @@ TRAINED: dict[str, tuple[dict[str, Any], Callable[[], Any]]] = {
 
 
 def train(folder: Path, kind: str) -> list[Any]:
-    """Train 6 steps on two ranks, then 4 on one, leave out step 2, and write a log and a checkpoint."""
+    """Train 6 steps on two ranks, then 4 on one, skip step 2, and write a log and a checkpoint."""
     options, encoder = TRAINED[kind]
 
     def loader_of(rank: int, ranks: int) -> Any:

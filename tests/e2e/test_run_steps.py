@@ -1,4 +1,4 @@
-"""Steps of a run: left out on all ranks and after each restart, made again, and logged."""
+"""Steps of a run: skipped on all ranks and after each restart, rebuilt, and logged."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_steps_are_left_out_and_the_others_stay_the_same(texts: Path, kind: str,
 
 
 def test_left_out_steps_are_part_of_the_state_on_any_number_of_ranks(texts: Path) -> None:
-    """Two ranks leave out steps, then one continues without the argument, and again with it."""
+    """Two ranks skip steps, then one continues without the argument, and again with it."""
     loaders = [loader_of(texts, rank=rank, ranks=2) for rank in range(2)]
     every = [batch for pair in zip(*(take(loader, 20) for loader in loaders), strict=True) for batch in pair]
     loaders = [loader_of(texts, rank=rank, ranks=2, skip_steps=[(2, 3), (8, 10)]) for rank in range(2)]

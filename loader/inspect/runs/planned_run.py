@@ -49,7 +49,7 @@ class RunRequest:
         lanes: Number of lanes; None for that of a new run. A restored run keeps the number that it began with.
         filter_name: Filter of every dataset.
         trust_code: The dataset may run its code.
-        task_encoder: The hooks of the run, for runs whose micro-batches are made again; None: only the order counts.
+        task_encoder: The hooks of the run, for runs whose micro-batches are rebuilt; None: only the order counts.
     """
 
     path: str

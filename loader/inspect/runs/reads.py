@@ -22,7 +22,7 @@ _READ_TOGETHER = 1024  # positions of a lane
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageFacts:
-    """What a run reads from one storage.
+    """Reads of a run from one storage.
 
     Attributes:
         storage: ``"local"``, or the protocol of URLs.
@@ -39,7 +39,7 @@ class StorageFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shuffling:
-    """How well the samples of a run are shuffled, by its first micro-batches.
+    """Shuffling of a run, by its first micro-batches.
 
     Attributes:
         shard_share: Expected share of the most frequent shard in a micro-batch.

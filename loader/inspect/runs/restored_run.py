@@ -104,7 +104,7 @@ class RestoredRun:
         return f"rank{rank:06}-worker{worker:03}"
 
     def known_state(self, number: int) -> State | None:
-        """Return a state of a micro-batch's lane that tells where its samples begin; None for the beginning of the run.
+        """Return a state of a micro-batch's lane that shows where its samples begin; None for the beginning of the run.
 
         Raises:
             StateError: The lane skipped, packed or generated samples, so the place is not known without its hooks.
@@ -144,7 +144,7 @@ class RestoredRun:
         return bool(kept == state.get("made", 0) * self.run.batch_size)
 
     def replay(self, number: int) -> tuple[Any, ItemId]:
-        """Make a micro-batch again, and return it with its item id; ``SKIPPED`` if all its samples were skipped.
+        """Rebuild a micro-batch, and return it with its item id; ``SKIPPED`` if all its samples were skipped.
 
         Raises:
             StateError: The run has hooks, which were not given.
@@ -206,7 +206,7 @@ def open_run(
         path: A file or folder with the states of a run, or the ``trace_dir`` of its loaders.
         dataset: The dataset or metadataset; None: the only dataset of the run.
         trust_code: The dataset may run its code.
-        task_encoder: The hooks of the run, to make micro-batches again.
+        task_encoder: The hooks of the run, to rebuild micro-batches.
 
     Raises:
         ConfigError: The run has several datasets, and ``dataset`` is None; or a document is invalid.
@@ -252,7 +252,7 @@ def _check(state: RunState, run: PlannedRun, *, whole: bool) -> None:
 def _request(
     state: RunState, dataset: str | None, *, trust_code: bool, task_encoder: TaskEncoder[Any, Any, Any, Any] | None
 ) -> RunRequest:
-    """Return the arguments that a state's description of the chain tells."""
+    """Return the arguments that a state's description of the chain has."""
     read = _read_stage(state.dataset)
     sources = [source for source in read[2:] if isinstance(source, Mapping)]
     stages = dict(_stages(state.dataset))

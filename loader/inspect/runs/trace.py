@@ -58,7 +58,7 @@ def trace_step(
     """Yield the samples of a step, in the order of ranks and places in the micro-batch.
 
     Args:
-        run: The run. If it has a log, the step is looked up; if it has hooks, micro-batches are made again.
+        run: The run. If it has a log, the step is looked up; if it has hooks, micro-batches are rebuilt.
         step: Number of the step, from 0.
         ranks: Only these ranks; None for all.
 

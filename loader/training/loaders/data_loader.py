@@ -305,7 +305,7 @@ class DataLoader(TorchLoader[T_co]):
         return restore_sample(self.run.chain, restore_key, lanes=self.run.lanes.lanes, rules=self.run.lanes.rules)
 
     def replay(self, step: int) -> Any:
-        """Make this rank's micro-batch of a step again, with the same samples, random numbers and tensors.
+        """Rebuild this rank's micro-batch of a step, with the same samples, random numbers and tensors.
 
         Where the state of the lane shows that nothing was skipped before it, the samples of the step are read at once.
         Otherwise the lane is repeated from the nearest state that this loader knows: its position, that of a restored
@@ -313,7 +313,7 @@ class DataLoader(TorchLoader[T_co]):
 
         Args:
             step: Number of the step, counted from 0 at the beginning of the run: one micro-batch on each rank. Steps
-                that ``skip_steps`` leaves out can be made again, too.
+                that ``skip_steps`` skips can be rebuilt, too.
 
         Raises:
             ConfigError: The dataset is not one for training without end, or the rank has no micro-batch in this step.

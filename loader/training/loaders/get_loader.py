@@ -57,9 +57,9 @@ def get_loader(
             own collections.
         gc_freeze_at_start: Exclude the objects that exist when a worker process starts from its garbage collections.
             Forked processes exclude inherited objects in any case.
-        skip_steps: Ranges ``(start, stop)`` of steps to leave out, ``stop`` excluded; a step is one micro-batch on each
+        skip_steps: Ranges ``(start, stop)`` of steps to skip, ``stop`` excluded; a step is one micro-batch on each
             rank, counted from 0 at the beginning of the run. Pass the same on all ranks. They are part of the state, so
-            that each restart leaves them out, on any number of ranks. Their samples count as used.
+            that each restart skips them, on any number of ranks. Their samples count as used.
         trace_dir: Local or shared folder for a compact log of the samples of each micro-batch, which ``energon trace``
             reads; None writes none. Each start of the workers adds files.
 

@@ -45,7 +45,7 @@ class LaneBatches:
         passes: The number of times that the pass was restarted.
         ended: The pass is over; the next iteration restarts it.
         rules: The rules of the run; those of a restored run until its pass starts over.
-        left_out: The micro-batches that are made and not delivered.
+        left_out: The micro-batches that are skipped: made and not delivered.
         trace: Returns the log of a start of the workers; None for no log.
     """
 

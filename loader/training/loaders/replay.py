@@ -1,4 +1,4 @@
-"""Make the micro-batch of an earlier step again."""
+"""Rebuild the micro-batch of an earlier step."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MADE, _READ = "made", "0 read"
 
 
 def replay_step(run: LoaderRun, step: int) -> Any:
-    """Make the micro-batch of a step on this rank again; the loader's position stays.
+    """Rebuild the micro-batch of a step on this rank; the loader's position stays.
 
     Raises:
         ConfigError: The run has an end, or the rank has no micro-batch in the step.
@@ -50,7 +50,7 @@ def replay_step(run: LoaderRun, step: int) -> Any:
 def replay_batch(
     chain: SavableDataset[Any], number: int, *, lanes: int, rules: int, known: Iterable[State]
 ) -> tuple[Any, ItemId]:
-    """Make a micro-batch of an endless run again.
+    """Rebuild a micro-batch of an endless run.
 
     Args:
         chain: The stages of the lanes.

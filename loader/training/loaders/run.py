@@ -126,7 +126,7 @@ class LoaderRun:
         built: The stages of the lanes, as the program built them.
         chain: The same; after a change of the mix, a copy that knows the earlier mixes.
         mix_changes: The changes of the mix.
-        numbering: The steps of the run, and those that are left out.
+        numbering: The steps of the run, and those that are skipped.
         lanes: Their micro-batches.
         steps: The stages of the rank.
         options: Options of the workers.
@@ -150,7 +150,7 @@ class LoaderRun:
         self._iteration: object = None
 
     def _leave_out(self, numbering: RunSteps) -> None:
-        """Number the steps, and leave out those of the options.
+        """Number the steps, and skip those of the options.
 
         Raises:
             ConfigError: The run has no steps that are the same on all ranks.

@@ -21,7 +21,7 @@ A state is plain data: nested dicts and lists of str, int, float, bool and None.
 
 A state converted to another number of ranks also has ``counted_on``: the number of ranks on which ``steps`` were
 counted. A state of a run whose mix of datasets changed also has ``mix_changes`` (see :mod:`.mix_history`), and is of
-version 2, which earlier versions of the library refuse. Likewise one of a run that leaves out steps, with
+version 2, which earlier versions of the library refuse. Likewise one of a run that skips steps, with
 ``skip_steps``: lists of the first step, the end, and their micro-batches. A state of a run that changed its number of
 ranks has ``ranks_at``: lists of a micro-batch, and the number of ranks from there on (see :mod:`.run_steps`).
 """
@@ -78,7 +78,7 @@ class RunState:
         counted_on: The number of ranks on which ``steps`` were counted; None: ``ranks``.
         mix_changes: The changes of the mix of datasets, the first one first.
         ranks_at: The numbers of ranks that the run had; empty if it never changed.
-        skip_steps: The steps that are left out.
+        skip_steps: The steps that are skipped.
     """
 
     lanes: int

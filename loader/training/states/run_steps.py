@@ -1,4 +1,4 @@
-"""The steps of a run: which micro-batches they are, after changes of the number of ranks, and which are left out."""
+"""The steps of a run: which micro-batches they are, after changes of the number of ranks, and which are skipped."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class RunSteps:
     Attributes:
         ranks_at: ``(first micro-batch, ranks)``: from this micro-batch on, the run had so many ranks. The first entry
             is of micro-batch 0.
-        skips: ``(start, stop, first, end)``: the steps ``[start, stop)`` are left out, which are the micro-batches
+        skips: ``(start, stop, first, end)``: the steps ``[start, stop)`` are skipped, which are the micro-batches
             ``[first, end)``.
     """
 
@@ -60,7 +60,7 @@ class RunSteps:
         raise ValueError("a run has ranks")
 
     def leaving_out(self, steps: Sequence[tuple[int, int]]) -> RunSteps:
-        """Return the same steps without some more, ``[start, stop)`` each; those that are left out already stay so."""
+        """Return the same steps without some more, ``[start, stop)`` each; those that are skipped already stay so."""
         known = {skip[:2] for skip in self.skips}
         added = [
             (start, stop, self.batches(start).start, self.batches(stop - 1).stop)
@@ -70,12 +70,12 @@ class RunSteps:
         return replace(self, skips=(*self.skips, *added))
 
     def is_left_out(self, batch: int) -> bool:
-        """Report whether a micro-batch is left out."""
+        """Report whether a micro-batch is skipped."""
         return any(first <= batch < end for *_, first, end in self.skips)
 
     @property
     def batches_left_out(self) -> tuple[range, ...]:
-        """The micro-batches that are left out."""
+        """The micro-batches that are skipped."""
         return tuple(range(first, end) for *_, first, end in self.skips)
 
     def on(self, ranks: int, batch: int) -> RunSteps:
@@ -107,7 +107,7 @@ def checked_skips(given: Any) -> tuple[tuple[int, int], ...]:
         if not 0 <= start < stop:
             raise ConfigError(
                 f"expected skip_steps with 0 <= start < stop, found ({start}, {stop})",
-                hint="the step `stop` itself is not left out: (41200, 41201) leaves out step 41200",
+                hint="the step `stop` itself is not skipped: (41200, 41201) skips step 41200",
             )
     return pairs
 

@@ -59,7 +59,7 @@ class BatchTrace:
 
     @classmethod
     def begin(cls, folder: str | os.PathLike[str], run: dict[str, Any]) -> BatchTrace:
-        """Make the folder, for workers that start now.
+        """Create the folder, for workers that start now.
 
         Raises:
             ConfigError: The folder is a URL.

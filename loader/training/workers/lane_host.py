@@ -81,7 +81,7 @@ class LaneHost(Protocol):
 
     @property
     def left_out(self) -> tuple[range, ...]:
-        """The micro-batches that are made and not delivered."""
+        """The micro-batches that are skipped: made and not delivered."""
 
     @property
     def trace(self) -> BatchTrace | None:
@@ -110,7 +110,7 @@ class LanesInTurn:
         states: The states of lanes that have begun, by number.
         cache_pool: The cache of hooks.
         rules: The rules of the run.
-        left_out: The micro-batches that are made and not delivered.
+        left_out: The micro-batches that are skipped: made and not delivered.
         trace: The log of the samples of micro-batches.
     """
 
@@ -317,7 +317,7 @@ class _RunningLane:
 
 
 def remake_batch(host: LaneHost, lane: int, number: int) -> tuple[Any, ItemId]:
-    """Make a micro-batch of a lane again, by making those since the lane's state.
+    """Rebuild a micro-batch of a lane, by making those since the lane's state.
 
     Args:
         host: The lanes, with the states at which they begin.

@@ -18,6 +18,12 @@ from .planned_run import (
     PlannedRun as PlannedRun,
     RunRequest as RunRequest,
 )
+from .restored_run import (
+    RestoredRun as RestoredRun,
+    is_run as is_run,
+    load_task_encoder as load_task_encoder,
+    open_run as open_run,
+)
 from .trace import (
     TracedSample as TracedSample,
     steps_of_key as steps_of_key,

@@ -98,7 +98,7 @@ shim: $(INSTALLED)  ## build/shim: a wheel without code, named megatron-energon,
 	$(BIN)/python -m build --wheel --no-isolation --outdir build/shim shim
 	rm -rf shim/build shim/*.egg-info
 
-demo: $(INSTALLED)  ## make a small dataset of photographs and run every command on it
+demo: $(INSTALLED)  ## make a small dataset of photographs and run the main commands on it
 	$(BIN)/python benchmarks/demo.py build/demo
 
 demo-remote: $(INSTALLED)  ## the same from a real S3 server, which it starts

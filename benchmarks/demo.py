@@ -1,4 +1,4 @@
-"""Write a small captioning dataset of photographs, run every command on it and load it (`make demo`).
+"""Write a small captioning dataset of photographs, run the main commands on it and load it (`make demo`).
 
 usage: python benchmarks/demo.py FOLDER
 

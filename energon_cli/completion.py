@@ -37,6 +37,8 @@ def complete_values(parameters: Iterable[click.Parameter]) -> None:
     """Let shells complete the values of parameters whose names are known here; flags and choices complete by click."""
     for parameter in parameters:
         complete = _CANDIDATES.get(parameter.name or "")
+        if parameter.name == "part" and isinstance(parameter, click.Argument):
+            complete = _parts_of_sample  # of `energon get`
         # `prepare --split-parts NAME:PATTERN` defines split parts; the other commands choose among those that exist.
         if complete is not None and not (parameter.name == "split_parts" and parameter.multiple):
             parameter.type = _Completed(complete)
@@ -67,6 +69,17 @@ def _split_parts(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
     return [CompletionItem(f"{before}{comma}{item.value}") for item in _starting_with(last, names)]
 
 
+def _split_part(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+    return _starting_with(incomplete, _names_of_parts(ctx))
+
+
+def _parts_of_sample(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+    from loader.inspect.extract import open_sample
+
+    sample = open_sample(_path(ctx), ctx.params["key"])
+    return _starting_with(incomplete, [place.name for place in sample.parts])
+
+
 def _names_of_parts(ctx: click.Context) -> Sequence[str]:
     from loader.format import DatasetFolder
     from loader.format.documents import is_metadataset
@@ -77,7 +90,7 @@ def _names_of_parts(ctx: click.Context) -> Sequence[str]:
 
         with open(path, encoding="utf-8") as file:
             return list(yaml.safe_load(file)["splits"])
-    split = DatasetFolder(path, split_config=ctx.params["split_config"]).split
+    split = DatasetFolder(path, split_config=ctx.params.get("split_config") or "split.yaml").split
     return [] if split is None else list(split.split_parts)
 
 
@@ -102,14 +115,26 @@ def _names_of_documents(ctx: click.Context, incomplete: str) -> list[CompletionI
 
 _CANDIDATES: dict[str, Callable[[click.Context, str], Iterable[CompletionItem]]] = {
     "path": _files,
+    "paths": _files,
     "files": _files,
+    "log_paths": _files,
+    "other": _files,
+    "dataset": _files,
+    "output": _files,
+    "html": _files,
+    "keys_from": _files,
+    "heatmap_path": _files,
     "output_path": _folders,
+    "directory": _folders,
+    "meta_folder": _folders,
     "tmp_path": _folders,
     "scheduler": _files,
     "part": _parts,
     "sample_type": _sample_types,
     "split_parts": _split_parts,
+    "split_part": _split_part,
     "key": _keys,
+    "keys": _keys,
     "dataset_config": _names_of_documents,
     "split_config": _names_of_documents,
 }
@@ -120,7 +145,7 @@ def _path(ctx: click.Context) -> str:
 
     The word to complete is often the missing value of an option. Then click leaves the arguments unparsed.
     """
-    path: str | None = ctx.params.get("path")
+    path: str | None = ctx.params.get("path") or next(iter(ctx.params.get("paths") or ()), None)
     path = os.path.expanduser(ctx.args[0] if path is None else path)
     if "://" in path:
         raise ValueError("requests would keep the shell waiting")

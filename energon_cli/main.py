@@ -74,6 +74,11 @@ COMMANDS = {
         attribute="trace",
         short_help="List the samples of a training step.",
     ),
+    "analyze-debug": LazyCommand(
+        module="energon_cli.runs.analyze_debug",
+        attribute="analyze_debug",
+        short_help="Draw which samples a run used at which step.",
+    ),
     "browse": LazyCommand(
         module="energon_cli.browse.command",
         attribute="browse",

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import asdict
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from starlette.applications import Starlette
 from starlette.concurrency import iterate_in_threadpool, run_in_threadpool
@@ -17,18 +21,42 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from loader.errors import EnergonError
+from loader.inspect import PictureError
 from loader.inspect.browse import (
+    SEARCH_KINDS,
     BrowsedDataset,
-    BrowseRequest,
+    Catalogue,
     DecodePool,
-    Row,
+    PartAddress,
     SampleOrder,
     SearchRequest,
+    TrainingOrder,
+    describe_tensors,
+    lint_samples,
     mapped_document,
     media_type,
+    needs_scan,
     ordered_samples,
     sample_page,
     search_samples,
+    statistics,
+    tag_samples,
+    tags,
+    training_rows,
+)
+from loader.inspect.exclude import ExcludeRequest, exclude
+from loader.inspect.query import SampleQuery, find_samples
+
+from .requests import (
+    MAX_RANGE_BYTES,
+    answer_error,
+    answer_missing,
+    byte_range,
+    etag,
+    integer,
+    json_answer,
+    row_document,
+    selection_of,
 )
 
 __all__ = ["Pages"]
@@ -36,11 +64,15 @@ __all__ = ["Pages"]
 _STATIC = Path(__file__).parent / "static"
 _MAX_ROWS = 500
 _MAX_SEED = 2**63
+_MAX_SHARDS = 10_000  # that the catalogue lists
+_MAX_SAMPLED = 100_000  # samples that the statistics read
+_MAX_RANKS = 1 << 16
+_MAX_BATCH = 1 << 14
 _THUMBNAIL_PIXELS = (128, 256, 512, 1024)
+_THUMBNAILS_AT_ONCE = 16  # that workers have; more wait, and are dropped if the browser no longer wants them
 _FOREVER = "private, max-age=31536000, immutable"
-_MAX_RANGE_BYTES = 8 << 20  # of one answer to a request for a range
-_MAX_BODY_BYTES = 4 << 20
 _DATA_POLICY = "default-src 'none'; sandbox"
+_T = TypeVar("_T")
 
 
 class _AnyPath(Convertor[str]):
@@ -62,87 +94,178 @@ class Pages:
     """The routes, and what they share.
 
     Args:
-        datasets: The catalogue.
-        request: What the catalogue was opened with.
-        pool: Decodes pictures and samples.
-        edit: Allow to exclude samples.
+        catalogue: The datasets.
+        pool: Decodes thumbnails.
+        readers: Workers for everything else that decodes samples.
+        edit: Allow to exclude and tag samples.
     """
 
-    def __init__(
-        self, datasets: Sequence[BrowsedDataset], request: BrowseRequest, *, pool: DecodePool, edit: bool
-    ) -> None:
-        self._datasets = datasets
-        self._request = request
+    def __init__(self, catalogue: Catalogue, *, pool: DecodePool, readers: DecodePool, edit: bool) -> None:
+        self._catalogue = catalogue
         self._pool = pool
+        self._readers = readers
         self._edit = edit
+        self._thumbnails = asyncio.Semaphore(_THUMBNAILS_AT_ONCE)
+        self._chosen = lru_cache(maxsize=8)(BrowsedDataset.chosen)  # the array of a condition, for its further pages
 
     def application(self) -> Starlette:
         """Return the application, without its guard."""
         routes = [
-            Route("/", self._page),
-            Route("/s/{rest:any}", self._page),
+            *(Route(path, self._page) for path in ("/", "/datasets", "/stats/{rest:any}", "/s/{rest:any}")),
             Mount("/static", StaticFiles(directory=_STATIC)),
-            Route("/api/catalogue", self._catalogue),
+            Route("/api/catalogue", self._describe),
+            Route("/api/training", self._training),
+            Route("/api/d/{dataset:int}/facets", self._facets),
             Route("/api/d/{dataset:int}/rows", self._rows),
             Route("/api/d/{dataset:int}/search", self._search),
+            Route("/api/d/{dataset:int}/stats", self._statistics),
             Route("/api/d/{dataset:int}/find", self._find),
             Route("/api/d/{dataset:int}/exclude", self._exclude, methods=["POST"]),
+            Route("/api/d/{dataset:int}/tag", self._tag, methods=["POST"]),
             Route("/api/d/{dataset:int}/{number:int}", self._sample),
             Route("/api/d/{dataset:int}/{number:int}/mapped", self._mapped),
+            Route("/api/d/{dataset:int}/{number:int}/findings", self._findings),
+            Route("/api/d/{dataset:int}/{number:int}/tensors", self._tensors),
             Route("/api/d/{dataset:int}/{number:int}/thumbnail", self._thumbnail),
             Route("/api/d/{dataset:int}/{number:int}/part", self._part),
         ]
-        return Starlette(routes=routes, exception_handlers={EnergonError: _fault, KeyError: _missing})
+        return Starlette(routes=routes, exception_handlers={EnergonError: answer_error, KeyError: answer_missing})
 
     async def _page(self, _request: Request) -> Response:
         return FileResponse(_STATIC / "index.html", headers={"Cache-Control": "no-cache"})
 
-    async def _catalogue(self, _request: Request) -> Response:
-        return _json({"datasets": await run_in_threadpool(self._describe), "edit": self._edit})
+    # ------------------------------------------------------------------------------------------------- many samples
 
-    def _describe(self) -> list[dict[str, Any]]:
-        return [
-            {
-                "name": one.name,
-                "path": one.folder.path,
-                "samples": len(SampleOrder(ranges=one.ranges())),
-                "shards": list(one.shards)[:10_000],
-                "split_parts": one.split_parts,
-                "weight": one.weight,
-                "split_part": one.split_part,
-                "place": one.place,
+    async def _describe(self, _request: Request) -> Response:
+        def describe() -> dict[str, Any]:
+            datasets = [
+                {
+                    "name": one.name,
+                    "path": one.folder.path,
+                    "samples": len(SampleOrder(ranges=one.ranges())),
+                    "weight": one.weight,
+                    "split_part": one.split_part,
+                    "place": one.place,
+                }
+                for one in self._catalogue.datasets
+            ]
+            trees = [asdict(tree) for tree in self._catalogue.trees]
+            return {"datasets": datasets, "trees": trees, "edit": self._edit}
+
+        return json_answer(await run_in_threadpool(describe))
+
+    async def _facets(self, request: Request) -> Response:
+        dataset = self._dataset(request)
+
+        def describe() -> dict[str, Any]:
+            return {
+                "split_parts": dataset.split_parts,
+                "shards": list(dataset.shards)[:_MAX_SHARDS],
+                "tags": tags(dataset.folder),
             }
-            for one in self._datasets
-        ]
+
+        return json_answer(await run_in_threadpool(describe))
 
     async def _rows(self, request: Request) -> Response:
-        dataset, start = self._dataset(request), _integer(request, "start", 0)
-        count = min(_MAX_ROWS, _integer(request, "count", 100))
-        seed = _integer(request, "seed", 0) % _MAX_SEED if "seed" in request.query_params else None
+        dataset, start = self._dataset(request), integer(request, "start", 0)
+        count = min(_MAX_ROWS, integer(request, "count", 100))
+        query = request.query_params
+        seed = integer(request, "seed", 0) % _MAX_SEED if "seed" in query else None
+        where, facets = query.get("where"), _facets(query)
 
         def read() -> dict[str, Any]:
-            order = SampleOrder(ranges=_ranges(dataset, request), seed=seed)
+            if where and needs_scan(dataset.folder, where):
+                return {"scan": True}  # the page then searches
+            ranges = self._chosen(dataset, where, **facets) if where else dataset.ranges(**facets)
+            order = SampleOrder(ranges=ranges, seed=seed)
             numbers = ordered_samples(order, start, start + count).tolist()
-            return {"total": len(order), "start": start, "rows": [_row(dataset.row(number)) for number in numbers]}
+            number = request.path_params["dataset"]
+            rows = [row_document(dataset.row(one), number) for one in numbers]
+            return {"total": len(order), "start": start, "rows": rows}
 
-        return _json(await run_in_threadpool(read))
+        return json_answer(await run_in_threadpool(read))
+
+    async def _training(self, request: Request) -> Response:
+        """Answer with the samples of a training run, step by step."""
+        start, count = integer(request, "start", 0), min(_MAX_ROWS, integer(request, "count", 100))
+        paths = self._catalogue.request.paths
+        path = integer(request, "path", 0)
+        if path >= len(paths):
+            raise HTTPException(404, "there is no such path")
+        order = TrainingOrder(
+            path=paths[path],
+            split_part=request.query_params.get("split_part") or "train",
+            batch_size=min(_MAX_BATCH, integer(request, "batch_size", 1)),
+            world_size=min(_MAX_RANKS, integer(request, "ranks", 1)),
+            num_workers=min(_MAX_RANKS, integer(request, "workers", 0)),
+            shuffle_buffer_size=integer(request, "shuffle_buffer_size", 0) or None,
+            max_samples_per_sequence=integer(request, "max_samples_per_sequence", 0) or None,
+            seed_offset=integer(request, "seed_offset", 0),
+            step=integer(request, "step", 0),
+            rank=integer(request, "rank", 0) if request.query_params.get("rank") else None,
+        )
+        rows = await self._in_worker(training_rows, order, start, start + count)
+
+        def describe() -> list[dict[str, Any]]:
+            return [
+                {
+                    "step": row.step,
+                    "rank": row.rank,
+                    "position": row.position,
+                    **self._row_of(row.dataset, row.key),
+                }
+                for row in rows
+            ]
+
+        return json_answer({"total": len(order), "start": start, "rows": await run_in_threadpool(describe)})
+
+    def _row_of(self, path: str, key: str) -> dict[str, Any]:
+        number = self._catalogue.dataset_of(path)
+        shard, slash, bare = key.partition("/")
+        if number is not None and slash:
+            dataset = self._catalogue.datasets[number]
+            sample = dataset.find(shard, bare)
+            if sample is not None:
+                return row_document(dataset.row(sample), number)
+        return {"d": None, "n": None, "shard": path, "key": key, "picture": None, "excluded": False}
 
     async def _search(self, request: Request) -> Response:
-        dataset = self._dataset(request)
+        dataset, query = self._dataset(request), request.query_params
+        kind = next((one for one in SEARCH_KINDS if one == query.get("in", "keys")), None)
+        if kind is None:
+            raise HTTPException(400, f"expected in to be one of {', '.join(SEARCH_KINDS)}")
         search = SearchRequest(
-            text=request.query_params.get("text", ""),
-            in_texts=request.query_params.get("in") == "texts",
-            ranges=await run_in_threadpool(_ranges, dataset, request),
+            text=query.get("text", ""),
+            kind=kind,
+            ranges=await run_in_threadpool(partial(dataset.ranges, **_facets(query))),
         )
+        batches = search_samples(dataset, search, self._readers.submit)
+        first = await run_in_threadpool(next, batches, None)  # before the answer begins: errors have their own status
+
+        def line(batch: Any) -> str:
+            number = request.path_params["dataset"]
+            rows = [{**row_document(dataset.row(one), number), "note": batch.notes.get(one)} for one in batch.found]
+            return json.dumps({"rows": rows, "searched": batch.searched}) + "\n"
 
         async def lines() -> AsyncIterator[str]:
-            async for batch in iterate_in_threadpool(search_samples(dataset, search)):
+            if first is None:
+                return
+            yield await run_in_threadpool(line, first)
+            async for batch in iterate_in_threadpool(batches):
                 if await request.is_disconnected():
+                    await run_in_threadpool(batches.close)
                     return
-                rows = await run_in_threadpool(lambda found: [_row(dataset.row(one)) for one in found], batch.found)
-                yield json.dumps({"rows": rows, "searched": batch.searched}) + "\n"
+                yield await run_in_threadpool(line, batch)
 
         return StreamingResponse(lines(), media_type="application/x-ndjson")
+
+    async def _statistics(self, request: Request) -> Response:
+        dataset = self._dataset(request)
+        split_part = request.query_params.get("split_part") or dataset.split_part
+        sample = min(_MAX_SAMPLED, integer(request, "sample", 5000))
+        names = (dataset.folder.path, dataset.split_config, dataset.meta_folder)
+        document = await self._in_worker(statistics, *names, split_part, sample)
+        return json_answer(document, headers={"Cache-Control": "private, max-age=300"})
 
     async def _find(self, request: Request) -> Response:
         query = request.query_params
@@ -150,33 +273,54 @@ class Pages:
         number = await run_in_threadpool(dataset.find, query.get("shard", ""), query.get("key", ""))
         if number is None:
             raise HTTPException(404, "there is no such sample")
-        return _json({"number": number})
+        return json_answer({"number": number})
+
+    # --------------------------------------------------------------------------------------------------- one sample
 
     async def _sample(self, request: Request) -> Response:
         dataset, number = self._sample_of(request)
-        return _json(await run_in_threadpool(sample_page, dataset, number))
+        return json_answer(await run_in_threadpool(sample_page, dataset, number))
 
     async def _mapped(self, request: Request) -> Response:
         dataset, number = self._sample_of(request)
         row = await run_in_threadpool(dataset.row, number)
+        names = (dataset.split_config, dataset.meta_folder)
         key = f"{row.shard}/{row.key}"
-        names = (self._request.split_config, self._request.meta_folder)
-        return _json(await run_in_threadpool(self._pool.run, mapped_document, dataset.folder.path, key, *names))
+        return json_answer(await self._in_worker(mapped_document, dataset.folder.path, key, *names))
+
+    async def _findings(self, request: Request) -> Response:
+        dataset, number = self._sample_of(request)
+        names = (dataset.folder.path, dataset.split_config, dataset.meta_folder)
+        found = await self._in_worker(lint_samples, *names, [number])
+        return json_answer([{"code": one.code, "part": one.part, "message": one.message} for one in found])
+
+    async def _tensors(self, request: Request) -> Response:
+        dataset, number = self._sample_of(request)
+        name = request.query_params.get("part", "")
+        part = next((one for one in await run_in_threadpool(dataset.parts, number) if one.name == name), None)
+        if part is None:
+            raise KeyError(name)
+        place = PartAddress(dataset.folder.path, dataset.split_config, dataset.meta_folder, number, name)
+        return json_answer(await self._in_worker(describe_tensors, place))
 
     async def _thumbnail(self, request: Request) -> Response:
-        from loader.inspect import PictureError
-
         dataset, number = self._sample_of(request)
         part = request.query_params.get("part", "")
-        pixels = min(_THUMBNAIL_PIXELS, key=lambda one: abs(one - _integer(request, "pixels", 256)))
-        etag = await run_in_threadpool(_etag, dataset, number, part, pixels)
-        headers = {"ETag": etag, "Cache-Control": _FOREVER, "Content-Security-Policy": _DATA_POLICY}
-        if request.headers.get("if-none-match") == etag:
+        pixels = min(_THUMBNAIL_PIXELS, key=lambda one: abs(one - integer(request, "pixels", 256)))
+        name = etag(dataset, number, part, pixels)
+        headers = {"ETag": name, "Cache-Control": _FOREVER, "Content-Security-Policy": _DATA_POLICY}
+        if request.headers.get("if-none-match") == name:
             return Response(status_code=304, headers=headers)
-        try:
-            made = await run_in_threadpool(self._pool.thumbnail, etag, lambda: dataset.read(number, part), pixels)
-        except PictureError as error:
-            raise HTTPException(422, str(error)) from error
+        place = PartAddress(dataset.folder.path, dataset.split_config, dataset.meta_folder, number, part)
+        async with self._thumbnails:
+            if await request.is_disconnected():
+                return Response(status_code=204)
+            try:
+                made = await asyncio.wrap_future(self._pool.thumbnail(name, place, pixels))
+            except PictureError as error:
+                raise HTTPException(422, str(error)) from error
+            except BrokenProcessPool as error:
+                raise HTTPException(422, "the process that decoded the picture was killed") from error
         return Response(made, media_type="image/jpeg", headers=headers)
 
     async def _part(self, request: Request) -> Response:
@@ -184,51 +328,78 @@ class Pages:
         name = request.query_params.get("part", "")
         places = {place.name: place for place in await run_in_threadpool(dataset.parts, number)}
         size = places[name].size_bytes
-        start, stop, partial = _range(request.headers.get("range"), size)
-        etag = await run_in_threadpool(_etag, dataset, number, name, 0)
+        start, stop, partial = byte_range(request.headers.get("range"), size)
+        tag = etag(dataset, number, name, 0)
         headers = {
-            "ETag": etag,
+            "ETag": tag,
             "Cache-Control": _FOREVER,
             "Accept-Ranges": "bytes",
             "Content-Security-Policy": _DATA_POLICY,
+            "Content-Length": str(stop - start),
         }
         if media_type(name) == "application/octet-stream":
             headers["Content-Disposition"] = "attachment"
-        if request.headers.get("if-none-match") == etag:
-            return Response(status_code=304, headers=headers)
-        data = await run_in_threadpool(dataset.read, number, name, start, stop)
+        if request.headers.get("if-none-match") == tag:
+            return Response(status_code=304, headers={**headers, "Content-Length": "0"})
         if partial:
             headers["Content-Range"] = f"bytes {start}-{stop - 1}/{size}"
-        return Response(data, 206 if partial else 200, media_type=media_type(name), headers=headers)
+
+        async def pieces() -> AsyncIterator[bytes]:
+            for place in range(start, stop, MAX_RANGE_BYTES):
+                yield await run_in_threadpool(dataset.read, number, name, place, min(stop, place + MAX_RANGE_BYTES))
+
+        if stop - start <= MAX_RANGE_BYTES:  # an error of the only read has a status of its own
+            data = await run_in_threadpool(dataset.read, number, name, start, stop)
+            return Response(data, 206 if partial else 200, headers, media_type(name))
+        return StreamingResponse(pieces(), 206 if partial else 200, headers, media_type(name))
+
+    # -------------------------------------------------------------------------------------------------------- edits
 
     async def _exclude(self, request: Request) -> Response:
-        from loader.inspect.exclude import ExcludeRequest, exclude
-        from loader.inspect.query import SampleQuery
-
-        if not self._edit:
-            raise HTTPException(403, "this server is read-only; start it with --edit")
-        dataset = self._dataset(request)
-        if int(request.headers.get("content-length", _MAX_BODY_BYTES + 1)) > _MAX_BODY_BYTES:
-            raise HTTPException(413, "the list of keys is too long")
-        keys = _keys(await request.body())
+        dataset, keys, _ = await self._selection(request)
         report = await run_in_threadpool(
             exclude,
             ExcludeRequest(
                 path=dataset.folder.path,
                 query=SampleQuery(keys=keys),
                 reason="energon browse",
-                split_config=self._request.split_config,
-                meta_folder=self._request.meta_folder,
+                split_config=dataset.split_config,
+                meta_folder=dataset.meta_folder,
             ),
         )
         await run_in_threadpool(dataset.reopen)
-        return _json({"samples": report.samples, "already": report.already, "file": report.file})
+        self._chosen.cache_clear()
+        return json_answer({"samples": report.samples, "already": report.already, "file": report.file})
+
+    async def _tag(self, request: Request) -> Response:
+        dataset, keys, tag = await self._selection(request)
+
+        def write() -> int:
+            numbers = find_samples(dataset.folder, SampleQuery(keys=keys))
+            return tag_samples(dataset.folder, numbers.tolist(), tag)
+
+        samples = await run_in_threadpool(write)
+        self._chosen.cache_clear()
+        return json_answer({"samples": samples, "tag": tag})
+
+    async def _selection(self, request: Request) -> tuple[BrowsedDataset, list[str], str]:
+        if not self._edit:
+            raise HTTPException(403, "this server is read-only; start it with --edit")
+        return self._dataset(request), *await selection_of(request)
+
+    # ------------------------------------------------------------------------------------------------------ requests
+
+    async def _in_worker(self, function: Callable[..., _T], *args: Any) -> _T:
+        try:
+            return await asyncio.wrap_future(self._readers.submit(function, *args))
+        except BrokenProcessPool as error:
+            raise HTTPException(422, "the process that read the sample was killed") from error
 
     def _dataset(self, request: Request) -> BrowsedDataset:
         number: int = request.path_params["dataset"]
-        if number >= len(self._datasets):
+        if number >= len(self._catalogue.datasets):
             raise HTTPException(404, "there is no such dataset")
-        return self._datasets[number]
+        return self._catalogue.datasets[number]
 
     def _sample_of(self, request: Request) -> tuple[BrowsedDataset, int]:
         dataset, number = self._dataset(request), request.path_params["number"]
@@ -237,69 +408,5 @@ class Pages:
         return dataset, number
 
 
-def _ranges(dataset: BrowsedDataset, request: Request) -> Sequence[range]:
-    query = request.query_params
-    return dataset.ranges(split_part=query.get("split_part"), shard=query.get("shard"))
-
-
-def _row(row: Row) -> dict[str, Any]:
-    return {"n": row.number, "shard": row.shard, "key": row.key, "picture": row.picture, "excluded": row.excluded}
-
-
-def _integer(request: Request, name: str, default: int) -> int:
-    text = request.query_params.get(name, str(default))
-    if not (text.isascii() and text.isdigit()) or len(text) > 18:
-        raise HTTPException(400, f"expected {name} to be a number")
-    return int(text)
-
-
-def _etag(dataset: BrowsedDataset, number: int, part: str, pixels: int) -> str:
-    """Return a name of a part's bytes: that of its shard's version, and its place in it."""
-    import hashlib
-
-    shard = dataset.folder.index.shard_of(number)
-    place = (dataset.folder.path, shard.name, shard.mtime_ns, shard.size_bytes, number, part, pixels)
-    return f'"{hashlib.sha256(repr(place).encode()).hexdigest()[:32]}"'
-
-
-def _range(header: str | None, size: int) -> tuple[int, int, bool]:
-    """Return start and stop of a request for one range of bytes, and True if it asks for one.
-
-    >>> _range("bytes=2-5", 10), _range("bytes=-3", 10), _range(None, 10)
-    ((2, 6, True), (7, 10, True), (0, 10, False))
-    """
-    if header is None or not header.startswith("bytes=") or "," in header:
-        return 0, size, False
-    first, _, last = header.removeprefix("bytes=").strip().partition("-")
-    if not all(not one or (one.isascii() and one.isdigit() and len(one) < 19) for one in (first, last)):
-        return 0, size, False
-    if not first:
-        start, stop = max(0, size - int(last or 0)), size
-    else:
-        start, stop = int(first), min(size, int(last) + 1 if last else size)
-    if start >= stop:
-        raise HTTPException(416, "no bytes in this range", headers={"Content-Range": f"bytes */{size}"})
-    return start, min(stop, start + _MAX_RANGE_BYTES), True
-
-
-def _keys(body: bytes) -> list[str]:
-    try:
-        keys = json.loads(body)["keys"]
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise HTTPException(400, "expected a JSON object with keys") from error
-    if not isinstance(keys, list) or not keys or not all(isinstance(key, str) for key in keys):
-        raise HTTPException(400, "expected a list of keys")
-    return keys
-
-
-def _json(value: Any, status: int = 200) -> Response:
-    # ASCII: keys that are not UTF-8 contain lone surrogates.
-    return Response(json.dumps(value), status, media_type="application/json")
-
-
-async def _fault(_request: Request, error: Exception) -> Response:
-    return _json({"fault": str(error)}, 422)
-
-
-async def _missing(_request: Request, error: Exception) -> Response:
-    return _json({"fault": f"there is no part {error}"}, 404)
+def _facets(query: Mapping[str, str]) -> dict[str, str | None]:
+    return {"split_part": query.get("split_part"), "shard": query.get("shard")}

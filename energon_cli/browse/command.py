@@ -28,7 +28,7 @@ _EXAMPLES = (
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at.")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port; 0 takes a free one (default).")
 @click.option("--open/--no-open", "opens", default=True, help="Open the browser (default on a terminal).")
-@click.option("--edit", is_flag=True, help="Allow to exclude samples; without it nothing is written.")
+@click.option("--edit", is_flag=True, help="Allow to exclude and tag samples; else nothing is written.")
 @click.option("--token", metavar="TOKEN", help="Secret of the URL instead of a random one.")
 @click.option("--json", "as_json", is_flag=True, help="Print a line of JSON once pages are served.")
 @dataset_files_options
@@ -51,7 +51,7 @@ def browse(
     It listens at this machine only; from another one, use ssh -L. Ctrl-C ends it. It needs the extra browse.
     """
     from loader.errors import ConfigError
-    from loader.inspect.browse import BrowseRequest, DecodePool, open_catalogue
+    from loader.inspect.browse import BrowseRequest, Catalogue, DecodePool
 
     from ..console import print_json, show_note
 
@@ -70,12 +70,14 @@ def browse(
         split_config=given_name("split_config", split_config),
         meta_folder=meta_folder,
     )
-    datasets = open_catalogue(request)
+    catalogue = Catalogue(request)
     listener = _listen(host, port)
     port = listener.getsockname()[1]
     token = token or secrets.token_urlsafe(24)
     pool = DecodePool(workers=max(1, min(8, len(os.sched_getaffinity(0)))))
-    app = Guard(Pages(datasets, request, pool=pool, edit=edit).application(), token=token, host=host, port=port)
+    readers = DecodePool(workers=2)
+    pages = Pages(catalogue, pool=pool, readers=readers, edit=edit)
+    app = Guard(pages.application(), token=token, host=host, port=port)
     url = f"http://{f'[{host}]' if ':' in host else host}:{port}/?token={token}"
 
     def show() -> None:
@@ -91,6 +93,7 @@ def browse(
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
             show()
+            pool.start()
 
     config = uvicorn.Config(app, log_level="error", access_log=False, timeout_graceful_shutdown=1, server_header=False)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # uvicorn raises its signal again: worker processes must end
@@ -98,8 +101,8 @@ def browse(
         Server(config).run([listener])
     finally:
         pool.close()
-        for dataset in datasets:
-            dataset.close()
+        readers.close()
+        catalogue.close()
 
 
 def _listen(host: str, port: int) -> socket.socket:

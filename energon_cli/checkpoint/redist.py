@@ -60,7 +60,7 @@ def redist(
     from loader.inspect import plural
     from loader.training.states import redistribute_files
 
-    from ..console import escape_controls, output_console, print_json
+    from ..console import escape_controls, output_console, print_json, show_note
 
     if not output_path:
         raise click.UsageError("OUTPUT_PATH is empty. Check whether a shell variable is unset.")
@@ -68,7 +68,7 @@ def redist(
     done = redistribute_files(read, new_world_size or _prompt_for_ranks(read), output_path, overwrite=overwrite)
     if done.dropped:
         names = ", ".join(done.dropped[:8]) + " …" * (len(done.dropped) > 8)
-        click.echo(escape_controls(f"note: not copied, since only states are written: {names}"), err=True)
+        show_note(f"not copied, since only states are written: {names}")
     if as_json:
         print_json(_document(done))
         return

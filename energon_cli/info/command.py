@@ -11,6 +11,7 @@ __all__ = ["info"]
 
 _EXAMPLES = (
     ("Describe a dataset", "energon info /data/coco"),
+    ("Describe all datasets of a folder", "energon info /data/*"),
     ("Describe tar files that are not prepared", "energon info /data/raw_shards"),
     ("Show the datasets of a mix, their shares and repetitions", "energon info /data/mix.yaml"),
     ("Describe a dataset in an object store", "energon info s3://bucket/coco"),
@@ -19,12 +20,18 @@ _EXAMPLES = (
 
 
 @energon_command("info", examples=_EXAMPLES, short_help="Describe a dataset on one screen.")
-@click.argument("path")
+@click.argument("paths", nargs=-1, required=True, metavar="PATH…")
 @click.option("--json", "as_json", is_flag=True, help="Print the description as JSON.")
 @click.option("--progress/--no-progress", default=True, help="Show a progress bar on a terminal.")
 @dataset_files_options
 def info(
-    path: str, *, as_json: bool, progress: bool, dataset_config: str, split_config: str, meta_folder: str | None
+    paths: tuple[str, ...],
+    *,
+    as_json: bool,
+    progress: bool,
+    dataset_config: str,
+    split_config: str,
+    meta_folder: str | None,
 ) -> None:
     """Describe the dataset at PATH: samples, shards, split, parts, sample type, and whether its index is up to date.
 
@@ -35,7 +42,8 @@ def info(
     The shards of a dataset are not read: the run time does not depend on the number of samples. Of tar files that are
     not prepared, a folder or a single one, all headers are scanned.
 
-    PATH may be a URL of an object store or web server, such as s3://bucket/coco.
+    PATH may be a URL of an object store or web server, such as s3://bucket/coco. Several paths are described one after
+    another.
     """
     from loader.format import usable_cores
     from loader.inspect import path_facts
@@ -43,21 +51,26 @@ def info(
     from ..console import output_console, print_json
     from ..progress import ProgressBar
 
-    path = check_path(path, takes_tar=True, meta_folder=meta_folder)
-    with ProgressBar("Scanning headers", unit="shards", enabled=progress) as bar:
-        facts = path_facts(
-            path,
-            split_config=given_name("split_config", split_config),
-            dataset_config=given_name("dataset_config", dataset_config),
-            meta_folder=meta_folder,
-            workers=usable_cores(),
-            on_progress=bar.update,
-        )
-    if as_json:
-        print_json(facts)
-    else:
-        from .report import show_facts
+    documents = []
+    for number, given in enumerate(paths):
+        path = check_path(given, takes_tar=True, meta_folder=meta_folder)
+        with ProgressBar("Scanning headers", unit="shards", enabled=progress) as bar:
+            facts = path_facts(
+                path,
+                split_config=given_name("split_config", split_config),
+                dataset_config=given_name("dataset_config", dataset_config),
+                meta_folder=meta_folder,
+                workers=usable_cores(),
+                on_progress=bar.update,
+            )
+        documents.append(facts)
+        if not as_json:
+            from .report import show_facts
 
-        show_facts(output_console(), facts)
-    if facts.get("faults") or facts.get("damaged"):
+            if number:
+                click.echo()
+            show_facts(output_console(), facts)
+    if as_json:
+        print_json(documents[0] if len(paths) == 1 else {"datasets": documents})
+    if any(facts.get("faults") or facts.get("damaged") for facts in documents):
         raise click.exceptions.Exit(1)

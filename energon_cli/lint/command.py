@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 import click
 
 from ..command import dataset_files_options, energon_command, progress_option, trust_code_option
 from ..dataset_path import check_path, given_name
+
+if TYPE_CHECKING:
+    from loader.inspect.browse import PageLinks
 
 __all__ = ["lint"]
 
@@ -19,6 +23,7 @@ _EXAMPLES = (
     ("Check one tar file", "energon lint /data/coco/shard_000.tar"),
     ("Check a dataset in an object store", "energon lint s3://bucket/coco --level headers"),
     ("Print the first 100 findings as JSON", "energon lint /data/coco --json --max-findings 100"),
+    ("Link findings to the pages of energon browse", "energon lint /data/coco --browse http://127.0.0.1:8800/?token=x"),
     ("Write a report for code scanning", "energon lint /data/coco --format sarif > /data/coco.sarif"),
 )
 
@@ -46,6 +51,7 @@ _EXAMPLES = (
     type=click.Choice(["text", "json", "github", "sarif"]),
     help="Lines of text, JSON, annotations of GitHub Actions, or SARIF 2.1.0.  [default: text]",
 )
+@click.option("--browse", metavar="URL", help="URL that energon browse PATH printed: findings link to its pages.")
 @progress_option
 @dataset_files_options
 @trust_code_option
@@ -60,6 +66,7 @@ def lint(
     max_findings: int | None,
     as_json: bool,
     output_format: str | None,
+    browse: str | None,
     progress: bool | None,
     dataset_config: str,
     split_config: str,
@@ -91,6 +98,7 @@ def lint(
     from .formats import github_commands, sarif_log
     from .report import lint_document, show_lint
 
+    pages = None if browse is None else _page_links(browse, path)
     request = LintRequest(
         path=path,
         level=level,
@@ -114,18 +122,28 @@ def lint(
         except EnergonError as error:  # the findings say what is wrong; the refusal comes behind them
             refusal = error
     if as_json or output_format == "json":
-        print_json(lint_document(path, level, report, None if fixed is None else fixed.samples))
+        print_json(lint_document(path, level, report, None if fixed is None else fixed.samples, pages))
     elif output_format == "sarif":
-        print_json(sarif_log(path, level, report))
+        print_json(sarif_log(path, level, report, pages))
     elif output_format == "github":
         for line in github_commands(path, report):
             click.echo(line)
     else:
-        show_lint(output_console(), request, report, fixed, list_all=list_all, with_advice=not fix)
+        show_lint(output_console(), request, report, fixed, list_all=list_all, with_advice=not fix, pages=pages)
     if refusal is not None:
         raise refusal
     if report.errors or not report.complete:  # unchecked samples may be broken
         raise click.exceptions.Exit(1)
+
+
+def _page_links(url: str, path: str) -> PageLinks:
+    from loader.errors import ConfigError
+    from loader.inspect.browse import PageLinks
+
+    try:
+        return PageLinks(url, path)
+    except ConfigError as error:
+        raise click.BadParameter(error.message, param_hint="--browse") from error
 
 
 def _checked_unit(path: str, *, level: str, fix: bool, split_parts: str | None, meta_folder: str | None) -> str:

@@ -12,16 +12,18 @@ from loader.errors import escape_controls
 
 if TYPE_CHECKING:
     from loader.format.lint import Finding, LintReport
+    from loader.inspect.browse import PageLinks
 
 __all__ = ["github_commands", "sarif_log"]
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
-def sarif_log(path: str, level: str, report: LintReport) -> dict[str, Any]:
+def sarif_log(path: str, level: str, report: LintReport, pages: PageLinks | None = None) -> dict[str, Any]:
     """Return the log of a check, as SARIF 2.1.0 (OASIS) describes it.
 
-    A result has the place of the shard as an artifact with a byte offset, and the sample as a logical location.
+    A result has the place of the shard as an artifact with a byte offset, and the sample as a logical location. Its
+    page in ``energon browse`` is the hosted viewer.
     """
     from loader.inspect.rules import find_rule, plain_text
 
@@ -56,13 +58,13 @@ def sarif_log(path: str, level: str, report: LintReport) -> dict[str, Any]:
                 ],
                 "columnKind": "unicodeCodePoints",
                 "properties": {"level": level, "shards": report.shards, "samples": report.samples},
-                "results": [_result(path, finding, codes.index(finding.code)) for finding in report.findings],
+                "results": [_result(path, finding, codes.index(finding.code), pages) for finding in report.findings],
             }
         ],
     }
 
 
-def _result(path: str, finding: Finding, rule_index: int) -> dict[str, Any]:
+def _result(path: str, finding: Finding, rule_index: int, pages: PageLinks | None) -> dict[str, Any]:
     physical: dict[str, Any] = {"artifactLocation": {"uri": _uri(_file(path, finding))}}
     if finding.offset is not None:
         physical["region"] = {"byteOffset": finding.offset}
@@ -71,13 +73,14 @@ def _result(path: str, finding: Finding, rule_index: int) -> dict[str, Any]:
     if sample:
         location["logicalLocations"] = [{"fullyQualifiedName": sample, "kind": "member"}]
     text = finding.message if finding.hint is None else f"{finding.message}\nhint: {finding.hint}"
+    page = None if pages is None else pages.url(finding.dataset, finding.shard, finding.key)
     return {
         "ruleId": finding.code,
         "ruleIndex": rule_index,
         "level": finding.severity,
         "message": {"text": escape_controls(text, keep="\n")},
         "locations": [location],
-    }
+    } | ({} if page is None else {"hostedViewerUri": page})
 
 
 def github_commands(path: str, report: LintReport) -> Iterator[str]:

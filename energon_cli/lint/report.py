@@ -15,13 +15,16 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from loader.format.lint import Finding, FindingGroup, LintReport
+    from loader.inspect.browse import PageLinks
 
 __all__ = ["lint_document", "show_lint"]
 
 _MAX_EXAMPLES = 3  # of findings of one cause
 
 
-def lint_document(path: str, level: str, report: LintReport, fixed: int | None) -> dict[str, Any]:
+def lint_document(
+    path: str, level: str, report: LintReport, fixed: int | None, pages: PageLinks | None = None
+) -> dict[str, Any]:
     """Return the ``--json`` document of a check; its keys are stable."""
     return {
         "path": path,
@@ -46,6 +49,7 @@ def lint_document(path: str, level: str, report: LintReport, fixed: int | None) 
                 "offset": finding.offset,
                 "at": finding.at,
                 "hint": finding.hint,
+                "page": None if pages is None else pages.url(finding.dataset, finding.shard, finding.key),
             }
             for finding in report.findings
         ],
@@ -60,6 +64,7 @@ def show_lint(
     *,
     list_all: bool = False,
     with_advice: bool = True,
+    pages: PageLinks | None = None,
 ) -> None:
     """Print the findings and a summary.
 
@@ -70,17 +75,23 @@ def show_lint(
         fixed: The samples that ``--fix`` excluded; None without that flag.
         list_all: Print each finding; otherwise findings of one cause share a line.
         with_advice: Say whether ``--fix`` would exclude samples.
+        pages: The pages of samples, which findings link to; None for none.
     """
     from loader.format.lint import FindingGroup, group_findings
     from loader.inspect import plural
 
     from ..console import escape_controls
+    from ..links import supports_links
 
+    def page(finding: Finding) -> str | None:
+        return None if pages is None else pages.url(finding.dataset, finding.shard, finding.key)
+
+    has_links = supports_links(console.file)
     groups = [FindingGroup(findings=(finding,)) for finding in report.findings]
     if not list_all:
         groups = group_findings(report.findings)
     for group in groups:
-        for line in _lines(group, _link_of(console, request)):
+        for line in _lines(group, _link_of(console, request), page, has_links=has_links):
             console.print(line, soft_wrap=True)
     checked = f"{_amount(request, report)}, level {request.level}"
     if not report.findings:
@@ -148,8 +159,14 @@ def _link_of(console: Console, request: LintRequest) -> Callable[[str | None, st
     return link
 
 
-def _lines(group: FindingGroup, link: Callable[[str | None, str | None], str | None]) -> Iterator[Text]:
-    """Format findings of one cause as one line: severity, code, places, message; then ``at:`` and ``hint:``, if any."""
+def _lines(
+    group: FindingGroup,
+    link: Callable[[str | None, str | None], str | None],
+    page: Callable[[Finding], str | None],
+    *,
+    has_links: bool,
+) -> Iterator[Text]:
+    """Format findings of one cause: severity, code, places, message; then ``page:``, ``at:`` and ``hint:``, if any."""
     from rich.style import Style
     from rich.text import Text
 
@@ -157,17 +174,21 @@ def _lines(group: FindingGroup, link: Callable[[str | None, str | None], str | N
 
     finding = group.first
     where = _place(finding) if len(group.places) == 1 else _places(group)
+    url = page(finding)
     line = Text()
     line.append(f"{finding.severity:<7} {finding.code}", style="red" if finding.severity == "error" else "yellow")
     if where:
         line.append("  ")
-        line.append(escape_controls(where), style=Style(bold=True, link=link(finding.dataset, finding.shard)))
+        target = link(finding.dataset, finding.shard) if url is None or not has_links else url
+        line.append(escape_controls(where), style=Style(bold=True, link=target))
     line.append(f": {escape_controls(finding.message)}")
     yield line
+    if url is not None and not has_links:
+        yield Text(f"  page: {url}")
     for label, value in (("at", finding.at), ("hint", finding.hint)):
         if value:
-            url = link(value, None) if label == "at" else None
-            yield Text.assemble(f"  {label}: ", (escape_controls(value), Style(link=url)))
+            target = link(value, None) if label == "at" else None
+            yield Text.assemble(f"  {label}: ", (escape_controls(value), Style(link=target)))
 
 
 def _place(finding: Finding) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from loader.inspect import format_bytes, format_count, plural
 
 from ..console import escape_controls, print_table
+from ..settings import output_settings
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -97,7 +98,9 @@ def show_files(console: Console, files: Mapping[str, str], *, folder: str) -> No
 
 
 def show_notes(console: Console, notes: Sequence[str], *, label: str, style: str = "") -> None:
-    """Print notes or warnings, one per line."""
+    """Print notes or warnings, one per line, unless ``--quiet`` is given."""
+    if output_settings().quiet:
+        return
     for note in notes:
         console.print(f"{label}: {escape_controls(note)}", style=style, soft_wrap=True)
 

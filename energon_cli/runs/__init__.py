@@ -1,1 +1,1 @@
-"""``energon explain`` and ``energon trace``: what a training run does, from its arguments alone."""
+"""``energon explain``, ``trace`` and ``analyze-debug``: what a training run does, from its arguments or its logs."""

@@ -35,7 +35,7 @@ def explain(path: str, *, steps: int, as_json: bool, **options: Any) -> None:
     no sample is read. Hooks that skip, pack or generate samples are not considered.
 
     The exit code is 1 if there are findings: datasets that are reached twice or never, that repeat many times or have
-    fewer samples than lanes, and poor shuffling.
+    fewer samples than lanes, workers without a lane, and poor shuffling.
     """
     from loader.inspect.runs import explain_run
 
@@ -73,13 +73,24 @@ def _show(facts: RunFacts, console: Any) -> None:
             format_bytes(one.bytes_read),
         )
     console.print(table)
+    for name in sorted({name for one in facts.sources for name in one.amounts}):
+        known = [one for one in facts.sources if name in one.amounts]
+        amounts = "; ".join(f"{escape_controls(one.path)} {one.amounts[name]:,.0f}" for one in known)
+        console.print(f"{name}: {sum(one.amounts[name] for one in known):,.0f} ({amounts})", soft_wrap=True)
     console.print(f"memory of a rank: {format_bytes(facts.queue_bytes)} of waiting batches before decoding, ", end="")
-    console.print(f"{format_bytes(facts.read_ahead_bytes)} read ahead")
+    console.print(f"{format_bytes(facts.read_ahead_bytes)} read ahead", end="")
+    console.print(f"; cache of a node: {format_bytes(facts.cache_bytes)}" if facts.cache_bytes else "")
     console.print(
         f"shuffling: mixing {facts.mixing:.2f} (1 is random); a shard has {facts.shard_share:.0%} of a micro-batch, "
         f"at most {facts.largest_shard_share:.0%}"
     )
-    console.print(f"{facts.lanes:,} lanes: a state restores on {', '.join(map(str, facts.ranks))} ranks")
+    for storage in facts.storages:
+        console.print(
+            f"reads from {storage.storage}: {storage.files:,} files, about {storage.requests:,} requests, "
+            f"{format_bytes(storage.bytes)}"
+        )
+    ranks = ", ".join(map(str, facts.ranks))
+    console.print(f"{facts.lanes:,} lanes: a state restores on {ranks} ranks, with any number of workers each")
     for finding in facts.findings:
         console.print(Text(f"{finding.kind}: {escape_controls(finding.message)}", style="yellow"), soft_wrap=True)
         console.print(Text(f"  {finding.hint}"))

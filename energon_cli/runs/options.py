@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,7 +12,7 @@ from ..command import trust_code_option
 if TYPE_CHECKING:
     from loader.inspect.runs import PlannedRun
 
-__all__ = ["plan_run", "run_options"]
+__all__ = ["RUN_OPTIONS", "plan_run", "run_options"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -47,10 +46,22 @@ def run_options(function: F) -> F:
     return function
 
 
+RUN_OPTIONS = (
+    "batch_size",
+    "world_size",
+    "num_workers",
+    "split_part",
+    "shuffle_buffer_size",
+    "max_samples_per_sequence",
+    "lanes",
+    "seed_offset",
+    "filter_name",
+)
+"""The parameters of these options that a checkpoint has."""
+
+
 def plan_run(path: str, **options: Any) -> PlannedRun:
     """Return the run that the options describe."""
     from loader.inspect.runs import PlannedRun, RunRequest
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # energon explain lists them as findings
-        return PlannedRun(RunRequest(path=path, **options))
+    return PlannedRun(RunRequest(path=path, **options))

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ..command import energon_command
 from ..dataset_path import check_path
-from .options import plan_run, run_options
+from .options import RUN_OPTIONS, plan_run, run_options
+
+if TYPE_CHECKING:
+    from loader.inspect.runs import RestoredRun, TracedSample
 
 __all__ = ["trace"]
 
 _EXAMPLES = (
-    ("List the samples of step 41,200", "energon trace /data/mix.yaml --step 41200 --batch-size 8 --world-size 64"),
-    ("Those of one rank, as JSON lines", "energon trace /data/mix.yaml --step 41200 --rank 3 --world-size 8 --json"),
-    ("Find the steps that used a sample", "energon trace /data/mix.yaml --key shard_000.tar/17 --steps 1000"),
+    ("List the samples of step 41,200, by a checkpoint", "energon trace /data/run/step_42000 --step 41200"),
+    ("Of a mix, name its metadataset", "energon trace /data/run/step_42000 --dataset /data/mix.yaml --step 41200"),
+    ("By the arguments of the run", "energon trace /data/mix.yaml --step 41200 --batch-size 8 --world-size 64"),
+    (
+        "Rebuild packs with the hooks of the run",
+        "energon trace /data/run/step_42000 --task-encoder train:Enc --step 41200",
+    ),
+    ("From the log of a loader with trace_dir=", "energon trace /data/run/trace --step 41200 --rank 3 --json"),
+    ("Rebuild the micro-batch", "energon trace /data/run/step_42000 --step 41200 --rank 3 --replay"),
+    ("Find the steps that used a sample", "energon trace /data/run/step_42000 --key shard_000.tar/17"),
 )
 
 
@@ -29,46 +40,124 @@ _EXAMPLES = (
     "--steps",
     metavar="N",
     type=click.IntRange(min=1),
-    default=1000,
-    show_default=True,
-    help="Steps in which --key is searched.",
+    help="Steps in which --key is searched.  [default: those of the checkpoint, or 1000]",
 )
+@click.option("--dataset", metavar="PATH", help="Data of the checkpoint or log, if it mixes datasets or was moved.")
+@click.option("--task-encoder", metavar="M:CLASS", help="Hooks of the run: a class in a module, which is run.")
+@click.option("--packing-buffer-size", metavar="N", type=click.IntRange(min=1), help="Of a run without a checkpoint.")
+@click.option("--replay", is_flag=True, help="Rebuild the micro-batches, and show their fields.")
+@click.option("--output", metavar="FILE", help="With --replay: write them to this file, by torch.save.")
+@click.option("--open", "opens", is_flag=True, help="Show the samples in the browser (extra browse).")
 @run_options
 @click.option("--json", "as_json", is_flag=True, help="Print a line of JSON for each sample.")
+@click.pass_context
 def trace(
+    context: click.Context,
+    /,
     path: str,
     *,
     step: tuple[int, ...],
     rank: tuple[int, ...],
     key: str | None,
-    steps: int,
+    steps: int | None,
+    replay: bool,
+    output: str | None,
+    opens: bool,
     as_json: bool,
     **options: Any,
 ) -> None:
-    """List the samples of a step of a training run on the dataset or metadataset at PATH, for all ranks.
+    """List the samples of a step of a training run, for all ranks.
 
-    Nothing needs to be logged: the order of samples is a function of the arguments of the run, which are given here. A
-    step is one micro-batch on each rank, counted from 0 at the beginning of the run. After a restart on another number
-    of ranks, steps count as if the run had always had that number; a restored run keeps its number of lanes (--lanes;
-    energon checkpoint info shows it).
+    PATH is a checkpoint, which has the arguments of the run; the folder of a loader's trace_dir; or the dataset or
+    metadataset of the run, with its arguments as options. Nothing needs to be logged: the order of samples is a
+    function of these arguments.
 
-    Hooks that skip, pack or generate samples shift what follows, and are not considered.
+    A step is one micro-batch on each rank, counted from 0 at the beginning of the run. A checkpoint knows the numbers
+    of ranks that the run had, and the steps that it skipped (skip_steps).
+
+    Hooks that skip, pack or generate samples, and samples that fail, shift what follows in their lane. A checkpoint
+    shows this; then --task-encoder rebuilds the micro-batches, or a log names their samples.
     """
-    from loader.errors import escape_controls
     from loader.inspect.runs import steps_of_key, trace_step
 
     from ..console import print_json
 
     if bool(step) == (key is not None):
         raise click.UsageError("Pass --step, or --key.")
-    run = plan_run(check_path(path), **options)
+    if (replay and key is not None) or (output is not None and not replay):
+        raise click.UsageError("--replay needs --step, and --output needs --replay.")
+    run, last = _open(context, path, **options)
     if key is not None:
-        found = sorted(steps_of_key(run, key, steps=steps), key=lambda one: (one.step, one.rank, one.position))
+        uses = steps_of_key(run, key, steps=steps or last)
+        found = sorted(uses, key=lambda one: (one.step, one.rank, one.position))
     else:
         found = [sample for number in step for sample in trace_step(run, number, ranks=rank or None)]
+    if not found:
+        click.echo(f"no sample: {key} is in none of these steps" if key else "no sample", err=True)
     for sample in found:
         if as_json:
             print_json(asdict(sample), in_one_line=True)
         else:
-            where = f"step {sample.step}  rank {sample.rank}  {sample.position}"
-            click.echo(f"{where}  {escape_controls(sample.key)}  {escape_controls(sample.dataset)}")
+            click.echo(_line(sample))
+    if replay:
+        _replay(run, step, rank, output)
+    if opens and found:
+        from .open_browser import show_samples
+
+        show_samples([(sample.dataset, sample.key) for sample in found if sample.key])
+
+
+def _open(
+    context: click.Context, path: str, *, dataset: str | None, task_encoder: str | None, **options: Any
+) -> tuple[RestoredRun, int]:
+    """Return the run, and the number of its steps up to the checkpoint."""
+    from loader.inspect.runs import RestoredRun, is_run, load_task_encoder, open_run
+
+    encoder = None if task_encoder is None else load_task_encoder(task_encoder)
+    if is_run(path):
+        given = [
+            name
+            for name in (*RUN_OPTIONS, "packing_buffer_size")
+            if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+        ]
+        if given:
+            flags = ", ".join(f"--{name.removesuffix('_name').replace('_', '-')}" for name in given)
+            raise click.UsageError(f"{path} has the arguments of the run: drop {flags}.")
+        known = open_run(path, dataset=dataset, trust_code=options["trust_code"], task_encoder=encoder)
+        return known, max(1, known.steps)
+    if dataset is not None:
+        raise click.UsageError("--dataset names the data of a checkpoint; PATH is a dataset itself.")
+    run = plan_run(check_path(path), task_encoder=encoder, **options)
+    return RestoredRun.of(run), 1000
+
+
+def _line(sample: TracedSample) -> str:
+    from loader.errors import escape_controls
+
+    where = f"step {sample.step}  rank {sample.rank}  {sample.position}"
+    what = f"{sample.key}  {sample.dataset}" if sample.key else "of a dataset that left the mix"
+    return f"{where}  {escape_controls(what)}" + ("  (skipped)" if sample.left_out else "")
+
+
+def _replay(run: RestoredRun, steps: Sequence[int], ranks: Sequence[int], output: str | None) -> None:
+    """Rebuild micro-batches, and show or write them."""
+    from loader.errors import escape_controls
+    from loader.inspect import describe_value
+
+    made: dict[int, dict[int, Any]] = {}
+    for step in steps:
+        batches = run.run.steps.batches(step)
+        for rank in ranks or range(len(batches)):
+            made.setdefault(step, {})[rank] = batch = run.replay(batches[rank])[0]
+            if output is None:
+                click.echo(f"step {step}  rank {rank}")
+                fields = batch if isinstance(batch, dict) else getattr(batch, "__dict__", {"": batch})
+                for name, value in fields.items():
+                    click.echo(
+                        f"  {escape_controls(str(name))}: {escape_controls(describe_value(str(name), value).facts)}"
+                    )
+    if output is not None:
+        import torch
+
+        torch.save(made, output)
+        click.echo(f"wrote {output}: step → rank → micro-batch")

@@ -225,7 +225,7 @@ def _freshness(storage: Storage, index: SampleIndex) -> dict[str, Any]:
             continue
         if shard.has_changed(now):
             changed.append(shard.name)
-        elif not shard.etag and now.mtime_ns != shard.mtime_ns:
+        elif shard.was_touched(now):
             touched += 1
     state = "stale" if missing or changed else "touched" if touched else "fresh"
     return {"state": state, "changed": changed, "missing": missing, "touched": touched}

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from ..arrays import IntArray
 from ..cached_property import cached_property
-from .blend import BlendOrder, quantise_weights
+from .blend import BlendOrder, count_in_lanes, quantise_weights
 from .source_order import SourceOrder, SourceOrders
 from .stream_order import BlendedLane, check_lane, check_sources
 
@@ -50,6 +52,16 @@ class RepeatedOrder:
         one = len(self.sources) == 1
         blend = None if one else BlendOrder(self._counts, lane=number, seed=self.seed)
         return BlendedLane(number, self._orders, blend, None)
+
+    def count(self, stops: IntArray) -> IntArray:
+        """Return the number of samples of each source in the first positions of all lanes together.
+
+        Args:
+            stops: For each lane, the number of its positions that count; shape (lanes,).
+        """
+        if len(self.sources) == 1:
+            return np.array([int(stops.sum())])
+        return count_in_lanes(self._counts, stops=stops, seed=self.seed)
 
     @cached_property
     def _orders(self) -> SourceOrders:

@@ -91,15 +91,6 @@ class BlendedLane:
             source, position = self._blend.locate(start, stop)
         return source, *self._streams.locate(source, self._number, position)
 
-    def counts(self, stop: int) -> IntArray:
-        """Return the number of samples of each source at the positions ``[0, stop)``, without locating them.
-
-        Raises:
-            ValueError: Not ``0 <= stop <= length``.
-        """
-        check_range(0, stop, self._length)
-        return np.array([stop]) if self._blend is None else self._blend.counts(stop)
-
     def locate_at(self, place: IntArray) -> Located:
         """Return the samples at some positions of the lane's stream, in ascending order; shape (m,)."""
         if self._blend is None or not len(place):

@@ -115,6 +115,9 @@ class ClosesOnExit:
 class PendingRead(Protocol):
     """A byte range that is being read."""
 
+    def is_done(self) -> bool:
+        """Return True if the bytes, or an error, have arrived."""
+
     def result(self) -> bytes:
         """Wait for the bytes."""
 

@@ -24,6 +24,16 @@ pytestmark = [
         reason="needs chromium and chromedriver (apt-get install chromium chromium-driver)",
     ),
 ]
+FLAGS = (
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--window-size=1200,800",
+)
 HOSTILE = 'a/b "<script>pwned = 1</script>\n<img src=x onerror=pwned=1>'  # a dot would end the key
 
 
@@ -47,7 +57,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def url(dataset: Path) -> Iterator[str]:
-    command = [sys.executable, "-m", "energon_cli", "browse", str(dataset), "--json"]
+    command = [sys.executable, "-m", "energon_cli", "browse", str(dataset), "--json", "--edit"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         yield json.loads(server.stdout.readline())["url"]
@@ -61,7 +71,7 @@ def browser(url: str) -> Iterator[Any]:
     from selenium.webdriver.chrome.service import Service
 
     options = webdriver.ChromeOptions()
-    for flag in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1200,800"):
+    for flag in FLAGS:
         options.add_argument(flag)
     driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
     driver.get(url)
@@ -123,6 +133,109 @@ def test_a_search_shows_the_samples_whose_keys_begin_with_it(browser: Any) -> No
     press(browser, "00001" + Keys.ENTER)
     wait(lambda: run(browser, "document.getElementById('status').textContent") == "10 found")
     wait(lambda: run(browser, "document.querySelectorAll('.cell').length") == 10)
+
+
+def text_of(browser: Any, selector: str) -> str:
+    return str(run(browser, f"document.querySelector({selector!r})?.textContent ?? ''"))
+
+
+def test_a_bar_of_the_statistics_shows_its_samples(browser: Any, url: str) -> None:
+    browser.get(url.partition("?")[0] + "stats/captions")
+    wait(lambda: run(browser, "document.querySelectorAll('figure .bars').length > 2"))
+    script = """(() => {
+        const of = (one) => one.querySelector('h2').textContent === 'txt.words';
+        const bars = [...document.querySelectorAll('figure')].find(of).querySelectorAll('button');
+        const bar = [...bars].find((one) => one.firstChild.style.height !== '0px');
+        const count = Number(bar.title.split(': ')[1]);
+        bar.click();
+        return count;
+    })()"""
+    count = run(browser, script)
+    assert count > 0
+    wait(lambda: text_of(browser, "#status") == f"{count} found")
+    assert "in=where" in browser.current_url
+
+
+def test_a_search_survives_a_reload_and_the_way_back(browser: Any) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    wait(lambda: loaded_pictures(browser) >= 20)
+    press(browser, "/")
+    press(browser, "00001" + Keys.ENTER)
+    wait(lambda: text_of(browser, "#status") == "10 found")
+    browser.refresh()
+    wait(lambda: text_of(browser, "#status") == "10 found")
+    run(browser, "document.querySelector('.cell').click()")
+    wait(lambda: text_of(browser, "h1"))
+    browser.back()
+    wait(lambda: text_of(browser, "#status") == "10 found")
+
+
+def test_the_training_order_names_steps(browser: Any, url: str) -> None:
+    browser.get(url.partition("?")[0] + "?order=training&step=7&batch_size=4")
+    wait(lambda: text_of(browser, ".cell span").startswith("7 · 0 · "))
+    titles = run(browser, "[...document.querySelectorAll('.cell')].map((one) => one.title)")
+    assert sum("step 8 rank 0" in title for title in titles) == 4
+
+
+def test_the_tree_leads_to_the_grid_of_a_dataset(browser: Any, url: str) -> None:
+    browser.get(url.partition("?")[0] + "datasets")
+    wait(lambda: run(browser, "[...document.querySelectorAll('.strip img')].some((one) => one.naturalWidth > 0)"))
+    run(browser, "document.querySelector('.leaf a').click()")
+    wait(lambda: loaded_pictures(browser) >= 20)
+
+
+def test_the_broken_picture_is_found_and_its_page_tells_the_finding(browser: Any, url: str) -> None:
+    browser.get(url.partition("?")[0] + "?in=findings&text=E302")
+    wait(lambda: text_of(browser, "#status") == "1 found")
+    assert text_of(browser, ".cell span").startswith("E302: ")
+    run(browser, "document.querySelector('.cell').click()")
+    wait(lambda: text_of(browser, "h1") == "shard_999.tar/broken")
+    wait(lambda: run(browser, "[...document.querySelectorAll('code')].some((one) => one.textContent === 'E302')"))
+
+
+def test_a_selection_is_tagged_and_found_by_its_tag(browser: Any) -> None:
+    wait(lambda: loaded_pictures(browser) >= 20)
+    press(browser, "x")
+    press(browser, "\ue014x")
+    run(browser, "document.querySelector('button[title=\"tag the selection\"]').click()")
+    browser.switch_to.alert.send_keys("odd")
+    browser.switch_to.alert.accept()
+    wait(lambda: "tagged" in text_of(browser, "#status"))
+    press(browser, "/")
+    browser.execute_script("document.querySelector('select[title=\"what is searched\"]').value = 'where'")
+    press(browser, "tag == 'odd'\ue007")
+    wait(lambda: text_of(browser, "#status") == "2 found")
+
+
+def test_a_picture_is_zoomed_to_its_own_pixels(browser: Any, url: str) -> None:
+    browser.get(url.partition("?")[0] + "s/captions/shard_000.tar/000002")
+    wait(lambda: run(browser, "document.querySelector('.zoom img')?.naturalWidth > 0"))
+    run(browser, "document.querySelector('.zoom img').click()")
+    wait(lambda: "/part?" in str(run(browser, "document.querySelector('.zoom img').src")))
+
+
+def test_a_narrow_screen_has_two_columns_and_no_page_wider_than_it(browser: Any, url: str) -> None:
+    browser.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride", {"width": 390, "height": 800, "deviceScaleFactor": 2, "mobile": True}
+    )
+    for path in ("", "stats/captions", "s/captions/shard_000.tar/000002"):
+        browser.get(url.partition("?")[0] + path)
+        wait(lambda: run(browser, "document.querySelector('.cell img, figure, h1') !== null"))
+        assert run(browser, "document.documentElement.scrollWidth") <= 390
+    browser.get(url.partition("?")[0])
+    wait(lambda: loaded_pictures(browser) >= 4)
+    assert run(browser, "document.querySelector('.cell').offsetWidth") > 150
+
+
+def test_dark_and_light_are_chosen_and_kept(browser: Any) -> None:
+    wait(lambda: loaded_pictures(browser) >= 20)
+    colour = "getComputedStyle(document.body).backgroundColor"
+    before = run(browser, colour)
+    run(browser, "document.querySelector('button[title=\"dark or light\"]').click()")
+    changed = wait(lambda: run(browser, colour) != before and run(browser, colour))
+    browser.refresh()
+    wait(lambda: run(browser, colour) == changed)
 
 
 def test_a_hostile_sample_runs_no_script_and_asks_no_other_host(browser: Any, url: str) -> None:

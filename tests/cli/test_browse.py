@@ -44,7 +44,7 @@ class Site:
         return answer.status, answer.headers, data
 
 
-def serve(folder: Path, *flags: str) -> Iterator[Site]:
+def serve(folder: Path | str, *flags: str) -> Iterator[Site]:
     command = [sys.executable, "-m", "energon_cli", "browse", str(folder), "--json", "--token", TOKEN, *flags]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None

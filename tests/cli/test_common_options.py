@@ -14,6 +14,7 @@ from energon_cli.console import colour_wanted, show_note
 from energon_cli.main import cli, main
 from energon_cli.progress import ProgressBar
 from energon_cli.settings import output_settings, scoped_settings
+from tests.cli.make_dataset import write_captions
 from tests.cli.run_energon import RunEnergon
 from tests.cli.terminal import TerminalRun
 from tests.cli.test_commands import commands
@@ -131,3 +132,15 @@ def test_similar_names_are_suggested(capsys: pytest.CaptureFixture[str], argumen
     err = capsys.readouterr().err
     assert "Did you mean" in err
     assert near in err.partition("Did you mean")[2]
+
+
+def test_quiet_hides_the_notes_of_prepare_but_not_its_result(tmp_path: Path, energon: RunEnergon) -> None:
+    results = []
+    for name, flags in (("loud", []), ("quiet", ["-q"])):
+        folder = write_captions(tmp_path / name)
+        done = energon("prepare", folder, "--split-ratio", "8,1,1", "--non-interactive", *flags)
+        assert done.code == 0
+        results.append((done.out + done.err).splitlines())
+    noted = [line for line in results[0] if line.startswith(("note:", "warning:"))]
+    assert noted
+    assert len(results[1]) == len(results[0]) - len(noted)

@@ -56,6 +56,15 @@ def test_paths_are_completed_by_the_shell(ask: Ask) -> None:
     assert ask("prepare", "/data", "--tmp-path", "/t") == ["dir,/t"]
 
 
+def test_files_and_folders_of_other_arguments(ask: Ask) -> None:
+    assert ask("diff", "/data/a", "/da") == ["file,/da"]
+    assert ask("extract", "/data", "-o", "new") == ["file,new"]
+    assert ask("extract", "/data", "--keys-from", "bad") == ["file,bad"]
+    assert ask("mount", "/data", "/mn") == ["dir,/mn"]
+    assert ask("info", "/data/a", "/data/b") == ["file,/data/b"]
+    assert ask("analyze-debug", "debug/") == ["file,debug/"]
+
+
 def test_flags_and_choices(ask: Ask) -> None:
     assert ask("lint", "/data", "--max") == ["plain,--max-findings"]
     assert ask("lint", "/data", "--level", "b") == ["plain,bytes"]
@@ -75,6 +84,16 @@ def test_split_parts_of_the_dataset(ask: Ask, dataset: Path) -> None:
     assert ask("lint", dataset, "--split-parts", "train,t") == ["plain,train,trial"]
 
 
+@pytest.mark.parametrize("command", ["extract", "explain", "trace", "mount", "stats"])
+def test_one_split_part_of_the_dataset(ask: Ask, dataset: Path, command: str) -> None:
+    assert ask(command, dataset, "--split-part", "tr") == ["plain,train", "plain,trial"]
+
+
+def test_parts_of_a_sample(ask: Ask, dataset: Path) -> None:
+    assert ask("get", dataset, "shard_1.tar/10000", "") == ["plain,txt"]
+    assert ask("get", dataset, "shard_1.tar/nothing", "") == []
+
+
 def test_splits_of_a_metadataset(ask: Ask, tmp_path: Path) -> None:
     mix = tmp_path / "mix.yaml"
     mix.write_text(
@@ -85,6 +104,8 @@ def test_splits_of_a_metadataset(ask: Ask, tmp_path: Path) -> None:
 
 def test_keys_shard_by_shard(ask: Ask, dataset: Path) -> None:
     assert ask("preview", dataset, "--key", "sh") == [f"plain,shard_{number}.tar/" for number in range(3)]
+    assert ask("get", dataset, "shard_0.tar/00001") == ["plain,shard_0.tar/00001"]
+    assert ask("exclude", dataset, "x", "shard_0.tar/00001") == ["plain,shard_0.tar/00001"]
     assert ask("preview", "--seed", 4, dataset, "--key", "shard_0.tar/00001") == ["plain,shard_0.tar/00001"]
     assert ask("preview", dataset, "--key", "shard_1") == [f"plain,shard_1.tar/1000{number}" for number in range(3)]
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.make_dataset import write_captions
 from tests.cli.run_energon import RunEnergon
 from tests.source_tree import ROOT
 
@@ -132,3 +133,13 @@ def test_a_reader_that_leaves_early_is_no_error(prepared: Path, flags: list[str]
     finally:
         os.close(write_end)
     assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_several_paths_are_described_one_after_another(prepared: Path, tmp_path: Path, energon: RunEnergon) -> None:
+    other = write_captions(tmp_path / "other", shards=1)
+    assert energon("prepare", other, "--yes").code == 0
+    done = energon("info", prepared, other)
+    assert done.code == 0
+    assert done.out.index(str(prepared)) < done.out.index(f"\n\n{other}\n")
+    documents = energon("info", prepared, other, "--json").json["datasets"]
+    assert documents == [energon("info", one, "--json").json for one in (prepared, other)]

@@ -40,6 +40,14 @@ def test_a_finding_links_its_shard(broken: Path) -> None:
     assert url == f"file://{socket.gethostname()}{quote(str(broken / 'shard_001.tar'))}"
 
 
+def test_a_finding_links_its_page_in_energon_browse(broken: Path) -> None:
+    server = ("--browse", "http://127.0.0.1:8800/?token=t")
+    with TerminalRun("lint", broken, *server, columns=300, environment={"TERM_PROGRAM": "WezTerm"}) as run:
+        found = links(run)
+    [url] = [url for text, url in found.items() if text.startswith("shard_001.tar/000004 [jpg]")]
+    assert url == "http://127.0.0.1:8800/s/broken%20%C3%BC/shard_001.tar/000004?token=t"
+
+
 def test_an_error_links_its_place(tmp_path: Path) -> None:
     folder = write_captions(tmp_path / "raw")
     (folder / ".nv-meta").mkdir()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -10,9 +11,12 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from energon_cli.lint.formats import github_commands
+from energon_cli.main import main
 from loader.format.lint import Finding, LintReport
+from loader.inspect.browse import PageLinks
 from tests.cli.make_dataset import caption_parts, write_captions
 from tests.cli.run_energon import RunEnergon
+from tests.cli.test_browse import serve
 
 ENDS = "\r\n\v\f\x85\u2028\u2029"
 
@@ -49,6 +53,45 @@ def test_a_workflow_command_for_each_finding(broken: Path, energon: RunEnergon) 
     assert values["title"] == "E302 shard_001.tar/000004 [jpg]"
     assert unquote(values["file"]) == os.path.relpath(broken / "shard_001.tar")
     assert message.startswith("part 'jpg' is not an image")
+
+
+def test_findings_link_to_the_pages_of_a_server_that_browses_the_dataset(broken: Path, energon: RunEnergon) -> None:
+    with contextmanager(serve)(broken) as site:
+        url = site.url
+        [finding] = energon("lint", broken, "--browse", url, "--json").json["findings"]
+        done = energon("lint", broken, "--browse", url)
+        [result] = energon("lint", broken, "--browse", url, "--format", "sarif").json["runs"][0]["results"]
+        page = urlsplit(finding["page"])
+        status, headers, _ = site.get(f"{page.path}?{page.query}", token=None)
+        catalogue = site.get("/api/catalogue")[2]
+    assert f"\n  page: {finding['page']}\n" in done.out
+    assert result["hostedViewerUri"] == finding["page"]
+    assert status == 303
+    assert headers["Location"] == "/s/all%2C%20100%25%3A%20broken/shard_001.tar/000004"
+    assert broken.name.encode() in catalogue
+
+
+def test_no_finding_has_a_page_without_a_server(broken: Path, energon: RunEnergon) -> None:
+    assert energon("lint", broken, "--json").json["findings"][0]["page"] is None
+    done = energon("lint", broken, "--browse", "127.0.0.1:8800")
+    assert done.code == 2
+    assert "http://127.0.0.1:8800/?token=" in done.err
+
+
+def test_datasets_of_one_name_have_no_links_to_each_others_pages(tmp_path: Path) -> None:
+    mix = tmp_path / "mix.yaml"
+    for folder in ("a/x", "b/x", "y"):
+        write_captions(tmp_path / folder)
+        assert main(["prepare", str(tmp_path / folder), "--yes", "--quiet"]) == 0
+    blend = ", ".join(f"{{weight: 1, path: {path}}}" for path in ("a/x", "b/x", "y"))
+    head = "__module__: megatron.energon\n__class__: MetadatasetV2\n"
+    mix.write_text(f"{head}splits: {{train: {{blend: [{blend}]}}}}\n")
+    links = PageLinks("http://[::1]:80/?token=t", str(mix))
+    assert links.url(str(tmp_path / "a/x"), "s.tar", "k") is None
+    assert links.url(str(tmp_path / "y"), "s.tar", "a/b ü") == "http://[::1]:80/s/y/s.tar/a%2Fb%20%C3%BC?token=t"
+    assert links.url(str(tmp_path / "y"), "s.tar", "..") == "http://[::1]:80/s/y/?token=t&shard=s.tar&key=.."
+    assert links.url(str(tmp_path / "y"), "s.tar", "\udcff") is None
+    assert links.url(str(tmp_path / "y"), "s.tar", None) is None
 
 
 def test_no_text_of_a_dataset_starts_another_workflow_command() -> None:

@@ -2,10 +2,85 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import random
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import pytest
+import torch
+
+from loader import DefaultTaskEncoder, WorkerConfig, get_savable_loader, get_train_dataset
+from loader.samples.hooks import stateless
 from tests.cli.run_energon import RunEnergon
+from tests.e2e.text_dataset import write_texts
+
+
+class Dropping(DefaultTaskEncoder[Any, Any, Any, Any]):
+    """Skips some samples and doubles others."""
+
+    @stateless
+    def encode_sample(self, sample: Any) -> Iterator[Any]:
+        for _ in range(sum(sample.__key__.encode()) % 3):
+            yield copy.copy(sample)
+
+    def batch(self, samples: list[Any]) -> dict[str, Any]:
+        return {"keys": [one.__key__ for one in samples], "noise": torch.rand(3), "python": random.random()}
+
+
+class Packing(Dropping):
+    """Packs them, too."""
+
+    def select_samples_to_pack(self, samples: list[Any]) -> list[list[Any]]:
+        return [samples[start : start + 2] for start in range(0, len(samples), 2)]
+
+    def pack_selected_samples(self, samples: list[Any]) -> Any:
+        samples[0].__key__ = "+".join(one.__key__ for one in samples)
+        return samples[0]
+
+
+TRAINED: dict[str, tuple[dict[str, Any], Callable[[], Any]]] = {
+    "plain": ({}, DefaultTaskEncoder),
+    "Dropping": ({}, Dropping),
+    "Packing": ({"packing_buffer_size": 7}, Packing),
+}
+
+
+def train(folder: Path, kind: str) -> list[Any]:
+    """Train 6 steps on two ranks, then 4 on one, skip step 2, and write a log and a checkpoint."""
+    options, encoder = TRAINED[kind]
+
+    def loader_of(rank: int, ranks: int) -> Any:
+        config = WorkerConfig(rank=rank, world_size=ranks, num_workers=0, lanes=4, seed_offset=3)
+        dataset = get_train_dataset(
+            str(folder / "data"),
+            worker_config=config,
+            batch_size=3,
+            shuffle_buffer_size=20,
+            max_samples_per_sequence=5,
+            task_encoder=encoder(),
+            **options,
+        )
+        return get_savable_loader(dataset, trace_dir=folder / "log", skip_steps=[(2, 3)] if ranks == 2 else ())
+
+    loaders = [loader_of(rank, 2) for rank in range(2)]
+    streams = [iter(loader) for loader in loaders]
+    made: list[Any] = [[next(stream) for stream in streams] for _ in range(5)]
+    made.insert(2, [None, None])
+    loader = loader_of(0, 1)
+    loader.restore_state_global([one.save_state_rank() for one in loaders])
+    stream = iter(loader)
+    made += [[next(stream)] for _ in range(4)]
+    (folder / "run").mkdir()
+    (folder / "run/rank0.json").write_text(json.dumps(loader.save_state_rank()))
+    return made
+
+
+def keys_of(batch: Any) -> list[str]:
+    keys = batch["keys"] if isinstance(batch, dict) else batch.__key__
+    return [key for pack in keys for key in pack.split("+")]
 
 
 def test_a_run_is_explained_with_its_findings(prepared: Path, energon: RunEnergon) -> None:
@@ -33,3 +108,78 @@ def test_usage_without_a_step_or_key_is_refused(prepared: Path, energon: RunEner
     done = energon("trace", prepared, "--key", "nothing")
     assert done.code == 1
     assert "there is no sample 'nothing'" in done.err
+
+
+@pytest.fixture(params=TRAINED)
+def trained(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Path, list[Any]]:
+    write_texts(tmp_path / "data", train=(70, 50))
+    return request.param, tmp_path, train(tmp_path, request.param)
+
+
+def test_a_checkpoint_and_a_log_tell_the_samples_of_each_step(
+    trained: tuple[str, Path, list[Any]], energon: RunEnergon
+) -> None:
+    kind, folder, made = trained
+    hooks = () if kind == "plain" else ("--task-encoder", f"{__name__}:{kind}")
+    steps = [word for step in range(10) for word in ("--step", step)]
+    for path, options in ((folder / "run", hooks), (folder / "log", ())):
+        done = energon("trace", path, *steps, *options, "--json")
+        assert done.code == 0, done.err
+        found: dict[tuple[int, int], list[str]] = {}
+        for one in map(json.loads, done.out.splitlines()):
+            assert one["left_out"] is (one["step"] == 2)
+            found.setdefault((one["step"], one["rank"]), []).append(one["key"])
+        for step, batches in enumerate(made):
+            for rank, batch in enumerate(batches):
+                assert batch is None or found[step, rank] == keys_of(batch)
+    if kind != "plain":
+        done = energon("trace", folder / "run", "--step", 5)
+        assert done.code == 1
+        assert "samples were skipped, packed or generated" in done.err
+        assert "--task-encoder" in done.err
+
+
+def test_a_step_is_made_again_and_written(
+    trained: tuple[str, Path, list[Any]], energon: RunEnergon, tmp_path: Path
+) -> None:
+    kind, folder, made = trained
+    hooks = () if kind == "plain" else ("--task-encoder", f"{__name__}:{kind}")
+    for path in (folder / "run", folder / "log"):
+        done = energon("trace", path, "--step", 4, "--rank", 1, *hooks, "--replay", "--output", tmp_path / "made.pt")
+        assert done.code == 0, done.err
+        (batch,) = torch.load(tmp_path / "made.pt", weights_only=False)[4].values()
+        assert keys_of(batch) == keys_of(made[4][1])
+        if kind != "plain":
+            assert batch["noise"].equal(made[4][1]["noise"])
+            assert batch["python"] == made[4][1]["python"]
+    assert "step 4  rank 1" in energon("trace", folder / "run", "--step", 4, "--rank", 1, *hooks, "--replay").out
+
+
+def test_the_log_tells_the_steps_of_a_key(trained: tuple[str, Path, list[Any]], energon: RunEnergon) -> None:
+    _, folder, made = trained
+    key = keys_of(made[1][0])[0]
+    expected = sorted(
+        {(step, rank) for step, some in enumerate(made) for rank, one in enumerate(some) if one and key in keys_of(one)}
+    )
+    done = energon("trace", folder / "log", "--key", key, "--steps", 10, "--json")
+    found = [json.loads(line) for line in done.out.splitlines()]
+    assert sorted({(one["step"], one["rank"]) for one in found if not one["left_out"]}) == expected
+
+
+def test_wrong_uses_of_a_checkpoint_say_what_to_do(tmp_path: Path, energon: RunEnergon) -> None:
+    write_texts(tmp_path / "data", train=(70, 50))
+    write_texts(tmp_path / "other", train=(60, 50))
+    train(tmp_path, "plain")
+    run = tmp_path / "run"
+    assert energon("trace", run, "--step", 1, "--batch-size", 3).code == 2
+    assert energon("trace", run, "--step", 1, "--output", "x.pt").code == 2
+    done = energon("trace", run, "--step", 1, "--dataset", tmp_path / "other")
+    assert done.code == 1
+    assert "checksum of the selected samples" in done.err
+    for wrong in ("nothing", "nothing:Class", "json:loads", "pathlib:Path"):
+        done = energon("trace", run, "--step", 1, "--task-encoder", wrong)
+        assert done.code == 1
+        assert "task encoder" in done.err or "TaskEncoder" in done.err
+    (tmp_path / "moved").mkdir()
+    (tmp_path / "data").rename(tmp_path / "moved/data")
+    assert energon("trace", run, "--step", 1, "--dataset", tmp_path / "moved/data").code == 0

@@ -94,12 +94,13 @@ def _die_in_scans() -> None:
 
 
 def test_a_scheduler_that_cannot_be_reached_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dask_engine, "_TIMEOUT_S", 1)
+    monkeypatch.setattr(dask_engine, "_CONNECT_S", 1)
     with (
-        pytest.raises(WorkerError, match=r"cannot connect to the Dask scheduler at tcp://127\.0\.0\.1:9"),
+        pytest.raises(WorkerError, match=r"cannot connect to the Dask scheduler: .* after 1 s") as caught,
         open_dask_executor("tcp://127.0.0.1:9"),
     ):
         pass
+    assert "at: tcp://127.0.0.1:9" in str(caught.value)
 
 
 def test_a_file_of_a_scheduler_that_does_not_exist_is_named(tmp_path: Path) -> None:
@@ -111,7 +112,7 @@ def test_a_file_of_a_scheduler_that_does_not_exist_is_named(tmp_path: Path) -> N
 
 
 def test_a_cluster_without_workers_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dask_engine, "_TIMEOUT_S", 1)
+    monkeypatch.setattr(dask_engine, "_WORKERS_S", 1)
     with (
         distributed.LocalCluster(n_workers=0, dashboard_address=":0", host="127.0.0.1") as empty,
         pytest.raises(WorkerError, match="has no workers after 1 s"),

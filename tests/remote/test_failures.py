@@ -221,6 +221,28 @@ def test_a_folder_that_is_listed_again_is_known_as_it_is_now() -> None:
     assert listed.of("f/x") == {"f/x": new}
 
 
+def test_a_file_written_into_a_hidden_folder_leaves_the_listing_of_its_parents_known() -> None:
+    listed = ListedFolders()
+    names = [".nv-meta/.prepare/scans/a", ".nv-meta/index.uuid", ".nv-meta/split.yaml"]
+    listed.add("", [FileInfo(name=name, size_bytes=1, mtime_ns=0) for name in names])
+    listed.note_written(".nv-meta/.prepare/scans/b")
+
+    def visible(folder: str) -> list[str] | None:
+        found = listed.visible(folder)
+        return None if found is None else [file.name for file in found]
+
+    assert visible(".nv-meta") == names[1:]
+    assert visible("") == []
+    assert visible(".nv-meta/.prepare") is None
+    assert [listed.has(name) for name in (".nv-meta", names[0], ".nv-meta/.prepare/scans/b")] == [True, True, None]
+    listed.note_written(".nv-meta/index.uuid")
+    assert visible(".nv-meta") is None
+    listed.note_written(".nv-meta/split.yaml")
+    listed.note_written(names[0])
+    assert listed.has(".nv-meta") is None
+    assert listed.has("other") is False
+
+
 def test_pauses_are_drawn_from_a_growing_range() -> None:
     drawn = []
     for _ in range(200):

@@ -9,9 +9,12 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from loader import build_filter_index
 from loader.format.cluster.share import Part
+from loader.format.columns.column import open_column, write_column
 from loader.format.dataset_folder import DatasetFolder
 from loader.format.prepare.part import run_part
 from loader.format.prepare.plan import PreparePlan, PrepareProgress
@@ -73,6 +76,42 @@ def test_a_changed_shard_takes_a_listing_and_no_status(server: ObjectServer, fol
     assert report.scanned == 1
     found = kinds(server)
     assert (found["LIST"], found["HEAD"], found["shard"]) == (1, 0, 1)
+
+
+def test_filters_and_columns_move_with_their_shards_without_a_listing_or_a_status(
+    server: ObjectServer, folder: Path
+) -> None:
+    run_prepare(PreparePlan(path=URL, split=RATIO))
+    build_filter_index(URL, "some", [0, 4, 17])
+    before = DatasetFolder(URL)
+    write_column(before.storage, before.index, "number", np.arange(3 * SHARDS))
+    shard_path(folder, 0).unlink()
+    kinds(server)
+    report = run_prepare(PreparePlan(path=URL, split=RATIO))
+    assert report.scanned == 0
+    found = kinds(server)
+    assert (found["LIST"], found["HEAD"], found["shard"]) == (1, 0, 0)
+    now = DatasetFolder(URL)
+    assert open_column(now.storage, now.index, "number").values.tolist() == list(range(3, 3 * SHARDS))
+    some = folder / ".nv-meta/filter_some.idx"
+    assert np.fromfile(some, "<u8").tolist() == [1, 14]
+    assert len(now.open_filter("some")) == 2
+
+
+def test_new_code_is_stored_before_the_commit_and_replaced_code_after_it(server: ObjectServer, folder: Path) -> None:
+    def puts(code: str) -> list[str]:
+        server.requests.clear()
+        run_prepare(PreparePlan(path=URL, split=RATIO, force=True, files={"sample_loader.py": code}))
+        assert (folder / ".nv-meta/sample_loader.py").read_text() == code
+        return [one.key.rpartition("/")[2] for one in server.requests if one.method == "PUT"]
+
+    first = puts("def sample_loader(parts): ...")
+    assert first.count("sample_loader.py") == 1
+    assert first.index("sample_loader.py") < first.index(".info.json")
+    second = puts("def sample_loader(raw): ...")
+    assert second.count("sample_loader.py") == 2  # in the folder of the index, then under its name
+    assert second.index("sample_loader.py") < second.index(".info.json")
+    assert "sample_loader.py" in second[second.index(".info.json") :]
 
 
 @pytest.mark.slow

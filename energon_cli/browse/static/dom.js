@@ -26,3 +26,23 @@ export function bytes(count) {
     count /= 1000;
   }
 }
+
+export function postJson(url, body) {  // the header shows that the request comes from this page
+  return fetchJson(url, { method: "POST", headers: { "X-Energon": "1" }, body: JSON.stringify(body) });
+}
+
+export function pageLink(url, content, go) {
+  return element("a", { href: url, onclick: (event) => { if (!event.ctrlKey && !event.metaKey) { event.preventDefault(); go(url); } } }, content);
+}
+
+export const number = (value) => (Number.isInteger(value) ? value.toLocaleString() : String(+value.toPrecision(4)));
+
+export function bars(histogram, open) {
+  const most = Math.max(...histogram.map((bar) => bar.count));
+  return element("div", { class: "bars" }, ...histogram.map((bar, place) => {
+    const title = `${number(bar.low)} – ${number(bar.high)}: ${bar.count.toLocaleString()}`;
+    const one = element(open ? "button" : "div", { title, "aria-label": title, onclick: () => open?.(bar, place) }, element("span", {}));
+    one.firstChild.style.height = bar.count ? `${Math.max(2, 100 * bar.count / most)}%` : "0";
+    return one;
+  }));
+}

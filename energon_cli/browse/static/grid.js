@@ -7,8 +7,8 @@ const MAX_PAGES = 60;
 const CELL = 170;
 
 export class Grid {
-  constructor(main, { load, open, chosen }) {
-    Object.assign(this, { main, load, open, chosen, pages: new Map(), waiting: new Set(), cells: new Map(), spare: [] });
+  constructor(main, { load, open, chosen, fault }) {
+    Object.assign(this, { main, load, open, chosen, fault, pages: new Map(), waiting: new Set(), cells: new Map(), spare: [] });
     this.total = 0; this.focus = 0; this.generation = 0;
     this.canvas = element("div", { class: "canvas" });
     main.replaceChildren(this.canvas);
@@ -22,6 +22,8 @@ export class Grid {
 
   reset() { this.generation += 1; this.pages.clear(); this.waiting.clear(); for (const place of [...this.cells.keys()]) this.release(place);
     this.total = 0; this.focus = 0; this.main.scrollTop = 0; this.fetchPage(0); }
+
+  grow(total) { this.pages.clear(); this.setTotal(total); this.schedule(); }
 
   setTotal(total) { if (total !== this.total) { this.total = total; this.layout(); } }
 
@@ -76,6 +78,7 @@ export class Grid {
 
   release(place) {
     const cell = this.cells.get(place);
+    cell.querySelector("img")?.removeAttribute("src");  // it is no longer fetched
     cell.replaceChildren(); cell.shown = null; cell.className = "cell"; cell.remove();
     this.cells.delete(place);
     if (this.spare.length < 200) this.spare.push(cell);
@@ -89,10 +92,11 @@ export class Grid {
       picture = element("img", { alt: "", decoding: "async", src: row.thumbnail });
       picture.onerror = () => picture.replaceWith(none());
     }
-    cell.title = `${row.shard}/${row.key}`;
+    const place = row.step === undefined ? "" : `step ${row.step.toLocaleString()} rank ${row.rank} #${row.position}`;
+    cell.title = [`${row.shard}/${row.key}`, place, row.note].filter(Boolean).join("\n");
     cell.classList.toggle("excluded", row.excluded);
     cell.classList.toggle("chosen", this.chosen(row));
-    cell.replaceChildren(picture, element("span", {}, row.key));
+    cell.replaceChildren(picture, element("span", {}, row.note ?? (place ? `${row.step.toLocaleString()} · ${row.position} · ${row.key}` : row.key)));
   }
 
   refresh() { for (const cell of this.cells.values()) cell.shown = null; this.schedule(); }
@@ -108,6 +112,8 @@ export class Grid {
       if (this.pages.size > MAX_PAGES) this.pages.delete(this.pages.keys().next().value);
       this.setTotal(total);
       this.schedule();
+    } catch (error) {
+      if (generation === this.generation && error.name !== "AbortError") this.fault(error);
     } finally { if (generation === this.generation) this.waiting.delete(page); }
   }
 

@@ -1,5 +1,5 @@
 // The page of one sample.
-import { bytes, element, fetchJson } from "./dom.js";
+import { bars, bytes, element, fetchJson, number as shownNumber, pageLink } from "./dom.js";
 import { sampleUrl } from "./links.js";
 
 export async function showSample(main, names, datasets, go) {
@@ -8,21 +8,21 @@ export async function showSample(main, names, datasets, go) {
   const { number } = await fetchJson(`/api/d/${dataset}/find?${new URLSearchParams({ shard: names.shard, key: names.key })}`);
   const api = `/api/d/${dataset}/${number}`;
   const page = await fetchJson(api);
-  const link = (one, text) => {
-    const url = sampleUrl(page.dataset, one.shard, one.key);
-    return element("a", { href: url, onclick: (event) => { event.preventDefault(); go(url); } }, text);
-  };
+  const link = (one, text) => pageLink(sampleUrl(page.dataset, one.shard, one.key), text, go);
   const before = page.neighbours.find((one) => one.number < number), after = page.neighbours.find((one) => one.number > number);
   const mapped = element("section", {}, element("h2", {}, "As the field map makes it"), "…");
+  const findings = element("section", {}, element("h2", {}, "Lint findings"), "…");
   main.replaceChildren(element("article", {},
-    element("nav", {}, element("a", { href: "/", onclick: (event) => { event.preventDefault(); go("/"); } }, "grid"),
+    element("nav", {}, pageLink(`/?d=${dataset}`, "grid", go),
       before ? link(before, "← before") : null, after ? link(after, "next →") : null),
     element("h1", {}, `${page.shard}/${page.key}`),
     element("p", {}, `sample ${number.toLocaleString()} of ${page.dataset}, in ${page.path}`, page.excluded ? " · excluded" : ""),
-    ...page.parts.map((part) => showPart(api, page, part)), mapped));
+    ...page.parts.map((part) => showPart(api, page, part)), findings, mapped));
   main.scrollTop = 0; main.focus();
   fetchJson(`${api}/mapped`).then((document) => mapped.replaceChildren(...showMapped(document)),
     (error) => mapped.append(element("p", { class: "fault" }, error.message)));
+  fetchJson(`${api}/findings`).then((found) => findings.replaceChildren(...showFindings(found)),
+    (error) => findings.append(element("p", { class: "fault" }, error.message)));
   return { before, after, dataset: page.dataset };
 }
 
@@ -41,6 +41,7 @@ function showContent(api, page, part, url) {
     case "picture": return [zoomable(`${api}/thumbnail?${new URLSearchParams({ part: part.name, pixels: 1024 })}`, part.type.startsWith("image/") ? url : null)];
     case "audio": return [element("audio", { controls: true, preload: "metadata", src: url })];
     case "video": return [element("video", { controls: true, preload: "metadata", src: url, width: 640 })];
+    case "tensor": return [tensors(`${api}/tensors?${new URLSearchParams({ part: part.name })}`)];
     case "json": return [chat(api, page, part.value) ?? "", tree(part.value, "", true)];
     case "text": return [element("pre", {}, part.text + (part.cut ? "\n…" : ""))];
     default: return [element("pre", {}, part.hex)];
@@ -90,4 +91,20 @@ function showMapped(document) {
     field.fault ? element("p", { class: "fault" }, field.fault) : null, field.text === null ? null : element("pre", {}, field.text)));
   return [element("h2", {}, "As the field map makes it"), document.fault ? element("p", { class: "fault" }, document.fault) : "",
     document.note ? element("p", {}, document.note) : "", ...lines];
+}
+
+function showFindings(found) {
+  const heading = element("h2", {}, "Lint findings");
+  if (!found.length) return [heading, "none"];
+  return [heading, ...found.map((one) => element("p", { class: one.code.startsWith("E") ? "fault" : "" }, element("code", {}, one.code), ` ${one.part ? `${one.part}: ` : ""}${one.message}`))];
+}
+
+function tensors(url) {
+  const box = element("div", {}, "…");
+  fetchJson(url).then((arrays) => box.replaceChildren(...arrays.map((one) => element("figure", {},
+    element("p", {}, one.name ? element("b", {}, `${one.name} `) : "", one.facts, one.mean === undefined ? "" : `, mean ${shownNumber(one.mean)}`, one.not_finite ? element("span", { class: "fault" }, `, ${one.not_finite.toLocaleString()} not finite`) : ""),
+    one.fault ? element("p", { class: "fault" }, one.fault) : "", one.bars ? bars(one.bars, null) : "",
+    one.bars ? element("small", {}, `${shownNumber(one.bars[0].low)} – ${shownNumber(one.bars.at(-1).high)}`) : ""))),
+  (error) => box.replaceChildren(element("p", { class: "fault" }, error.message)));
+  return box;
 }

@@ -12,7 +12,8 @@ from ...errors import ConfigError, WorkerError
 
 __all__ = ["open_dask_executor"]
 
-_TIMEOUT_S = 60
+_CONNECT_S = 15  # a scheduler answers at once, unless its machine is busy
+_WORKERS_S = 60  # a queue of jobs may start them later
 
 
 @contextmanager
@@ -43,20 +44,22 @@ def open_dask_executor(scheduler: str) -> Iterator[Executor]:
         client = Client(
             None if is_file else scheduler,
             scheduler_file=scheduler if is_file else None,
-            timeout=_TIMEOUT_S,
+            timeout=_CONNECT_S,
             set_as_default=False,
         )
     except (OSError, ValueError) as error:  # TimeoutError is an OSError
         raise WorkerError(
-            f"cannot connect to the Dask scheduler at {scheduler}: {error}",
-            hint="check the address, or give the file that dask scheduler --scheduler-file wrote",
+            f"cannot connect to the Dask scheduler: {error}",
+            at=scheduler,
+            hint="check that it runs (dask scheduler) and that this machine reaches its port, or give the file that "
+            "dask scheduler --scheduler-file wrote",
         ) from error
     with client:
         try:
-            client.wait_for_workers(1, timeout=_TIMEOUT_S)
+            client.wait_for_workers(1, timeout=_WORKERS_S)
         except TimeoutError as error:
             raise WorkerError(
-                f"the Dask scheduler at {scheduler} has no workers after {_TIMEOUT_S} s",
+                f"the Dask scheduler at {scheduler} has no workers after {_WORKERS_S} s",
                 hint="start some: dask worker ADDRESS, or cluster.scale(64)",
             ) from error
         yield client.get_executor()

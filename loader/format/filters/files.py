@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from ...errors import FormatError
 from ...storage import Storage, read_document
-from ..nv_meta import FOLDER
+from ..nv_meta import FOLDER, INFO_JSON
 
 __all__ = ["NUMBER", "FilterFiles", "filter_names", "is_filter_name"]
 
@@ -40,8 +40,8 @@ def is_filter_name(name: str) -> bool:
 
 
 def filter_names(storage: Storage) -> list[str]:
-    """List the filters of a dataset."""
-    if not storage.exists(FOLDER):
+    """List the filters of a prepared dataset."""
+    if not storage.exists(INFO_JSON):
         return []
     found = (_IN_FOLDER.fullmatch(file.name) for file in storage.list(FOLDER))
     return sorted(match[1] for match in found if match and is_filter_name(match[1]))

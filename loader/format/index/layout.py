@@ -57,6 +57,9 @@ ROW_COLUMNS = ("part_ends", "key_ends", "key_bytes", "part_name", "part_offset",
 """The columns that reading samples needs; the others find keys."""
 
 
+_TIME_UNITS_NS = (10**9, 10**6, 10**3)
+
+
 class ShardEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A shard as it was when indexed."""
 
@@ -80,6 +83,16 @@ class ShardEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def has_changed(self, now: FileInfo) -> bool:
         """Return True if the file has another size, or another version in an object store."""
         return now.size_bytes != self.size_bytes or bool(self.etag and now.etag and now.etag != self.etag)
+
+    def was_touched(self, now: FileInfo) -> bool:
+        """Return True if the file has another modification time; those of versions in object stores do not count.
+
+        Times are compared as exactly as the present one is known: web servers give whole seconds, S3 milliseconds.
+        """
+        if self.etag or not now.mtime_ns:
+            return False
+        unit_ns = next((unit_ns for unit_ns in _TIME_UNITS_NS if now.mtime_ns % unit_ns == 0), 1)
+        return self.mtime_ns // unit_ns != now.mtime_ns // unit_ns
 
 
 class PartStats(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ in a folder of it. ``.info.json`` follows, on the condition that it has the vers
 it names the index, and so the documents. Then the documents are stored under their names. Readers of a dataset whose
 prepare was killed in between read the documents of the index that ``.info.json`` names, and the next prepare stores
 them. So a kill at any moment leaves the old dataset or the new one; folders of killed prepares are removed after the
-next commit.
+next commit. Code that there was none of is stored before the commit, since nothing names it until then.
 """
 
 from __future__ import annotations
@@ -127,8 +127,12 @@ class ObjectCommit:
         documents = {
             name: staged for name, staged in files.items() if _folder_of(name) == FOLDER and name != INDEX_SQLITE
         }
-        pending = {name: f"{_documents_folder(identity)}/{name[len(FOLDER) + 1 :]}" for name in documents}
         self._versions |= {name: self._current_version(name) for name in documents}
+        for name in [name for name in documents if name.endswith(".py") and self._versions[name] is None]:
+            # Readers find code by the names in dataset.yaml, so it is there before dataset.yaml names it.
+            if self._storage.create_once(name, self._work.read(documents[name])):
+                del documents[name], files[name]
+        pending = {name: f"{_documents_folder(identity)}/{name[len(FOLDER) + 1 :]}" for name in documents}
         first = [self._put(final, staged) for final, staged in files.items() if final not in documents]
         first += [self._put(pending[name], staged) for name, staged in documents.items()]
         _in_threads([*first, *([] if check is None else [check])])

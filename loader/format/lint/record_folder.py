@@ -70,7 +70,7 @@ class RecordShardLint:
                 message = f"it had {shard.size_bytes:,} bytes, now {now.size_bytes:,}; run energon prepare again"
                 yield Finding(code="E102", message=message, shard=shard.name)
                 return
-            if not shard.etag and now.mtime_ns != shard.mtime_ns:
+            if shard.was_touched(now):
                 yield Finding(code="W103", message="the file was touched or copied", shard=shard.name)
             samples = len(open_record_file(self._dataset.storage, shard.name))
         except EnergonError:

@@ -57,7 +57,7 @@ def check_shard(
         found = now.etag if is_version else now.size_bytes
         message = f"expected {expected}, as indexed, found {found}: run energon prepare again"
         yield Finding(code="E102", message=message, shard=name)
-    elif not shard.etag and now.mtime_ns != shard.mtime_ns:
+    elif shard.was_touched(now):
         yield Finding(code="W103", message="the shard was changed or copied since it was indexed", shard=name)
     try:
         scanned = index_shard(storage, name)

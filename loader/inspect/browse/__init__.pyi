@@ -1,9 +1,21 @@
 # The public names of this package, each with the module that defines it.
 
-from .catalogue import BrowseRequest as BrowseRequest, open_catalogue as open_catalogue
-from .dataset import BrowsedDataset as BrowsedDataset, Row as Row
+from .catalogue import BrowseRequest as BrowseRequest, Catalogue as Catalogue, CatalogueNode as CatalogueNode
+from .dataset import BrowsedDataset as BrowsedDataset, PartAddress as PartAddress, Row as Row
+from .findings import SampleFinding as SampleFinding, lint_samples as lint_samples
 from .orders import SampleOrder as SampleOrder, ordered_samples as ordered_samples
 from .page_document import mapped_document as mapped_document, sample_page as sample_page
+from .page_links import PageLinks as PageLinks
 from .part_types import media_type as media_type
-from .search import SearchRequest as SearchRequest, search_samples as search_samples
+from .search import (
+    SEARCH_KINDS as SEARCH_KINDS,
+    SearchKind as SearchKind,
+    SearchRequest as SearchRequest,
+    needs_scan as needs_scan,
+    search_samples as search_samples,
+)
+from .tagging import tag_samples as tag_samples, tags as tags
+from .tensors import describe_tensors as describe_tensors
 from .thumbnails import DecodePool as DecodePool
+from .training_order import TrainingOrder as TrainingOrder, training_rows as training_rows
+from .value_histograms import statistics as statistics

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from typing import Any
 
 from ...errors import ConfigError
-from ...format.dataset_folder import DatasetFolder
 from ...format.documents.providers import is_metadataset, is_record_file
-from ...format.nv_meta import SPLIT_YAML
+from ...metadataset.documents.leaf_plan import LeafPlan
+from ...metadataset.plans.plan_leaves import plan_splits
+from ...metadataset.plans.plan_node import PlanNode
 from .dataset import BrowsedDataset
 
-__all__ = ["BrowseRequest", "open_catalogue"]
+__all__ = ["BrowseRequest", "Catalogue", "CatalogueNode"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,59 +32,109 @@ class BrowseRequest:
     meta_folder: str | None = None
 
 
-def open_catalogue(request: BrowseRequest) -> list[BrowsedDataset]:
-    """Open datasets; the names in the catalogue are unique and the same at each start.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CatalogueNode:
+    """A node of a path's tree.
+
+    Attributes:
+        kind: ``"dataset"``, ``"join"``, ``"metadataset"``, ``"blend"``, ``"blend_epochized"`` or ``"split"``.
+        name: Its name or place.
+        path: The file or folder.
+        weight: Share of all samples; None if nothing is weighted.
+        repetitions: Repetitions in a pass; None if nothing is repeated.
+        datasets: Numbers of the datasets that a leaf reads, of which a join has several; empty for a file of samples.
+        children: The children, in order.
+    """
+
+    kind: str
+    name: str
+    path: str
+    weight: float | None = None
+    repetitions: float | None = None
+    datasets: tuple[int, ...] = ()
+    children: tuple[CatalogueNode, ...] = ()
+
+
+class Catalogue:
+    """The datasets of some paths, whose names are unique and the same at each start.
+
+    Args:
+        request: The paths.
 
     Raises:
         ConfigError: A document of a metadataset contains faults, or a path is no prepared folder.
         StorageError: A dataset is missing or not prepared.
     """
-    found: list[BrowsedDataset] = []
-    names: dict[str, int] = {}
 
-    def unique(path: str) -> str:
-        name = os.path.basename(path.rstrip("/")) or "dataset"
-        names[name] = names.get(name, 0) + 1
-        return name if names[name] == 1 else f"{name}~{names[name]}"
+    def __init__(self, request: BrowseRequest) -> None:
+        self.request = request
+        self.datasets: list[BrowsedDataset] = []
+        self._names: dict[str, int] = {}
+        self.trees: tuple[CatalogueNode, ...] = tuple(self._tree(path) for path in request.paths)
 
-    for path in request.paths:
+    def dataset_of(self, path: str) -> int | None:
+        """Return the number of the first dataset of a path; None if there is none."""
+        return next((number for number, one in enumerate(self.datasets) if _same(one.folder.path, path)), None)
+
+    def close(self) -> None:
+        """Close all datasets."""
+        for dataset in self.datasets:
+            dataset.close()
+
+    def _tree(self, path: str) -> CatalogueNode:
         if is_metadataset(path):
-            found += _leaves(path, unique)
-        elif is_record_file(path):
+            planned = plan_splits(path)
+            if planned.faults:
+                raise ConfigError(file=planned.file, faults=planned.faults)
+            splits = (self._split(split, planned.trees[split]) for split in planned.names)
+            return CatalogueNode(
+                kind="metadataset", name=os.path.basename(path.rstrip("/")), path=path, children=tuple(splits)
+            )
+        if is_record_file(path):
             raise ConfigError("expected a folder or a metadataset", at=path, hint="prepare the folder of this file")
-        else:
-            found.append(
-                BrowsedDataset(
-                    unique(path),
-                    partial(
-                        DatasetFolder,
-                        path,
-                        split_config=request.split_config or SPLIT_YAML,
-                        meta_folder=request.meta_folder,
-                    ),
+        number = self._add(path, split_config=self.request.split_config, meta_folder=self.request.meta_folder)
+        return CatalogueNode(kind="dataset", name=self.datasets[number].name, path=path, datasets=(number,))
+
+    def _split(self, name: str, tree: PlanNode) -> CatalogueNode:
+        nodes = tree.children if tree.kind == "metadataset" else (tree,)
+        return CatalogueNode(
+            kind="split", name=name, path=tree.path, children=tuple(self._node(name, node) for node in nodes)
+        )
+
+    def _node(self, split: str, node: PlanNode) -> CatalogueNode:
+        numbers: tuple[int, ...] = ()
+        name = os.path.basename(node.path.rstrip("/"))
+        if node.leaf is not None:
+            numbers = tuple(self._of_leaf(split, node.leaf))
+            name = " + ".join(self.datasets[number].name for number in numbers) or name
+        return CatalogueNode(
+            kind=node.kind,
+            name=name,
+            path=node.path,
+            weight=node.weight,
+            repetitions=node.repetitions,
+            datasets=numbers,
+            children=tuple(self._node(split, child) for child in node.children),
+        )
+
+    def _of_leaf(self, split: str, leaf: LeafPlan) -> Iterator[int]:
+        for member in (leaf,) if leaf.join is None else leaf.join.members:
+            if not is_record_file(member.path):  # shown by energon preview
+                yield self._add(
+                    member.path,
+                    split_config=member.split_config,
+                    meta_folder=member.meta_folder,
+                    weight=leaf.weight,
+                    split_part=member.split_part,
+                    place=f"{split}: {leaf.place}",
                 )
-            )
-    return found
+
+    def _add(self, path: str, **settings: Any) -> int:
+        name = os.path.basename(path.rstrip("/")) or "dataset"
+        count = self._names[name] = self._names.get(name, 0) + 1
+        self.datasets.append(BrowsedDataset(name if count == 1 else f"{name}~{count}", path, **settings))
+        return len(self.datasets) - 1
 
 
-def _leaves(path: str, unique: Callable[[str], str]) -> list[BrowsedDataset]:
-    from ...metadataset.plans.plan_leaves import plan_splits  # only metadatasets need the planner
-
-    planned = plan_splits(path)
-    if planned.faults:
-        raise ConfigError(file=planned.file, faults=planned.faults)
-    found = []
-    for split in planned.names:
-        for leaf in planned.trees[split].leaves():
-            if leaf.join is not None or is_record_file(leaf.path):
-                continue  # shown by energon preview
-            folder = partial(
-                DatasetFolder, leaf.path, split_config=leaf.split_config or SPLIT_YAML, meta_folder=leaf.meta_folder
-            )
-            name = unique(leaf.path)
-            found.append(
-                BrowsedDataset(
-                    name, folder, weight=leaf.weight, split_part=leaf.split_part, place=f"{split}: {leaf.place}"
-                )
-            )
-    return found
+def _same(path: str, other: str) -> bool:
+    return path.rstrip("/") == other.rstrip("/") or ("://" not in path and os.path.realpath(path) == other)

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from ...arrays import IntArray
 from ...cached_property import cached_property
 from ...errors import ConfigError
 from ...format.dataset_folder import DatasetFolder, open_fresh_shard
 from ...format.index.layout import ShardEntry
+from ...format.nv_meta import SPLIT_YAML
 from ...storage import ReadableFile
 from ..mount.dataset_files import as_bytes
+from ..query import SampleQuery, find_samples
 from .part_types import is_picture
 
-__all__ = ["BrowsedDataset", "PartPlace", "Row"]
+__all__ = ["BrowsedDataset", "PartAddress", "PartPlace", "Row", "open_dataset", "read_part"]
 
 _MAX_OPEN_SHARDS = 64
 
@@ -53,7 +59,9 @@ class BrowsedDataset:
 
     Args:
         name: Name in links.
-        open_folder: Opens the dataset.
+        path: The dataset.
+        split_config: Name of the split file; None for the default one.
+        meta_folder: Folder to use instead of ``.nv-meta``.
         weight: Its weight in a metadataset; None without one.
         split_part: The split part that a metadataset uses; None for all.
         place: Its place in the metadataset's tree.
@@ -62,20 +70,24 @@ class BrowsedDataset:
     def __init__(
         self,
         name: str,
-        open_folder: Callable[[], DatasetFolder],
+        path: str,
         *,
+        split_config: str | None = None,
+        meta_folder: str | None = None,
         weight: float | None = None,
         split_part: str | None = None,
         place: str = "",
     ) -> None:
         self.name = name
-        self._open_folder = open_folder
-        self.folder = open_folder()
+        self.split_config = split_config
+        self.meta_folder = meta_folder
+        self.folder = self._open_folder(path)
         self.weight = weight
         self.split_part = split_part
         self.place = place
         self._lock = threading.RLock()
         self._open: OrderedDict[str, ReadableFile] = OrderedDict()
+        self._reading: Counter[str] = Counter()  # threads that read a shard, which is not closed meanwhile
 
     def __len__(self) -> int:
         return len(self.folder.index)
@@ -108,6 +120,18 @@ class BrowsedDataset:
             start, stop = entry.first_sample, entry.first_sample + entry.samples
             cut = (range(max(start, one.start), min(stop, one.stop)) for one in some)
             return [one for one in cut if len(one)]
+
+    def chosen(self, where: str, *, split_part: str | None = None, shard: str | None = None) -> IntArray:
+        """Return the numbers of the samples for which a condition on columns is true, ascending.
+
+        Raises:
+            ConfigError: The condition is invalid, or there is no such split part, shard or column.
+        """
+        with self._lock:
+            found = find_samples(self.folder, SampleQuery(where=where))
+            some = self.ranges(split_part=split_part, shard=shard)
+            kept = [found[np.searchsorted(found, one.start) : np.searchsorted(found, one.stop)] for one in some]
+            return np.sort(np.concatenate([np.empty(0, np.int64), *kept]))
 
     def row(self, number: int) -> Row:
         """Describe a sample for the grid."""
@@ -152,14 +176,20 @@ class BrowsedDataset:
             if place is None:
                 raise KeyError(part)
             stop = place.size_bytes if stop is None else min(stop, place.size_bytes)
-            file = self._opened(self.folder.index.shard_of(number))
+            shard = self.folder.index.shard_of(number)
+            file = self._opened(shard)
+            self._reading[shard.name] += 1
+        try:  # without the lock: storages answer several reads at a time
             return file.read_at(place.offset + start, stop - start) if stop > start else b""
+        finally:
+            with self._lock:
+                self._reading[shard.name] -= 1
 
     def reopen(self) -> None:
         """Read the dataset's documents again, after they changed."""
         with self._lock:
-            self.close()
-            self.folder = self._open_folder()
+            self.folder.close()
+            self.folder = self._open_folder(self.folder.path)
             vars(self).pop("shards", None)
 
     def close(self) -> None:
@@ -169,6 +199,9 @@ class BrowsedDataset:
                 self._open.popitem()[1].close()
             self.folder.close()
 
+    def _open_folder(self, path: str) -> DatasetFolder:
+        return DatasetFolder(path, split_config=self.split_config or SPLIT_YAML, meta_folder=self.meta_folder)
+
     def _record(self, number: int) -> dict[str, Any]:
         return self.folder.read_parts(number)
 
@@ -176,7 +209,35 @@ class BrowsedDataset:
         file = self._open.get(shard.name)
         if file is None:
             file = self._open[shard.name] = open_fresh_shard(self.folder.storage, self.folder.tar_index, shard)
-            if len(self._open) > _MAX_OPEN_SHARDS:
-                self._open.popitem(last=False)[1].close()
+            idle = (name for name in self._open if name != shard.name and not self._reading[name])
+            if len(self._open) > _MAX_OPEN_SHARDS and (oldest := next(idle, None)) is not None:
+                self._open.pop(oldest).close()
         self._open.move_to_end(shard.name)
         return file
+
+
+class PartAddress(NamedTuple):
+    """A part for worker processes: path and settings of its dataset, number of its sample, and its name."""
+
+    path: str
+    split_config: str | None
+    meta_folder: str | None
+    number: int
+    part: str
+
+
+def read_part(address: PartAddress) -> bytes:
+    """Read a part in a worker process.
+
+    Raises:
+        KeyError: The sample has no such part.
+        EnergonError: The shard is missing or damaged, or has changed.
+    """
+    dataset = open_dataset(address.path, address.split_config, address.meta_folder)
+    return dataset.read(address.number, address.part)
+
+
+@lru_cache(maxsize=8)
+def open_dataset(path: str, split_config: str | None, meta_folder: str | None) -> BrowsedDataset:
+    """Return a dataset that this worker process has opened, or opens."""
+    return BrowsedDataset("", path, split_config=split_config, meta_folder=meta_folder)

@@ -13,20 +13,20 @@ from ...order.index_permutation import permute_array
 __all__ = ["SampleOrder", "ordered_samples"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SampleOrder:
     """An order of samples.
 
     Attributes:
-        ranges: The samples, as ranges of their numbers.
+        ranges: The samples, as ranges of their numbers, or as an array of them.
         seed: Shuffles them; None keeps the order of the shards.
     """
 
-    ranges: Sequence[range]
+    ranges: Sequence[range] | IntArray
     seed: int | None = None
 
     def __len__(self) -> int:
-        return sum(map(len, self.ranges))
+        return len(self.ranges) if isinstance(self.ranges, np.ndarray) else sum(map(len, self.ranges))
 
 
 def ordered_samples(order: SampleOrder, start: int, stop: int) -> IntArray:
@@ -39,6 +39,9 @@ def ordered_samples(order: SampleOrder, start: int, stop: int) -> IntArray:
     places = np.arange(max(0, start), max(0, min(stop, total)), dtype=np.int64)
     if order.seed is not None and len(places):
         places = permute_array(places, total, order.seed)
+    if isinstance(order.ranges, np.ndarray):
+        found: IntArray = order.ranges[places]
+        return found
     ends = np.cumsum([len(some) for some in order.ranges], dtype=np.int64)
     which = np.searchsorted(ends, places, side="right")
     shifts = np.array([some.start - end + len(some) for some, end in zip(order.ranges, ends, strict=True)], np.int64)

@@ -11,6 +11,7 @@ from ..sample_view import PreviewRequest
 from ..views import open_views
 from .dataset import BrowsedDataset
 from .part_types import is_picture, media_type
+from .tensors import MAX_TENSOR_BYTES, is_tensor
 
 __all__ = ["mapped_document", "sample_page"]
 
@@ -21,7 +22,7 @@ _MAX_HEX_BYTES = 512
 def sample_page(dataset: BrowsedDataset, number: int) -> dict[str, Any]:
     """Return a JSON document of a sample: key, shard, neighbours, and each part with its kind and place.
 
-    Texts are cut at 200,000 bytes, and other bytes at 512; pictures and media are named only.
+    Texts are cut at 200,000 bytes, and other bytes at 512; pictures, media and arrays are named only.
 
     Raises:
         EnergonError: The shard is missing or damaged, or has changed.
@@ -43,6 +44,8 @@ def sample_page(dataset: BrowsedDataset, number: int) -> dict[str, Any]:
 def _part(dataset: BrowsedDataset, number: int, name: str, size_bytes: int, offset: int | None) -> dict[str, Any]:
     document: dict[str, Any] = {"name": name, "size_bytes": size_bytes, "offset": offset, "type": media_type(name)}
     kind = document["type"].partition("/")[0]
+    if is_tensor(name) and size_bytes <= MAX_TENSOR_BYTES:
+        return {**document, "kind": "tensor"}
     if is_picture(name):
         return {**document, "kind": "picture"}
     if kind in ("audio", "video"):

@@ -1,24 +1,41 @@
-"""Search a dataset by the beginning of keys, or by a text in its captions and JSON."""
+"""Search a dataset: by the beginning of keys, a text, a condition, or findings of lint.
+
+All but keys are searched in worker processes, batch by batch.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import NamedTuple
+from itertools import islice
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from ...arrays import IntArray
 from ...errors import EnergonError
+from ...format.columns.column_files import column_names
+from ...format.dataset_folder import DatasetFolder
 from ...format.tar.names import encode_name
-from .dataset import BrowsedDataset
+from ..query import Condition
+from ..query.samples import INDEX_COLUMNS
+from .dataset import BrowsedDataset, open_dataset
+from .findings import lint_samples
 from .part_types import media_type
+from .scanned_values import ScannedValues
 
-__all__ = ["SearchBatch", "SearchRequest", "search_samples"]
+__all__ = ["SEARCH_KINDS", "SearchKind", "SearchRequest", "needs_scan", "search_samples"]
 
 _KEYS_AT_ONCE = 1 << 16
-_TEXTS_AT_ONCE = 200
+_SAMPLES_AT_ONCE = 200
+_BATCHES_AHEAD = 8
 _MAX_TEXT_BYTES = 1 << 20  # of a part that is searched
+_MAX_FINDING = 300
+
+SearchKind = Literal["keys", "texts", "where", "findings"]
+SEARCH_KINDS: tuple[SearchKind, ...] = ("keys", "texts", "where", "findings")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,42 +43,117 @@ class SearchRequest:
     """A search.
 
     Attributes:
-        text: The beginning of a key, or a text of any case.
-        in_texts: Search texts and JSON instead of keys.
+        text: The beginning of a key; a text of any case; a condition such as ``width < 64 and size("jpg") > 9000``;
+            or the beginning of a rule's code, such as ``E3``.
+        kind: What is searched.
         ranges: Only these samples.
         limit: The search ends after so many samples are found.
     """
 
     text: str
-    in_texts: bool = False
+    kind: SearchKind = "keys"
     ranges: Sequence[range]
     limit: int = 1000
 
 
 class SearchBatch(NamedTuple):
-    """A step of a search: the numbers of samples found in it, and how many samples were searched so far."""
+    """A step of a search.
+
+    Attributes:
+        found: The numbers of samples found in it.
+        searched: Number of samples that were searched so far.
+        notes: Number of a sample → why it was found.
+    """
 
     found: list[int]
     searched: int
+    notes: dict[int, str]
 
 
-def search_samples(dataset: BrowsedDataset, request: SearchRequest) -> Iterator[SearchBatch]:
+class _Task(NamedTuple):
+    """A search of some samples of one shard, in a worker process."""
+
+    path: str
+    split_config: str | None
+    meta_folder: str | None
+    kind: SearchKind
+    text: str
+    batch: range
+
+
+Submit = Callable[..., "Future[dict[int, str]]"]
+
+
+def needs_scan(folder: DatasetFolder, condition: str) -> bool:
+    """Return True if a condition has names that are no columns, so that samples have to be read.
+
+    Raises:
+        ConfigError: The condition is invalid.
+    """
+    return not set(Condition(condition).columns) <= {*column_names(folder.storage), *INDEX_COLUMNS}
+
+
+def search_samples(
+    dataset: BrowsedDataset, request: SearchRequest, submit: Submit
+) -> Generator[SearchBatch, None, None]:
     """Yield the samples that match, batch by batch, so that a search can be shown and stopped while it runs.
 
     Samples that cannot be read do not match.
+
+    Args:
+        dataset: The dataset.
+        request: The search.
+        submit: Runs a function in a worker process.
+
+    Raises:
+        ConfigError: The condition is invalid, or no sample can have a value of such a name.
     """
+    if request.kind == "where":
+        ScannedValues.check(dataset.folder, Condition(request.text))
     searched, left = 0, request.limit
-    step = _TEXTS_AT_ONCE if request.in_texts else _KEYS_AT_ONCE
-    for some in request.ranges:
-        for start in range(some.start, some.stop, step):
-            batch = range(start, min(start + step, some.stop))
-            found = _texts(dataset, batch, request.text) if request.in_texts else _keys(dataset, batch, request.text)
-            searched += len(batch)
-            found = found[:left]
-            left -= len(found)
-            yield SearchBatch(found, searched)
-            if not left:
+    for batch, found in _results(dataset, request, submit):
+        searched += len(batch)
+        kept = dict(islice(found.items(), left))
+        left -= len(kept)
+        yield SearchBatch(list(kept), searched, {number: note for number, note in kept.items() if note})
+        if not left:
+            return
+
+
+def _results(dataset: BrowsedDataset, request: SearchRequest, submit: Submit) -> Iterator[tuple[range, dict[int, str]]]:
+    if request.kind == "keys":
+        for some in request.ranges:
+            for start in range(some.start, some.stop, _KEYS_AT_ONCE):
+                batch = range(start, min(start + _KEYS_AT_ONCE, some.stop))
+                yield batch, dict.fromkeys(_keys(dataset, batch, request.text), "")
+        return
+    folder = dataset.folder
+    task = _Task(folder.path, dataset.split_config, dataset.meta_folder, request.kind, request.text, range(0))
+    batches = _batches(dataset, request.ranges)
+    ahead: deque[tuple[range, Future[dict[int, str]]]] = deque()
+    try:
+        while True:
+            for batch in islice(batches, _BATCHES_AHEAD - len(ahead)):
+                ahead.append((batch, submit(_search, task._replace(batch=batch))))
+            if not ahead:
                 return
+            batch, running = ahead.popleft()
+            yield batch, running.result()
+    finally:
+        for _, running in ahead:
+            running.cancel()
+
+
+def _batches(dataset: BrowsedDataset, ranges: Sequence[range]) -> Iterator[range]:
+    """Yield ranges of samples that are in one shard each."""
+    shards = dataset.folder.index.shards
+    ends = np.array([shard.first_sample + shard.samples for shard in shards], np.int64)
+    for some in ranges:
+        start = some.start
+        while start < some.stop:
+            end = min(int(ends[np.searchsorted(ends, start, side="right")]), start + _SAMPLES_AT_ONCE, some.stop)
+            yield range(start, end)
+            start = end
 
 
 def _keys(dataset: BrowsedDataset, batch: range, text: str) -> list[int]:
@@ -78,9 +170,23 @@ def _keys(dataset: BrowsedDataset, batch: range, text: str) -> list[int]:
     return found
 
 
-def _texts(dataset: BrowsedDataset, batch: range, text: str) -> list[int]:
-    wanted = text.casefold()
-    return [number for number in batch if _has_text(dataset, number, wanted)]
+# ------------------------------------------------------------------------------------------ in a worker process
+
+
+def _search(task: _Task) -> dict[int, str]:
+    """Return the samples that match, each with the reason or an empty text."""
+    dataset = open_dataset(task.path, task.split_config, task.meta_folder)
+    if task.kind == "texts":
+        wanted = task.text.casefold()
+        return {number: "" for number in task.batch if _has_text(dataset, number, wanted)}
+    if task.kind == "findings":
+        found: dict[int, str] = {}
+        for finding in lint_samples(task.path, task.split_config, task.meta_folder, task.batch):
+            if finding.code.startswith(task.text.strip().upper()):
+                found.setdefault(finding.number, f"{finding.code}: {finding.message}"[:_MAX_FINDING])
+        return found
+    values = ScannedValues(dataset.folder, task.meta_folder, Condition(task.text), task.batch)
+    return dict.fromkeys(values.matches(), "")
 
 
 def _has_text(dataset: BrowsedDataset, number: int, wanted: str) -> bool:

@@ -21,7 +21,7 @@ from .report import DifferenceList
 
 __all__ = ["compare_checkpoint_with_data", "compare_checkpoints"]
 
-_PROGRESS = ("batch", "ranks", "steps", "passes", "ended", "counted_on")
+_PROGRESS = ("batch", "ranks", "steps", "passes", "ended", "counted_on", "ranks_at", "skip_steps")
 
 
 def compare_checkpoints(before: str, after: str, found: DifferenceList) -> bool:

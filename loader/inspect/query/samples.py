@@ -15,10 +15,10 @@ from ...format.dataset_folder import DatasetFolder
 from ...format.documents.messages import did_you_mean
 from .condition import Condition, Values
 
-__all__ = ["SampleQuery", "find_samples", "read_keys"]
+__all__ = ["INDEX_COLUMNS", "ColumnValues", "SampleQuery", "find_samples", "read_keys"]
 
 _ROWS_AT_ONCE = 1 << 20
-_OF_INDEX = ("bytes", "shard")
+INDEX_COLUMNS = ("bytes", "shard")
 _MAX_UNKNOWN = 5
 
 
@@ -65,7 +65,7 @@ def find_samples(folder: DatasetFolder, query: SampleQuery) -> IntArray:
     if not query.excluded:
         found = np.setdiff1d(found, folder.excluded_samples(), assume_unique=True)
     if condition is not None:
-        columns = _Columns(folder, condition.columns)
+        columns = ColumnValues(folder, condition.columns)
         pieces = (found[start : start + _ROWS_AT_ONCE] for start in range(0, len(found), _ROWS_AT_ONCE))
         kept = [some[condition.holds(_Rows(columns, some), len(some))] for some in pieces]
         found = np.concatenate([np.empty(0, np.int64), *kept])
@@ -109,7 +109,7 @@ def _of_keys(folder: DatasetFolder, keys: Iterable[str]) -> IntArray:
     return np.unique(np.array(found, np.int64))
 
 
-class _Columns:
+class ColumnValues:
     """The columns of a condition."""
 
     def __init__(self, folder: DatasetFolder, names: Iterable[str]) -> None:
@@ -117,10 +117,10 @@ class _Columns:
         self._columns: dict[str, Column] = {}
         known = column_names(folder.storage)
         for name in names:
-            if name in _OF_INDEX and name not in known:
+            if name in INDEX_COLUMNS and name not in known:
                 continue
             if name not in known:
-                every = [*known, *_OF_INDEX]
+                every = [*known, *INDEX_COLUMNS]
                 raise ConfigError(
                     f"there is no column {name!r}{did_you_mean(name, every)}; there are: {', '.join(every)}",
                     at=folder.path,
@@ -170,7 +170,7 @@ class _Columns:
 class _Rows:
     """The values of some samples, as a condition asks for them."""
 
-    def __init__(self, columns: _Columns, samples: IntArray) -> None:
+    def __init__(self, columns: ColumnValues, samples: IntArray) -> None:
         self._columns = columns
         self._samples = samples
 

@@ -1,13 +1,28 @@
 # The public names of this package, each with the module that defines it.
 
+from .debug_log import (
+    LoggedLoader as LoggedLoader,
+    choose_loader as choose_loader,
+    read_debug_log as read_debug_log,
+)
 from .explain import (
     RunFacts as RunFacts,
     SourceFacts as SourceFacts,
     explain_run as explain_run,
 )
+from .heatmap import (
+    SampleUses as SampleUses,
+    traced_uses as traced_uses,
+)
 from .planned_run import (
     PlannedRun as PlannedRun,
     RunRequest as RunRequest,
+)
+from .restored_run import (
+    RestoredRun as RestoredRun,
+    is_run as is_run,
+    load_task_encoder as load_task_encoder,
+    open_run as open_run,
 )
 from .trace import (
     TracedSample as TracedSample,

@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 
 from ...arrays import IntArray
-from ...format.documents.providers import is_metadataset
-from ...metadataset.plans.plan_leaves import plan_splits
-from ...metadataset.plans.plan_node import find_repeated_leaves
-from ...order import BlendedLane, possible_ranks
+from ...format.columns.column import open_column
+from ...format.columns.column_files import column_names
+from ...order import RepeatedOrder, possible_ranks
 from ...pipeline.reading.dataset_source import DatasetSource
 from ...pipeline.reading.read_ahead import READ_AHEAD_BYTES
-from ...storage import split_url
+from ...pipeline.reading.source import Source
+from ...storage.node_cache.settings import cache_settings
 from .planned_run import PlannedRun
+from .reads import StorageFacts, measure_shuffling, storage_facts, storage_of
 
 __all__ = ["Finding", "RunFacts", "SourceFacts", "explain_run"]
 
-_PROBED_BATCHES = 256
-_MAX_PROBED_SAMPLES = 1 << 14
 _MAX_LOCATED = 5_000_000
 _POOR_SHUFFLE = 0.5
 _MANY_EPOCHS = 10.0
+_AMOUNTS = frozenset({"tokens", "seconds", "duration"})
 _PREFETCHED_BATCHES = 2  # of each worker, as torch's DataLoader does
 
 
@@ -33,7 +35,8 @@ class Finding:
     """Something about a run that is probably not intended.
 
     Attributes:
-        kind: ``"repeated leaf"``, ``"never reached"``, ``"many epochs"``, ``"few samples"`` or ``"poor shuffle"``.
+        kind: ``"repeated leaf"``, ``"never reached"``, ``"many epochs"``, ``"few samples"``, ``"idle workers"`` or
+            ``"poor shuffle"``.
         message: What was found.
         hint: What to change.
     """
@@ -62,6 +65,8 @@ class SourceFacts:
         bytes_read: Bytes of its samples that the run reads, by the average size.
         shards: Number of its shards.
         storage: ``"local"``, or the protocol of its URL.
+        amounts: For each of its columns ``tokens``, ``seconds`` and ``duration``, the sum over the samples that the run
+            uses, by the average of those that have a value.
     """
 
     path: str
@@ -77,6 +82,7 @@ class SourceFacts:
     bytes_read: int
     shards: int
     storage: str
+    amounts: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,10 +94,12 @@ class RunFacts:
         samples: Number of samples that they use.
         sources: The datasets, in the order of the mix.
         lanes: Number of lanes.
-        ranks: The numbers of ranks on which a state of the run can be restored.
+        ranks: The numbers of ranks on which a state of the run can be restored, with any number of workers.
         batch_samples: Samples of a step on all ranks.
         read_ahead_bytes: Memory for bytes that are fetched ahead, on each rank; 0 if all datasets are local.
         queue_bytes: Memory for batches that wait, on each rank, by the average size of undecoded samples.
+        cache_bytes: Disk space of a node for its cache of remote shards; 0 without one.
+        storages: What the run reads from each storage.
         shard_share: Expected share of the most frequent shard in a micro-batch, of the probed ones.
         largest_shard_share: The largest such share.
         mixing: Mean distance in the stored order between neighbours of a lane's stream, relative to that of a random
@@ -107,6 +115,8 @@ class RunFacts:
     batch_samples: int
     read_ahead_bytes: int
     queue_bytes: int
+    cache_bytes: int
+    storages: tuple[StorageFacts, ...]
     shard_share: float
     largest_shard_share: float
     mixing: float
@@ -127,28 +137,38 @@ def explain_run(run: PlannedRun, steps: int) -> RunFacts:
     used = _used(run, steps)
     weights = np.array(run.plan.weights)
     facts = tuple(_source_facts(run, number, int(used[number]), weights, steps) for number in range(len(run.sources)))
-    shard_share, largest, mixing = _shuffle(run)
-    request = run.request
+    shuffling = measure_shuffling(run)
     sample_bytes = max((source.sample_bytes for source in run.sources), default=0)
-    workers = max(1, request.num_workers)
+    workers = max(1, run.request.num_workers)
+    is_remote = any(one.storage != "local" for one in facts)
     found = RunFacts(
         steps=steps,
         samples=int(used.sum()),
         sources=facts,
         lanes=run.lanes,
         ranks=tuple(possible_ranks(run.lanes)),
-        batch_samples=request.batch_size * request.world_size,
-        read_ahead_bytes=workers * READ_AHEAD_BYTES if any(one.storage != "local" for one in facts) else 0,
-        queue_bytes=workers * _PREFETCHED_BATCHES * request.batch_size * sample_bytes,
-        shard_share=shard_share,
-        largest_shard_share=largest,
-        mixing=mixing,
+        batch_samples=run.batch_size * run.request.world_size,
+        read_ahead_bytes=workers * READ_AHEAD_BYTES if is_remote else 0,
+        queue_bytes=workers * _PREFETCHED_BATCHES * run.batch_size * sample_bytes,
+        cache_bytes=_cache_bytes() if is_remote else 0,
+        storages=storage_facts(run, used, shuffling.reads_per_sample),
+        shard_share=shuffling.shard_share,
+        largest_shard_share=shuffling.largest_shard_share,
+        mixing=shuffling.mixing,
         findings=(),
     )
-    return RunFacts(
-        **{name: getattr(found, name) for name in found.__dataclass_fields__ if name != "findings"},
-        findings=tuple(_findings(run, found)),
-    )
+    return replace(found, findings=tuple(_findings(run, found)))
+
+
+def _cache_bytes() -> int:
+    """Return the most bytes of the node's cache, as the environment sets it; 0 if it is off."""
+    settings = cache_settings()
+    if settings is None:
+        return 0
+    if settings.limit_bytes is not None:
+        return settings.limit_bytes
+    folder = Path(settings.folder)
+    return shutil.disk_usage(next(one for one in (folder, *folder.parents) if one.exists())).total // 2
 
 
 def _used(run: PlannedRun, steps: int) -> IntArray:
@@ -157,7 +177,7 @@ def _used(run: PlannedRun, steps: int) -> IntArray:
     If the split excludes samples, each sample of a short run is located; in a long one, excluded samples are counted by
     their share of each source.
     """
-    batches, size = steps * run.request.world_size, run.request.batch_size
+    batches, size = steps * run.request.world_size, run.batch_size
     if len(run.sources) == 1:
         return np.array([batches * size])
     total = np.zeros(len(run.sources), np.int64)
@@ -166,13 +186,13 @@ def _used(run: PlannedRun, steps: int) -> IntArray:
             for source, _, _ in run.pieces(lane, run.batches_of_lane(lane, batches)):
                 total += np.bincount(source, minlength=len(total))
         return total
-    for lane in range(run.lanes):
-        stream = run.order.lane(lane)
-        positions = run.batches_of_lane(lane, batches) * size
-        if isinstance(stream, BlendedLane):
-            total += stream.counts(positions)
-        else:  # an order that is not shuffled, in turns
-            total += np.bincount(stream.locate(0, positions)[0], minlength=len(total))
+    order = run.order
+    positions = np.array([run.batches_of_lane(lane, batches) * size for lane in range(run.lanes)])
+    if isinstance(order, RepeatedOrder):
+        total += order.count(positions)
+    else:  # an order that is not shuffled, in turns
+        for lane, stop in enumerate(positions.tolist()):
+            total += np.bincount(run.stream(lane).locate(0, stop)[0], minlength=len(total))
     if run.skips:
         kept = total * np.array([1 - min(1.0, len(one.excluded) / one.samples) for one in run.sources])
         total = np.rint(kept * (batches * size / max(1.0, kept.sum()))).astype(np.int64)
@@ -183,7 +203,7 @@ def _source_facts(
     run: PlannedRun, number: int, used: int, weights: np.ndarray[tuple[int], np.dtype[np.float64]], steps: int
 ) -> SourceFacts:
     source = run.sources[number]
-    samples = run.request.batch_size * run.request.world_size
+    samples = run.batch_size * run.request.world_size
     share = used / max(1, steps * samples)
     exhausted = None if used < source.samples else int(np.ceil(source.samples / (share * samples)))
     request = source.request
@@ -200,50 +220,37 @@ def _source_facts(
         exhausted_at=exhausted,
         bytes_read=used * source.sample_bytes,
         shards=len(source.shard_names) if isinstance(source, DatasetSource) else 1,
-        storage=split_url(request.path)[0] or "local",
+        storage=storage_of(source),
+        amounts=_amounts(source, used),
     )
 
 
-def _shuffle(run: PlannedRun) -> tuple[float, float, float]:
-    """Return the mean and the largest share of a shard in a micro-batch, and the mixing, of some micro-batches."""
-    size = run.request.batch_size
-    count = max(2, min(_PROBED_BATCHES, _MAX_PROBED_SAMPLES // size))
-    lanes = sorted({lane * run.lanes // min(run.lanes, 16) for lane in range(min(run.lanes, 16))})
-    shares, distances = [], []
-    sizes = np.array([source.samples for source in run.sources])
-    for lane in lanes:
-        stop = max(2, count // len(lanes)) * size
-        source, _, sample = run.order.lane(lane).locate(0, stop)
-        index = run.table.index_numbers(source, sample)
-        shard = _shard_numbers(run, source, index)
-        for start in range(0, stop, size):
-            _, counts = np.unique(shard[start : start + size], return_counts=True)
-            shares.append(counts.max() / size)
-        for one in np.unique(source).tolist():
-            own = sample[source == one] / sizes[one]
-            if len(own) > 1 and sizes[one] > 1:
-                distances.append((float(np.abs(np.diff(own)).sum()), len(own) - 1))
-    steps = sum(number for _, number in distances)
-    mixing = 3 * sum(distance for distance, _ in distances) / steps if steps else 1.0
-    return float(np.mean(shares)), float(np.max(shares)), float(mixing)
-
-
-def _shard_numbers(run: PlannedRun, source: IntArray, index: IntArray) -> IntArray:
-    """Return a number for each sample that is equal for samples of one shard."""
-    shard = np.zeros(len(source), np.int64)
-    for one in np.unique(source).tolist():
-        found, own = run.sources[one], source == one
-        if isinstance(found, DatasetSource):
-            firsts = np.array([entry.first_sample for entry in found.folder.index.shards])
-            shard[own] = np.searchsorted(firsts, index[own], side="right")
-    return source * (1 << 32) + shard
+def _amounts(source: Source, used: int) -> dict[str, float]:
+    """Return the sums of known columns over the samples that a run uses."""
+    found: dict[str, float] = {}
+    if not isinstance(source, DatasetSource):
+        return found
+    storage = source.folder.storage
+    for name in _AMOUNTS.intersection(column_names(storage)):
+        column = open_column(storage, source.folder.index, name)
+        rows = source.index_numbers()
+        rows = rows[~np.isin(rows, source.excluded)]
+        known = rows[column.is_known(rows)]
+        if len(known):
+            found[name] = float(column.values[known].mean(dtype=np.float64)) * used
+    return found
 
 
 def _findings(run: PlannedRun, facts: RunFacts) -> Iterator[Finding]:
-    if is_metadataset(run.request.path):
-        trees = plan_splits(run.request.path, split_parts=[run.request.split_part]).trees
-        for message in (text for tree in trees.values() for text in find_repeated_leaves(tree)):
-            yield Finding(kind="repeated leaf", message=message, hint="remove one, or give them separate subsets")
+    for message in run.repeated_leaves:
+        yield Finding(kind="repeated leaf", message=message, hint="remove one, or give them separate subsets")
+    hosted = run.lanes // run.request.world_size
+    if run.request.num_workers > hosted:
+        yield Finding(
+            kind="idle workers",
+            message=f"each rank has {run.request.num_workers:,} workers for {hosted:,} lanes: some make no batch",
+            hint="use fewer workers, or begin the run with more lanes: WorkerConfig(lanes=…)",
+        )
     for one in facts.sources:
         named = partial(Finding, kind="never reached")
         if not one.used:

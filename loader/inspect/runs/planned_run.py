@@ -1,8 +1,9 @@
-"""A training run as its arguments define it: the datasets, the order of their samples, and the lanes."""
+"""A training run: the datasets, the order of their samples, the lanes and the steps."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,14 +12,19 @@ import numpy as np
 from ...arrays import IntArray
 from ...cached_property import cached_property
 from ...errors import ConfigError
-from ...order import StreamOrder, default_lanes
+from ...metadataset.plans.plan_node import RepeatedLeafWarning
+from ...order import GONE, LaneOrder, StreamOrder, default_lanes
+from ...pipeline.contract.lane import RULES
 from ...pipeline.contract.stage import SavableDataset
 from ...pipeline.contract.worker_config import WorkerConfig
 from ...pipeline.reading.order_plan import ShuffledPlan
 from ...pipeline.reading.read import ReadDataset
 from ...pipeline.reading.sample_chunk import SourceTable
 from ...pipeline.reading.source import Source
+from ...samples.encoding.task_encoder import TaskEncoder
 from ...training.datasets.get_datasets import get_train_dataset
+from ...training.loaders.run import cut_rank_stages
+from ...training.states import RunSteps
 
 __all__ = ["PlannedRun", "RunRequest"]
 
@@ -31,41 +37,55 @@ class RunRequest:
 
     Attributes:
         path: A prepared dataset, or a metadataset.
-        batch_size: Samples of a micro-batch.
+        batch_size: Samples of a micro-batch; None for single samples.
         world_size: Number of data-parallel ranks.
         num_workers: Worker processes of each rank.
         split_part: Part of the split.
         shuffle_buffer_size: As of ``get_train_dataset``.
         max_samples_per_sequence: As of ``get_train_dataset``.
         shuffle_over_epochs_multiplier: As of ``get_train_dataset``.
+        packing_buffer_size: As of ``get_train_dataset``; it needs a ``task_encoder`` that packs.
         seed_offset: As of ``WorkerConfig``.
         lanes: Number of lanes; None for that of a new run. A restored run keeps the number that it began with.
         filter_name: Filter of every dataset.
         trust_code: The dataset may run its code.
+        task_encoder: The hooks of the run, for runs whose micro-batches are rebuilt; None: only the order counts.
     """
 
     path: str
-    batch_size: int = 1
+    batch_size: int | None = 1
     world_size: int = 1
     num_workers: int = 0
     split_part: str = "train"
     shuffle_buffer_size: int | None = None
     max_samples_per_sequence: int | None = None
     shuffle_over_epochs_multiplier: int | None = 1
+    packing_buffer_size: int | None = None
     seed_offset: int = 0
     lanes: int | None = None
     filter_name: str | None = None
     trust_code: bool = False
+    task_encoder: TaskEncoder[Any, Any, Any, Any] | None = None
 
 
 class PlannedRun:
-    """An endless training run, without hooks that skip, pack or generate samples.
+    """An endless training run.
 
-    A step is one micro-batch on each rank: micro-batch ``m`` of the run is that of step ``m // ranks`` on rank
-    ``m % ranks``.
+    Without the hooks of the run, its micro-batches are those of a run whose hooks neither skip, pack nor generate
+    samples.
 
     Args:
         request: The arguments of the run.
+
+    Attributes:
+        request: The arguments of the run.
+        chain: The stages of the lanes.
+        reader: The stage that reads.
+        lanes: L of the run.
+        seed: Seed of the run.
+        rules: The rules of the run.
+        steps: The steps of the run.
+        repeated_leaves: Messages about leaves of a metadataset that are reached twice.
 
     Raises:
         ConfigError: An argument or a document is invalid.
@@ -82,22 +102,47 @@ class PlannedRun:
             lanes=request.lanes,
         )
         options: dict[str, Any] = {} if request.filter_name is None else {"filter_name": request.filter_name}
-        if request.batch_size < 1:
+        if request.batch_size is not None and request.batch_size < 1:
             raise ConfigError(f"expected a batch_size of at least 1, found {request.batch_size}")
-        chain = get_train_dataset(
-            request.path,
-            split_part=request.split_part,
-            worker_config=config,
-            batch_size=request.batch_size,
-            shuffle_buffer_size=request.shuffle_buffer_size,
-            max_samples_per_sequence=request.max_samples_per_sequence,
-            shuffle_over_epochs_multiplier=request.shuffle_over_epochs_multiplier,
-            trust_code=request.trust_code,
-            **options,
-        )
-        self.reader = _reader(chain)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", RepeatedLeafWarning)
+            chain = get_train_dataset(
+                request.path,
+                split_part=request.split_part,
+                worker_config=config,
+                batch_size=request.batch_size,
+                packing_buffer_size=request.packing_buffer_size,
+                shuffle_buffer_size=request.shuffle_buffer_size,
+                max_samples_per_sequence=request.max_samples_per_sequence,
+                shuffle_over_epochs_multiplier=request.shuffle_over_epochs_multiplier,
+                task_encoder=request.task_encoder,
+                trust_code=request.trust_code,
+                **options,
+            )
+        self.repeated_leaves = tuple(str(one.message) for one in caught if one.category is RepeatedLeafWarning)
+        for one in caught:
+            if one.category is not RepeatedLeafWarning:
+                warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+        self.chain = cut_rank_stages(chain)[0]
         self.lanes = request.lanes or default_lanes(request.world_size, request.num_workers, has_buffers=chain.waits)
         self.seed = config.seed_offset
+        self.rules = RULES
+        self.steps = RunSteps(ranks_at=((0, request.world_size),))
+
+    @property
+    def chain(self) -> SavableDataset[Any]:
+        """The stages of the lanes."""
+        return self._chain
+
+    @chain.setter
+    def chain(self, chain: SavableDataset[Any]) -> None:
+        self._chain = chain
+        self.reader = _reader(chain)
+
+    @property
+    def batch_size(self) -> int:
+        """Samples of a micro-batch."""
+        return self.request.batch_size or 1
 
     @property
     def sources(self) -> tuple[Source, ...]:
@@ -114,16 +159,22 @@ class PlannedRun:
 
     @cached_property
     def order(self) -> StreamOrder:
-        """The streams of all lanes."""
+        """The streams of all lanes, of a run whose mix never changed."""
         samples = [source.samples for source in self.sources]
-        return self.plan.order(samples, lanes=self.lanes, seed=self.seed)
+        return self.plan.order(samples, lanes=self.lanes, seed=self.seed, rules=self.rules)
+
+    def stream(self, lane: int) -> LaneOrder:
+        """Return the stream of a lane."""
+        if self.reader.history is None:
+            return self.order.lane(lane)
+        return self.reader.lane_order(lane, lanes=self.lanes, seed=self.seed, rules=self.rules)
 
     @cached_property
     def table(self) -> SourceTable:
         """Maps samples of the sources to their numbers in the indexes."""
         return SourceTable(self.sources)
 
-    @property
+    @cached_property
     def skips(self) -> bool:
         """True if the split excludes samples, which are skipped at their turn."""
         return any(len(source.excluded) for source in self.sources)
@@ -132,25 +183,31 @@ class PlannedRun:
         """Return the number of micro-batches of a lane among the first ones of the run."""
         return max(0, -(-(batches - lane) // self.lanes))
 
-    def batch(self, number: int) -> tuple[IntArray, IntArray, IntArray]:
+    def locate(self, lane: int, start: int, stop: int) -> tuple[IntArray, IntArray, IntArray]:
+        """Return sources, epochs and numbers in the indexes at positions of a lane; -1 is a dataset that is gone."""
+        source, epoch, sample = self.stream(lane).locate(start, stop)
+        return source, epoch, self.table.index_numbers(np.maximum(source, 0), np.where(source == GONE, 0, sample))
+
+    def batch(self, number: int, known: Mapping[str, int] | None = None) -> tuple[IntArray, IntArray, IntArray]:
         """Return the sources, epochs and numbers in the indexes of the samples of a micro-batch; shape (batch_size,).
 
         Args:
             number: The micro-batch of the run.
+            known: A state of its lane before it, so that earlier samples are not counted again.
         """
         lane, own = number % self.lanes, number // self.lanes
-        size = self.request.batch_size
-        stream = self.order.lane(lane)
+        size = self.batch_size
+        made, position = (0, 0) if known is None else (known["made"], known["0 read"])
+        first = (own - made) * size
         if not self.skips:
-            source, epoch, sample = stream.locate(own * size, (own + 1) * size)
-            return source, epoch, self.table.index_numbers(source, sample)
-        return self._range(lane, own * size, size)
+            return self.locate(lane, position + first, position + first + size)
+        return self._range(lane, position, first, size)
 
-    def _range(self, lane: int, first: int, size: int) -> tuple[IntArray, IntArray, IntArray]:
-        """Return some samples of a lane, counted without excluded ones."""
+    def _range(self, lane: int, start: int, first: int, size: int) -> tuple[IntArray, IntArray, IntArray]:
+        """Return some samples of a lane, counted from a position without excluded ones."""
         found: list[tuple[IntArray, ...]] = []
         seen = 0
-        for columns in self._kept(lane):
+        for columns in self._kept(lane, start):
             rows = slice(max(0, first - seen), max(0, first + size - seen))
             found.append(tuple(column[rows] for column in columns))
             seen += len(columns[0])
@@ -159,13 +216,24 @@ class PlannedRun:
         source, epoch, index = (np.concatenate(parts) for parts in zip(*found, strict=True))
         return source, epoch, index
 
-    def _kept(self, lane: int) -> Iterator[tuple[IntArray, IntArray, IntArray]]:
-        """Yield the samples of a lane without excluded ones, in pieces."""
-        stream = self.order.lane(lane)
-        start, size = 0, _FIRST_POSITIONS
+    def kept_before(self, lane: int, position: int) -> int:
+        """Return the number of samples of a lane before a position, without excluded ones."""
+        if not self.skips:
+            return position
+        kept, start = 0, 0
+        while start < position:
+            stop = min(position, start + _MAX_POSITIONS)
+            source, _, index = self.locate(lane, start, stop)
+            excluded = self.table.excluded(source, index)
+            kept += stop - start - (0 if excluded is None else int(excluded.sum()))
+            start = stop
+        return kept
+
+    def _kept(self, lane: int, start: int = 0) -> Iterator[tuple[IntArray, IntArray, IntArray]]:
+        """Yield the samples of a lane from a position on, without excluded ones, in pieces."""
+        size = _FIRST_POSITIONS
         while True:
-            source, epoch, sample = stream.locate(start, start + size)
-            index = self.table.index_numbers(source, sample)
+            source, epoch, index = self.locate(lane, start, start + size)
             excluded = self.table.excluded(source, index)
             kept = slice(None) if excluded is None else ~excluded
             yield source[kept], epoch[kept], index[kept]
@@ -173,7 +241,7 @@ class PlannedRun:
 
     def pieces(self, lane: int, batches: int) -> Iterator[tuple[IntArray, IntArray, IntArray]]:
         """Yield the samples of a lane's first micro-batches, in pieces."""
-        left = batches * self.request.batch_size
+        left = batches * self.batch_size
         kept = self._kept(lane)
         while left > 0:
             source, epoch, index = (column[:left] for column in next(kept))
@@ -184,7 +252,7 @@ class PlannedRun:
 def _reader(chain: SavableDataset[Any]) -> ReadDataset:
     stage: Any = chain
     while not isinstance(stage, ReadDataset):
-        inputs = stage.inputs
+        inputs: Sequence[Any] = stage.inputs
         if len(inputs) != 1:
             raise ConfigError("expected a chain of stages with one reader", hint="explain a run without such stages")
         stage = inputs[0]

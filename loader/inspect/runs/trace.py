@@ -1,19 +1,28 @@
-"""Find the samples of a step, and the steps of a sample, after the fact: nothing is logged."""
+"""Find the samples of a step, and the steps of a sample, after the fact: nothing needs to be logged."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
-from ...errors import ConfigError
+from ...arrays import IntArray
+from ...errors import ConfigError, StateError
+from ...order import GONE
+from ...pipeline.contract.item_id import ItemId
 from ...pipeline.reading.dataset_source import DatasetSource
 from ...pipeline.reading.joined_source import JoinedSource
 from ...pipeline.reading.source import Source
 from .planned_run import PlannedRun
+from .restored_run import RestoredRun, samples_of
 
 __all__ = ["TracedSample", "key_of", "steps_of_key", "trace_step"]
+
+_NEAR = 4096  # positions that are located together
+_Rows = tuple[IntArray, IntArray, IntArray, IntArray]  # lane, source, epoch, number in the index
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,11 +33,12 @@ class TracedSample:
         step: Number of the step, from 0.
         rank: The rank that gets the micro-batch.
         position: Place in the micro-batch.
-        dataset: Path of the dataset.
+        dataset: Path of the dataset; empty if the dataset left the mix since.
         key: ``<shard>/<key>``, or the number of a row; of a join, the key of its primary dataset.
         index: Its number in the index of the dataset.
         epoch: Epoch of the dataset, from 0.
-        lane: Lane that makes the micro-batch.
+        lane: Lane whose stream has the sample.
+        left_out: The step is one of ``skip_steps``, so the sample was not delivered.
     """
 
     step: int
@@ -39,47 +49,100 @@ class TracedSample:
     index: int
     epoch: int
     lane: int
+    left_out: bool = False
 
 
-def trace_step(run: PlannedRun, step: int, *, ranks: Sequence[int] | None = None) -> Iterator[TracedSample]:
+def trace_step(
+    run: PlannedRun | RestoredRun, step: int, *, ranks: Sequence[int] | None = None
+) -> Iterator[TracedSample]:
     """Yield the samples of a step, in the order of ranks and places in the micro-batch.
 
     Args:
-        run: The run.
+        run: The run. If it has a log, the step is looked up; if it has hooks, micro-batches are rebuilt.
         step: Number of the step, from 0.
         ranks: Only these ranks; None for all.
 
     Raises:
         ConfigError: There is no such step or rank.
+        StateError: The run skipped, packed or generated samples, and has neither a log nor hooks; or its log does not
+            have the step.
     """
-    world = run.request.world_size
+    planned = run.run if isinstance(run, RestoredRun) else run
     if step < 0:
         raise ConfigError(f"expected a step of at least 0, found {step}", hint="steps are counted from 0")
-    for rank in range(world) if ranks is None else ranks:
-        if not 0 <= rank < world:
-            raise ConfigError(f"expected a rank in [0, {world}), found {rank}", hint="check --world-size")
-        number = step * world + rank
+    batches = planned.steps.batches(step)
+    wanted = range(len(batches)) if ranks is None else ranks
+    for rank in wanted:
+        if not 0 <= rank < len(batches):
+            raise ConfigError(f"expected a rank in [0, {len(batches)}), found {rank}", hint="check the number of ranks")
+    logged = run.logged([batches[rank] for rank in wanted]) if isinstance(run, RestoredRun) else {}
+    for rank in wanted:
+        yield from _traced(planned, batches[rank], _rows(run, batches[rank], logged))
+
+
+def _rows(run: PlannedRun | RestoredRun, number: int, logged: dict[int, ItemId]) -> _Rows:
+    """Return the samples of a micro-batch."""
+    if isinstance(run, PlannedRun):
         source, epoch, index = run.batch(number)
-        for position, (one, its_epoch, its_index) in enumerate(
-            zip(source.tolist(), epoch.tolist(), index.tolist(), strict=True)
-        ):
-            found = run.sources[one]
-            yield TracedSample(
-                step=step,
-                rank=rank,
-                position=position,
-                dataset=found.request.path,
-                key=key_of(found, its_index),
-                index=its_index,
-                epoch=its_epoch,
-                lane=number % run.lanes,
+    elif run.log:
+        if number not in logged:
+            raise StateError(
+                f"the log has no micro-batch {number:,} (step, rank: {run.run.steps.place(number)})",
+                hint="the run did not reach it, or all its samples were skipped, or its files are elsewhere",
             )
+        return _of_item(run.run, number, logged[number])
+    elif run.run.request.task_encoder is not None:
+        return _of_item(run.run, number, run.replay(number)[1])
+    else:
+        source, epoch, index = run.run.batch(number, run.known_state(number))
+        run = run.run
+    return np.full(len(source), number % run.lanes), source, epoch, index
 
 
-def steps_of_key(run: PlannedRun, key: str, *, steps: int) -> Iterator[TracedSample]:
+def _of_item(run: PlannedRun, number: int, item_id: ItemId) -> _Rows:
+    """Return the samples of which an item was made."""
+    pairs = list(samples_of(item_id, number % run.lanes))
+    lane = np.array([one for one, _ in pairs], np.int64)
+    position = np.array([one for _, one in pairs], np.int64)
+    found = np.zeros((3, len(pairs)), np.int64)
+    for one in np.unique(lane).tolist():
+        own = np.flatnonzero(lane == one)
+        own = own[np.argsort(position[own], kind="stable")]
+        for near in np.split(own, np.flatnonzero(np.diff(position[own]) > _NEAR) + 1):
+            start = int(position[near[0]])
+            located = run.locate(one, start, int(position[near[-1]]) + 1)
+            found[:, near] = [column[position[near] - start] for column in located]
+    return lane, found[0], found[1], found[2]
+
+
+def _traced(run: PlannedRun, number: int, rows: _Rows) -> Iterator[TracedSample]:
+    step, rank = run.steps.place(number)
+    for position, row in enumerate(zip(*(column.tolist() for column in rows), strict=True)):
+        yield _sample(run, step, rank, position, row, left_out=run.steps.is_left_out(number))
+
+
+def _sample(
+    run: PlannedRun, step: int, rank: int, position: int, row: tuple[int, ...], *, left_out: bool
+) -> TracedSample:
+    lane, number, epoch, index = row
+    source = None if number == GONE else run.sources[number]
+    return TracedSample(
+        step=step,
+        rank=rank,
+        position=position,
+        dataset="" if source is None else source.request.path,
+        key="" if source is None else key_of(source, index),
+        index=index,
+        epoch=epoch,
+        lane=lane,
+        left_out=left_out,
+    )
+
+
+def steps_of_key(run: PlannedRun | RestoredRun, key: str, *, steps: int) -> Iterator[TracedSample]:
     """Yield each use of a sample in the first steps of a run, lane by lane.
 
-    All samples of these steps are located, ten million a second or so.
+    All samples of these steps are located, ten million a second or so; with a log, all its records are read.
 
     Args:
         run: The run.
@@ -88,35 +151,71 @@ def steps_of_key(run: PlannedRun, key: str, *, steps: int) -> Iterator[TracedSam
 
     Raises:
         ConfigError: No dataset has the key.
+        StateError: The run skipped, packed or generated samples, and has no log.
     """
-    indexes = {number: _indexes_of_key(source, key) for number, source in enumerate(run.sources)}
+    planned = run.run if isinstance(run, RestoredRun) else run
+    indexes = {number: _indexes_of_key(source, key) for number, source in enumerate(planned.sources)}
     wanted = {number: np.array(some, np.int64) for number, some in indexes.items() if some}
     if not wanted:
         raise ConfigError(
-            f"there is no sample {key!r}", at=run.request.path, hint="keys are written as energon preview shows them"
+            f"there is no sample {key!r}",
+            at=planned.request.path,
+            hint="keys are written as energon preview shows them",
         )
-    world, size = run.request.world_size, run.request.batch_size
-    for lane in range(run.lanes):
+    stop = planned.steps.batches(steps - 1).stop
+    if isinstance(run, RestoredRun):
+        if run.log:
+            yield from _logged_uses(run, wanted, stop)
+            return
+        for lane in run.lane_states:
+            run.check_gaps(lane)
+    size = planned.batch_size
+    for lane in range(planned.lanes):
         seen = 0
-        for source, epoch, index in run.pieces(lane, run.batches_of_lane(lane, steps * world)):
-            is_used = np.zeros(len(source), np.bool_)
-            for number, its_indexes in wanted.items():
-                is_used |= (source == number) & np.isin(index, its_indexes)
-            for row in np.flatnonzero(is_used).tolist():
+        for source, epoch, index in planned.pieces(lane, planned.batches_of_lane(lane, stop)):
+            for row in np.flatnonzero(_is_one_of(wanted, source, index)).tolist():
                 own, position = divmod(seen + row, size)
-                step, rank = divmod(own * run.lanes + lane, world)
-                found = run.sources[int(source[row])]
-                yield TracedSample(
-                    step=step,
-                    rank=rank,
-                    position=position,
-                    dataset=found.request.path,
-                    key=key_of(found, int(index[row])),
-                    index=int(index[row]),
-                    epoch=int(epoch[row]),
-                    lane=lane,
-                )
+                number = own * planned.lanes + lane
+                found = (lane, int(source[row]), int(epoch[row]), int(index[row]))
+                left_out = planned.steps.is_left_out(number)
+                yield _sample(planned, *planned.steps.place(number), position, found, left_out=left_out)
             seen += len(source)
+
+
+def _logged_uses(run: RestoredRun, wanted: dict[int, IntArray], stop: int) -> Iterator[TracedSample]:
+    """Yield the uses of samples in the log, each once if several starts of the workers made the micro-batch."""
+    made: dict[int, ItemId] = {}
+    for file in reversed(run.log):  # of several starts of the workers, the last one counts
+        made |= dict(file.records(range(stop).__contains__))
+    ends: defaultdict[int, int] = defaultdict(int)
+    used = {number: list(samples_of(item_id, number % run.run.lanes)) for number, item_id in made.items()}
+    for pairs in used.values():
+        for lane, position in pairs:
+            ends[lane] = max(ends[lane], position + 1)
+    places = {
+        (lane, row)
+        for lane, end in ends.items()
+        for start in range(0, end, 1 << 18)
+        for row in _matching_positions(run.run, lane, range(start, min(end, start + (1 << 18))), wanted)
+    }
+    for number, pairs in sorted(used.items()):
+        if places.intersection(pairs):
+            rows = _of_item(run.run, number, made[number])
+            for sample, pair in zip(_traced(run.run, number, rows), pairs, strict=True):
+                if pair in places:
+                    yield sample
+
+
+def _matching_positions(run: PlannedRun, lane: int, positions: range, wanted: dict[int, IntArray]) -> list[int]:
+    source, _, index = run.locate(lane, positions.start, positions.stop)
+    return [positions[row] for row in np.flatnonzero(_is_one_of(wanted, source, index)).tolist()]
+
+
+def _is_one_of(wanted: dict[int, IntArray], source: IntArray, index: IntArray) -> npt.NDArray[np.bool_]:
+    found = np.zeros(len(source), np.bool_)
+    for number, its_indexes in wanted.items():
+        found |= (source == number) & np.isin(index, its_indexes)
+    return found
 
 
 def key_of(source: Source, index: int) -> str:

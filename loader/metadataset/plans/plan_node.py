@@ -13,7 +13,14 @@ from ...format.documents.providers import is_record_file
 from ...format.documents.subset import do_overlap
 from ..documents.leaf_plan import LeafPlan
 
-__all__ = ["NodeKind", "PlanNode", "find_repeated_leaves", "find_shared_leaves", "warn_of_repeated_leaves"]
+__all__ = [
+    "NodeKind",
+    "PlanNode",
+    "RepeatedLeafWarning",
+    "find_repeated_leaves",
+    "find_shared_leaves",
+    "warn_of_repeated_leaves",
+]
 
 NodeKind = Literal["dataset", "join", "metadataset", "blend", "blend_epochized"]
 """The first two are leaves. A metadataset has one child, the contents of its split; blends mix their children."""
@@ -53,6 +60,10 @@ class PlanNode:
             yield from child.leaves()
 
 
+class RepeatedLeafWarning(UserWarning):
+    """Two leaves of a metadataset share samples."""
+
+
 _MAX_COMPARED = 50
 """Places of one dataset that are compared in pairs; of more places, only the first ones are compared."""
 
@@ -60,7 +71,7 @@ _MAX_COMPARED = 50
 def warn_of_repeated_leaves(root: PlanNode) -> None:
     """Warn of each of :func:`find_repeated_leaves`."""
     for message in find_repeated_leaves(root):
-        warnings.warn(escape_controls(message), UserWarning, stacklevel=4)
+        warnings.warn(escape_controls(message), RepeatedLeafWarning, stacklevel=4)
 
 
 def find_repeated_leaves(root: PlanNode) -> Iterator[str]:

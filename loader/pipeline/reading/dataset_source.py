@@ -253,7 +253,7 @@ class DatasetSource:
         if stop <= start:
             raise self._empty_error()
         count = stop - start
-        if len(self.excluded) >= count and np.isin(self._index_numbers(), self.excluded).all():
+        if len(self.excluded) >= count and np.isin(self.index_numbers(), self.excluded).all():
             raise EmptyDatasetError(
                 f"all {count} samples of split part {self.request.split_part!r} are excluded",
                 at=self.folder.path,
@@ -299,7 +299,7 @@ class DatasetSource:
         skipped = np.maximum(first - ends[:-1][rows], 0)
         return ends[:-1][rows] + skipped - first, starts[rows] + skipped
 
-    def _index_numbers(self) -> IntArray:
+    def index_numbers(self) -> IntArray:
         """Return the numbers in the index of all samples of the source."""
         begins, firsts = self.ranges
         stop = self._subset[1] - self._subset[0]

@@ -21,8 +21,10 @@ MEMBER_BYTES = 1 << 10
 _MIN_COST_BYTES = 32 << 10  # of a request, in memory and time
 _GAP_BYTES = 128 << 10
 _NEIGHBOUR_GAP_BYTES = 2 * MEMBER_BYTES  # headers, padding, small parts that are not read
-_FIRST_SHARE = 1 / 16  # of the bytes ahead, before any was used; a run that ends soon fetches little in vain
-_GROWTH = 4  # bytes ahead for each byte that was used
+_FIRST_SHARE = 1 / 16  # of the bytes ahead, before one was waited for; a run that ends soon fetches little in vain
+_GROWTH = 2  # of the bytes ahead, when they were too few
+_IN_FLIGHT_SHARE = 1 << 20  # of the bytes ahead for each range in flight: a process has 64 MiB, and sends 64 requests
+_MIN_IN_FLIGHT = 2
 _MAX_WASTE = 0.1  # share of a range with larger gaps
 _MAX_RANGE_BYTES = 8 << 20
 
@@ -30,7 +32,7 @@ _MAX_RANGE_BYTES = 8 << 20
 class _Range:
     """Joined samples of one file."""
 
-    __slots__ = ("cost_bytes", "data", "file", "is_used", "size_bytes", "start", "uses")
+    __slots__ = ("cost_bytes", "data", "file", "growths", "is_used", "size_bytes", "start", "uses")
 
     def __init__(self, file: ReadableFile, start: int, size_bytes: int, uses: int) -> None:
         self.file = file
@@ -39,22 +41,28 @@ class _Range:
         self.cost_bytes = max(size_bytes, _MIN_COST_BYTES)
         self.uses = uses  # samples that were not taken yet
         self.data: PendingRead | None = None
+        self.growths = 0  # of the queue, when this was fetched
         self.is_used = False
 
 
 class FetchQueue:
     """The ranges of one lane in the order of their first use, fetched as memory permits.
 
+    Little is fetched ahead at first. The bytes ahead double when a range has not arrived when it is used, although it
+    was fetched as early as these bytes permit.
+
     Args:
-        ahead_bytes: Bytes that are fetched ahead of their first use, fewer at the start; a range counts as 32 KiB at
-            least. One range always is.
+        ahead_bytes: Most bytes that are fetched ahead of their first use; a range counts as 32 KiB at least. One range
+            always is.
         held_bytes: The same, with those that were used in part.
         plan_more: Adds ranges; returns False at the end of the pass.
     """
 
     def __init__(self, ahead_bytes: int, held_bytes: int, plan_more: WeakMethod[Callable[[], bool]]) -> None:
         self._max_ahead_bytes, self._max_held_bytes = ahead_bytes, held_bytes
-        self._used_bytes = 0
+        self._limit_bytes = int(_FIRST_SHARE * ahead_bytes)
+        self._growths = 0
+        self._sent: deque[_Range] = deque()  # those held, and some that were released, in the order of their first use
         self._plan_more = plan_more
         self._planned: deque[_Range] = deque()
         self._ahead_bytes = self._held_bytes = 0
@@ -62,6 +70,7 @@ class FetchQueue:
     def clear(self) -> None:
         """Drop all ranges."""
         self._planned.clear()
+        self._sent.clear()
         self._ahead_bytes = self._held_bytes = 0
 
     def add(self, ranges: Sequence[_Range]) -> None:
@@ -88,9 +97,7 @@ class FetchQueue:
     def _is_full(self, cost_bytes: int) -> bool:
         """Return True if a range does not fit; one is always fetched ahead."""
         ahead_bytes, held_bytes = self._ahead_bytes + cost_bytes, self._held_bytes + cost_bytes
-        grown_bytes = int(_FIRST_SHARE * self._max_ahead_bytes) + _GROWTH * self._used_bytes
-        max_ahead_bytes = min(self._max_ahead_bytes, grown_bytes)
-        return self._ahead_bytes > 0 and (ahead_bytes > max_ahead_bytes or held_bytes > self._max_held_bytes)
+        return self._ahead_bytes > 0 and (ahead_bytes > self._limit_bytes or held_bytes > self._max_held_bytes)
 
     def result(self, wanted: _Range) -> bytes:
         """Wait for a range."""
@@ -99,9 +106,16 @@ class FetchQueue:
         if not wanted.is_used:
             wanted.is_used = True
             self._ahead_bytes -= wanted.cost_bytes
-            self._used_bytes += wanted.cost_bytes
+            if wanted.growths == self._growths and not wanted.data.is_done() and not self._is_busy():
+                self._limit_bytes = min(_GROWTH * self._limit_bytes, self._max_ahead_bytes)
+                self._growths += 1
             self.fill()
         return wanted.data.result()
+
+    def _is_busy(self) -> bool:
+        """Return True if as many ranges are awaited as are fetched at a time: more would only wait for their turn."""
+        self._sent = deque(sent for sent in self._sent if sent.data is not None and not sent.data.is_done())
+        return len(self._sent) >= max(_MIN_IN_FLIGHT, self._max_ahead_bytes // _IN_FLIGHT_SHARE)
 
     def release(self, used: _Range) -> None:
         """Drop a range after its last use, and fetch others instead."""
@@ -114,6 +128,10 @@ class FetchQueue:
         self._ahead_bytes += following.cost_bytes
         self._held_bytes += following.cost_bytes
         following.data = following.file.fetch(following.start, following.size_bytes)
+        following.growths = self._growths
+        while self._sent and self._sent[0].data is None:
+            self._sent.popleft()
+        self._sent.append(following)
 
 
 class FetchedRanges:

@@ -84,6 +84,10 @@ class Fetch:
     def __del__(self) -> None:
         self._request.is_wanted = False
 
+    def is_done(self) -> bool:
+        """Return True if the bytes, or an error, have arrived."""
+        return self._request.is_done
+
     def result(self) -> bytes:
         """Wait for the bytes.
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from ..protocol import FileInfo
 
-__all__ = ["ListedFolders"]
+__all__ = ["ListedFolders", "is_visible"]
 
 
 class ListedFolders:
@@ -42,15 +42,20 @@ class ListedFolders:
 
     def has(self, name: str) -> bool | None:
         """Return True if a file or folder exists; None if that is not known."""
-        folder = self._folder(name)
-        if folder is None:
+        folder = self._listed(name)
+        if folder is None or name in self._written:
             return None
-        return name in self._files[folder] or next(self._below(folder, name), None) is not None
+        if name in self._files[folder] or any(below not in self._written for below in self._below(folder, name)):
+            return True
+        return None if self._folder(name) is None else False
 
-    def below(self, folder: str) -> Iterator[FileInfo] | None:
-        """Return the files below a folder, sorted by name; None if they are not known."""
-        listed = self._folder(folder)
-        return None if listed is None else (self._files[listed][name] for name in self._below(listed, folder))
+    def visible(self, folder: str) -> Iterator[FileInfo] | None:
+        """Return the files below a folder except for those of hidden folders in it, sorted; None if not known."""
+        listed = self._listed(folder)
+        start = _start(folder)
+        if listed is None or any(name.startswith(start) and is_visible(name, folder) for name in self._written):
+            return None
+        return (self._files[listed][name] for name in self._below(listed, folder) if is_visible(name, folder))
 
     def _below(self, listed: str, folder: str) -> Iterator[str]:
         names, start = self._names[listed], _start(folder)
@@ -78,6 +83,16 @@ class ListedFolders:
         self._files.clear()
         self._names.clear()
         self._written.clear()
+
+
+def is_visible(name: str, folder: str) -> bool:
+    """Return True if no folder between a folder and a file below it is hidden.
+
+    >>> is_visible(".nv-meta/index.uuid", ".nv-meta"), is_visible(".nv-meta/.prepare/parts.json", ".nv-meta")
+    (True, False)
+    """
+    inner = name[len(folder) + 1 :] if folder else name
+    return not any(part.startswith(".") for part in inner.split("/")[:-1])
 
 
 def _start(folder: str) -> str:

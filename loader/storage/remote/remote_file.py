@@ -31,6 +31,9 @@ class _Parts:
     def __init__(self, parts: Sequence[PendingRead]) -> None:
         self._parts = parts
 
+    def is_done(self) -> bool:
+        return all(part.is_done() for part in self._parts)
+
     def result(self) -> bytes:
         return b"".join([part.result() for part in self._parts])
 

@@ -17,7 +17,7 @@ from .clients import ClientObject, Connection, fetcher_of, has_answered, note_an
 from .failure_errors import missing_object
 from .failures import RequestFailure
 from .fetcher import Fetch
-from .listed_folders import ListedFolders
+from .listed_folders import ListedFolders, is_visible
 from .object_requests import ObjectRequests
 from .object_url import parse_object_url
 from .options import endpoint_of, options_for, remember_options
@@ -225,12 +225,10 @@ class RemoteStorage:
         return _info(name, self._requests.head(name))
 
     def list(self, folder: str = "") -> Iterator[FileInfo]:
-        found = self._listed.below(folder)
-        for info in found if found is not None else (_info(name, one) for name, one in self.objects(folder)):
-            inner = info.name[len(folder) + 1 :] if folder else info.name
-            is_hidden = any(part.startswith(".") for part in inner.split("/")[:-1])
-            if not is_hidden and not info.name.endswith("/"):  # some tools mark folders by empty objects
-                yield info
+        found = self._listed.visible(folder)
+        if found is None:
+            found = (_info(name, one) for name, one in self.objects(folder) if is_visible(name, folder))
+        yield from (info for info in found if not info.name.endswith("/"))  # some tools mark folders by empty objects
 
     def objects(self, folder: str = "") -> Iterator[tuple[str, ClientObject]]:
         """Yield the name and entry of every object below a folder, hidden ones too, sorted."""

@@ -20,6 +20,7 @@ from ..states.run_state import RunState
 from ..states.split_state import redistribute_states
 from ..workers.stream_options import CheckpointKeywords, StreamOptions
 from .framework_attributes import RankShare, TorchLoader
+from .replay import replay_step
 from .restore_sample import restore_sample
 from .run import LoaderRun
 
@@ -302,6 +303,23 @@ class DataLoader(TorchLoader[T_co]):
             StateError: The key is not of this dataset.
         """
         return restore_sample(self.run.chain, restore_key, lanes=self.run.lanes.lanes, rules=self.run.lanes.rules)
+
+    def replay(self, step: int) -> Any:
+        """Rebuild this rank's micro-batch of a step, with the same samples, random numbers and tensors.
+
+        Where the state of the lane shows that nothing was skipped before it, the samples of the step are read at once.
+        Otherwise the lane is repeated from the nearest state that this loader knows: its position, that of a restored
+        state, or the beginning. So restore a checkpoint near the step first. The position of the loader stays.
+
+        Args:
+            step: Number of the step, counted from 0 at the beginning of the run: one micro-batch on each rank. Steps
+                that ``skip_steps`` skips can be rebuilt, too.
+
+        Raises:
+            ConfigError: The dataset is not one for training without end, or the rank has no micro-batch in this step.
+            StateError: All samples of the micro-batch were skipped.
+        """
+        return replay_step(self.run, step)
 
     def config(self) -> dict[str, Any]:
         """Return the chain and the options of the workers, as plain data for logs and comparisons."""

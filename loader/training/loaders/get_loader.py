@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from typing import Any, Unpack
 
 from ...errors import ConfigError
@@ -29,6 +31,8 @@ def get_loader(
     progress: bool = False,
     gc_collect_every_n_steps: int | None = None,
     gc_freeze_at_start: bool = True,
+    skip_steps: Sequence[tuple[int, int]] = (),
+    trace_dir: str | os.PathLike[str] | None = None,
 ) -> DataLoader[Any]:
     """Build the loader that a training loop iterates.
 
@@ -53,6 +57,11 @@ def get_loader(
             own collections.
         gc_freeze_at_start: Exclude the objects that exist when a worker process starts from its garbage collections.
             Forked processes exclude inherited objects in any case.
+        skip_steps: Ranges ``(start, stop)`` of steps to skip, ``stop`` excluded; a step is one micro-batch on each
+            rank, counted from 0 at the beginning of the run. Pass the same on all ranks. They are part of the state, so
+            that each restart skips them, on any number of ranks. Their samples count as used.
+        trace_dir: Local or shared folder for a compact log of the samples of each micro-batch, which ``energon trace``
+            reads; None writes none. Each start of the workers adds files.
 
     Raises:
         ConfigError: The worker config differs from the dataset's, or options are out of range.
@@ -79,6 +88,8 @@ def get_loader(
         progress=progress,
         gc_collect_every_n_steps=gc_collect_every_n_steps,
         gc_freeze_at_start=gc_freeze_at_start,
+        skip_steps=skip_steps,
+        trace_dir=trace_dir,
     )
     return DataLoader(dataset, options)
 

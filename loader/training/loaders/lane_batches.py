@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ...errors import WorkerError
@@ -11,6 +11,7 @@ from ...pipeline.contract.lane import RULES
 from ...pipeline.contract.rng import preserve_rng_state
 from ...pipeline.contract.stage import SKIPPED, SavableDataset, State
 from ..states.run_state import ENDLESS, FINITE, LANE_BY_LANE
+from ..workers.batch_trace import BatchTrace
 from ..workers.bundles import WorkerBundles
 from ..workers.dropped_samples import DroppedSamples, check_dropped
 from ..workers.lane_host import NO_LANE, LaneHost, LanesInTurn, LanesOneByOne, Message
@@ -44,6 +45,8 @@ class LaneBatches:
         passes: The number of times that the pass was restarted.
         ended: The pass is over; the next iteration restarts it.
         rules: The rules of the run; those of a restored run until its pass starts over.
+        left_out: The micro-batches that are skipped: made and not delivered.
+        trace: Returns the log of a start of the workers; None for no log.
     """
 
     def __init__(self, chain: SavableDataset[Any], options: StreamOptions, *, is_repeated: bool = False) -> None:
@@ -59,6 +62,8 @@ class LaneBatches:
         self.ended = False
         self._has_batches = False  # of this pass
         self.rules = RULES
+        self.left_out: tuple[range, ...] = ()
+        self.trace: Callable[[], BatchTrace] | None = None
 
     def _choose_lanes(self) -> int:
         config = self.chain.worker_config
@@ -138,6 +143,8 @@ class LaneBatches:
                 states=self.lane_states,
                 cache_pool=self._options.cache_pool,
                 rules=self.rules,
+                left_out=self.left_out,
+                trace=self.trace and self.trace(),
             )
         return LanesOneByOne(
             dataset=self.chain,
@@ -148,6 +155,7 @@ class LaneBatches:
             states=self.lane_states,
             cache_pool=self._options.cache_pool,
             rules=self.rules,
+            trace=self.trace and self.trace(),
         )
 
     def _hosting(self, lanes: int) -> LaneHosting:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
-from ...errors import StateError
+from ...errors import ConfigError, StateError
 from ...pipeline.contract.lane import RULES
 from ...pipeline.contract.rank_stage import RankInput, RankRunning, RankStage
 from ...pipeline.contract.stage import SavableDataset, State, as_stage
@@ -16,7 +18,9 @@ from ..states.differences import run_differences
 from ..states.edited_chain import continue_mix, is_mix_change_allowed
 from ..states.lane_checks import check_lane_states
 from ..states.mix_history import MixChanges
-from ..states.run_state import RunState
+from ..states.run_state import ENDLESS, RunState
+from ..states.run_steps import RunSteps, checked_skips
+from ..workers.batch_trace import BatchTrace
 from ..workers.stream_options import StreamOptions
 from .debug_log import LoaderLog
 from .lane_batches import LaneBatches, ShutDown
@@ -122,9 +126,11 @@ class LoaderRun:
         built: The stages of the lanes, as the program built them.
         chain: The same; after a change of the mix, a copy that knows the earlier mixes.
         mix_changes: The changes of the mix.
+        numbering: The steps of the run, and those that are skipped.
         lanes: Their micro-batches.
         steps: The stages of the rank.
         options: Options of the workers.
+        restored_lanes: The states of lanes with which the run was restored.
     """
 
     def __init__(self, dataset: SavableDataset[Any], options: StreamOptions) -> None:
@@ -134,9 +140,32 @@ class LoaderRun:
         self.options = options
         self.lanes = LaneBatches(self.chain, options, is_repeated=any(stage.repeats_input for stage in stages))
         self.steps = RankChain(stages, self.lanes)
+        self.numbering = RunSteps(ranks_at=((0, dataset.worker_config.world_size),))
+        self._leave_out(self.numbering)
+        if options.trace_dir is not None:
+            self.lanes.trace = partial(self._begin_trace, options.trace_dir)
         self._log = LoaderLog(dataset) if dataset.worker_config.should_log(1) else None
+        self.restored_lanes: Mapping[int, State] = {}
         self._continues = False  # the next iteration continues, even if the loader is one that starts over
         self._iteration: object = None
+
+    def _leave_out(self, numbering: RunSteps) -> None:
+        """Number the steps, and skip those of the options.
+
+        Raises:
+            ConfigError: The run has no steps that are the same on all ranks.
+        """
+        self.numbering = numbering.leaving_out(checked_skips(self.options.skip_steps))
+        self.lanes.left_out = self.numbering.batches_left_out
+        if self.lanes.left_out and self.lanes.kind != ENDLESS:
+            raise ConfigError(
+                "skip_steps needs a training dataset without end: the steps of a pass differ between ranks",
+                hint="build the dataset with get_train_dataset(…, repeat=True), or pass no skip_steps",
+            )
+
+    def _begin_trace(self, folder: str | os.PathLike[str]) -> BatchTrace:
+        run = {**self.state().to_plain(), "lane": {}, "workers": self.chain.worker_config.num_workers}
+        return BatchTrace.begin(folder, run)
 
     def iterate(self, length: int | None) -> Iterator[Any]:
         """Begin an iteration, which ends the last one.
@@ -202,6 +231,8 @@ class LoaderRun:
             kind=lanes.kind,
             rules=lanes.rules,
             mix_changes=self.mix_changes,
+            ranks_at=self.numbering.ranks_at,
+            skip_steps=self.numbering.skips,
         )
 
     def restore(self, saved: RunState, lane_states: Mapping[int, State], *, allow_mix_change: bool) -> None:
@@ -242,6 +273,7 @@ class LoaderRun:
         self.steps.restore(saved.steps, ranks=saved.counted_on or saved.ranks)
         self.chain = self.lanes.chain = mix.chain
         self.mix_changes = mix.changes
+        self._leave_out(saved.run_steps.on(config.world_size, saved.batch))
         self.lanes.restore(
             lanes=saved.lanes,
             batch=saved.batch,
@@ -250,4 +282,5 @@ class LoaderRun:
             ended=saved.ended,
             rules=saved.rules,
         )
+        self.restored_lanes = {**lane_states}
         self.end_iteration()

@@ -11,6 +11,7 @@ from .differences import (
     differences as differences,
     run_differences as run_differences,
 )
+from .edited_chain import edited_chain as edited_chain
 from .files import (
     Redistributed as Redistributed,
     StateFile as StateFile,
@@ -20,4 +21,5 @@ from .files import (
 )
 from .find import place_text as place_text
 from .run_state import RunState as RunState
+from .run_steps import RunSteps as RunSteps
 from .split_state import ranks_of_run as ranks_of_run

@@ -19,7 +19,7 @@ from .mix_change import ENDS, MixChange, find_mix_change, nests_states
 from .mix_history import MixChanges, StageChanges, reader_history, stage_changes
 from .run_state import ENDLESS, RunState
 
-__all__ = ["VARIABLE", "ContinuedMix", "continue_mix", "is_mix_change_allowed"]
+__all__ = ["VARIABLE", "ContinuedMix", "continue_mix", "edited_chain", "is_mix_change_allowed"]
 
 VARIABLE = "ENERGON_ALLOW_MIX_CHANGE"
 
@@ -107,7 +107,7 @@ def continue_mix(
                 hint="build the dataset with the documents of the run that was saved, or start a new run",
             ) from None
         changes = [*changes, change.entry(saved.batch)]
-    return ContinuedMix(chain=_edited(chain, changes), changes=changes, change=change)
+    return ContinuedMix(chain=edited_chain(chain, changes), changes=changes, change=change)
 
 
 def is_mix_change_allowed(allow_mix_change: bool) -> bool:
@@ -120,7 +120,7 @@ def _shortened(lines: list[str]) -> list[str]:
     return lines if more <= 1 else [*lines[:_MAX_LINES], f"… and {more} more"]
 
 
-def _edited(dataset: SavableDataset[Any], changes: MixChanges, path: str = "") -> SavableDataset[Any]:
+def edited_chain(dataset: SavableDataset[Any], changes: MixChanges, path: str = "") -> SavableDataset[Any]:
     """Return a copy of a chain whose readers and blends know their earlier mixes.
 
     Raises:
@@ -140,12 +140,12 @@ def _edited(dataset: SavableDataset[Any], changes: MixChanges, path: str = "") -
         blend = copy(dataset)
         blend.origins = tuple(own[-1][1]["origins"]) if own else dataset.origins
         pairs = zip(dataset.inputs, blend.origins, strict=True)
-        blend.inputs = tuple(_edited(upstream, changes, f"{path}{origin}/") for upstream, origin in pairs)
+        blend.inputs = tuple(edited_chain(upstream, changes, f"{path}{origin}/") for upstream, origin in pairs)
         return blend
     if nests_states(dataset):
         return dataset
     copied = copy(dataset)
-    copied.inputs = (_edited(dataset.inputs[0], changes, path),)
+    copied.inputs = (edited_chain(dataset.inputs[0], changes, path),)
     return copied
 
 

@@ -21,7 +21,9 @@ A state is plain data: nested dicts and lists of str, int, float, bool and None.
 
 A state converted to another number of ranks also has ``counted_on``: the number of ranks on which ``steps`` were
 counted. A state of a run whose mix of datasets changed also has ``mix_changes`` (see :mod:`.mix_history`), and is of
-version 2, which earlier versions of the library refuse.
+version 2, which earlier versions of the library refuse. Likewise one of a run that skips steps, with
+``skip_steps``: lists of the first step, the end, and their micro-batches. A state of a run that changed its number of
+ranks has ``ranks_at``: lists of a micro-batch, and the number of ranks from there on (see :mod:`.run_steps`).
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ from ...errors import StateError
 from ...format.documents.messages import short_key, short_repr
 from .mix_history import MixChanges, checked_mix_changes, merge_mix_changes
 from .plain_values import check_plain, check_size, max_values
+from .run_steps import Numbers, RunSteps, checked_numbers
 
 if TYPE_CHECKING:  # programs that only read states need no stages, and no torch
     from ...pipeline.contract.stage import State
@@ -74,6 +77,8 @@ class RunState:
         rules: The rules of the run: ``RULES`` when it began; 0 if the state has none.
         counted_on: The number of ranks on which ``steps`` were counted; None: ``ranks``.
         mix_changes: The changes of the mix of datasets, the first one first.
+        ranks_at: The numbers of ranks that the run had; empty if it never changed.
+        skip_steps: The steps that are skipped.
     """
 
     lanes: int
@@ -90,11 +95,18 @@ class RunState:
     rules: int = 0
     counted_on: int | None = None
     mix_changes: MixChanges = ()
+    ranks_at: Numbers = ()
+    skip_steps: Numbers = ()
+
+    @property
+    def run_steps(self) -> RunSteps:
+        """The steps of the run."""
+        return RunSteps(ranks_at=self.ranks_at or ((0, self.ranks),), skips=self.skip_steps)
 
     def to_plain(self) -> dict[str, Any]:
         """Return the state as plain data."""
         return {
-            "version": _EDITED_VERSION if self.mix_changes else _VERSION,
+            "version": _EDITED_VERSION if self.mix_changes or self.skip_steps else _VERSION,
             "lanes": self.lanes,
             "ranks": self.ranks,
             "rank": self.rank,
@@ -109,6 +121,8 @@ class RunState:
             "dataset": self.dataset,
             **({} if self.counted_on in (None, self.ranks) else {"counted_on": self.counted_on}),
             **({"mix_changes": list(self.mix_changes)} if self.mix_changes else {}),
+            **({"ranks_at": list(map(list, self.ranks_at))} if len(self.ranks_at) > 1 else {}),
+            **({"skip_steps": list(map(list, self.skip_steps))} if self.skip_steps else {}),
         }
 
     @classmethod
@@ -146,6 +160,8 @@ class RunState:
                 rules=_integer(saved.get("rules", 0)),
                 counted_on=None if saved.get("counted_on") is None else _integer(saved["counted_on"]),
                 mix_changes=checked_mix_changes(saved.get("mix_changes", [])),
+                ranks_at=checked_numbers(saved.get("ranks_at", []), columns=2),
+                skip_steps=checked_numbers(saved.get("skip_steps", []), columns=4),
             )
         except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
             raise StateError(f"this state is damaged: {type(error).__name__}: {error}") from error
@@ -171,9 +187,15 @@ class RunState:
             ("counted_on", (self.ranks if self.counted_on is None else self.counted_on) - 1, _MAX_LANES),
             ("lane", min(self.lane_states, default=0), self.lanes),
             ("lane", max(self.lane_states, default=0), self.lanes),
+            ("ranks_at", min((ranks for _, ranks in self.ranks_at), default=1) - 1, _MAX_LANES),
+            ("ranks_at", max((ranks for _, ranks in self.ranks_at), default=1) - 1, _MAX_LANES),
+            ("ranks_at", self.ranks_at[0][0] if self.ranks_at else 0, 1),
         ):
             if not 0 <= number < stop:
                 raise StateError(f"this state is damaged: its {name!r} is out of range")
+        firsts = [first for first, _ in self.ranks_at]
+        if firsts != sorted(set(firsts)):
+            raise StateError("this state is damaged: its 'ranks_at' is not in ascending order")
 
 
 def _integer(value: Any) -> int:
@@ -231,7 +253,7 @@ def merge_states(states: Sequence[RunState], *, lockstep: bool) -> RunState:
             f"expected one state of each of the {first.ranks} ranks, found those of ranks {ranks}",
             hint="pass the states or files of all ranks; in a run save_state_global() gathers the states",
         )
-    for name in ("lanes", "ranks", "seed", "kind", "counted_on", "dataset"):
+    for name in ("lanes", "ranks", "seed", "kind", "counted_on", "dataset", "ranks_at", "skip_steps"):
         if any(getattr(state, name) != getattr(first, name) for state in states):
             raise StateError(f"the states are of different runs: their {name!r} differ")
     if any(len(state.steps) != len(first.steps) for state in states):
@@ -260,6 +282,8 @@ def merge_states(states: Sequence[RunState], *, lockstep: bool) -> RunState:
         rules=first.rules,
         counted_on=first.counted_on,
         mix_changes=merge_mix_changes([state.mix_changes for state in states]),
+        ranks_at=first.ranks_at,
+        skip_steps=first.skip_steps,
     )
 
 

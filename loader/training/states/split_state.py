@@ -63,7 +63,8 @@ def _split(run: RunState, ranks: int) -> list[RunState]:
     for lane, state in run.lane_states.items():
         lane_states[(lane - first) % ranks][lane] = state
     counted_on = run.ranks if run.counted_on is None else run.counted_on
+    ranks_at = run.run_steps.on(ranks, run.batch).ranks_at
     return [
-        replace(run, ranks=ranks, rank=rank, lane_states=own, counted_on=counted_on)
+        replace(run, ranks=ranks, rank=rank, lane_states=own, counted_on=counted_on, ranks_at=ranks_at)
         for rank, own in enumerate(lane_states)
     ]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from ...order import LaneHosting
+from ...pipeline.contract.item_id import ItemId
 from ...pipeline.contract.lane import RULES, Lane, LastSample, set_restore_key
 from ...pipeline.contract.rng import seed_batch
 from ...pipeline.contract.stage import SKIPPED, Running, SavableDataset, State
@@ -14,6 +15,7 @@ from ...pipeline.failures.policy import FailurePolicy
 from ...samples.hooks import HookContext, in_hook_context, running_hook_context, set_hook_context
 from ...stores.cache_pool import CachePool, NoCachePool
 from ...transport.batch_memory import ReusedMemory, set_batch_memory
+from .batch_trace import BatchTrace, Record, recording
 from .dropped_samples import dropped_samples
 from .neighbours import WorkerNeighbours
 
@@ -25,6 +27,7 @@ __all__ = [
     "LanesOneByOne",
     "Message",
     "open_lane",
+    "remake_batch",
 ]
 
 MICRO_BATCH = "micro-batch"
@@ -77,6 +80,14 @@ class LaneHost(Protocol):
         """The rules of the run."""
 
     @property
+    def left_out(self) -> tuple[range, ...]:
+        """The micro-batches that are skipped: made and not delivered."""
+
+    @property
+    def trace(self) -> BatchTrace | None:
+        """The log of the samples of micro-batches; None for none."""
+
+    @property
     def cache_pool(self) -> CachePool | None:
         """The cache of hooks; None: one that fetches nothing ahead."""
 
@@ -99,6 +110,8 @@ class LanesInTurn:
         states: The states of lanes that have begun, by number.
         cache_pool: The cache of hooks.
         rules: The rules of the run.
+        left_out: The micro-batches that are skipped: made and not delivered.
+        trace: The log of the samples of micro-batches.
     """
 
     dataset: SavableDataset[Any]
@@ -106,6 +119,8 @@ class LanesInTurn:
     states: Mapping[int, State]
     cache_pool: CachePool | None = None
     rules: int = RULES
+    left_out: tuple[range, ...] = ()
+    trace: BatchTrace | None = None
 
     @property
     def lanes(self) -> int:
@@ -116,8 +131,12 @@ class LanesInTurn:
         return self.hosting.workers
 
     def messages(self, worker: int, last_sample: LastSample | None = None) -> Iterator[Message | None]:
+        with recording(self.trace, rank=self.hosting.rank, worker=worker) as record:
+            yield from self._messages(worker, last_sample, record)
+
+    def _messages(self, worker: int, last_sample: LastSample | None, record: Record | None) -> Iterator[Message | None]:
         hosting = self.hosting
-        running = _running_lanes(self, hosting.lanes_of_worker(worker), last_sample)
+        running = _running_lanes(self, hosting.lanes_of_worker(worker), last_sample, record)
         lanes: list[_RunningLane | None] = [*running]
         turns = range(worker, hosting.turns, max(1, hosting.workers))
         lanes += [None] * (len(turns) - len(lanes))
@@ -147,6 +166,7 @@ class LanesOneByOne:
         states: The states of lanes that have begun, by number.
         cache_pool: The cache of hooks.
         rules: The rules of the run.
+        trace: The log of the samples of micro-batches.
     """
 
     dataset: SavableDataset[Any]
@@ -157,24 +177,32 @@ class LanesOneByOne:
     states: Mapping[int, State]
     cache_pool: CachePool | None = None
     rules: int = RULES
+    trace: BatchTrace | None = None
+
+    @property
+    def left_out(self) -> tuple[range, ...]:
+        return ()
 
     def messages(self, worker: int, last_sample: LastSample | None = None) -> Iterator[Message | None]:
         numbers = range(self.rank, self.lanes, self.ranks)[worker :: max(1, self.workers)]
-        running = _running_lanes(self, numbers, last_sample)
-        for lane in running:
-            while (message := lane.micro_batch()) is not _ENDED:
-                yield message
-        yield from _last_message(running, worker)
+        with recording(self.trace, rank=self.rank, worker=worker) as record:
+            running = _running_lanes(self, numbers, last_sample, record)
+            for lane in running:
+                while (message := lane.micro_batch()) is not _ENDED:
+                    yield message
+            yield from _last_message(running, worker)
 
 
 _ENDED: Any = object()
 _MADE = "made"  # the key of a lane's state for the number of its micro-batches
 
 
-def _running_lanes(host: LaneHost, numbers: Sequence[int], last_sample: LastSample | None) -> list[_RunningLane]:
+def _running_lanes(
+    host: LaneHost, numbers: Sequence[int], last_sample: LastSample | None, record: Record | None
+) -> list[_RunningLane]:
     """Return the lanes of a worker; at the end of a pass, each may take samples of the others."""
     memory = ReusedMemory()
-    lanes = [_RunningLane(host, number, memory, last_sample) for number in numbers]
+    lanes = [_RunningLane(host, number, memory, last_sample, record) for number in numbers]
     if host.rules and _has_end(host.dataset):
         changed: set[int] = set()
         for place, lane in enumerate(lanes):
@@ -198,8 +226,17 @@ def _last_message(lanes: Sequence[_RunningLane], worker: int) -> Iterator[Messag
 class _RunningLane:
     """The iterator over one lane's micro-batches."""
 
-    def __init__(self, host: LaneHost, number: int, memory: ReusedMemory, last_sample: LastSample | None) -> None:
+    def __init__(
+        self,
+        host: LaneHost,
+        number: int,
+        memory: ReusedMemory,
+        last_sample: LastSample | None,
+        record: Record | None,
+    ) -> None:
         self.number = number
+        self._record = record
+        self._left_out = host.left_out
         self.has_batches = False  # other than skipped ones
         dataset, state = host.dataset, host.states.get(number)
         self._dataset = dataset
@@ -269,10 +306,41 @@ class _RunningLane:
         self._made += 1
         self.has_batches |= batch is not SKIPPED
         set_restore_key(batch, MICRO_BATCH, lane, item_id)
+        if self._record is not None and batch is not SKIPPED:
+            self._record(number, item_id)
+        if self._left_out and any(number in batches for batches in self._left_out):
+            batch = SKIPPED
         state = {_MADE: self._made, **running.state()}
         if self._neighbours is None:
             return Message(number, lane.number, state, batch)
         return Message(number, lane.number, state, batch, self._neighbours.changed_states())
+
+
+def remake_batch(host: LaneHost, lane: int, number: int) -> tuple[Any, ItemId]:
+    """Rebuild a micro-batch of a lane, by making those since the lane's state.
+
+    Args:
+        host: The lanes, with the states at which they begin.
+        lane: The lane.
+        number: The micro-batch of the run; not before the lane's state.
+
+    Returns:
+        The micro-batch, :data:`SKIPPED` if all its samples were skipped, and its item id.
+
+    Raises:
+        StopIteration: The lane ends before it.
+    """
+    made: dict[int, ItemId] = {}
+
+    def record(batch: int, item_id: ItemId) -> None:
+        made.clear()
+        made[batch] = item_id
+
+    running = _RunningLane(host, lane, ReusedMemory(), None, record)
+    while (message := running.micro_batch()) is not _ENDED:
+        if message.number == number:
+            return message.batch, made.get(number, ())
+    raise StopIteration
 
 
 def open_lane(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing import get_all_start_methods
 from numbers import Real
@@ -12,6 +13,7 @@ from typing import Any, Literal, TypedDict, TypeVar, get_args
 from ...errors import ConfigError
 from ...pipeline.contract.worker_config import check_booleans, check_integers
 from ...stores.cache_pool import CachePool
+from ..states.run_steps import checked_skips
 
 __all__ = ["CheckpointKeywords", "LoaderKeywords", "StreamOptions", "WorkerType", "collect_garbage_every"]
 
@@ -42,6 +44,8 @@ class StreamOptions:
     progress: bool = False
     gc_collect_every_n_steps: int | None = None
     gc_freeze_at_start: bool = True
+    skip_steps: Sequence[tuple[int, int]] = ()
+    trace_dir: str | os.PathLike[str] | None = None
 
     def __post_init__(self) -> None:
         if self.cache_pool is not None and not isinstance(self.cache_pool, CachePool):
@@ -49,6 +53,7 @@ class StreamOptions:
                 "expected a CachePool such as FileStoreCachePool() as cache_pool, found "
                 f"{type(self.cache_pool).__name__}"
             )
+        checked_skips(self.skip_steps)
         check_integers({"prefetch_factor": self.prefetch_factor}, may_be_none=False)
         check_booleans({name: getattr(self, name) for name in _BOOLEANS})
         check_integers({"gc_collect_every_n_steps": self.gc_collect_every_n_steps})
@@ -92,6 +97,8 @@ class LoaderKeywords(TypedDict, total=False):
     progress: bool
     gc_collect_every_n_steps: int | None
     gc_freeze_at_start: bool
+    skip_steps: Sequence[tuple[int, int]]
+    trace_dir: str | os.PathLike[str] | None
 
 
 class CheckpointKeywords(LoaderKeywords, total=False):

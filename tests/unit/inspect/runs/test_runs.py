@@ -153,8 +153,7 @@ def test_the_steps_of_a_key_are_those_whose_trace_has_it(datasets: Path) -> None
 def test_findings_name_what_is_wrong(datasets: Path) -> None:
     twice = datasets / "twice.yaml"
     twice.write_text(HEAD + "  train:\n    blend: [{weight: 1, path: a}, {weight: 1, path: a}]\n")
-    with pytest.warns(UserWarning, match="reached twice"):
-        kinds = {finding.kind for finding in explain_run(planned(twice), 10).findings}
+    kinds = {finding.kind for finding in explain_run(planned(twice), 10).findings}
     assert "repeated leaf" in kinds
     rare = explain_run(planned(datasets / "rare.yaml"), 1).findings
     assert any(finding.kind == "never reached" and "/b " in finding.message for finding in rare)

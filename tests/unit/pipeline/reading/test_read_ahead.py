@@ -27,6 +27,9 @@ class Pending:
     def __del__(self) -> None:
         self._file.held_bytes -= len(self.data)
 
+    def is_done(self) -> bool:
+        return not self._file.is_slow
+
     def result(self) -> bytes:
         return self.data
 
@@ -39,6 +42,7 @@ class RemoteStub(StubFile):
     def __init__(self) -> None:
         self.fetched: list[tuple[int, int]] = []
         self.held_bytes = self.most_bytes = 0
+        self.is_slow = False
 
     def fetch(self, offset: int, size_bytes: int) -> Pending:
         self.fetched.append((offset, size_bytes))
@@ -77,8 +81,10 @@ class Lane:
         ahead_bytes: int = 64 << 20,
         broken: bool = False,
         wanted: bool = True,
+        slow: bool = False,
     ) -> None:
         self.file = RemoteStub()
+        self.file.is_slow = slow
         self.located = 0
         self._samples = [sample for chunk in chunks for sample in chunk]
         self._chunks = iter(chunks)
@@ -176,6 +182,41 @@ def test_little_is_fetched_ahead_of_use() -> None:
     lane = Lane(chunks_of(members([*range(0, 9000, 9)]), 16), ahead_bytes=1 << 20)
     next(lane.ahead.next())
     assert len(lane.file.fetched) <= 16 + 1 + (1 << 20) // (32 << 10)
+
+
+def read_ahead(lane: Lane, samples: int) -> int:
+    """Read some samples that are ranges of their own; return how many were fetched ahead of their use."""
+    positions = [position for _ in range(samples // 2) for _, position in lane.ahead.next()]
+    return len(lane.file.fetched) - positions[-1] - 1
+
+
+def large_samples(count: int) -> list[list[tuple[int, int]]]:
+    """Return chunks of two samples of 128 KiB that are far apart."""
+    return chunks_of([((one * 37 % 80) << 19, 128 << 10) for one in range(count)], 2)
+
+
+def test_ranges_that_arrive_in_time_leave_the_bytes_ahead_as_they_are() -> None:
+    lane = Lane(large_samples(400), ahead_bytes=32 << 20)
+    assert [read_ahead(lane, 10) for _ in range(9)] == [16] * 9  # 2 MiB
+
+
+def test_the_bytes_ahead_double_when_a_range_is_late_up_to_as_many_ranges_as_are_fetched_at_a_time() -> None:
+    lane = Lane(large_samples(400), ahead_bytes=32 << 20, slow=True)
+    assert [read_ahead(lane, 2) for _ in range(12)] == [32] * 12  # the first one counted; 32 are in flight
+    lane = Lane(large_samples(400), ahead_bytes=32 << 20, slow=True)
+    lane.file.is_slow = False
+    assert read_ahead(lane, 20) == 16
+    lane.file.is_slow = True
+    assert read_ahead(lane, 10) == 32
+
+
+def test_the_bytes_ahead_grow_once_for_all_ranges_that_are_in_flight() -> None:
+    chunks = chunks_of([((one * 37 % 80) << 19, 256 << 10) for one in range(400)], 2)
+    lane = Lane(chunks, ahead_bytes=64 << 20, slow=True)
+    found = [read_ahead(lane, 2) for _ in range(30)]
+    assert found == sorted(found)
+    assert {*found} == {32, 64}  # 16 before the first one, at most 64 in flight
+    assert 7 <= found.index(64) <= 9  # the ranges fetched before the first growth did not count
 
 
 def test_a_sample_that_comes_twice_is_fetched_once_while_it_is_held() -> None:

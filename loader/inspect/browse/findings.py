@@ -1,0 +1,86 @@
+"""Lint samples of a dataset one by one, for ``energon browse``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from ...errors import ConfigError
+from ...format.dataset_folder import DatasetFolder
+from ...format.documents.dataset_config import DatasetConfig
+from ...format.lint.report import Finding
+from ...format.lint.samples import SampleLint
+from ...format.lint.shard import check_parts, required_parts
+from ...format.nv_meta import SPLIT_YAML
+from ...samples.building.check import DecodeCheck
+from ...storage import EPath
+
+__all__ = ["SampleFinding", "lint_samples"]
+
+
+class SampleFinding(NamedTuple):
+    """A finding about a sample: its number, the rule's code, the part or None, and details."""
+
+    number: int
+    code: str
+    part: str | None
+    message: str
+
+
+def lint_samples(
+    path: str, split_config: str | None, meta_folder: str | None, numbers: Sequence[int]
+) -> list[SampleFinding]:
+    """Return the findings that ``energon lint`` has about samples of a dataset, in the order of their numbers.
+
+    Code of the dataset does not run. Samples of JSONL and Parquet files have no findings of their own.
+
+    Args:
+        path: The dataset.
+        split_config: Name of the split file; None for the default one.
+        meta_folder: Folder to use instead of ``.nv-meta``.
+        numbers: Numbers of the samples in the dataset, ascending.
+
+    Raises:
+        EnergonError: The dataset cannot be opened.
+    """
+    folder = _open_folder(path, split_config, meta_folder)
+    if folder.records is not None:
+        return []
+    config = _readable_config(folder)
+    check = DecodeCheck(config, EPath(folder.meta_folder), trust_code=False)
+    required = frozenset(part for parts in required_parts(config).values() for part in parts)
+    lint = SampleLint(check, required)
+    found: list[SampleFinding] = []
+    index = folder.tar_index
+    for number in numbers:
+        shard, key = index.shard_of(number), index.key(number)
+        of_headers = _header_findings(path, split_config, meta_folder, shard.name).get(key, ())
+        of_content = lint.findings(folder.storage, index, shard, [number])
+        found += [SampleFinding(number, one.code, one.part, one.message) for one in (*of_headers, *of_content)]
+    return found
+
+
+@lru_cache(maxsize=2)
+def _open_folder(path: str, split_config: str | None, meta_folder: str | None) -> DatasetFolder:
+    return DatasetFolder(path, split_config=split_config or SPLIT_YAML, meta_folder=meta_folder)
+
+
+@lru_cache(maxsize=2)
+def _header_findings(
+    path: str, split_config: str | None, meta_folder: str | None, shard: str
+) -> dict[str, list[Finding]]:
+    """Return the findings about the headers of one shard, as it is indexed, by key."""
+    folder = _open_folder(path, split_config, meta_folder)
+    entry = next(one for one in folder.tar_index.shards if one.name == shard)
+    found: dict[str, list[Finding]] = {}
+    for finding in check_parts(shard, folder.tar_index.shard_index(entry), _readable_config(folder)):
+        found.setdefault(finding.key or "", []).append(finding)
+    return found
+
+
+def _readable_config(folder: DatasetFolder) -> DatasetConfig | None:
+    try:
+        return folder.config
+    except ConfigError:
+        return None  # energon lint reports it

@@ -1,0 +1,70 @@
+"""URLs of the pages of samples at a running ``energon browse``."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from urllib.parse import quote, urlencode, urlsplit, urlunsplit
+
+from ...errors import ConfigError
+from ...format.documents.providers import is_metadataset
+from ...metadataset.plans.plan_leaves import plan_splits
+
+__all__ = ["PageLinks"]
+
+_UNQUOTED = "!~*'()"  # as encodeURIComponent of JavaScript
+
+
+class PageLinks:
+    """URLs of the pages of samples, at a server that browses the same path.
+
+    Args:
+        url: The URL that ``energon browse`` printed; its token stays in the links.
+        path: A dataset or metadataset.
+
+    Raises:
+        ConfigError: This is no URL of a server.
+    """
+
+    def __init__(self, url: str, path: str) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.netloc:
+            raise ConfigError(f"expected a URL such as http://127.0.0.1:8800/?token=…, found {url!r}")
+        self._parts = parts
+        self._path = path
+        self._datasets = Counter(map(_name, _datasets(path)))
+
+    def url(self, dataset: str | None, shard: str | None, key: str | None) -> str | None:
+        """Return the URL of a sample; None if it has no page, or if two datasets of the path have the same name.
+
+        Args:
+            dataset: Path of the dataset; None for the path itself.
+            shard: Name of the shard.
+            key: Bare key.
+        """
+        name = _name(dataset or self._path)
+        if shard is None or key is None or self._datasets[name] != 1 or name in (".", ".."):
+            return None
+        query = self._parts.query
+        try:
+            page = f"/s/{quote(name, safe=_UNQUOTED)}/"
+            if {shard, key} & {"", ".", ".."}:  # browsers would resolve them
+                query = "&".join(filter(None, (query, urlencode({"shard": shard, "key": key}))))
+            else:
+                page += f"{quote(shard, safe=_UNQUOTED)}/{quote(key, safe=_UNQUOTED)}"
+        except UnicodeEncodeError:  # a name that is not UTF-8 has no URL
+            return None
+        return urlunsplit((self._parts.scheme, self._parts.netloc, page, query, ""))
+
+
+def _datasets(path: str) -> set[str]:
+    if not is_metadataset(path):
+        return {path}
+    planned = plan_splits(path)
+    if planned.faults:
+        return set()
+    return {leaf.path for split in planned.names for leaf in planned.trees[split].leaves() if leaf.join is None}
+
+
+def _name(path: str) -> str:
+    return os.path.basename(path.rstrip("/")) or "dataset"

@@ -1,0 +1,53 @@
+"""Statistics of a dataset with the condition that chooses the samples of each bar."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...format.columns.column import open_column
+from ...format.columns.column_files import column_names
+from ...format.dataset_folder import DatasetFolder
+from ...format.nv_meta import SPLIT_YAML
+from ..query import Condition, SampleQuery
+from ..stats import Distribution, StatsRequest, collect_stats
+from .scanned_values import condition_name
+
+__all__ = ["statistics"]
+
+
+def statistics(
+    path: str, split_config: str | None, meta_folder: str | None, split_part: str | None, sample: int
+) -> dict[str, Any]:
+    """Return the statistics of a dataset as a JSON document; ``term`` names a value in a condition, or is None.
+
+    Args:
+        path: The dataset.
+        split_config: Name of the split file; None for the default one.
+        meta_folder: Folder to use instead of ``.nv-meta``.
+        split_part: Only samples of this split part; None for all.
+        sample: Number of random samples that are read; values in columns are complete.
+
+    Raises:
+        EnergonError: The dataset cannot be read.
+    """
+    folder = DatasetFolder(path, split_config=split_config or SPLIT_YAML, meta_folder=meta_folder)
+    request = StatsRequest(
+        path=path,
+        query=SampleQuery(split_part=split_part),
+        sample=sample,
+        split_config=split_config,
+        meta_folder=meta_folder,
+    )
+    report = collect_stats(request)
+    document = report.document()
+    for name, one in {**document["numbers"], **document["texts"]}.items():
+        one["term"] = condition_name(folder, name)
+    columns = {}
+    for name in column_names(folder.storage):
+        column = open_column(folder.storage, folder.index, name)
+        if not column.record.categories:
+            values = Distribution()
+            values.add(column.values[column.is_known()])
+            columns[name] = {**values.document(), "term": name if name in Condition(name).columns else None}
+    document["numbers"] = columns | document["numbers"]
+    return document

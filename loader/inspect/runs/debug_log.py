@@ -1,0 +1,149 @@
+"""Read the lines that loaders write at ``worker_debug_path``: which loader gave which samples at which step."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO
+
+from ...errors import ConfigError, StorageError
+from .heatmap import SampleUses
+
+__all__ = ["LoggedLoader", "choose_loader", "read_debug_log"]
+
+_MAX_LINE_BYTES = 64 << 20
+
+
+@dataclass(slots=True, kw_only=True)
+class LoggedLoader:
+    """A loader in the logs of all ranks.
+
+    Attributes:
+        number: Its number: loaders that the ranks made one after another, from 0.
+        start: 0, or how often the ranks had started again when they made it.
+        modality: ``train`` or ``val``; empty if the logs do not say.
+        paths: The datasets.
+        ranks: The ranks that wrote lines.
+        steps: Numbers of micro-batches of a rank, from 0; one for each sample.
+        keys: The samples, as their keys.
+    """
+
+    number: int
+    start: int
+    modality: str = ""
+    paths: list[str] = field(default_factory=list)
+    ranks: set[int] = field(default_factory=set)
+    steps: list[int] = field(default_factory=list)
+    keys: list[str] = field(default_factory=list)
+
+    def uses(self) -> SampleUses:
+        """Return which samples each step used, ordered by their keys."""
+        return SampleUses.of(self.steps, self.keys)
+
+
+def read_debug_log(paths: Sequence[str]) -> list[LoggedLoader]:
+    """Return the loaders of a run, from the logs of all its ranks and starts.
+
+    Lines of workers, and lines that are cut off or of other programs, are not considered.
+
+    Args:
+        paths: Files of JSON lines, and folders with such ``.jsonl`` files.
+
+    Raises:
+        ConfigError: No loader wrote a line.
+        StorageError: A path cannot be read.
+    """
+    loaders: dict[tuple[int, int], LoggedLoader] = {}
+    starts: dict[tuple[int, int], int] = {}  # by rank and number of the loader
+    for path in paths:
+        for line in _lines(path):
+            event, rank, number = line.get("t"), line.get("r"), line.get("id")
+            if not isinstance(event, str) or type(rank) is not int or type(number) is not int:
+                continue
+            if event.endswith(".__init__"):
+                starts[rank, number] = starts.get((rank, number), -1) + 1
+            start = starts.get((rank, number), 0)
+            loader = loaders.setdefault((start, number), LoggedLoader(number=number, start=start))
+            loader.ranks.add(rank)
+            step, keys = line.get("global_idx", line.get("idx")), line.get("keys")
+            if event.endswith(".__init__"):
+                _describe(loader, line.get("config"))
+            elif event.endswith(".yield") and type(step) is int and step >= 0 and isinstance(keys, list):
+                loader.steps += [step] * len(keys)
+                loader.keys += map(str, keys)
+    if not loaders:
+        raise ConfigError(
+            "these files have no line of a loader",
+            at=", ".join(paths),
+            hint="set worker_debug_path and worker_log_level=1 in the WorkerConfig, or pass --dataset, without logs",
+        )
+    return [loaders[key] for key in sorted(loaders)]
+
+
+def choose_loader(
+    loaders: Sequence[LoggedLoader], *, modalities: Sequence[str], number: int | None = None
+) -> LoggedLoader:
+    """Return the loader with this number, or the one of these modalities that gave most samples.
+
+    Args:
+        loaders: The loaders.
+        modalities: ``train``, ``val``.
+        number: Number of the loader; None for any.
+
+    Raises:
+        ConfigError: There is no such loader, or it gave no sample.
+    """
+    fitting = [
+        one
+        for one in loaders
+        if one.steps and (one.modality in (*modalities, "") if number is None else one.number == number)
+    ]
+    if not fitting:
+        what = f"of {' or '.join(modalities)}" if number is None else f"with the number {number}"
+        present = ", ".join(f"{one.number} ({one.modality or 'unknown'}, {len(one.keys):,} samples)" for one in loaders)
+        raise ConfigError(
+            f"no loader {what} gave a sample; the logs have {present}",
+            hint="pass --include-modality or --force-loader-id",
+        )
+    return max(fitting, key=lambda one: len(one.keys))
+
+
+def _lines(path: str) -> Iterator[dict[str, Any]]:
+    try:
+        is_folder = os.path.isdir(path)
+        files = (
+            sorted(entry.path for entry in os.scandir(path) if entry.name.endswith(".jsonl")) if is_folder else [path]
+        )
+        for name in files:
+            with open(name, "rb") as file:
+                yield from _objects(file)
+    except OSError as error:
+        raise StorageError(f"cannot read this log: {error.strerror}", path=path, hint="check the path") from error
+
+
+def _objects(file: BinaryIO) -> Iterator[dict[str, Any]]:
+    while line := file.readline(_MAX_LINE_BYTES):
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError):  # a killed process leaves half a line
+            continue
+        if isinstance(value, dict):
+            yield value
+
+
+def _describe(loader: LoggedLoader, config: Any) -> None:
+    """Add the paths and the modality that a nested description of datasets has."""
+    waiting = [config]
+    while waiting:
+        value = waiting.pop(0)
+        if isinstance(value, dict):
+            if isinstance(value.get("training"), bool):
+                loader.modality = "train" if value["training"] else "val"
+            path = value.get("_path")
+            if isinstance(path, str) and path not in loader.paths:
+                loader.paths.append(path)
+            waiting += value.values()
+        elif isinstance(value, list):
+            waiting += value

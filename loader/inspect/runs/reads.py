@@ -1,0 +1,127 @@
+"""Estimate what a run reads from each storage, and measure how well its samples are shuffled, by its first samples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...arrays import IntArray
+from ...pipeline.reading.dataset_source import DatasetSource
+from ...pipeline.reading.source import Source
+from ...storage import split_url
+from .planned_run import PlannedRun
+
+__all__ = ["Shuffling", "StorageFacts", "measure_shuffling", "storage_facts", "storage_of"]
+
+_PROBED_BATCHES = 256
+_MAX_PROBED_SAMPLES = 1 << 14
+_PROBED_LANES = 16
+_READ_TOGETHER = 1024  # positions of a lane
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorageFacts:
+    """Reads of a run from one storage.
+
+    Attributes:
+        storage: ``"local"``, or the protocol of URLs.
+        files: Number of shards, of which each process opens those that it reads.
+        requests: Reads: neighbouring samples of a chunk count once. An estimate by the first samples.
+        bytes: Bytes of the samples, by their average size.
+    """
+
+    storage: str
+    files: int
+    requests: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shuffling:
+    """Shuffling of a run, by its first micro-batches.
+
+    Attributes:
+        shard_share: Expected share of the most frequent shard in a micro-batch.
+        largest_shard_share: The largest such share.
+        mixing: Mean distance in the stored order between neighbours of a lane's stream, relative to that of a random
+            permutation: 1 is as random, 0 is the stored order.
+        reads_per_sample: Reads of a sample: 1 if no two samples that are read together are neighbours.
+    """
+
+    shard_share: float
+    largest_shard_share: float
+    mixing: float
+    reads_per_sample: float
+
+
+def storage_of(source: Source) -> str:
+    """Return the storage of a dataset: ``"local"``, or the protocol of its URL."""
+    return split_url(source.request.path)[0] or "local"
+
+
+def storage_facts(run: PlannedRun, used: IntArray, reads_per_sample: float) -> tuple[StorageFacts, ...]:
+    """Return what a run reads from each storage.
+
+    Args:
+        run: The run.
+        used: Number of samples of each source that it uses.
+        reads_per_sample: As :class:`Shuffling` has it.
+    """
+    found: dict[str, list[int]] = {}
+    for source, samples in zip(run.sources, used.tolist(), strict=True):
+        files, requests, size = found.get(storage_of(source), (0, 0, 0))
+        files += len(source.shard_names) if isinstance(source, DatasetSource) else 1
+        requests += round(samples * reads_per_sample)
+        found[storage_of(source)] = [files, requests, size + samples * source.sample_bytes]
+    return tuple(
+        StorageFacts(storage=name, files=files, requests=requests, bytes=size)
+        for name, (files, requests, size) in sorted(found.items())
+    )
+
+
+def measure_shuffling(run: PlannedRun) -> Shuffling:
+    """Measure the shuffling of some lanes' first micro-batches, at most 16,384 samples; none is read."""
+    size = run.batch_size
+    count = max(2, min(_PROBED_BATCHES, _MAX_PROBED_SAMPLES // size))
+    probed = min(run.lanes, _PROBED_LANES)
+    lanes = sorted({lane * run.lanes // probed for lane in range(probed)})
+    stop = max(2, count // len(lanes)) * size
+    sizes = np.array([source.samples for source in run.sources])
+    shares: list[float] = []
+    distance, neighbours, reads = 0.0, 0, 0
+    for lane in lanes:
+        source, _, sample = run.stream(lane).locate(0, stop)
+        index = run.table.index_numbers(source, sample)
+        shard = _shard_numbers(run, source, index)
+        for start in range(0, stop, size):
+            _, counts = np.unique(shard[start : start + size], return_counts=True)
+            shares.append(counts.max() / size)
+        for start in range(0, stop, _READ_TOGETHER):
+            rows = slice(start, start + _READ_TOGETHER)
+            order = np.lexsort((index[rows], shard[rows]))
+            step, same = np.diff(index[rows][order]), np.diff(shard[rows][order]) == 0
+            reads += 1 + int((~same | (step != 1)).sum())
+        order = np.argsort(source, kind="stable")
+        own = (sample / sizes[source])[order]
+        same = (np.diff(source[order]) == 0) & (sizes[source[order]][1:] > 1)
+        distance += float(np.abs(np.diff(own))[same].sum())
+        neighbours += int(same.sum())
+    return Shuffling(
+        shard_share=float(np.mean(shares)),
+        largest_shard_share=float(np.max(shares)),
+        mixing=3 * distance / neighbours if neighbours else 1.0,
+        reads_per_sample=reads / (stop * len(lanes)),
+    )
+
+
+def _shard_numbers(run: PlannedRun, source: IntArray, index: IntArray) -> IntArray:
+    """Return a number for each sample that is equal for samples of one shard."""
+    shard = np.zeros(len(source), np.int64)
+    order = np.argsort(source, kind="stable")
+    for own in np.split(order, np.flatnonzero(np.diff(source[order])) + 1):
+        found = run.sources[int(source[own[0]])]
+        if isinstance(found, DatasetSource):
+            firsts = np.array([entry.first_sample for entry in found.folder.index.shards])
+            shard[own] = np.searchsorted(firsts, index[own], side="right")
+    return source * (1 << 32) + shard

@@ -1,0 +1,333 @@
+"""A run as its checkpoint or its log describes it: the arguments are in the states."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ...errors import ConfigError, StateError
+from ...pipeline.contract.item_id import LANE_ITEM, ItemId
+from ...pipeline.contract.stage import State
+from ...samples.encoding.task_encoder import TaskEncoder
+from ...storage import EPath
+from ...training.loaders.replay import replay_batch
+from ...training.loaders.restore_sample import restore_sample
+from ...training.states import (
+    RunState,
+    chain_differences,
+    edited_chain,
+    group_by_run,
+    list_state_files,
+    place_text,
+    read_state_file,
+)
+from ...training.workers.batch_trace import TraceFile, list_traces
+from ...training.workers.lane_host import MICRO_BATCH
+from ..diff.compare import kind_of_path
+from .planned_run import PlannedRun, RunRequest
+
+__all__ = ["RestoredRun", "is_run", "is_trace_folder", "load_task_encoder", "open_run", "read_run_states", "samples_of"]
+
+_PLAIN_STAGES = {"read", "decode", "batch"}
+_HINT = "pass --task-encoder module:Class with the hooks of the run, or the folder of the loader's trace_dir"
+
+
+def is_trace_folder(path: str) -> bool:
+    """Return True for a folder of traces, which a loader with ``trace_dir`` writes."""
+    return "://" not in path and bool(list_traces(path))
+
+
+def read_run_states(path: str) -> list[RunState]:
+    """Return the states of the one run in a file or folder, by rank.
+
+    Raises:
+        StateError: There is no state, or the states are of several runs.
+        StorageError: A file cannot be read.
+    """
+    files = list_state_files(path) if EPath(path).is_dir() else [path]
+    states = [(f"{file}: {place_text(one.place)}", one.state) for file in files for one in read_state_file(file).states]
+    if not states:
+        raise StateError(
+            "expected the states of a run, found none",
+            at=path,
+            hint="save one with torch.save({'loader': loader.save_state_rank(), …}, path)",
+        )
+    runs = group_by_run(states)
+    if len(runs) > 1:
+        places = ", ".join(run[0][0] for run in runs[:5])
+        raise StateError(f"expected the states of one run, found those of {len(runs)}: {places}", at=path)
+    return sorted((state for _, state in runs[0]), key=lambda state: state.rank or 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoredRun:
+    """A run that was trained.
+
+    Attributes:
+        run: The run.
+        lane_states: The states of lanes that are known, by number.
+        log: Files of its log; empty without one.
+        has_hooks: The run has hooks that may skip, pack or generate samples.
+        steps: Number of steps that it made until its checkpoint.
+    """
+
+    run: PlannedRun
+    lane_states: Mapping[int, State]
+    log: tuple[TraceFile, ...]
+    has_hooks: bool
+    steps: int
+
+    @classmethod
+    def of(cls, run: PlannedRun) -> RestoredRun:
+        """Return a run of which only the arguments are known."""
+        return cls(run=run, lane_states={}, log=(), has_hooks=False, steps=0)
+
+    def logged(self, numbers: Sequence[int]) -> dict[int, ItemId]:
+        """Return the item ids of micro-batches in the log; of several starts of the workers, the last one counts."""
+        found: dict[int, ItemId] = {}
+        hosts = {self._host(file, number) for file in self.log for number in numbers}
+        for file in self.log:
+            if any(f"-{host}." in Path(file.path).name for host in hosts):
+                missing = {*numbers} - found.keys()
+                found |= dict(file.records(missing.__contains__))
+        return found
+
+    def _host(self, file: TraceFile, number: int) -> str:
+        """Return the part of the name of the file to which a start of the workers wrote a micro-batch."""
+        ranks, first = file.run["ranks"], file.run["batch"]
+        turn, rank = divmod(number - first, ranks)
+        worker = turn % (file.run["lanes"] // ranks) % max(1, file.run["workers"])
+        return f"rank{rank:06}-worker{worker:03}"
+
+    def known_state(self, number: int) -> State | None:
+        """Return a state of a micro-batch's lane that shows where its samples begin; None for the beginning of the run.
+
+        Raises:
+            StateError: The lane skipped, packed or generated samples, so the place is not known without its hooks.
+        """
+        lane, own = number % self.run.lanes, number // self.run.lanes
+        state = self.lane_states.get(lane)
+        if state is None:
+            return None
+        made = state.get("made", 0)
+        is_plain = state.keys() <= {"made", "0 read"}
+        if is_plain and made <= own and (not self.has_hooks or self._has_no_gap(lane, state)):
+            return {"made": made, "0 read": state.get("0 read", 0)}
+        if is_plain and self._has_no_gap(lane, state):
+            return None
+        raise self._gap(lane, state)
+
+    def check_gaps(self, lane: int) -> None:
+        """Check that a lane made its micro-batches of all its samples, so that its samples are those of the order.
+
+        Raises:
+            StateError: It skipped, packed or generated samples.
+        """
+        state = self.lane_states[lane]
+        if not (state.keys() <= {"made", "0 read"} and self._has_no_gap(lane, state)):
+            raise self._gap(lane, state)
+
+    def _gap(self, lane: int, state: State) -> StateError:
+        made, size = state.get("made", 0), self.run.batch_size
+        return StateError(
+            f"lane {lane} made {made:,} micro-batches of {size} from other samples than those at its first positions: "
+            "samples were skipped, packed or generated, or failed",
+            hint=_HINT,
+        )
+
+    def _has_no_gap(self, lane: int, state: State) -> bool:
+        kept = self.run.kept_before(lane, state.get("0 read", 0))
+        return bool(kept == state.get("made", 0) * self.run.batch_size)
+
+    def replay(self, number: int) -> tuple[Any, ItemId]:
+        """Rebuild a micro-batch, and return it with its item id; ``SKIPPED`` if all its samples were skipped.
+
+        Raises:
+            StateError: The run has hooks, which were not given.
+        """
+        if self.has_hooks and self.run.request.task_encoder is None:
+            raise StateError("the micro-batches of this run were made with hooks", hint=_HINT.partition(", or")[0])
+        lane, lanes, rules = number % self.run.lanes, self.run.lanes, self.run.rules
+        item_id = self.logged([number]).get(number) if self.log else None
+        if item_id is not None:
+            if self.run.request.batch_size is None and isinstance(item_id, tuple) and len(item_id) == 1:
+                item_id = item_id[0]
+            key = (MICRO_BATCH, lane, number, item_id)
+            return restore_sample(self.run.chain, key, lanes=lanes, rules=rules), item_id
+        known = [self.lane_states[lane]] if lane in self.lane_states else []
+        return replay_batch(self.run.chain, number, lanes=lanes, rules=rules, known=known)
+
+
+def is_run(path: str) -> bool:
+    """Return True for a checkpoint or a folder of traces, False for data."""
+    return is_trace_folder(path) or kind_of_path(path) == "checkpoint"
+
+
+def load_task_encoder(name: str) -> TaskEncoder[Any, Any, Any, Any]:
+    """Import a task encoder and create it without arguments.
+
+    Args:
+        name: ``module:Class`` or ``module:function``; modules in the working directory are found, too.
+
+    Raises:
+        ConfigError: There is no such module or class, or it returns no task encoder.
+    """
+    module, _, attribute = name.partition(":")
+    if not module or not attribute:
+        raise ConfigError(f"expected module:Class as the task encoder, found {name!r}")
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    try:
+        encoder = getattr(importlib.import_module(module), attribute)()
+    except (ImportError, AttributeError, TypeError) as error:
+        raise ConfigError(
+            f"the task encoder {name} cannot be created: {type(error).__name__}: {error}",
+            hint="name a class that takes no arguments, or a function that returns the encoder",
+        ) from error
+    if not isinstance(encoder, TaskEncoder):
+        raise ConfigError(f"expected {name} to return a TaskEncoder, found a {type(encoder).__name__}")
+    return encoder
+
+
+def open_run(
+    path: str,
+    *,
+    dataset: str | None = None,
+    trust_code: bool = False,
+    task_encoder: TaskEncoder[Any, Any, Any, Any] | None = None,
+) -> RestoredRun:
+    """Open the run of a checkpoint, or of a log.
+
+    Args:
+        path: A file or folder with the states of a run, or the ``trace_dir`` of its loaders.
+        dataset: The dataset or metadataset; None: the only dataset of the run.
+        trust_code: The dataset may run its code.
+        task_encoder: The hooks of the run, to rebuild micro-batches.
+
+    Raises:
+        ConfigError: The run has several datasets, and ``dataset`` is None; or a document is invalid.
+        StateError: There is no state, it is of a pass that ends, or of other data or another pipeline than ``dataset``.
+        StorageError: A file or dataset cannot be read.
+    """
+    log = tuple(map(TraceFile.open, list_traces(path))) if is_trace_folder(path) else ()
+    states = [RunState.from_plain(log[0].run)] if log else read_run_states(path)
+    state = states[0]
+    if state.kind not in ("endless", None):
+        raise StateError(f"expected the state of a run without end, found one of kind {state.kind!r}", at=path)
+    request = _request(state, dataset, trust_code=trust_code, task_encoder=task_encoder)
+    run = PlannedRun(request)
+    _check(state, run, whole=task_encoder is not None)
+    run.chain = edited_chain(run.chain, state.mix_changes)
+    run.lanes, run.seed, run.rules, run.steps = state.lanes, state.seed, state.rules, state.run_steps
+    return RestoredRun(
+        run=run,
+        lane_states={lane: own for one in states for lane, own in one.lane_states.items()},
+        log=log,
+        steps=state.run_steps.place(state.batch)[0],
+        has_hooks=not {name for name, _ in _stages(state.dataset)} <= _PLAIN_STAGES,
+    )
+
+
+def _check(state: RunState, run: PlannedRun, *, whole: bool) -> None:
+    """Check that the datasets, and with ``whole`` the stages, are those of the run.
+
+    Raises:
+        StateError: They differ; the message lists the differences.
+    """
+    saved, now = state.dataset, run.chain.identity()
+    if not whole:
+        saved, now = _read_stage(saved), run.reader.identity()
+    found = [str(one) for one in chain_differences(saved, now)]
+    if found:
+        raise StateError(
+            "the run was trained with other data or another pipeline:\n  " + "\n  ".join(found[:8]),
+            hint="pass the dataset of the run as --dataset; energon diff lists all differences",
+        )
+
+
+def _request(
+    state: RunState, dataset: str | None, *, trust_code: bool, task_encoder: TaskEncoder[Any, Any, Any, Any] | None
+) -> RunRequest:
+    """Return the arguments that a state's description of the chain has."""
+    read = _read_stage(state.dataset)
+    sources = [source for source in read[2:] if isinstance(source, Mapping)]
+    stages = dict(_stages(state.dataset))
+    names = {str(source.get("path")) for source in sources}
+    if dataset is None and (len(sources) != 1 or len(names) != 1):
+        raise ConfigError(
+            f"the run mixes {len(sources)} datasets, and its state does not name the metadataset",
+            hint="pass it as --dataset",
+        )
+    settings = read[1]
+    together, slices = settings.get("epochs_together"), settings.get("slice_lengths")
+    filters = {source.get("filter") for source in sources}
+    request = RunRequest(
+        path=dataset or names.pop(),
+        batch_size=_size(stages, "batch_size"),
+        packing_buffer_size=_size(stages, "buffer_size") if task_encoder is not None else None,
+        world_size=state.ranks,
+        split_part=str(sources[0].get("split_part") or "train"),
+        shuffle_buffer_size=settings.get("shuffle_buffer"),
+        max_samples_per_sequence=slices if isinstance(slices, int) else None,
+        shuffle_over_epochs_multiplier=together if not isinstance(together, list) else 1,
+        seed_offset=state.seed,
+        lanes=state.lanes,
+        trust_code=trust_code,
+        task_encoder=task_encoder,
+    )
+    return replace(request, filter_name=filters.pop()) if dataset is None else request
+
+
+def _size(stages: Mapping[str, Mapping[str, Any]], name: str) -> int | None:
+    return next((settings[name] for settings in stages.values() if isinstance(settings.get(name), int)), None)
+
+
+def _stages(identity: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the names and settings of the stages in the description of a chain, the outermost first."""
+    if isinstance(identity, list | tuple) and len(identity) > 1 and isinstance(identity[0], str):
+        yield identity[0], identity[1] if isinstance(identity[1], Mapping) else {}
+        for part in identity[2:]:
+            yield from _stages(part)
+
+
+def _read_stage(identity: Any) -> list[Any]:
+    """Return the description of the reader.
+
+    Raises:
+        StateError: There is none, or more than one.
+    """
+    found = list(_readers(identity))
+    if len(found) != 1:
+        raise StateError(
+            f"expected a run with one reader, found {len(found)}",
+            hint="chains of users that read in several places are traced by the debug log: worker_debug_path",
+        )
+    return found[0]
+
+
+def _readers(identity: Any) -> Iterator[list[Any]]:
+    if isinstance(identity, list | tuple) and identity:
+        if identity[0] == "read":
+            yield list(identity)
+        else:
+            for part in identity:
+                yield from _readers(part)
+
+
+def samples_of(item_id: ItemId, lane: int) -> Iterator[tuple[int, int]]:
+    """Yield the lanes and positions of the samples of an item, in its order; a sample may come several times.
+
+    >>> list(samples_of((("2 encode_sample", 1, 7), ("lane", 3, 8)), 0))
+    [(0, 7), (3, 8)]
+    """
+    if not isinstance(item_id, tuple):
+        yield lane, item_id
+    elif item_id and isinstance(item_id[0], str):
+        yield from samples_of(item_id[2], item_id[1] if item_id[0] == LANE_ITEM else lane)
+    else:
+        for part in item_id:
+            yield from samples_of(part, lane)

@@ -1,0 +1,101 @@
+"""Rebuild the micro-batch of an earlier step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from ...errors import ConfigError, StateError
+from ...order import LaneHosting
+from ...pipeline.contract.item_id import ItemId
+from ...pipeline.contract.rng import preserve_rng_state
+from ...pipeline.contract.stage import SKIPPED, SavableDataset, State
+from ...pipeline.stages.batch import BatchDataset
+from ..states.run_state import ENDLESS
+from ..workers.lane_host import LanesInTurn, remake_batch
+
+if TYPE_CHECKING:
+    from .run import LoaderRun
+
+__all__ = ["replay_batch", "replay_step"]
+
+_MADE, _READ = "made", "0 read"
+
+
+def replay_step(run: LoaderRun, step: int) -> Any:
+    """Rebuild the micro-batch of a step on this rank; the loader's position stays.
+
+    Raises:
+        ConfigError: The run has an end, or the rank has no micro-batch in the step.
+        StateError: All samples of the micro-batch were skipped.
+    """
+    if run.lanes.kind != ENDLESS:
+        raise ConfigError(
+            "expected a training dataset without end: the steps of a pass differ between ranks",
+            hint="pass the __restore_key__ of a micro-batch to restore_sample()",
+        )
+    if step < 0:
+        raise ConfigError(f"expected a step of at least 0, found {step}", hint="steps are counted from 0")
+    batches, rank = run.numbering.batches(step), run.chain.worker_config.rank
+    if rank >= len(batches):
+        raise ConfigError(f"step {step} was made on {len(batches)} ranks; this is rank {rank}")
+    lane = batches[rank] % run.lanes.lanes
+    known = [states[lane] for states in (run.lanes.lane_states, run.restored_lanes) if lane in states]
+    batch, _ = replay_batch(run.chain, batches[rank], lanes=run.lanes.lanes, rules=run.lanes.rules, known=known)
+    if batch is SKIPPED:
+        raise StateError(f"step {step} has no micro-batch on rank {rank}: all its samples were skipped")
+    return batch
+
+
+def replay_batch(
+    chain: SavableDataset[Any], number: int, *, lanes: int, rules: int, known: Iterable[State]
+) -> tuple[Any, ItemId]:
+    """Rebuild a micro-batch of an endless run.
+
+    Args:
+        chain: The stages of the lanes.
+        number: The micro-batch of the run.
+        lanes: L of the run.
+        rules: The rules of the run.
+        known: States of its lane, before or after it.
+
+    Returns:
+        The micro-batch, :data:`SKIPPED` if all its samples were skipped, and its item id.
+    """
+    lane, own = number % lanes, number // lanes
+    start = _start(chain, own, list(known))
+    host = LanesInTurn(
+        dataset=chain,
+        hosting=LaneHosting(lanes=lanes, ranks=1, rank=0, workers=0),
+        states={lane: start} if start else {},
+        rules=rules,
+    )
+    with preserve_rng_state():
+        return remake_batch(host, lane, number)
+
+
+def _start(chain: SavableDataset[Any], own: int, known: list[State]) -> State:
+    """Return the nearest state of a lane before its micro-batch ``own``, without one that was not saved if possible."""
+    size = _samples_of_batch(chain)
+    if size is not None and any(_MADE in state and state[_MADE] >= own and _has_no_gap(state, size) for state in known):
+        return {_MADE: own, _READ: own * size}
+    before = [state for state in known if state.get(_MADE, 0) <= own]
+    return max(before, key=lambda state: state.get(_MADE, 0), default={})
+
+
+def _has_no_gap(state: State, size: int) -> bool:
+    """Report whether a lane made each micro-batch of the samples that followed: nothing was skipped or buffered."""
+    return state.keys() == {_MADE, _READ} and state[_READ] == state[_MADE] * size
+
+
+def _samples_of_batch(chain: SavableDataset[Any]) -> int | None:
+    """Return the number of samples of each micro-batch, if nothing is skipped; None if stages buffer samples."""
+    size = 1
+    stage = chain
+    while stage.inputs:
+        if len(stage.inputs) != 1 or stage.waits:
+            return None
+        if isinstance(stage, BatchDataset):
+            size *= stage.batch_size
+        stage = stage.inputs[0]
+    return size

@@ -1,0 +1,126 @@
+"""The steps of a run: which micro-batches they are, after changes of the number of ranks, and which are skipped."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ...errors import ConfigError
+
+__all__ = ["Numbers", "RunSteps", "checked_numbers", "checked_skips"]
+
+Numbers = tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSteps:
+    """The steps of a run, counted from 0: one micro-batch on each rank that the run had then.
+
+    Attributes:
+        ranks_at: ``(first micro-batch, ranks)``: from this micro-batch on, the run had so many ranks. The first entry
+            is of micro-batch 0.
+        skips: ``(start, stop, first, end)``: the steps ``[start, stop)`` are skipped, which are the micro-batches
+            ``[first, end)``.
+    """
+
+    ranks_at: Numbers
+    skips: Numbers = ()
+
+    def batches(self, step: int) -> range:
+        """Return the micro-batches of a step, by rank.
+
+        >>> RunSteps(ranks_at=((0, 2), (20, 1))).batches(9), RunSteps(ranks_at=((0, 2), (20, 1))).batches(10)
+        (range(18, 20), range(20, 21))
+        """
+        first_step = 0
+        ends = [first for first, _ in self.ranks_at[1:]]
+        for (first, ranks), end in zip(self.ranks_at, [*ends, None], strict=True):
+            steps = None if end is None else -(-(end - first) // ranks)
+            if steps is None or step < first_step + steps:
+                start = first + (step - first_step) * ranks
+                return range(start, start + ranks if end is None else min(end, start + ranks))
+            first_step += steps
+        raise ValueError("a run has ranks")
+
+    def place(self, batch: int) -> tuple[int, int]:
+        """Return the step and the rank of a micro-batch.
+
+        >>> RunSteps(ranks_at=((0, 2), (20, 1))).place(19), RunSteps(ranks_at=((0, 2), (20, 1))).place(21)
+        ((9, 1), (11, 0))
+        """
+        first_step = 0
+        ends = [first for first, _ in self.ranks_at[1:]]
+        for (first, ranks), end in zip(self.ranks_at, [*ends, None], strict=True):
+            if end is None or batch < end:
+                step, rank = divmod(batch - first, ranks)
+                return first_step + step, rank
+            first_step += -(-(end - first) // ranks)
+        raise ValueError("a run has ranks")
+
+    def leaving_out(self, steps: Sequence[tuple[int, int]]) -> RunSteps:
+        """Return the same steps without some more, ``[start, stop)`` each; those that are skipped already stay so."""
+        known = {skip[:2] for skip in self.skips}
+        added = [
+            (start, stop, self.batches(start).start, self.batches(stop - 1).stop)
+            for start, stop in steps
+            if (start, stop) not in known
+        ]
+        return replace(self, skips=(*self.skips, *added))
+
+    def is_left_out(self, batch: int) -> bool:
+        """Report whether a micro-batch is skipped."""
+        return any(first <= batch < end for *_, first, end in self.skips)
+
+    @property
+    def batches_left_out(self) -> tuple[range, ...]:
+        """The micro-batches that are skipped."""
+        return tuple(range(first, end) for *_, first, end in self.skips)
+
+    def on(self, ranks: int, batch: int) -> RunSteps:
+        """Return the steps of the run if it continues on another number of ranks at a micro-batch.
+
+        >>> RunSteps(ranks_at=((0, 2),)).on(1, 20).ranks_at
+        ((0, 2), (20, 1))
+        """
+        before = [entry for entry in self.ranks_at if entry[0] < batch]
+        if before and before[-1][1] == ranks:
+            return replace(self, ranks_at=tuple(before))
+        return replace(self, ranks_at=(*before, (batch, ranks)))
+
+
+def checked_skips(given: Any) -> tuple[tuple[int, int], ...]:
+    """Return the argument ``skip_steps`` as pairs of integers.
+
+    Raises:
+        ConfigError: A range of steps is empty, or begins below 0.
+        TypeError: The argument is not a sequence of pairs of integers.
+    """
+    try:
+        pairs = tuple((operator.index(start), operator.index(stop)) for start, stop in given)
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"expected pairs (start, stop) of step numbers as skip_steps, such as [(41200, 41205)], found {given!r}"
+        ) from None
+    for start, stop in pairs:
+        if not 0 <= start < stop:
+            raise ConfigError(
+                f"expected skip_steps with 0 <= start < stop, found ({start}, {stop})",
+                hint="the step `stop` itself is not skipped: (41200, 41201) skips step 41200",
+            )
+    return pairs
+
+
+def checked_numbers(entries: Any, *, columns: int) -> Numbers:
+    """Return lists of integers of a saved state as tuples.
+
+    Raises:
+        TypeError: An entry is not a list of so many integers.
+        ValueError: A number is below 0.
+    """
+    found = tuple(tuple(map(operator.index, entry)) for entry in entries)
+    for entry in found:
+        if len(entry) != columns or min(entry) < 0:
+            raise ValueError(f"expected {columns} numbers of at least 0, found {entry}")
+    return found

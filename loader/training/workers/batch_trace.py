@@ -1,0 +1,200 @@
+"""A compact log of the samples of each micro-batch, written by the workers and read by ``energon trace``.
+
+A file belongs to one worker of one start. It begins with a line that names the format, and a line of JSON that
+describes the run: the state of the rank without those of lanes, and ``workers``. Records follow:
+
+=========  ====================================================================================================
+8 bytes    the micro-batch of the run; of a name its number, from 0
+4 bytes    the size of what follows; its two highest bits are the kind of the record
+``0``      positions in the lane's stream, 8 bytes each: the micro-batch is a list of samples
+``1``      an item id as JSON, with the numbers of names in place of the names
+``2``      a name in UTF-8: the key of a stage in item ids
+=========  ====================================================================================================
+
+All integers are little-endian. Each record is written by one call, so a worker that is killed loses none that it made.
+A last record that is cut is ignored.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from ...errors import ConfigError, FormatError, StorageError
+from ...pipeline.contract.item_id import ItemId
+
+__all__ = ["BatchTrace", "Record", "TraceFile", "list_traces", "recording"]
+
+Record = Callable[[int, ItemId], None]
+"""Records the item id of a micro-batch."""
+
+_FORMAT = b"energon trace 1\n"
+_HEAD = struct.Struct("<QI")
+_POSITIONS, _NESTED, _NAME = 0, 1, 2
+_KIND_SHIFT = 30
+_MAX_SIZE = (1 << _KIND_SHIFT) - 1
+_SUFFIX = ".trace"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchTrace:
+    """The log of one start of a rank's workers.
+
+    Attributes:
+        folder: A local or shared folder, which is made if it is missing.
+        run: Describes the run, as plain data.
+        started_ns: When the workers were started, in nanoseconds since 1970.
+    """
+
+    folder: str
+    run: dict[str, Any]
+    started_ns: int
+
+    @classmethod
+    def begin(cls, folder: str | os.PathLike[str], run: dict[str, Any]) -> BatchTrace:
+        """Create the folder, for workers that start now.
+
+        Raises:
+            ConfigError: The folder is a URL.
+            StorageError: The folder cannot be made.
+        """
+        path = os.fspath(folder)
+        if "://" in path:
+            raise ConfigError(f"expected a local or shared folder as trace_dir, found {path!r}")
+        try:
+            Path(path).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StorageError(
+                f"cannot make this folder for traces: {error.strerror or error}",
+                path=path,
+                hint="pass another trace_dir to the loader",
+            ) from error
+        return cls(folder=path, run=run, started_ns=time.time_ns())
+
+
+@contextmanager
+def recording(trace: BatchTrace | None, *, rank: int, worker: int) -> Iterator[Record | None]:
+    """Return a context manager with the function that records micro-batches of a worker; None without a log.
+
+    Raises:
+        StorageError: The file cannot be written.
+    """
+    if trace is None:
+        yield None
+        return
+    path = Path(trace.folder) / f"{trace.started_ns:020}-rank{rank:06}-worker{worker:03}{_SUFFIX}"
+    try:
+        file = path.open("xb", buffering=0)
+    except OSError as error:
+        raise StorageError(f"cannot write this trace: {error.strerror or error}", path=str(path)) from error
+    with file:
+        file.write(_FORMAT + json.dumps(trace.run).encode() + b"\n")
+        yield _Writer(file.write).record
+
+
+class _Writer:
+    def __init__(self, write: Callable[[bytes], Any]) -> None:
+        self._write = write
+        self._names: dict[str, str] = {}
+
+    def record(self, number: int, item_id: ItemId) -> None:
+        """Write the record of a micro-batch."""
+        try:
+            positions = item_id if isinstance(item_id, tuple) else (item_id,)
+            body, kind = struct.pack(f"<{len(positions)}q", *positions), _POSITIONS
+        except struct.error:  # not only integers
+            body = json.dumps(self._numbered(item_id), separators=(",", ":")).encode()
+            kind = _NESTED
+        self._write(_HEAD.pack(number, kind << _KIND_SHIFT | len(body)) + body)
+
+    def _numbered(self, item_id: ItemId) -> Any:
+        """Return an item id with the numbers of names, as strings, in place of the names."""
+        if not isinstance(item_id, tuple):
+            return item_id
+        return [self._number(part) if isinstance(part, str) else self._numbered(part) for part in item_id]
+
+    def _number(self, name: str) -> str:
+        if name not in self._names:
+            number = len(self._names)
+            body = name.encode()
+            self._write(_HEAD.pack(number, _NAME << _KIND_SHIFT | len(body)) + body)
+            self._names[name] = str(number)
+        return self._names[name]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceFile:
+    """A file of a log.
+
+    Attributes:
+        path: The file.
+        run: Describes the run.
+    """
+
+    path: str
+    run: dict[str, Any]
+
+    @classmethod
+    def open(cls, path: str) -> TraceFile:
+        """Read the description of the run.
+
+        Raises:
+            FormatError: The file is not a log.
+        """
+        with Path(path).open("rb") as file:
+            if file.readline(len(_FORMAT)) != _FORMAT:
+                raise FormatError("expected a trace of micro-batches, which a loader with trace_dir writes", at=path)
+            try:
+                run = json.loads(file.readline())
+            except ValueError as error:
+                raise FormatError("the description of the run in this trace is damaged", at=path) from error
+        if not isinstance(run, dict):
+            raise FormatError("the description of the run in this trace is damaged", at=path)
+        return cls(path=path, run=run)
+
+    def records(self, wanted: Callable[[int], bool]) -> Iterator[tuple[int, ItemId]]:
+        """Yield the item ids of the micro-batches whose numbers are wanted, in the order of the file.
+
+        Raises:
+            FormatError: A record is damaged.
+        """
+        content = Path(self.path).read_bytes()
+        names: list[str] = []
+        place = content.index(b"\n", len(_FORMAT)) + 1
+        while place + _HEAD.size <= len(content):
+            number, size = _HEAD.unpack_from(content, place)
+            kind, size = size >> _KIND_SHIFT, size & _MAX_SIZE
+            start = place = place + _HEAD.size
+            place += size
+            if place > len(content):
+                return
+            if kind == _NAME:
+                names.append(content[start:place].decode("utf-8", "replace"))
+            elif wanted(number):
+                yield number, self._item_id(kind, content[start:place], names)
+
+    def _item_id(self, kind: int, body: bytes, names: list[str]) -> ItemId:
+        try:
+            if kind == _POSITIONS:
+                return struct.unpack(f"<{len(body) // 8}q", body)
+            return cast("ItemId", _named(json.loads(body), names))
+        except (ValueError, IndexError, RecursionError, struct.error) as error:
+            raise FormatError("a record of this trace is damaged", at=self.path) from error
+
+
+def _named(value: Any, names: list[str]) -> Any:
+    if isinstance(value, str):
+        return names[int(value)]
+    return tuple(_named(part, names) for part in value) if isinstance(value, list) else value
+
+
+def list_traces(folder: str) -> list[str]:
+    """Return the paths of the files of a log, the last start first."""
+    return sorted(map(str, Path(folder).glob(f"*{_SUFFIX}")), reverse=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from loader.inspect import format_bytes, plural
@@ -38,7 +37,7 @@ def show_found(console: Console, flags: ImportFlags, listed: ListedRows, first: 
     if listed.rows.renamed:
         console.print(f"{plural(len(listed.rows.renamed), 'key')} occur again, and get a number", soft_wrap=True)
     if flags.asks_by_menus:
-        show_first_sample(console, replace(first, key=first.key.partition("/")[2]))
+        show_first_sample(console, first)
 
 
 def show_draft(console: Console, flags: ImportFlags, parts: Sequence[PlannedPart]) -> None:

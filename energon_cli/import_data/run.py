@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import click
@@ -69,7 +69,7 @@ def import_sources(flags: ImportFlags) -> None:
             listed = stack.enter_context(
                 list_rows(sources, shuffled=flags.shuffle is not None, on_progress=lambda done: bar.update(done, None))
             )
-        folder = inspect_folder(stack.enter_context(write_trial(listed, pictures)))
+        folder = _without_shard(inspect_folder(stack.enter_context(write_trial(listed, pictures))))
         if not flags.as_json:
             show_found(console, flags, listed, folder.first)
         draft = _confirmed_draft(flags, listed, folder, console)
@@ -98,6 +98,11 @@ def import_sources(flags: ImportFlags) -> None:
         return
     show_done(console, flags.output, report)
     show_notes(console, draft.notes, label="note")
+
+
+def _without_shard(folder: ShardFolder) -> ShardFolder:
+    """Name the first sample by its key alone: its shard is temporary."""
+    return replace(folder, first=replace(folder.first, key=folder.first.key.partition("/")[2]))
 
 
 def _confirmed_draft(flags: ImportFlags, listed: ListedRows, folder: ShardFolder, console: Console) -> _Draft:

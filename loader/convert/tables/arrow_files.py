@@ -15,7 +15,7 @@ __all__ = ["ArrowFile", "ArrowTable", "Batch", "ParquetTable", "open_table"]
 
 _BATCH_BYTES = 16 << 20  # of the values of a batch, by their mean
 _MAX_BATCH_ROWS = 8192
-_BUFFER_BYTES = 1 << 20
+_BUFFER_BYTES = 1 << 18  # larger pages are read without it
 _COPY_AGAIN = "copy the file again: it is truncated, damaged, or of another format"
 
 Batch = tuple[int, Any]

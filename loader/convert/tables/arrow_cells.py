@@ -45,6 +45,8 @@ class ArrowCells:
         self._batches: Iterator[Batch] = iter(())
         self._first = self._stop = 0  # rows of the present batch
         self._batch = BatchValues(None)
+        self._damaged = range(0)  # rows of which no more is tried, and the error of the first of them
+        self._fault = FormatError("")
 
     def read(self, cell: CellRef) -> bytes:
         """Return the contents of a part.
@@ -75,8 +77,21 @@ class ArrowCells:
             self._table, self._name = self._open_file(name), name
         if self._table is None or row >= self._table.num_rows:
             raise SampleError(f"expected row {row:,} in {name}, which has fewer", hint="do not change it meanwhile")
+        if row in self._damaged:
+            raise FormatError(self._fault.message, shard=name, hint=self._fault.hint)
+        try:
+            self._read_to(name, row)
+        except FormatError as error:
+            self._damaged, self._fault = range(row, self._table.unit_stop(row)), error
+            self._first = self._stop = 0
+            raise
+
+    def _read_to(self, name: str, row: int) -> None:
+        table = self._table
+        if table is None:
+            return
         if not self._stop or row < self._first or row - self._stop >= self._stop - self._first:
-            self._batches = self._table.batches(row, self._columns)
+            self._batches = table.batches(row, self._columns)
             self._first = self._stop = 0
         while not self._first <= row < self._stop:
             following = next(self._batches, None)
@@ -90,6 +105,7 @@ class ArrowCells:
         """Close the file."""
         self._batches, self._batch, self._name = iter(()), BatchValues(None), None
         self._first = self._stop = 0
+        self._damaged = range(0)
         if self._table is not None:
             self._table.close()
             self._table = None

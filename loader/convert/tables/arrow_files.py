@@ -46,6 +46,9 @@ class ArrowTable(Protocol):
     def lengths_column(self, column: str) -> str:
         """Return the least of a column of lists that must be read to know their lengths."""
 
+    def unit_stop(self, row: int) -> int:
+        """Return the end of the rows that can only be read together with a row."""
+
     def close(self) -> None:
         """Close the file."""
 
@@ -98,7 +101,7 @@ class ParquetTable(ClosesOnExit):
                 self.schema: Any = self._parquet.schema_arrow
                 self._metadata: Any = self._parquet.metadata
                 groups = range(self._metadata.num_row_groups)
-                self._rows = [self._metadata.row_group(group).num_rows for group in groups]
+                self._rows: list[int] = [self._metadata.row_group(group).num_rows for group in groups]
         except BaseException:
             self._file.close()
             raise
@@ -128,6 +131,9 @@ class ParquetTable(ClosesOnExit):
         metadata = self._metadata.row_group(0)
         paths = (metadata.column(number).path_in_schema for number in range(metadata.num_columns))
         return next((path for path in paths if path.startswith(f"{column}.") and path.endswith(".path")), column)
+
+    def unit_stop(self, row: int) -> int:
+        return next(stop for stop in accumulate(self._rows) if stop > row)
 
     def _group_bytes(self, group: int, columns: Sequence[str]) -> int:
         """Return the bytes of columns in a row group, decompressed."""
@@ -173,7 +179,7 @@ class ArrowFile(ClosesOnExit):
                 self._is_stream = self._source.read(6) != b"ARROW1"
                 reader = self._open()
                 self.schema: Any = reader.schema
-                self._rows = [batch.num_rows for batch in self._all(reader)]
+                self._rows: list[int] = [batch.num_rows for batch in self._all(reader)]
         except BaseException:
             self._file.close()
             raise
@@ -215,6 +221,9 @@ class ArrowFile(ClosesOnExit):
 
     def lengths_column(self, column: str) -> str:
         return column
+
+    def unit_stop(self, row: int) -> int:
+        return self.num_rows if self._is_stream else next(stop for stop in accumulate(self._rows) if stop > row)
 
     def close(self) -> None:
         self._source.close()

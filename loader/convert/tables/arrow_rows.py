@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ...errors import SampleError
+from ...errors import FormatError, SampleError
 from ..rows.row import CellRef, Row
 from .arrow_cells import BatchValues, cell_columns, column_of_cell
 from .arrow_columns import arrow_columns, import_pyarrow
@@ -29,10 +29,14 @@ def example_layout(table: ArrowTable, columns: Columns, *, root: str, at: str) -
     _, mean = next(table.row_sizes(names), (0, 1))
     rows = max(1, min(EXAMPLE_ROWS, _EXAMPLE_BYTES // max(1, mean)))
     batches: list[Any] = []
-    for first, batch in table.batches(0, names):
-        batches.append(batch.slice(0, rows - first))
-        if first + batch.num_rows >= rows:
-            break
+    try:
+        for first, batch in table.batches(0, names):
+            batches.append(batch.slice(0, rows - first))
+            if first + batch.num_rows >= rows:
+                break
+    except FormatError:
+        if not batches:
+            raise
     examples = import_pyarrow().Table.from_batches(batches)
     return find_layout(arrow_columns(table.schema, examples), columns, root=root, at=at)
 

@@ -9,8 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO
 
 from ...errors import ConfigError
-from ...storage import is_url
-from .names import extension_of_path
+from .names import extension_of_path, is_link
 from .records import Record
 
 __all__ = ["DelimitedReader"]
@@ -143,7 +142,7 @@ def _quoting(head: str, delimiter: str) -> Any:
 
 
 def _is_data(field: str) -> bool:
-    return is_url(field) or bool(_NUMBER.fullmatch(field)) or ("." in field and bool(extension_of_path(field)))
+    return is_link(field) or bool(_NUMBER.fullmatch(field)) or ("." in field and bool(extension_of_path(field)))
 
 
 def _unique_names(fields: list[str]) -> list[str]:

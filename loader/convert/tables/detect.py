@@ -20,6 +20,7 @@ from .names import (
     SPLIT_NAMES,
     check_part_name,
     extension_of_path,
+    is_link,
     part_name_of_column,
     plain_name,
 )
@@ -122,7 +123,7 @@ class _Finder:
         if column.type in _BYTES_TYPES:
             return "bytes"
         if column.type == "text" and kind not in ("label", "tree"):
-            if _share(column, is_url) >= _MIN_SHARE:
+            if _share(column, is_link) >= _MIN_SHARE:
                 return "url"
             if kind != "text" and (kind != "bytes" or self._is_path(column)):
                 return "path"
@@ -176,7 +177,7 @@ class _Finder:
         return [PartColumns(name=name, role=role, columns=(column.name,), named_by_contents=True, is_list=is_list)]
 
     def _is_path(self, column: TableColumn) -> bool:
-        if column.type != "text":
+        if column.type != "text" or _share(column, is_link) >= _MIN_SHARE:
             return False
         if _share(column, _looks_like_file) >= _MIN_SHARE:
             return True
@@ -230,7 +231,7 @@ def _caption(rest: Sequence[TableColumn]) -> TableColumn | None:
 
 
 def _is_media_url(column: TableColumn) -> bool:
-    if column.type != "text" or _share(column, is_url) < _MIN_SHARE:
+    if column.type != "text" or _share(column, is_link) < _MIN_SHARE:
         return False
     return bool(MEDIA_NAMES.search(plain_name(column.name))) or _share(column, _looks_like_file) >= _MIN_SHARE
 

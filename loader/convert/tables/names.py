@@ -6,7 +6,6 @@ import re
 from urllib.parse import urlsplit
 
 from ...errors import ConfigError
-from ...format.documents.part_kinds import part_kind
 from ...storage import is_url
 
 __all__ = [
@@ -17,6 +16,7 @@ __all__ = [
     "SPLIT_NAMES",
     "check_part_name",
     "extension_of_path",
+    "is_link",
     "part_name_of_column",
     "plain_name",
     "split_part",
@@ -65,7 +65,7 @@ def extension_of_path(path: str) -> str:
     >>> extension_of_path("a/b.JPEG"), extension_of_path("https://x.org/a.png?size=3"), extension_of_path("a.b/c")
     ('jpg', 'png', '')
     """
-    last = (urlsplit(path).path if is_url(path) else path).rpartition("/")[2]
+    last = (urlsplit(path).path if is_link(path) else path).rpartition("/")[2]
     stem, _, extension = last.rpartition(".")
     if not stem or not _EXTENSION.fullmatch(extension):
         return ""
@@ -88,6 +88,10 @@ def check_part_name(name: str) -> None:
         raise ConfigError(f"{name!r} cannot be the name of a part", hint="name it by its extension, such as jpg or txt")
 
 
-def has_known_extension(name: str) -> bool:
-    """Return True if readers know how to decode a part of this name."""
-    return part_kind(name) != "bytes"
+def is_link(text: str) -> bool:
+    """Return True for a URL, of this machine or another one.
+
+    >>> is_link("https://example.org/a.jpg"), is_link("file:///a.jpg"), is_link("a.jpg")
+    (True, True, False)
+    """
+    return is_url(text) or text.startswith("file://")

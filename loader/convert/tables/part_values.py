@@ -9,8 +9,9 @@ from typing import Any
 import msgspec
 
 from ...errors import SampleError
-from ...storage import is_url, open_parent
+from ...storage import is_url, open_parent, resolve_path
 from .columns import PartColumns
+from .names import is_link
 
 __all__ = ["encode_json", "join_root", "media_bytes", "part_bytes"]
 
@@ -27,7 +28,8 @@ def part_bytes(part: PartColumns, values: Mapping[str, Any], class_names: Mappin
         SampleError: A label is missing, or a value cannot be written.
     """
     if part.is_object:
-        return encode_json({column: _named(values.get(column), class_names.get(column)) for column in part.columns})
+        present = [column for column in part.columns if column in values]
+        return encode_json({column: _named(values[column], class_names.get(column)) for column in present})
     column = part.columns[0]
     value = values.get(column)
     match part.role:
@@ -83,8 +85,8 @@ def join_root(root: str, path: str) -> str:
     >>> join_root("/data", "a.jpg"), join_root("/data", "/b.jpg"), join_root("s3://bucket/x", "c.jpg")
     ('/data/a.jpg', '/b.jpg', 's3://bucket/x/c.jpg')
     """
-    if is_url(path):
-        return path
+    if is_link(path):
+        return resolve_path(path)
     return f"{root.rstrip('/')}/{path}" if is_url(root) else os.path.join(root, path)
 
 

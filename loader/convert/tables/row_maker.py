@@ -12,7 +12,7 @@ from ..rows.keys import key_of_path
 from ..rows.media_extension import with_extension
 from ..rows.row import FaultRef, FileRef, PartRef, Row, ValueRef
 from .columns import PartColumns, TableLayout
-from .names import extension_of_path, split_part
+from .names import extension_of_path, is_link, split_part
 from .part_values import encode_json, join_root, media_bytes, part_bytes
 
 __all__ = ["CellOf", "RowMaker", "fault_row"]
@@ -116,7 +116,7 @@ class RowMaker:
                 return key_of_path(str(value))
         for part in self._layout.parts:
             path = values.get(part.columns[0]) if part.role == "path" else None
-            if isinstance(path, str) and path and not is_url(path):
+            if isinstance(path, str) and path and not is_link(path):
                 stem, dot, extension = path.rpartition(".")
                 return key_of_path(stem if dot and "/" not in extension and stem else path)
         return f"{self._prefix}{number:0{_DIGITS}d}"

@@ -1,4 +1,4 @@
-"""Tell the format of pictures, audio and video from their first bytes."""
+"""Recognize the format of pictures, audio and video from their first bytes."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from ..tables.delimited import DelimitedReader
 from ..tables.detect import EXAMPLE_ROWS, find_layout
 from ..tables.json_lines import read_json_lines
 from ..tables.records import Record, folder_of, open_text_table, table_columns
-from ..tables.row_maker import RowMaker, fault_row
+from ..tables.row_maker import RowMaker
 from .no_cells import NoCells
 from .source import SampleProposal
 
@@ -52,7 +52,7 @@ class TextTableSource:
             for number, record in enumerate(records):
                 origin = f"{name}, line {record.line}"
                 if record.fault:
-                    yield fault_row(number, origin, record.fault, record.hint)
+                    yield maker.fault(number, origin, record.fault, record.hint)
                 else:
                     yield maker.make(record.values, number=number, origin=origin)
 

@@ -12,7 +12,7 @@ from .arrow_columns import arrow_columns, import_pyarrow
 from .arrow_files import ArrowTable
 from .columns import Columns, PartColumns, TableLayout
 from .detect import EXAMPLE_ROWS, find_layout
-from .row_maker import CellOf, RowMaker, fault_row
+from .row_maker import CellOf, RowMaker
 
 __all__ = ["example_layout", "list_table"]
 
@@ -72,7 +72,7 @@ def list_table(
         for number, values in _values(table, columns):
             origin = f"{name}, row {number}"
             if isinstance(values, SampleError):
-                yield fault_row(number, origin, values.message)
+                yield maker.fault(number, origin, values.message)
             else:
                 yield maker.make(values, number=number, origin=origin, split=split)
         return
@@ -84,7 +84,7 @@ def list_table(
 
 
 class _Cells:
-    """Makes the references to the cells of a row, with sizes that are means over ranges of rows."""
+    """Creates the references to the cells of a row, with sizes that are means over ranges of rows."""
 
     def __init__(self, table: ArrowTable, layout: TableLayout, file: str, version: str) -> None:
         parts = [part for part in layout.parts if part.role not in ("path", "url")]

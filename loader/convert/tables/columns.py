@@ -57,7 +57,7 @@ class TableColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundColumn:
-    """What becomes of a column, for people.
+    """A column with its use, for people.
 
     Attributes:
         name: Its name.
@@ -102,7 +102,7 @@ class PartColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableLayout:
-    """How the rows of a table become samples.
+    """The conversion of the rows of a table to samples.
 
     Attributes:
         key: Column with the keys; None makes them of paths or of the number of the row.

@@ -1,4 +1,4 @@
-"""Make samples of the rows of a table."""
+"""Convert the rows of a table to samples."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .columns import PartColumns, TableLayout
 from .names import extension_of_path, is_link, split_part
 from .part_values import encode_json, join_root, media_bytes, part_bytes
 
-__all__ = ["CellOf", "RowMaker", "fault_row"]
+__all__ = ["CellOf", "RowMaker"]
 
 _DIGITS = 9
 
@@ -24,7 +24,7 @@ CellOf = Callable[[PartColumns, int | None], PartRef]
 
 
 class RowMaker:
-    """Makes rows of the values that a table has in its columns.
+    """Converts the values that a table has in its columns to rows of an import.
 
     Args:
         layout: What becomes of the columns.
@@ -69,8 +69,20 @@ class RowMaker:
                 if others:
                     parts["json" if "json" not in parts else "columns.json"] = ValueRef(encode_json(others))
         except (SampleError, StorageError) as error:
-            parts = {"fault": FaultRef(error.message)}
+            parts = {layout.parts[0].name: FaultRef(error.message)}
         return Row(key=self._key(values, number), parts=parts, origin=origin, split=self._split(values, split))
+
+    def fault(self, number: int, origin: str, reason: str, hint: str = "") -> Row:
+        """Return a row that fails when it is written, so that it is reported.
+
+        Args:
+            number: Number of the row in its table.
+            origin: Its place.
+            reason: What was expected and what was found.
+            hint: What the user can do.
+        """
+        part = self._layout.parts[0].name
+        return Row(key=f"{self._prefix}{number:0{_DIGITS}d}", parts={part: FaultRef(reason, hint)}, origin=origin)
 
     def _file(self, part: PartColumns, values: Mapping[str, Any]) -> dict[str, PartRef]:
         path = values.get(part.columns[0])
@@ -126,15 +138,3 @@ class RowMaker:
             return split
         value = values.get(self._layout.split)
         return split_part(str(value)) if value is not None else split
-
-
-def fault_row(number: int, origin: str, reason: str, hint: str = "") -> Row:
-    """Return a row that fails when it is written, so that it is reported.
-
-    Args:
-        number: Number of the row in its table.
-        origin: Its place.
-        reason: What was expected and what was found.
-        hint: What the user can do.
-    """
-    return Row(key=f"{number:0{_DIGITS}d}", parts={"fault": FaultRef(reason, hint)}, origin=origin)

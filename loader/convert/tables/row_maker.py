@@ -82,7 +82,7 @@ class RowMaker:
             hint: What the user can do.
         """
         part = self._layout.parts[0].name
-        return Row(key=f"{self._prefix}{number:0{_DIGITS}d}", parts={part: FaultRef(reason, hint)}, origin=origin)
+        return Row(key=f"{self._prefix}{number:0{_DIGITS}d}", parts={part: FaultRef(reason, hint=hint)}, origin=origin)
 
     def _file(self, part: PartColumns, values: Mapping[str, Any]) -> dict[str, PartRef]:
         path = values.get(part.columns[0])

@@ -38,7 +38,7 @@ class ArrowTableSource:
     columns: Columns = field(default_factory=Columns)
     splits_by_name: bool = False
 
-    def rows(self, *, shuffled: bool) -> Iterator[Row]:
+    def rows(self, *, shuffled: bool, scratch: str) -> Iterator[Row]:  # noqa: ARG002 - it writes no files
         """Yield the rows as samples: file by file, in their order.
 
         Args:

@@ -39,7 +39,7 @@ class HuggingFaceSource:
     columns: Columns = field(default_factory=Columns)
     kind: str = "hf"
 
-    def rows(self, *, shuffled: bool) -> Iterator[Row]:
+    def rows(self, *, shuffled: bool, scratch: str) -> Iterator[Row]:
         """Yield the rows as samples: split by split, in their order.
 
         Raises:
@@ -48,7 +48,7 @@ class HuggingFaceSource:
             StorageError: A file cannot be read.
         """
         if not is_saved_dataset(self.path):
-            yield from self._files().rows(shuffled=shuffled)
+            yield from self._files().rows(shuffled=shuffled, scratch=scratch)
             return
         tables = load_saved(self.path)
         layout = self._layout(tables)

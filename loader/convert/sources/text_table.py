@@ -39,7 +39,7 @@ class TextTableSource:
     kind: Literal["csv", "tsv", "jsonl"]
     columns: Columns = field(default_factory=Columns)
 
-    def rows(self, *, shuffled: bool) -> Iterator[Row]:  # noqa: ARG002 - rows have values and paths
+    def rows(self, *, shuffled: bool, scratch: str) -> Iterator[Row]:  # noqa: ARG002 - rows have values and paths
         """Yield the rows as samples, in their order.
 
         Raises:

@@ -51,7 +51,7 @@ class ContentReader:
             case CellRef():
                 return self._open_cells(source).read(part)
             case FaultRef():
-                raise SampleError(part.reason)
+                raise SampleError(part.reason, hint=part.hint or None)
 
     def release(self) -> None:
         """Close the large files of the last row."""

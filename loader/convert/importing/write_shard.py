@@ -14,12 +14,13 @@ import numpy.typing as npt
 from ...errors import EnergonError, StorageError
 from ...format.index.journal import save_scans
 from ...storage import Storage
-from ..rows.row import Row
+from ..rows.row import CellRef, FileRef, Row
 from ..rows.row_file import RowFile
 from ..rows.shard_plan import PlannedShard
 from ..sources.source import Source
 from ..writing.shard_file import FileContents, PartContents, ShardFile
 from .contents import ContentReader
+from .contents_name import name_by_contents
 from .done_shards import DoneShard, read_done, version_of, write_done
 from .pictures import PictureOptions, convert_picture
 
@@ -168,6 +169,8 @@ class _ShardWriter:
         contents: dict[str, PartContents] = {}
         for name, part in row.parts.items():
             data = self.reader.read(row.source, part)
+            if isinstance(part, FileRef | CellRef) and part.named_by_contents:
+                name = name_by_contents(name, data)  # noqa: PLW2901 - the name in the row is a guess
             if isinstance(data, FileContents):
                 contents[name] = data
                 continue

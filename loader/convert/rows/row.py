@@ -16,11 +16,13 @@ class FileRef(msgspec.Struct, frozen=True, array_like=True, tag="file"):
         path: Its path as the system has it, or its URL.
         size_bytes: Its size; -1 if unknown.
         changed: Its time of change or its version, so that a resumed run notices another file.
+        named_by_contents: The part has the extension of its contents, whatever the row says.
     """
 
     path: bytes
     size_bytes: int = -1
     changed: str = ""
+    named_by_contents: bool = False
 
 
 class RangeRef(msgspec.Struct, frozen=True, array_like=True, tag="range"):
@@ -53,12 +55,18 @@ class CellRef(msgspec.Struct, frozen=True, array_like=True, tag="cell"):
     Attributes:
         row: Its number in the source.
         column: Name of the value in the row.
-        size_bytes: Its size; -1 if unknown.
+        size_bytes: Its size, or an estimate; -1 if unknown.
+        file: Name of the file or table that has the row, if the source has several.
+        changed: The version of that file, so that a resumed run notices another one.
+        named_by_contents: The part has the extension of its contents, whatever the row says.
     """
 
     row: int
     column: str
     size_bytes: int = -1
+    file: str = ""
+    changed: str = ""
+    named_by_contents: bool = False
 
 
 class FaultRef(msgspec.Struct, frozen=True, array_like=True, tag="fault"):
@@ -66,10 +74,12 @@ class FaultRef(msgspec.Struct, frozen=True, array_like=True, tag="fault"):
 
     Attributes:
         reason: The fault.
+        hint: What the user can do about it.
     """
 
     reason: str
     size_bytes: int = 0
+    hint: str = ""
 
 
 PartRef = FileRef | RangeRef | ValueRef | CellRef | FaultRef

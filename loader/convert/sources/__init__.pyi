@@ -1,5 +1,6 @@
 # The public names of this package, each with the module that defines it.
 
+from .arrow_table import ArrowTableSource as ArrowTableSource
 from .detect import (
     KINDS as KINDS,
     SourceOptions as SourceOptions,
@@ -7,7 +8,9 @@ from .detect import (
     open_sources as open_sources,
 )
 from .folder import FolderSource as FolderSource
+from .hugging_face import HuggingFaceSource as HuggingFaceSource
 from .source import (
     SampleProposal as SampleProposal,
     Source as Source,
 )
+from .text_table import TextTableSource as TextTableSource

@@ -5,13 +5,21 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from ...errors import ConfigError, StorageError
 from ...format.documents.messages import did_you_mean
+from ...storage import is_url
+from ..tables.columns import Columns
+from ..tables.hugging_face import is_saved_dataset
+from ..tables.table_files import EXTENSIONS
 from .archives import TAR_ENDINGS, TarSource, ZipSource
+from .arrow_table import ArrowTableSource
 from .folder import FolderSource
 from .foreign_chunks import ChunkSource, chunk_kind
+from .hugging_face import HuggingFaceSource
 from .source import Source
+from .text_table import TextTableSource
 from .token_files import TokenSource
 
 __all__ = ["KINDS", "SourceOptions", "open_source", "open_sources"]
@@ -62,6 +70,22 @@ def _litdata(path: str, options: SourceOptions) -> Source:  # noqa: ARG001
     return ChunkSource(path=path, kind="litdata")
 
 
+def _columns(options: SourceOptions) -> Columns:
+    return Columns(parts=options.parts, key=options.key, split=options.split, root=options.root)
+
+
+def _text_table(kind: Literal["csv", "tsv", "jsonl"]) -> Callable[[str, SourceOptions], Source]:
+    return lambda path, options: TextTableSource(path=path, kind=kind, columns=_columns(options))
+
+
+def _arrow_table(kind: Literal["parquet", "arrow"]) -> Callable[[str, SourceOptions], Source]:
+    return lambda path, options: ArrowTableSource(path=path, kind=kind, columns=_columns(options))
+
+
+def _hugging_face(path: str, options: SourceOptions) -> Source:
+    return HuggingFaceSource(path=path, columns=_columns(options))
+
+
 KINDS: Mapping[str, Callable[[str, SourceOptions], Source]] = {
     "folder": _folder,
     "webdataset": _webdataset,
@@ -70,6 +94,12 @@ KINDS: Mapping[str, Callable[[str, SourceOptions], Source]] = {
     "tokens": _tokens,
     "mds": _mds,
     "litdata": _litdata,
+    "csv": _text_table("csv"),
+    "tsv": _text_table("tsv"),
+    "jsonl": _text_table("jsonl"),
+    "parquet": _arrow_table("parquet"),
+    "arrow": _arrow_table("arrow"),
+    "hf": _hugging_face,
 }
 """Kind of a source, as ``--from`` takes it → a function that opens it."""
 
@@ -102,6 +132,9 @@ def open_source(path: str, *, kind: str | None, options: SourceOptions) -> Sourc
 
 
 def _detect(path: str) -> str:
+    kind = _KINDS_BY_EXTENSION.get(path.lower().removesuffix(".gz").rpartition(".")[2])
+    if is_url(path) and kind is not None:
+        return kind
     if not os.path.lexists(path):
         raise StorageError("there is no file or folder of this name", path=path, hint="check the path")
     if os.path.isdir(path):
@@ -113,6 +146,8 @@ def _detect(path: str) -> str:
         return "webdataset"
     if name.endswith((".bin", ".idx")):
         return "tokens"
+    if kind is not None:
+        return kind
     raise ConfigError(
         "this is no source that can be imported", at=path, hint=f"name its kind with --from: {', '.join(KINDS)}"
     )
@@ -122,7 +157,23 @@ def _detect_folder(path: str) -> str:
     chunks = chunk_kind(path)
     if chunks is not None:
         return chunks
+    if is_saved_dataset(path):
+        return "hf"
     names = [name.lower() for _, _, files in os.walk(path) for name in files if not name.startswith(".")]
     tars = sum(name.endswith(TAR_ENDINGS) for name in names)
     notes = sum(name.endswith((".json", ".parquet", ".idx", ".txt", ".md", ".csv")) for name in names)
-    return "webdataset" if tars and tars + notes == len(names) else "folder"
+    if tars and tars + notes == len(names):
+        return "webdataset"
+    extensions = {name.rpartition(".")[2] for name in names if not name.startswith("_")} - _ABOUT_TABLES
+    is_table = any(extensions and extensions <= set(known) for known in EXTENSIONS.values())
+    return "hf" if is_table else "folder"  # files may be named after splits, as those of the Hub
+
+
+_ABOUT_TABLES = frozenset({"json", "md"})
+_KINDS_BY_EXTENSION = {
+    "csv": "csv",
+    "tsv": "tsv",
+    "jsonl": "jsonl",
+    "ndjson": "jsonl",
+    **{extension: kind for kind, extensions in EXTENSIONS.items() for extension in extensions},
+}

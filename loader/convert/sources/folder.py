@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ...errors import ConfigError
 from ...storage import raise_storage_error
+from ..rows.file_ref import file_ref
 from ..rows.keys import key_of_path
-from ..rows.row import FileRef, PartRef, Row
+from ..rows.row import Row
 from .no_cells import NoCells
 from .source import SampleProposal
 
@@ -46,7 +46,7 @@ class FolderSource:
             inner = os.path.relpath(folder, os.path.abspath(self.path))
             prefix = "" if inner == "." else inner + "/"
             for stem, parts in group_files(names):
-                refs = {part: _file_ref(os.path.join(folder, name)) for part, name in parts.items()}
+                refs = {part: file_ref(os.path.join(folder, name)) for part, name in parts.items()}
                 yield Row(
                     key=key_of_path(prefix + stem),
                     parts=refs,
@@ -119,13 +119,3 @@ def _folders(top: str) -> Iterator[tuple[str, list[str]]]:
         ]
         if names:
             yield folder, names
-
-
-def _file_ref(path: str) -> PartRef:
-    try:
-        status = os.stat(path)
-    except OSError:
-        return FileRef(os.fsencode(path))  # a dangling link: reading it fails, which is reported
-    if not stat.S_ISREG(status.st_mode):
-        return FileRef(os.fsencode(path))
-    return FileRef(os.fsencode(path), status.st_size, str(status.st_mtime_ns))

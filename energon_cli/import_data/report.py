@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from loader.convert.sources import found_columns
 from loader.inspect import format_bytes, plural
 
-from ..console import escape_controls
+from ..console import escape_controls, print_table
 from ..prepare.report import show_first_sample, show_notes
 from .flags import ImportFlags
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from loader.convert.importing import ImportReport, ListedRows, PlannedPart
+    from loader.convert.tables.columns import FoundColumn
     from loader.inspect import FirstSamples
 
 __all__ = ["draft_document", "report_document", "show_done", "show_draft", "show_found"]
@@ -30,6 +32,8 @@ def show_found(console: Console, flags: ImportFlags, listed: ListedRows, first: 
     size = f", {about}{format_bytes(listed.size_bytes)}" if listed.size_bytes else ""
     names = " ".join(map(escape_controls, flags.sources))
     console.print(f"{names} ({kinds}): {plural(rows, 'sample')}{size}", soft_wrap=True)
+    for _, columns in found_columns(listed.sources):
+        _show_columns(console, columns)
     coverage = ", ".join(
         f"{escape_controls(name)} {100 * count / rows:.0f} %" for name, count in listed.part_counts.most_common()
     )
@@ -38,6 +42,18 @@ def show_found(console: Console, flags: ImportFlags, listed: ListedRows, first: 
         console.print(f"{plural(len(listed.rows.renamed), 'key')} occur again, and get a number", soft_wrap=True)
     if flags.asks_by_menus:
         show_first_sample(console, first)
+
+
+def _show_columns(console: Console, columns: Sequence[FoundColumn]) -> None:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("column", "becomes", "first values"):
+        table.add_column(heading)
+    for column in columns:
+        use = column.role if column.part is None else f"{column.part} ({column.role})"
+        table.add_row(*map(escape_controls, (column.name, use, ", ".join(column.examples))))
+    print_table(console, table)
 
 
 def show_draft(console: Console, flags: ImportFlags, parts: Sequence[PlannedPart]) -> None:
@@ -64,6 +80,11 @@ def draft_document(
         "output": flags.output,
         "dry_run": True,
         "sources": [{"path": source.path, "kind": source.kind} for source in listed.sources],
+        "columns": [
+            {"source": path, "column": one.name, "type": one.type, "role": one.role, "part": one.part}
+            for path, columns in found_columns(listed.sources)
+            for one in columns
+        ],
         "samples": len(listed.rows),
         "bytes": listed.size_bytes,
         "parts": dict(listed.part_counts),

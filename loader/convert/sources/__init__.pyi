@@ -4,6 +4,7 @@ from .arrow_table import ArrowTableSource as ArrowTableSource
 from .detect import (
     KINDS as KINDS,
     SourceOptions as SourceOptions,
+    found_columns as found_columns,
     open_source as open_source,
     open_sources as open_sources,
 )

@@ -10,7 +10,7 @@ from typing import Literal
 from ...errors import ConfigError, StorageError
 from ...format.documents.messages import did_you_mean
 from ...storage import is_url
-from ..tables.columns import Columns
+from ..tables.columns import Columns, FoundColumn
 from ..tables.hugging_face import is_saved_dataset
 from ..tables.table_files import EXTENSIONS
 from .archives import TAR_ENDINGS, TarSource, ZipSource
@@ -22,7 +22,7 @@ from .source import Source
 from .text_table import TextTableSource
 from .token_files import TokenSource
 
-__all__ = ["KINDS", "SourceOptions", "open_source", "open_sources"]
+__all__ = ["KINDS", "SourceOptions", "found_columns", "open_source", "open_sources"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +129,12 @@ def open_source(path: str, *, kind: str | None, options: SourceOptions) -> Sourc
             hint=f"name one of {', '.join(KINDS)}",
         )
     return KINDS[kind](path, options)
+
+
+def found_columns(sources: Sequence[Source]) -> list[tuple[str, tuple[FoundColumn, ...]]]:
+    """Return the columns of each source that is a table, with its path."""
+    tables = [s for s in sources if isinstance(s, TextTableSource | ArrowTableSource | HuggingFaceSource)]
+    return [(table.path, table.describe()) for table in tables]
 
 
 def _detect(path: str) -> str:

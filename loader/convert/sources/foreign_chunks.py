@@ -51,7 +51,7 @@ class ChunkSource:
     kind: ChunkKind
 
     def rows(self, *, shuffled: bool, scratch: str) -> Iterator[Row]:  # noqa: ARG002 - its library reads any order
-        """Yield the samples in the order of their numbers; the first one tells the parts of all.
+        """Yield the samples in the order of their numbers; all have the parts of the first one.
 
         Raises:
             ConfigError: The library is not installed.

@@ -138,6 +138,7 @@ def test_a_damaged_member_of_a_zip_file_fails_its_sample(tmp_path: Path) -> None
         ("no.zip", b"no zip"),
         ("no.tar.xz", b"no xz"),
     ],
+    ids=["tar", "gzip", "not gzip", "not zip", "not xz"],
 )
 def test_damaged_archives_are_refused(tmp_path: Path, name: str, data: bytes) -> None:
     (tmp_path / name).write_bytes(data)

@@ -153,8 +153,7 @@ class HuggingFaceWriter(NewFolder):
 
     def finish(self) -> None:
         """Write the folder from the rows."""
-        import datasets
-
+        datasets = _import("datasets", extra="hf")
         for _, rows in self._parts.values():
             rows.flush()
         self._stack.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -11,8 +11,11 @@ import numpy as np
 from ...arrays import IntArray
 from ...errors import ConfigError
 from ...format.dataset_folder import DatasetFolder
+from ...format.index.dataset_index import DatasetIndex
 
-__all__ = ["SampleSplits", "kept_parts", "splits_of_samples"]
+__all__ = ["SampleSplits", "is_kept", "kept_parts", "samples_with_parts", "splits_of_samples"]
+
+_SAMPLES_AT_ONCE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,12 +78,41 @@ def kept_parts(names: Sequence[str], *, keep: Sequence[str], drop: Sequence[str]
             raise ConfigError(
                 f"no part matches {pattern!r}; there are: {', '.join(names[:20])}", at=at, hint="check the pattern"
             )
-    kept = tuple(
-        name
-        for name in names
-        if (not keep or any(fnmatchcase(name, pattern) for pattern in keep))
-        and not any(fnmatchcase(name, pattern) for pattern in drop)
-    )
+    kept = tuple(name for name in names if is_kept(name, keep=keep, drop=drop))
     if not kept:
         raise ConfigError("no part is left", at=at, hint="keep at least one part")
     return kept
+
+
+def is_kept(name: str, *, keep: Sequence[str], drop: Sequence[str]) -> bool:
+    """Return True if the patterns of :func:`kept_parts` choose a part.
+
+    >>> is_kept("seg.png", keep=["*.png"], drop=["depth.*"])
+    True
+    """
+    is_wanted = not keep or any(fnmatchcase(name, pattern) for pattern in keep)
+    return is_wanted and not any(fnmatchcase(name, pattern) for pattern in drop)
+
+
+def samples_with_parts(index: DatasetIndex, samples: IntArray, names: Collection[str]) -> IntArray:
+    """Return those samples that have at least one of some parts.
+
+    Args:
+        index: The dataset.
+        samples: Numbers of samples, ascending.
+        names: The parts.
+    """
+    if len(names) == len(index.part_names):
+        return samples
+    wanted = np.array([name in names for name in index.part_names], np.bool_)
+    found = []
+    for start in range(0, len(samples), _SAMPLES_AT_ONCE):
+        some = samples[start : start + _SAMPLES_AT_ONCE]
+        low, high = int(some[0]), int(some[-1]) + 1
+        ends = index.part_ends[low:high].astype(np.int64)
+        first = int(index.part_ends[low - 1]) if low else 0
+        kept = wanted[index.part_name[first : int(ends[-1])]]
+        counts = np.concatenate(([0], np.cumsum(kept)))
+        starts = np.concatenate(([first], ends[:-1]))
+        found.append(some[(counts[ends - first] > counts[starts - first])[some - low]])
+    return np.concatenate([np.empty(0, np.int64), *found])

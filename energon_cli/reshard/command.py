@@ -20,7 +20,10 @@ _EXAMPLES = (
     ("Shuffle all samples once, into shards of 1 GB", "energon reshard /data/coco /data/coco_shuffled --shuffle 0"),
     ("Write smaller shards", "energon reshard /data/coco /data/small --shard-size 200MB --samples-per-shard 2000"),
     ("Sort by a column, for batches of like lengths", "energon reshard /data/text /data/sorted --sort-by tokens"),
-    ("Drop parts that no training reads", "energon reshard /data/coco /data/lean --drop-parts '*.npy' --drop-parts seg.png"),
+    (
+        "Drop parts that no training reads",
+        "energon reshard /data/coco /data/lean --drop-parts '*.npy' --drop-parts seg.png",
+    ),
     ("Keep good samples only", "energon reshard /data/coco /data/good --where 'width >= 512'"),
     ("Copy to an object store", "energon reshard /data/coco s3://bucket/coco --shuffle 0"),
 )
@@ -30,7 +33,12 @@ _EXAMPLES = (
 @click.argument("path")
 @click.argument("dest")
 @click.option(
-    "--shard-size", metavar="SIZE", callback=parse_size, default="1GB", show_default=True, help="Largest size of a shard."
+    "--shard-size",
+    metavar="SIZE",
+    callback=parse_size,
+    default="1GB",
+    show_default=True,
+    help="Largest size of a shard.",
 )
 @click.option(
     "--samples-per-shard",
@@ -125,7 +133,8 @@ def reshard(
 def _show(report: ReshardReport, dest: str, *, as_json: bool) -> None:
     from loader.inspect import format_bytes, plural
 
-    from ..console import print_json, show_note, show_warning
+    from ..console import error_console, print_json, show_note
+    from ..prepare.report import show_notes
 
     written, prepared = report.written, report.written.prepared
     warnings = (*report.warnings, *prepared.warnings)
@@ -135,7 +144,9 @@ def _show(report: ReshardReport, dest: str, *, as_json: bool) -> None:
             "samples": prepared.samples,
             "shards": prepared.shards,
             "size_bytes": written.size_bytes,
-            "split": {name: {"shards": shards, "samples": samples} for name, (shards, samples) in prepared.split.items()},
+            "split": {
+                name: {"shards": shards, "samples": samples} for name, (shards, samples) in prepared.split.items()
+            },
             "shards_kept_from_interrupted_run": written.resumed,
             "renamed_keys": written.renamed,
             "excluded": report.excluded,
@@ -162,5 +173,4 @@ def _show(report: ReshardReport, dest: str, *, as_json: bool) -> None:
     for what, names in (("columns", report.columns), ("filters", report.filters)):
         if names:
             show_note(f"{what} moved along: {', '.join(names)}")
-    for warning in warnings:
-        show_warning(warning)
+    show_notes(error_console(), warnings, label="warning", style="yellow")

@@ -21,6 +21,7 @@ from ...storage import LocalStorage, Storage, may_use_rust, open_storage
 from ..rows.row import NO_SPLIT
 from ..rows.row_file import RowFile
 from ..rows.shard_plan import order_rows, plan_shards
+from ..writing.work_folder import remove_leftovers, remove_work_folder
 from .done_shards import IMPORT_FOLDER, DoneShard
 from .listing import ListedRows, list_rows
 from .plan import FailedRow, ImportPlan, ImportProgress, ImportReport, ProgressCallback, WrittenRows
@@ -73,7 +74,7 @@ def run_import(
             before_commit(run.written_rows())
         prepared = run.commit()
         report = run.report(prepared, time.perf_counter() - started)
-    storage.remove(IMPORT_FOLDER)
+    remove_work_folder(storage, IMPORT_FOLDER)
     return report
 
 
@@ -96,6 +97,7 @@ def check_output(output: str) -> None:
     if storage.exists(IMPORT_FOLDER):
         return
     if storage.exists(INFO_JSON):
+        remove_leftovers(storage, IMPORT_FOLDER)
         raise ConfigError(
             "this folder is a prepared dataset", at=output, hint="import to a new folder, then: energon merge"
         )

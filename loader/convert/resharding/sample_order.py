@@ -35,7 +35,7 @@ def sorted_rows(folder: DatasetFolder, samples: IntArray, by: str) -> IntArray:
     if by not in known:
         every = [_KEY, *known]
         raise ConfigError(
-            f"there is no column {by!r}{did_you_mean(by, every)}; samples can be sorted by: {', '.join(every)}",
+            f"there is no column {by!r} to sort by{did_you_mean(by, every)}",
             at=folder.path,
             hint=f"write it: energon stats {folder.path} --write {by}",
         )

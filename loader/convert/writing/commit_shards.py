@@ -15,6 +15,7 @@ from ...format.prepare.plan import PreparePlan, PrepareReport, SplitRequest
 from ...format.prepare.run import run_prepare
 from ...format.tar.names import decode_name
 from ...storage import Storage
+from .work_folder import remove_work_folder
 from .written_shards import WRITING_FOLDER, PartRecord, ShardRecord, WrittenShards, part_name, written_parts
 
 __all__ = ["commit_shards"]
@@ -50,7 +51,7 @@ def commit_shards(
         repeated = _repeated_keys(storage, shards)
         if repeated and not renames:
             raise ConfigError(
-                f"{len(repeated):,} keys were written twice: {'; '.join(repeated[:3])}",
+                f"keys were written twice ({len(repeated):,}): {'; '.join(repeated[:3])}",
                 at=storage.path(""),
                 hint="make keys unique, for example by the rank; or commit with on_repeat='rename'",
             )
@@ -72,7 +73,7 @@ def commit_shards(
                 fix_duplicates=bool(repeated),
             )
         )
-    storage.remove(WRITING_FOLDER)
+    remove_work_folder(storage, WRITING_FOLDER)
     return report
 
 
@@ -88,7 +89,7 @@ def _finished(storage: Storage, writers: dict[int | None, WrittenShards], parts:
     if missing:
         shown = ", ".join(missing[:_MAX_SHOWN]) + (" …" if len(missing) > _MAX_SHOWN else "")
         raise ConfigError(
-            f"{len(missing):,} writers are missing: {shown}",
+            f"writers are missing: {shown}",
             at=storage.path(""),
             hint="run them again with resume=True, which keeps their finished shards; then commit",
         )

@@ -28,8 +28,8 @@ def encode_part(name: str, value: Any, *, key: str) -> PartContents:
 
     Bytes are written as they are, a text in UTF-8, and a path as the contents of its file. Other values are encoded by
     the extension: pictures (PIL images, arrays of shape (H, W) or (H, W, C), tensors of shape (C, H, W); uint8, or
-    floats from 0 to 1), ``json``, ``cls``, ``txt``, ``npy``, ``npz``, ``pth``, ``ten``, ``tb``, ``mp``, ``cbor``, ``pyd`` and
-    the others that webdataset has, with ``.gz`` behind it if it ends so.
+    floats from 0 to 1), ``json``, ``cls``, ``txt``, ``npy``, ``npz``, ``pth``, ``ten``, ``tb``, ``mp``, ``cbor``,
+    ``pyd`` and the others that webdataset has, with ``.gz`` behind it if it ends so.
 
     Args:
         name: Part name; the extension is what follows its last dot.

@@ -31,7 +31,7 @@ def checked_key(key: object, part_names: Iterable[str]) -> str:
         raise SampleError(
             f"the key {key!r} cannot be the name of a file in a shard",
             key=key,
-            hint="use no dot after the last slash, where the part name begins, no hidden folders, no control characters",
+            hint="use no dot after the last slash, where the part name begins, and no hidden folders",
         )
     names = [*part_names]
     for name in names:

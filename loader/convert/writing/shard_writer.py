@@ -22,6 +22,7 @@ from .sample_names import checked_key, split_by_hash
 from .sample_parts import SampleParts, description, type_of_sample
 from .seen_keys import SeenKeys
 from .shard_file import FileContents, PartContents, member_bytes
+from .work_folder import remove_leftovers
 from .written_shards import WRITING_FOLDER, PartRecord, WrittenShards, part_name, written_parts
 
 __all__ = ["ShardWriter"]
@@ -165,6 +166,7 @@ class ShardWriter:
                 )
             return
         if storage.exists(INFO_JSON):
+            remove_leftovers(storage, WRITING_FOLDER)
             raise ConfigError("this folder is a prepared dataset", at=storage.path(""), hint="name a new folder")
         if self._rank is not None or (isinstance(storage, LocalStorage) and not os.path.isdir(storage.path(""))):
             return

@@ -5,5 +5,7 @@
 `rows/`          samples to write: where their bytes are, their keys, their order
 `sources/`       what samples are made of: folders, tables, archives, datasets
 `importing/`     sources → a prepared dataset, in parallel and resumable
+`resharding/`    a dataset → new shards, with its columns and filters
+`exporting/`     a dataset → files, tables and other formats
 ===============  =====================================================================
 """

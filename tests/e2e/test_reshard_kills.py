@@ -82,7 +82,17 @@ def test_a_reshard_is_killed_before_any_call_that_changes_the_disk(
 def test_kills_of_the_command_at_random_moments(tmp_path: Path) -> None:
     folder, output = write_dataset(tmp_path / "ds", 1200), tmp_path / "out"
     reshard(folder, tmp_path / "whole")
-    command = [sys.executable, "-m", "energon_cli", "reshard", folder, output, "--shuffle", "1", "--no-compat"]
+    command = [
+        sys.executable,
+        "-m",
+        "energon_cli",
+        "reshard",
+        str(folder),
+        str(output),
+        "--shuffle",
+        "1",
+        "--no-compat",
+    ]
     command += ["--samples-per-shard", "5", "--num-workers", "2", "--no-progress"]
     chance, kept, kills = random.Random(1), dict[str, int](), 0
     while True:

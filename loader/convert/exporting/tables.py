@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Mapping
 from contextlib import ExitStack
 from types import TracebackType
@@ -126,6 +127,8 @@ class HuggingFaceWriter(NewFolder):
         self._features = datasets.Features(columns)
         self._kinds = kinds
         self._stack = ExitStack()
+        self._rows_folder = os.path.join(self.folder, ".rows")  # the library does not write next to what it reads
+        os.mkdir(self._rows_folder)
         self._parts: dict[str, tuple[str, _Batches]] = {}
 
     def write(self, sample: ExportedSample) -> None:
@@ -145,7 +148,7 @@ class HuggingFaceWriter(NewFolder):
         if split not in self._parts:
             import pyarrow as pa
 
-            path = os.path.join(self.folder, f".rows_{len(self._parts)}.arrow")
+            path = os.path.join(self._rows_folder, f"{len(self._parts)}.arrow")
             schema = self._features.arrow_schema
             writer = self._stack.enter_context(pa.ipc.new_stream(path, schema))
             self._parts[split] = path, _Batches(writer, schema)
@@ -166,8 +169,7 @@ class HuggingFaceWriter(NewFolder):
         finally:
             if quiet:
                 datasets.enable_progress_bars()
-        for path, _ in self._parts.values():
-            os.unlink(path)
+        shutil.rmtree(self._rows_folder)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -92,9 +92,7 @@ def test_values_that_do_not_fit_are_refused_or_kept_as_bytes(tmp_path: Path, for
     pytest.importorskip("datasets")
     write_shard(shard_path(tmp_path / "ds", 0), {"a": {"cls": b"1"}, "b": {"cls": b"cat"}})
     prepare(tmp_path / "ds")
-    with pytest.raises(
-        SampleError, match=r"expected an integer, found b'cat'.*hint: export all parts as bytes: --raw"
-    ) as failed:
+    with pytest.raises(SampleError, match="expected an integer, found b'cat'") as failed:
         export(tmp_path / "ds", tmp_path / "out", format=form)
     assert "shard_000.tar/b" in str(failed.value)
     assert "export all parts as bytes: --raw" in str(failed.value)

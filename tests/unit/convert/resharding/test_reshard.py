@@ -193,7 +193,7 @@ def test_scattered_parts_come_side_by_side(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("is_file", [False, True])
 def test_tars_without_metadata_are_resharded(tmp_path: Path, is_file: bool) -> None:
-    expected = {}
+    expected: dict[str, dict[str, bytes]] = {}
     for number in range(1 if is_file else 3):
         samples = caption_samples(10 * number, 5)
         expected |= samples

@@ -165,8 +165,8 @@ def _show(report: ReshardReport, dest: str, *, as_json: bool) -> None:
     for count, what in (
         (written.resumed, "shards were kept from an interrupted run"),
         (written.renamed, "samples have a new key, since another sample has theirs"),
-        (report.excluded, "samples that the split excludes are left out; --include-excluded copies them"),
-        (report.without_parts, "samples have none of the kept parts, and are left out"),
+        (report.excluded, "samples that the split excludes are skipped; --include-excluded copies them"),
+        (report.without_parts, "samples have none of the kept parts, and are skipped"),
     ):
         if count:
             show_note(f"{count:,} {what}")

@@ -54,7 +54,7 @@ def test_a_kill_before_any_call_that_changes_the_disk(
 def test_kills_of_the_process_group_at_random_moments(tmp_path: Path) -> None:
     photos, output = write_photos(tmp_path / "photos", 300), tmp_path / "out"
     import_folder(photos, tmp_path / "whole", layout=ShardLayout(samples_per_shard=5))
-    command = [sys.executable, "-m", "energon_cli", "import", photos, output, "--yes", "--split-ratio", "1"]
+    command = [sys.executable, "-m", "energon_cli", "import", str(photos), str(output), "--yes", "--split-ratio", "1"]
     command += ["--samples-per-shard", "5", "--num-workers", "2", "--no-progress"]
     chance, kept, kills = random.Random(1), dict[str, int](), 0
     while True:

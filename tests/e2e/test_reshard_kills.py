@@ -1,4 +1,4 @@
-"""A reshard or a writer that is killed at any moment goes on in the next run, which repeats and loses nothing."""
+"""A reshard or a writer that is killed at any moment continues in the next run, which repeats and loses nothing."""
 
 from __future__ import annotations
 

@@ -86,5 +86,6 @@ def as_cell(name: str, data: bytes, kind: CellKind, *, key: str) -> Any:
             f"expected {expected}, found {data[:40]!r}",
             key=key,
             part=name,
+            source=key,
             hint="export all parts as bytes: --raw; or leave it out: --drop-parts",
         ) from error

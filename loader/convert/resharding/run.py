@@ -29,7 +29,7 @@ def run_reshard(plan: ReshardPlan, *, on_progress: ProgressCallback | None = Non
     """Write the samples of a dataset to new shards, as a prepared dataset.
 
     Bytes of parts are copied. The new dataset has the description, the columns and the filters of the old one, and its
-    split, unless another is asked for. The same dataset and plan make the same bytes, with any number of workers. After
+    split, unless another is requested. The same dataset and plan make the same bytes, with any number of workers. After
     an interruption, even a kill, the next run with the same plan keeps the shards that are written.
 
     Args:

@@ -47,8 +47,8 @@ class DatasetSource:
     meta_folder: str | None = None
     kind: str = "dataset"
 
-    def rows(self, *, shuffled: bool) -> Iterator[Row]:  # noqa: ARG002 - shards are read in any order
-        """Yield the samples in the order of the index; those that have none of the parts are left out.
+    def rows(self, *, shuffled: bool, scratch: str) -> Iterator[Row]:  # noqa: ARG002 - shards are read in place
+        """Yield the samples in the order of the index; those that have none of the parts are skipped.
 
         Raises:
             ConfigError: The dataset is not one of tar shards, or a pattern matches no part.

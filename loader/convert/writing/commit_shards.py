@@ -28,7 +28,7 @@ _MAX_SHOWN = 10
 def commit_shards(
     storage: Storage, *, path: str, parts: int | None, renames: bool, compat: bool | None
 ) -> PrepareReport:
-    """Make a dataset of the shards of all writers, without scanning them.
+    """Prepare the shards of all writers as a dataset, without scanning them.
 
     Args:
         storage: The dataset.
@@ -39,7 +39,7 @@ def commit_shards(
 
     Raises:
         ConfigError: Writers are missing or did not finish, have written other kinds of samples, or one key twice; or a
-            shard has changed, or is of nobody.
+            shard has changed, or is of no writer.
     """
     with storage.lock(_LOCK):
         writers = dict(written_parts(storage))

@@ -53,7 +53,8 @@ def encode_part(name: str, value: Any, *, key: str) -> PartContents:
             f"a value of {type(value).__name__} cannot be written as {name!r}: {str(error) or type(error).__name__}",
             key=key,
             part=name,
-            hint="pass bytes, or a value that the extension stands for",
+            source=f"sample {key}",
+            hint="pass bytes, or a value of the kind of the extension",
         ) from error
     return gzip.compress(data, mtime=0) if is_compressed(name) else data
 
@@ -63,7 +64,9 @@ def _open_file(path: os.PathLike[str], name: str, key: str) -> FileContents:
         file = open(path, "rb", buffering=0)  # noqa: SIM115 - closed by the writer
         return FileContents(file, os.fstat(file.fileno()).st_size)
     except OSError as error:
-        raise SampleError(f"cannot read {os.fspath(path)}: {error.strerror}", key=key, part=name) from error
+        raise SampleError(
+            f"cannot read {os.fspath(path)}: {error.strerror}", key=key, part=name, source=f"sample {key}"
+        ) from error
 
 
 def _encode(extension: str, value: Any) -> bytes:

@@ -38,7 +38,7 @@ def checked_key(key: object, part_names: Iterable[str]) -> str:
         if not name or name.startswith((".", "_")) or "/" in name or not name.isprintable():
             raise SampleError(f"a part cannot have the name {name!r}", key=key, hint="name it by its extension")
     if not names:
-        raise SampleError("the sample has no parts", key=key)
+        raise SampleError("the sample has no parts", key=key, source=f"sample {key}")
     return key
 
 

@@ -66,14 +66,14 @@ class SampleParts:
             value = getattr(sample, name, None)
             if value is None:
                 if name in self.spec.required:
-                    raise SampleError(f"the field {name!r} is missing", key=key)
+                    raise SampleError(f"the field {name!r} is missing", key=key, source=f"sample {key}")
                 continue
             access = accesses[0]
             value = _written_value(value, is_tree=bool(access.path))
             if access.path:
                 _insert(parts, access, value, key)
             elif access.part in parts:
-                raise SampleError(f"two fields need the part {access.part!r}", key=key)
+                raise SampleError(f"two fields need the part {access.part!r}", key=key, source=f"sample {key}")
             else:
                 parts[access.part] = value
         return parts
@@ -128,7 +128,9 @@ def _insert(parts: dict[str, Any], access: FieldAccess, value: Any, key: str) ->
     for step in access.path[:-1]:
         tree = tree.setdefault(str(step), {}) if isinstance(tree, dict) else None
     if not isinstance(tree, dict) or any(isinstance(step, int) for step in access.path) or access.path[-1] in tree:
-        raise SampleError(f"a value cannot be written at {access}", key=key, hint="name a field of a mapping")
+        raise SampleError(
+            f"a value cannot be written at {access}", key=key, source=f"sample {key}", hint="name a field of a mapping"
+        )
     tree[access.path[-1]] = value
 
 

@@ -42,7 +42,7 @@ class ShardWriter:
 
     After an error, nothing is left; after a kill, or an error with ``resume=True``, the shards that are finished stay.
     The same program with ``resume=True`` then continues: :meth:`write` skips the samples that they have, and
-    ``key in writer`` tells which these are, so that the program need not make them again.
+    ``key in writer`` shows which these are, so that the program need not make them again.
 
     Several processes write with :meth:`part`, each to its own shards. Jobs that share no process pass their number as
     ``rank``, and one calls :meth:`commit` when all have ended.
@@ -228,7 +228,7 @@ class ShardWriter:
         on_repeat: Literal["error", "rename"] = "error",
         compat: bool | None = None,
     ) -> PrepareReport:
-        """Make a dataset of the shards that writers with a ``rank`` have written.
+        """Prepare the shards that writers with a ``rank`` have written as a dataset.
 
         Args:
             path: Path or URL of the dataset.

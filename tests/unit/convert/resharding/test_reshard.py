@@ -1,4 +1,4 @@
-"""New shards have the same samples, parts, columns and filters in the order that was asked for."""
+"""New shards have the same samples, parts, columns and filters in the order that was requested."""
 
 from __future__ import annotations
 

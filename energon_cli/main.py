@@ -94,6 +94,16 @@ COMMANDS = {
         attribute="extract",
         short_help="Copy samples to files, tar shards or lines of JSON.",
     ),
+    "export": LazyCommand(
+        module="energon_cli.export.command",
+        attribute="export",
+        short_help="Copy a dataset to files, JSON lines, Parquet, Hugging Face.",
+    ),
+    "reshard": LazyCommand(
+        module="energon_cli.reshard.command",
+        attribute="reshard",
+        short_help="Write a dataset to new shards: sizes, order, parts.",
+    ),
     "exclude": LazyCommand(
         module="energon_cli.exclude.command",
         attribute="exclude",

@@ -1,5 +1,6 @@
 # The public names, each with the module that defines it. Read by __init__.py at run time and by type checkers.
 
+from .convert.writing.shard_writer import ShardWriter as ShardWriter
 from .errors import (
     ConfigError as ConfigError,
     EmptyDatasetError as EmptyDatasetError,

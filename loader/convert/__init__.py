@@ -6,5 +6,7 @@
 `tables/`        columns of tables as parts of samples
 `sources/`       what samples are made of: folders, tables, archives, datasets
 `importing/`     sources → a prepared dataset, in parallel and resumable
+`resharding/`    a dataset → new shards, with its columns and filters
+`exporting/`     a dataset → files, tables and other formats
 ===============  =====================================================================
 """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 from ...errors import EnergonError, SampleError, StorageError
@@ -11,11 +11,12 @@ from ...storage import FileStream, ReadableFile, is_url, open_parent, raise_stor
 from ..rows.row import CellRef, FaultRef, FileRef, PartRef, RangeRef, ValueRef
 from ..sources.source import CellReader, Source
 from ..writing.shard_file import FileContents, Readable
+from .read_ahead import ReadAhead
 
 __all__ = ["ContentReader"]
 
 _LARGE_BYTES = 32 * 1024 * 1024  # larger parts are copied in pieces
-_MAX_OPEN_FILES = 16
+_MAX_OPEN_FILES = 128
 
 
 class ContentReader:
@@ -30,6 +31,15 @@ class ContentReader:
         self._cells: dict[int, CellReader] = {}
         self._files: dict[bytes, ReadableFile] = {}
         self._streams: list[Readable] = []
+        self._ahead = ReadAhead(self._open)
+
+    def announce(self, parts: Iterable[PartRef]) -> None:
+        """Announce parts that will be read soon; those announced before the last call are forgotten.
+
+        Raises:
+            EnergonError: A file cannot be opened.
+        """
+        self._ahead.announce(part for part in parts if isinstance(part, RangeRef) and part.size_bytes <= _LARGE_BYTES)
 
     def read(self, source: int, part: PartRef) -> bytes | FileContents:
         """Return the contents of a part; a large file is open until :meth:`release`.
@@ -104,15 +114,24 @@ class ContentReader:
         self._streams.append(stream)
         return FileContents(stream, file.size_bytes)
 
-    def _range(self, part: RangeRef) -> bytes:
-        file = self._files.get(part.path)
+    def _open(self, path: bytes) -> ReadableFile:
+        file = self._files.get(path)
         if file is None:
             while len(self._files) >= _MAX_OPEN_FILES:
                 with suppress(EnergonError):
                     self._files.pop(next(iter(self._files))).close()
-            storage, name = open_parent(os.fsdecode(part.path))
-            file = self._files[part.path] = storage.open(name)
-        data = file.read_at(part.offset, part.size_bytes)
+            storage, name = open_parent(os.fsdecode(path))
+            file = self._files[path] = storage.open(name)
+        return file
+
+    def _range(self, part: RangeRef) -> bytes | FileContents:
+        if part.size_bytes > _LARGE_BYTES:
+            stream = FileStream(self._open(part.path), part.offset, part.size_bytes)
+            self._streams.append(stream)
+            return FileContents(stream, part.size_bytes)
+        data = self._ahead.take(part)
+        if data is None:
+            data = self._open(part.path).read_at(part.offset, part.size_bytes)
         if len(data) != part.size_bytes:
             raise SampleError(
                 f"expected {part.size_bytes} bytes, found {len(data)}: the file ends early",

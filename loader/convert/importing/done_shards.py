@@ -9,7 +9,7 @@ import msgspec
 from ...format.nv_meta import FOLDER
 from ...storage import FileInfo, Storage
 
-__all__ = ["IMPORT_FOLDER", "DoneShard", "read_done", "write_done"]
+__all__ = ["IMPORT_FOLDER", "DoneShard", "read_done", "version_of", "write_done"]
 
 IMPORT_FOLDER = f"{FOLDER}/.import"
 """The folder of an unfinished import."""

@@ -6,12 +6,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from ...arrays import IntArray
 from ...format.prepare.plan import PrepareReport
+from ...storage import Storage
 from ..rows.shard_plan import ShardLayout
 from ..sources.source import Source
 from .pictures import PictureOptions
 
-__all__ = ["FailedRow", "ImportPlan", "ImportProgress", "ImportReport", "ProgressCallback"]
+__all__ = ["FailedRow", "ImportPlan", "ImportProgress", "ImportReport", "ProgressCallback", "WrittenRows"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +55,21 @@ class ImportProgress:
 
 
 ProgressCallback = Callable[[ImportProgress], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class WrittenRows:
+    """The shards of a dataset that is not committed yet.
+
+    Attributes:
+        storage: The dataset.
+        order: The row of each sample, shape (samples,).
+        files: Name, size, version and number of samples of each shard, in order.
+    """
+
+    storage: Storage
+    order: IntArray
+    files: tuple[tuple[str, int, str, int], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

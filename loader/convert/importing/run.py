@@ -6,6 +6,7 @@ import hashlib
 import os
 import re
 import time
+from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import replace
 
@@ -17,11 +18,13 @@ from ...format.prepare.plan import PreparePlan, PrepareReport, SplitRequest
 from ...format.prepare.run import run_prepare
 from ...format.worker_pool import stream_from_workers
 from ...storage import LocalStorage, Storage, may_use_rust, open_storage
+from ..rows.row import NO_SPLIT
 from ..rows.row_file import RowFile
 from ..rows.shard_plan import order_rows, plan_shards
+from ..writing.work_folder import remove_leftovers, remove_work_folder
 from .done_shards import IMPORT_FOLDER, DoneShard
 from .listing import ListedRows, list_rows
-from .plan import FailedRow, ImportPlan, ImportProgress, ImportReport, ProgressCallback
+from .plan import FailedRow, ImportPlan, ImportProgress, ImportReport, ProgressCallback, WrittenRows
 from .write_shard import ShardTask, WriteShard
 
 __all__ = ["FAILURES_FILE", "check_output", "run_import"]
@@ -35,7 +38,11 @@ _MAX_SHOWN_FAILURES = 100
 
 
 def run_import(
-    plan: ImportPlan, *, listed: ListedRows | None = None, on_progress: ProgressCallback | None = None
+    plan: ImportPlan,
+    *,
+    listed: ListedRows | None = None,
+    on_progress: ProgressCallback | None = None,
+    before_commit: Callable[[WrittenRows], None] | None = None,
 ) -> ImportReport:
     """Write the samples of sources as a prepared dataset.
 
@@ -46,6 +53,7 @@ def run_import(
         plan: The plan of the import.
         listed: The samples of its sources, if they are listed.
         on_progress: Called while rows are listed and shards written.
+        before_commit: Called when all shards are written, to add files to the dataset before it appears.
 
     Raises:
         ConfigError: A setting is invalid, a source has no samples, or the output has other files.
@@ -62,9 +70,11 @@ def run_import(
             listed = stack.enter_context(_listed(plan, on_progress))
         run = _Run(plan, storage, listed.rows, on_progress)
         run.write()
+        if before_commit is not None:
+            before_commit(run.written_rows())
         prepared = run.commit()
         report = run.report(prepared, time.perf_counter() - started)
-    storage.remove(IMPORT_FOLDER)
+    remove_work_folder(storage, IMPORT_FOLDER)
     return report
 
 
@@ -87,6 +97,7 @@ def check_output(output: str) -> None:
     if storage.exists(IMPORT_FOLDER):
         return
     if storage.exists(INFO_JSON):
+        remove_leftovers(storage, IMPORT_FOLDER)
         raise ConfigError(
             "this folder is a prepared dataset", at=output, hint="import to a new folder, then: energon merge"
         )
@@ -187,6 +198,21 @@ class _Run:
         if self._on_progress is not None:
             self._on_progress(self._progress)
 
+    def written_rows(self) -> WrittenRows:
+        """Return the shards, and the rows that are in them.
+
+        Raises:
+            SampleError: Some rows failed, so that it is unknown which samples the shards have.
+        """
+        if self._failed:
+            raise SampleError(f"{self._failed:,} samples failed", at=self._storage.path(""))
+        files = [
+            (name, size, version, shard.stop - shard.start)
+            for number, shard in enumerate(self._shards)
+            for name, size, version in self._done[number].files
+        ]
+        return WrittenRows(storage=self._storage, order=self._order, files=tuple(files))
+
     def commit(self) -> PrepareReport:
         """Prepare the dataset from the indexes of the shards, which are known."""
         failures = [failure for number in sorted(self._done) for failure in self._done[number].failures]
@@ -214,7 +240,7 @@ class _Run:
     def _split_parts(self) -> dict[str, tuple[str, ...]]:
         if self._split_names == [""]:
             return {"train": self._names("")}
-        return {name or "train": self._names(name) for name in self._split_names}
+        return {name or "train": self._names(name) for name in self._split_names if name != NO_SPLIT}
 
     def _names(self, split: str) -> tuple[str, ...]:
         return tuple(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import errno
 import hashlib
+from collections import deque
 from collections.abc import Generator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,6 +28,8 @@ from .pictures import PictureOptions, convert_picture
 __all__ = ["ShardTask", "WriteShard", "Written"]
 
 _REPORT_SAMPLES = 200
+_WINDOW_ROWS = 256  # that are announced together
+_WINDOW_BYTES = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +118,8 @@ class _ShardWriter:
         self._rows = rows
         self._may_grow = bool((task.rows.sizes[rows] < 0).any())
         self._next = 0
+        self._ahead: deque[Row] = deque()  # rows from the next one on whose parts are announced
+        self._ahead_windows = deque([0])  # ends of the windows that are announced
         self.reader = ContentReader(task.sources)
         self.samples = 0
         self.files: list[tuple[str, int, str]] = []
@@ -153,8 +158,8 @@ class _ShardWriter:
         """Return the next sample that can be read; note the rows before it that cannot."""
         while self._next < len(self._rows):
             number = self._rows[self._next]
+            row = self._next_row()
             self._next += 1
-            row = self._task.rows[number]
             key = self._task.rows.key(number, row.key)
             try:
                 return key, self._contents(row)
@@ -164,6 +169,27 @@ class _ShardWriter:
                 self.reader.release()
                 self.failures.append((row.origin, key, _reason(error)))
         return None
+
+    def _next_row(self) -> Row:
+        """Return the next row; the window of rows behind those that are read now is announced."""
+        while self._next >= self._ahead_windows[0] and self._ahead_windows[-1] < len(self._rows):
+            if len(self._ahead_windows) > 1:
+                self._ahead_windows.popleft()
+            self._announce()
+        return self._ahead.popleft()
+
+    def _announce(self) -> None:
+        start = stop = self._ahead_windows[-1]
+        size_bytes = 0
+        while stop < len(self._rows) and stop - start < _WINDOW_ROWS and size_bytes < _WINDOW_BYTES:
+            row = self._task.rows[self._rows[stop]]
+            self._ahead.append(row)
+            size_bytes += max(0, row.size_bytes)
+            stop += 1
+        window = [*self._ahead][start - stop :]
+        with suppress(EnergonError):  # reading the row reports it
+            self.reader.announce(part for row in window for part in row.parts.values())
+        self._ahead_windows.append(stop)
 
     def _contents(self, row: Row) -> dict[str, PartContents]:
         contents: dict[str, PartContents] = {}

@@ -6,7 +6,21 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["CellRef", "FaultRef", "FileRef", "PartRef", "RangeRef", "Row", "ValueRef", "decode_row", "encode_row"]
+__all__ = [
+    "NO_SPLIT",
+    "CellRef",
+    "FaultRef",
+    "FileRef",
+    "PartRef",
+    "RangeRef",
+    "Row",
+    "ValueRef",
+    "decode_row",
+    "encode_row",
+]
+
+NO_SPLIT = "-"
+"""The split of rows that belong to no split part, while others do."""
 
 
 class FileRef(msgspec.Struct, frozen=True, array_like=True, tag="file"):
@@ -32,11 +46,13 @@ class RangeRef(msgspec.Struct, frozen=True, array_like=True, tag="range"):
         path: Path or URL of the file.
         offset: Offset of the range in bytes.
         size_bytes: Its length.
+        changed: As for :class:`FileRef`.
     """
 
     path: bytes
     offset: int
     size_bytes: int
+    changed: str = ""
 
 
 class ValueRef(msgspec.Struct, frozen=True, array_like=True, tag="value"):
@@ -92,7 +108,7 @@ class Row(msgspec.Struct, frozen=True, array_like=True):
         key: The key that the source proposes; keys that repeat get a number.
         parts: Part name → reference to its contents.
         origin: Place of the row in the source, for reports: a path, or a line of a file.
-        split: Split part, if the source has one.
+        split: Split part, if the source has one; :data:`NO_SPLIT` for a sample that is in none.
         source: Number of the source.
     """
 

@@ -25,18 +25,22 @@ class ShardLayout:
         samples_per_shard: Most samples of a shard.
         split_ratio: Share of each split part; None keeps the splits of the source.
         shuffle_seed: Seed of the order of rows; None keeps their order.
+        order: The rows in the order to keep, shape (n,); None for that of the source.
     """
 
     shard_bytes: int = 10**9
     samples_per_shard: int = 10_000
     split_ratio: Mapping[str, float] | None = None
     shuffle_seed: int | None = None
+    order: IntArray | None = None
 
     def check(self) -> None:
         """Raise a ``ConfigError`` if a number is not positive."""
         for name, value in (("shard_bytes", self.shard_bytes), ("samples_per_shard", self.samples_per_shard)):
             if value < 1:
                 raise ConfigError(f"expected a positive number as {name}, found {value}")
+        if self.order is not None and self.shuffle_seed is not None:
+            raise ConfigError("rows are either sorted or shuffled, found both")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +79,9 @@ def order_rows(
     rows = len(splits)
     seed = layout.shuffle_seed
     permuted = np.asarray(permute_array(np.arange(rows), rows, seed or 0), np.int64) if rows else np.empty(0, np.int64)
+    kept = np.arange(rows, dtype=np.int64) if layout.order is None else layout.order
     if layout.split_ratio is None:
-        order = np.arange(rows, dtype=np.int64) if seed is None else permuted
+        order = kept if seed is None else permuted
         pieces = [(name, order[splits[order] == number]) for number, name in enumerate(split_names)]
     else:
         total = sum(layout.split_ratio.values())
@@ -85,7 +90,7 @@ def order_rows(
             share += weight
             stop = round(rows * share / total)
             piece = permuted[start:stop]
-            pieces.append((name, np.sort(piece) if seed is None else piece))
+            pieces.append((name, kept[np.isin(kept, piece, assume_unique=True)] if seed is None else piece))
             start = stop
     parts, start = [], 0
     for name, piece in pieces:

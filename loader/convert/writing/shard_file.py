@@ -15,7 +15,7 @@ from ...format.tar.header import BLOCK
 from ...format.tar.scan import MemberBatch
 from .webdataset_writer import webdataset_writer
 
-__all__ = ["FileContents", "PartContents", "Readable", "ShardFile", "member_bytes"]
+__all__ = ["FileContents", "PartContents", "Readable", "ShardFile", "member_bytes", "plain_header"]
 
 _MODE = 0o644
 _COPY_BYTES = 1 << 20

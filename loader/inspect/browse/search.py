@@ -18,9 +18,9 @@ from ...arrays import IntArray
 from ...errors import EnergonError
 from ...format.columns.column_files import column_names
 from ...format.dataset_folder import DatasetFolder
+from ...format.query import Condition
+from ...format.query.samples import INDEX_COLUMNS
 from ...format.tar.names import encode_name
-from ..query import Condition
-from ..query.samples import INDEX_COLUMNS
 from .dataset import BrowsedDataset, open_dataset
 from .findings import lint_samples
 from .part_types import media_type

@@ -7,14 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from ...convert.exporting import as_bytes, file_name
 from ...errors import ConfigError, StorageError
 from ...format.dataset_folder import DatasetFolder
 from ...format.documents.messages import did_you_mean
 from ...format.documents.providers import data_path, is_metadataset, is_record_file
 from ...format.nv_meta import SPLIT_YAML
 from ...format.records.record_file import RecordReader, open_record_path, record_number
-from ..mount.dataset_files import as_bytes
-from ..mount.file_names import file_name
 
 __all__ = ["PartPlace", "SampleParts", "open_sample", "write_parts"]
 

@@ -17,10 +17,10 @@ from ...format.dataset_folder import DatasetFolder
 from ...format.documents.messages import did_you_mean
 from ...format.documents.providers import data_path, is_metadataset, is_record_file
 from ...format.nv_meta import SPLIT_YAML
+from ...format.query import SampleQuery, find_samples
 from ...format.worker_pool import run_in_workers
 from ...metadataset.plans.plan_leaves import plan_splits
 from ...version import __version__
-from ..query import SampleQuery, find_samples
 from .distribution import Distribution, TopValues
 from .duplicates import duplicate_groups
 from .scan import Broken, ScanResult, ScanTask, first_media_part, scan_samples

@@ -9,10 +9,10 @@ import numpy as np
 
 from ...arrays import IntArray
 from ...errors import ConfigError
-from ...format.columns.column import Column, open_column
-from ...format.columns.column_files import column_names
-from ...format.dataset_folder import DatasetFolder
-from ...format.documents.messages import did_you_mean
+from ..columns.column import Column, open_column
+from ..columns.column_files import column_names
+from ..dataset_folder import DatasetFolder
+from ..documents.messages import did_you_mean
 from .condition import Condition, Values
 
 __all__ = ["INDEX_COLUMNS", "ColumnValues", "SampleQuery", "find_samples", "read_keys"]

@@ -16,7 +16,7 @@ from loader.format.columns.column import write_column
 from loader.format.filters.build import build_filter_index
 from loader.format.prepare.plan import PreparePlan
 from loader.format.prepare.run import run_prepare
-from loader.inspect.query import Condition, SampleQuery, find_samples
+from loader.format.query import Condition, SampleQuery, find_samples
 from tests.e2e.dataset_tree import RATIO, caption_samples, shard_path, write_shard
 from tests.tables import write_lines
 

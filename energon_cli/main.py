@@ -99,6 +99,11 @@ COMMANDS = {
         attribute="exclude",
         short_help="Take samples out of training, or undo it.",
     ),
+    "merge": LazyCommand(
+        module="energon_cli.merge.command",
+        attribute="merge",
+        short_help="Merge datasets, by links to their shards.",
+    ),
     "mount": LazyCommand(
         module="energon_cli.mount.command",
         attribute="mount",

@@ -104,6 +104,11 @@ COMMANDS = {
         attribute="merge",
         short_help="Merge datasets, by links to their shards.",
     ),
+    "split": LazyCommand(
+        module="energon_cli.split.command",
+        attribute="split",
+        short_help="Change the split of a dataset, or check it for leaks.",
+    ),
     "mount": LazyCommand(
         module="energon_cli.mount.command",
         attribute="mount",

@@ -84,26 +84,24 @@ def split(
         else:
             show_note("brought back the split before" if undone else "there is nothing to undo")
         return
-    with ProgressBar("Reading samples", unit="samples", enabled=progress) as bar:
-        if split_ratio is None:
+    bar = ProgressBar("Reading samples", unit="samples", enabled=progress)
+    if split_ratio is None:
+        with bar:
             found = splitting.find_leaks(path, group_by=group_by, part=part, on_progress=bar.update)
-        else:
-            plan = splitting.SplitPlan(
-                path=path,
-                ratio=parse_ratio(split_ratio),
-                by=by,
-                group_by=group_by,
-                stable=stable,
-                seed=seed,
-                dry_run=dry_run,
-            )
-            report = splitting.run_split(plan, on_progress=bar.update)
-    if split_ratio is not None:
-        print_json(_document(report, dry_run)) if as_json else _show(report, path, dry_run)
-        return
-    print_json(_leak_document(found)) if as_json else _show_leaks(found, group_by)
-    if not found.is_clean:
-        click.get_current_context().exit(1)
+        print_json(_leak_document(found)) if as_json else _show_leaks(found, group_by)
+        click.get_current_context().exit(0 if found.is_clean else 1)
+    plan = splitting.SplitPlan(
+        path=path,
+        ratio=parse_ratio(split_ratio),
+        by=by,
+        group_by=group_by,
+        stable=stable,
+        seed=seed,
+        dry_run=dry_run,
+    )
+    with bar:
+        report = splitting.run_split(plan, on_progress=bar.update)
+    print_json(_document(report, dry_run)) if as_json else _show(report, path, dry_run)
 
 
 def _document(report: SplitReport, dry_run: bool) -> dict[str, object]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from loader.format.prepare.plan import PreparePlan, SplitRequest
 from loader.format.prepare.run import run_prepare
@@ -49,11 +50,11 @@ def two_datasets(folder: Path) -> tuple[Path, Path]:
     return first, second
 
 
-def loaded_texts(path: Path, split_part: str, **options: object) -> list[str]:
+def loaded_texts(path: Path, split_part: str, **options: Any) -> list[str]:
     """The texts of a split part, loaded as a training run loads them, sorted."""
     from loader import WorkerConfig, get_loader, get_val_dataset
 
-    dataset = get_val_dataset(  # type: ignore[call-overload]
+    dataset = get_val_dataset(
         path,
         split_part=split_part,
         batch_size=1,

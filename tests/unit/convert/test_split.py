@@ -15,7 +15,8 @@ from loader.format.columns.column import write_column
 from loader.format.dataset_folder import DatasetFolder
 from loader.format.filters.build import build_filter_index
 from loader.format.filters.files import filter_names
-from loader.format.lint import LintPlan, lint_dataset
+from loader.format.lint.report import LintPlan
+from loader.format.lint.run import lint_dataset
 from loader.format.prepare.plan import PreparePlan
 from loader.format.prepare.run import run_prepare
 from tests.unit.convert.prepared import loaded_texts, write_dataset

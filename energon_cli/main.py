@@ -109,6 +109,11 @@ COMMANDS = {
         attribute="split",
         short_help="Change the split of a dataset, or check it for leaks.",
     ),
+    "add-parts": LazyCommand(
+        module="energon_cli.add_parts.command",
+        attribute="add_parts",
+        short_help="Add parts to the samples of a dataset, next to its shards.",
+    ),
     "mount": LazyCommand(
         module="energon_cli.mount.command",
         attribute="mount",

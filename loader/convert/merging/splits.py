@@ -16,7 +16,8 @@ def merged_split(inputs: Sequence[MergeInput]) -> SplitConfig:
     """Join the splits of datasets: parts of one name become one part.
 
     Raises:
-        ConfigError: An input has no split file, or a part of one name has different ranges of its shards.
+        ConfigError: An input has no split file, or one with filters; or a part of one name has different ranges of its
+            shards.
     """
     parts: dict[str, list[str]] = {}
     exclude: list[str] = []
@@ -28,6 +29,14 @@ def merged_split(inputs: Sequence[MergeInput]) -> SplitConfig:
                 "this dataset has no split.yaml, so the merged one would not know the parts of its shards",
                 at=one.path,
                 hint=f"split it first: energon split {one.path} --split-ratio 8,1,1",
+            )
+        if split.sample_filters:
+            raise ConfigError(
+                f"part {next(iter(split.sample_filters))!r} of this dataset has a filter; parts with filters cannot be"
+                " merged",
+                at=one.path,
+                hint=f"split it by shards first (energon split {one.path} --by shards), or mix the datasets in a"
+                " metadataset",
             )
         known = one.folder.shard_counts
         for part, shards in split.split_parts.items():

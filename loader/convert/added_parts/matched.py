@@ -70,7 +70,7 @@ def _find(index: DatasetIndex, key: str) -> list[int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MatchCount:
-    """How rows and samples match.
+    """Counts of rows and samples that match.
 
     Attributes:
         matched: Number of rows that belong to samples.

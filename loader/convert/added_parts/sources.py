@@ -21,7 +21,7 @@ from ..sources.detect import SourceOptions, open_source
 from ..sources.no_cells import NoCells
 from ..sources.source import SampleProposal, Source
 
-__all__ = ["open_parts"]
+__all__ = ["FilesByKey", "KeyedTable", "SamplesOfDataset", "open_parts"]
 
 _TABLES = (".jsonl", ".csv", ".tsv")
 _KEYS = ("__key__", "key", "id")

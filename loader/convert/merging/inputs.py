@@ -79,8 +79,8 @@ def _folder_names(paths: Sequence[str]) -> list[str]:
 
     >>> _folder_names(["/a/coco", "s3://b/x/train", "/y/train"])
     ['coco', 'x-train', 'y-train']
-    >>> _folder_names(["/a/x", "/b/a/x", "."])
-    ['a-x', 'a-x-2', 'dataset']
+    >>> _folder_names(["/a/x", "/b/a/x", "/c/.d"])
+    ['a-x', 'a-x-2', 'd']
     """
     components = []
     for path in paths:

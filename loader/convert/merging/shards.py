@@ -1,4 +1,4 @@
-"""Give a new dataset the shards of others: by links to them, or by copies."""
+"""Place the shards of datasets in a new one: by links to them, or by copies."""
 
 from __future__ import annotations
 

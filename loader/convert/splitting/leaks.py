@@ -31,7 +31,7 @@ class Leak:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeakReport:
-    """What the parts of a split share.
+    """Groups and samples that parts of a split share.
 
     Attributes:
         groups: Number of groups.

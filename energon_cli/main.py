@@ -109,6 +109,21 @@ COMMANDS = {
         attribute="exclude",
         short_help="Take samples out of training, or undo it.",
     ),
+    "merge": LazyCommand(
+        module="energon_cli.merge.command",
+        attribute="merge",
+        short_help="Merge datasets, by links to their shards.",
+    ),
+    "split": LazyCommand(
+        module="energon_cli.split.command",
+        attribute="split",
+        short_help="Change the split of a dataset, or check it for leaks.",
+    ),
+    "add-parts": LazyCommand(
+        module="energon_cli.add_parts.command",
+        attribute="add_parts",
+        short_help="Add parts to the samples of a dataset, next to its shards.",
+    ),
     "mount": LazyCommand(
         module="energon_cli.mount.command",
         attribute="mount",

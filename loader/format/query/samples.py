@@ -59,8 +59,10 @@ def find_samples(folder: DatasetFolder, query: SampleQuery) -> IntArray:
     found = _numbers(ranges)
     if query.keys is not None:
         found = np.intersect1d(found, _of_keys(folder, query.keys), assume_unique=True)
-    if query.filter is not None:
-        rows = folder.open_filter(query.filter)
+    rows = folder.open_filter(query.filter) if query.filter is not None else None
+    if query.split_part is not None:
+        rows = folder.filter_of_part(query.split_part, query.filter)
+    if rows is not None:
         found = np.intersect1d(found, rows.numbers(np.arange(len(rows))), assume_unique=True)
     if not query.excluded:
         found = np.setdiff1d(found, folder.excluded_samples(), assume_unique=True)

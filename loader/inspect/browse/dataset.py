@@ -111,7 +111,7 @@ class BrowsedDataset:
         """
         with self._lock:
             split_part = split_part or self.split_part
-            some = [range(len(self))] if split_part is None else self.folder.samples_of_part(split_part)
+            some = [range(len(self))] if split_part is None else self.folder.runs_of_part(split_part)
             if shard is None:
                 return [one for one in some if len(one)]
             entry = self.shards.get(shard)

@@ -49,7 +49,7 @@ class DatasetFiles:
         self._folder = folder
         self._layout = layout
         self._is_restricted = split_part is not None
-        every = [range(len(folder.index))] if split_part is None else folder.samples_of_part(split_part)
+        every = [range(len(folder.index))] if split_part is None else folder.runs_of_part(split_part)
         self._ranges: Sequence[range] = [some for some in every if len(some)]
         self._shards = {file_name(shard.name): shard for shard in folder.index.shards if self._of_shard(shard)}
         self._open: OrderedDict[str, ReadableFile] = OrderedDict()

@@ -99,7 +99,8 @@ def read_elements(path: str, *, inside: Sequence[str] = ("data",)) -> Iterator[E
                 at=path,
                 hint="name the kind of the annotations with --from, or another file",
             )
-        document = fields[key]
+        yield from read_list(fields, key, path=path)
+        return
     for number, piece in enumerate(_pieces(document, path)):
         yield Element(f"{name}, element {number:,}", piece)
 

@@ -82,9 +82,9 @@ class InterleavedSource:
             except SampleError as error:
                 yield fault_row(element, error, split=split)
 
-    def proposal(self) -> SampleProposal | None:
-        """Return None: the layout of the part ``json`` tells the type."""
-        return None
+    def proposal(self) -> SampleProposal:
+        """Return the type for documents, which code builds."""
+        return SampleProposal(sample_type="InterleavedSample")
 
     def open_cells(self) -> NoCells:
         """Return no cells."""

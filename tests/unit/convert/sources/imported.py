@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +44,7 @@ def import_source(source: Source, output: Path, *, max_failures: float = 0) -> I
     settled: dict[str, Any] = {}
     if proposal is not None:
         spec = sample_type_of_name(proposal.sample_type)
-        settled = {"spec": spec, "field_map": None if spec.crude else proposal.field_map}
+        settled = {"spec": spec, "field_map": proposal.field_map or None}
     with list_rows([source], shuffled=False) as listed, write_trial(listed, PictureOptions()) as trial:
         folder = inspect_folder(trial)
         choices = propose_choices(open_choices(folder, ask_split=False, **settled))
@@ -59,17 +58,23 @@ def import_source(source: Source, output: Path, *, max_failures: float = 0) -> I
 
 
 def load(output: Path, count: int) -> dict[str, Any]:
-    """Return the samples of one epoch, by their keys."""
+    """Return all samples, by their keys, and check their number."""
     dataset = get_train_dataset(
         output,
-        worker_config=WorkerConfig(rank=0, world_size=1, num_workers=0),
+        worker_config=WorkerConfig(rank=0, world_size=1, num_workers=0, lanes=1),
         batch_size=None,
         shuffle_buffer_size=None,
         max_samples_per_sequence=None,
+        repeat=False,
         trust_code=True,
     )
-    samples = list(islice(get_loader(dataset), count))
-    return {sample.__key__.partition(".tar/")[2]: sample for sample in samples}
+    samples = list(get_loader(dataset))
+    assert len(samples) == count
+    return {str(key_of(sample)).partition(".tar/")[2]: sample for sample in samples}
+
+
+def key_of(sample: Any) -> Any:
+    return sample["__key__"] if isinstance(sample, dict) else sample.__key__
 
 
 def red(picture: Any) -> int:

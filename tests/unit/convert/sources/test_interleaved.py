@@ -51,19 +51,22 @@ def write(folder: Path, *documents: Any, name: str = "documents.jsonl") -> Inter
 @pytest.mark.parametrize("name", ["documents.jsonl", "documents.json"])
 def test_documents_are_loaded_in_reading_order(name: str, tmp_path: Path) -> None:
     source = write(tmp_path, *(document for document, _ in EXPECTED), name=name)
-    assert source.proposal() is None
     assert import_source(source, tmp_path / "out").failed == 0
     samples = load(tmp_path / "out", len(EXPECTED))
     assert {type(sample).__name__ for sample in samples.values()} == {"InterleavedSample"}
-    found = [[item if isinstance(item, str) else red(item) for item in sample.sequence] for sample in samples.values()]
-    assert found == [sequence for _, sequence in EXPECTED]
-    assert [*samples] == ["000000000", "000000001", "p", "i", "000000004"]
+    found = {
+        key: [item if isinstance(item, str) else red(item) for item in sample.sequence]
+        for key, sample in samples.items()
+    }
+    keys = ["000000000", "000000001", "p", "i", "000000004"]
+    assert found == {key: sequence for key, (_, sequence) in zip(keys, EXPECTED, strict=True)}
 
 
 @pytest.mark.parametrize("document", [document for document, _ in EXPECTED])
 def test_each_layout_is_recognised_by_prepare(document: Any, tmp_path: Path) -> None:
     import_source(write(tmp_path, document), tmp_path / "out")
     assert "InterleavedSample" in (tmp_path / "out/.nv-meta/dataset.yaml").read_text()
+    assert "the order of the two lists" in (tmp_path / "out/.nv-meta/sample_loader.py").read_text()
 
 
 def test_the_other_values_of_a_document_stay(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def test_the_questions_of_a_test_have_no_answers(tmp_path: Path) -> None:
         sample_type="VQASample", field_map={"image": "jpg", "context": "json[question]"}
     )
     import_source(source, tmp_path / "out")
-    assert load(tmp_path / "out", 1)["42000"].answers is None
+    assert load(tmp_path / "out", 3)["42000"].answers is None
 
 
 def test_lists_are_loaded(tmp_path: Path) -> None:

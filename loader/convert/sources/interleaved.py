@@ -105,8 +105,9 @@ def _read(element: Element) -> tuple[dict[str, Any], list[_Item]]:
     Raises:
         SampleError: The document is of no known layout.
     """
-    value = decode(element, dict[str, Any] | list[Any])  # type: ignore[arg-type]
-    document = value if isinstance(value, dict) else {"items": value}
+    kind: Any = dict[str, Any] | list[Any]
+    value: Any = decode(element, kind)
+    document: dict[str, Any] = value if isinstance(value, dict) else {"items": value}
     items = _items(document)
     if not items:
         raise SampleError("the document has neither texts nor pictures")

@@ -1,4 +1,4 @@
-"""Tell the kind of the annotations in a JSON file from its first bytes."""
+"""Detect the kind of the annotations in a JSON file by its first bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tell split parts from the names of files and folders."""
+"""Find split parts in the names of files and folders."""
 
 from __future__ import annotations
 

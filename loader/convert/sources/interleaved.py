@@ -115,7 +115,7 @@ def _read(element: Element) -> tuple[dict[str, Any], list[_Item]]:
 
 
 def _items(document: dict[str, Any]) -> list[_Item]:
-    """Take the items of a document out of it."""
+    """Return the items of a document, and remove them from it."""
     if isinstance(document.get("text_list"), list) and isinstance(document.get("image_info"), list):
         return _matched_items(document)
     if isinstance(document.get("texts"), list) and isinstance(document.get("images"), list):

@@ -1,4 +1,4 @@
-"""The kind of annotations is told from the beginning of their file."""
+"""The kind of annotations is found in the beginning of their file."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def _proposal_of_sources(listed: ListedRows) -> DatasetYaml | None:
     if first is None or any(proposal != first for proposal in proposals):
         return None
     spec = sample_type_of_name(first.sample_type)
-    return DatasetYaml(spec=spec, field_map=None if spec.crude else first.field_map)
+    return DatasetYaml(spec=spec, field_map=first.field_map or None)
 
 
 def _ask_split(listed: ListedRows, previous: str | None, history: AnswerHistory) -> str:

@@ -44,6 +44,16 @@ _EXAMPLES = (
 @click.option("--key", metavar="COLUMN", help="Column of a table with the keys of the samples.")
 @click.option("--split-column", metavar="COLUMN", help="Column of a table with the split parts.")
 @click.option("--root", metavar="DIR", help="Folder that paths in a table start from.  [default: that of the table]")
+@click.option(
+    "--classes/--no-classes",
+    default=None,
+    help="Take subfolders for labels, or not.  [default: if they have pictures without texts]",
+)
+@click.option(
+    "--splits/--no-splits",
+    default=None,
+    help="Take subfolders train, val and test for split parts, or not.  [default: if all files are in such]",
+)
 @click.option("--split-ratio", metavar="8,1,1", help="Divide the samples into train, val and test in this ratio.")
 @click.option("--shuffle", metavar="SEED", type=click.IntRange(min=0), help="Shuffle the samples with this seed.")
 @click.option(

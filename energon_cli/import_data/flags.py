@@ -31,6 +31,8 @@ class ImportFlags:
     key: str | None
     split_column: str | None
     root: str | None
+    classes: bool | None
+    splits: bool | None
     split_ratio: str | None
     shuffle: int | None
     shard_size: int
@@ -103,7 +105,12 @@ class ImportFlags:
             if not (part and separator and column):
                 raise click.BadParameter("expected PART=COLUMN, such as jpg=image", param_hint="--part")
         return SourceOptions(
-            parts={part: column for part, _, column in pairs}, key=self.key, split=self.split_column, root=self.root
+            parts={part: column for part, _, column in pairs},
+            key=self.key,
+            split=self.split_column,
+            root=self.root,
+            classes=self.classes,
+            splits=self.splits,
         )
 
     def pictures(self) -> PictureOptions:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from loader.convert.importing import ImportReport, ListedRows, PlannedPart
-    from loader.convert.tables.columns import FoundColumn
+    from loader.convert.tables import FoundColumn
     from loader.inspect import FirstSamples
 
 __all__ = ["draft_document", "report_document", "show_done", "show_draft", "show_found"]

@@ -215,7 +215,7 @@ class _Run:
 
     def commit(self) -> PrepareReport:
         """Prepare the dataset from the indexes of the shards, which are known."""
-        failures = [failure for number in sorted(self._done) for failure in self._done[number].failures]
+        failures = [failure for done in self._done_in_order() for failure in done.failures]
         if not any(done.files for done in self._done.values()):
             origin, _, reason = failures[0]
             raise SampleError(
@@ -237,10 +237,16 @@ class _Run:
         )
         return run_prepare(prepare)
 
+    def _done_in_order(self) -> list[DoneShard]:
+        return [self._done[number] for number in sorted(self._done)]
+
     def _split_parts(self) -> dict[str, tuple[str, ...]]:
-        if self._split_names == [""]:
-            return {"train": self._names("")}
-        return {name or "train": self._names(name) for name in self._split_names if name != NO_SPLIT}
+        parts: dict[str, tuple[str, ...]] = {}
+        for split in self._split_names:
+            if split != NO_SPLIT:
+                name = split or "train"  # of sources without splits
+                parts[name] = (*parts.get(name, ()), *self._names(split))
+        return parts
 
     def _names(self, split: str) -> tuple[str, ...]:
         return tuple(
@@ -252,7 +258,7 @@ class _Run:
 
     def report(self, prepared: PrepareReport, seconds: float) -> ImportReport:
         """Return the outcome."""
-        failures = [FailedRow(origin=o, key=k, reason=r) for d in self._done.values() for o, k, r in d.failures]
+        failures = [FailedRow(origin=o, key=k, reason=r) for d in self._done_in_order() for o, k, r in d.failures]
         return ImportReport(
             prepared=prepared,
             failures=tuple(failures[:_MAX_SHOWN_FAILURES]),

@@ -5,22 +5,26 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
 from ...errors import ConfigError, StorageError
 from ...format.documents.messages import did_you_mean
 from ...storage import is_url
+from ..annotations.kinds import annotation_kind
 from ..tables.columns import Columns, FoundColumn
 from ..tables.hugging_face import is_saved_dataset
 from ..tables.table_files import EXTENSIONS
 from .archives import TAR_ENDINGS, TarSource, ZipSource
 from .arrow_table import ArrowTableSource
+from .coco import CocoSource
+from .conversations import ConversationsSource
 from .folder import FolderSource
 from .foreign_chunks import ChunkSource, chunk_kind
 from .hugging_face import HuggingFaceSource
+from .interleaved import InterleavedSource
 from .source import Source
 from .text_table import TextTableSource
 from .token_files import TokenSource
+from .vqa import VqaSource
 
 __all__ = ["KINDS", "SourceOptions", "found_columns", "open_source", "open_sources"]
 
@@ -34,72 +38,40 @@ class SourceOptions:
         key: Column with the keys.
         split: Column with the split parts.
         root: Folder that paths in a table or document start from; None for the folder of the file.
+        classes: Subfolders of a folder are labels; None decides by its files.
+        splits: Subfolders such as ``train`` are split parts; None decides by their names.
     """
 
     parts: Mapping[str, str] = field(default_factory=dict)
     key: str | None = None
     split: str | None = None
     root: str | None = None
-
-
-def _folder(path: str, options: SourceOptions) -> Source:  # noqa: ARG001 - as other kinds
-    return FolderSource(path=path)
-
-
-def _webdataset(path: str, options: SourceOptions) -> Source:  # noqa: ARG001
-    return TarSource(path=path)
-
-
-def _tar(path: str, options: SourceOptions) -> Source:  # noqa: ARG001
-    return TarSource(path=path, kind="tar")
-
-
-def _zip(path: str, options: SourceOptions) -> Source:  # noqa: ARG001
-    return ZipSource(path=path)
-
-
-def _tokens(path: str, options: SourceOptions) -> Source:  # noqa: ARG001
-    return TokenSource(path=path)
-
-
-def _mds(path: str, options: SourceOptions) -> Source:  # noqa: ARG001
-    return ChunkSource(path=path, kind="mds")
-
-
-def _litdata(path: str, options: SourceOptions) -> Source:  # noqa: ARG001
-    return ChunkSource(path=path, kind="litdata")
+    classes: bool | None = None
+    splits: bool | None = None
 
 
 def _columns(options: SourceOptions) -> Columns:
     return Columns(parts=options.parts, key=options.key, split=options.split, root=options.root)
 
 
-def _text_table(kind: Literal["csv", "tsv", "jsonl"]) -> Callable[[str, SourceOptions], Source]:
-    return lambda path, options: TextTableSource(path=path, kind=kind, columns=_columns(options))
-
-
-def _arrow_table(kind: Literal["parquet", "arrow"]) -> Callable[[str, SourceOptions], Source]:
-    return lambda path, options: ArrowTableSource(path=path, kind=kind, columns=_columns(options))
-
-
-def _hugging_face(path: str, options: SourceOptions) -> Source:
-    return HuggingFaceSource(path=path, columns=_columns(options))
-
-
 KINDS: Mapping[str, Callable[[str, SourceOptions], Source]] = {
-    "folder": _folder,
-    "webdataset": _webdataset,
-    "tar": _tar,
-    "zip": _zip,
-    "tokens": _tokens,
-    "mds": _mds,
-    "litdata": _litdata,
-    "csv": _text_table("csv"),
-    "tsv": _text_table("tsv"),
-    "jsonl": _text_table("jsonl"),
-    "parquet": _arrow_table("parquet"),
-    "arrow": _arrow_table("arrow"),
-    "hf": _hugging_face,
+    "folder": lambda path, options: FolderSource(path=path, classes=options.classes, splits=options.splits),
+    "csv": lambda path, options: TextTableSource(path=path, kind="csv", columns=_columns(options)),
+    "tsv": lambda path, options: TextTableSource(path=path, kind="tsv", columns=_columns(options)),
+    "jsonl": lambda path, options: TextTableSource(path=path, kind="jsonl", columns=_columns(options)),
+    "parquet": lambda path, options: ArrowTableSource(path=path, kind="parquet", columns=_columns(options)),
+    "arrow": lambda path, options: ArrowTableSource(path=path, kind="arrow", columns=_columns(options)),
+    "hf": lambda path, options: HuggingFaceSource(path=path, columns=_columns(options)),
+    "coco": lambda path, options: CocoSource(path=path, root=options.root),
+    "conversations": lambda path, options: ConversationsSource(path=path, root=options.root),
+    "vqa": lambda path, options: VqaSource(path=path, root=options.root),
+    "interleaved": lambda path, options: InterleavedSource(path=path, root=options.root),
+    "webdataset": lambda path, _: TarSource(path=path),
+    "tar": lambda path, _: TarSource(path=path, kind="tar"),
+    "zip": lambda path, _: ZipSource(path=path),
+    "tokens": lambda path, _: TokenSource(path=path),
+    "mds": lambda path, _: ChunkSource(path=path, kind="mds"),
+    "litdata": lambda path, _: ChunkSource(path=path, kind="litdata"),
 }
 """Kind of a source, as ``--from`` takes it → a function that opens it."""
 
@@ -145,6 +117,9 @@ def _detect(path: str) -> str:
         raise StorageError("there is no file or folder of this name", path=path, hint="check the path")
     if os.path.isdir(path):
         return _detect_folder(path)
+    annotations = annotation_kind(path)
+    if annotations is not None:
+        return annotations
     name = path.lower()
     if name.endswith(".zip"):
         return "zip"
@@ -165,16 +140,26 @@ def _detect_folder(path: str) -> str:
         return chunks
     if is_saved_dataset(path):
         return "hf"
-    names = [name.lower() for _, _, files in os.walk(path) for name in files if not name.startswith(".")]
-    tars = sum(name.endswith(TAR_ENDINGS) for name in names)
-    notes = sum(name.endswith((".json", ".parquet", ".idx", ".txt", ".md", ".csv")) for name in names)
-    if tars and tars + notes == len(names):
+    tables = {kind: {*extensions, *_ABOUT_TABLES} for kind, extensions in EXTENSIONS.items()}
+    has_tars, may_be_tars, found = False, True, set[str]()
+    for _, _, files in os.walk(path):
+        for name in (file.lower() for file in files if not file.startswith(".")):
+            is_tar = name.endswith(TAR_ENDINGS)
+            has_tars |= is_tar
+            extension = name.rpartition(".")[2]
+            may_be_tars &= is_tar or extension in _ABOUT_TARS
+            if not name.startswith("_"):
+                found.add(extension)
+            tables = {kind: known for kind, known in tables.items() if found <= known}
+            if not (may_be_tars or tables):
+                return "folder"
+    if has_tars:
         return "webdataset"
-    extensions = {name.rpartition(".")[2] for name in names if not name.startswith("_")} - _ABOUT_TABLES
-    is_table = any(extensions and extensions <= set(known) for known in EXTENSIONS.values())
-    return "hf" if is_table else "folder"  # files may be named after splits, as those of the Hub
+    # Files may be named after splits, as those of the Hub.
+    return "hf" if tables and found - _ABOUT_TABLES else "folder"
 
 
+_ABOUT_TARS = frozenset({"json", "parquet", "idx", "txt", "md", "csv"})
 _ABOUT_TABLES = frozenset({"json", "md"})
 _KINDS_BY_EXTENSION = {
     "csv": "csv",

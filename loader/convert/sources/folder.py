@@ -11,6 +11,7 @@ from ...storage import raise_storage_error
 from ..rows.file_ref import file_ref
 from ..rows.keys import key_of_path
 from ..rows.row import Row
+from .folder_layout import FolderLayout, ListedFolder, find_folder_layout
 from .no_cells import NoCells
 from .source import SampleProposal
 
@@ -27,30 +28,39 @@ class FolderSource:
     and ``txt`` of ``a/b``. ``b.jpg.txt`` belongs to ``b.jpg``, and ``b.seg.png`` to ``b`` if there is one. Hidden files
     and folders are skipped, and so are links to folders above.
 
+    Folders of pictures may be classes, ``cats/1.jpg`` and ``dogs/2.jpg``, which become the parts ``cls`` (the number of
+    the class) and ``json`` (its ``label_name``). Outer folders may be split parts: ``train/cats/1.jpg``.
+
     Attributes:
         path: The folder.
+        classes: Folders are classes; None decides by :func:`find_folder_layout`.
+        splits: Outer folders are split parts; None decides by what is there.
     """
 
     path: str
+    classes: bool | None = None
+    splits: bool | None = None
     kind: str = "folder"
 
     def rows(self, *, shuffled: bool, scratch: str) -> Iterator[Row]:  # noqa: ARG002 - files are read in any order
         """Yield the samples, sorted by folder and name.
 
         Raises:
-            ConfigError: There are no files.
+            ConfigError: There are no files, or one is not in a folder of a class or split part, which it should be.
             StorageError: A folder cannot be listed.
         """
+        layout = self._layout()
         count = 0
         for folder, names in _folders(os.path.abspath(self.path)):
-            inner = os.path.relpath(folder, os.path.abspath(self.path))
-            prefix = "" if inner == "." else inner + "/"
+            inner = self._inner(folder)
+            prefix = "".join(f"{name}/" for name in inner)
             for stem, parts in group_files(names):
                 refs = {part: file_ref(os.path.join(folder, name)) for part, name in parts.items()}
                 yield Row(
                     key=key_of_path(prefix + stem),
-                    parts=refs,
+                    parts=refs if not layout.classes else {**layout.class_parts(inner), **refs},
                     origin=os.fsencode(prefix + next(iter(parts.values()))).decode("utf-8", "replace"),
+                    split=layout.split_of(inner),
                 )
                 count += 1
         if not count:
@@ -59,8 +69,27 @@ class FolderSource:
             )
 
     def proposal(self) -> SampleProposal | None:
-        """Return None: the parts tell the type."""
-        return None
+        """Return the type for pictures in folders of classes; None for others, whose parts tell it."""
+        layout = self._layout()
+        if not layout.classes or not layout.extensions:
+            return None
+        return SampleProposal(
+            sample_type="ImageClassificationSample",
+            field_map={"image": ",".join(layout.extensions), "label": "cls", "label_name": "json[label_name]"},
+        )
+
+    def _layout(self) -> FolderLayout:
+        if self.classes is False and self.splits is False:
+            return FolderLayout()
+        folders = [
+            ListedFolder.of(self._inner(folder), group_files(names))
+            for folder, names in _folders(os.path.abspath(self.path))
+        ]
+        return find_folder_layout(folders, classes=self.classes, splits=self.splits, at=self.path)
+
+    def _inner(self, folder: str) -> tuple[str, ...]:
+        inner = os.path.relpath(folder, os.path.abspath(self.path))
+        return () if inner == "." else tuple(inner.split("/"))
 
     def open_cells(self) -> NoCells:
         """Return no cells."""

@@ -17,7 +17,7 @@ class SampleProposal:
 
     Attributes:
         sample_type: Name of the type.
-        field_map: Field → expression.
+        field_map: Field → expression; empty for the crude type, and for one that generated code builds.
     """
 
     sample_type: str

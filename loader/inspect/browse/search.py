@@ -26,7 +26,7 @@ from .findings import lint_samples
 from .part_types import media_type
 from .scanned_values import ScannedValues
 
-__all__ = ["SEARCH_KINDS", "SearchKind", "SearchRequest", "needs_scan", "search_samples"]
+__all__ = ["SEARCH_KINDS", "SearchBatch", "SearchKind", "SearchRequest", "needs_scan", "search_samples"]
 
 _KEYS_AT_ONCE = 1 << 16
 _SAMPLES_AT_ONCE = 200

@@ -215,3 +215,17 @@ def test_a_large_file_is_copied_in_pieces(tmp_path: Path, monkeypatch: pytest.Mo
     (photos / "001.mp4").write_bytes(b"video" * 1000)
     import_folder(photos, tmp_path / "out")
     assert samples_of(tmp_path / "out")["001"]["mp4"] == b"video" * 1000
+
+
+def test_samples_without_a_split_join_the_part_train(tmp_path: Path) -> None:
+    plain = write_photos(tmp_path / "photos", 3)
+    split = tmp_path / "split"
+    split.mkdir()
+    for part, first in (("train", 10), ("val", 20)):
+        write_photos(split / part, 2)
+        for file in (split / part).iterdir():
+            file.rename(file.with_name(f"{first}{file.name}"))
+    plan = ImportPlan(
+        sources=(FolderSource(path=str(plain)), FolderSource(path=str(split))), output=str(tmp_path / "out")
+    )
+    assert run_import(plan).prepared.split == {"train": (2, 5), "val": (1, 2)}

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from loader.convert.rows.row import FileRef
+from loader.convert.rows.row import FileRef, ValueRef
 from loader.convert.sources.folder import FolderSource, group_files
 from loader.errors import ConfigError, StorageError
+from tests.unit.convert.sources.imported import import_source, load, red, write_picture
 
 
 def parts_of(folder: Path) -> dict[str, list[str]]:
@@ -67,3 +68,64 @@ def test_a_folder_without_files_is_refused(tmp_path: Path) -> None:
         parts_of(tmp_path)
     with pytest.raises(StorageError, match="list"):
         parts_of(tmp_path / "missing")
+
+
+def test_folders_of_pictures_are_classes(tmp_path: Path) -> None:
+    for number, name in enumerate(("dogs/1.jpg", "cats/1.png", "löwen/2.jpg")):
+        write_picture(tmp_path / "in" / name, 50 * number)
+    source = FolderSource(path=str(tmp_path / "in"))
+    import_source(source, tmp_path / "out")
+    samples = load(tmp_path / "out", 3)
+    assert {key: (type(sample).__name__, sample.label, sample.label_name) for key, sample in samples.items()} == {
+        "cats/1": ("ImageClassificationSample", 0, "cats"),
+        "dogs/1": ("ImageClassificationSample", 1, "dogs"),
+        "löwen/2": ("ImageClassificationSample", 2, "löwen"),
+    }
+    assert red(samples["cats/1"].image) == 50
+    assert parts_of(tmp_path / "in")["dogs/1"] == ["cls", "jpg", "json"]
+
+
+def splits_and_labels(source: FolderSource) -> dict[str, tuple[str, bytes | None]]:
+    labels = {}
+    for row in source.rows(shuffled=False, scratch=""):
+        label = row.parts.get("cls")
+        labels[row.key] = (row.split, label.data if isinstance(label, ValueRef) else None)
+    return labels
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (["train/b/1.jpg", "train/c/2.jpg", "val/a/1.jpg"],
+         {"train/b/1": ("train", b"1"), "train/c/2": ("train", b"2"), "val/a/1": ("val", b"0")}),
+        (["train/1.jpg", "valid/1.jpg"], {"train/1": ("train", None), "valid/1": ("val", None)}),
+        (["train2017/images/1.jpg", "test2017/labels/1.txt"],
+         {"test2017/labels/1": ("test", None), "train2017/images/1": ("train", None)}),
+        (["train/a/1.jpg", "train/b/1.jpg"], {"train/a/1": ("", None), "train/b/1": ("", None)}),
+        (["a/1.jpg", "b/1.jpg", "README.md"], {"README": ("", None), "a/1": ("", None), "b/1": ("", None)}),
+        (["a/1.jpg", "a/1.txt", "b/1.jpg"], {"a/1": ("", None), "b/1": ("", None)}),
+        (["a/1.jpg", "b/x/1.jpg"], {"a/1": ("", None), "b/x/1": ("", None)}),
+        (["2019/1.jpg", "2020/1.jpg"], {"2019/1": ("", None), "2020/1": ("", None)}),
+        (["0/1.jpg", "1/1.jpg"], {"0/1": ("", b"0"), "1/1": ("", b"1")}),
+        (["a/1.jpg", "a/2.jpg"], {"a/1": ("", None), "a/2": ("", None)}),
+    ],
+)  # fmt: skip
+def test_folders_are_classes_and_split_parts_where_that_is_clear(
+    names: list[str], expected: dict[str, tuple[str, bytes | None]], tmp_path: Path
+) -> None:
+    write(tmp_path, *names)
+    assert splits_and_labels(FolderSource(path=str(tmp_path))) == expected
+    plain = splits_and_labels(FolderSource(path=str(tmp_path), classes=False, splits=False))
+    assert plain == dict.fromkeys(expected, ("", None))
+
+
+def test_classes_and_splits_can_be_requested(tmp_path: Path) -> None:
+    write(tmp_path, "train/2019/x/1.jpg", "train/2020/1.jpg", "train/2020/1.txt")
+    source = FolderSource(path=str(tmp_path), classes=True, splits=True)
+    assert splits_and_labels(source) == {"train/2019/x/1": ("train", b"0"), "train/2020/1": ("train", b"1")}
+    write(tmp_path, "train/3.jpg")
+    with pytest.raises(ConfigError, match="in a folder of a class; found files in train"):
+        splits_and_labels(source)
+    write(tmp_path, "other/3.jpg")
+    with pytest.raises(ConfigError, match="in a folder of a split part, such as train or val; found files in other"):
+        splits_and_labels(source)

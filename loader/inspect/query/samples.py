@@ -10,7 +10,6 @@ import numpy as np
 from ...arrays import IntArray
 from ...errors import ConfigError
 from ...format.columns.column import Column, open_column
-from ...format.columns.column_files import column_names
 from ...format.dataset_folder import DatasetFolder
 from ...format.documents.messages import did_you_mean
 from .condition import Condition, Values
@@ -115,7 +114,7 @@ class ColumnValues:
     def __init__(self, folder: DatasetFolder, names: Iterable[str]) -> None:
         self.folder = folder
         self._columns: dict[str, Column] = {}
-        known = column_names(folder.storage)
+        known = folder.column_names()
         for name in names:
             if name in INDEX_COLUMNS and name not in known:
                 continue

@@ -218,7 +218,7 @@ def test_duplicates_are_grouped_by_content(tmp_path: Path, part: str) -> None:
         write_shard(shard_path(tmp_path, shard), chosen)
     run_prepare(PreparePlan(path=str(tmp_path), split=SplitRequest(ratio={"train": 1.0})))
     report = collect(tmp_path, dedupe=part, workers=2)
-    assert report.hashed_part == (part or "jpg")
+    assert report.hashed_parts == (part or "jpg",)
     groups = [sorted(key.rpartition("/")[2] for key in group) for group in report.duplicates or []]
     if part:
         assert groups == [["00", "01", "02"]]

@@ -10,6 +10,7 @@ from typing import BinaryIO, cast
 
 from ...errors import ConfigError, StorageError
 from ...storage import FileStream, ReadableFile
+from .jpeg_header import usual_jpeg
 from .kind import HEADER_BYTES, MediaFilter, media_type_of_header, media_type_of_name
 from .metadata import AVMetadata, ImageMetadata, MediaMetadata, MediaType
 
@@ -132,6 +133,10 @@ def _image(region: FileRegion) -> ImageMetadata:
     region.seek(0)
     if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
         return _webp(head)
+    if head.startswith(b"\xff\xd8"):
+        found = usual_jpeg(head)
+        if found is not None:
+            return found
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about Exif data, and about pixels, which are not decoded here
         if head.startswith(_SEQUENTIAL):

@@ -57,9 +57,9 @@ class SampleParts:
         """
         if name not in self.data:
             raise ConfigError(
-                f"the sample has no part {name!r}{did_you_mean(name, [*self.data])}; it has: {', '.join(self.data)}",
+                f"the sample has no part {name!r}{did_you_mean(name, [*self.data])}",
                 at=f"{self.shard}/{self.key}",
-                hint="name one of these",
+                hint=f"name one of its parts: {', '.join(self.data)}",
             )
         return self.data[name]
 

@@ -121,7 +121,7 @@ class ColumnValues:
             if name not in known:
                 every = [*known, *INDEX_COLUMNS]
                 raise ConfigError(
-                    f"there is no column {name!r}{did_you_mean(name, every)}; there are: {', '.join(every)}",
+                    f"there is no column {name!r}{did_you_mean(name, every)}",
                     at=folder.path,
                     hint=f"write it: energon stats {folder.path} --write {name}",
                 )
@@ -152,8 +152,7 @@ class ColumnValues:
         if part is not None:
             if part not in index.part_names:
                 raise ConfigError(
-                    f"there is no part {part!r}{did_you_mean(part, index.part_names)}; "
-                    f"there are: {', '.join(index.part_names[:20])}",
+                    f"there is no part {part!r}{did_you_mean(part, index.part_names[:20])}",
                     at=self.folder.path,
                     hint="name a part as energon info lists them",
                 )

@@ -219,8 +219,7 @@ def _hashed_parts(folder: DatasetFolder, request: StatsRequest) -> tuple[str, ..
     names = folder.index.part_names
     if request.dedupe and request.dedupe not in names:
         raise ConfigError(
-            f"there is no part {request.dedupe!r}{did_you_mean(request.dedupe, names)}; "
-            f"there are: {', '.join(names[:20])}",
+            f"there is no part {request.dedupe!r}{did_you_mean(request.dedupe, names[:20])}",
             at=request.path,
             hint="name a part of the samples",
         )
@@ -269,8 +268,8 @@ def _write(
     if len(found) != 1:
         known = sorted({*report.numbers, *report.texts})
         what = f"several parts have {name!r}: {', '.join(found)}" if found else f"no sample has the value {name!r}"
-        hint = f"name one of these{did_you_mean(name, known)}" if found else f"there are: {', '.join(known[:30])}"
-        raise ConfigError(what, at=report.path, hint=hint)
+        what += "" if found else did_you_mean(name, known[:30])
+        raise ConfigError(what, at=report.path, hint="name one of these, or a value that energon stats shows")
     samples, values = np.array(kept[found[0]][0]), kept[found[0]][1]
     column = re.sub(r"[^A-Za-z0-9_]", "_", name)
     texts = [value for value in values if isinstance(value, str)]

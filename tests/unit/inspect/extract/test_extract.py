@@ -196,7 +196,7 @@ def test_one_sample_is_read_by_either_form_of_its_key(folder: Path) -> None:
                 assert place.offset is not None
                 file.seek(place.offset)
                 assert file.read(place.size_bytes) == sample.part(place.name)
-    with pytest.raises(ConfigError, match=r"no part 'tx'; did you mean 'txt'\?.*it has: json, txt"):
+    with pytest.raises(ConfigError, match=r"no part 'tx'; did you mean 'txt'\?\n.*\n.*its parts: json, txt"):
         sample.part("tx")
     with pytest.raises(ConfigError, match="there is no sample 'x'"):
         open_sample(str(folder), "x")

@@ -82,7 +82,7 @@ batches = iter(get_loader(dataset))
 next(batches)
 started, samples = time.process_time(), 0
 for batch in batches:
-    samples += len(batch.__key__)
+    samples += len(batch["__key__"])
     if samples >= 100_000:
         break
 print((time.process_time() - started) / samples * 1e6)

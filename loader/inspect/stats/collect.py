@@ -81,7 +81,7 @@ class StatsReport:
         broken_count: Number of all of them.
         duplicates: Groups of samples with the same content, ``<shard>/<key>``.
         hashed_parts: The parts by which they were found; empty for all parts.
-        is_cut: There are names of values that are left out, since fields of JSON have more than 1,000.
+        is_cut: There are names of values that are omitted, since fields of JSON have more than 1,000.
         written: Columns that were written.
     """
 

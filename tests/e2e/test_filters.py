@@ -29,8 +29,11 @@ from loader import (
     prepare_recipe,
     random_access,
 )
+from loader.format import DatasetFolder
 from loader.inspect import PreviewRequest, open_views
+from loader.inspect.exclude import ExcludeRequest, exclude as run_exclude
 from loader.inspect.facts import path_facts
+from loader.inspect.query import SampleQuery
 from loader.metadataset.joins.open_join import open_join
 from loader.metadataset.leaf_samples import LeafCounter
 from loader.metadataset.lint import MetadatasetLintPlan, lint_metadataset
@@ -135,6 +138,15 @@ def test_a_filtered_blend_resumes_exactly_on_other_ranks(data: MixedData) -> Non
     pipeline = Pipeline(build=partial(batches, path), batches=24)
     delivered = check_every_save(pipeline, Spread(2), [Spread(1), Spread(3), Spread(4, 1)], every=5)
     assert len(delivered) == 24
+
+
+def test_a_filter_of_an_exclusion_resumes_exactly_on_fewer_ranks(data: MixedData) -> None:
+    keys = [DatasetFolder(data.texts).index.full_key(number) for number in range(0, 218, 4)]
+    run_exclude(ExcludeRequest(path=str(data.texts), query=SampleQuery(keys=keys), filter="kept"))
+    path = data.write("kept.yaml", {"train": {"path": "texts", "filter": "kept"}})
+    pipeline = Pipeline(build=partial(batches, path), batches=12)
+    delivered = check_every_save(pipeline, Spread(2, 2), [Spread(1)], every=6)
+    assert len(delivered) == 12
 
 
 def batches(path: Path, config: WorkerConfig) -> Any:

@@ -6,9 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ...errors import ConfigError
-from ...format.dataset_folder import DatasetFolder
-from ...format.documents.providers import data_path, is_metadataset, is_record_file
-from ...format.nv_meta import SPLIT_YAML
+from ...format.single_file import open_samples
 from ..mount.dataset_files import as_bytes
 from ..query import SampleQuery, find_samples
 from .writers import FilesWriter, JsonlWriter, TarWriter
@@ -23,7 +21,7 @@ class ExtractRequest:
     """The samples to copy, and where.
 
     Attributes:
-        path: A prepared dataset.
+        path: A prepared dataset, or a JSONL, token or Parquet file.
         output: A new folder; for ``"jsonl"``, a new file.
         format: One of :data:`FORMATS`.
         query: The samples.
@@ -74,13 +72,7 @@ def extract_samples(request: ExtractRequest, on_progress: Callable[[int, int], N
         FormatError: A shard has changed, or is damaged.
         StorageError: The dataset is not prepared; or the output exists, or cannot be written.
     """
-    if is_metadataset(request.path) or is_record_file(data_path(request.path)):
-        raise ConfigError(
-            "samples are extracted from a prepared folder", at=request.path, hint="name the folder of a dataset"
-        )
-    folder = DatasetFolder(
-        request.path, split_config=request.split_config or SPLIT_YAML, meta_folder=request.meta_folder
-    )
+    folder = open_samples(request.path, split_config=request.split_config, meta_folder=request.meta_folder)
     chosen = find_samples(folder, request.query)[: request.limit]
     if not len(chosen):
         raise ConfigError("no sample is chosen", at=request.path, hint="check the conditions")

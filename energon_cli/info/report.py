@@ -68,6 +68,9 @@ def _lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
     for found in facts.get("filters") or ():
         kept = found["fault"] or f"keeps {plural(found['samples'], 'sample')}"
         lines.append(("filter", escape_controls(f"{found['name']}: {kept}")))
+    for found in facts.get("sample_columns") or ():
+        unit = f" in {found['unit']}" if found["unit"] else ""
+        lines.append(("column", escape_controls(f"{found['name']}: {found['fault'] or found['of'] + unit}")))
     lines += _record_lines(facts)
     lines += _media_lines(facts.get("media_metadata"))
     if facts.get("prepared"):

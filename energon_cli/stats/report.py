@@ -51,6 +51,8 @@ def show_stats(console: Console, report: StatsReport) -> None:
             different = f"{texts.distinct:,}" + ("+" if texts.others else "")
             table.add_row(Text(escape_controls(name)), f"{texts.count:,}", different, Text(escape_controls(top)))
         console.print(table)
+    if report.is_cut:
+        console.print("there are more names of fields; the first 1,000 are shown")
     _show_broken(console, report)
     _show_duplicates(console, report)
 
@@ -85,7 +87,8 @@ def _show_broken(console: Console, report: StatsReport) -> None:
 def _show_duplicates(console: Console, report: StatsReport) -> None:
     if report.duplicates is None:
         return
-    what = f"part {report.hashed_part}" if report.hashed_part else "parts"
+    names = escape_controls(", ".join(report.hashed_parts))
+    what = f"part{'s' if len(report.hashed_parts) > 1 else ''} {names}" if names else "parts"
     if not report.duplicates:
         console.print(Text(f"no two samples have the same {what}"))
         return

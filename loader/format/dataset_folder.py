@@ -14,6 +14,7 @@ from ..cached_property import cached_property
 from ..errors import ConfigError, FormatError, StorageError
 from ..escaped_log import get_logger
 from ..storage import LocalStorage, ReadableFile, Storage, missing_folder, open_storage, read_document
+from .columns.column_files import column_names
 from .documents.dataset_config import DatasetConfig, parse_dataset_config
 from .documents.dataset_files import current_split_file, read_shard_info, read_split_config
 from .documents.providers import SHARD_SUFFIXES, fault_of_file, record_format
@@ -347,6 +348,10 @@ class DatasetFolder:
         own = self.split.sample_filters.get(split_part) if self.split else None
         found = [self.open_filter(each) for each in (own, name) if each is not None]
         return found[0].intersect(found[1]) if len(found) > 1 else found[0] if found else None
+
+    def column_names(self) -> list[str]:
+        """List the columns, which :func:`~.columns.column.open_column` opens."""
+        return column_names(self.storage)
 
     def open_filter(self, name: str) -> FilterRows:
         """Open a filter; its files are in ``.nv-meta``.

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..errors import EnergonError
 from ..format import nv_meta
+from ..format.columns.column import open_column
 from ..format.dataset_folder import DatasetFolder
 from ..format.documents.dataset_config import DatasetConfig
 from ..format.documents.providers import data_path, is_metadataset, is_record_file, is_tar_file
@@ -87,6 +88,7 @@ def dataset_facts(dataset: DatasetFolder) -> dict[str, Any]:
     facts["splits"] = _split_facts(dataset, dataset.split)
     facts["excluded"] = _excluded_facts(dataset.split)
     facts["filters"] = _filter_facts(dataset)
+    facts["sample_columns"] = _column_facts(dataset)
     facts["parts"] = _part_facts(index)
     facts["media_metadata"] = media_facts(dataset.storage)
     facts["prepared"] = {"by": index.layout.prepared_by, "at": index.layout.prepared_at}
@@ -121,6 +123,7 @@ def tar_facts(path: str, *, workers: int = 1, on_progress: Callable[[int, int], 
         "splits": [],
         "excluded": _excluded_facts(None),
         "filters": [],
+        "sample_columns": [],
         "parts": _part_facts(scan.index),
         "media_metadata": None,
         "prepared": None,
@@ -139,6 +142,17 @@ def _filter_facts(dataset: DatasetFolder) -> list[dict[str, Any]]:
             facts.append({"name": name, "samples": len(dataset.open_filter(name)), "fault": None})
         except EnergonError as error:
             facts.append({"name": name, "samples": None, "fault": error.message})
+    return facts
+
+
+def _column_facts(dataset: DatasetFolder) -> list[dict[str, Any]]:
+    facts: list[dict[str, Any]] = []
+    for name in dataset.column_names():
+        try:
+            record = open_column(dataset.storage, dataset.index, name).record
+            facts.append({"name": name, "of": record.description, "unit": record.unit, "fault": None})
+        except EnergonError as error:
+            facts.append({"name": name, "of": "", "unit": "", "fault": error.message})
     return facts
 
 

@@ -29,7 +29,10 @@ from loader import (
     prepare_recipe,
     random_access,
 )
+from loader.format import DatasetFolder
+from loader.format.query import SampleQuery
 from loader.inspect import PreviewRequest, open_views
+from loader.inspect.exclude import ExcludeRequest, exclude as run_exclude
 from loader.inspect.facts import path_facts
 from loader.metadataset.joins.open_join import open_join
 from loader.metadataset.leaf_samples import LeafCounter
@@ -137,6 +140,15 @@ def test_a_filtered_blend_resumes_exactly_on_other_ranks(data: MixedData) -> Non
     assert len(delivered) == 24
 
 
+def test_a_filter_of_an_exclusion_resumes_exactly_on_fewer_ranks(data: MixedData) -> None:
+    keys = [DatasetFolder(data.texts).index.full_key(number) for number in range(0, 218, 4)]
+    run_exclude(ExcludeRequest(path=str(data.texts), query=SampleQuery(keys=keys), filter="kept"))
+    path = data.write("kept.yaml", {"train": {"path": "texts", "filter": "kept"}})
+    pipeline = Pipeline(build=partial(batches, path), batches=12)
+    delivered = check_every_save(pipeline, Spread(2, 2), [Spread(1)], every=6)
+    assert len(delivered) == 12
+
+
 def batches(path: Path, config: WorkerConfig) -> Any:
     return get_train_dataset(
         path, worker_config=config, batch_size=3, shuffle_buffer_size=20, max_samples_per_sequence=5
@@ -160,7 +172,7 @@ def test_a_state_is_of_one_filter(data: MixedData, tmp_path: Path) -> None:
 
 
 def test_missing_and_empty_filters_are_refused_when_the_dataset_is_built(data: MixedData) -> None:
-    with pytest.raises(ConfigError, match="there is no filter 'thrid'; there are: first, third, train_0"):
+    with pytest.raises(ConfigError, match="there is no filter 'thrid'; there are: first, (kept, )?third, train_0"):
         train(data.texts, filter_name="thrid")
     with pytest.raises(EmptyDatasetError, match="split part 'val' of this dataset has no samples that the filter"):
         validate(data.texts, filter_name="train_0")

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 
 from ...errors import ConfigError
 from ...format.dataset_folder import DatasetFolder
-from ...format.documents.providers import data_path, is_metadataset, is_record_file
-from ...format.nv_meta import SPLIT_YAML
 from ...format.query import SampleQuery, find_samples
+from ...format.single_file import open_samples
 from ..sources.dataset_samples import kept_parts, splits_of_samples
 from .shard_copies import copy_shards
 from .tables import HuggingFaceWriter, ParquetWriter
@@ -27,7 +26,7 @@ class ExportRequest:
     """The samples to copy, and where.
 
     Attributes:
-        path: A prepared dataset.
+        path: A prepared dataset, or a JSONL, token or Parquet file.
         output: A new folder; for ``"jsonl"`` and ``"parquet"``, a new file.
         format: One of :data:`FORMATS`.
         query: The samples.
@@ -87,13 +86,7 @@ def export_samples(request: ExportRequest, on_progress: Callable[[int, int], Non
         SampleError: A value does not fit into the column of its part.
         StorageError: The dataset is not prepared; or the output exists, or cannot be written.
     """
-    if is_metadataset(request.path) or is_record_file(data_path(request.path)):
-        raise ConfigError(
-            "samples are extracted from a prepared folder", at=request.path, hint="name the folder of a dataset"
-        )
-    folder = DatasetFolder(
-        request.path, split_config=request.split_config or SPLIT_YAML, meta_folder=request.meta_folder
-    )
+    folder = open_samples(request.path, split_config=request.split_config, meta_folder=request.meta_folder)
     names = _part_names(folder, request)
     chosen = find_samples(folder, request.query)[: request.limit]
     if not len(chosen):

@@ -126,7 +126,7 @@ def open_column(storage: Storage, index: SampleIndex, name: str) -> Column:
     names = column_names(storage)
     if name not in names:
         raise ConfigError(
-            f"there is no column {name!r}{did_you_mean(name, names)}; there are: {', '.join(names) or 'none'}",
+            f"there is no column {name!r}{did_you_mean(name, names) if names else ''}",
             at=storage.path(COLUMNS_FOLDER),
             hint=f"write it: energon stats {storage.path('')} --write {name}",
         )

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import struct
 import warnings
+from functools import cache
 from typing import BinaryIO, cast
 
 from ...errors import ConfigError, StorageError
 from ...storage import FileStream, ReadableFile
+from .jpeg_header import usual_jpeg
 from .kind import HEADER_BYTES, MediaFilter, media_type_of_header, media_type_of_name
 from .metadata import AVMetadata, ImageMetadata, MediaMetadata, MediaType
 
@@ -16,7 +19,8 @@ __all__ = ["BrokenMedia", "FileRegion", "extract_media", "may_be_media"]
 _FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "TIFF", "BMP", "ICO", "JPEG2000", "AVIF")
 """Formats that Pillow may try: those of the names and headers that :mod:`.kind` knows."""
 
-_WEBP_HEADER = 30
+_SEQUENTIAL = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n")
+"""Starts of JPEG and PNG files, whose headers are in front: the first bytes have the whole header, or are an error."""
 
 _MAX_IMAGE_BYTES = 64 << 20
 """Limit on the bytes read of an image: Pillow loads AVIF whole, and as many bytes of other headers as they claim."""
@@ -124,23 +128,44 @@ def _reason(error: Exception, media_type: MediaType) -> str:
 
 
 def _image(region: FileRegion) -> ImageMetadata:
-    from PIL import Image
-
     region.max_bytes = _MAX_IMAGE_BYTES
-    head = region.read(_WEBP_HEADER)
+    head = region.read(_FIRST_READ)
     region.seek(0)
     if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
         return _webp(head)
-    Image.init()
-    formats = [name for name in _FORMATS if name in Image.OPEN]  # A build of Pillow may lack some.
+    if head.startswith(b"\xff\xd8"):
+        found = usual_jpeg(head)
+        if found is not None:
+            return found
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about Exif data, and about pixels, which are not decoded here
-        with Image.open(cast("BinaryIO", region), formats=formats) as image:
-            return ImageMetadata(width=image.width, height=image.height, format=image.format or "", mode=image.mode)
+        if head.startswith(_SEQUENTIAL):
+            # Pillow makes some 40 small reads of a header, which are much faster in memory.
+            try:
+                return _by_pillow(io.BytesIO(head))
+            except Exception:  # noqa: S110, BLE001 - of any type: the header is longer, or damaged
+                pass
+        return _by_pillow(cast("BinaryIO", region))
+
+
+def _by_pillow(file: BinaryIO) -> ImageMetadata:
+    from PIL import Image
+
+    with Image.open(file, formats=_formats()) as image:
+        return ImageMetadata(width=image.width, height=image.height, format=image.format or "", mode=image.mode)
+
+
+@cache
+def _formats() -> tuple[str, ...]:
+    """Return the formats that this build of Pillow has."""
+    from PIL import Image
+
+    Image.init()
+    return tuple(name for name in _FORMATS if name in Image.OPEN)
 
 
 def _webp(head: bytes) -> ImageMetadata:
-    """Read a WebP header (RFC 9649); Pillow would read the whole file."""
+    """Read a WebP header (RFC 9649), the first 30 bytes; Pillow would read the whole file."""
     chunk = head[12:16]
     if chunk == b"VP8X":
         flags = head[20]

@@ -10,7 +10,6 @@ import numpy as np
 from ...arrays import IntArray
 from ...errors import ConfigError
 from ..columns.column import Column, open_column
-from ..columns.column_files import column_names
 from ..dataset_folder import DatasetFolder
 from ..documents.messages import did_you_mean
 from .condition import Condition, Values
@@ -117,14 +116,14 @@ class ColumnValues:
     def __init__(self, folder: DatasetFolder, names: Iterable[str]) -> None:
         self.folder = folder
         self._columns: dict[str, Column] = {}
-        known = column_names(folder.storage)
+        known = folder.column_names()
         for name in names:
             if name in INDEX_COLUMNS and name not in known:
                 continue
             if name not in known:
                 every = [*known, *INDEX_COLUMNS]
                 raise ConfigError(
-                    f"there is no column {name!r}{did_you_mean(name, every)}; there are: {', '.join(every)}",
+                    f"there is no column {name!r}{did_you_mean(name, every)}",
                     at=folder.path,
                     hint=f"write it: energon stats {folder.path} --write {name}",
                 )
@@ -155,8 +154,7 @@ class ColumnValues:
         if part is not None:
             if part not in index.part_names:
                 raise ConfigError(
-                    f"there is no part {part!r}{did_you_mean(part, index.part_names)}; "
-                    f"there are: {', '.join(index.part_names[:20])}",
+                    f"there is no part {part!r}{did_you_mean(part, index.part_names[:20])}",
                     at=self.folder.path,
                     hint="name a part as energon info lists them",
                 )

@@ -23,7 +23,7 @@ from ..index.locations import SampleLocations
 from ..nv_meta import INDEX_FOLDER
 from .record_file import RecordFile, locations_of, open_record_file, record_number
 
-__all__ = ["RecordIndex", "open_record_index"]
+__all__ = ["RecordIndex", "layout_of", "open_record_index"]
 
 _PREPARE_AGAIN = "run energon prepare again on this dataset"
 
@@ -150,12 +150,17 @@ def open_record_index(storage: Storage, shard_counts: Mapping[str, int]) -> Reco
         if layout is not None and [(one.name, one.samples) for one in layout.shards] == list(shard_counts.items()):
             return RecordIndex(storage, uuid, layout)
     # Another tool prepared the folder, or a prepare was interrupted while it renamed its files.
-    layout = _layout_of(storage, shard_counts)
+    layout = layout_of(storage, shard_counts)
     return RecordIndex(storage, uuid or f"{zlib.crc32(repr(layout.shards).encode()):08x}", layout)
 
 
-def _layout_of(storage: Storage, shard_counts: Mapping[str, int]) -> Layout:
-    """Build a layout from the files as they are now."""
+def layout_of(storage: Storage, shard_counts: Mapping[str, int]) -> Layout:
+    """Return the layout of some files as they are now.
+
+    Raises:
+        FormatError: A file is damaged.
+        StorageError: A file is missing, or cannot be read.
+    """
     shards = []
     total = 0
     for name, samples in shard_counts.items():

@@ -160,7 +160,11 @@ def list_exclusions(path: str, *, split_config: str | None = None, meta_folder: 
 
 def _open(path: str, split_config: str | None, meta_folder: str | None) -> DatasetFolder:
     if is_metadataset(path) or is_record_file(data_path(path)):
-        raise ConfigError("samples are excluded from a prepared folder", at=path, hint="name the folder of a dataset")
+        raise ConfigError(
+            "samples are excluded from a prepared folder",
+            at=path,
+            hint="name the folder of a dataset; for a single file, use loader.build_filter_index",
+        )
     return DatasetFolder(path, split_config=split_config or SPLIT_YAML, meta_folder=meta_folder)
 
 

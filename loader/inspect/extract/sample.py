@@ -11,9 +11,7 @@ from ...convert.exporting import as_bytes, file_name
 from ...errors import ConfigError, StorageError
 from ...format.dataset_folder import DatasetFolder
 from ...format.documents.messages import did_you_mean
-from ...format.documents.providers import data_path, is_metadataset, is_record_file
-from ...format.nv_meta import SPLIT_YAML
-from ...format.records.record_file import RecordReader, open_record_path, record_number
+from ...format.single_file import SingleFile, open_samples
 
 __all__ = ["PartPlace", "SampleParts", "open_sample", "write_parts"]
 
@@ -58,9 +56,9 @@ class SampleParts:
         """
         if name not in self.data:
             raise ConfigError(
-                f"the sample has no part {name!r}{did_you_mean(name, [*self.data])}; it has: {', '.join(self.data)}",
+                f"the sample has no part {name!r}{did_you_mean(name, [*self.data])}",
                 at=f"{self.shard}/{self.key}",
-                hint="name one of these",
+                hint=f"name one of its parts: {', '.join(self.data)}",
             )
         return self.data[name]
 
@@ -79,16 +77,10 @@ def open_sample(path: str, key: str, *, split_config: str | None = None, meta_fo
         FormatError: The shard has changed, or is damaged.
         StorageError: The dataset is missing or not prepared.
     """
-    if is_metadataset(path):
-        raise ConfigError(
-            "a metadataset has no keys of its own", at=path, hint="name the dataset; energon info lists them"
-        )
-    if is_record_file(data_path(path)):
-        return _of_file(data_path(path), key)
-    folder = DatasetFolder(path, split_config=split_config or SPLIT_YAML, meta_folder=meta_folder)
+    folder = open_samples(path, split_config=split_config, meta_folder=meta_folder)
     found = folder.index.find(key)
     if not found:
-        raise _no_sample(key, path)
+        raise _no_sample(key, folder)
     if len(found) > 1:
         names = [folder.index.full_key(sample) for sample in found[:3]]
         if len(set(names)) > 1:
@@ -107,30 +99,17 @@ def open_sample(path: str, key: str, *, split_config: str | None = None, meta_fo
     return _parts(folder.index.key(sample), folder.index.shard_of(sample).name, sample, values, offsets)
 
 
-def _of_file(path: str, key: str) -> SampleParts:
-    reader = RecordReader(open_record_path(path))
-    number = record_number(key, reader.file.name, len(reader))
-    if number is None:
-        raise ConfigError(
-            f"there is no sample {key!r}", at=path, hint=f"keys are the numbers from 0 to {len(reader) - 1}"
-        )
-    values = reader.read_parts(number)
-    reader.close()
-    return _parts(str(number), reader.file.name, number, values, {})
-
-
 def _parts(key: str, shard: str, sample: int, values: Mapping[str, Any], offsets: Mapping[str, int]) -> SampleParts:
     data = {name: as_bytes(value) for name, value in values.items()}
     parts = tuple(PartPlace(name, len(some), offsets.get(name)) for name, some in data.items())
     return SampleParts(key=key, shard=shard, index=sample, parts=parts, data=data)
 
 
-def _no_sample(key: str, path: str) -> ConfigError:
-    return ConfigError(
-        f"there is no sample {key!r}",
-        at=path,
-        hint="keys are written as energon preview shows them: '<shard>/<key>', or the key alone",
-    )
+def _no_sample(key: str, folder: DatasetFolder) -> ConfigError:
+    hint = "keys are written as energon preview shows them: '<shard>/<key>', or the key alone"
+    if isinstance(folder, SingleFile):
+        hint = f"keys are the numbers from 0 to {len(folder.index) - 1}"
+    return ConfigError(f"there is no sample {key!r}", at=folder.path, hint=hint)
 
 
 def write_parts(sample: SampleParts, folder: str) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,21 +15,22 @@ from ...errors import ConfigError
 from ...format.columns.column import write_column
 from ...format.dataset_folder import DatasetFolder
 from ...format.documents.messages import did_you_mean
-from ...format.documents.providers import data_path, is_metadataset, is_record_file
-from ...format.nv_meta import SPLIT_YAML
+from ...format.documents.providers import is_metadataset
 from ...format.query import SampleQuery, find_samples
+from ...format.single_file import SingleFile, open_samples
 from ...format.worker_pool import run_in_workers
 from ...metadataset.plans.plan_leaves import plan_splits
 from ...version import __version__
 from .distribution import Distribution, TopValues
 from .duplicates import duplicate_groups
-from .scan import Broken, ScanResult, ScanTask, first_media_part, scan_samples
+from .scan import Broken, ScanResult, ScanTask, media_parts, scan_samples
 from .values import Value
 
 __all__ = ["StatsReport", "StatsRequest", "collect_stats", "dataset_folders"]
 
 _SAMPLES_AT_ONCE = 2000
 _MAX_CATEGORIES = 1000
+_MAX_NAMES = 1000  # of numbers, and of texts
 _MAX_BROKEN = 100  # that are named
 _UNITS = {"width": "pixels", "height": "pixels", "duration": "seconds", "bytes": "bytes"}
 
@@ -43,8 +44,8 @@ class StatsRequest:
         query: Only these samples.
         parts: Only these parts; None for all.
         sample: Only so many random samples; None for all.
-        dedupe: Find duplicates by this part; ``""`` by the first picture, audio or video, or else by all parts; None
-            finds none.
+        dedupe: Find duplicates by this part; ``""`` by all pictures, audio and video, or else by all parts; None finds
+            none.
         write: Names of values to keep as columns: ``jpg.width``, or ``width`` if one part has it.
         tokenizer: A JSON file of tokenizers, or ``module:callable``.
         workers: Number of processes.
@@ -79,7 +80,8 @@ class StatsReport:
         broken: The first parts that are not what their names say.
         broken_count: Number of all of them.
         duplicates: Groups of samples with the same content, ``<shard>/<key>``.
-        hashed_part: The part by which they were found; empty for all parts.
+        hashed_parts: The parts by which they were found; empty for all parts.
+        is_cut: There are names of values that are omitted, since fields of JSON have more than 1,000.
         written: Columns that were written.
     """
 
@@ -91,7 +93,8 @@ class StatsReport:
     broken: list[Broken] = field(default_factory=list)
     broken_count: int = 0
     duplicates: list[list[str]] | None = None
-    hashed_part: str = ""
+    hashed_parts: tuple[str, ...] = ()
+    is_cut: bool = False
     written: list[str] = field(default_factory=list)
 
     @property
@@ -112,6 +115,7 @@ class StatsReport:
                 "count": self.broken_count,
                 "first": [{"sample": one.sample, "part": one.part, "reason": one.reason} for one in self.broken],
             },
+            "complete": not self.is_cut,
             "duplicates": self.duplicates,
             "columns": self.written,
         }
@@ -120,11 +124,20 @@ class StatsReport:
         """Add the values of further samples."""
         self.samples += result.samples
         for name, numbers in result.numbers.items():
-            self.numbers.setdefault(name, Distribution()).add(numbers)
+            if self._has_room(name, self.numbers):
+                self.numbers.setdefault(name, Distribution()).add(numbers)
         for name, counts in result.texts.items():
-            self.texts.setdefault(name, TopValues()).add(counts)
+            if self._has_room(name, self.texts):
+                self.texts.setdefault(name, TopValues()).add(counts)
         self.broken += result.broken[: _MAX_BROKEN - len(self.broken)]
         self.broken_count += result.broken_count
+
+    def _has_room(self, name: str, known: Mapping[str, object]) -> bool:
+        """Return True if a name is counted; keys of JSON may be different in each sample."""
+        if name in known or len(known) < _MAX_NAMES:
+            return True
+        self.is_cut = True
+        return False
 
 
 def collect_stats(request: StatsRequest, on_progress: Callable[[int, int], None] | None = None) -> StatsReport:
@@ -140,13 +153,13 @@ def collect_stats(request: StatsRequest, on_progress: Callable[[int, int], None]
         StorageError: The dataset is not prepared, or cannot be read.
         TrustError: The tokenizer is code that may not run.
     """
-    if is_metadataset(request.path) or is_record_file(data_path(request.path)):
+    folder = open_samples(request.path, split_config=request.split_config, meta_folder=request.meta_folder)
+    if request.write and isinstance(folder, SingleFile):
         raise ConfigError(
-            "statistics are collected of a prepared folder", at=request.path, hint="name the folder of a dataset"
+            "a single file has no columns",
+            at=request.path,
+            hint="move it to a folder of its own, run energon prepare on the folder, and name the folder",
         )
-    folder = DatasetFolder(
-        request.path, split_config=request.split_config or SPLIT_YAML, meta_folder=request.meta_folder
-    )
     every = find_samples(folder, request.query)
     chosen = _random_samples(every, request.sample)
     if request.write and len(chosen) < len(folder.index):
@@ -156,8 +169,8 @@ def collect_stats(request: StatsRequest, on_progress: Callable[[int, int], None]
     report = StatsReport(path=request.path, population=len(every))
     kept: dict[str, tuple[list[int], list[Value]]] = {}
     hashes = np.empty(len(chosen), np.uint64) if request.dedupe is not None else None
-    report.hashed_part = _hashed_part(folder, request)
-    tasks = list(_tasks(folder, chosen, request, report.hashed_part))
+    report.hashed_parts = _hashed_parts(folder, request)
+    tasks = list(_tasks(folder, chosen, request, report.hashed_parts))
     starts = np.cumsum([0, *(len(task.samples) for task in tasks)])
     for number, result in run_in_workers(scan_samples, tasks, workers=request.workers):
         report.add(result)
@@ -170,14 +183,14 @@ def collect_stats(request: StatsRequest, on_progress: Callable[[int, int], None]
         if on_progress is not None:
             on_progress(report.samples, len(chosen))
     if hashes is not None:
-        report.duplicates = duplicate_groups(folder, chosen, hashes, report.hashed_part)
+        report.duplicates = duplicate_groups(folder, chosen, hashes, report.hashed_parts)
     for name in request.write:
         _write(folder, name, kept, report)
     return report
 
 
 def dataset_folders(path: str) -> list[tuple[str, str | None]]:
-    """Return the folders of shards that a path names, each with the folder to use instead of ``.nv-meta``.
+    """Return the folders and single files that a path names, each with the folder to use instead of ``.nv-meta``.
 
     Args:
         path: A dataset, or a metadataset, whose datasets and members of joins are returned once each.
@@ -193,8 +206,7 @@ def dataset_folders(path: str) -> list[tuple[str, str | None]]:
         raise ConfigError(file=planned.file, faults=planned.faults)
     leaves = [leaf for tree in planned.trees.values() for leaf in tree.leaves()]
     found = [member for leaf in leaves for member in ((leaf,) if leaf.join is None else leaf.join.members)]
-    folders = ((one.path, one.meta_folder) for one in found if not is_record_file(one.path))
-    return list(dict.fromkeys(folders))
+    return list(dict.fromkeys((one.path, one.meta_folder) for one in found))
 
 
 def _random_samples(every: IntArray, count: int | None) -> IntArray:
@@ -203,19 +215,20 @@ def _random_samples(every: IntArray, count: int | None) -> IntArray:
     return np.sort(np.random.default_rng(0).choice(every, count, replace=False))
 
 
-def _hashed_part(folder: DatasetFolder, request: StatsRequest) -> str:
+def _hashed_parts(folder: DatasetFolder, request: StatsRequest) -> tuple[str, ...]:
     names = folder.index.part_names
     if request.dedupe and request.dedupe not in names:
         raise ConfigError(
-            f"there is no part {request.dedupe!r}{did_you_mean(request.dedupe, names)}; "
-            f"there are: {', '.join(names[:20])}",
+            f"there is no part {request.dedupe!r}{did_you_mean(request.dedupe, names[:20])}",
             at=request.path,
             hint="name a part of the samples",
         )
-    return request.dedupe or first_media_part(names)
+    return (request.dedupe,) if request.dedupe else media_parts(names)
 
 
-def _tasks(folder: DatasetFolder, chosen: IntArray, request: StatsRequest, hashed: str) -> Iterator[ScanTask]:
+def _tasks(
+    folder: DatasetFolder, chosen: IntArray, request: StatsRequest, hashed: tuple[str, ...]
+) -> Iterator[ScanTask]:
     firsts = np.array([shard.first_sample for shard in folder.index.shards])
     ends = np.searchsorted(chosen, [*firsts[1:], len(folder.index)])
     start = 0
@@ -255,8 +268,8 @@ def _write(
     if len(found) != 1:
         known = sorted({*report.numbers, *report.texts})
         what = f"several parts have {name!r}: {', '.join(found)}" if found else f"no sample has the value {name!r}"
-        hint = f"name one of these{did_you_mean(name, known)}" if found else f"there are: {', '.join(known[:30])}"
-        raise ConfigError(what, at=report.path, hint=hint)
+        what += "" if found else did_you_mean(name, known[:30])
+        raise ConfigError(what, at=report.path, hint="name one of these, or a value that energon stats shows")
     samples, values = np.array(kept[found[0]][0]), kept[found[0]][1]
     column = re.sub(r"[^A-Za-z0-9_]", "_", name)
     texts = [value for value in values if isinstance(value, str)]

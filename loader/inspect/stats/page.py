@@ -10,8 +10,8 @@ from html import escape
 import numpy as np
 
 from ...errors import EnergonError
-from ...format.dataset_folder import DatasetFolder
 from ...format.documents.part_kinds import part_kind
+from ...format.single_file import open_samples
 from ..text import format_bytes, format_count
 from .collect import StatsReport
 from .distribution import Distribution, TopValues
@@ -106,7 +106,7 @@ def _pictures(report: StatsReport, meta_folder: str | None) -> Iterator[str]:
     """Yield pictures of evenly spaced samples."""
     from PIL import Image
 
-    folder = DatasetFolder(report.path, meta_folder=meta_folder)
+    folder = open_samples(report.path, meta_folder=meta_folder)
     parts = [name for name in folder.index.part_names if part_kind(name) == "image"]
     if not parts:
         return

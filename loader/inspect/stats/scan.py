@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,14 +17,18 @@ from ...arrays import IntArray
 from ...errors import EnergonError, SampleError
 from ...format.dataset_folder import DatasetFolder, open_fresh_shard
 from ...format.documents.part_kinds import part_kind
-from ...format.index.dataset_index import PartLocation
-from ...storage import ReadableFile
+from ...format.single_file import open_samples
+from ...storage import AscendingFile, ReadableFile
 from .tokens import open_tokenizer
 from .values import SampleValues, Tokenizer, Value, content_values, part_values
 
-__all__ = ["Broken", "ScanResult", "ScanTask", "first_media_part", "scan_samples"]
+__all__ = ["Broken", "ScanResult", "ScanTask", "media_parts", "scan_samples"]
 
 _MAX_BROKEN = 20  # that are named
+_HUGE = 1 << 1023  # nearly the largest of 64-bit floats
+_DENSE_READ = 8 << 20  # bytes of a request, if samples lie close together
+_SPARSE_READ = 64 << 10
+_MAX_DENSE = 1 << 20  # bytes from one sample to the next
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,9 +49,8 @@ class ScanTask:
         meta_folder: Folder to use instead of ``.nv-meta``.
         samples: Numbers of the samples, ascending.
         parts: Only these parts; None for all.
-        hashed: The part by whose bytes duplicates are found; ``""`` hashes all parts, None hashes nothing.
+        hashed: The parts by whose bytes duplicates are found; empty hashes all parts, None hashes nothing.
         kept: Names of values to return for each sample.
-        reads_values: Read the values; else only hash.
         tokenizer: A file or function that counts tokens.
         trust_code: The function may be imported.
     """
@@ -55,9 +59,8 @@ class ScanTask:
     meta_folder: str | None
     samples: IntArray
     parts: tuple[str, ...] | None = None
-    hashed: str | None = None
+    hashed: tuple[str, ...] | None = None
     kept: frozenset[str] = frozenset()
-    reads_values: bool = True
     tokenizer: str | None = None
     trust_code: bool = False
 
@@ -71,10 +74,9 @@ class ScanResult:
         numbers: Name → numbers.
         texts: Name → text → count.
         kept: Name → samples and values.
-        hashes: Hash of each sample, shape (samples,); empty without hashing.
+        hashes: Hash of each sample, shape (samples,), 0 for those without such a part; empty without hashing.
         broken: The first broken parts.
         broken_count: Number of all of them.
-        bytes_read: Bytes that were read, for shares of the dataset.
     """
 
     samples: int
@@ -104,7 +106,7 @@ def scan_samples(task: ScanTask) -> ScanResult:
     reader = _Reader(folder, task, tokenizer)
     try:
         for sample in task.samples.tolist():
-            for name, value in reader.values(sample, result) if task.reads_values else ():
+            for name, value in reader.values(sample, result):
                 if isinstance(value, str):
                     texts[name][value] += 1
                 else:
@@ -116,16 +118,23 @@ def scan_samples(task: ScanTask) -> ScanResult:
                 hashes.append(reader.hash(sample))
     finally:
         reader.close()
-    result.numbers = {name: np.array(some, np.float64) for name, some in numbers.items()}
+    result.numbers = {name: _as_array(some) for name, some in numbers.items()}
     result.texts = dict(texts)
     result.kept = kept
     result.hashes = np.array(hashes, np.uint64)
     return result
 
 
+def _as_array(numbers: list[float]) -> npt.NDArray[np.float64]:
+    try:
+        return np.array(numbers, np.float64)
+    except OverflowError:  # JSON has integers of any size
+        return np.array([one if abs(one) < _HUGE else math.inf for one in numbers], np.float64)
+
+
 @lru_cache(maxsize=4)
 def _open_folder(path: str, meta_folder: str | None) -> DatasetFolder:
-    return DatasetFolder(path, meta_folder=meta_folder)
+    return open_samples(path, meta_folder=meta_folder)
 
 
 @lru_cache(maxsize=1)
@@ -142,8 +151,12 @@ class _Reader:
         self._tokenizer = tokenizer
         self._file: ReadableFile | None = None
         if folder.records is None and len(task.samples):
+            first, last = (folder.tar_index.parts(int(task.samples[place])) for place in (0, -1))
             shard = folder.index.shard_of(int(task.samples[0]))
             self._file = open_fresh_shard(folder.storage, folder.tar_index, shard)
+            if folder.storage.checks_versions and first and last:  # each read would be a request
+                apart = (last[-1].offset + last[-1].size_bytes - first[0].offset) // len(task.samples)
+                self._file = AscendingFile(self._file, _DENSE_READ if apart < _MAX_DENSE else _SPARSE_READ)
 
     def close(self) -> None:
         if self._file is not None:
@@ -151,57 +164,58 @@ class _Reader:
         self._folder.close()
 
     def values(self, sample: int, result: ScanResult) -> SampleValues:
-        """Yield the values of a sample; note its broken parts."""
+        """Return the values of a sample; note its broken parts."""
+        values: SampleValues = []
         if self._file is None:
-            parts = self._folder.read_parts(sample, self._task.parts)
-            for name, value in parts.items():
-                yield from self._checked(content_values(name, value, self._tokenizer), sample, name, result)
-            return
-        total = 0
-        for part in self._parts(sample):
+            for name, value in self._folder.read_parts(sample, self._task.parts).items():
+                try:
+                    values += content_values(name, value, self._tokenizer)
+                except (ValueError, SampleError) as error:
+                    self._note_broken(error, sample, name, result)
+            return values
+        total, wanted = 0, self._task.parts
+        for part in self._folder.tar_index.parts(sample):
             total += part.size_bytes
-            if self._task.parts is None or part.name in self._task.parts:
-                yield f"{part.name}.bytes", part.size_bytes
-                found = part_values(self._file, part.name, part.offset, part.size_bytes, self._tokenizer)
-                yield from self._checked(found, sample, part.name, result)
-        yield "bytes", total
+            if wanted is None or part.name in wanted:
+                values.append((f"{part.name}.bytes", part.size_bytes))
+                try:
+                    values += part_values(self._file, part.name, part.offset, part.size_bytes, self._tokenizer)
+                except (ValueError, SampleError) as error:
+                    self._note_broken(error, sample, part.name, result)
+        values.append(("bytes", total))
+        return values
 
-    def _checked(self, found: SampleValues, sample: int, name: str, result: ScanResult) -> SampleValues:
-        try:
-            yield from found
-        except (ValueError, SampleError) as error:
-            if isinstance(error, EnergonError) and not isinstance(error, SampleError):
-                raise
-            result.broken_count += 1
-            if len(result.broken) < _MAX_BROKEN:
-                reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
-                result.broken.append(Broken(sample=self._folder.index.full_key(sample), part=name, reason=reason))
-
-    def _parts(self, sample: int) -> list[PartLocation]:
-        return self._folder.tar_index.parts(sample)
+    def _note_broken(self, error: ValueError | SampleError, sample: int, name: str, result: ScanResult) -> None:
+        if isinstance(error, EnergonError) and not isinstance(error, SampleError):
+            raise error
+        result.broken_count += 1
+        if len(result.broken) < _MAX_BROKEN:
+            reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+            result.broken.append(Broken(sample=self._folder.index.full_key(sample), part=name, reason=reason))
 
     def hash(self, sample: int) -> int:
-        """Return 64 bits of a hash of the content of a sample."""
+        """Return 64 bits of a hash of the content of a sample; 0 if it has none of the parts."""
         digest = hashlib.blake2b(digest_size=8)
-        for name, data in self._hashed_parts(sample).items():
+        parts = self._hashed_parts(sample)
+        for name, data in parts.items():
             digest.update(f"{name}\0{len(data)}\0".encode("utf-8", "surrogateescape"))
             digest.update(data)
-        return int.from_bytes(digest.digest(), "little")
+        return int.from_bytes(digest.digest(), "little") or 1 if parts else 0
 
     def _hashed_parts(self, sample: int) -> Mapping[str, bytes]:
         wanted = self._task.hashed
         if self._file is None:
-            values = self._folder.read_parts(sample, None if not wanted else [wanted])
+            values = self._folder.read_parts(sample, wanted or None)
             return {name: value if isinstance(value, bytes) else repr(value).encode() for name, value in values.items()}
-        parts = [part for part in self._parts(sample) if not wanted or part.name == wanted]
+        parts = [part for part in self._folder.tar_index.parts(sample) if not wanted or part.name in wanted]
         file: Any = self._file
         return {part.name: file.read_at(part.offset, part.size_bytes) for part in parts}
 
 
-def first_media_part(names: tuple[str, ...]) -> str:
-    """Return the first part with pictures, audio or video; an empty text if there is none.
+def media_parts(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the parts with pictures, audio or video.
 
-    >>> first_media_part(("json", "jpg", "txt"))
-    'jpg'
+    >>> media_parts(("json", "jpg", "txt", "mp4"))
+    ('jpg', 'mp4')
     """
-    return next((name for name in names if part_kind(name) in ("image", "audio", "video")), "")
+    return tuple(name for name in names if part_kind(name) in ("image", "audio", "video"))

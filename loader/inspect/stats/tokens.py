@@ -52,7 +52,7 @@ def _of_file(path: str) -> Tokenizer:
         raise ConfigError(
             "reading a tokenizer's file needs the package tokenizers, which is not installed",
             at=path,
-            hint="run: pip install tokenizers",
+            hint="run: pip install 'energon-toolkit[tokens]'",
         ) from error
     try:
         tokenizer = FastTokenizer.from_file(path)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import gzip
+import io
 import json
+import zlib
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 import msgspec
 
-from ...format.documents.part_kinds import part_kind
+from ...format.documents.part_kinds import is_compressed, part_extension, part_kind
 from ...format.media.extraction import BrokenMedia, FileRegion, extract_media
 from ...format.media.kind import MediaFilter
 from ...format.media.metadata import AVMetadata, ImageMetadata
@@ -17,7 +21,7 @@ from ...storage import ReadableFile
 __all__ = ["SampleValues", "Tokenizer", "Value", "content_values", "part_values"]
 
 Value = int | float | str
-SampleValues = Iterator[tuple[str, Value]]
+SampleValues = list[tuple[str, Value]]
 """Pairs of a name, such as ``jpg.width``, and a value."""
 
 Tokenizer = Callable[[str], int]
@@ -27,74 +31,105 @@ _BY_NAME = MediaFilter(strategy="EXTENSION")
 _MAX_FIELDS = 200  # of one JSON part
 _MAX_DEPTH = 4
 _MAX_TEXT = 80  # characters of a text that is counted as a value
-_LONGEST_READ = 64 << 20  # bytes of a text or JSON part
+_LONGEST_READ = 64 << 20  # bytes of a text or JSON part, decompressed
+
+
+@lru_cache(maxsize=1000)
+def _kind_of(name: str) -> str:
+    """Return the kind of a part; ``"bytes"`` also for those of which only the size is shown."""
+    kind = part_kind(name)
+    if kind == "tree" and part_extension(name) not in ("json", "jsn"):
+        return "bytes"
+    return "bytes" if is_compressed(name) and kind not in ("text", "tree", "label") else kind
 
 
 def part_values(
     file: ReadableFile, name: str, offset: int, size_bytes: int, tokenizer: Tokenizer | None
 ) -> SampleValues:
-    """Yield the values of one part of a tar shard; of pictures, audio and video, only headers are read.
+    """Return the values of one part of a tar shard; of pictures, audio and video, only headers are read.
 
     Raises:
         ValueError: The part is not what its name says.
         ConfigError: PyAV is needed and not installed.
         StorageError: The shard cannot be read.
     """
-    kind = part_kind(name)
-    if kind in ("image", "audio", "video"):
-        try:
-            found = extract_media(FileRegion(file, offset, size_bytes), f"key.{name}", _BY_NAME)
-        except BrokenMedia as error:
-            raise ValueError(str(error)) from error
-        if isinstance(found, ImageMetadata):
-            yield from _of_image(name, found)
-        elif isinstance(found, AVMetadata):
-            yield from _of_av(name, found)
-    elif kind in ("text", "tree", "label") or name == "json":
+    kind = _kind_of(name)
+    if kind in ("text", "tree", "label"):
         if size_bytes > _LONGEST_READ:
-            raise ValueError(f"it has more than {_LONGEST_READ >> 20} MiB")
-        yield from content_values(name, file.read_at(offset, size_bytes), tokenizer)
+            raise _too_long()
+        return content_values(name, file.read_at(offset, size_bytes), tokenizer)
+    if kind not in ("image", "audio", "video"):
+        return []
+    try:
+        found = extract_media(FileRegion(file, offset, size_bytes), f"key.{name}", _BY_NAME)
+    except BrokenMedia as error:
+        raise ValueError(str(error)) from error
+    if isinstance(found, ImageMetadata):
+        return _of_image(name, found)
+    return _of_av(name, found) if isinstance(found, AVMetadata) else []
 
 
 def _of_image(name: str, found: ImageMetadata) -> SampleValues:
-    yield f"{name}.width", found.width
-    yield f"{name}.height", found.height
-    yield f"{name}.aspect", found.width / found.height if found.height else 0.0
-    yield f"{name}.mode", found.mode
-    yield f"{name}.format", found.format
+    return [
+        (f"{name}.width", found.width),
+        (f"{name}.height", found.height),
+        (f"{name}.aspect", found.width / found.height if found.height else 0.0),
+        (f"{name}.mode", found.mode),
+        (f"{name}.format", found.format),
+    ]
 
 
 def _of_av(name: str, found: AVMetadata) -> SampleValues:
+    values: SampleValues = []
     durations = [one for one in (found.video_duration, found.audio_duration) if one is not None]
     if durations:
-        yield f"{name}.duration", max(durations)
+        values.append((f"{name}.duration", max(durations)))
     for field in ("video_width", "video_height", "video_fps", "audio_sample_rate", "audio_channels"):
         value = getattr(found, field)
         if value is not None:
-            yield f"{name}.{field.removeprefix('video_')}", value
+            values.append((f"{name}.{field.removeprefix('video_')}", value))
+    return values
 
 
 def content_values(name: str, value: Any, tokenizer: Tokenizer | None) -> SampleValues:
-    """Yield the values of a text, a JSON document or a value of a table.
+    """Return the values of a text, a JSON document or a value of a table.
 
     Raises:
         ValueError: Bytes are not what their name says.
     """
     if isinstance(value, bytes):
-        kind = part_kind(name)
+        kind = _kind_of(name)
+        if kind not in ("text", "tree", "label"):
+            return []
+        if is_compressed(name):
+            value = _decompressed(value)
         if kind == "label":
-            yield name, value.decode("utf-8").strip()[:_MAX_TEXT]
-            return
+            return [(name, value.decode("utf-8").strip()[:_MAX_TEXT])]
         value = _parse_json(value) if kind == "tree" else value.decode("utf-8")
-    if isinstance(value, Mapping):
-        left = _MAX_FIELDS
-        for path, field in _fields(name, value, 1):
-            yield from _of_value(path, field, tokenizer)
-            left -= 1
-            if not left:
-                return
+    values: SampleValues = []
+    if isinstance(value, dict):
+        for left, (path, field) in enumerate(_fields(name, value, 1)):
+            if left == _MAX_FIELDS:
+                break
+            _add_value(values, path, field, tokenizer)
     else:
-        yield from _of_value(name, value, tokenizer)
+        _add_value(values, name, value, tokenizer)
+    return values
+
+
+def _decompressed(data: bytes) -> bytes:
+    try:
+        with gzip.open(io.BytesIO(data)) as file:
+            found = file.read(_LONGEST_READ + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise ValueError(f"it is not compressed by gzip: {error}") from error
+    if len(found) > _LONGEST_READ:
+        raise _too_long()
+    return found
+
+
+def _too_long() -> ValueError:
+    return ValueError(f"it has more than {_LONGEST_READ >> 20} MiB")
 
 
 def _parse_json(data: bytes) -> Any:
@@ -110,26 +145,25 @@ def _parse_json(data: bytes) -> Any:
 def _fields(name: str, document: Mapping[Any, Any], depth: int) -> Iterator[tuple[str, Any]]:
     for key, value in document.items():
         path = f"{name}.{str(key)[:_MAX_TEXT]}"
-        if isinstance(value, Mapping) and depth < _MAX_DEPTH:
+        if isinstance(value, dict) and depth < _MAX_DEPTH:
             yield from _fields(path, value, depth + 1)
         else:
             yield path, value
 
 
-def _of_value(path: str, value: Any, tokenizer: Tokenizer | None) -> SampleValues:
-    match value:
-        case bool():
-            yield path, str(value).lower()
-        case int() | float():
-            yield path, value
-        case str():
-            if len(value) <= _MAX_TEXT:
-                yield path, value
-            yield f"{path}.chars", len(value)
-            yield f"{path}.words", len(value.split())
-            if tokenizer is not None:
-                yield f"{path}.tokens", tokenizer(value)
-        case list() | tuple() | Mapping():
-            yield f"{path}.length", len(value)
-        case None:
-            yield f"{path}.null", 1
+def _add_value(values: SampleValues, path: str, value: Any, tokenizer: Tokenizer | None) -> None:
+    if isinstance(value, str):
+        if len(value) <= _MAX_TEXT:
+            values.append((path, value))
+        values.append((f"{path}.chars", len(value)))
+        values.append((f"{path}.words", len(value.split())))
+        if tokenizer is not None:
+            values.append((f"{path}.tokens", tokenizer(value)))
+    elif isinstance(value, bool):
+        values.append((path, "true" if value else "false"))
+    elif isinstance(value, int | float):
+        values.append((path, value))
+    elif isinstance(value, list | tuple | dict):
+        values.append((f"{path}.length", len(value)))
+    elif value is None:
+        values.append((f"{path}.null", 1))

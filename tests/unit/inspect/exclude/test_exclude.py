@@ -53,7 +53,8 @@ def trained(folder: Path, *, workers: int = 0, **options: Any) -> list[str]:
 
 
 def meta(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in (folder / ".nv-meta").iterdir() if path.is_file()}
+    files = (path for path in (folder / ".nv-meta").iterdir() if path.is_file())
+    return {path.name: path.read_bytes() for path in files if path.name != ".lock"}
 
 
 KEYS = ["shard_001.tar/00012", "00003"]

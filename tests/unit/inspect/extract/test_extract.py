@@ -22,6 +22,7 @@ from loader.format.prepare.run import run_prepare
 from loader.format.query import SampleQuery
 from loader.inspect.extract import open_sample, write_parts
 from tests.e2e.dataset_tree import RATIO, caption_samples, shard_path, write_shard
+from tests.small_disks import mounted_disk
 from tests.tables import write_lines
 
 KEYS = ("plain", "in/a/folder", "50%", "../../escape", "/absolute", "ünïcode", "with space", "a\nb", "nul%00")
@@ -197,7 +198,7 @@ def test_one_sample_is_read_by_either_form_of_its_key(folder: Path) -> None:
                 assert place.offset is not None
                 file.seek(place.offset)
                 assert file.read(place.size_bytes) == sample.part(place.name)
-    with pytest.raises(ConfigError, match=r"no part 'tx'; did you mean 'txt'\?.*it has: json, txt"):
+    with pytest.raises(ConfigError, match=r"no part 'tx'; did you mean 'txt'\?\n.*\n.*its parts: json, txt"):
         sample.part("tx")
     with pytest.raises(ConfigError, match="there is no sample 'x'"):
         open_sample(str(folder), "x")
@@ -229,3 +230,14 @@ def test_the_parts_of_a_sample_are_written_once(folder: Path, tmp_path: Path) ->
     assert (tmp_path / "out/00012.txt").read_bytes() == b"text 12"
     with pytest.raises(StorageError, match="this file exists"):
         write_parts(sample, str(tmp_path / "out"))
+
+
+@pytest.mark.parametrize("form", ["files", "tar", "jsonl"])
+def test_a_full_disk_leaves_nothing(tmp_path: Path, form: str) -> None:
+    samples = {f"{number:03}": {"bin": bytes([number]) * 100_000} for number in range(30)}
+    write_shard(shard_path(tmp_path / "ds", 0), samples)
+    run_prepare(PreparePlan(path=str(tmp_path / "ds"), split=RATIO))
+    with mounted_disk(tmp_path / "disk") as disk:
+        with pytest.raises(StorageError, match="No space left on device"):
+            export_samples(ExportRequest(path=str(tmp_path / "ds"), output=str(disk / "out"), format=form))
+        assert [*disk.iterdir()] == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import math
@@ -18,6 +19,7 @@ from PIL import Image
 from loader.errors import ConfigError, TrustError
 from loader.format import DatasetFolder
 from loader.format.columns.column import open_column
+from loader.format.jsonl.index import prepare_jsonl
 from loader.format.prepare.plan import PreparePlan, SplitRequest
 from loader.format.prepare.run import run_prepare
 from loader.format.query import SampleQuery, find_samples
@@ -30,6 +32,7 @@ from loader.inspect.stats import (
     dataset_folders,
     html_report as page_of,
 )
+from loader.storage import open_parent
 from tests.e2e.dataset_tree import shard_path, write_shard
 from tests.tables import write_lines
 
@@ -218,7 +221,7 @@ def test_duplicates_are_grouped_by_content(tmp_path: Path, part: str) -> None:
         write_shard(shard_path(tmp_path, shard), chosen)
     run_prepare(PreparePlan(path=str(tmp_path), split=SplitRequest(ratio={"train": 1.0})))
     report = collect(tmp_path, dedupe=part, workers=2)
-    assert report.hashed_part == (part or "jpg")
+    assert report.hashed_parts == (part or "jpg",)
     groups = [sorted(key.rpartition("/")[2] for key in group) for group in report.duplicates or []]
     if part:
         assert groups == [["00", "01", "02"]]
@@ -270,3 +273,57 @@ def test_a_metadataset_names_its_folders_once(folder: Path, tmp_path: Path) -> N
     )
     assert dataset_folders(str(mix)) == [(str(folder), None)]
     assert dataset_folders("x") == [("x", None)]
+
+
+def test_compressed_texts_are_read_and_other_forms_are_not_taken_for_json(tmp_path: Path) -> None:
+    packed = gzip.compress(b'{"caption": "a cat"}')
+    good = {"json.gz": packed, "txt.gz": gzip.compress(b"one two"), "mp": b"\x81", "cbor": b"\xa0", "jpg.gz": b"x"}
+    write_shard(shard_path(tmp_path, 0), {"good": good, "cut": {"json.gz": packed[:12]}, "plain": {"txt.gz": b"a"}})
+    run_prepare(PreparePlan(path=str(tmp_path), split=SplitRequest(ratio={"train": 1.0})))
+    report = collect(tmp_path)
+    assert {one.sample.rpartition("/")[2] for one in report.broken} == {"cut", "plain"}
+    assert report.numbers["json.gz.caption.chars"].maximum == 5
+    assert report.numbers["txt.gz.words"].maximum == 2
+    assert report.numbers["mp.bytes"].count == 1
+
+
+def test_samples_without_the_part_are_no_duplicates(tmp_path: Path) -> None:
+    samples = {f"{n}": {"jpg": sample(0)["jpg"]} if n < 2 else {"png": sample(n % 2 * 3 + 1)["txt"]} for n in range(6)}
+    write_shard(shard_path(tmp_path, 0), samples | {"bare": {"txt": b"a"}, "bare_too": {"txt": b"a"}})
+    run_prepare(PreparePlan(path=str(tmp_path), split=SplitRequest(ratio={"train": 1.0})))
+    groups = [
+        sorted(key.rpartition("/")[2] for key in group) for group in collect(tmp_path, dedupe="").duplicates or []
+    ]
+    assert sorted(groups) == [["0", "1"], ["2", "4"], ["3", "5"]]
+    assert len(collect(tmp_path, dedupe="jpg").duplicates or []) == 1
+
+
+def test_hostile_fields_are_bounded(tmp_path: Path) -> None:
+    samples = {f"{n:04}": {"json": json.dumps({f"key{n}.{m}": m for m in range(20)}).encode()} for n in range(100)}
+    write_shard(shard_path(tmp_path, 0), {"huge": {"json": b'{"n": 1' + b"0" * 4000 + b"}"}} | samples)
+    run_prepare(PreparePlan(path=str(tmp_path), split=SplitRequest(ratio={"train": 1.0})))
+    report = collect(tmp_path)
+    assert len(report.numbers) == 1000
+    assert report.is_cut
+    assert not report.document()["complete"]
+    assert report.numbers["json.bytes"].count == 101
+
+
+def test_a_single_file_is_read_too(tmp_path: Path) -> None:
+    prepare_jsonl(*open_parent(str(write_lines(tmp_path / "lines.jsonl", [*range(10)]))))
+    check(collect(tmp_path / "lines.jsonl").numbers["json.id"], [*map(float, range(10))])
+    with pytest.raises(ConfigError, match="a single file has no columns"):
+        collect(tmp_path / "lines.jsonl", write=("id",))
+
+
+def test_tokens_are_counted_by_a_file_of_tokenizers(folder: Path, tmp_path: Path) -> None:
+    tokenizers = pytest.importorskip("tokenizers")
+    model = tokenizers.models.WordLevel({"[UNK]": 0}, unk_token="[UNK]")
+    tokenizer = tokenizers.Tokenizer(model)
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+    tokenizer.save(str(tmp_path / "words.json"))
+    report = collect(folder, tokenizer=str(tmp_path / "words.json"), workers=2)
+    assert report.numbers["txt.tokens"].document() == report.numbers["txt.words"].document()
+    (tmp_path / "other.json").write_text("{}")
+    with pytest.raises(ConfigError, match="cannot read this tokenizer"):
+        collect(folder, tokenizer=str(tmp_path / "other.json"))

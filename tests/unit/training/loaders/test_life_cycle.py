@@ -210,15 +210,20 @@ def test_hooks_run_where_the_worker_type_places_them(worker_type: Any) -> None:
     assert {place[1:] for place in found} == expected.get(worker_type, {("MainThread", 0), ("MainThread", 1)})
 
 
-def slow(value: int) -> int:
-    time.sleep(0.02)
-    return value
-
-
 def test_threads_work_at_the_same_time() -> None:
-    start = time.monotonic()
-    list(get_loader(chain(workers=4, function=slow, size=1), worker_type="thread"))
-    assert time.monotonic() - start < 0.6 * 40 * 0.02
+    inside = set[int]()
+    met = threading.Event()
+
+    def meet(value: int) -> int:
+        inside.add(threading.get_ident())
+        if len(inside) > 1:  # another thread has not left the function
+            met.set()
+        met.wait(10.0)
+        inside.discard(threading.get_ident())
+        return value
+
+    list(get_loader(chain(workers=4, function=meet, size=1), worker_type="thread"))
+    assert met.is_set()
 
 
 def test_threads_leave_the_random_numbers_of_the_process_alone() -> None:

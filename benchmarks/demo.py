@@ -1,9 +1,9 @@
-"""Write a small captioning dataset of photographs, run the main commands on it and load it (`make demo`).
+"""Write photographs with captions, make them a dataset, run the main commands on it and load it (`make demo`).
 
 usage: python benchmarks/demo.py FOLDER
 
 The photographs ship with scikit-image and scikit-learn. Each sample is most of one, with a caption. One image is
-broken, which `energon lint` finds. `energon prepare` asks in a terminal of its own, where Enter accepts its proposals.
+broken, which `energon lint` finds. `energon import` asks in a terminal of its own, where Enter accepts its proposals.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
-import tarfile
 from pathlib import Path
 
-from demo_photographs import make_dataset
+from demo_photographs import write_photographs
 from pseudo_terminal import Emulator, program_of, run_in_terminal
 
 BROKEN = "000017"
@@ -26,11 +26,12 @@ PICTURE_LINE = re.compile(r" *[ ░▒▓█▀▄]*[░▒▓█▀▄][ ░▒
 
 
 def main(folder: Path) -> int:
-    make_dataset(folder)
-    break_image(folder, BROKEN)
-    path = str(folder)
+    photographs, path = folder.with_name(f"{folder.name}-photographs"), str(folder)
+    write_photographs(photographs)
+    break_image(photographs / f"{BROKEN}.jpg")
+    shutil.rmtree(folder, ignore_errors=True)
     succeeded = (
-        accept_proposals(["energon", "prepare", path])
+        accept_proposals(["energon", "import", str(photographs), path, "--samples-per-shard", "15"])
         and run(["energon", "info", path])
         and run(["energon", "preview", path, "-n", "2"])
         and run(["energon", "lint", path, "--fix"], code=1)
@@ -47,16 +48,11 @@ def load(path: str) -> bool:
     return run(["python", script, path])
 
 
-def break_image(folder: Path, key: str) -> None:
-    """Overwrite the start of an image in its shard, as a damaged disk may."""
-    for shard in sorted((folder / "shards").glob("*.tar")):
-        with tarfile.open(shard) as tar:
-            found = [member for member in tar if member.name == f"{key}.jpg"]
-        for member in found:
-            with shard.open("r+b") as file:
-                file.seek(member.offset_data)
-                file.write(bytes(512))
-            print(f"damaged the image {member.name} in {shard.name}")
+def break_image(image: Path) -> None:
+    """Overwrite the start of an image, as a damaged disk may."""
+    with image.open("r+b") as file:
+        file.write(bytes(512))
+    print(f"damaged the image {image.name}")
 
 
 def accept_proposals(command: list[str]) -> bool:

@@ -55,6 +55,17 @@ def make_dataset(folder: Path) -> None:
     print(f"wrote {SAMPLES} captioned photographs into {SHARDS} shards in {folder} ({size_bytes / 1e6:.1f} MB)")
 
 
+def write_photographs(folder: Path) -> None:
+    """Write the samples as files: pictures, and texts of the same names."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    for index, (image, caption) in enumerate(captioned_crops()):
+        image.save(folder / f"{index:06d}.jpg", "JPEG", quality=90)
+        (folder / f"{index:06d}.txt").write_text(caption, encoding="utf-8")
+    size_bytes = sum(file.stat().st_size for file in folder.iterdir())
+    print(f"wrote {SAMPLES} photographs with captions to {folder} ({size_bytes / 1e6:.1f} MB)")
+
+
 def add_file(tar: tarfile.TarFile, name: str, content: bytes) -> None:
     header = tarfile.TarInfo(name)
     header.size = len(content)

@@ -24,6 +24,11 @@ EXIT_INTERRUPTED = 130  # 128 + SIGINT, as in shells
 EXIT_READER_GONE = 141  # 128 + SIGPIPE
 
 COMMANDS = {
+    "import": LazyCommand(
+        module="energon_cli.import_data.command",
+        attribute="import_data",
+        short_help="Convert files, tables and archives to a dataset.",
+    ),
     "prepare": LazyCommand(
         module="energon_cli.prepare.command",
         attribute="prepare",
@@ -89,10 +94,35 @@ COMMANDS = {
         attribute="extract",
         short_help="Copy samples to files, tar shards or lines of JSON.",
     ),
+    "export": LazyCommand(
+        module="energon_cli.export.command",
+        attribute="export",
+        short_help="Copy a dataset to files, JSON lines, Parquet, Hugging Face.",
+    ),
+    "reshard": LazyCommand(
+        module="energon_cli.reshard.command",
+        attribute="reshard",
+        short_help="Write a dataset to new shards: sizes, order, parts.",
+    ),
     "exclude": LazyCommand(
         module="energon_cli.exclude.command",
         attribute="exclude",
         short_help="Take samples out of training, or undo it.",
+    ),
+    "merge": LazyCommand(
+        module="energon_cli.merge.command",
+        attribute="merge",
+        short_help="Merge datasets, by links to their shards.",
+    ),
+    "split": LazyCommand(
+        module="energon_cli.split.command",
+        attribute="split",
+        short_help="Change the split of a dataset, or check it for leaks.",
+    ),
+    "add-parts": LazyCommand(
+        module="energon_cli.add_parts.command",
+        attribute="add_parts",
+        short_help="Add parts to the samples of a dataset, next to its shards.",
     ),
     "mount": LazyCommand(
         module="energon_cli.mount.command",

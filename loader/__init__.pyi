@@ -1,5 +1,6 @@
 # The public names, each with the module that defines it. Read by __init__.py at run time and by type checkers.
 
+from .convert.writing.shard_writer import ShardWriter as ShardWriter
 from .errors import (
     ConfigError as ConfigError,
     EmptyDatasetError as EmptyDatasetError,
@@ -76,6 +77,7 @@ from .samples.encoding.packed_samples import PackedSamplesOutput as PackedSample
 from .samples.encoding.size_metric import sample_size_metric as sample_size_metric
 from .samples.encoding.task_encoder import DefaultTaskEncoder as DefaultTaskEncoder, TaskEncoder as TaskEncoder
 from .samples.hooks import skip_safe as skip_safe, stateless as stateless
+from .samples.join_parts import join_parts as join_parts
 from .samples.sample_dataclass import edataclass as edataclass
 from .samples.source_info import SourceInfo as SourceInfo
 from .samples.types import (

@@ -29,6 +29,7 @@ LAYERS = (
     "loader.format",
     "loader.order",
     "loader.metadataset",
+    "loader.convert",
     "loader.av",
     "loader.transport",
     "loader.samples",

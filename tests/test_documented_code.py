@@ -34,6 +34,8 @@ PAGES = (
     "docs/how-to/dataset-classes.md",
     "docs/how-to/deal-with-failures.md",
     "docs/how-to/filter-samples.md",
+    "docs/how-to/import-from-hugging-face.md",
+    "docs/how-to/import-tables.md",
     "docs/how-to/lightning.md",
     "docs/how-to/load-for-training.md",
     "docs/how-to/look-at-one-sample.md",

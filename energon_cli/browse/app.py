@@ -21,6 +21,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from loader.errors import EnergonError
+from loader.format.query import SampleQuery, find_samples
 from loader.inspect import PictureError
 from loader.inspect.browse import (
     SEARCH_KINDS,
@@ -45,7 +46,6 @@ from loader.inspect.browse import (
     training_rows,
 )
 from loader.inspect.exclude import ExcludeRequest, exclude
-from loader.inspect.query import SampleQuery, find_samples
 
 from .requests import (
     MAX_RANGE_BYTES,

@@ -75,13 +75,13 @@ def extract(
     CONDITION is made of columns (energon stats --write), such as 'tokens > 2048 and width >= 512', and of bytes, shard,
     size("jpg") and has("jpg").
     """
+    from loader.convert.exporting import ExportRequest, export_samples
     from loader.inspect import format_bytes
-    from loader.inspect.extract import ExtractRequest, extract_samples
 
     from ..console import print_json, show_note
     from ..progress import ProgressBar
 
-    request = ExtractRequest(
+    request = ExportRequest(
         path=check_path(path, meta_folder=meta_folder),
         output=output,
         format=file_format or ("jsonl" if output.endswith(".jsonl") else "files"),
@@ -100,7 +100,7 @@ def extract(
         meta_folder=meta_folder,
     )
     with ProgressBar("Copying samples", unit="samples", enabled=progress) as bar:
-        report = extract_samples(request, bar.update)
+        report = export_samples(request, bar.update)
     if as_json:
         print_json({"samples": report.samples, "size_bytes": report.size_bytes, "output": report.output})
     else:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from loader.inspect.query import SampleQuery
+    from loader.format.query import SampleQuery
 
 __all__ = ["make_query", "query_options"]
 
@@ -47,7 +47,7 @@ def make_query(
         ConfigError: The file of keys is a table without such a column.
         StorageError: The file of keys cannot be read.
     """
-    from loader.inspect.query import SampleQuery, keys_of_file
+    from loader.format.query import SampleQuery, keys_of_file
 
     given = [*keys, *(() if keys_from is None else keys_of_file(keys_from, column=column))]
     is_given = keys_from is not None or bool(given)

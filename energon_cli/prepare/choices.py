@@ -21,7 +21,7 @@ from .report import show_first_sample, show_found, show_notes, show_split
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["resolve_choices"]
+__all__ = ["resolve_choices", "show_trial"]
 
 _SHUFFLE_SEED = 42  # arbitrary, but constant: --shuffle-tars must be reproducible
 
@@ -56,7 +56,7 @@ def _unshuffled_choices(flags: PrepareFlags, folder: ShardFolder, console: Conso
         ask_split=not folder.has_split or flags.split_by == "samples",
         # A prepared dataset without a dataset.yaml stays without one, unless a flag or a menu requests it.
         ask_dataset_yaml=not flags.skip_dataset_yaml and (not folder.prepared or flags.sample_type is not None),
-        **type_of_flags(flags),
+        **type_of_flags(flags.sample_type, flags.field_map),
     )
     if flags.tar_index_only:
         return Choices()
@@ -86,7 +86,7 @@ def _ask_by_menus(
 
     def try_field_map(spec: SampleTypeSpec, field_map: Mapping[str, str]) -> bool:
         choice = DatasetYaml(spec=spec, field_map=field_map)
-        return _show_trial(folder, choice, console, trust_code=flags.trust_code)
+        return show_trial(folder, choice, console, trust_code=flags.trust_code)
 
     def show_choice(choice: SplitRequest) -> None:
         planned = plan_split(folder.storage, _with_flags(flags, choice), list(folder.sizes))
@@ -108,7 +108,7 @@ def _ask_by_menus(
     return history.run(ask_all)
 
 
-def _show_trial(folder: ShardFolder, choice: DatasetYaml, console: Console, *, trust_code: bool) -> bool:
+def show_trial(folder: ShardFolder, choice: DatasetYaml, console: Console, *, trust_code: bool) -> bool:
     """Build the first sample with the chosen field map, and print it or the error."""
     if not folder.first.parts:
         return True

@@ -82,8 +82,6 @@ def check_flags(flags: PrepareFlags) -> None:
             raise click.BadParameter(f"not a regex: {error}", param_hint="--exclude") from error
     if flags.skip_dataset_yaml and (flags.sample_type or flags.field_map):
         raise click.UsageError("--skip-dataset-yaml conflicts with --sample-type and --field-map.")
-    if flags.field_map and not flags.sample_type:
-        raise click.UsageError("--field-map requires --sample-type.")
     if "/" in flags.dataset_yaml_name or not flags.dataset_yaml_name.endswith((".yaml", ".yml")):
         raise click.BadParameter("expected a file name such as 'dataset.yaml'", param_hint="--dataset-yaml-name")
     if flags.tar_index_only and flags.media:
@@ -105,7 +103,7 @@ def check_flags(flags: PrepareFlags) -> None:
     if flags.yes and flags.non_interactive:
         raise click.UsageError("--yes conflicts with --non-interactive: pass one of them.")
     split_of_flags(flags)
-    type_of_flags(flags)
+    type_of_flags(flags.sample_type, flags.field_map)
 
 
 def _check_url_flags(flags: PrepareFlags) -> None:
@@ -159,16 +157,18 @@ def split_of_flags(flags: PrepareFlags) -> SplitRequest | None:
     return None
 
 
-def type_of_flags(flags: PrepareFlags) -> dict[str, Any]:
-    """Return ``spec`` and ``field_map``, each only if a flag defines it."""
-    if flags.sample_type is None:
+def type_of_flags(sample_type: str | None, field_map: str | None) -> dict[str, Any]:
+    """Return ``spec`` and ``field_map``, each only if ``--sample-type`` or ``--field-map`` defines it."""
+    if sample_type is None:
+        if field_map is not None:
+            raise click.UsageError("--field-map requires --sample-type.")
         return {}
-    spec = _parse_sample_type_flag(flags.sample_type)
-    if flags.field_map is None:
+    spec = _parse_sample_type_flag(sample_type)
+    if field_map is None:
         return {"spec": spec}
     if spec.crude:
         raise click.UsageError("--field-map: crude samples have no fields.")
-    return {"spec": spec, "field_map": _parse_field_map_flag(flags.field_map, spec)}
+    return {"spec": spec, "field_map": _parse_field_map_flag(field_map, spec)}
 
 
 def _parse_sample_type_flag(text: str) -> SampleTypeSpec:

@@ -315,6 +315,40 @@ class DatasetFolder:
                 found.append(rows)
         return found
 
+    def runs_of_part(self, split_part: str) -> list[range]:
+        """Return the numbers of the samples of a split part in runs of neighbours, without those of excluded shards.
+
+        Raises:
+            ConfigError: There is no such part, or its filter is missing.
+            FormatError: Its filter is damaged.
+        """
+        kept = self.filter_of_part(split_part)
+        if kept is None:
+            return self.samples_of_part(split_part)
+        rows = self.rows_of_part(kept, split_part)
+        numbers = np.concatenate([np.empty(0, np.int64), *(kept.numbers(np.arange(*_ends(some))) for some in rows)])
+        for shard in self.index.shards:
+            if shard.name in self._excluded_shards:
+                start, stop = _ends(self.index.samples_of(shard))
+                numbers = numbers[(numbers < start) | (numbers >= stop)]
+        breaks = np.flatnonzero(np.diff(numbers) != 1) + 1
+        return [range(int(run[0]), int(run[-1]) + 1) for run in np.split(numbers, breaks) if len(run)]
+
+    def filter_of_part(self, split_part: str, name: str | None = None) -> FilterRows | None:
+        """Open the filter that keeps the samples of a split part, and of another filter; None if none does.
+
+        Args:
+            split_part: Name of the part.
+            name: Name of a filter that a run uses in addition.
+
+        Raises:
+            ConfigError: There is no such filter.
+            FormatError: A filter is damaged, or of other shards.
+        """
+        own = self.split.sample_filters.get(split_part) if self.split else None
+        found = [self.open_filter(each) for each in (own, name) if each is not None]
+        return found[0].intersect(found[1]) if len(found) > 1 else found[0] if found else None
+
     def column_names(self) -> list[str]:
         """List the columns, which :func:`~.columns.column.open_column` opens."""
         return column_names(self.storage)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 
 from ..storage import Storage, open_storage
 
@@ -21,6 +22,7 @@ __all__ = [
     "SPLIT_YAML",
     "TAR_IDX_SUFFIX",
     "WORK_FOLDER",
+    "is_filter_name",
     "open_dataset_storage",
 ]
 
@@ -44,6 +46,18 @@ TAR_IDX_SUFFIX = ".idx"
 
 FORMAT_VERSION = "7.4.1"
 """The version of the public format that this library writes."""
+
+
+_FILTER_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+
+
+def is_filter_name(name: str) -> bool:
+    """Return True if a filter may have this name, which is a part of the names of its files.
+
+    >>> is_filter_name("quality-0.9"), is_filter_name("../x")
+    (True, False)
+    """
+    return _FILTER_NAME.fullmatch(name) is not None
 
 
 def open_dataset_storage(path: str | os.PathLike[str], meta_folder: str | os.PathLike[str] | None = None) -> Storage:

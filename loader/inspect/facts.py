@@ -192,11 +192,11 @@ def _split_facts(dataset: DatasetFolder, split: SplitConfig | None) -> list[dict
     facts = []
     for name, shards in split.split_parts.items():
         kept = [shard for shard in shards if shard not in excluded_shards]
-        if name in split.sample_ranges:
+        if name in split.sample_ranges or name in split.sample_filters:
             excluded = dataset.excluded_samples()
             samples = sum(
                 len(some) - int(excluded.searchsorted(some.stop) - excluded.searchsorted(some.start))
-                for some in dataset.samples_of_part(name)
+                for some in dataset.runs_of_part(name)
             )
         else:
             samples = sum(shard_counts.get(shard, 0) - len(excluded_samples.get(shard, ())) for shard in kept)

@@ -85,7 +85,7 @@ def _select_samples(dataset: DatasetFolder, request: PreviewRequest) -> Selectio
         return Selection([range(number, number + 1) for number in found])
     if request.split_parts is None:
         return Selection([range(len(dataset.index))], seed=request.seed)
-    ranges = [some for name in request.split_parts for some in dataset.samples_of_part(name)]
+    ranges = [some for name in request.split_parts for some in dataset.runs_of_part(name)]
     return Selection(ranges, seed=request.seed)
 
 

@@ -82,7 +82,7 @@ class _Samples:
     def __init__(self, leaf: LeafPlan, request: PreviewRequest) -> None:
         self._folder = _open_folder(leaf)
         ranges = self._folder.samples_of_part(leaf.split_part, excluded_shards=True)
-        self._filter = None if leaf.filter is None else self._folder.open_filter(leaf.filter)
+        self._filter = self._folder.filter_of_part(leaf.split_part, leaf.filter)
         if self._filter is not None:
             ranges = self._folder.rows_of_part(self._filter, leaf.split_part)
         start, stop = resolve_subset(leaf.subset, sum(map(len, ranges)), at=leaf.path)

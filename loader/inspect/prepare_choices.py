@@ -14,6 +14,7 @@ from ..format.documents.sample_types import CRUDE, SAMPLE_TYPES, FieldSpec, Samp
 from ..format.prepare.dataset_yaml import SAMPLE_LOADER, DatasetYaml, dataset_config_of, files_to_write
 from ..format.prepare.plan import SplitRequest
 from ..format.prepare.proposals import Proposal, dropped_parts, propose, propose_field_map
+from ..format.prepare.sample_layouts import find_layout
 from ..format.prepare.split import plan_split
 from ..format.prepare.split_plan import detect_split, parse_ratio
 from .first_samples import FirstSamples, ShardFolder, field_map_warnings
@@ -156,7 +157,7 @@ def choice_files(folder: ShardFolder, choices: Choices, *, name: str) -> dict[st
 
 def _generated_code(first: FirstSamples, chosen: DatasetYaml) -> str | None:
     """Return the ``sample_loader.py`` that needs no editing; None if the user has to complete it."""
-    layout = _proposal(first).layout
+    layout = None if first.holds_values else find_layout(first.part_names, first.json_example)
     return layout.code if layout is not None and layout.type_name == chosen.spec.name else None
 
 

@@ -44,7 +44,7 @@ class LeafCounter:
             whole, folder = self._records(leaf.path, leaf.filter), None
         else:
             folder = self._folder(leaf.path, leaf.split_config or SPLIT_YAML, leaf.meta_folder)
-            kept = None if leaf.filter is None else self._filter(folder, leaf.filter)
+            kept = self._filter(folder, leaf.split_part, leaf.filter)
             if folder.split is not None and leaf.split_part in folder.split.sample_ranges:
                 return _count_in_ranges(folder, kept, leaf)
             whole = sum(
@@ -54,10 +54,10 @@ class LeafCounter:
         start, stop = resolve_subset(leaf.subset, whole, at=leaf.path)
         count = stop - start
         if folder is not None and count:
-            if leaf.filter is None:
+            kept = self._filter(folder, leaf.split_part, leaf.filter)
+            if kept is None:
                 count -= _count_excluded(folder, leaf.split_part, start, stop, whole)
             else:
-                kept = self._filter(folder, leaf.filter)
                 rows = (kept.rows_of(name) for name, _ in _shards(folder, leaf.split_part))
                 count -= _count_within(kept.find(folder.excluded_samples()), rows, start, stop)
         if count <= 0:
@@ -87,8 +87,8 @@ def _open_folder(path: str, split_config: str, meta_folder: str | None) -> Datas
     return DatasetFolder(path, split_config=split_config, meta_folder=meta_folder)
 
 
-def _open_filter(folder: DatasetFolder, name: str) -> FilterRows:
-    return folder.open_filter(name)
+def _open_filter(folder: DatasetFolder, split_part: str, name: str | None) -> FilterRows | None:
+    return folder.filter_of_part(split_part, name)
 
 
 def _count_records(path: str, kept: str | None) -> int:

@@ -61,6 +61,8 @@ def carry_columns(
     removals: list[str] = []
     warnings: list[str] = []
     for name in names:
+        if not earlier and _is_of(storage, name, now):
+            continue  # written before the first prepare, by who wrote the shards
         reason = f"{changed:,} of {len(now):,} shards are new or changed" if changed else None
         try:
             if reason is None and read_record(storage, name).shards != shards_digest(earlier):
@@ -78,6 +80,13 @@ def carry_columns(
                 f"energon stats {storage.path('')} --write {name}"
             )
     return CarriedColumns(renames=tuple(renames), removals=tuple(removals), warnings=tuple(warnings))
+
+
+def _is_of(storage: Storage, name: str, shards: Sequence[ShardEntry]) -> bool:
+    try:
+        return read_record(storage, name).shards == shards_digest(shards)
+    except EnergonError:
+        return False
 
 
 def shard_version(shard: ShardEntry) -> tuple[str, int, int, int, str]:

@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from ...errors import ConfigError, Fault, escape_controls
-from ..nv_meta import SPLIT_YAML
+from ..nv_meta import SPLIT_YAML, is_filter_name
 from .brace_patterns import MAX_NAMES, compact_names, expand_pattern
 from .messages import did_you_mean, short_text
 from .providers import SHARD_SUFFIXES
@@ -21,7 +21,7 @@ from .yaml_document import error_of_yaml, parse_yaml
 
 __all__ = ["SplitConfig", "format_split_config", "parse_split_config", "split_sample_name"]
 
-_KEYS = ("split_parts", "exclude", "sample_ranges")
+_KEYS = ("split_parts", "exclude", "sample_ranges", "sample_filters")
 
 _LAST_WINS = ("exclude",)
 """Keys that may be repeated: files with an empty ``exclude`` and a later one are in use with megatron-energon."""
@@ -40,11 +40,14 @@ class SplitConfig:
             the file, a sample may also be a bare ``key``; :attr:`.DatasetFolder.split` has its shards.
         sample_ranges: Part → the range of each of its shards that belongs to it. A part that is missing has whole
             shards. megatron-energon refuses files with this key.
+        sample_filters: Part → the named filter of the dataset that keeps its samples, of those of its shards. A part
+            that is missing has all of them. megatron-energon refuses files with this key, too.
     """
 
     split_parts: dict[str, tuple[str, ...]]
     exclude: tuple[str, ...] = ()
     sample_ranges: Mapping[str, SubsetRange] = field(default_factory=dict)
+    sample_filters: Mapping[str, str] = field(default_factory=dict)
 
     def samples_of(self, part: str, samples: int, *, shard: str = "", file: str = "") -> range:
         """Return the numbers, within a shard of so many samples, of those that belong to a part of it.
@@ -205,25 +208,40 @@ class _Reader:
             },
             exclude=self._excluded(document.get("exclude")),
             sample_ranges=self._ranges(document.get("sample_ranges"), parts),
+            sample_filters=self._filters(document.get("sample_filters"), parts),
         )
 
+    def _filters(self, filters: Any, parts: Mapping[Any, Any]) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for part, name in self._of_parts("sample_filters", filters, parts, "filter"):
+            if isinstance(name, str) and is_filter_name(name):
+                found[part] = name
+            else:
+                self._fault(f"sample_filters.{_place(part)}", f"expected the name of a filter, found {_kind(name)}")
+        return found
+
     def _ranges(self, ranges: Any, parts: Mapping[Any, Any]) -> dict[str, SubsetRange]:
-        if ranges is None:
-            return {}
-        if not isinstance(ranges, dict):
-            self._fault("sample_ranges", f"expected a mapping from part to range, found {_kind(ranges)}")
-            return {}
         found: dict[str, SubsetRange] = {}
-        for part, value in ranges.items():
-            place = f"sample_ranges.{_place(part)}"
-            if part not in parts:
-                self._fault(place, f"split_parts has no such part; there are: {', '.join(map(_place, parts))}")
-                continue
+        for part, value in self._of_parts("sample_ranges", ranges, parts, "range"):
             try:
                 found[part] = parse_range(value)
             except ValueError as error:
-                self._fault(place, str(error))
+                self._fault(f"sample_ranges.{_place(part)}", str(error))
         return found
+
+    def _of_parts(self, key: str, values: Any, parts: Mapping[Any, Any], what: str) -> Iterable[tuple[str, Any]]:
+        """Yield the entries of a mapping from existing parts."""
+        if values is None:
+            return
+        if not isinstance(values, dict):
+            self._fault(key, f"expected a mapping from part to {what}, found {_kind(values)}")
+            return
+        for part, value in values.items():
+            if part in parts:
+                yield part, value
+            else:
+                known = ", ".join(map(_place, parts))
+                self._fault(f"{key}.{_place(part)}", f"split_parts has no such part; there are: {known}")
 
     def _shards(self, part: Any, patterns: Any) -> tuple[str, ...]:
         place = f"split_parts.{_place(part)}"
@@ -319,6 +337,8 @@ def format_split_config(config: SplitConfig, *, file: str = SPLIT_YAML) -> str:
         document: dict[str, Any] = {"split_parts": parts, "exclude": compact_names(config.exclude)}
         if config.sample_ranges:
             document["sample_ranges"] = {part: bounds_of(found) for part, found in config.sample_ranges.items()}
+        if config.sample_filters:
+            document["sample_filters"] = dict(config.sample_filters)
         return json.dumps(document, indent=2) + "\n"
     lines = ["split_parts:" if config.split_parts else "split_parts: {}"]
     lines += _format_lists(config.split_parts, indent="  ")
@@ -326,6 +346,9 @@ def format_split_config(config: SplitConfig, *, file: str = SPLIT_YAML) -> str:
     if config.sample_ranges:
         lines.append("sample_ranges:  # the share of each shard of a part that belongs to it")
         lines += [f"  {_scalar(part)}: {found}" for part, found in config.sample_ranges.items()]
+    if config.sample_filters:
+        lines.append("sample_filters:  # the filter in this folder that keeps the samples of a part")
+        lines += [f"  {_scalar(part)}: {_scalar(name)}" for part, name in config.sample_filters.items()]
     return "\n".join(lines) + "\n"
 
 

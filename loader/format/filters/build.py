@@ -16,9 +16,9 @@ from ..documents.dataset_files import read_shard_info
 from ..documents.load_request import resolve_meta_folder
 from ..documents.messages import did_you_mean
 from ..documents.providers import data_path, is_record_file
-from ..nv_meta import open_dataset_storage
+from ..nv_meta import is_filter_name, open_dataset_storage
 from ..records.record_file import open_record_path
-from .files import FilterFiles, is_filter_name
+from .files import FilterFiles
 
 __all__ = ["build_filter_index", "build_filter_index_from_shard_indexes"]
 

@@ -38,6 +38,8 @@ def carry_filters(
     warnings: list[str] = []
     for name in names:
         files = FilterFiles.of_dataset(storage, name)
+        if not earlier and _is_of(files, now):
+            continue  # written before the first prepare, by who wrote the shards
         reason = f"{changed:,} of {len(now):,} shards are new or changed" if changed else None
         if reason is None:
             try:
@@ -55,6 +57,16 @@ def carry_filters(
         backups = (f"{files.prefix}{end}.bak" for end in (".json", ".idx"))
         removals += [backup for backup in backups if storage.exists(backup)]  # of other positions
     return CarriedColumns(renames=tuple(renames), removals=tuple(removals), warnings=tuple(warnings))
+
+
+def _is_of(files: FilterFiles, shards: Sequence[ShardEntry]) -> bool:
+    try:
+        counts = files.read_counts()
+    except EnergonError:
+        return False
+    return [*counts] == [shard.name for shard in shards] and all(
+        counts[shard.name] <= shard.samples for shard in shards
+    )
 
 
 def _staged(work: Storage, name: str) -> FilterFiles:

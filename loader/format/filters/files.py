@@ -18,25 +18,15 @@ import numpy.typing as npt
 
 from ...errors import FormatError
 from ...storage import Storage, read_document
-from ..nv_meta import FOLDER, INFO_JSON
+from ..nv_meta import FOLDER, INFO_JSON, is_filter_name
 
-__all__ = ["NUMBER", "FilterFiles", "filter_names", "is_filter_name"]
+__all__ = ["NUMBER", "FilterFiles", "filter_names"]
 
 NUMBER = np.dtype("<u8")
 """Type of a sample's number in an ``.idx`` file."""
 
 _FORMAT_VERSION = 1
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 _IN_FOLDER = re.compile(rf"{re.escape(FOLDER)}/filter_(.+)\.json")
-
-
-def is_filter_name(name: str) -> bool:
-    """Return True if a filter may have this name, which is a part of the names of its files.
-
-    >>> is_filter_name("quality-0.9"), is_filter_name("../x")
-    (True, False)
-    """
-    return _NAME.fullmatch(name) is not None
 
 
 def filter_names(storage: Storage) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Sequence
+from copy import copy
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -136,6 +137,14 @@ class FilterRows:
         if wrong.any():
             shard = shards[int(some[np.argmax(wrong)])]
             raise self._files.damaged(f"its rows of shard {shard.name!r} are not among the shard's samples")
+
+    def intersect(self, other: FilterRows) -> FilterRows:
+        """Return the samples that another filter of the same dataset keeps, too; they are in memory."""
+        both = copy(self)
+        both.__dict__.pop("checksum", None)
+        both._kept = np.intersect1d(self._kept, other._kept, assume_unique=True)  # noqa: SLF001 - of the same class
+        both._ends = both._kept.searchsorted(both._stops.astype(NUMBER)).astype(np.int64)  # noqa: SLF001
+        return both
 
     def __len__(self) -> int:
         """Return the number of kept samples."""

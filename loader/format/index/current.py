@@ -28,6 +28,7 @@ __all__ = [
     "index_folders",
     "prefetch_documents",
     "read_uuid",
+    "shard_index_with_offsets",
     "stale_indexes",
 ]
 
@@ -152,16 +153,27 @@ class PreviousIndex:
         """Return a shard's index; without sample offsets if no valid ``.tar.idx`` has them."""
         if self.index is None:
             raise LookupError(entry.name)
-        index = self.index.shard_index(entry)
-        if len(index.sample_offsets):
-            return index
-        offsets = read_tar_idx(self._storage, entry.name, samples=entry.samples, shard_size=entry.size_bytes)
-        if offsets is None:
-            return index
-        # Each sample's first part is after the sample's first header, and before that of the next sample.
-        first = index.first_part_offsets()
-        fits = ((offsets[:-1] < first) & (first <= offsets[1:])).all() and offsets[-1] == entry.end_offset
-        return replace(index, sample_offsets=offsets) if fits else index
+        return shard_index_with_offsets(self._storage, self.index, entry)
+
+
+def shard_index_with_offsets(storage: Storage, index: DatasetIndex, entry: ShardEntry) -> ShardIndex:
+    """Return the index of a shard from that of its dataset; without sample offsets if nothing valid has them.
+
+    Args:
+        storage: Store of the dataset.
+        index: An index of it.
+        entry: A shard of the index.
+    """
+    found = index.shard_index(entry)
+    if len(found.sample_offsets):
+        return found
+    offsets = read_tar_idx(storage, entry.name, samples=entry.samples, shard_size=entry.size_bytes)
+    if offsets is None:
+        return found
+    # Each sample's first part is after the sample's first header, and before that of the next sample.
+    first = found.first_part_offsets()
+    fits = ((offsets[:-1] < first) & (first <= offsets[1:])).all() and offsets[-1] == entry.end_offset
+    return replace(found, sample_offsets=offsets) if fits else found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

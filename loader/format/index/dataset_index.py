@@ -292,6 +292,14 @@ class DatasetIndex(SampleIndex):
                 found.append(sample)
         return found
 
+    def sample_offsets(self, shard: ShardEntry) -> npt.NDArray[np.int64]:
+        """Return the offsets of a shard's samples and of their end, shape (samples + 1,); empty if it is not plain."""
+        if not shard.plain or not shard.samples:
+            return np.array([shard.end_offset] if shard.plain else [], np.int64)
+        first, stop = shard.first_sample, shard.first_sample + shard.samples
+        starts = np.append(self.part_ends[first - 1 : first] if first else [0], self.part_ends[first : stop - 1])
+        return np.append((self.part_offset[starts.astype(np.int64)].astype(np.int64) - 1) * BLOCK, shard.end_offset)
+
     def shard_index(self, shard: ShardEntry) -> ShardIndex:
         """Return the index of one shard, equal to a scan of the shard.
 

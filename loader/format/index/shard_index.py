@@ -19,7 +19,15 @@ from ..tar.names import SplitNames, decode_name, split_member_names
 from ..tar.scan import MemberBatch, Request, TarScan
 from .keys import hash_keys
 
-__all__ = ["ShardIndex", "decode_shard_index", "encode_shard_index", "index_shard", "shard_requests", "starts_of_keys"]
+__all__ = [
+    "ShardIndex",
+    "decode_shard_index",
+    "encode_shard_index",
+    "index_members",
+    "index_shard",
+    "shard_requests",
+    "starts_of_keys",
+]
 
 _Number = TypeVar("_Number", bound=np.generic)
 
@@ -118,6 +126,18 @@ def shard_requests(scan: TarScan, *, max_samples: int | None = None) -> Generato
     except StopIteration:
         collected.take(scan.batches)
     return collected.finish(scan.end_offset, scan.warnings)
+
+
+def index_members(batches: list[MemberBatch], end_offset: int) -> ShardIndex:
+    """Index a shard whose members are known, because this process has written them.
+
+    Args:
+        batches: The members in order of offset.
+        end_offset: Offset of the end of the last member.
+    """
+    collected = _Columns()
+    collected.take(batches)
+    return collected.finish(end_offset, [])
 
 
 class _Columns:

@@ -90,7 +90,7 @@ def check_split(dataset: DatasetFolder) -> Iterator[Finding]:
             yield Finding(code="W205", message=f"split part {part!r} has no shards")
         for shard in shards:
             for other in parts_of.setdefault(shard, []):
-                if other != part and _do_parts_overlap(split, other, part):
+                if other != part and _do_parts_overlap(dataset, split, other, part):
                     message = f"the shard is in parts {other!r} and {part!r}"
                     yield Finding(code="E203", message=message, shard=shard)
             parts_of[shard].append(part)
@@ -100,13 +100,25 @@ def check_split(dataset: DatasetFolder) -> Iterator[Finding]:
             dataset.samples_of_part(part)
         except ConfigError as error:
             yield Finding(code="E002", message=f"sample_ranges.{part}: {error.message}")
+    for part, name in split.sample_filters.items():
+        if name not in filter_names(dataset.storage):
+            yield Finding(code="E206", message=f"part {part!r} of the split has the filter {name!r}, which is missing")
     yield from _unknown_excludes(dataset.index, split)
     yield from _unused_shards(dataset, split, parts_of)
 
 
-def _do_parts_overlap(split: SplitConfig, one: str, other: str) -> bool:
-    ranges = split.sample_ranges
+def _do_parts_overlap(dataset: DatasetFolder, split: SplitConfig, one: str, other: str) -> bool:
+    ranges, filters = split.sample_ranges, split.sample_filters
+    if one in filters and other in filters:
+        return _do_filters_overlap(dataset, filters[one], filters[other])
     return do_overlap([ranges[one]] if one in ranges else [], [ranges[other]] if other in ranges else [])
+
+
+def _do_filters_overlap(dataset: DatasetFolder, one: str, other: str) -> bool:
+    try:
+        return len(dataset.open_filter(one).intersect(dataset.open_filter(other))) > 0
+    except EnergonError:
+        return False  # reported with the filter
 
 
 def _unknown_excludes(index: SampleIndex, split: SplitConfig) -> Iterator[Finding]:

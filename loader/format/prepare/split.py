@@ -11,6 +11,7 @@ from ...storage import Storage
 from ..documents.dataset_files import read_split_config
 from ..documents.split_config import SplitConfig, format_split_config, parse_split_config, split_sample_name
 from ..documents.subset import ShareRange, SubsetRange
+from ..filters.files import FilterFiles
 from ..index.layout import ShardEntry
 from ..nv_meta import FOLDER, SPLIT_YAML
 from .plan import SplitRequest
@@ -27,6 +28,7 @@ class PlannedSplit:
     text: str | None  # text of split.yaml; None keeps the existing file
     warnings: tuple[str, ...] = ()
     ranges: Mapping[str, SubsetRange] = field(default_factory=dict)  # part → its range of each of its shards
+    filters: Mapping[str, str] = field(default_factory=dict)  # part → the filter that keeps its samples
 
     def counts(self, shards: Sequence[ShardEntry], *, storage: Storage) -> dict[str, tuple[int, int]]:
         """Return for each part the numbers of its shards and of its samples.
@@ -45,6 +47,10 @@ class PlannedSplit:
             known = (name for name in names if name in samples)
             ranges = (config.samples_of(part, samples[name], shard=name, file=file) for name in known)
             counted[part] = (len(names), sum(map(len, ranges)))
+            if part in self.filters:
+                kept = FilterFiles.of_dataset(storage, self.filters[part])
+                counts = kept.read_counts() if kept.exist() else {}
+                counted[part] = (len(names), sum(counts.get(name, 0) for name in names))
         return counted
 
     def share_of(self, part: str) -> Fraction:
@@ -122,7 +128,13 @@ def _kept_split(config: SplitConfig | None, shards: Sequence[str]) -> PlannedSpl
             f"split.yaml names {len(gone):,} shards that do not exist, first {gone[0]}"
             " (--split-ratio or --split-parts makes a new split)"
         )
-    return PlannedSplit(parts=config.split_parts, text=None, warnings=tuple(warnings), ranges=config.sample_ranges)
+    return PlannedSplit(
+        parts=config.split_parts,
+        text=None,
+        warnings=tuple(warnings),
+        ranges=config.sample_ranges,
+        filters=config.sample_filters,
+    )
 
 
 def _kept_excludes(storage: Storage, shards: Sequence[str]) -> tuple[str, ...]:

@@ -13,13 +13,13 @@ import numpy as np
 
 from ...arrays import IntArray
 from ...cached_property import cached_property
+from ...convert.exporting import as_bytes
 from ...errors import ConfigError
 from ...format.dataset_folder import DatasetFolder, open_fresh_shard
 from ...format.index.layout import ShardEntry
 from ...format.nv_meta import SPLIT_YAML
+from ...format.query import SampleQuery, find_samples
 from ...storage import ReadableFile
-from ..mount.dataset_files import as_bytes
-from ..query import SampleQuery, find_samples
 from .part_types import is_picture
 
 __all__ = ["BrowsedDataset", "PartAddress", "PartPlace", "Row", "open_dataset", "read_part"]
@@ -111,7 +111,7 @@ class BrowsedDataset:
         """
         with self._lock:
             split_part = split_part or self.split_part
-            some = [range(len(self))] if split_part is None else self.folder.samples_of_part(split_part)
+            some = [range(len(self))] if split_part is None else self.folder.runs_of_part(split_part)
             if shard is None:
                 return [one for one in some if len(one)]
             entry = self.shards.get(shard)

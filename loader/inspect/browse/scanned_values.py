@@ -10,9 +10,9 @@ import numpy as np
 from ...errors import ConfigError
 from ...format.columns.column_files import column_names
 from ...format.dataset_folder import DatasetFolder
-from ..query import Condition
-from ..query.condition import Values
-from ..query.samples import INDEX_COLUMNS, ColumnValues
+from ...format.query import Condition
+from ...format.query.condition import Values
+from ...format.query.samples import INDEX_COLUMNS, ColumnValues
 from ..stats.scan import ScanTask, scan_samples
 from ..stats.values import Value
 

@@ -18,15 +18,15 @@ from ...arrays import IntArray
 from ...errors import EnergonError
 from ...format.columns.column_files import column_names
 from ...format.dataset_folder import DatasetFolder
+from ...format.query import Condition
+from ...format.query.samples import INDEX_COLUMNS
 from ...format.tar.names import encode_name
-from ..query import Condition
-from ..query.samples import INDEX_COLUMNS
 from .dataset import BrowsedDataset, open_dataset
 from .findings import lint_samples
 from .part_types import media_type
 from .scanned_values import ScannedValues
 
-__all__ = ["SEARCH_KINDS", "SearchKind", "SearchRequest", "needs_scan", "search_samples"]
+__all__ = ["SEARCH_KINDS", "SearchBatch", "SearchKind", "SearchRequest", "needs_scan", "search_samples"]
 
 _KEYS_AT_ONCE = 1 << 16
 _SAMPLES_AT_ONCE = 200

@@ -8,7 +8,7 @@ from ...format.columns.column import open_column
 from ...format.columns.column_files import column_names
 from ...format.dataset_folder import DatasetFolder
 from ...format.nv_meta import SPLIT_YAML
-from ..query import Condition, SampleQuery
+from ...format.query import Condition, SampleQuery
 from ..stats import Distribution, StatsRequest, collect_stats
 from .scanned_values import condition_name
 

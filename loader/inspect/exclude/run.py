@@ -16,8 +16,8 @@ from ...format.exclusions.journal import Exclusion, read_journal
 from ...format.filters.files import filter_names
 from ...format.lint.report import LintProgress
 from ...format.nv_meta import SPLIT_YAML
+from ...format.query import SampleQuery, find_samples
 from ..lint import LintRequest, run_lint
-from ..query import SampleQuery, find_samples
 
 __all__ = ["ExcludeReport", "ExcludeRequest", "ListedExclusions", "exclude", "list_exclusions", "undo"]
 

@@ -1,4 +1,4 @@
-"""Copy parts and samples out of a dataset: one part, the parts of one sample, or a selection of samples.
+"""Read one sample of a dataset by its key, and write its parts to files.
 
 The names are listed in ``__init__.pyi`` and imported on first use.
 """

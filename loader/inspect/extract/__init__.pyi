@@ -1,11 +1,5 @@
 # The public names of this package, each with the module that defines it.
 
-from .run import (
-    FORMATS as FORMATS,
-    ExtractReport as ExtractReport,
-    ExtractRequest as ExtractRequest,
-    extract_samples as extract_samples,
-)
 from .sample import (
     PartPlace as PartPlace,
     SampleParts as SampleParts,

@@ -7,12 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from ...convert.exporting import as_bytes, file_name
 from ...errors import ConfigError, StorageError
 from ...format.dataset_folder import DatasetFolder
 from ...format.documents.messages import did_you_mean
 from ...format.single_file import SingleFile, open_samples
-from ..mount.dataset_files import as_bytes
-from ..mount.file_names import file_name
 
 __all__ = ["PartPlace", "SampleParts", "open_sample", "write_parts"]
 

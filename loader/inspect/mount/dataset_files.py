@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from ...convert.exporting import as_bytes, file_name, key_of, split_file_name
 from ...format.dataset_folder import DatasetFolder, open_fresh_shard
 from ...format.index.layout import ShardEntry
 from ...storage import ReadableFile
 from .entry import Entry
-from .file_names import file_name, key_of, split_file_name
 
-__all__ = ["DatasetFiles", "Layout", "as_bytes"]
+__all__ = ["DatasetFiles", "Layout"]
 
 _MAX_OPEN_SHARDS = 64
 _MAX_RECORDS = 256  # that are kept in memory
@@ -51,7 +49,7 @@ class DatasetFiles:
         self._folder = folder
         self._layout = layout
         self._is_restricted = split_part is not None
-        every = [range(len(folder.index))] if split_part is None else folder.samples_of_part(split_part)
+        every = [range(len(folder.index))] if split_part is None else folder.runs_of_part(split_part)
         self._ranges: Sequence[range] = [some for some in every if len(some)]
         self._shards = {file_name(shard.name): shard for shard in folder.index.shards if self._of_shard(shard)}
         self._open: OrderedDict[str, ReadableFile] = OrderedDict()
@@ -186,12 +184,3 @@ class DatasetFiles:
                 self._open.popitem(last=False)[1].close()
         self._open.move_to_end(shard.name)
         return file
-
-
-def as_bytes(value: Any) -> bytes:
-    """Return the bytes of a part: those of a text in UTF-8, and those of other values as JSON."""
-    if isinstance(value, bytes):
-        return value
-    if isinstance(value, str):
-        return value.encode("utf-8", "surrogatepass")
-    return json.dumps(value, ensure_ascii=False, default=str).encode("utf-8", "surrogatepass")

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 
 from ...cached_property import cached_property
+from ...convert.exporting import file_name
 from ...errors import ConfigError, EnergonError
 from ...format.dataset_folder import DatasetFolder
 from ...format.documents.load_request import LoadRequest
@@ -16,7 +17,6 @@ from ...metadataset.plans.plan_leaves import plan_splits
 from ...metadataset.plans.plan_node import PlanNode
 from .dataset_files import DatasetFiles, Layout
 from .entry import Entry
-from .file_names import file_name
 
 __all__ = ["Entry", "MountedTree", "open_tree"]
 

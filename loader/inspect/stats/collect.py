@@ -16,11 +16,11 @@ from ...format.columns.column import write_column
 from ...format.dataset_folder import DatasetFolder
 from ...format.documents.messages import did_you_mean
 from ...format.documents.providers import is_metadataset
+from ...format.query import SampleQuery, find_samples
 from ...format.single_file import SingleFile, open_samples
 from ...format.worker_pool import run_in_workers
 from ...metadataset.plans.plan_leaves import plan_splits
 from ...version import __version__
-from ..query import SampleQuery, find_samples
 from .distribution import Distribution, TopValues
 from .duplicates import duplicate_groups
 from .scan import Broken, ScanResult, ScanTask, media_parts, scan_samples

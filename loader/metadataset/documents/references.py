@@ -9,7 +9,7 @@ from ...errors import Fault
 from ...format.documents.messages import short_repr
 from ...format.documents.providers import FILESYSTEM, files_folder
 from ...format.documents.subset import EXPECTED_RANGE, SubsetRange, parse_range
-from ...format.filters.files import is_filter_name
+from ...format.nv_meta import is_filter_name
 from ...storage.remote import redact_urls, secret_fault
 from .mapping_reader import MappingReader
 from .spec import ReferenceSpec

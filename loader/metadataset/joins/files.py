@@ -85,6 +85,7 @@ def identify_member(member: JoinMember, folder: DatasetFolder) -> MemberIdentity
         folder.samples_of_part(member.split_part)  # raises, and lists the existing parts
     shards = split.split_parts.get(member.split_part, ()) if split else ()
     part_range = split.sample_ranges.get(member.split_part) if split else None
+    kept = folder.filter_of_part(member.split_part, member.filter)
     whole, keys = (split.excluded_shards(), split.excluded_samples()) if split else (frozenset[str](), {})
     excluded = [[shard] if shard in whole else [shard, *sorted(keys.get(shard, ()))] for shard in sorted(shards)]
     return MemberIdentity(
@@ -95,7 +96,7 @@ def identify_member(member: JoinMember, folder: DatasetFolder) -> MemberIdentity
         shards=_hash(shards if part_range is None else (*shards, str(part_range))),
         exclude=_hash([[shard in whole, *names] for shard, *names in excluded if shard in whole or names]),
         nonmatch=member.nonmatch,
-        filter="" if member.filter is None else f"{member.filter} {folder.open_filter(member.filter).checksum:08x}",
+        filter="" if kept is None else f"{member.filter or kept.name} {kept.checksum:08x}",
         meta_folder=printable(member.meta_folder or ""),
     )
 

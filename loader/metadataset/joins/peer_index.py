@@ -101,7 +101,7 @@ def _file_name(plan: JoinPlan, folders: Sequence[DatasetFolder]) -> str | None:
     for folder, member in zip(folders, plan.members, strict=True):
         split = read_split_config(folder.storage, member.split_config or SPLIT_YAML)  # names as written
         excluded = [name for name in split.exclude if "/" in name] if split else []
-        if len(excluded) > 1 or (split and split.sample_ranges):
+        if len(excluded) > 1 or (split and (split.sample_ranges or split.sample_filters)):
             return None
         names = "".join(name + "\0" for name in excluded)
         text += f"\0uuid={folder.tar_index.uuid}\0excludes={names}\0nonmatch={member.nonmatch}\0"

@@ -141,7 +141,7 @@ def find_rows(plan: JoinPlan) -> IntArray:
 def _filters(plan: JoinPlan, folders: list[DatasetFolder]) -> list[FilterRows | None]:
     """Open the filters of all datasets; None for a dataset without one."""
     pairs = zip(folders, plan.members, strict=True)
-    return [None if member.filter is None else folder.open_filter(member.filter) for folder, member in pairs]
+    return [folder.filter_of_part(member.split_part, member.filter) for folder, member in pairs]
 
 
 def _matchers(

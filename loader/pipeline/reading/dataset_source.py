@@ -216,13 +216,13 @@ class DatasetSource:
 
     @cached_property
     def filter(self) -> FilterRows | None:
-        """The filter that selects samples; None keeps all.
+        """The filters of the split part and of the run; None keeps all samples.
 
         Raises:
             ConfigError: There is no such filter.
             FormatError: The filter is damaged, or of other shards.
         """
-        return None if self.request.filter is None else self.folder.open_filter(self.request.filter)
+        return self.folder.filter_of_part(self.request.split_part, self.request.filter)
 
     @property
     def kept_share(self) -> float:

@@ -83,7 +83,7 @@ exclude: [a.tar/, d.tar]
 """
     assert faults_of(text) == [
         "exlude: unknown key; did you mean 'exclude'?",
-        "the number 2: unknown key; known are split_parts, exclude, sample_ranges",
+        "the number 2: unknown key; known are split_parts, exclude, sample_ranges, sample_filters",
         "split_parts.train[1]: 'a.tar' is listed twice in this part (also at split_parts.train[0])",
         "split_parts.train[2]: expected a name, found the number 3; put it in quotes",
         "split_parts.train[3]: '{0..99999999}.tar' expands to 100,000,000 names, expected at most 999,998",

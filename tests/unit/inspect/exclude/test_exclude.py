@@ -16,8 +16,8 @@ from loader import WorkerConfig, get_savable_loader, get_train_dataset
 from loader.errors import ConfigError, FormatError
 from loader.format.prepare.plan import PreparePlan, SplitRequest
 from loader.format.prepare.run import run_prepare
+from loader.format.query import SampleQuery, keys_of_file
 from loader.inspect.exclude import ExcludeReport, ExcludeRequest, exclude, list_exclusions, undo
-from loader.inspect.query import SampleQuery, keys_of_file
 from tests.e2e.dataset_tree import caption_samples, shard_path, write_shard
 
 SAMPLES = 20
@@ -177,7 +177,7 @@ KILLED = """
 import os, signal, sys
 from loader.format.exclusions import change
 from loader.inspect.exclude import ExcludeRequest, exclude, undo
-from loader.inspect.query import SampleQuery
+from loader.format.query import SampleQuery
 write, remove, left = change._write, None, int(sys.argv[3])
 
 def count(*arguments):

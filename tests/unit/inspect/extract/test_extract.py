@@ -14,12 +14,13 @@ from typing import Any
 
 import pytest
 
+from loader.convert.exporting import ExportReport, ExportRequest, export_samples
 from loader.errors import ConfigError, FormatError, StorageError
 from loader.format import DatasetFolder
 from loader.format.prepare.plan import PreparePlan
 from loader.format.prepare.run import run_prepare
-from loader.inspect.extract import ExtractReport, ExtractRequest, extract_samples, open_sample, write_parts
-from loader.inspect.query import SampleQuery
+from loader.format.query import SampleQuery
+from loader.inspect.extract import open_sample, write_parts
 from tests.e2e.dataset_tree import RATIO, caption_samples, shard_path, write_shard
 from tests.small_disks import mounted_disk
 from tests.tables import write_lines
@@ -39,9 +40,9 @@ def folder(tmp_path: Path) -> Path:
     return prepared(tmp_path / "ds")
 
 
-def extract(folder: Path, output: Path, **options: Any) -> ExtractReport:
+def extract(folder: Path, output: Path, **options: Any) -> ExportReport:
     query = {name: options.pop(name) for name in ("where", "keys", "split_part", "excluded") if name in options}
-    return extract_samples(ExtractRequest(path=str(folder), output=str(output), query=SampleQuery(**query), **options))
+    return export_samples(ExportRequest(path=str(folder), output=str(output), query=SampleQuery(**query), **options))
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -151,8 +152,8 @@ def test_a_killed_run_leaves_no_output(tmp_path: Path, form: str) -> None:
     write_shard(shard_path(tmp_path / "ds", 0), samples)
     prepared(tmp_path / "ds")
     code = (
-        "import sys\nfrom loader.inspect.extract import *\nprint('start', flush=True)\n"
-        "extract_samples(ExtractRequest(path=sys.argv[1], output=sys.argv[2], format=sys.argv[3]))"
+        "import sys\nfrom loader.convert.exporting import *\nprint('start', flush=True)\n"
+        "export_samples(ExportRequest(path=sys.argv[1], output=sys.argv[2], format=sys.argv[3]))"
     )
     command = [sys.executable, "-c", code, str(tmp_path / "ds"), str(tmp_path / "out"), form]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
@@ -238,5 +239,5 @@ def test_a_full_disk_leaves_nothing(tmp_path: Path, form: str) -> None:
     run_prepare(PreparePlan(path=str(tmp_path / "ds"), split=RATIO))
     with mounted_disk(tmp_path / "disk") as disk:
         with pytest.raises(StorageError, match="No space left on device"):
-            extract_samples(ExtractRequest(path=str(tmp_path / "ds"), output=str(disk / "out"), format=form))
+            export_samples(ExportRequest(path=str(tmp_path / "ds"), output=str(disk / "out"), format=form))
         assert [*disk.iterdir()] == []

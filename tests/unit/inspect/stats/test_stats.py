@@ -22,7 +22,7 @@ from loader.format.columns.column import open_column
 from loader.format.jsonl.index import prepare_jsonl
 from loader.format.prepare.plan import PreparePlan, SplitRequest
 from loader.format.prepare.run import run_prepare
-from loader.inspect.query import SampleQuery, find_samples
+from loader.format.query import SampleQuery, find_samples
 from loader.inspect.stats import (
     Distribution,
     StatsReport,

@@ -1,0 +1,1 @@
+"""``energon add-parts``."""

@@ -1,0 +1,119 @@
+"""``energon add-parts``: parts added later, in a dataset next to the first one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from ..command import energon_command, progress_option
+
+if TYPE_CHECKING:
+    from loader.convert.added_parts import AddPartsReport
+
+__all__ = ["add_parts"]
+
+_EXAMPLES = (
+    ("Add the rows of a table, by its column id", "energon add-parts /data/coco --from new.jsonl --key id /data/new"),
+    ("Add files that are named after keys", "energon add-parts /data/coco --from embeddings/ /data/coco_embeddings"),
+    ("Replace captions", "energon add-parts /data/coco --from new.csv --rename text.txt=txt --replace /data/new"),
+    ("Skip samples without new parts", "energon add-parts /data/coco --from masks/ --nonmatch skip /data/coco_masks"),
+)
+
+
+@energon_command("add-parts", examples=_EXAMPLES, short_help="Add parts to the samples of a dataset, next to it.")
+@click.argument("dataset")
+@click.argument("output")
+@click.option("--from", "source", required=True, metavar="SOURCE", help="Folder, table or prepared dataset.")
+@click.option("--metadataset", metavar="FILE", help="The metadataset to write.  [default: OUTPUT.yaml]")
+@click.option("--key", "key_column", metavar="NAME", help="Column of the keys in a table.  [default: key or id]")
+@click.option(
+    "--nonmatch",
+    type=click.Choice(["error", "skip", "none"]),
+    default="error",
+    show_default=True,
+    help="What happens to samples without new parts: none keeps them.",
+)
+@click.option("--rename", multiple=True, metavar="OLD=NEW", help="Rename a part.  [repeatable]")
+@click.option("--replace", is_flag=True, help="Let parts replace those of the same name in samples.")
+@click.option("--joiner", metavar="MODULE:NAME", default="loader:join_parts", help="Function or class that joins.")
+@click.option("--num-workers", metavar="N", type=click.IntRange(min=1), help="Number of worker processes.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@progress_option
+def add_parts(
+    dataset: str,
+    output: str,
+    *,
+    source: str,
+    metadataset: str | None,
+    key_column: str | None,
+    nonmatch: Literal["error", "skip", "none"],
+    rename: tuple[str, ...],
+    replace: bool,
+    joiner: str,
+    num_workers: int | None,
+    as_json: bool,
+    progress: bool | None,
+) -> None:
+    """Add parts to the samples of the prepared DATASET without a change of its shards.
+
+    The parts become a dataset at OUTPUT, under the keys of the samples that they belong to. A metadataset is written
+    and prepared that joins both by key: load it instead of DATASET. SOURCE is a folder of files that are named after
+    keys, a .jsonl, .csv or .tsv file with a column of keys, or a prepared dataset. Keys are those that energon preview
+    shows, with or without their shard.
+    """
+    from loader.convert.added_parts import AddPartsPlan, run_add_parts
+    from loader.format import usable_cores
+
+    from ..console import print_json
+    from ..dataset_path import check_path
+    from ..progress import ProgressBar
+
+    renamed = {old: new for old, _, new in (pair.partition("=") for pair in rename)}
+    if not all(renamed.values()):
+        raise click.BadParameter("expected OLD=NEW", param_hint="--rename")
+    plan = AddPartsPlan(
+        dataset=check_path(dataset),
+        source=source,
+        output=output,
+        metadataset=metadataset,
+        nonmatch=nonmatch,
+        rename=renamed,
+        replace=replace,
+        key_column=key_column,
+        workers=num_workers or usable_cores(),
+        joiner=joiner,
+    )
+    with ProgressBar("Writing parts", unit="samples", enabled=progress) as bar:
+        report = run_add_parts(plan, on_progress=lambda state: bar.update(state.samples, state.samples_total))
+    if as_json:
+        print_json(
+            {
+                "output": report.output,
+                "metadataset": report.metadataset,
+                "parts": dict(report.parts),
+                "matched": report.matched,
+                "missing": report.missing,
+                "unused": report.unused,
+                "rows": dict(report.rows),
+            }
+        )
+    else:
+        _show(report)
+
+
+def _show(report: AddPartsReport) -> None:
+    from loader.errors import escape_controls
+
+    from ..console import show_note
+
+    parts = ", ".join(f"{name} {count:,}" for name, count in report.parts.items())
+    click.echo(escape_controls(f"wrote {report.matched:,} samples to {report.output}: {parts}"))
+    rows = ", ".join(f"{part} {count:,}" for part, count in report.rows.items())
+    click.echo(escape_controls(f"wrote {report.metadataset}, which joins them: {rows} samples"))
+    for count, keys, what in (
+        (report.missing, report.missing_keys, "samples of the dataset have no new parts"),
+        (report.unused, report.unused_keys, "samples of the source belong to none of the dataset"),
+    ):
+        if count:
+            show_note(escape_controls(f"{count:,} {what}: {', '.join(keys)}{' …' if count > len(keys) else ''}"))

@@ -1,0 +1,1 @@
+"""``energon export``: copy the samples of a dataset to another format."""

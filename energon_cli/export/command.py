@@ -1,0 +1,115 @@
+"""``energon export``: copy the samples of a dataset to another format."""
+
+from __future__ import annotations
+
+import click
+
+from ..command import energon_command, meta_folder_option, progress_option
+from ..dataset_path import check_path, given_name
+from ..extract.query_options import make_query, query_options
+from ..import_data.sizes import parse_size
+
+__all__ = ["export"]
+
+_EXAMPLES = (
+    ("Write a file for each part", "energon export /data/coco coco_files"),
+    ("Write a Parquet file", "energon export /data/coco coco.parquet"),
+    ("Write a dataset that datasets.load_from_disk opens", "energon export /data/coco coco_hf --format hf"),
+    ("Write lines of JSON without pictures", "energon export /data/coco coco.jsonl --drop-parts jpg"),
+    ("Link the shards without their metadata", "energon export /data/coco plain --format webdataset --link"),
+    ("Export the validation part", "energon export s3://bucket/coco val --split-part val"),
+)
+_BY_ENDING = {".jsonl": "jsonl", ".parquet": "parquet"}
+
+
+@energon_command("export", examples=_EXAMPLES, short_help="Copy a dataset to files, JSON lines, Parquet, Hugging Face.")
+@click.argument("path")
+@click.argument("dest")
+@click.option(
+    "--format",
+    "file_format",
+    type=click.Choice(["files", "jsonl", "parquet", "hf", "webdataset"]),
+    help="Form of the copy.  [default: by the ending of DEST, else files]",
+)
+@query_options
+@click.option("--include-excluded/--skip-excluded", default=False, help="Also samples that the split excludes.")
+@click.option("--limit", metavar="N", type=click.IntRange(min=1), help="Only the first N of the chosen samples.")
+@click.option("--keep-parts", metavar="GLOB", multiple=True, help="Only parts with such names.  [repeatable]")
+@click.option("--drop-parts", metavar="GLOB", multiple=True, help="No parts with such names.  [repeatable]")
+@click.option("--by-shard", is_flag=True, help="With files, a folder for each shard.")
+@click.option("--link", is_flag=True, help="With webdataset, hard links to whole shards instead of copies.")
+@click.option("--raw", is_flag=True, help="With parquet and hf, all parts as bytes.")
+@click.option(
+    "--shard-size",
+    metavar="SIZE",
+    callback=parse_size,
+    default="1GB",
+    show_default=True,
+    help="With webdataset, size at which a shard ends.",
+)
+@progress_option
+@click.option("--json", "as_json", is_flag=True, help="Print what was written as JSON.")
+@click.option("--split-config", metavar="NAME", default="split.yaml", show_default=True, help="Name of the split file.")
+@meta_folder_option
+def export(
+    path: str,
+    dest: str,
+    *,
+    file_format: str | None,
+    split_part: str | None,
+    keys_from: str | None,
+    where: str | None,
+    filter_name: str | None,
+    include_excluded: bool,
+    limit: int | None,
+    keep_parts: tuple[str, ...],
+    drop_parts: tuple[str, ...],
+    by_shard: bool,
+    link: bool,
+    raw: bool,
+    shard_size: int,
+    progress: bool | None,
+    as_json: bool,
+    split_config: str,
+    meta_folder: str | None,
+) -> None:
+    """Copy the samples of the dataset at PATH to DEST, for other programs; nothing is overwritten.
+
+    files: each part is a file <key>.<part>. jsonl: a line for each sample. parquet and hf: a row for each sample, with
+    columns of texts, integers, pictures and bytes. webdataset: tar shards without metadata; whole shards are copied as
+    they are if all samples and parts are chosen.
+    """
+    from loader.convert.exporting import ExportRequest, export_samples
+    from loader.inspect import format_bytes, plural
+
+    from ..console import print_json, show_note
+    from ..progress import ProgressBar
+
+    endings = (form for ending, form in _BY_ENDING.items() if dest.endswith(ending))
+    request = ExportRequest(
+        path=check_path(path, meta_folder=meta_folder),
+        output=dest,
+        format=file_format or next(endings, "files"),
+        query=make_query(
+            split_part=split_part,
+            keys_from=keys_from,
+            where=where,
+            filter_name=filter_name,
+            excluded=include_excluded,
+        ),
+        limit=limit,
+        keep_parts=keep_parts,
+        drop_parts=drop_parts,
+        by_shard=by_shard,
+        link=link,
+        raw=raw,
+        shard_bytes=shard_size,
+        split_config=given_name("split_config", split_config),
+        meta_folder=meta_folder,
+    )
+    with ProgressBar("Copying samples", unit="samples", enabled=progress) as bar:
+        report = export_samples(request, bar.update)
+    if as_json:
+        print_json({"samples": report.samples, "size_bytes": report.size_bytes, "output": report.output})
+    else:
+        show_note(f"wrote {plural(report.samples, 'sample')}, {format_bytes(report.size_bytes)}, to {report.output}")

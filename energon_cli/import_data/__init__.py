@@ -1,0 +1,1 @@
+"""``energon import``: convert files, tables and archives to a prepared dataset."""

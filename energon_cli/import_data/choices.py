@@ -1,0 +1,131 @@
+"""Resolve the split and the sample type of ``energon import`` from flags, proposals, menus or standard input."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from loader.convert.importing import ListedRows
+from loader.errors import ConfigError
+from loader.format.documents import SampleTypeSpec, sample_type_of_name
+from loader.format.prepare import DatasetYaml, parse_ratio
+from loader.inspect import Choices, ShardFolder, open_choices, plural, propose_choices
+
+from ..prepare.choices import show_trial
+from ..prepare.flags import type_of_flags
+from ..prepare.history import AnswerHistory, RewindableQuestions
+from ..prepare.questions import PipedQuestions, ask
+from .flags import ImportFlags
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["ImportChoices", "resolve_choices"]
+
+_DEFAULT_RATIO = "8,1,1"
+_MIN_TO_SPLIT = 10  # samples, so that no part is empty
+_RATIOS = {
+    "8,1,1    train, val and test": "8,1,1",
+    "9,1,0    train and val": "9,1,0",
+    "1,0,0    all train": "1",
+}
+_OTHER_RATIO = "custom ratio …"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportChoices:
+    """The settled choices.
+
+    Attributes:
+        ratio: Share of each split part; None keeps the splits of the sources.
+        dataset_yaml: The sample type; None writes no ``dataset.yaml``.
+    """
+
+    ratio: Mapping[str, float] | None
+    dataset_yaml: DatasetYaml | None
+
+
+def resolve_choices(
+    flags: ImportFlags, listed: ListedRows, folder: ShardFolder, console: Console, history: AnswerHistory
+) -> ImportChoices:
+    """Resolve the choices that flags leave open.
+
+    Args:
+        flags: The command line.
+        listed: The samples.
+        folder: The first samples as shards.
+        console: The console that shows proposals.
+        history: The answers so far, for menus.
+    """
+    settled = type_of_flags(flags.sample_type, flags.field_map)
+    proposed = _proposal_of_sources(listed)
+    if not settled and proposed is not None:
+        settled = {"spec": proposed.spec, "field_map": proposed.field_map}
+    given = open_choices(folder, ask_split=False, **settled)
+    ratio = flags.ratio()
+    is_split = listed.rows.split_names != ("",)
+    if flags.yes or flags.dry_run:
+        if ratio is None and not is_split and len(listed.rows) >= _MIN_TO_SPLIT:
+            ratio = parse_ratio(_DEFAULT_RATIO)
+        return _choices(ratio, propose_choices(given))
+    if not flags.asks_by_menus:
+        questions = PipedQuestions(_DEFAULT_RATIO, show=lambda line: console.print(line, soft_wrap=True))
+        if ratio is None and not is_split:
+            ratio = questions.split(None).ratio
+        return _choices(ratio, ask(questions, given))
+    from ..prepare.menus import MenuQuestions
+
+    def try_field_map(spec: SampleTypeSpec, field_map: Mapping[str, str]) -> bool:
+        return show_trial(folder, DatasetYaml(spec=spec, field_map=field_map), console, trust_code=False)
+
+    menus = MenuQuestions([*folder.sizes], try_field_map=try_field_map, show_split=lambda _: None)
+    rewindable = RewindableQuestions(menus, history)
+
+    def ask_all() -> ImportChoices:
+        chosen = ratio
+        if chosen is None:
+            text = history.answer("split", lambda previous: _ask_split(listed, previous, history))
+            chosen = parse_ratio(text) if text else None
+        return _choices(chosen, ask(rewindable, given))
+
+    return history.run(ask_all)
+
+
+def _choices(ratio: Mapping[str, float] | None, choices: Choices) -> ImportChoices:
+    return ImportChoices(ratio=ratio, dataset_yaml=choices.dataset_yaml)
+
+
+def _proposal_of_sources(listed: ListedRows) -> DatasetYaml | None:
+    """Return the sample type that all sources propose."""
+    proposals = [source.proposal() for source in listed.sources]
+    first = proposals[0]
+    if first is None or any(proposal != first for proposal in proposals):
+        return None
+    spec = sample_type_of_name(first.sample_type)
+    return DatasetYaml(spec=spec, field_map=first.field_map or None)
+
+
+def _ask_split(listed: ListedRows, previous: str | None, history: AnswerHistory) -> str:
+    """Prompt for the split; return a ratio, or an empty text for that of the sources."""
+    from ..prepare.prompts import ask_text, select
+
+    labels: dict[str, str] = {}
+    names = [name for name in listed.rows.split_names if name]
+    if names:
+        labels[f"as the source has it: {', '.join(names)}"] = ""
+    labels |= _RATIOS
+    default = next((label for label, ratio in labels.items() if ratio == previous), None)
+    question = f"How should the {plural(len(listed.rows), 'sample')} be split?"
+    label = select(question, [*labels, _OTHER_RATIO], default=default, can_go_back=history.can_go_back)
+    if label != _OTHER_RATIO:
+        return labels[label]
+    return ask_text("Ratio of train, val and test:", default=previous or _DEFAULT_RATIO, check=_fault_of_ratio)
+
+
+def _fault_of_ratio(text: str) -> str | None:
+    try:
+        parse_ratio(text)
+    except ConfigError as error:
+        return error.message
+    return None

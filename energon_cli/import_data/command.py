@@ -1,0 +1,124 @@
+"""``energon import``: convert files, tables and archives to a prepared dataset."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from ..command import energon_command, progress_option
+from .sizes import parse_size
+
+__all__ = ["import_data"]
+
+_EXAMPLES = (
+    ("Import a folder of pictures with captions, with prompts", "energon import ~/photos /data/photos"),
+    (
+        "Accept all proposals, shuffle, and split by samples",
+        "energon import ~/photos /data/photos --yes --shuffle 1 --split-ratio 8,1,1",
+    ),
+    (
+        "Check that all pictures decode, and shrink large ones",
+        "energon import ~/photos /data/photos --yes --verify --resize 1024",
+    ),
+    (
+        "Import a table with a column of paths and one of captions",
+        "energon import captions.csv /data/captions --yes --part jpg=image --part txt=caption",
+    ),
+    ("Import to an object store", "energon import ~/photos s3://bucket/photos --yes"),
+    ("Show what would be imported", "energon import ~/photos /data/photos --dry-run"),
+)
+
+
+@energon_command("import", examples=_EXAMPLES, short_help="Convert files, tables and archives to a dataset.")
+@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
+@click.argument("output", metavar="DEST")
+@click.option("--from", "kind", metavar="KIND", help="Kind of the sources.  [default: as they look]")
+@click.option(
+    "--part",
+    "parts",
+    metavar="PART=COLUMN",
+    multiple=True,
+    help="Write this column of a table as the part PART, such as jpg or txt; others are not written.  [repeatable]",
+)
+@click.option("--key", metavar="COLUMN", help="Column of a table with the keys of the samples.")
+@click.option("--split-column", metavar="COLUMN", help="Column of a table with the split parts.")
+@click.option("--root", metavar="DIR", help="Folder that paths in a table start from.  [default: that of the table]")
+@click.option(
+    "--classes/--no-classes",
+    default=None,
+    help="Take subfolders for labels, or not.  [default: if they have pictures without texts]",
+)
+@click.option(
+    "--splits/--no-splits",
+    default=None,
+    help="Take subfolders train, val and test for split parts, or not.  [default: if all files are in such]",
+)
+@click.option("--split-ratio", metavar="8,1,1", help="Divide the samples into train, val and test in this ratio.")
+@click.option("--shuffle", metavar="SEED", type=click.IntRange(min=0), help="Shuffle the samples with this seed.")
+@click.option(
+    "--shard-size", metavar="SIZE", callback=parse_size, default="1GB", show_default=True, help="Most bytes of a shard."
+)
+@click.option(
+    "--samples-per-shard",
+    metavar="N",
+    type=click.IntRange(min=1),
+    default=10_000,
+    show_default=True,
+    help="Most samples of a shard.",
+)
+@click.option("--verify", is_flag=True, help="Decode all pictures; samples with a damaged one fail.")
+@click.option(
+    "--resize", metavar="PIXELS", type=click.IntRange(min=1), help="Shrink larger pictures to this longer side."
+)
+@click.option("--format", "picture_format", type=click.Choice(["jpg", "png", "webp"]), help="Encode other pictures so.")
+@click.option(
+    "--quality",
+    metavar="N",
+    type=click.IntRange(1, 100),
+    default=90,
+    show_default=True,
+    help="Quality of pictures that are encoded as JPEG or WebP.",
+)
+@click.option("--orient", is_flag=True, help="Turn pictures by their EXIF orientation, which is kept otherwise.")
+@click.option(
+    "--max-failures",
+    metavar="N|PERCENT",
+    default="1%",
+    show_default=True,
+    help="Stop if more samples fail: a number, or a share such as 5%.",
+)
+@click.option("--sample-type", metavar="NAME", help="Type of the samples: CaptioningSample, CrudeWebdataset, …")
+@click.option("--field-map", metavar="JSON", help='Part of each field: {"image": "jpg", "caption": "txt"}.')
+@click.option("--yes", is_flag=True, help="Never prompt; accept the proposals for all choices without a flag.")
+@click.option("--dry-run", is_flag=True, help="Show what would be imported without writing it.")
+@click.option(
+    "--compat/--no-compat",
+    default=None,
+    help="Always (or fail) or never write .tar.idx and index.sqlite, the index of megatron-energon."
+    "  [default: where they can represent the dataset]",
+)
+@click.option(
+    "--num-workers",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="Number of processes.  [default: one per core]",
+)
+@progress_option
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+def import_data(sources: tuple[str, ...], output: str, **flags: Any) -> None:
+    """Write the samples of each SOURCE as tar shards to DEST, a new folder or URL, which is a prepared dataset then.
+
+    SOURCE is a folder of files, or one of the kinds that --from takes. In a folder, files that share a name are the
+    parts of a sample: a.jpg and a.txt. Contents are copied; pictures are only changed if an option requests it.
+
+    On a terminal, the command shows what was found and prompts for the split and the sample type. Otherwise it reads
+    the answers from standard input, one per line. It never prompts with --yes.
+
+    The same sources and options write the same bytes, with any number of workers. After an interruption, the same
+    command continues. Samples that cannot be read are listed in DEST/.nv-meta/import_failures.jsonl.
+    """
+    from .flags import ImportFlags
+    from .run import import_sources
+
+    import_sources(ImportFlags(sources=sources, output=output, **flags))

@@ -1,0 +1,124 @@
+"""The flags of ``energon import``: parse and check them before reading any data."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import click
+
+from loader.convert.importing import PictureOptions
+from loader.convert.sources import SourceOptions
+from loader.errors import ConfigError
+from loader.format import usable_cores
+from loader.format.prepare import parse_ratio
+
+from ..console import is_terminal
+
+__all__ = ["ImportFlags"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportFlags:
+    """The parsed command line; ``energon import --help`` describes each flag."""
+
+    sources: tuple[str, ...]
+    output: str
+    kind: str | None
+    parts: tuple[str, ...]
+    key: str | None
+    split_column: str | None
+    root: str | None
+    classes: bool | None
+    splits: bool | None
+    split_ratio: str | None
+    shuffle: int | None
+    shard_size: int
+    samples_per_shard: int
+    verify: bool
+    resize: int | None
+    picture_format: Literal["jpg", "png", "webp"] | None
+    quality: int
+    orient: bool
+    max_failures: str
+    sample_type: str | None
+    field_map: str | None
+    yes: bool
+    dry_run: bool
+    compat: bool | None
+    num_workers: int | None
+    progress: bool | None
+    as_json: bool
+
+    @property
+    def asks_by_menus(self) -> bool:
+        """True if prompts are wanted, and there is a terminal for menus."""
+        asks = not (self.yes or self.dry_run)
+        return asks and is_terminal(sys.stdin) and is_terminal(sys.stderr if self.as_json else sys.stdout)
+
+    @property
+    def workers(self) -> int:
+        """Number of worker processes."""
+        return usable_cores() if self.num_workers is None else self.num_workers
+
+    def ratio(self) -> Mapping[str, float] | None:
+        """Return the ratio of ``--split-ratio``; None without it.
+
+        Raises:
+            click.BadParameter: It is no ratio.
+        """
+        if self.split_ratio is None:
+            return None
+        try:
+            return parse_ratio(self.split_ratio)
+        except ConfigError as error:
+            raise click.BadParameter(f"{error.message}; {error.hint}", param_hint="--split-ratio") from error
+
+    def failures(self) -> float:
+        """Return the number of ``--max-failures``, below 1 for a share.
+
+        Raises:
+            click.BadParameter: It is neither a number nor a share.
+        """
+        text = self.max_failures.strip()
+        try:
+            number = float(text.removesuffix("%"))
+        except ValueError:
+            number = -1
+        is_share = text.endswith("%")
+        if number < 0 or (is_share and number > 100) or (not is_share and number != int(number)):
+            raise click.BadParameter(
+                f"expected a number or a share such as 5%, found {text!r}", param_hint="--max-failures"
+            )
+        return min(number / 100, 1 - 1e-9) if is_share else number
+
+    def source_options(self) -> SourceOptions:
+        """Return the settings of sources.
+
+        Raises:
+            click.BadParameter: A part has no column.
+        """
+        pairs = [part.partition("=") for part in self.parts]
+        for part, separator, column in pairs:
+            if not (part and separator and column):
+                raise click.BadParameter("expected PART=COLUMN, such as jpg=image", param_hint="--part")
+        return SourceOptions(
+            parts={part: column for part, _, column in pairs},
+            key=self.key,
+            split=self.split_column,
+            root=self.root,
+            classes=self.classes,
+            splits=self.splits,
+        )
+
+    def pictures(self) -> PictureOptions:
+        """Return the settings of pictures."""
+        return PictureOptions(
+            verify=self.verify,
+            max_side=self.resize,
+            format=self.picture_format,
+            quality=self.quality,
+            orient=self.orient,
+        )

@@ -1,0 +1,148 @@
+"""Output of ``energon import``: what was found, what is planned, and what was written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from loader.convert.sources import found_columns
+from loader.inspect import format_bytes, plural
+
+from ..console import escape_controls, print_table
+from ..prepare.report import show_first_sample, show_notes
+from .flags import ImportFlags
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from loader.convert.importing import ImportReport, ListedRows, PlannedPart
+    from loader.convert.tables import FoundColumn
+    from loader.inspect import FirstSamples
+
+__all__ = ["draft_document", "report_document", "show_done", "show_draft", "show_found"]
+
+_SHOWN_FAILURES = 3
+
+
+def show_found(console: Console, flags: ImportFlags, listed: ListedRows, first: FirstSamples) -> None:
+    """Print the number of samples, the coverage of each part name and the first sample."""
+    rows = len(listed.rows)
+    kinds = ", ".join(dict.fromkeys(source.kind for source in listed.sources))
+    about = "" if listed.are_sizes_known else "about "
+    size = f", {about}{format_bytes(listed.size_bytes)}" if listed.size_bytes else ""
+    names = " ".join(map(escape_controls, flags.sources))
+    console.print(f"{names} ({kinds}): {plural(rows, 'sample')}{size}", soft_wrap=True)
+    for _, columns in found_columns(listed.sources):
+        _show_columns(console, columns)
+    coverage = ", ".join(
+        f"{escape_controls(name)} {100 * count / rows:.0f} %" for name, count in listed.part_counts.most_common()
+    )
+    console.print(f"parts: {coverage}", soft_wrap=True)
+    if listed.rows.renamed:
+        console.print(f"{plural(len(listed.rows.renamed), 'key')} occur again, and get a number", soft_wrap=True)
+    if flags.asks_by_menus:
+        show_first_sample(console, first)
+
+
+def _show_columns(console: Console, columns: Sequence[FoundColumn]) -> None:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("column", "becomes", "first values"):
+        table.add_column(heading)
+    for column in columns:
+        use = column.role if column.part is None else f"{column.part} ({column.role})"
+        table.add_row(*map(escape_controls, (column.name, use, ", ".join(column.examples))))
+    print_table(console, table)
+
+
+def show_draft(console: Console, flags: ImportFlags, parts: Sequence[PlannedPart]) -> None:
+    """Print the planned result (``--dry-run``)."""
+    console.print(f"would write to {escape_controls(flags.output)}:", soft_wrap=True)
+    for part in parts:
+        console.print(
+            f"  {escape_controls(part.name)}: {plural(part.samples, 'sample')} in {plural(part.shards, 'shard')}",
+            soft_wrap=True,
+        )
+
+
+def draft_document(
+    flags: ImportFlags,
+    listed: ListedRows,
+    parts: Sequence[PlannedPart],
+    *,
+    files: Mapping[str, str],
+    notes: Sequence[str],
+    warnings: Sequence[str],
+) -> dict[str, Any]:
+    """Return the ``--json`` document of a dry run; its keys are stable."""
+    return {
+        "output": flags.output,
+        "dry_run": True,
+        "sources": [{"path": source.path, "kind": source.kind} for source in listed.sources],
+        "columns": [
+            {"source": path, "column": one.name, "type": one.type, "role": one.role, "part": one.part}
+            for path, columns in found_columns(listed.sources)
+            for one in columns
+        ],
+        "samples": len(listed.rows),
+        "bytes": listed.size_bytes,
+        "parts": dict(listed.part_counts),
+        "renamed": len(listed.rows.renamed),
+        "split": {part.name: {"samples": part.samples, "shards": part.shards} for part in parts},
+        "files": dict(files),
+        "notes": list(notes),
+        "warnings": list(warnings),
+    }
+
+
+def show_done(console: Console, path: str, report: ImportReport) -> None:
+    """Print the report of an import."""
+    prepared = report.prepared
+    size = f"{plural(prepared.samples, 'sample')} in {plural(prepared.shards, 'shard')}"
+    kept = f", {plural(report.resumed, 'shard')} written before" if report.resumed else ""
+    console.print(
+        f"imported to {escape_controls(path)}: {size} ({format_bytes(report.size_bytes)}) in"
+        f" {report.seconds:.1f} s{kept}",
+        soft_wrap=True,
+        style="green",
+    )
+    split = ", ".join(f"{escape_controls(name)} {samples:,}" for name, (_, samples) in prepared.split.items())
+    console.print(f"split: {split} {'sample' if prepared.samples == 1 else 'samples'}", soft_wrap=True)
+    if report.failed:
+        show_notes(console, [_failures_line(report)], label="warning", style="yellow")
+    show_notes(console, prepared.warnings, label="warning", style="yellow")
+
+
+def _failures_line(report: ImportReport) -> str:
+    shown = "; ".join(f"{failure.origin}: {failure.reason}" for failure in report.failures[:_SHOWN_FAILURES])
+    more = "; …" if report.failed > _SHOWN_FAILURES else ""
+    return f"{plural(report.failed, 'sample')} failed, listed in {report.failures_file}: {shown}{more}"
+
+
+def report_document(
+    path: str, report: ImportReport, *, files: Mapping[str, str], notes: Sequence[str]
+) -> dict[str, Any]:
+    """Return the ``--json`` document of an import; its keys are stable."""
+    prepared = report.prepared
+    return {
+        "output": path,
+        "samples": prepared.samples,
+        "shards": prepared.shards,
+        "bytes": report.size_bytes,
+        "split": {name: {"shards": shards, "samples": samples} for name, (shards, samples) in prepared.split.items()},
+        "failed": report.failed,
+        "failures": [
+            {"origin": failure.origin, "key": failure.key, "reason": failure.reason} for failure in report.failures
+        ],
+        "failures_file": report.failures_file,
+        "renamed": report.renamed,
+        "written": report.written,
+        "resumed": report.resumed,
+        "files": sorted(files),
+        "compat": prepared.compat,
+        "uuid": prepared.uuid,
+        "seconds": round(report.seconds, 3),
+        "warnings": list(prepared.warnings),
+        "notes": list(notes),
+    }

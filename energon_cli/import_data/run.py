@@ -1,0 +1,178 @@
+"""Run ``energon import``: list the samples, resolve the choices, write the dataset and report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import click
+
+from loader.convert.importing import (
+    ImportPlan,
+    ImportProgress,
+    ImportReport,
+    ListedRows,
+    check_output,
+    list_rows,
+    run_import,
+    write_trial,
+)
+from loader.convert.rows import ShardLayout
+from loader.convert.sources import open_sources
+from loader.inspect import (
+    Choices,
+    ShardFolder,
+    choice_files,
+    choice_notes,
+    field_map_warnings,
+    format_bytes,
+    inspect_folder,
+    plural,
+)
+
+from ..console import error_console, output_console, print_json
+from ..prepare.history import AnswerHistory
+from ..prepare.report import show_files, show_notes
+from ..progress import ProgressBar
+from .choices import ImportChoices, resolve_choices
+from .flags import ImportFlags
+from .report import draft_document, report_document, show_done, show_draft, show_found
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["import_sources"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Draft:
+    """The state of a command before anything is written."""
+
+    choices: ImportChoices
+    files: Mapping[str, str]  # of .nv-meta, name → text
+    notes: list[str]
+    warnings: list[str]
+
+
+def import_sources(flags: ImportFlags) -> None:
+    """Import sources, with prompts where the flags leave choices open, and print a report."""
+    console = error_console() if flags.as_json else output_console()
+    pictures, max_failures = flags.pictures(), flags.failures()
+    flags.ratio()
+    sources = open_sources(flags.sources, kind=flags.kind, options=flags.source_options())
+    if not flags.dry_run:
+        check_output(flags.output)
+    with ExitStack() as stack:
+        with ProgressBar("Listing samples", unit="samples", enabled=flags.progress) as bar:
+            listed = stack.enter_context(
+                list_rows(sources, shuffled=flags.shuffle is not None, on_progress=lambda done: bar.update(done, None))
+            )
+        folder = _without_shard(inspect_folder(stack.enter_context(write_trial(listed, pictures))))
+        if not flags.as_json:
+            show_found(console, flags, listed, folder.first)
+        draft = _confirmed_draft(flags, listed, folder, console)
+        layout = ShardLayout(
+            shard_bytes=flags.shard_size,
+            samples_per_shard=flags.samples_per_shard,
+            split_ratio=draft.choices.ratio,
+            shuffle_seed=flags.shuffle,
+        )
+        if flags.dry_run:
+            _show_dry_run(flags, listed, layout, draft, console)
+            return
+        plan = ImportPlan(
+            sources=sources,
+            output=flags.output,
+            layout=layout,
+            pictures=pictures,
+            workers=flags.workers,
+            max_failures=max_failures,
+            files=draft.files,
+            compat=flags.compat,
+        )
+        report = _run(plan, listed, progress=flags.progress)
+    if flags.as_json:
+        print_json(report_document(flags.output, report, files=draft.files, notes=draft.notes))
+        return
+    show_done(console, flags.output, report)
+    show_notes(console, draft.notes, label="note")
+
+
+def _without_shard(folder: ShardFolder) -> ShardFolder:
+    """Name the first sample by its key alone: its shard is temporary."""
+    return replace(folder, first=replace(folder.first, key=folder.first.key.partition("/")[2]))
+
+
+def _confirmed_draft(flags: ImportFlags, listed: ListedRows, folder: ShardFolder, console: Console) -> _Draft:
+    """Resolve the choices, and prompt for a confirmation on a terminal.
+
+    Raises:
+        click.exceptions.Exit: The user leaves.
+    """
+    history = AnswerHistory()
+    while True:
+        draft = _draft(folder, resolve_choices(flags, listed, folder, console, history))
+        if not flags.as_json:
+            show_notes(console, draft.warnings, label="warning", style="yellow")
+        if not flags.asks_by_menus or _is_confirmed(flags, listed, draft, console, history):
+            return draft
+
+
+def _draft(folder: ShardFolder, choices: ImportChoices) -> _Draft:
+    chosen = Choices(dataset_yaml=choices.dataset_yaml)
+    warnings: list[str] = []
+    if choices.dataset_yaml is not None:
+        warnings = field_map_warnings(choices.dataset_yaml, folder.first, meta_folder=folder.meta_folder)
+    return _Draft(
+        choices=choices,
+        files=choice_files(folder, chosen, name="dataset.yaml"),
+        notes=choice_notes(folder, chosen),
+        warnings=warnings,
+    )
+
+
+def _is_confirmed(
+    flags: ImportFlags, listed: ListedRows, draft: _Draft, console: Console, history: AnswerHistory
+) -> bool:
+    from ..prepare.prompts import GoBack, confirm
+
+    show_files(console, draft.files, folder=".nv-meta")
+    size = f", about {format_bytes(listed.size_bytes)}," if listed.size_bytes else ""
+    question = f"Write {plural(len(listed.rows), 'sample')}{size} to {flags.output}?"
+    try:
+        answer = confirm(question, can_change=history.can_go_back)
+    except GoBack:
+        history.back()
+        return False
+    if answer == "leave":
+        console.print("nothing was written")
+        raise click.exceptions.Exit(1)
+    if answer == "change":
+        history.restart()
+    return answer == "write"
+
+
+def _show_dry_run(flags: ImportFlags, listed: ListedRows, layout: ShardLayout, draft: _Draft, console: Console) -> None:
+    parts = listed.plan(layout)
+    if flags.as_json:
+        print_json(draft_document(flags, listed, parts, files=draft.files, notes=draft.notes, warnings=draft.warnings))
+        return
+    show_draft(console, flags, parts)
+    show_files(console, draft.files, folder=f"{flags.output}/.nv-meta")
+    show_notes(console, draft.notes, label="note")
+
+
+def _run(plan: ImportPlan, listed: ListedRows, *, progress: bool | None) -> ImportReport:
+    resumed_before = False
+    with ProgressBar("Writing shards", unit="samples", enabled=progress) as bar:
+
+        def advance(now: ImportProgress) -> None:
+            nonlocal resumed_before
+            if now.resumed and not resumed_before and progress is not False:
+                resumed_before = True
+                click.echo("resumed: shards of an interrupted import are kept", err=True)
+            bar.update(now.samples, now.samples_total)
+
+        return run_import(plan, listed=listed, on_progress=advance)

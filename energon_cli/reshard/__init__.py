@@ -1,0 +1,1 @@
+"""``energon reshard``: write the samples of a dataset to new shards."""

@@ -1,0 +1,176 @@
+"""``energon reshard``: write the samples of a dataset to new shards."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..command import energon_command, meta_folder_option, progress_option
+from ..dataset_path import check_path
+from ..extract.query_options import make_query, query_options
+from ..import_data.sizes import parse_size
+
+if TYPE_CHECKING:
+    from loader.convert.resharding import ReshardReport
+
+__all__ = ["reshard"]
+
+_EXAMPLES = (
+    ("Shuffle all samples once, into shards of 1 GB", "energon reshard /data/coco /data/coco_shuffled --shuffle 0"),
+    ("Write smaller shards", "energon reshard /data/coco /data/small --shard-size 200MB --samples-per-shard 2000"),
+    ("Sort by a column, for batches of like lengths", "energon reshard /data/text /data/sorted --sort-by tokens"),
+    (
+        "Drop parts that no training reads",
+        "energon reshard /data/coco /data/lean --drop-parts '*.npy' --drop-parts seg.png",
+    ),
+    ("Keep good samples only", "energon reshard /data/coco /data/good --where 'width >= 512'"),
+    ("Copy to an object store", "energon reshard /data/coco s3://bucket/coco --shuffle 0"),
+)
+
+
+@energon_command("reshard", examples=_EXAMPLES, short_help="Write a dataset to new shards: sizes, order, parts.")
+@click.argument("path")
+@click.argument("dest")
+@click.option(
+    "--shard-size",
+    metavar="SIZE",
+    callback=parse_size,
+    default="1GB",
+    show_default=True,
+    help="Largest size of a shard.",
+)
+@click.option(
+    "--samples-per-shard",
+    metavar="N",
+    type=click.IntRange(min=1),
+    default=10_000,
+    show_default=True,
+    help="Most samples of a shard.",
+)
+@click.option("--shuffle", "shuffle_seed", metavar="SEED", type=int, help="Shuffle all samples by this seed.")
+@click.option("--sort-by", metavar="COLUMN", help="Sort by key, or by the values of a column.")
+@click.option("--split-ratio", metavar="RATIO", help="New split by samples, such as 8,1,1.  [default: that of PATH]")
+@click.option("--keep-parts", metavar="GLOB", multiple=True, help="Only parts with such names.  [repeatable]")
+@click.option("--drop-parts", metavar="GLOB", multiple=True, help="No parts with such names.  [repeatable]")
+@query_options
+@click.option("--include-excluded/--skip-excluded", default=False, help="Also samples that the split excludes.")
+@click.option(
+    "--num-workers", metavar="N", type=click.IntRange(min=1), help="Number of processes.  [default: one per core]"
+)
+@click.option("--compat/--no-compat", default=None, help="Write index.sqlite and .tar.idx files for other tools.")
+@progress_option
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+@click.option("--split-config", metavar="NAME", default="split.yaml", show_default=True, help="Name of the split file.")
+@meta_folder_option
+def reshard(
+    path: str,
+    dest: str,
+    *,
+    shard_size: int,
+    samples_per_shard: int,
+    shuffle_seed: int | None,
+    sort_by: str | None,
+    split_ratio: str | None,
+    keep_parts: tuple[str, ...],
+    drop_parts: tuple[str, ...],
+    split_part: str | None,
+    keys_from: str | None,
+    where: str | None,
+    filter_name: str | None,
+    include_excluded: bool,
+    num_workers: int | None,
+    compat: bool | None,
+    progress: bool | None,
+    as_json: bool,
+    split_config: str,
+    meta_folder: str | None,
+) -> None:
+    """Write the samples of the dataset at PATH to new shards at DEST, as a prepared dataset.
+
+    PATH may also be a folder of tar shards without metadata, or one such shard. The bytes of parts are copied, and the
+    parts of a sample come side by side. Each sample stays in its split part; dataset.yaml, columns and filters move
+    along. PATH is not changed.
+
+    Run the same command again after an interruption: shards that are written are kept. The same dataset and flags make
+    the same bytes.
+    """
+    from loader.convert.resharding import ReshardPlan, run_reshard
+    from loader.format import usable_cores
+    from loader.format.prepare import parse_ratio
+
+    from ..progress import ProgressBar
+
+    if shuffle_seed is not None and sort_by is not None:
+        raise click.UsageError("Pass --shuffle or --sort-by, not both.")
+    plan = ReshardPlan(
+        path=check_path(path, takes_tar=True, meta_folder=meta_folder),
+        output=dest,
+        shard_bytes=shard_size,
+        samples_per_shard=samples_per_shard,
+        shuffle_seed=shuffle_seed,
+        sort_by=sort_by,
+        split_ratio=None if split_ratio is None else parse_ratio(split_ratio),
+        query=make_query(
+            split_part=split_part,
+            keys_from=keys_from,
+            where=where,
+            filter_name=filter_name,
+            excluded=include_excluded,
+        ),
+        keep_parts=keep_parts,
+        drop_parts=drop_parts,
+        workers=num_workers or usable_cores(),
+        compat=compat,
+        split_config=split_config,
+        meta_folder=meta_folder,
+    )
+    with ProgressBar("Writing shards", unit="samples", enabled=progress) as bar:
+        report = run_reshard(plan, on_progress=lambda now: bar.update(now.samples, now.samples_total))
+    _show(report, dest, as_json=as_json)
+
+
+def _show(report: ReshardReport, dest: str, *, as_json: bool) -> None:
+    from loader.inspect import format_bytes, plural
+
+    from ..console import error_console, print_json, show_note
+    from ..prepare.report import show_notes
+
+    written, prepared = report.written, report.written.prepared
+    warnings = (*report.warnings, *prepared.warnings)
+    if as_json:
+        document: dict[str, Any] = {
+            "output": dest,
+            "samples": prepared.samples,
+            "shards": prepared.shards,
+            "size_bytes": written.size_bytes,
+            "split": {
+                name: {"shards": shards, "samples": samples} for name, (shards, samples) in prepared.split.items()
+            },
+            "shards_kept_from_interrupted_run": written.resumed,
+            "renamed_keys": written.renamed,
+            "excluded": report.excluded,
+            "without_parts": report.without_parts,
+            "columns": list(report.columns),
+            "filters": list(report.filters),
+            "warnings": list(warnings),
+            "seconds": round(written.seconds, 3),
+        }
+        print_json(document)
+        return
+    show_note(
+        f"wrote {plural(prepared.samples, 'sample')} in {plural(prepared.shards, 'shard')}, "
+        f"{format_bytes(written.size_bytes)}, to {dest} ({written.seconds:.1f} s)"
+    )
+    for count, what in (
+        (written.resumed, "shards were kept from an interrupted run"),
+        (written.renamed, "samples have a new key, since another sample has theirs"),
+        (report.excluded, "samples that the split excludes are skipped; --include-excluded copies them"),
+        (report.without_parts, "samples have none of the kept parts, and are skipped"),
+    ):
+        if count:
+            show_note(f"{count:,} {what}")
+    for what, names in (("columns", report.columns), ("filters", report.filters)):
+        if names:
+            show_note(f"{what} moved along: {', '.join(names)}")
+    show_notes(error_console(), warnings, label="warning", style="yellow")

@@ -1,0 +1,162 @@
+"""``energon split``: another split of a prepared dataset, and what its parts share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from ..command import energon_command, progress_option
+
+if TYPE_CHECKING:
+    from loader.convert.splitting import LeakReport, SplitReport
+
+__all__ = ["split"]
+
+_EXAMPLES = (
+    ("Split whole shards or samples, as the ratio needs", "energon split /data/coco --split-ratio 8,1,1"),
+    ("Keep all pictures of a site in one part", "energon split /data/coco --split-ratio 9,1 --group-by json[site]"),
+    ("Keep frames of a video together", "energon split /data/clips --split-ratio 9,1 --group-by 'key:^[^_]+'"),
+    ("Check what train and val share", "energon split /data/coco --check --group-by json[site]"),
+    ("Find equal pictures in several parts", "energon split /data/coco --check --part jpg"),
+    ("Bring back the split before", "energon split /data/coco --undo"),
+)
+
+
+@energon_command("split", examples=_EXAMPLES, short_help="Change the split of a dataset, or check it for leaks.")
+@click.argument("path")
+@click.option("--split-ratio", metavar="8,1,1", help="Shares of train, val and test, or of others: train=9,holdout=1.")
+@click.option(
+    "--by",
+    type=click.Choice(["auto", "shards", "samples"]),
+    default="auto",
+    show_default=True,
+    help="Assign whole shards, or samples; auto assigns shards if that meets all shares within 1 %.",
+)
+@click.option("--group-by", metavar="EXPR", help="Never divide groups: a column, key, key:REGEX, or json[field].")
+@click.option("--stable", is_flag=True, help="Choose the part by a hash of the group alone, so that new data keep it.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the choice.")
+@click.option("--check", is_flag=True, help="Report groups, or else equal contents, in several parts; change nothing.")
+@click.option("--part", metavar="NAME", help="Let --check compare the contents of this part alone.")
+@click.option("--undo", "is_undo", is_flag=True, help="Bring back the split before the last one.")
+@click.option("--dry-run", is_flag=True, help="Change nothing; show the parts.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@progress_option
+def split(
+    path: str,
+    *,
+    split_ratio: str | None,
+    by: Literal["auto", "shards", "samples"],
+    group_by: str | None,
+    stable: bool,
+    seed: int,
+    check: bool,
+    part: str | None,
+    is_undo: bool,
+    dry_run: bool,
+    as_json: bool,
+    progress: bool | None,
+) -> None:
+    """Change the split of the prepared dataset at PATH, or check it for leaks between its parts.
+
+    Only files in .nv-meta change. A split by shards is understood by all readers of the format. A split by samples
+    stores a filter for each part, which split.yaml names under sample_filters: split_part= of all loaders here reads
+    it, and megatron-energon refuses it. With --group-by, no group is in two parts.
+
+    --check exits with 1 if parts share groups, or samples of the same contents.
+    """
+    from loader.convert import splitting
+    from loader.format.prepare import parse_ratio
+
+    from ..console import print_json, show_note
+    from ..dataset_path import check_path
+    from ..progress import ProgressBar
+
+    path = check_path(path)
+    if check + is_undo + (split_ratio is not None) != 1:
+        raise click.UsageError("Pass --split-ratio for a new split, --check, or --undo.")
+    if part is not None and (not check or group_by is not None):
+        raise click.UsageError("--part belongs to --check without --group-by.")
+    if is_undo:
+        undone = splitting.undo_split(path)
+        if as_json:
+            print_json({"undone": undone})
+        else:
+            show_note("brought back the split before" if undone else "there is nothing to undo")
+        return
+    bar = ProgressBar("Reading samples", unit="samples", enabled=progress)
+    if split_ratio is None:
+        with bar:
+            found = splitting.find_leaks(path, group_by=group_by, part=part, on_progress=bar.update)
+        print_json(_leak_document(found)) if as_json else _show_leaks(found, group_by)
+        click.get_current_context().exit(0 if found.is_clean else 1)
+    plan = splitting.SplitPlan(
+        path=path,
+        ratio=parse_ratio(split_ratio),
+        by=by,
+        group_by=group_by,
+        stable=stable,
+        seed=seed,
+        dry_run=dry_run,
+    )
+    with bar:
+        report = splitting.run_split(plan, on_progress=bar.update)
+    print_json(_document(report, dry_run)) if as_json else _show(report, path, dry_run)
+
+
+def _document(report: SplitReport, dry_run: bool) -> dict[str, object]:
+    return {
+        "by": report.by,
+        "parts": {
+            part: {"shards": shards, "samples": samples, "share": share}
+            for part, (shards, samples, share) in report.parts.items()
+        },
+        "groups": report.groups,
+        "alone": report.alone,
+        "file": report.file,
+        "dry_run": dry_run,
+        "warnings": list(report.warnings),
+    }
+
+
+def _show(report: SplitReport, path: str, dry_run: bool) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from loader.errors import escape_controls
+
+    from ..console import output_console, show_note
+
+    table = Table("split part", "shards", "samples", "share", box=None, pad_edge=False)
+    for part, (shards, samples, share) in report.parts.items():
+        table.add_row(Text(escape_controls(part)), f"{shards:,}", f"{samples:,}", f"{share:.1%}")
+    output_console().print(table)
+    for warning in report.warnings:
+        show_note(warning)
+    if dry_run:
+        show_note(f"would split by {report.by}; nothing was changed")
+    else:
+        show_note(f"split by {report.by}; undo it: energon split {path} --undo")
+
+
+def _leak_document(found: LeakReport) -> dict[str, object]:
+    return {
+        "groups": found.groups,
+        "leaking_groups": found.leaking,
+        "leaking_samples": found.samples,
+        "overlapping_samples": found.overlapping,
+        "leaks": [{"group": leak.group, "samples": leak.samples} for leak in found.leaks],
+    }
+
+
+def _show_leaks(found: LeakReport, group_by: str | None) -> None:
+    from loader.errors import escape_controls
+
+    what = "groups" if group_by is not None else "contents"
+    for leak in found.leaks:
+        parts = ", ".join(f"{part} {samples:,}" for part, samples in leak.samples.items())
+        click.echo(escape_controls(f"{leak.group}: {parts}"))
+    if found.overlapping:
+        click.echo(f"{found.overlapping:,} samples are in several parts themselves")
+    verdict = f"{found.leaking:,} of {found.groups:,} {what} are in several parts, with {found.samples:,} samples"
+    click.echo(verdict if not found.is_clean else f"no leaks: {found.groups:,} {what}, each in one part")

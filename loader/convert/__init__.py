@@ -1,0 +1,12 @@
+"""Convert files, tables, archives and datasets to new prepared datasets.
+
+===============  =====================================================================
+`writing/`       tar shards with their index, and datasets that are prepared at the end
+`rows/`          samples to write: where their bytes are, their keys, their order
+`tables/`        columns of tables as parts of samples
+`sources/`       what samples are made of: folders, tables, archives, datasets
+`importing/`     sources → a prepared dataset, in parallel and resumable
+`resharding/`    a dataset → new shards, with its columns and filters
+`exporting/`     a dataset → files, tables and other formats
+===============  =====================================================================
+"""

@@ -1,0 +1,239 @@
+"""Write added parts as a dataset, and the metadataset that joins it."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import ConfigError
+from ...format.dataset_folder import DatasetFolder
+from ...format.documents.sample_types import SAMPLE_TYPES
+from ...format.nv_meta import INFO_JSON
+from ...metadataset.documents.leaf_plan import Nonmatch
+from ...metadataset.joins.prepare_metadataset import prepare_metadataset
+from ...storage import is_url, open_parent, open_storage, read_document
+from ..importing.plan import ImportPlan, ProgressCallback
+from ..importing.run import run_import
+from ..rows.shard_plan import ShardLayout
+from .matched import ALL_PART, MatchCount, MatchedSource, count_matches
+from .sources import open_parts
+
+__all__ = ["AddPartsPlan", "AddPartsReport", "run_add_parts"]
+
+_JOINER = "loader:join_parts"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddPartsPlan:
+    """Parts to add to the samples of a dataset.
+
+    Attributes:
+        dataset: The dataset; nothing in it changes.
+        source: Where the parts are: files named by key, a table with a column of keys, or a prepared dataset.
+        output: Folder of the dataset of the parts, new or empty.
+        metadataset: Path of the metadataset to write; None for ``<output>.yaml``.
+        nonmatch: What happens to samples without parts: it is an error, they are skipped, or have no parts.
+        rename: Part name of the source → name of the part.
+        replace: The parts may have names that parts of the dataset have, and replace these.
+        key_column: Column of the keys in a table.
+        joiner: Joiner that the metadataset names, ``module:function`` or ``module:Class``.
+        layout: Sizes of the shards.
+        workers: Number of worker processes.
+    """
+
+    dataset: str
+    source: str
+    output: str
+    metadataset: str | None = None
+    nonmatch: Nonmatch = "error"
+    rename: Mapping[str, str] = field(default_factory=dict)
+    replace: bool = False
+    key_column: str | None = None
+    joiner: str = _JOINER
+    layout: ShardLayout = field(default_factory=ShardLayout)
+    workers: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddPartsReport:
+    """The outcome.
+
+    Attributes:
+        output: Path of the dataset of the parts.
+        metadataset: Path of the metadataset.
+        parts: Part name → number of samples that have it.
+        matched: Number of samples of the source that belong to samples of the dataset.
+        missing: Number of samples of the dataset without parts, excluded ones not counted.
+        missing_keys: The first of these.
+        unused: Number of samples of the source that belong to none.
+        unused_keys: The first of these.
+        failed: Number of rows that could not be read.
+        rows: Split part → number of joined samples.
+    """
+
+    output: str
+    metadataset: str
+    parts: Mapping[str, int]
+    matched: int
+    missing: int
+    missing_keys: tuple[str, ...]
+    unused: int
+    unused_keys: tuple[str, ...]
+    failed: int
+    rows: Mapping[str, int]
+
+
+def run_add_parts(plan: AddPartsPlan, *, on_progress: ProgressCallback | None = None) -> AddPartsReport:
+    """Write parts as a dataset of their own, and a metadataset that joins it with the dataset by key.
+
+    The metadataset has the split parts of the dataset. After an interruption, the same plan continues.
+
+    Args:
+        plan: The plan.
+        on_progress: Called while the parts are written.
+
+    Raises:
+        ConfigError: No key matches, samples without parts are an error, names of parts clash, or the output is in use.
+        StorageError: A file cannot be read or written.
+        SampleError: Too many rows cannot be read.
+    """
+    folder = DatasetFolder(plan.dataset)
+    split = folder.split
+    if split is None or not any(split.split_parts.values()):
+        raise ConfigError(
+            "this dataset has no split", at=folder.path, hint="split it: energon split PATH --split-ratio 8,1,1"
+        )
+    inner = open_parts(plan.source, key_column=plan.key_column)
+    source = MatchedSource(source=inner, dataset=plan.dataset, rename=plan.rename)
+    with tempfile.TemporaryDirectory(prefix="energon-add-parts-") as scratch:
+        counted = count_matches(source, folder, scratch=scratch)
+    used = _used_samples(folder)
+    lacking = np.flatnonzero(used & ~counted.has_parts)
+    _check(plan, folder, counted, lacking)
+    metadataset = plan.metadataset or f"{plan.output.rstrip('/')}.yaml"
+    text = _metadataset(plan, metadataset, [part for part, shards in split.split_parts.items() if shards])
+    failed = 0
+    if not _is_written(plan, metadataset, text):
+        imported = run_import(
+            ImportPlan(sources=(source,), output=plan.output, layout=plan.layout, workers=plan.workers, max_failures=0),
+            on_progress=on_progress,
+        )
+        failed = imported.failed
+        storage, name = open_parent(metadataset)
+        with storage.create(name) as file:
+            file.write(text.encode())
+    reports = prepare_metadataset(metadataset)
+    return AddPartsReport(
+        output=plan.output,
+        metadataset=metadataset,
+        parts=dict(sorted(counted.parts.items())),
+        matched=counted.matched,
+        missing=len(lacking),
+        missing_keys=tuple(folder.index.full_key(sample) for sample in lacking[:5].tolist()),
+        unused=counted.unused,
+        unused_keys=counted.unused_rows,
+        failed=failed,
+        rows={report.place.removeprefix("splits."): report.rows for report in reports},
+    )
+
+
+def _used_samples(folder: DatasetFolder) -> npt.NDArray[np.bool_]:
+    """Return True for the samples that a split part has and that are not excluded, shape (n,)."""
+    used = np.zeros(len(folder.index), np.bool_)
+    for part in folder.split.split_parts if folder.split else ():
+        for run in folder.runs_of_part(part):
+            used[run.start : run.stop] = True
+    used[folder.excluded_samples()] = False
+    return used
+
+
+def _check(plan: AddPartsPlan, folder: DatasetFolder, counted: MatchCount, lacking: npt.NDArray[np.int64]) -> None:
+    """Raise an error if the parts cannot be added as planned."""
+    if not counted.matched:
+        raise ConfigError(
+            f"no key of the {counted.unused:,} samples in {plan.source} is one of the dataset; the source has"
+            f" {', '.join(map(repr, counted.unused_rows)) or 'none'}, the dataset {folder.tar_index.key(0)!r}",
+            at=folder.path,
+            hint="name files, or rows by --key, after the keys that energon preview shows",
+        )
+    if plan.nonmatch == "error" and len(lacking):
+        raise ConfigError(
+            f"{len(lacking):,} samples of the dataset have no parts in {plan.source}, first"
+            f" {folder.index.full_key(int(lacking[0]))!r}",
+            at=folder.path,
+            hint="pass --nonmatch skip, which skips them, or --nonmatch none, which leaves them without these parts",
+        )
+    clashing = [name for name in counted.parts if name in folder.tar_index.part_names]
+    if clashing and not plan.replace:
+        raise ConfigError(
+            f"the dataset has a part {clashing[0]!r} already",
+            at=folder.path,
+            hint=f"rename the new one: --rename {clashing[0]}=new.{clashing[0]}; or replace it: --replace",
+        )
+    config = folder.config
+    spec = SAMPLE_TYPES.get(config.sample_type or "") if config is not None else None
+    if plan.joiner != _JOINER or spec is None or spec.crude:
+        return
+    fields = [one.name for one in spec.fields]
+    unknown = [name for name in counted.parts if name.partition(".")[0] not in fields]
+    if unknown:
+        raise ConfigError(
+            f"samples of the dataset are {spec.name}s, which have no field for the part {unknown[0]!r}",
+            at=folder.path,
+            hint=f"name it after one of {', '.join(fields)}: --rename {unknown[0]}={fields[-1]}.{unknown[0]};"
+            " or name a joiner of your own: --joiner MODULE:FUNCTION",
+        )
+
+
+def _metadataset(plan: AddPartsPlan, file: str, parts: list[str]) -> str:
+    """Return the text of the metadataset."""
+    import yaml
+
+    module, _, name = plan.joiner.partition(":")
+    if not module or not name:
+        raise ConfigError(f"expected MODULE:FUNCTION or MODULE:Class as the joiner, found {plan.joiner!r}")
+    kind = "__class__" if name.rpartition(".")[2][:1].isupper() else "__function__"
+    added = {"path": _relative(plan.output, file), "split_part": ALL_PART}
+    if plan.nonmatch != "error":
+        added["nonmatch"] = plan.nonmatch
+    splits = {
+        part: {
+            "join": [{"path": _relative(plan.dataset, file), "split_part": part}, added],
+            "joiner": {"__module__": module, kind: name},
+        }
+        for part in parts
+    }
+    document = {"__module__": "megatron.energon", "__class__": "MetadatasetV2", "splits": splits}
+
+    class _Plain(yaml.SafeDumper):
+        def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - each split is written out
+            return True
+
+    return yaml.dump(document, Dumper=_Plain, sort_keys=False, allow_unicode=True)
+
+
+def _relative(path: str, file: str) -> str:
+    if is_url(path) or is_url(file):
+        return path if is_url(path) else os.path.abspath(path)
+    return os.path.relpath(path, os.path.dirname(os.path.abspath(file)))
+
+
+def _is_written(plan: AddPartsPlan, metadataset: str, text: str) -> bool:
+    """Return True if an interrupted run has written everything but the join.
+
+    Raises:
+        ConfigError: The metadataset exists with other contents.
+    """
+    storage, name = open_parent(metadataset)
+    if not storage.exists(name):
+        return False
+    if read_document(storage, name).decode("utf-8", "replace") != text:
+        raise ConfigError(
+            "this metadataset exists, with other contents", file=metadataset, hint="name another one with --metadataset"
+        )
+    return open_storage(plan.output).exists(INFO_JSON)

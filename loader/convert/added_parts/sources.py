@@ -1,0 +1,207 @@
+"""The sources of added parts: a prepared dataset, a table with a column of keys, or files named by key."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import msgspec
+
+from ...errors import ConfigError
+from ...format.dataset_folder import DatasetFolder, open_fresh_shard
+from ...format.documents.dataset_files import read_shard_info
+from ...format.tar.names import split_member_name
+from ...storage import open_storage, raise_storage_error
+from ..rows.row import FileRef, PartRef, RangeRef, Row, ValueRef
+from ..sources.detect import SourceOptions, open_source
+from ..sources.no_cells import NoCells
+from ..sources.source import SampleProposal, Source
+
+__all__ = ["FilesByKey", "KeyedTable", "SamplesOfDataset", "open_parts"]
+
+_TABLES = (".jsonl", ".csv", ".tsv")
+_KEYS = ("__key__", "key", "id")
+
+
+def open_parts(path: str, *, key_column: str | None) -> Source:
+    """Open a source of parts by what is there.
+
+    Args:
+        path: A prepared dataset, a ``.jsonl``, ``.csv`` or ``.tsv`` file, or another source of an import.
+        key_column: Column of a table with the keys; None takes ``__key__``, ``key`` or ``id``.
+
+    Raises:
+        ConfigError: The path is no source.
+        StorageError: It does not exist.
+    """
+    if path.lower().endswith(_TABLES):
+        return KeyedTable(path=path, key_column=key_column)
+    if not os.path.isfile(path) and read_shard_info(open_storage(path)) is not None:
+        return SamplesOfDataset(path=path)
+    source = open_source(path, kind=None, options=SourceOptions(key=key_column))
+    return FilesByKey(path=path) if source.kind == "folder" else source
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilesByKey:
+    """Files that are named as the members of shards: ``a/b.cap.txt`` is the part ``cap.txt`` of the key ``a/b``.
+
+    Attributes:
+        path: Their folder.
+    """
+
+    path: str
+    kind: str = "folder"
+
+    def rows(self, *, shuffled: bool, scratch: str) -> Iterator[Row]:  # noqa: ARG002 - files are read in any order
+        """Yield the samples, sorted by key; files without an extension are skipped.
+
+        Raises:
+            StorageError: A folder cannot be listed.
+        """
+        storage = open_storage(self.path)
+        named = ((split_member_name(file.name), file) for file in storage.list())
+        members = ((name, file) for name, file in named if name is not None)
+        for key, files in groupby(members, key=lambda member: member[0][0]):
+            parts: dict[str, PartRef] = {
+                part: FileRef(os.fsencode(storage.path(file.name)), file.size_bytes, file.etag or str(file.mtime_ns))
+                for (_, part), file in files
+            }
+            yield Row(key=key, parts=parts, origin=key)
+
+    def proposal(self) -> SampleProposal | None:
+        """Return None."""
+        return None
+
+    def open_cells(self) -> NoCells:
+        """Return no cells."""
+        return NoCells()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplesOfDataset:
+    """The samples of a prepared dataset of tar shards, by their bare keys.
+
+    Attributes:
+        path: Its folder.
+    """
+
+    path: str
+    kind: str = "dataset"
+
+    def rows(self, *, shuffled: bool, scratch: str) -> Iterator[Row]:  # noqa: ARG002 - shards are read in any order
+        """Yield the samples in the order of the index.
+
+        Raises:
+            FormatError: A shard has changed.
+        """
+        folder = DatasetFolder(self.path)
+        index, storage = folder.tar_index, folder.storage
+        for shard in index.shards:
+            open_fresh_shard(storage, index, shard).close()
+            path = os.fsencode(storage.path(shard.name))
+            for sample in index.samples_of(shard):
+                parts: dict[str, PartRef] = {
+                    part.name: RangeRef(path, part.offset, part.size_bytes) for part in index.parts(sample)
+                }
+                yield Row(key=index.key(sample), parts=parts, origin=index.full_key(sample))
+
+    def proposal(self) -> SampleProposal | None:
+        """Return None."""
+        return None
+
+    def open_cells(self) -> NoCells:
+        """Return no cells."""
+        return NoCells()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyedTable:
+    """The rows of a JSONL, CSV or TSV file: texts are the parts ``<column>.txt``, other values ``<column>.json``.
+
+    Attributes:
+        path: The file.
+        key_column: Column of the keys; None takes the first of ``__key__``, ``key`` and ``id``.
+    """
+
+    path: str
+    key_column: str | None = None
+    kind: str = "table"
+
+    def rows(self, *, shuffled: bool, scratch: str) -> Iterator[Row]:  # noqa: ARG002 - rows have values
+        """Yield the rows that have a key.
+
+        Raises:
+            ConfigError: A line is no row, or there is no column of keys.
+            StorageError: The file cannot be read.
+        """
+        for line, record in self._records():
+            column = self._key(record, line)
+            key = record.pop(column)
+            if key is None or key == "":
+                continue
+            parts = {}
+            for name, value in record.items():
+                if value is not None:
+                    part = _part_name(name)
+                    is_text = isinstance(value, str)
+                    data = value.encode("utf-8", "surrogatepass") if is_text else msgspec.json.encode(value)
+                    parts[f"{part}.{'txt' if is_text else 'json'}"] = ValueRef(data)
+            yield Row(key=str(key), parts=dict(parts), origin=f"{os.path.basename(self.path)}, line {line}")
+
+    def _key(self, record: Mapping[str, Any], line: int) -> str:
+        for name in _KEYS if self.key_column is None else (self.key_column,):
+            if name in record:
+                return name
+        raise ConfigError(
+            f"expected a column {' or '.join(_KEYS) if self.key_column is None else repr(self.key_column)} with the"
+            f" keys, found {', '.join(map(str, list(record)[:20]))}",
+            at=f"{self.path}, line {line}",
+            hint="name the column of the keys with --key",
+        )
+
+    def _records(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        try:
+            with open(self.path, encoding="utf-8-sig", newline="") as file:
+                if self.path.lower().endswith(".jsonl"):
+                    for line, text in enumerate(file, 1):
+                        if text.strip():
+                            yield line, msgspec.json.decode(text, type=dict[str, Any])
+                    return
+                rows = csv.DictReader(file, delimiter="\t" if self.path.lower().endswith(".tsv") else ",", strict=True)
+                for record in rows:
+                    yield rows.line_num, self._fields(record, rows.line_num)
+        except OSError as error:
+            raise_storage_error("read this file", self.path, error)
+        except (ValueError, csv.Error, RecursionError) as error:
+            raise ConfigError(
+                f"this table has a line that is no row: {error}", at=self.path, hint="correct or remove the line"
+            ) from error
+
+    def _fields(self, record: Mapping[str | None, Any], line: int) -> dict[str, Any]:
+        if None in record:
+            raise ConfigError(
+                "this line has more fields than the first one", at=f"{self.path}, line {line}", hint="correct the line"
+            )
+        return {name: value for name, value in record.items() if name is not None}
+
+    def proposal(self) -> SampleProposal | None:
+        """Return None."""
+        return None
+
+    def open_cells(self) -> NoCells:
+        """Return no cells."""
+        return NoCells()
+
+
+def _part_name(column: str) -> str:
+    """Return the name of a part from that of a column.
+
+    >>> _part_name("Long Caption/en")
+    'long_caption_en'
+    """
+    return "".join(c if c.isalnum() or c in "_-." else "_" for c in column.lower()).strip(".") or "_"

@@ -1,0 +1,120 @@
+"""Detect the kind of the annotations in a JSON file by its first bytes."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import os
+import re
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from ...errors import EnergonError
+from ...format.documents.conversation import CONVERSATION_KEYS, is_conversation
+from ...storage import open_parent
+from .json_elements import LINE_ENDINGS
+
+__all__ = ["AnnotationKind", "annotation_kind"]
+
+AnnotationKind = Literal["coco", "conversations", "interleaved", "vqa"]
+
+_HEAD_BYTES = 1 << 20
+_ENDINGS = (".json", *LINE_ENDINGS)
+_SPACE = re.compile(r"[\s,]*")
+_PICTURES = ("image", "image_path", "img_path", "img", "file_name", "image_id")
+_decoder = json.JSONDecoder()
+
+
+def annotation_kind(path: str) -> AnnotationKind | None:
+    """Return the kind of the annotations in a JSON or JSONL file; None if it is another file.
+
+    At most the first 1 MiB of the file is read.
+
+    Args:
+        path: The file or its URL.
+    """
+    if not path.lower().endswith(_ENDINGS):
+        return None
+    try:
+        storage, name = open_parent(os.path.abspath(path) if "://" not in path else path)
+        with storage.open(name) as file:
+            data = file.read_at(0, min(_HEAD_BYTES, file.size_bytes))
+    except EnergonError:
+        return None
+    lists, fields = _first_elements(data.removeprefix(codecs.BOM_UTF8).decode("utf-8", "replace"))
+    return _kind(lists, fields)
+
+
+def _kind(lists: Mapping[str, Any], document: Mapping[str, Any]) -> AnnotationKind | None:
+    """Return the kind.
+
+    Args:
+        lists: First element of each list of the object in the file; of the list in the file as ``""``.
+        document: The first line of a JSONL file, or the values of the object in the file.
+    """
+    image, annotation = lists.get("images"), lists.get("annotations")
+    if _has(image, "id", "file_name") and (annotation is None or _has(annotation, "image_id")):
+        return "coco"
+    if _has(annotation, "image_id") and (_has(annotation, "caption") or _has(annotation, "bbox")):
+        return "coco"
+    if _has(lists.get("questions"), "question"):
+        return "vqa"
+    for element in (lists.get(""), lists.get("data"), document):
+        kind = _kind_of_element(element)
+        if kind is not None:
+            return kind
+    return None
+
+
+def _kind_of_element(element: object) -> AnnotationKind | None:
+    if isinstance(element, list):
+        return "interleaved" if any(_has(item, "image") or _has(item, "image_url") for item in element) else None
+    if not isinstance(element, dict):
+        return None
+    if any(key in element for key in CONVERSATION_KEYS):
+        return "conversations" if is_conversation(element) else None
+    if _has(element, "question") and any(key in element for key in _PICTURES):
+        return "vqa"
+    if isinstance(element.get("images"), list):
+        texts, text = element.get("texts"), element.get("text")
+        lines_up = isinstance(texts, list) and len(texts) == len(element["images"])
+        return "interleaved" if lines_up or (isinstance(text, str) and "<image>" in text) else None
+    return "interleaved" if _has(element, "text_list", "image_info") else None
+
+
+def _has(value: object, *keys: str) -> bool:
+    return isinstance(value, dict) and all(key in value for key in keys)
+
+
+def _first_elements(text: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the first element of each list, and the other values, of the beginning of a document."""
+    lists: dict[str, Any] = {}
+    values: dict[str, Any] = {}
+    position = _skip(text, 0)
+    try:
+        if text.startswith("[", position):
+            lists[""], _ = _decoder.raw_decode(text, _skip(text, position + 1))
+            return lists, values
+        if not text.startswith("{", position):
+            return lists, values
+        position = _skip(text, position + 1)
+        while text.startswith('"', position):
+            key, position = _decoder.raw_decode(text, position)
+            position = _skip(text, _skip(text, position) + 1)  # the colon
+            if not text.startswith("[", position):
+                values[key], position = _decoder.raw_decode(text, position)
+            else:
+                start = position
+                element = _skip(text, position + 1)
+                if not text.startswith("]", element):
+                    lists[key], _ = _decoder.raw_decode(text, element)
+                values[key], position = _decoder.raw_decode(text, start)
+            position = _skip(text, position)
+    except (ValueError, RecursionError):
+        pass  # the text ends here
+    return lists, values
+
+
+def _skip(text: str, position: int) -> int:
+    match = _SPACE.match(text, position)
+    return match.end() if match else position

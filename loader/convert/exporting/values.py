@@ -1,0 +1,91 @@
+"""Values of parts as bytes, as JSON, and as cells of a table."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterable
+from typing import Any, Literal
+
+from ...errors import SampleError
+from ...format.documents.part_kinds import is_compressed, part_extension, part_kind
+
+__all__ = ["CellKind", "as_bytes", "as_cell", "as_json", "cell_kinds"]
+
+CellKind = Literal["audio", "bytes", "image", "label", "text"]
+
+_TEXTS = ("txt", "text", "caption", "cls", "cls2", "index", "md", "html", "xml", "srt", "vtt", "csv", "yaml", "yml")
+"""Extensions of parts that are written as texts, if they are UTF-8."""
+
+_CELL_TEXTS = frozenset({*_TEXTS, "json", "jsn", "jsonl", "transcript"})
+
+
+def as_bytes(value: Any) -> bytes:
+    """Return the bytes of a part: those of a text in UTF-8, and those of other values as JSON."""
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogatepass")
+    return json.dumps(value, ensure_ascii=False, default=str).encode("utf-8", "surrogatepass")
+
+
+def as_json(name: str, data: bytes) -> Any:
+    """Return JSON as its value, texts as texts, and other parts as ``{"base64": …}``.
+
+    >>> as_json("json", b"[1]"), as_json("txt", b"a cat"), as_json("jpg", b"abc")
+    ([1], 'a cat', {'base64': 'YWJj'})
+    """
+    ending = name.rpartition(".")[2].lower()
+    try:
+        if ending in ("json", "jsonl") or not name:
+            return json.loads(data)
+        if ending in _TEXTS:
+            return data.decode("utf-8")
+    except (ValueError, RecursionError):
+        pass  # not what its name says
+    return {"base64": base64.b64encode(data).decode("ascii")}
+
+
+def cell_kinds(part_names: Iterable[str], *, raw: bool = False) -> dict[str, CellKind]:
+    """Return the kind of the column of each part of a table.
+
+    Args:
+        part_names: The parts.
+        raw: All columns hold bytes.
+
+    >>> cell_kinds(["jpg", "json", "cls", "json.gz"])
+    {'jpg': 'image', 'json': 'text', 'cls': 'label', 'json.gz': 'bytes'}
+    """
+    return {name: "bytes" if raw else _cell_kind(name) for name in part_names}
+
+
+def _cell_kind(name: str) -> CellKind:
+    kind = part_kind(name)
+    if is_compressed(name):
+        return "bytes"
+    match kind:
+        case "label" | "image" | "audio":
+            return kind
+    return "text" if kind == "text" or part_extension(name) in _CELL_TEXTS else "bytes"
+
+
+def as_cell(name: str, data: bytes, kind: CellKind, *, key: str) -> Any:
+    """Return the value of a part in a table.
+
+    Raises:
+        SampleError: A text is not UTF-8, or a label is no integer.
+    """
+    if kind not in ("text", "label"):
+        return data
+    try:
+        text = data.decode("utf-8")
+        return text if kind == "text" else int(text)
+    except ValueError as error:
+        expected = "a text in UTF-8" if kind == "text" else "an integer"
+        raise SampleError(
+            f"expected {expected}, found {data[:40]!r}",
+            key=key,
+            part=name,
+            source=key,
+            hint="export all parts as bytes: --raw; or leave it out: --drop-parts",
+        ) from error

@@ -1,0 +1,66 @@
+"""The record of the shards that an import has written, so that it resumes after a kill without repeating them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from ...format.nv_meta import FOLDER
+from ...storage import FileInfo, Storage
+
+__all__ = ["IMPORT_FOLDER", "DoneShard", "read_done", "version_of", "write_done"]
+
+IMPORT_FOLDER = f"{FOLDER}/.import"
+"""The folder of an unfinished import."""
+
+
+class DoneShard(msgspec.Struct, frozen=True, kw_only=True):
+    """A shard that is written.
+
+    Attributes:
+        digest: Digest of its rows and of all settings.
+        files: Names, sizes and versions of its files: none if all rows failed, several if sizes were unknown.
+        samples: Number of samples in them.
+        failures: Origin, key and reason of each row that failed.
+    """
+
+    digest: str
+    files: tuple[tuple[str, int, str], ...]
+    samples: int
+    failures: tuple[tuple[str, str, str], ...] = ()
+
+    def is_valid(self, digest: str, storage: Storage) -> bool:
+        """Return True if the files are those of the same rows, and have not changed since."""
+        if self.digest != digest:
+            return False
+        return all(
+            storage.exists(name) and version_of(storage.stat(name)) == (name, *rest) for name, *rest in self.files
+        )
+
+
+def version_of(file: FileInfo) -> tuple[str, int, str]:
+    """Return name, size and version of a file."""
+    return file.name, file.size_bytes, file.etag or str(file.mtime_ns)
+
+
+def _record(shard: str) -> str:
+    return f"{IMPORT_FOLDER}/{shard}.json"
+
+
+def read_done(storage: Storage, shard: str) -> DoneShard | None:
+    """Return the record of a planned shard; None if it is missing or damaged."""
+    name = _record(shard)
+    if not storage.exists(name):
+        return None
+    try:
+        return msgspec.json.decode(storage.read(name), type=DoneShard)
+    except msgspec.DecodeError:
+        return None
+
+
+def write_done(storage: Storage, shard: str, done: DoneShard) -> None:
+    """Store the record of a planned shard."""
+    data: Any = msgspec.json.encode(done)
+    with storage.create(_record(shard), durable=False) as file:
+        file.write(data)

@@ -1,0 +1,114 @@
+"""List the samples of sources, before any of them is written."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+
+from ...errors import ConfigError
+from ..rows.row import Row
+from ..rows.row_file import RowFile, RowFileWriter
+from ..rows.shard_plan import ShardLayout, order_rows, plan_shards
+from ..sources.source import Source
+
+__all__ = ["ListedRows", "PlannedPart", "list_rows"]
+
+_REPORT_ROWS = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedPart:
+    """A split part that is not written yet.
+
+    Attributes:
+        name: Its name.
+        samples: Number of samples.
+        shards: Number of shards.
+    """
+
+    name: str
+    samples: int
+    shards: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedRows:
+    """The samples of sources.
+
+    Attributes:
+        sources: The sources.
+        rows: Their samples.
+        part_counts: Part name → number of samples that have it.
+        is_shuffled: The rows may be read in any order.
+    """
+
+    sources: tuple[Source, ...]
+    rows: RowFile
+    part_counts: Counter[str]
+    is_shuffled: bool
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of shards that the samples will take, as far as their sizes are known."""
+        sizes = self.rows.sizes
+        known = sizes[sizes >= 0]
+        return int(known.mean() * len(sizes)) if len(known) else 0
+
+    @property
+    def are_sizes_known(self) -> bool:
+        """True if the size of each sample is known."""
+        return bool(np.all(self.rows.sizes >= 0))
+
+    def plan(self, layout: ShardLayout) -> list[PlannedPart]:
+        """Return the split parts that a layout makes of the samples."""
+        order, parts = order_rows(self.rows.splits, self.rows.split_names, layout)
+        shards = Counter(shard.split for shard in plan_shards(self.rows.sizes[order], parts, layout))
+        return [
+            PlannedPart(name=name or "train", samples=stop - start, shards=shards[name]) for name, start, stop in parts
+        ]
+
+
+@contextmanager
+def list_rows(
+    sources: Sequence[Source], *, shuffled: bool, on_progress: Callable[[int], None] | None = None
+) -> Iterator[ListedRows]:
+    """List the samples of sources in a temporary file, which is removed at the end.
+
+    Args:
+        sources: The sources, in the order of their samples.
+        shuffled: The rows will be read in any order.
+        on_progress: Called with the number of samples so far.
+
+    Raises:
+        ConfigError: There is no source, or the sources have no samples.
+        StorageError: A source cannot be read.
+    """
+    if not sources:
+        raise ConfigError("there is no source to import")
+    counts: Counter[str] = Counter()
+
+    def numbered(source: Source, number: int) -> Iterator[Row]:
+        for row in source.rows(shuffled=shuffled, scratch=folder):
+            counts.update(row.parts.keys())
+            if on_progress is not None and len(writer) % _REPORT_ROWS == 0:
+                on_progress(len(writer))
+            yield row if number == 0 else msgspec.structs.replace(row, source=number)
+
+    with (
+        tempfile.TemporaryDirectory(prefix="energon-import-") as folder,
+        RowFileWriter(os.path.join(folder, "rows")) as writer,
+    ):
+        for number, source in enumerate(sources):
+            writer.add(numbered(source, number))
+        if not len(writer):
+            raise ConfigError(
+                "there are no samples in it", at=sources[0].path, hint="check the path, or name its kind with --from"
+            )
+        yield ListedRows(sources=tuple(sources), rows=writer.finish(), part_counts=counts, is_shuffled=shuffled)

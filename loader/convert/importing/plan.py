@@ -1,0 +1,114 @@
+"""Plan, progress and report of an import: plain data, for flags, the wizard and other programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from ...arrays import IntArray
+from ...format.prepare.plan import PrepareReport
+from ...storage import Storage
+from ..rows.shard_plan import ShardLayout
+from ..sources.source import Source
+from .pictures import PictureOptions
+
+__all__ = ["FailedRow", "ImportPlan", "ImportProgress", "ImportReport", "ProgressCallback", "WrittenRows"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportPlan:
+    """An import of sources into a new dataset.
+
+    Attributes:
+        sources: The sources, in the order of their samples.
+        output: Path or URL of the dataset, a new or empty folder, or that of an interrupted import.
+        layout: How samples are divided into shards and split parts.
+        pictures: What is done with pictures.
+        workers: Number of worker processes; at least 1.
+        max_failures: Most rows that may fail before the import stops: a number, or a share of all rows below 1.
+        files: Further files of ``.nv-meta`` to write, name → text (``dataset.yaml``).
+        compat: As for :class:`PreparePlan`.
+    """
+
+    sources: tuple[Source, ...]
+    output: str
+    layout: ShardLayout = field(default_factory=ShardLayout)
+    pictures: PictureOptions = field(default_factory=PictureOptions)
+    workers: int = 1
+    max_failures: float = 0.01
+    files: Mapping[str, str] = field(default_factory=dict)
+    compat: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportProgress:
+    """Progress of an import: it lists the samples of the sources, and then writes shards."""
+
+    phase: Literal["list", "write"]
+    samples: int
+    samples_total: int | None = None  # known in the second phase
+    size_bytes: int = 0
+    shards_done: int = 0
+    shards_total: int = 0
+    resumed: int = 0  # number of shards that an interrupted import has written
+
+
+ProgressCallback = Callable[[ImportProgress], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class WrittenRows:
+    """The shards of a dataset that is not committed yet.
+
+    Attributes:
+        storage: The dataset.
+        order: The row of each sample, shape (samples,).
+        files: Name, size, version and number of samples of each shard, in order.
+    """
+
+    storage: Storage
+    order: IntArray
+    files: tuple[tuple[str, int, str, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedRow:
+    """A row that is not in the dataset.
+
+    Attributes:
+        origin: Its place in the source.
+        key: The key that its sample would have.
+        reason: The error, in one line.
+    """
+
+    origin: str
+    key: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportReport:
+    """The outcome of an import.
+
+    Attributes:
+        prepared: The report of the prepare that ended it.
+        failures: The first rows that failed, at most a hundred.
+        failed: Number of all rows that failed.
+        failures_file: Path of the list of all failures; None without failures.
+        renamed: Number of samples whose key another sample had.
+        written: Number of shards that this run has written.
+        resumed: Number of shards that an interrupted run had written.
+        size_bytes: Bytes of all shards.
+        seconds: Duration.
+    """
+
+    prepared: PrepareReport
+    failures: tuple[FailedRow, ...]
+    failed: int
+    failures_file: str | None
+    renamed: int
+    written: int
+    resumed: int
+    size_bytes: int
+    seconds: float

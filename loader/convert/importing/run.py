@@ -1,0 +1,272 @@
+"""Run an import: list the rows, divide them into shards, write these in workers, and commit the dataset."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack, closing
+from dataclasses import replace
+
+import msgspec
+
+from ...errors import ConfigError, SampleError, StorageError
+from ...format.nv_meta import FOLDER, INFO_JSON
+from ...format.prepare.plan import PreparePlan, PrepareReport, SplitRequest
+from ...format.prepare.run import run_prepare
+from ...format.worker_pool import stream_from_workers
+from ...storage import LocalStorage, Storage, may_use_rust, open_storage
+from ..rows.row import NO_SPLIT
+from ..rows.row_file import RowFile
+from ..rows.shard_plan import order_rows, plan_shards
+from ..writing.work_folder import remove_leftovers, remove_work_folder
+from .done_shards import IMPORT_FOLDER, DoneShard
+from .listing import ListedRows, list_rows
+from .plan import FailedRow, ImportPlan, ImportProgress, ImportReport, ProgressCallback, WrittenRows
+from .write_shard import ShardTask, WriteShard
+
+__all__ = ["FAILURES_FILE", "check_output", "run_import"]
+
+FAILURES_FILE = f"{FOLDER}/import_failures.jsonl"
+"""The rows of an import that are not in the dataset, a line of JSON each."""
+
+_LOCK = f"{IMPORT_FOLDER}/lock"
+_OWN_SHARD = re.compile(r"shard_\d{6,}(_\d+)?\.tar")
+_MAX_SHOWN_FAILURES = 100
+
+
+def run_import(
+    plan: ImportPlan,
+    *,
+    listed: ListedRows | None = None,
+    on_progress: ProgressCallback | None = None,
+    before_commit: Callable[[WrittenRows], None] | None = None,
+) -> ImportReport:
+    """Write the samples of sources as a prepared dataset.
+
+    The same sources and settings make the same bytes, with any number of workers. After an interruption, even a kill,
+    the next run with the same plan keeps the shards that are written.
+
+    Args:
+        plan: The plan of the import.
+        listed: The samples of its sources, if they are listed.
+        on_progress: Called while rows are listed and shards written.
+        before_commit: Called when all shards are written, to add files to the dataset before it appears.
+
+    Raises:
+        ConfigError: A setting is invalid, a source has no samples, or the output has other files.
+        SampleError: More rows failed than the plan allows; the rest of the written shards stay for the next run.
+        StorageError: A source cannot be listed, or the output cannot be written.
+        WorkerError: A worker process was killed.
+    """
+    started = time.perf_counter()
+    plan.layout.check()
+    storage = open_storage(plan.output)
+    check_output(plan.output)
+    with storage.lock(_LOCK), ExitStack() as stack:
+        if listed is None:
+            listed = stack.enter_context(_listed(plan, on_progress))
+        run = _Run(plan, storage, listed.rows, on_progress)
+        run.write()
+        if before_commit is not None:
+            before_commit(run.written_rows())
+        prepared = run.commit()
+        report = run.report(prepared, time.perf_counter() - started)
+    remove_work_folder(storage, IMPORT_FOLDER)
+    return report
+
+
+def _listed(plan: ImportPlan, on_progress: ProgressCallback | None) -> AbstractContextManager[ListedRows]:
+    def report(samples: int) -> None:
+        if on_progress is not None:
+            on_progress(ImportProgress(phase="list", samples=samples))
+
+    return list_rows(plan.sources, shuffled=plan.layout.shuffle_seed is not None, on_progress=report)
+
+
+def check_output(output: str) -> None:
+    """Check that a folder is new, empty, or that of an interrupted import.
+
+    Raises:
+        ConfigError: It has other files, or is a prepared dataset.
+        StorageError: It is a file.
+    """
+    storage = open_storage(output)
+    if storage.exists(IMPORT_FOLDER):
+        return
+    if storage.exists(INFO_JSON):
+        remove_leftovers(storage, IMPORT_FOLDER)
+        raise ConfigError(
+            "this folder is a prepared dataset", at=output, hint="import to a new folder, then: energon merge"
+        )
+    if isinstance(storage, LocalStorage) and not os.path.isdir(storage.path("")):
+        if os.path.lexists(storage.path("")):
+            raise StorageError("expected a folder, found a file", path=output, hint="name another folder")
+        return
+    first = next(iter(storage.list("")), None)
+    if first is not None:
+        raise ConfigError(f"expected a new or empty folder, found {first.name}", at=output, hint="name another folder")
+
+
+class _Run:
+    """The second part of an import, when the rows are known."""
+
+    def __init__(self, plan: ImportPlan, storage: Storage, rows: RowFile, on_progress: ProgressCallback | None) -> None:
+        self._plan = plan
+        self._storage = storage
+        self._rows = rows
+        self._on_progress = on_progress
+        self._order, parts = order_rows(rows.splits, rows.split_names, plan.layout)
+        self._shards = plan_shards(rows.sizes[self._order], parts, plan.layout)
+        self._split_names = [name for name, _, _ in parts]
+        self._done: dict[int, DoneShard] = {}
+        self._progress = ImportProgress(
+            phase="write", samples=0, samples_total=len(rows), shards_total=len(self._shards)
+        )
+        self._failed = 0
+
+    def write(self) -> None:
+        """Write all shards that no earlier run has written."""
+        plan = self._plan
+        write = WriteShard(
+            storage=self._storage,
+            sources=plan.sources,
+            rows=self._rows,
+            order=self._order,
+            pictures=plan.pictures,
+            shard_bytes=plan.layout.shard_bytes,
+            settings=self._settings(),
+        )
+        tasks = [ShardTask(shard) for shard in self._shards]
+        workers = min(plan.workers, len(tasks))
+        apart = workers > 1 or not (isinstance(self._storage, LocalStorage) or may_use_rust())
+        self._report()
+        with closing(stream_from_workers(write, tasks, workers=workers, apart=apart)) as results:
+            for number, written in results:
+                self._progress = replace(
+                    self._progress,
+                    samples=self._progress.samples + written.samples,
+                    size_bytes=self._progress.size_bytes + written.size_bytes,
+                )
+                if written.done is not None:
+                    self._finish(number, written.done, is_resumed=written.is_resumed)
+                self._report()
+
+    def _finish(self, number: int, done: DoneShard, *, is_resumed: bool) -> None:
+        self._done[number] = done
+        self._failed += len(done.failures)
+        self._progress = replace(
+            self._progress,
+            shards_done=self._progress.shards_done + 1,
+            resumed=self._progress.resumed + is_resumed,
+        )
+        limit = self._plan.max_failures
+        allowed = limit * len(self._rows) if limit < 1 else limit
+        if self._failed > allowed:
+            origin, _, reason = next(failure for done in self._done.values() for failure in done.failures)
+            raise SampleError(
+                f"{self._failed:,} of {len(self._rows):,} samples failed, more than {limit:g} allow; one of them:"
+                f" {origin}: {reason}",
+                at=self._storage.path(""),
+                hint="fix them, or allow more with --max-failures; the next run keeps the shards that are written",
+            )
+
+    def _settings(self) -> str:
+        pictures = msgspec.json.encode(self._plan.pictures)
+        return hashlib.sha256(pictures + str(self._plan.layout.shard_bytes).encode()).hexdigest()
+
+    def _remove_others(self, names: frozenset[str]) -> None:
+        """Remove the shards that an interrupted import with other settings has written.
+
+        Raises:
+            ConfigError: There are shards that no import has written.
+        """
+        for file in [*self._storage.list("")]:
+            if file.name in names or not file.name.endswith(".tar"):
+                continue
+            if not _OWN_SHARD.fullmatch(file.name):
+                raise ConfigError(
+                    f"{file.name} appeared while the import ran, and would be part of the dataset",
+                    at=self._storage.path(""),
+                    hint="move it away, and run the same command again",
+                )
+            self._storage.remove(file.name)
+
+    def _report(self) -> None:
+        if self._on_progress is not None:
+            self._on_progress(self._progress)
+
+    def written_rows(self) -> WrittenRows:
+        """Return the shards, and the rows that are in them.
+
+        Raises:
+            SampleError: Some rows failed, so that it is unknown which samples the shards have.
+        """
+        if self._failed:
+            raise SampleError(f"{self._failed:,} samples failed", at=self._storage.path(""))
+        files = [
+            (name, size, version, shard.stop - shard.start)
+            for number, shard in enumerate(self._shards)
+            for name, size, version in self._done[number].files
+        ]
+        return WrittenRows(storage=self._storage, order=self._order, files=tuple(files))
+
+    def commit(self) -> PrepareReport:
+        """Prepare the dataset from the indexes of the shards, which are known."""
+        failures = [failure for done in self._done_in_order() for failure in done.failures]
+        if not any(done.files for done in self._done.values()):
+            origin, _, reason = failures[0]
+            raise SampleError(
+                f"all {len(failures):,} samples failed; the first: {origin}: {reason}", at=self._storage.path("")
+            )
+        if failures:
+            with self._storage.create(FAILURES_FILE) as file:
+                for origin, key, reason in failures:
+                    file.write(msgspec.json.encode({"origin": origin, "key": key, "reason": reason}) + b"\n")
+        names = [name for done in self._done.values() for name, _, _ in done.files]
+        self._remove_others(frozenset(names))
+        self._storage.flush(names)
+        prepare = PreparePlan(
+            path=self._plan.output,
+            workers=self._plan.workers,
+            split=SplitRequest(parts=self._split_parts()),
+            files=self._plan.files,
+            compat=self._plan.compat,
+        )
+        return run_prepare(prepare)
+
+    def _done_in_order(self) -> list[DoneShard]:
+        return [self._done[number] for number in sorted(self._done)]
+
+    def _split_parts(self) -> dict[str, tuple[str, ...]]:
+        parts: dict[str, tuple[str, ...]] = {}
+        for split in self._split_names:
+            if split != NO_SPLIT:
+                name = split or "train"  # of sources without splits
+                parts[name] = (*parts.get(name, ()), *self._names(split))
+        return parts
+
+    def _names(self, split: str) -> tuple[str, ...]:
+        return tuple(
+            name
+            for number, shard in enumerate(self._shards)
+            if shard.split == split
+            for name, _, _ in self._done[number].files
+        )
+
+    def report(self, prepared: PrepareReport, seconds: float) -> ImportReport:
+        """Return the outcome."""
+        failures = [FailedRow(origin=o, key=k, reason=r) for d in self._done_in_order() for o, k, r in d.failures]
+        return ImportReport(
+            prepared=prepared,
+            failures=tuple(failures[:_MAX_SHOWN_FAILURES]),
+            failed=len(failures),
+            failures_file=self._storage.path(FAILURES_FILE) if failures else None,
+            renamed=len(self._rows.renamed),
+            written=self._progress.shards_done - self._progress.resumed,
+            resumed=self._progress.resumed,
+            size_bytes=prepared.size_bytes,
+            seconds=seconds,
+        )

@@ -1,0 +1,62 @@
+"""Write the first samples of an import to a temporary folder, so that all that inspects shards can show them."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+from ...errors import EnergonError
+from ...storage import LocalStorage
+from ..writing.shard_file import FileContents, ShardFile
+from .contents import ContentReader
+from .listing import ListedRows
+from .pictures import PictureOptions, convert_picture
+
+__all__ = ["TRIAL_SHARD", "write_trial"]
+
+TRIAL_SHARD = "first samples"
+_MAX_SAMPLES = 100
+_MAX_BYTES = 64 * 1024 * 1024
+
+
+@contextmanager
+def write_trial(listed: ListedRows, pictures: PictureOptions) -> Iterator[str]:
+    """Write the first samples to a shard in a temporary folder, and return the folder; rows that fail are skipped.
+
+    Args:
+        listed: The samples.
+        pictures: Settings for pictures.
+
+    Raises:
+        EnergonError: None of the first rows can be read; the error of the first.
+    """
+    fault: EnergonError | None = None
+    with tempfile.TemporaryDirectory(prefix="energon-import-") as folder:
+        storage = LocalStorage(folder)
+        with (
+            storage.create("first_samples.tar", durable=False) as file,
+            closing(ContentReader(listed.sources)) as reader,
+        ):
+            shard = ShardFile(file)
+            for number in range(min(len(listed.rows), _MAX_SAMPLES)):
+                row = listed.rows[number]
+                if shard.samples and max(0, row.size_bytes) + shard.size_bytes > _MAX_BYTES:
+                    break
+                try:
+                    parts = {}
+                    for name, part in row.parts.items():
+                        data = reader.read(row.source, part)
+                        if not isinstance(data, FileContents):
+                            name, data = convert_picture(name, data, pictures)  # noqa: PLW2901
+                        parts[name] = data
+                except EnergonError as error:
+                    fault = fault or error
+                    reader.release()
+                    continue
+                shard.write(listed.rows.key(number, row.key), parts)
+                reader.release()
+            if not shard.samples and fault is not None:
+                raise fault
+            shard.finish()
+        yield folder

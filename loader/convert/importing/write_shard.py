@@ -1,0 +1,219 @@
+"""Write one planned shard, in a worker."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+from collections import deque
+from collections.abc import Generator, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import EnergonError, StorageError
+from ...format.index.journal import save_scans
+from ...storage import Storage
+from ..rows.row import CellRef, FileRef, Row
+from ..rows.row_file import RowFile
+from ..rows.shard_plan import PlannedShard
+from ..sources.source import Source
+from ..writing.shard_file import FileContents, PartContents, ShardFile
+from .contents import ContentReader
+from .contents_name import name_by_contents
+from .done_shards import DoneShard, read_done, version_of, write_done
+from .pictures import PictureOptions, convert_picture
+
+__all__ = ["ShardTask", "WriteShard", "Written"]
+
+_REPORT_SAMPLES = 200
+_WINDOW_ROWS = 256  # that are announced together
+_WINDOW_BYTES = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class ShardTask:
+    """A planned shard as the item of a worker."""
+
+    shard: PlannedShard
+
+    @property
+    def name(self) -> str:
+        return self.shard.name
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Progress within a shard, or its end.
+
+    Attributes:
+        samples: Rows since the last report, those that failed included.
+        size_bytes: Bytes of shards since then.
+        done: At the end, the record of the shard.
+        is_resumed: True if an earlier run has written it.
+    """
+
+    samples: int
+    size_bytes: int
+    done: DoneShard | None = None
+    is_resumed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteShard:
+    """Write planned shards; runs in workers.
+
+    Attributes:
+        storage: The dataset.
+        sources: The sources of the rows.
+        rows: The rows.
+        order: Order of the rows.
+        pictures: What is done with pictures.
+        shard_bytes: Limit of a shard whose sizes were not all known to its plan.
+        settings: Digest of all settings that the bytes of shards depend on.
+    """
+
+    storage: Storage
+    sources: Sequence[Source]
+    rows: RowFile
+    order: npt.NDArray[np.int64]
+    pictures: PictureOptions
+    shard_bytes: int
+    settings: str
+
+    def __call__(self, task: ShardTask) -> Generator[Written, None, None]:
+        shard = task.shard
+        rows = self.order[shard.start : shard.stop].tolist()
+        digest = self._digest(shard, rows)
+        done = read_done(self.storage, shard.name)
+        if done is not None and done.is_valid(digest, self.storage):
+            size_bytes = sum(size for _, size, _ in done.files)
+            yield Written(samples=len(rows), size_bytes=size_bytes, done=done, is_resumed=True)
+            return
+        writer = _ShardWriter(self, shard, rows)
+        with closing(writer.reader):
+            yield from writer.write()
+        done = DoneShard(
+            digest=digest, files=tuple(writer.files), samples=writer.samples, failures=tuple(writer.failures)
+        )
+        write_done(self.storage, shard.name, done)
+        yield Written(samples=0, size_bytes=0, done=done)
+
+    def _digest(self, shard: PlannedShard, rows: Sequence[int]) -> str:
+        digest = hashlib.sha256(f"{self.settings}\0{shard.name}\0{shard.split}\0".encode())
+        for row in rows:
+            data = self.rows.read(row)
+            digest.update(f"{len(data)}\0{self.rows.renamed.get(row, '')}\0".encode())
+            digest.update(data)
+        return digest.hexdigest()
+
+
+class _ShardWriter:
+    """Writes the rows of one planned shard to a file, or to several if it grows too large."""
+
+    def __init__(self, task: WriteShard, shard: PlannedShard, rows: Sequence[int]) -> None:
+        self._task = task
+        self._shard = shard
+        self._rows = rows
+        self._may_grow = bool((task.rows.sizes[rows] < 0).any())
+        self._next = 0
+        self._ahead: deque[Row] = deque()  # rows from the next one on whose parts are announced
+        self._ahead_windows = deque([0])  # ends of the windows that are announced
+        self.reader = ContentReader(task.sources)
+        self.samples = 0
+        self.files: list[tuple[str, int, str]] = []
+        self.failures: list[tuple[str, str, str]] = []
+
+    def write(self) -> Generator[Written, None, None]:
+        while self._next < len(self._rows):
+            first = self._read_next()
+            if first is None:
+                break
+            yield from self._write_file(first)
+
+    def _write_file(self, sample: tuple[str, dict[str, PartContents]] | None) -> Generator[Written, None, None]:
+        number = len(self.files)
+        name = self._shard.name if not number else f"{self._shard.name.removesuffix('.tar')}_{number}.tar"
+        storage, reported, position = self._task.storage, 0, self._next - 1
+        with storage.create(name, durable=False) as file:
+            shard = ShardFile(file)
+            while sample is not None:
+                shard.write(*sample)
+                self.reader.release()
+                if shard.samples % _REPORT_SAMPLES == 0:
+                    yield Written(samples=self._next - position, size_bytes=shard.size_bytes - reported)
+                    position, reported = self._next, shard.size_bytes
+                if self._may_grow and shard.size_bytes >= self._task.shard_bytes:
+                    break
+                sample = self._read_next()
+            index = shard.finish()
+        info = storage.stat(name)
+        save_scans(storage, [(info, index)])
+        self.files.append(version_of(info))
+        self.samples += shard.samples
+        yield Written(samples=self._next - position, size_bytes=max(0, info.size_bytes - reported))
+
+    def _read_next(self) -> tuple[str, dict[str, PartContents]] | None:
+        """Return the next sample that can be read; note the rows before it that cannot."""
+        while self._next < len(self._rows):
+            number = self._rows[self._next]
+            row = self._next_row()
+            self._next += 1
+            key = self._task.rows.key(number, row.key)
+            try:
+                return key, self._contents(row)
+            except EnergonError as error:
+                if _is_fatal(error):
+                    raise
+                self.reader.release()
+                self.failures.append((row.origin, key, _reason(error)))
+        return None
+
+    def _next_row(self) -> Row:
+        """Return the next row; the window of rows behind those that are read now is announced."""
+        while self._next >= self._ahead_windows[0] and self._ahead_windows[-1] < len(self._rows):
+            if len(self._ahead_windows) > 1:
+                self._ahead_windows.popleft()
+            self._announce()
+        return self._ahead.popleft()
+
+    def _announce(self) -> None:
+        start = stop = self._ahead_windows[-1]
+        size_bytes = 0
+        while stop < len(self._rows) and stop - start < _WINDOW_ROWS and size_bytes < _WINDOW_BYTES:
+            row = self._task.rows[self._rows[stop]]
+            self._ahead.append(row)
+            size_bytes += max(0, row.size_bytes)
+            stop += 1
+        window = [*self._ahead][start - stop :]
+        with suppress(EnergonError):  # reading the row reports it
+            self.reader.announce(part for row in window for part in row.parts.values())
+        self._ahead_windows.append(stop)
+
+    def _contents(self, row: Row) -> dict[str, PartContents]:
+        contents: dict[str, PartContents] = {}
+        for name, part in row.parts.items():
+            data = self.reader.read(row.source, part)
+            if isinstance(part, FileRef | CellRef) and part.named_by_contents:
+                name = name_by_contents(name, data)  # noqa: PLW2901 - the name in the row is a guess
+            if isinstance(data, FileContents):
+                contents[name] = data
+                continue
+            written_name, written = convert_picture(name, data, self._task.pictures)
+            contents[written_name] = written
+        return contents
+
+
+def _reason(error: EnergonError) -> str:
+    at = f" ({error.at})" if error.at else ""
+    return f"{error.message}{at}".replace("\n", " ")
+
+
+def _is_fatal(error: EnergonError) -> bool:
+    """Return True for an error that is no fault of a row: the machine has no more files or memory."""
+    cause = error.__cause__
+    return isinstance(error, StorageError) and isinstance(cause, OSError) and cause.errno in _MACHINE_ERRORS
+
+
+_MACHINE_ERRORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ESTALE})

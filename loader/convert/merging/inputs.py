@@ -1,0 +1,164 @@
+"""The datasets that a merge reads, and the names of their folders in the new one."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from ...errors import ConfigError
+from ...format.dataset_folder import DatasetFolder
+from ...format.documents.yaml_document import parse_yaml
+from ...format.index.dataset_index import DatasetIndex
+from ...format.index.layout import ShardEntry
+from ...format.nv_meta import DATASET_YAML, FOLDER
+from ...storage import read_document, split_url
+
+__all__ = ["MergeInput", "merged_files", "open_inputs"]
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+_CODE = re.compile(r"[A-Za-z0-9_.-]+\.py")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MergeInput:
+    """A dataset to merge.
+
+    Attributes:
+        path: Its path, as given.
+        name: Folder of its shards in the new dataset.
+        folder: The opened dataset.
+    """
+
+    path: str
+    name: str
+    folder: DatasetFolder
+
+    @property
+    def index(self) -> DatasetIndex:
+        """Its index."""
+        return self.folder.tar_index
+
+    def new_name(self, shard: str) -> str:
+        """Return the name of a shard in the new dataset."""
+        return f"{self.name}/{shard}"
+
+    @property
+    def entries(self) -> dict[str, ShardEntry]:
+        """Its shards, by their names in the new dataset."""
+        return {self.new_name(shard.name): shard for shard in self.index.shards}
+
+
+def open_inputs(paths: Sequence[str]) -> list[MergeInput]:
+    """Open the datasets, and name the folders of their shards.
+
+    Raises:
+        ConfigError: A dataset is named twice, or is not one of tar shards.
+        StorageError: A dataset is missing or not prepared.
+    """
+    folders = [DatasetFolder(path) for path in paths]
+    seen: dict[str, str] = {}
+    for path, folder in zip(paths, folders, strict=True):
+        where = str(folder.storage.local_path("").resolve()) if not folder.storage.checks_versions else folder.path
+        if where in seen:
+            raise ConfigError(
+                f"{seen[where]} and {path} are the same dataset",
+                at=where,
+                hint="name it once; to train on a dataset more often, mix it with repetitions in a metadataset",
+            )
+        seen[where] = path
+    return [MergeInput(*each) for each in zip(paths, _folder_names(paths), folders, strict=True)]
+
+
+def _folder_names(paths: Sequence[str]) -> list[str]:
+    """Return a name for each dataset: its last path component, with the one above where these repeat, and a number.
+
+    >>> _folder_names(["/a/coco", "s3://b/x/train", "/y/train"])
+    ['coco', 'x-train', 'y-train']
+    >>> _folder_names(["/a/x", "/b/a/x", "/c/.d"])
+    ['a-x', 'a-x-2', 'd']
+    """
+    components = []
+    for path in paths:
+        protocol, rest = split_url(path)
+        pieces = [piece for piece in (rest if protocol else os.path.abspath(rest)).split("/") if piece]
+        components.append([_UNSAFE.sub("_", piece).lstrip(".") or "dataset" for piece in pieces] or ["dataset"])
+    last = [pieces[-1] for pieces in components]
+    names: list[str] = []
+    for pieces in components:
+        name = "-".join(pieces[-2:]) if last.count(pieces[-1]) > 1 else pieces[-1]
+        number, unique = 1, name
+        while unique in names:
+            number += 1
+            unique = f"{name}-{number}"
+        names.append(unique)
+    return names
+
+
+def merged_files(inputs: Sequence[MergeInput]) -> dict[str, bytes]:
+    """Return the files of ``.nv-meta`` that describe samples, which are those of all inputs.
+
+    Returns:
+        Name → contents: ``dataset.yaml`` and the Python files that it names; empty if no input has one.
+
+    Raises:
+        ConfigError: The inputs have different ones; the message names the first difference.
+    """
+    first, *others = [_described(one) for one in inputs]
+    for one, (document, code) in zip(inputs[1:], others, strict=True):
+        difference = _difference(first[0], document) or next(
+            (name for name in sorted({*first[1], *code}) if first[1].get(name) != code.get(name)), None
+        )
+        if difference is not None:
+            raise ConfigError(
+                f"the datasets describe their samples differently: {difference}",
+                at=f"{inputs[0].path} and {one.path}: {FOLDER}/{DATASET_YAML}",
+                hint="make the files equal, or merge with --crude, which leaves samples without a type",
+            )
+    if first[0] is None:
+        return {}
+    storage = inputs[0].folder.storage
+    return {DATASET_YAML: read_document(storage, f"{FOLDER}/{DATASET_YAML}"), **first[1]}
+
+
+def _described(one: MergeInput) -> tuple[Any, dict[str, bytes]]:
+    """Return the parsed ``dataset.yaml`` of an input, None without one, and the Python files that it names."""
+    storage, file = one.folder.storage, f"{FOLDER}/{DATASET_YAML}"
+    if not storage.exists(file):
+        return None, {}
+    document = parse_yaml(read_document(storage, file).decode("utf-8", "replace"), file=storage.path(file))
+    code = {}
+    for key in ("sample_loader", "part_filter"):
+        value = document.get(key) if isinstance(document, dict) else None
+        name = value.partition(":")[0] if isinstance(value, str) else ""
+        if _CODE.fullmatch(name) and storage.exists(f"{FOLDER}/{name}"):
+            code[name] = read_document(storage, f"{FOLDER}/{name}")
+    return document, code
+
+
+def _difference(one: Any, other: Any, place: str = "") -> str | None:
+    """Describe the first difference of two documents; None if they are equal."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        for key in [*one, *(key for key in other if key not in one)]:
+            inner = f"{place}.{key}" if place else str(key)
+            if key not in one or key not in other:
+                missing = one.get(key) if key in one else other.get(key)
+                return f"{inner}: only one of them has it: {_short(missing)}"
+            found = _difference(one[key], other[key], inner)
+            if found is not None:
+                return found
+        return None
+    if one == other:
+        return None
+    if not place:
+        return "one of them has no such file"
+    return f"{place}: {_short(one)} and {_short(other)}"
+
+
+def _short(value: Any) -> str:
+    text = yaml.safe_dump(value, default_flow_style=True, width=10_000).removesuffix("\n...\n").strip()
+    return text if len(text) <= 100 else f"{text[:99]}…"

@@ -1,0 +1,202 @@
+"""Merge prepared datasets into a new one, which appears whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from ...errors import ConfigError, StorageError
+from ...format.dataset_folder import DatasetFolder
+from ...format.documents.split_config import format_split_config
+from ...format.index.current import shard_index_with_offsets
+from ...format.index.journal import save_scans
+from ...format.index.shard_index import ShardIndex
+from ...format.media.tables import read_media_filter
+from ...format.nv_meta import FOLDER, SPLIT_YAML, TAR_IDX_SUFFIX
+from ...format.prepare.plan import PreparePlan, PrepareReport
+from ...format.prepare.run import run_prepare
+from ...format.tar.idx import tar_idx_bytes
+from ...storage import FileInfo, LocalStorage, is_url, raise_storage_error
+from .inputs import MergeInput, merged_files, open_inputs
+from .plan import MergePlan, MergeReport, ProgressCallback
+from .shards import check_reachable, place_shards
+from .splits import merged_split
+from .values import merge_columns, merge_filters
+
+__all__ = ["run_merge"]
+
+_SCANS_AT_ONCE = 256
+_LOCK = ".merge.lock"
+
+
+def run_merge(plan: MergePlan, *, on_progress: ProgressCallback | None = None) -> MergeReport:
+    """Merge prepared datasets of tar shards into a new one.
+
+    The shards of each input are in a folder of its own, so a sample is ``<input>/<shard>/<key>``. The index is
+    assembled from those of the inputs; no shard is scanned, except those in which keys are renamed. Parts of the splits
+    with one name become one part. Columns and filters are carried if all inputs have them. The folder gets its name at
+    the end, so that a kill at any moment leaves no dataset or the whole.
+
+    Args:
+        plan: The plan of the merge.
+        on_progress: Called after each shard.
+
+    Raises:
+        ConfigError: The inputs do not fit together, or a setting is invalid.
+        FormatError: A shard has changed since it was indexed.
+        StorageError: The output is not empty, an input is missing, or a file cannot be written.
+    """
+    started = time.perf_counter()
+    if len(plan.inputs) < 2:
+        raise ConfigError("expected at least two datasets to merge", at=plan.output, hint="name them before the output")
+    final = _check_output(plan.output)
+    inputs = open_inputs(plan.inputs)
+    check_reachable(inputs, plan.shards)
+    split = merged_split(inputs)
+    files = {} if plan.crude else merged_files(inputs)
+    with _staged(final) as storage:
+        _place(inputs, storage, final, plan, on_progress)
+        placed = _save_scans(inputs, storage)
+        files[SPLIT_YAML] = format_split_config(split).encode()
+        for name, data in files.items():
+            with storage.create(f"{FOLDER}/{name}") as file:
+                file.write(data)
+        staged = storage.path("")
+        prepare = PreparePlan(path=staged, workers=plan.workers, compat=False, fix_duplicates=plan.rename_keys)
+        prepared = run_prepare(prepare)
+        folder = DatasetFolder(staged)
+        _write_tar_idx(inputs, folder, placed)
+        renamed = sum(shard.info != placed[shard.name] for shard in folder.index.shards)
+        if plan.compat:
+            run_prepare(PreparePlan(path=staged, workers=plan.workers, compat=True))
+            folder = DatasetFolder(staged)
+        columns, warnings = merge_columns(inputs, storage, folder.tar_index)
+        filters, more = merge_filters(inputs, staged)
+    return MergeReport(
+        output=final,
+        folders={one.path: one.name for one in inputs},
+        samples=prepared.samples,
+        shards=prepared.shards,
+        size_bytes=prepared.size_bytes,
+        split=prepared.split,
+        columns=columns,
+        filters=filters,
+        duplicate_keys=prepared.duplicate_keys,
+        renamed_shards=renamed,
+        warnings=(*_warnings(inputs, prepared), *warnings, *more),
+        seconds=time.perf_counter() - started,
+    )
+
+
+def _check_output(output: str) -> str:
+    """Return the absolute path of the output.
+
+    Raises:
+        ConfigError: It is a URL.
+        StorageError: It is not a new or empty folder.
+    """
+    if is_url(output):
+        raise ConfigError(
+            "a merge writes to a folder of this machine", at=output, hint="merge here, then copy the folder there"
+        )
+    final = os.path.abspath(output)
+    if os.path.lexists(final):
+        if not os.path.isdir(final):
+            raise StorageError("expected a new or empty folder, found a file", path=final, hint="name another folder")
+        first = next(iter(sorted(os.listdir(final))), None)
+        if first is not None:
+            raise StorageError(
+                f"expected a new or empty folder, found {first} in it", path=final, hint="name another folder"
+            )
+    return final
+
+
+@contextmanager
+def _staged(final: str) -> Iterator[LocalStorage]:
+    """Open a hidden folder next to the output, which gets the name of the output at the end.
+
+    Raises:
+        StorageError: Another merge writes this output, or a file cannot be written.
+    """
+    parent, name = os.path.split(final)
+    staging = os.path.join(parent, f".{name}.energon-merge")
+    storage = LocalStorage(staging)
+    try:
+        os.makedirs(staging, exist_ok=True)
+    except OSError as error:
+        raise_storage_error("create this folder", staging, error)
+    with storage.lock(_LOCK):
+        for entry in os.scandir(staging):  # of a merge that was killed
+            if entry.name != _LOCK:
+                shutil.rmtree(entry.path) if entry.is_dir(follow_symlinks=False) else os.unlink(entry.path)
+        try:
+            yield storage
+            os.unlink(storage.path(_LOCK))
+            os.rename(staging, final)
+        except OSError as error:
+            shutil.rmtree(staging, ignore_errors=True)
+            raise_storage_error("write this dataset", final, error)
+        except BaseException:
+            shutil.rmtree(staging, ignore_errors=True)
+            raise
+
+
+def _place(
+    inputs: Sequence[MergeInput],
+    storage: LocalStorage,
+    final: str,
+    plan: MergePlan,
+    on_progress: ProgressCallback | None,
+) -> None:
+    in_bytes = plan.shards == "copy"
+    shards = [shard for one in inputs for shard in one.index.shards]
+    done, total = 0, sum(shard.size_bytes for shard in shards) if in_bytes else len(shards)
+    for size_bytes in place_shards(inputs, storage, final, plan.shards):
+        done += size_bytes if in_bytes else 1
+        if on_progress is not None:
+            on_progress(done, total)
+    if in_bytes:
+        storage.flush([name for one in inputs for name in one.entries])
+
+
+def _save_scans(inputs: Sequence[MergeInput], storage: LocalStorage) -> dict[str, FileInfo]:
+    """Store the indexes of all shards where a prepare finds them, which then scans none; return the shards' files."""
+    files: dict[str, FileInfo] = {}
+    scans: list[tuple[FileInfo, ShardIndex]] = []
+    for one in inputs:
+        for name, entry in one.entries.items():
+            files[name] = storage.stat(name)
+            scans.append((files[name], shard_index_with_offsets(one.folder.storage, one.index, entry)))
+            if len(scans) == _SCANS_AT_ONCE:
+                save_scans(storage, scans)
+                scans.clear()
+    if scans:
+        save_scans(storage, scans)
+    return files
+
+
+def _write_tar_idx(inputs: Sequence[MergeInput], folder: DatasetFolder, placed: Mapping[str, FileInfo]) -> None:
+    """Write the ``.tar.idx`` files, without which megatron-energon cannot train; not for shards that need a scan."""
+    sources = {name: (one, entry) for one in inputs for name, entry in one.entries.items()}
+    for shard in folder.tar_index.shards:
+        one, entry = sources[shard.name]
+        offsets = folder.tar_index.sample_offsets(shard)
+        if not len(offsets) and shard.info == placed[shard.name]:
+            offsets = shard_index_with_offsets(one.folder.storage, one.index, entry).sample_offsets
+        if len(offsets):
+            with folder.storage.create(shard.name + TAR_IDX_SUFFIX, durable=False) as file:
+                file.write(tar_idx_bytes(offsets))
+
+
+def _warnings(inputs: Sequence[MergeInput], prepared: PrepareReport) -> Iterator[str]:
+    yield from (warning for warning in prepared.warnings if "repeat the key" not in warning)
+    if prepared.duplicate_keys:
+        yield (
+            f"{prepared.duplicate_keys:,} samples have the bare key of another one: looking up a bare key finds"
+            " several, and index.sqlite cannot be written; --rename-keys makes them unique"
+        )
+    if any(read_media_filter(one.folder.storage) is not None for one in inputs):
+        yield "media metadata was not carried: energon prepare with --media-metadata-by-… collects it again"

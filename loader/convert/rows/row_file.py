@@ -1,0 +1,168 @@
+"""A file of rows, so that a plan of any number of samples takes little memory."""
+
+from __future__ import annotations
+
+import os
+from array import array
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from ...storage import raise_storage_error
+from ..writing.shard_file import member_bytes
+from .keys import hash_key, rename_repeated
+from .row import Row, decode_row, encode_row
+
+__all__ = ["RowFile", "RowFileWriter"]
+
+
+class RowFileWriter:
+    """Writes rows to a new file.
+
+    Args:
+        path: The file.
+
+    Raises:
+        StorageError: It cannot be written.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        try:
+            self._file = open(path, "wb")  # noqa: SIM115 - closed by __exit__
+        except OSError as error:
+            raise_storage_error("write this file", path, error)
+        self._ends = array("q")
+        self._sizes = array("q")
+        self._hashes = array("q")
+        self._splits = array("q")
+        self._split_names: dict[str, int] = {}
+        self._written = 0
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def add(self, rows: Iterable[Row]) -> None:
+        """Append rows.
+
+        Raises:
+            StorageError: The file cannot be written.
+        """
+        for row in rows:
+            data = encode_row(row)
+            try:
+                self._file.write(data)
+            except OSError as error:
+                raise_storage_error("write this file", self._path, error)
+            self._written += len(data)
+            self._ends.append(self._written)
+            self._sizes.append(_shard_bytes(row))
+            self._hashes.append(hash_key(row.key))
+            self._splits.append(self._split_names.setdefault(row.split, len(self._split_names)))
+
+    def finish(self) -> RowFile:
+        """Close the file, and return it for reading, with a key of its own for each row.
+
+        Raises:
+            StorageError: The file cannot be written.
+        """
+        try:
+            self._file.close()
+        except OSError as error:
+            raise_storage_error("write this file", self._path, error)
+        rows = RowFile(
+            path=self._path,
+            ends=_frozen(self._ends),
+            sizes=_frozen(self._sizes),
+            splits=_frozen(self._splits),
+            split_names=tuple(self._split_names),
+            renamed={},
+        )
+        rows.renamed = rename_repeated(_frozen(self._hashes), lambda row: rows[row].key)
+        return rows
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+
+class RowFile:
+    """Rows in a file, by number.
+
+    Args:
+        path: The file.
+        ends: Offset of the end of each row in bytes, shape (n,).
+        sizes: Bytes that each row takes in a shard, shape (n,); -1 where they are unknown.
+        splits: Position of each row's split in ``split_names``, shape (n,).
+        split_names: Names of splits; ``""`` for none.
+        renamed: Row → its key, where it is not the one that the source proposed.
+    """
+
+    def __init__(
+        self,
+        *,
+        path: str,
+        ends: npt.NDArray[np.int64],
+        sizes: npt.NDArray[np.int64],
+        splits: npt.NDArray[np.int64],
+        split_names: tuple[str, ...],
+        renamed: Mapping[int, str],
+    ) -> None:
+        self.path = path
+        self.ends = ends
+        self.sizes = sizes
+        self.splits = splits
+        self.split_names = split_names
+        self.renamed = renamed
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    def read(self, row: int) -> bytes:
+        """Return a row as it is stored.
+
+        Raises:
+            StorageError: The file cannot be read.
+        """
+        start = int(self.ends[row - 1]) if row else 0
+        try:
+            return os.pread(self._fd(), int(self.ends[row]) - start, start)
+        except OSError as error:
+            raise_storage_error("read this file", self.path, error)
+
+    def __getitem__(self, row: int) -> Row:
+        return decode_row(self.read(row))
+
+    def key(self, row: int, proposed: str) -> str:
+        """Return the key of a row."""
+        return self.renamed.get(row, proposed)
+
+    def _fd(self) -> int:
+        if not hasattr(self, "_opened"):
+            self._opened = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        return self._opened
+
+    def __getstate__(self) -> dict[str, object]:
+        return {name: value for name, value in self.__dict__.items() if name != "_opened"}
+
+    def __del__(self) -> None:
+        if hasattr(self, "_opened"):
+            os.close(self._opened)
+
+
+def _shard_bytes(row: Row) -> int:
+    if row.size_bytes < 0:
+        return -1
+    key_bytes = len(row.key.encode()) + 1
+    return sum(member_bytes(key_bytes + len(name), part.size_bytes) for name, part in row.parts.items())
+
+
+def _frozen(values: array[int]) -> npt.NDArray[np.int64]:
+    return np.frombuffer(values, np.int64) if len(values) else np.empty(0, np.int64)

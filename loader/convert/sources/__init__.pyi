@@ -1,0 +1,17 @@
+# The public names of this package, each with the module that defines it.
+
+from .arrow_table import ArrowTableSource as ArrowTableSource
+from .detect import (
+    KINDS as KINDS,
+    SourceOptions as SourceOptions,
+    found_columns as found_columns,
+    open_source as open_source,
+    open_sources as open_sources,
+)
+from .folder import FolderSource as FolderSource
+from .hugging_face import HuggingFaceSource as HuggingFaceSource
+from .source import (
+    SampleProposal as SampleProposal,
+    Source as Source,
+)
+from .text_table import TextTableSource as TextTableSource

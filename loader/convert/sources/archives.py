@@ -1,0 +1,238 @@
+"""Samples in tar and zip files: shards of webdataset in any order, and archives of files as in a folder."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+import os
+import posixpath
+import shutil
+import zipfile
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ...errors import ConfigError, FormatError, SampleError, StorageError
+from ...format.index.shard_index import index_shard
+from ...format.prepare.shards import compression_of, is_compressed_tar
+from ...format.tar.names import decode_name
+from ...format.tar.scan import TarScan, read_members
+from ...storage import open_parent, raise_storage_error
+from ..rows.keys import key_of_path
+from ..rows.row import CellRef, PartRef, RangeRef, Row
+from .folder import group_files
+from .no_cells import NoCells
+from .source import SampleProposal
+
+__all__ = ["TAR_ENDINGS", "TarSource", "ZipSource", "tar_files"]
+
+_COPY_BYTES = 1 << 20
+TAR_ENDINGS = (".tar", ".tgz", ".tar.gz", ".tbz2", ".tar.bz2", ".txz", ".tar.xz", ".tar.zst", ".tar.lz4")
+"""Endings of tar files, compressed ones included."""
+"""Endings of tar files, compressed ones included."""
+
+
+def tar_files(path: str) -> list[str]:
+    """Return the tar files below a folder, compressed ones included, sorted; a file is returned as it is."""
+    if not os.path.isdir(path):
+        return [path]
+    found = []
+    for folder, folders, files in os.walk(path):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        found += [os.path.join(folder, name) for name in sorted(files) if name.endswith(TAR_ENDINGS)]
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TarSource:
+    """The members of tar files.
+
+    Attributes:
+        path: A tar file, or a folder of them.
+        kind: ``"webdataset"`` groups members as webdataset does, by their name up to the first dot; parts of a sample
+            need not be neighbours. ``"tar"`` groups them as the files of a folder.
+    """
+
+    path: str
+    kind: Literal["webdataset", "tar"] = "webdataset"
+
+    def rows(self, *, shuffled: bool, scratch: str) -> Iterator[Row]:  # noqa: ARG002 - members are read in any order
+        """Yield the samples, tar by tar; compressed tars are decompressed to the scratch folder.
+
+        Raises:
+            ConfigError: There is no tar file.
+            FormatError: A tar file is damaged.
+            StorageError: It cannot be read, or the scratch folder is full.
+        """
+        paths = tar_files(self.path)
+        if not paths:
+            raise ConfigError("there are no tar files in this folder", at=self.path)
+        for number, path in enumerate(paths):
+            plain = path
+            if is_compressed_tar(path):
+                plain = os.path.join(scratch, f"{number}.tar")
+                _decompress(path, plain)
+            yield from self._webdataset_rows(path, plain) if self.kind == "webdataset" else _file_rows(path, plain)
+
+    def _webdataset_rows(self, shown: str, path: str) -> Iterator[Row]:
+        storage, name = open_parent(path)
+        index = index_shard(storage, name)
+        encoded, start = os.fsencode(path), 0
+        names, places = (
+            index.part_names,
+            zip(index.part_name.tolist(), index.part_offset.tolist(), index.part_size.tolist(), strict=True),
+        )
+        for key, stop in zip(index.keys(), index.part_ends.tolist(), strict=True):
+            parts: dict[str, PartRef] = {}
+            for _ in range(stop - start):
+                part, offset, size_bytes = next(places)
+                parts[_part_name(names[part])] = RangeRef(encoded, offset, size_bytes)
+            start = stop
+            yield Row(key=key_of_path(key), parts=parts, origin=f"{shown}, {key}")
+
+    def proposal(self) -> SampleProposal | None:
+        """Return None: the parts tell the type."""
+        return None
+
+    def open_cells(self) -> NoCells:
+        """Return no cells."""
+        return NoCells()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZipSource:
+    """The files in a zip file, grouped as those of a folder.
+
+    Attributes:
+        path: The zip file.
+    """
+
+    path: str
+    kind: str = "zip"
+
+    def rows(self, *, shuffled: bool, scratch: str) -> Iterator[Row]:  # noqa: ARG002 - members are read in any order
+        """Yield the samples.
+
+        Raises:
+            FormatError: The file is damaged, or no zip file.
+            StorageError: It cannot be read.
+        """
+        with _open_zip(self.path) as opened:
+            numbers = {info.filename: number for number, info in enumerate(opened.infolist()) if not info.is_dir()}
+            sizes = [info.file_size for info in opened.infolist()]
+        for key, parts, first in _grouped(numbers):
+            cells: dict[str, PartRef] = {
+                part: CellRef(numbers[name], part, sizes[numbers[name]]) for part, name in parts.items()
+            }
+            yield Row(key=key, parts=cells, origin=f"{self.path}, {first}")
+
+    def proposal(self) -> SampleProposal | None:
+        """Return None: the parts tell the type."""
+        return None
+
+    def open_cells(self) -> _ZipReader:
+        """Open the zip file."""
+        return _ZipReader(self.path)
+
+
+class _ZipReader:
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._file = _open_zip(path)
+        self._infos = self._file.infolist()
+
+    def read(self, cell: CellRef) -> bytes:
+        info = self._infos[cell.row]
+        try:
+            return self._file.read(info)
+        except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError) as error:
+            raise SampleError(f"cannot unpack {info.filename}: {error}", part=cell.column, source=self._path) from error
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def _open_zip(path: str) -> zipfile.ZipFile:
+    try:
+        return zipfile.ZipFile(path)
+    except zipfile.BadZipFile as error:
+        raise FormatError(f"not a zip file: {error}", shard=path) from error
+    except OSError as error:
+        raise_storage_error("open this file", path, error)
+
+
+def _file_rows(shown: str, path: str) -> Iterator[Row]:
+    """Yield the files in a tar, grouped as those of a folder; of members of one name, the last counts."""
+    storage, name = open_parent(path)
+    places: dict[str, tuple[int, int]] = {}
+    with storage.open(name) as file:
+        for batch in read_members(file, TarScan(file.size_bytes, shown)):
+            rows = zip(batch.names.tolist(), batch.content_offset.tolist(), batch.size_bytes.tolist(), strict=True)
+            for member, offset, size_bytes in rows:
+                places[decode_name(member)] = (offset, size_bytes)
+    encoded = os.fsencode(path)
+    for key, parts, first in _grouped(places):
+        refs: dict[str, PartRef] = {part: RangeRef(encoded, *places[member]) for part, member in parts.items()}
+        yield Row(key=key, parts=refs, origin=f"{shown}, {first}")
+
+
+def _grouped(names: Sequence[str] | dict[str, Any]) -> Iterator[tuple[str, dict[str, str], str]]:
+    """Yield key, parts and first name of each sample; hidden files and files without an extension are skipped."""
+    folders: dict[str, dict[str, str]] = {}
+    for name in names:
+        folder, file = posixpath.split(name)
+        hidden = any(piece.startswith(".") for piece in name.removeprefix("./").split("/")) or "__MACOSX" in folder
+        if not hidden and "." in file.rstrip("."):
+            folders.setdefault(folder, {})[file] = name
+    for folder, files in sorted(folders.items()):
+        for stem, parts in group_files([*files]):
+            members = {part: files[file] for part, file in parts.items()}
+            yield key_of_path(posixpath.join(folder, stem)), members, next(iter(members.values()))
+
+
+def _part_name(name: str) -> str:
+    """Return the name of a part as a writer accepts it: names of members end with it."""
+    return name.replace("/", "_") or "bin"
+
+
+def _decompress(path: str, target: str) -> None:
+    try:
+        with _opened(path) as source, open(target, "wb") as file:
+            shutil.copyfileobj(source, file, _COPY_BYTES)
+    except OSError as error:
+        if error.errno is None:  # of the decompressor
+            raise FormatError(f"cannot be decompressed: {error}", shard=path) from error
+        raise_storage_error(f"decompress {path} to this file", target, error)
+    except (EOFError, ValueError, RuntimeError, lzma.LZMAError, zlib.error) as error:
+        raise FormatError(f"cannot be decompressed: {error}", shard=path) from error
+
+
+def _opened(path: str) -> Any:
+    """Open a compressed file, as a context manager of a readable file.
+
+    Raises:
+        StorageError: The library for its compression is not installed.
+    """
+    match compression_of(path):
+        case "gz":
+            return gzip.open(path)
+        case "bz2":
+            return bz2.open(path)
+        case "xz":
+            return lzma.open(path)
+    try:
+        if path.endswith(".zst"):
+            import zstandard
+
+            return zstandard.open(path, "rb")
+        import lz4.frame
+
+        return lz4.frame.open(path, "rb")
+    except ImportError as error:
+        raise StorageError(
+            "the library for this compression is not installed",
+            path=path,
+            hint="pip install 'energon-toolkit[decompress]'",
+        ) from error

@@ -1,0 +1,170 @@
+"""Choose the source of a path: by its kind, if that is named, else by what is there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ...errors import ConfigError, StorageError
+from ...format.documents.messages import did_you_mean
+from ...storage import is_url
+from ..annotations.kinds import annotation_kind
+from ..tables.columns import Columns, FoundColumn
+from ..tables.hugging_face import is_saved_dataset
+from ..tables.table_files import EXTENSIONS
+from .archives import TAR_ENDINGS, TarSource, ZipSource
+from .arrow_table import ArrowTableSource
+from .coco import CocoSource
+from .conversations import ConversationsSource
+from .folder import FolderSource
+from .foreign_chunks import ChunkSource, chunk_kind
+from .hugging_face import HuggingFaceSource
+from .interleaved import InterleavedSource
+from .source import Source
+from .text_table import TextTableSource
+from .token_files import TokenSource
+from .vqa import VqaSource
+
+__all__ = ["KINDS", "SourceOptions", "found_columns", "open_source", "open_sources"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceOptions:
+    """Settings of sources; each kind uses those that it has.
+
+    Attributes:
+        parts: Part name → column of a table.
+        key: Column with the keys.
+        split: Column with the split parts.
+        root: Folder that paths in a table or document start from; None for the folder of the file.
+        classes: Subfolders of a folder are labels; None decides by its files.
+        splits: Subfolders such as ``train`` are split parts; None decides by their names.
+    """
+
+    parts: Mapping[str, str] = field(default_factory=dict)
+    key: str | None = None
+    split: str | None = None
+    root: str | None = None
+    classes: bool | None = None
+    splits: bool | None = None
+
+
+def _columns(options: SourceOptions) -> Columns:
+    return Columns(parts=options.parts, key=options.key, split=options.split, root=options.root)
+
+
+KINDS: Mapping[str, Callable[[str, SourceOptions], Source]] = {
+    "folder": lambda path, options: FolderSource(path=path, classes=options.classes, splits=options.splits),
+    "csv": lambda path, options: TextTableSource(path=path, kind="csv", columns=_columns(options)),
+    "tsv": lambda path, options: TextTableSource(path=path, kind="tsv", columns=_columns(options)),
+    "jsonl": lambda path, options: TextTableSource(path=path, kind="jsonl", columns=_columns(options)),
+    "parquet": lambda path, options: ArrowTableSource(path=path, kind="parquet", columns=_columns(options)),
+    "arrow": lambda path, options: ArrowTableSource(path=path, kind="arrow", columns=_columns(options)),
+    "hf": lambda path, options: HuggingFaceSource(path=path, columns=_columns(options)),
+    "coco": lambda path, options: CocoSource(path=path, root=options.root),
+    "conversations": lambda path, options: ConversationsSource(path=path, root=options.root),
+    "vqa": lambda path, options: VqaSource(path=path, root=options.root),
+    "interleaved": lambda path, options: InterleavedSource(path=path, root=options.root),
+    "webdataset": lambda path, _: TarSource(path=path),
+    "tar": lambda path, _: TarSource(path=path, kind="tar"),
+    "zip": lambda path, _: ZipSource(path=path),
+    "tokens": lambda path, _: TokenSource(path=path),
+    "mds": lambda path, _: ChunkSource(path=path, kind="mds"),
+    "litdata": lambda path, _: ChunkSource(path=path, kind="litdata"),
+}
+"""Kind of a source, as ``--from`` takes it → a function that opens it."""
+
+
+def open_sources(paths: Sequence[str], *, kind: str | None, options: SourceOptions) -> tuple[Source, ...]:
+    """Open sources.
+
+    Args:
+        paths: Their paths or URLs.
+        kind: Their kind; None detects it.
+        options: Settings.
+
+    Raises:
+        ConfigError: The kind is unknown or cannot be detected, or an option does not fit it.
+        StorageError: A path does not exist.
+    """
+    return tuple(open_source(path, kind=kind, options=options) for path in paths)
+
+
+def open_source(path: str, *, kind: str | None, options: SourceOptions) -> Source:
+    """Open a source; see :func:`open_sources`."""
+    if kind is None:
+        kind = _detect(path)
+    if kind not in KINDS:
+        raise ConfigError(
+            f"there is no kind of source {kind!r}{did_you_mean(kind, [*KINDS])}",
+            hint=f"name one of {', '.join(KINDS)}",
+        )
+    return KINDS[kind](path, options)
+
+
+def found_columns(sources: Sequence[Source]) -> list[tuple[str, tuple[FoundColumn, ...]]]:
+    """Return the columns of each source that is a table, with its path."""
+    tables = [s for s in sources if isinstance(s, TextTableSource | ArrowTableSource | HuggingFaceSource)]
+    return [(table.path, table.describe()) for table in tables]
+
+
+def _detect(path: str) -> str:
+    kind = _KINDS_BY_EXTENSION.get(path.lower().removesuffix(".gz").rpartition(".")[2])
+    if is_url(path) and kind is not None:
+        return kind
+    if not os.path.lexists(path):
+        raise StorageError("there is no file or folder of this name", path=path, hint="check the path")
+    if os.path.isdir(path):
+        return _detect_folder(path)
+    annotations = annotation_kind(path)
+    if annotations is not None:
+        return annotations
+    name = path.lower()
+    if name.endswith(".zip"):
+        return "zip"
+    if name.endswith(TAR_ENDINGS):
+        return "webdataset"
+    if name.endswith((".bin", ".idx")):
+        return "tokens"
+    if kind is not None:
+        return kind
+    raise ConfigError(
+        "this is no source that can be imported", at=path, hint=f"name its kind with --from: {', '.join(KINDS)}"
+    )
+
+
+def _detect_folder(path: str) -> str:
+    chunks = chunk_kind(path)
+    if chunks is not None:
+        return chunks
+    if is_saved_dataset(path):
+        return "hf"
+    tables = {kind: {*extensions, *_ABOUT_TABLES} for kind, extensions in EXTENSIONS.items()}
+    has_tars, may_be_tars, found = False, True, set[str]()
+    for _, _, files in os.walk(path):
+        for name in (file.lower() for file in files if not file.startswith(".")):
+            is_tar = name.endswith(TAR_ENDINGS)
+            has_tars |= is_tar
+            extension = name.rpartition(".")[2]
+            may_be_tars &= is_tar or extension in _ABOUT_TARS
+            if not name.startswith("_"):
+                found.add(extension)
+            tables = {kind: known for kind, known in tables.items() if found <= known}
+            if not (may_be_tars or tables):
+                return "folder"
+    if has_tars:
+        return "webdataset"
+    # Files may be named after splits, as those of the Hub.
+    return "hf" if tables and found - _ABOUT_TABLES else "folder"
+
+
+_ABOUT_TARS = frozenset({"json", "parquet", "idx", "txt", "md", "csv"})
+_ABOUT_TABLES = frozenset({"json", "md"})
+_KINDS_BY_EXTENSION = {
+    "csv": "csv",
+    "tsv": "tsv",
+    "jsonl": "jsonl",
+    "ndjson": "jsonl",
+    **{extension: kind for kind, extensions in EXTENSIONS.items() for extension in extensions},
+}

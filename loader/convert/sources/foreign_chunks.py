@@ -1,0 +1,133 @@
+"""Samples in chunks of other libraries: mosaicml-streaming (MDS) and litdata, read by their own readers."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ...errors import ConfigError, EnergonError, FormatError, SampleError
+from ..rows.row import CellRef, PartRef, Row
+from ..writing.value_parts import part_of_value
+from .source import SampleProposal
+
+__all__ = ["ChunkSource", "chunk_kind"]
+
+ChunkKind = Literal["mds", "litdata"]
+_INDEX = "index.json"
+_LIBRARIES: Mapping[ChunkKind, tuple[str, str]] = {
+    "mds": ("streaming", "mosaicml-streaming"),
+    "litdata": ("litdata", "litdata"),
+}
+
+
+def chunk_kind(path: str) -> ChunkKind | None:
+    """Return the library that wrote the chunks in a folder, by its index; None for another folder."""
+    try:
+        with open(os.path.join(path, _INDEX), "rb") as file:
+            index = json.load(file)
+    except (OSError, ValueError):
+        return None
+    if not isinstance(index, dict):
+        return None
+    if "chunks" in index:
+        return "litdata"
+    return "mds" if "shards" in index else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChunkSource:
+    """A folder of chunks.
+
+    Attributes:
+        path: The folder with ``index.json``.
+        kind: The library that wrote it, which must be installed.
+    """
+
+    path: str
+    kind: ChunkKind
+
+    def rows(self, *, shuffled: bool, scratch: str) -> Iterator[Row]:  # noqa: ARG002 - its library reads any order
+        """Yield the samples in the order of their numbers; all have the parts of the first one.
+
+        Raises:
+            ConfigError: The library is not installed.
+            FormatError: The library cannot read the folder.
+        """
+        reader = _ChunkReader(self.path, self.kind)
+        count = len(reader)
+        names = sorted(reader.parts(0)) if count else []
+        digits = len(str(max(0, count - 1)))
+        for number in range(count):
+            parts: dict[str, PartRef] = {name: CellRef(number, name) for name in names}
+            yield Row(key=f"{number:0{digits}d}", parts=parts, origin=f"{self.path}, sample {number}")
+
+    def proposal(self) -> SampleProposal | None:
+        """Return None: the parts tell the type."""
+        return None
+
+    def open_cells(self) -> _ChunkReader:
+        """Open the chunks by the reader of their library."""
+        return _ChunkReader(self.path, self.kind)
+
+
+class _ChunkReader:
+    """Reads samples by number, and keeps the parts of the last one."""
+
+    def __init__(self, path: str, kind: ChunkKind) -> None:
+        self._path = path
+        module, distribution = _LIBRARIES[kind]
+        try:
+            library = importlib.import_module(module)
+        except ImportError as error:
+            raise ConfigError(
+                f"these chunks are read by the library {distribution}, which is not installed",
+                at=path,
+                hint=f"pip install {distribution}",
+            ) from error
+        try:
+            self._dataset = (
+                library.LocalDataset(local=path)
+                if kind == "mds"
+                else library.StreamingDataset(input_dir=path, shuffle=False)
+            )
+        except Exception as error:
+            raise FormatError(f"{distribution} cannot read this folder: {error}", shard=path) from error
+        self._last: tuple[int, dict[str, bytes]] | None = None
+
+    def __len__(self) -> int:
+        return len(self._dataset)
+
+    def parts(self, number: int) -> dict[str, bytes]:
+        """Return the parts of a sample."""
+        if self._last is None or self._last[0] != number:
+            try:
+                sample = self._dataset[number]
+            except EnergonError:
+                raise
+            except Exception as error:
+                raise SampleError(f"cannot be read: {error}", source=f"{self._path}, sample {number}") from error
+            values = sample if isinstance(sample, dict) else _numbered(sample)
+            parts = dict(part_of_value(str(name), value) for name, value in values.items())
+            self._last = (number, parts)
+        return self._last[1]
+
+    def read(self, cell: CellRef) -> bytes:
+        parts = self.parts(cell.row)
+        if cell.column not in parts:
+            raise SampleError(
+                f"this sample has no part {cell.column!r}, but {', '.join(parts)}",
+                source=f"{self._path}, sample {cell.row}",
+            )
+        return parts[cell.column]
+
+    def close(self) -> None:
+        self._dataset = None
+
+
+def _numbered(sample: Any) -> dict[str, Any]:
+    values = sample if isinstance(sample, list | tuple) else [sample]
+    return {f"{number}": value for number, value in enumerate(values)}

@@ -1,0 +1,12 @@
+# The public names of this package, each with the module that defines it.
+
+from .leaks import (
+    LeakReport as LeakReport,
+    find_leaks as find_leaks,
+)
+from .run import (
+    SplitPlan as SplitPlan,
+    SplitReport as SplitReport,
+    run_split as run_split,
+    undo_split as undo_split,
+)

@@ -1,0 +1,224 @@
+"""Change the split of a prepared dataset; the one before is kept for :func:`undo_split`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Literal
+
+import numpy as np
+
+from ...arrays import IntArray
+from ...errors import ConfigError, EnergonError
+from ...format.dataset_folder import DatasetFolder
+from ...format.documents.dataset_files import read_split_config
+from ...format.documents.split_config import SplitConfig, format_split_config, parse_split_config, split_sample_name
+from ...format.filters.build import build_filter_index
+from ...format.filters.files import FilterFiles
+from ...format.nv_meta import FOLDER, LOCK, SPLIT_YAML
+from ...storage import Storage, open_storage, read_document
+from .assign import assign_balanced, assign_stable, connect_shards
+from .groups import Groups, ProgressCallback, find_groups
+
+__all__ = ["SplitPlan", "SplitReport", "run_split", "undo_split"]
+
+_BEFORE = ".before"
+_TOLERANCE = 0.01  # of a part's share, in which a split by shards is chosen
+_UNSAFE = re.compile(r"[^A-Za-z0-9_.-]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitPlan:
+    """A new split of a dataset.
+
+    Attributes:
+        path: Folder of the dataset.
+        ratio: Part → share of the samples.
+        by: Assign whole shards, which all readers of the format understand; or samples, by a filter for each part; or
+            shards if all shares are met within a percentage point, else samples.
+        group_by: Expression of groups that are not divided, see :func:`.groups.find_groups`; None divides as needed.
+        stable: Choose the part of a group by a hash of its name alone.
+        seed: Seed of the choice.
+        dry_run: Change nothing.
+    """
+
+    path: str
+    ratio: Mapping[str, float]
+    by: Literal["auto", "shards", "samples"] = "auto"
+    group_by: str | None = None
+    stable: bool = False
+    seed: int = 0
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitReport:
+    """The outcome of a split.
+
+    Attributes:
+        by: ``"shards"`` or ``"samples"``.
+        parts: Part → (shards, samples, share of all samples).
+        groups: Number of groups.
+        alone: Number of samples without a group, which are divided freely.
+        file: Path of the split file.
+        warnings: Results that the user may not expect.
+    """
+
+    by: Literal["shards", "samples"]
+    parts: Mapping[str, tuple[int, int, float]]
+    groups: int
+    alone: int
+    file: str
+    warnings: tuple[str, ...]
+
+
+def run_split(plan: SplitPlan, *, on_progress: ProgressCallback | None = None) -> SplitReport:
+    """Write a new split file; excluded samples stay excluded.
+
+    Args:
+        plan: The split.
+        on_progress: Called while samples are read for their groups.
+
+    Raises:
+        ConfigError: The groups do not exist, or a part would have no samples.
+        StorageError: The dataset is missing, not prepared, or cannot be written.
+    """
+    folder = DatasetFolder(plan.path)
+    groups = find_groups(folder, plan.group_by, on_progress=on_progress)
+    shards = folder.index.shards
+    shard_of = np.repeat(np.arange(len(shards)), [shard.samples for shard in shards])
+    chosen = _parts_by_shards(plan, groups, shard_of, [shard.name for shard in shards])
+    by: Literal["shards", "samples"] = "shards"
+    if plan.by == "samples" or (plan.by == "auto" and not _is_near(plan.ratio, chosen)):
+        by, chosen = "samples", _parts_of_groups(plan, groups.names, groups.sizes)[groups.numbers]
+    counts = np.bincount(chosen, minlength=len(plan.ratio)).tolist()
+    names = [shard.name for shard in shards]
+    members = [np.flatnonzero(chosen == number) for number in range(len(plan.ratio))]
+    parts = {
+        part: tuple(names[shard] for shard in np.unique(shard_of[numbers]).tolist())
+        for part, numbers in zip(plan.ratio, members, strict=True)
+    }
+    for part, count in zip(plan.ratio, counts, strict=True):
+        if plan.ratio[part] > 0 and not count:
+            raise ConfigError(
+                f"part {part!r} would have no samples: there are {len(groups.names):,} groups in {len(names):,} shards",
+                at=folder.path,
+                hint="pass --by samples, group by something finer, or give the part a larger share",
+            )
+    file = f"{FOLDER}/{folder.split_file or SPLIT_YAML}"
+    if not plan.dry_run:
+        with folder.storage.lock(LOCK):
+            _write(folder, file, parts, dict(zip(parts, members, strict=True)) if by == "samples" else {})
+    warnings = []
+    if by == "samples":
+        warnings.append("megatron-energon refuses a split by samples: split.yaml has the key sample_filters")
+    if groups.alone:
+        warnings.append(f"{groups.alone:,} samples have no value of {plan.group_by}, and are divided one by one")
+    return SplitReport(
+        by=by,
+        parts={
+            part: (len(parts[part]), count, count / max(1, len(chosen)))
+            for part, count in zip(plan.ratio, counts, strict=True)
+        },
+        groups=len(groups.names),
+        alone=groups.alone,
+        file=folder.storage.path(file),
+        warnings=tuple(warnings),
+    )
+
+
+def _parts_of_groups(plan: SplitPlan, names: list[str], sizes: IntArray) -> IntArray:
+    if plan.stable:
+        return assign_stable(names, plan.ratio, plan.seed)
+    return assign_balanced(names, sizes, plan.ratio, plan.seed)
+
+
+def _parts_by_shards(plan: SplitPlan, groups: Groups, shard_of: IntArray, names: list[str]) -> IntArray:
+    """Return the part of each sample if shards with a common group stay together, shape (n,)."""
+    component = connect_shards(shard_of, groups.numbers, len(names))
+    roots, number = np.unique(component, return_inverse=True)
+    sizes = np.bincount(number[shard_of], minlength=len(roots)).astype(np.int64)
+    return _parts_of_groups(plan, [names[root] for root in roots.tolist()], sizes)[number][shard_of]
+
+
+def _is_near(ratio: Mapping[str, float], chosen: IntArray) -> bool:
+    """Return True if all parts have their share of the samples within a percentage point."""
+    shares = np.bincount(chosen, minlength=len(ratio)) / max(1, len(chosen))
+    wanted = np.array([*ratio.values()]) / sum(ratio.values())
+    return bool((np.abs(shares - wanted) <= _TOLERANCE).all())
+
+
+def _write(
+    folder: DatasetFolder, file: str, parts: Mapping[str, tuple[str, ...]], members: Mapping[str, IntArray]
+) -> None:
+    """Write the filters, then the copy of the split before, then the split: a kill leaves the old split or the new."""
+    storage = folder.storage
+    digest = blake2b(digest_size=4)
+    for numbers in members.values():
+        digest.update(numbers.astype("<i8").tobytes() + b"|")
+    filters = {part: f"split_{digest.hexdigest()}_{_UNSAFE.sub('_', part)[:50]}" for part in members}
+    for number, (part, name) in enumerate(filters.items()):
+        if name in [*filters.values()][:number]:
+            filters[part] = f"{name}_{number}"
+    for part, name in filters.items():
+        build_filter_index(folder.path, name, members[part])
+    config = SplitConfig(split_parts=dict(parts), exclude=_kept_excludes(folder), sample_filters=filters)
+    obsolete = _filters_of(storage, f"{file}{_BEFORE}") - _filters_of(storage, file) - set(filters.values())
+    before = read_document(storage, file) if storage.exists(file) else b""
+    for name, data in ((f"{file}{_BEFORE}", before), (file, format_split_config(config, file=file).encode())):
+        with storage.create(name) as opened:
+            opened.write(data)
+    _remove_filters(storage, obsolete)
+
+
+def _kept_excludes(folder: DatasetFolder) -> tuple[str, ...]:
+    try:
+        earlier = read_split_config(folder.storage)
+    except EnergonError:
+        return ()  # the file is replaced
+    known = frozenset(folder.shard_counts)
+    names = earlier.exclude if earlier else ()
+    return tuple(name for name in names if split_sample_name(name, known)[0] in known or folder.index.find(name))
+
+
+def undo_split(path: str) -> bool:
+    """Bring back the split before the last :func:`run_split`; return False if there is none.
+
+    Raises:
+        StorageError: The dataset cannot be written.
+    """
+    storage, folder = open_storage(path), DatasetFolder(path)
+    file = f"{FOLDER}/{folder.split_file or SPLIT_YAML}"
+    with storage.lock(LOCK):
+        if not storage.exists(f"{file}{_BEFORE}"):
+            return False
+        before = read_document(storage, f"{file}{_BEFORE}")
+        obsolete = _filters_of(storage, file) - _filters_of(storage, f"{file}{_BEFORE}")
+        if before:
+            storage.rename(f"{file}{_BEFORE}", file)
+        else:
+            storage.remove(file)
+            storage.remove(f"{file}{_BEFORE}")
+        _remove_filters(storage, obsolete)
+    return True
+
+
+def _filters_of(storage: Storage, file: str) -> set[str]:
+    """Return the filters of a split file that :func:`run_split` has named."""
+    if not storage.exists(file):
+        return set()
+    try:
+        text = read_document(storage, file).decode("utf-8", "replace")
+        config = parse_split_config(text, file=file.removesuffix(_BEFORE))
+    except EnergonError:
+        return set()
+    return {name for name in config.sample_filters.values() if name.startswith("split_")}
+
+
+def _remove_filters(storage: Storage, names: set[str]) -> None:
+    for name in names:
+        prefix = FilterFiles.of_dataset(storage, name).prefix
+        for extension in (".json", ".idx"):
+            storage.remove(f"{prefix}{extension}")

@@ -1,0 +1,235 @@
+"""Batches of Parquet and Arrow files, in their order, at bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import accumulate
+from typing import Any, Protocol
+
+from ...errors import FormatError
+from ...storage import ClosesOnExit, FileStream, LocalStorage, ReadableFile, open_parent
+from .arrow_columns import import_pyarrow
+
+__all__ = ["ArrowFile", "ArrowTable", "Batch", "ParquetTable", "open_table"]
+
+_BATCH_BYTES = 16 << 20  # of the values of a batch, by their mean
+_MAX_BATCH_ROWS = 8192
+_BUFFER_BYTES = 1 << 18  # larger pages are read without it
+_COPY_AGAIN = "copy the file again: it is truncated, damaged, or of another format"
+
+Batch = tuple[int, Any]
+"""The number of the first row, and an Arrow record batch."""
+
+
+class ArrowTable(Protocol):
+    """A table that is read in batches."""
+
+    @property
+    def schema(self) -> Any:
+        """Its Arrow schema."""
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows."""
+
+    def batches(self, start: int, columns: Sequence[str]) -> Iterator[Batch]:
+        """Yield the rows of some columns from a batch that has the row ``start`` or precedes it.
+
+        Raises:
+            FormatError: The file is damaged.
+        """
+
+    def row_sizes(self, columns: Sequence[str]) -> Iterator[tuple[int, int]]:
+        """Yield, for consecutive ranges of rows, the number of rows and the mean bytes of a row in these columns."""
+
+    def lengths_column(self, column: str) -> str:
+        """Return the least of a column of lists that must be read to know their lengths."""
+
+    def unit_stop(self, row: int) -> int:
+        """Return the end of the rows that can only be read together with a row."""
+
+    def close(self) -> None:
+        """Close the file."""
+
+
+def open_table(path: str, kind: str) -> ArrowTable:
+    """Open a file of the kind ``"parquet"`` or ``"arrow"``.
+
+    Raises:
+        ConfigError: pyarrow is not installed.
+        FormatError: The file is of another format, or damaged.
+        StorageError: It cannot be read.
+    """
+    return ParquetTable(path) if kind == "parquet" else ArrowFile(path)
+
+
+@contextmanager
+def _readable(path: str, what: str) -> Iterator[None]:
+    """Raise errors of pyarrow as a ``FormatError``."""
+    try:
+        yield
+    except (OSError, ValueError, NotImplementedError, KeyError) as error:  # pyarrow's errors derive from these
+        lines = str(error).splitlines() or [type(error).__name__]
+        raise FormatError(f"{what} cannot be read: {lines[0]}", shard=path, hint=_COPY_AGAIN) from error
+
+
+class ParquetTable(ClosesOnExit):
+    """A Parquet file.
+
+    Args:
+        path: The file, or its URL.
+
+    Raises:
+        ConfigError: pyarrow is not installed.
+        FormatError: It is no Parquet file, or damaged.
+        StorageError: It cannot be read.
+    """
+
+    def __init__(self, path: str) -> None:
+        import_pyarrow()
+        from pyarrow import parquet
+
+        self._path = path
+        storage, name = open_parent(path)
+        self._file: ReadableFile = storage.open(name)
+        source: Any = storage.path(name) if isinstance(storage, LocalStorage) else FileStream(self._file)
+        try:
+            with _readable(path, "this Parquet file"):
+                # A buffer: else each column of a row group is read into memory as a whole.
+                self._parquet = parquet.ParquetFile(source, buffer_size=_BUFFER_BYTES, pre_buffer=False)
+                self.schema: Any = self._parquet.schema_arrow
+                self._metadata: Any = self._parquet.metadata
+                groups = range(self._metadata.num_row_groups)
+                self._rows: list[int] = [self._metadata.row_group(group).num_rows for group in groups]
+        except BaseException:
+            self._file.close()
+            raise
+        self.num_rows = sum(self._rows)
+
+    def batches(self, start: int, columns: Sequence[str]) -> Iterator[Batch]:
+        first = 0
+        for group, rows in enumerate(self._rows):
+            if first + rows > start:
+                batch_rows = _rows_of_batch(self._group_bytes(group, columns), rows)
+                position = first
+                with _readable(self._path, f"row group {group}"):
+                    # One thread: the workers use all cores, and pyarrow deadlocks if two read from one Python file.
+                    for batch in self._parquet.iter_batches(
+                        batch_rows, row_groups=[group], columns=list(columns), use_threads=False
+                    ):
+                        yield position, batch
+                        position += batch.num_rows
+            first += rows
+
+    def row_sizes(self, columns: Sequence[str]) -> Iterator[tuple[int, int]]:
+        for group, rows in enumerate(self._rows):
+            if rows:
+                yield rows, -(-self._group_bytes(group, columns) // rows)
+
+    def lengths_column(self, column: str) -> str:
+        metadata = self._metadata.row_group(0)
+        paths = (metadata.column(number).path_in_schema for number in range(metadata.num_columns))
+        return next((path for path in paths if path.startswith(f"{column}.") and path.endswith(".path")), column)
+
+    def unit_stop(self, row: int) -> int:
+        return next(stop for stop in accumulate(self._rows) if stop > row)
+
+    def _group_bytes(self, group: int, columns: Sequence[str]) -> int:
+        """Return the bytes of columns in a row group, decompressed."""
+        metadata = self._metadata.row_group(group)
+        names = set(columns)
+        total = 0
+        for number in range(metadata.num_columns):
+            column = metadata.column(number)
+            path = column.path_in_schema
+            if path in names or path.partition(".")[0] in names:
+                total += column.total_uncompressed_size
+        return total
+
+    def close(self) -> None:
+        self._parquet.close()
+        self._file.close()
+
+
+class ArrowFile(ClosesOnExit):
+    """An Arrow file, in the IPC format (Feather, version 2) or in that of streams.
+
+    Args:
+        path: The file, or its URL; a local one is mapped into memory.
+
+    Raises:
+        ConfigError: pyarrow is not installed.
+        FormatError: It is no Arrow file, or damaged.
+        StorageError: It cannot be read.
+    """
+
+    def __init__(self, path: str) -> None:
+        pyarrow = import_pyarrow()
+        from pyarrow import ipc
+
+        self._ipc = ipc
+        self._path = path
+        storage, name = open_parent(path)
+        self._file: ReadableFile = storage.open(name)
+        try:
+            with _readable(path, "this Arrow file"):
+                local = isinstance(storage, LocalStorage) and self._file.size_bytes > 0
+                self._source = pyarrow.memory_map(storage.path(name)) if local else FileStream(self._file)
+                self._is_stream = self._source.read(6) != b"ARROW1"
+                reader = self._open()
+                self.schema: Any = reader.schema
+                self._rows: list[int] = [batch.num_rows for batch in self._all(reader)]
+        except BaseException:
+            self._file.close()
+            raise
+        self.num_rows = sum(self._rows)
+
+    def _open(self, columns: Sequence[str] | None = None) -> Any:
+        self._source.seek(0)
+        included = None if columns is None else [self.schema.get_field_index(name) for name in columns]
+        options = self._ipc.IpcReadOptions(use_threads=False, included_fields=included)
+        if self._is_stream:
+            return self._ipc.open_stream(self._source, options=options)
+        return self._ipc.open_file(self._source, options=options)
+
+    def _all(self, reader: Any) -> Iterator[Any]:
+        if self._is_stream:
+            yield from reader
+            return
+        for number in range(reader.num_record_batches):
+            yield reader.get_batch(number)
+
+    def batches(self, start: int, columns: Sequence[str]) -> Iterator[Batch]:
+        with _readable(self._path, "this Arrow file"):
+            reader = self._open(columns)
+            ends = list(accumulate(self._rows))
+            if self._is_stream:
+                for end, batch in zip(ends, reader, strict=True):
+                    if end > start:
+                        yield end - batch.num_rows, batch
+                return
+            for number, end in enumerate(ends):
+                if end > start:
+                    yield end - self._rows[number], reader.get_batch(number)
+
+    def row_sizes(self, columns: Sequence[str]) -> Iterator[tuple[int, int]]:
+        with _readable(self._path, "this Arrow file"):
+            for batch in self._all(self._open(columns)):
+                if batch.num_rows:
+                    yield batch.num_rows, -(-batch.nbytes // batch.num_rows)
+
+    def lengths_column(self, column: str) -> str:
+        return column
+
+    def unit_stop(self, row: int) -> int:
+        return self.num_rows if self._is_stream else next(stop for stop in accumulate(self._rows) if stop > row)
+
+    def close(self) -> None:
+        self._source.close()
+        self._file.close()
+
+
+def _rows_of_batch(size_bytes: int, rows: int) -> int:
+    """Return how many rows a batch may have."""
+    return max(1, min(_MAX_BATCH_ROWS, _BATCH_BYTES * rows // max(1, size_bytes)))

@@ -1,0 +1,126 @@
+"""The columns of a table: as they are, and as the parts that they become."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+__all__ = ["ColumnType", "Columns", "FoundColumn", "PartColumns", "Role", "TableColumn", "TableLayout"]
+
+ColumnType = Literal["text", "integer", "number", "bytes", "media", "media list", "nested", "empty"]
+"""Type of the values: ``media`` is a struct of bytes and a path, as in Hugging Face datasets."""
+
+Role = Literal["key", "split", "path", "url", "bytes", "text", "label", "json", "not written"]
+"""What becomes of a column: the key, the split part, or a part of the sample."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Columns:
+    """The columns that the user names; the others are detected.
+
+    Attributes:
+        parts: Part name → column; if there are any, no other column becomes a part. A name without a known extension
+            gets that of the contents: ``left`` becomes ``left.jpg``.
+        key: Column with the keys of samples.
+        split: Column with the split parts.
+        root: Folder or URL that relative paths start from; None for the folder of the table.
+    """
+
+    parts: Mapping[str, str] = field(default_factory=dict)
+    key: str | None = None
+    split: str | None = None
+    root: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableColumn:
+    """A column of a table.
+
+    Attributes:
+        name: Its name.
+        type: Type of its values.
+        values: Its values in the first rows; None where there is none.
+        class_names: Names of classes, if its values are their numbers.
+    """
+
+    name: str
+    type: ColumnType
+    values: tuple[Any, ...]
+    class_names: tuple[str, ...] = ()
+
+    @property
+    def known_values(self) -> list[Any]:
+        """The values that are not empty."""
+        return [value for value in self.values if value is not None and value != ""]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundColumn:
+    """A column with its use, for people.
+
+    Attributes:
+        name: Its name.
+        type: Type of its values.
+        role: What it is used for.
+        part: The part that it becomes, or is in; None for the key and the split.
+        examples: Its first values, shortened.
+    """
+
+    name: str
+    type: ColumnType
+    role: Role
+    part: str | None
+    examples: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartColumns:
+    """A part, and the columns that it is made of.
+
+    Attributes:
+        name: Its name, with the extension that the first rows suggest.
+        role: How the value becomes bytes.
+        columns: One column, or several that become an object of JSON.
+        is_object: The columns are the members of an object of JSON.
+        named_by_contents: Each sample has the extension of its own contents.
+        is_list: The value is a list, each element of which becomes a part: ``images.0.jpg``, ``images.1.jpg``.
+    """
+
+    name: str
+    role: Role
+    columns: tuple[str, ...]
+    is_object: bool = False
+    named_by_contents: bool = False
+    is_list: bool = False
+
+    def element_name(self, index: int) -> str:
+        """Return the name of the part of an element of a list."""
+        first, _, extension = self.name.rpartition(".")
+        return f"{first}.{index}.{extension}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableLayout:
+    """The conversion of the rows of a table to samples.
+
+    Attributes:
+        key: Column with the keys; None makes them of paths or of the number of the row.
+        split: Column with the split parts.
+        parts: The parts.
+        found: All columns, in the order of the table.
+        class_names: Column → names of its classes, which an object of JSON has instead of numbers.
+        keeps_others: Values of columns that the first rows do not have are members of the object of JSON, too.
+    """
+
+    key: str | None
+    split: str | None
+    parts: tuple[PartColumns, ...]
+    found: tuple[FoundColumn, ...]
+    class_names: Mapping[str, tuple[str, ...]]
+    keeps_others: bool
+
+    @property
+    def object_part(self) -> PartColumns | None:
+        """The part that is an object of several columns."""
+        return next((part for part in self.parts if part.is_object), None)

@@ -1,0 +1,53 @@
+"""Records of JSONL files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+import msgspec
+
+from ...errors import ConfigError
+from .records import Record
+
+__all__ = ["read_json_lines"]
+
+_MAX_LINE = 1 << 30  # bytes
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_HINT = "correct or remove that line; JSON over several lines: jq -c . converts it"
+
+
+def read_json_lines(file: BinaryIO, *, path: str) -> Iterator[Record]:
+    """Yield the records of a JSONL file: an object in each line that is not blank.
+
+    Args:
+        file: The file, at its start.
+        path: Its path, for errors.
+
+    Raises:
+        ConfigError: A line is longer than a gibibyte.
+    """
+    number = 0
+    while line := file.readline(_MAX_LINE):
+        number += 1
+        if len(line) == _MAX_LINE and not line.endswith(b"\n"):
+            raise ConfigError(
+                f"line {number:,} is longer than {_MAX_LINE:,} bytes", at=f"{path}, line {number}", hint=_HINT
+            )
+        text = line.strip() if number > 1 else line.removeprefix(_BYTE_ORDER_MARK).strip()
+        if text:
+            yield _record(number, text)
+
+
+def _record(number: int, text: bytes) -> Record:
+    try:
+        value: Any = msgspec.json.decode(text)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        try:
+            value = json.loads(text)  # reads NaN, which Python writes
+        except (ValueError, RecursionError):
+            return Record(number, {}, f"it is not JSON: {error}", _HINT)
+    if not isinstance(value, dict):
+        return Record(number, {}, f"expected an object of JSON, found {type(value).__name__}", _HINT)
+    return Record(number, value)

@@ -1,0 +1,97 @@
+"""Names that columns of tables usually have, names of split parts, and names of parts."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import urlsplit
+
+from ...errors import ConfigError
+from ...storage import is_url
+
+__all__ = [
+    "CAPTION_NAMES",
+    "KEY_NAMES",
+    "LABEL_NAMES",
+    "MEDIA_NAMES",
+    "SPLIT_NAMES",
+    "check_part_name",
+    "extension_of_path",
+    "is_link",
+    "part_name_of_column",
+    "plain_name",
+    "split_part",
+]
+
+KEY_NAMES = frozenset({"key", "id", "uid", "uuid", "sampleid", "samplekey", "imageid", "imagekey"})
+SPLIT_NAMES = frozenset({"split", "subset", "partition"})
+LABEL_NAMES = frozenset(
+    {"label", "labels", "class", "classid", "classindex", "cls", "target", "category", "categoryid"}
+)
+CAPTION_NAMES = (
+    "caption", "text", "txt", "captions", "alttext", "prompt", "description", "transcript", "transcription", "sentence",
+)  # fmt: skip
+"""The first of them that a table has is the text of its samples."""
+MEDIA_NAMES = re.compile(r"image|img|photo|picture|audio|sound|clip|video|mask|media|file|path|^urls?$|^links?$")
+
+_SPLIT_PARTS = {"training": "train", "validation": "val", "valid": "val", "dev": "val", "testing": "test"}
+_NOT_IN_A_PART_NAME = re.compile(r"[^a-z0-9_-]+")
+_BAD_PART_NAME = re.compile(r"[/\[\],\s\x00-\x1f]|^\.|\.$|\.\.|^$")
+_EXTENSION = re.compile(r"[A-Za-z0-9]{1,10}")
+
+
+def plain_name(column: str) -> str:
+    """Return a name of a column without case and punctuation.
+
+    >>> plain_name("Image_ID")
+    'imageid'
+    """
+    return re.sub(r"[\W_]+", "", column.lower())
+
+
+def split_part(value: str) -> str:
+    """Return the split part of a value in a split column.
+
+    >>> split_part("Validation"), split_part("train"), split_part("fold 3")
+    ('val', 'train', 'fold 3')
+    """
+    text = value.strip()
+    lower = text.lower()
+    return _SPLIT_PARTS.get(lower, lower if lower in ("train", "val", "test") else text)
+
+
+def extension_of_path(path: str) -> str:
+    """Return the extension of a path or URL as part names have it; ``""`` if there is none.
+
+    >>> extension_of_path("a/b.JPEG"), extension_of_path("https://x.org/a.png?size=3"), extension_of_path("a.b/c")
+    ('jpg', 'png', '')
+    """
+    last = (urlsplit(path).path if is_link(path) else path).rpartition("/")[2]
+    stem, _, extension = last.rpartition(".")
+    if not stem or not _EXTENSION.fullmatch(extension):
+        return ""
+    lower = extension.lower()
+    return "jpg" if lower == "jpeg" else lower
+
+
+def part_name_of_column(column: str) -> str:
+    """Return the beginning of a part name from the name of a column.
+
+    >>> part_name_of_column("Left image")
+    'left_image'
+    """
+    return _NOT_IN_A_PART_NAME.sub("_", column.lower()).strip("_") or "column"
+
+
+def check_part_name(name: str) -> None:
+    """Raise a ``ConfigError`` unless a member of a shard can have this part name."""
+    if _BAD_PART_NAME.search(name):
+        raise ConfigError(f"{name!r} cannot be the name of a part", hint="name it by its extension, such as jpg or txt")
+
+
+def is_link(text: str) -> bool:
+    """Return True for a URL, of this machine or another one.
+
+    >>> is_link("https://example.org/a.jpg"), is_link("file:///a.jpg"), is_link("a.jpg")
+    (True, True, False)
+    """
+    return is_url(text) or text.startswith("file://")

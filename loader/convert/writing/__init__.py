@@ -1,0 +1,1 @@
+"""Write tar shards with their index, and datasets that are prepared at the end."""

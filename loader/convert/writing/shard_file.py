@@ -1,0 +1,205 @@
+"""Write one tar shard, and index it in the same pass."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from collections.abc import Mapping
+from typing import BinaryIO, Protocol
+
+import numpy as np
+
+from ...errors import StorageError
+from ...format.index.shard_index import ShardIndex, index_members
+from ...format.tar.header import BLOCK
+from ...format.tar.scan import MemberBatch
+from .webdataset_writer import webdataset_writer
+
+__all__ = ["FileContents", "PartContents", "Readable", "ShardFile", "member_bytes", "plain_header"]
+
+_MODE = 0o644
+_COPY_BYTES = 1 << 20
+_BATCH_MEMBERS = 4096
+_MAX_OCTAL_SIZE = 8**11
+_MAX_SHORT_NAME = 100  # bytes; a longer name takes a header of its own
+_END_BYTES = 2 * BLOCK
+
+
+class Readable(Protocol):
+    """A file that is read from its position on."""
+
+    def read(self, size: int = -1, /) -> bytes: ...
+
+    def seek(self, offset: int, whence: int = 0, /) -> int: ...
+
+    def close(self) -> None: ...
+
+
+class FileContents:
+    """The contents of a part that are copied from an open file, and need not fit into memory.
+
+    Args:
+        file: The file, at the start of the contents.
+        size_bytes: Number of bytes to copy.
+    """
+
+    __slots__ = ("file", "size_bytes")
+
+    def __init__(self, file: Readable, size_bytes: int) -> None:
+        self.file = file
+        self.size_bytes = size_bytes
+
+    def __len__(self) -> int:
+        return self.size_bytes
+
+
+PartContents = bytes | bytearray | memoryview | FileContents
+
+
+class _IndexedTar(tarfile.TarFile):
+    """A tar file that notes where its members are."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        # GNU's format differs from USTAR only in long names and sizes above 8 GiB, which USTAR cannot express.
+        super().__init__(fileobj=file, mode="w", format=tarfile.GNU_FORMAT, encoding="utf-8", errors="surrogateescape")
+        self._stream = file
+        self.names: list[bytes] = []
+        self.places: list[tuple[int, int, int]] = []  # offset of the first header, offset of the contents, size
+
+    def addfile(self, tarinfo: tarfile.TarInfo, fileobj: Readable | None = None) -> None:  # type: ignore[override]
+        """Write a member with the bytes of the original method, which copies each object and sums headers in Python."""
+        name = tarinfo.name.encode("utf-8", "surrogateescape")
+        start, size_bytes = self.offset, tarinfo.size
+        header = plain_header(name, size_bytes)
+        if header is None:
+            header = tarinfo.tobuf(self.format, self.encoding, self.errors)
+        contents = start + len(header)
+        self._stream.write(header)
+        if fileobj is not None:
+            _copy(fileobj, self._stream, size_bytes)
+        if size_bytes % BLOCK:
+            self._stream.write(bytes(BLOCK - size_bytes % BLOCK))
+        self.offset = contents + -(-size_bytes // BLOCK) * BLOCK
+        self.names.append(name)
+        self.places.append((start, contents, size_bytes))
+
+
+def _copy(source: Readable, target: BinaryIO, size_bytes: int) -> None:
+    while size_bytes > 0:
+        data = source.read(min(size_bytes, _COPY_BYTES))
+        if not data:
+            raise StorageError(
+                f"a file ended {size_bytes} bytes early while it was copied to this shard",
+                path=getattr(target, "name", None),
+                hint="wait until the file is written, then run the command again",
+            )
+        target.write(data)
+        size_bytes -= len(data)
+
+
+def plain_header(name: bytes, size_bytes: int) -> bytes | None:
+    """Return the header of a regular file in GNU's format; None if it takes more than one block.
+
+    Args:
+        name: Name of the member.
+        size_bytes: Size of its contents.
+    """
+    if len(name) > _MAX_SHORT_NAME or size_bytes >= _MAX_OCTAL_SIZE:
+        return None
+    size = b"%011o" % size_bytes
+    checksum = _EMPTY_SUM + sum(name) + sum(size)
+    return b"".join(
+        (name.ljust(100, b"\0"), _EMPTY[100:124], size, _EMPTY[135:148], b"%06o\0 " % checksum, _EMPTY[156:])
+    )
+
+
+def _empty_header() -> bytes:
+    """Return the header of a file of no bytes without a name, and spaces for the checksum."""
+    member = tarfile.TarInfo("")
+    member.mode = _MODE
+    header = member.tobuf(tarfile.GNU_FORMAT)
+    return header[:148] + b" " * 8 + header[156:]
+
+
+_EMPTY = _empty_header()
+_EMPTY_SUM = sum(_EMPTY) - sum(_EMPTY[124:135])
+
+
+class ShardFile:
+    """A tar shard that is being written by webdataset's writer, with members that depend on their contents alone.
+
+    Args:
+        file: A new file, open for writing.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._tar = _IndexedTar(file)
+        self._writer = webdataset_writer().TarWriter(
+            io.BytesIO(), user="", group="", mode=_MODE, mtime=0, encoder=False, compress=False
+        )
+        self._writer.tarstream = self._tar  # its own stream copies each byte several times, in pieces of 10 KiB
+        self.samples = 0
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes that are written."""
+        return self._tar.offset
+
+    def write(self, key: str, parts: Mapping[str, PartContents]) -> None:
+        """Write a sample, its parts in the order of their names.
+
+        Args:
+            key: Key of the sample.
+            parts: Part name → contents.
+
+        Raises:
+            OSError: The file cannot be written.
+            StorageError: The contents end early; the shard is damaged then.
+        """
+        if any(isinstance(contents, FileContents) for contents in parts.values()):
+            for name in sorted(parts):
+                self._copy(f"{key}.{name}", parts[name])
+        else:
+            self._writer.write({"__key__": key, **parts})
+        self.samples += 1
+
+    def _copy(self, name: str, contents: PartContents) -> None:
+        member = tarfile.TarInfo(name)
+        member.size, member.mode = len(contents), _MODE
+        self._tar.addfile(member, contents.file if isinstance(contents, FileContents) else io.BytesIO(contents))
+
+    def finish(self) -> ShardIndex:
+        """End the archive, and return its index; the file stays open.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
+        end_offset = self._tar.offset
+        self._tar.close()
+        return index_members(self._batches(), end_offset)
+
+    def _batches(self) -> list[MemberBatch]:
+        names, places = self._tar.names, np.array(self._tar.places, np.int64).reshape(-1, 3)
+        return [
+            MemberBatch(
+                names=np.array(names[start : start + _BATCH_MEMBERS]),
+                header_offset=places[start : start + _BATCH_MEMBERS, 0],
+                content_offset=places[start : start + _BATCH_MEMBERS, 1],
+                size_bytes=places[start : start + _BATCH_MEMBERS, 2],
+            )
+            for start in range(0, len(names), _BATCH_MEMBERS)
+        ]
+
+
+def member_bytes(name_bytes: int, size_bytes: int) -> int:
+    """Return the bytes that a member takes in a shard, headers included.
+
+    Args:
+        name_bytes: Length of its name, ``key.part``.
+        size_bytes: Length of its contents.
+
+    >>> member_bytes(10, 513)
+    1536
+    """
+    long_name = 0 if name_bytes <= _MAX_SHORT_NAME else BLOCK + -(-(name_bytes + 1) // BLOCK) * BLOCK
+    return long_name + BLOCK + -(-size_bytes // BLOCK) * BLOCK

@@ -1,0 +1,382 @@
+"""Write samples to a new dataset from a program of one's own, in one process or in many."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import ExitStack
+from itertools import pairwise
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from ...errors import ConfigError, SampleError
+from ...format.index.shard_index import index_shard
+from ...format.nv_meta import INFO_JSON
+from ...format.prepare.plan import PrepareReport
+from ...format.tar.names import decode_name
+from ...storage import LocalStorage, Storage, open_storage
+from .commit_shards import commit_shards
+from .encoders import encode_part
+from .open_shard import OpenShard
+from .sample_names import checked_key, split_by_hash
+from .sample_parts import SampleParts, description, type_of_sample
+from .seen_keys import SeenKeys
+from .shard_file import FileContents, PartContents, member_bytes
+from .work_folder import remove_leftovers
+from .written_shards import WRITING_FOLDER, PartRecord, WrittenShards, part_name, written_parts
+
+__all__ = ["ShardWriter"]
+
+_DEFAULT_PART = "train"
+_END_BYTES = 1024
+
+
+class ShardWriter:
+    """Writes samples to tar shards, which are a prepared dataset when the block ends without an error.
+
+    ::
+
+        with ShardWriter("photos", split_ratio={"train": 9, "val": 1}) as writer:
+            for number, (picture, caption) in enumerate(pairs):
+                writer.write({"__key__": f"{number:06d}", "jpg": picture, "txt": caption})
+
+    After an error, nothing is left; after a kill, or an error with ``resume=True``, the shards that are finished stay.
+    The same program with ``resume=True`` then continues: :meth:`write` skips the samples that they have, and
+    ``key in writer`` shows which these are, so that the program need not make them again.
+
+    Several processes write with :meth:`part`, each to its own shards. Jobs that share no process pass their number as
+    ``rank``, and one calls :meth:`commit` when all have ended.
+
+    Args:
+        path: Path or URL of the dataset, a new or empty folder.
+        shard_bytes: A shard ends before the sample that would exceed this size; a larger sample has its own.
+        samples_per_shard: Most samples of a shard.
+        split_ratio: Share of each split part. A sample's part follows from a hash of its key; None: all are ``train``.
+        sample_type: Name of the samples' type, for ``dataset.yaml``; None for that of the first typed sample, or for
+            crude samples.
+        field_map: Field → expression, such as ``{"image": "jpg", "caption": "json[caption]"}``; None for one by the
+            kinds of the fields.
+        on_repeat: ``"error"`` refuses a key that an earlier sample has; ``"rename"`` adds a number to it.
+        resume: Continue a write that was interrupted, if there is one.
+        rank: Number of this writer among others of the same dataset, which does not commit; None for the only one.
+        compat: As for :class:`.PreparePlan`.
+
+    Raises:
+        ConfigError: A setting is invalid.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        shard_bytes: int = 10**9,
+        samples_per_shard: int = 10_000,
+        split_ratio: Mapping[str, float] | None = None,
+        sample_type: str | None = None,
+        field_map: Mapping[str, str] | None = None,
+        on_repeat: Literal["error", "rename"] = "error",
+        resume: bool = False,
+        rank: int | None = None,
+        compat: bool | None = None,
+    ) -> None:
+        for name, value in (("shard_bytes", shard_bytes), ("samples_per_shard", samples_per_shard)):
+            if value < 1:
+                raise ConfigError(f"expected a positive number as {name}, found {value}")
+        if split_ratio is not None and not (min(split_ratio.values(), default=-1) >= 0 < sum(split_ratio.values())):
+            raise ConfigError(f"expected shares of split parts, such as {{'train': 9, 'val': 1}}, found {split_ratio}")
+        if on_repeat not in ("error", "rename"):
+            raise ConfigError(f"expected 'error' or 'rename' as on_repeat, found {on_repeat!r}")
+        self._settings: dict[str, Any] = {
+            "path": os.fspath(path),
+            "shard_bytes": shard_bytes,
+            "samples_per_shard": samples_per_shard,
+            "split_ratio": None if split_ratio is None else dict(split_ratio),
+            "sample_type": sample_type,
+            "field_map": None if field_map is None else dict(field_map),
+            "on_repeat": on_repeat,
+            "resume": resume,
+            "compat": compat,
+        }
+        self._rank = rank
+        self._description = description(sample_type, field_map)
+        self._typed: dict[str, SampleParts] = {}
+        self._storage = open_storage(self._settings["path"])
+        self._records = WrittenShards(self._storage, rank)
+        self._open: dict[str, OpenShard] = {}
+        self._seen = SeenKeys()
+        self._kept = SeenKeys()
+        self._names: list[str] = []  # of the shards, by number
+        self._kept_names: set[str] = set()
+        self._stack: ExitStack | None = None
+        self.samples = 0
+        """Number of samples that this object has written."""
+        self.resumed = 0
+        """Number of samples that it has skipped, since an earlier run wrote them."""
+        self.report: PrepareReport | None = None
+        """The report of the commit, after the block."""
+
+    def part(self, rank: int) -> ShardWriter:
+        """Return a writer for another process, which pickles until it is entered; this one commits its shards, too.
+
+        Args:
+            rank: Number of the process, from 0.
+        """
+        return ShardWriter(**self._settings, rank=rank)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._stack is not None:
+            raise TypeError("a ShardWriter cannot be pickled inside its block; pickle writer.part(rank)")
+        return _unpickle, (self._settings, self._rank)
+
+    # ------------------------------------------------------------------------------------------------ the block
+
+    def __enter__(self) -> Self:
+        """Begin to write.
+
+        Raises:
+            ConfigError: The folder has other files, a dataset, or the shards of an interrupted write.
+            StorageError: It cannot be written, or another process writes there.
+        """
+        self._check_output()
+        stack = ExitStack()
+        stack.enter_context(self._storage.lock(self._records.lock))
+        if self._records.exists():
+            if self._settings["resume"]:
+                self._keep_finished()
+            elif self._records.finished() is not None:
+                raise ConfigError(
+                    f"{part_name(self._rank)} is written already",
+                    at=self._storage.path(""),
+                    hint="commit it, or pass resume=True",
+                )
+            else:
+                self._records.discard()  # of a process that was killed, and starts again
+        self._records.begin()
+        self._stack = stack
+        return self
+
+    def _check_output(self) -> None:
+        storage = self._storage
+        if storage.exists(WRITING_FOLDER):
+            if self._rank is None and not self._settings["resume"]:
+                raise ConfigError(
+                    "this folder has the shards of a write that was interrupted",
+                    at=storage.path(""),
+                    hint="pass resume=True to continue it, or remove the folder",
+                )
+            return
+        if storage.exists(INFO_JSON):
+            remove_leftovers(storage, WRITING_FOLDER)
+            raise ConfigError("this folder is a prepared dataset", at=storage.path(""), hint="name a new folder")
+        if self._rank is not None or (isinstance(storage, LocalStorage) and not os.path.isdir(storage.path(""))):
+            return
+        first = next(iter(storage.list("")), None)
+        if first is not None:
+            raise ConfigError(
+                f"expected a new or empty folder, found {first.name}", at=storage.path(""), hint="name another folder"
+            )
+
+    def _keep_finished(self) -> None:
+        self._records.reopen()
+        for shard in self._records.shards():
+            if not shard.is_current(self._storage):
+                continue
+            number = _number_of(shard.name)
+            self._names += [""] * (number + 1 - len(self._names))
+            self._names[number] = shard.name
+            self._kept_names.add(shard.name)
+            for key in self._keys_of(shard.name):
+                self._kept.add(key, number)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._stack is None:
+            return
+        stack, self._stack = self._stack, None
+        with stack:
+            if error is None:
+                try:
+                    for shard in [*self._open.values()]:
+                        self._finish(shard)
+                    record = PartRecord(description=self._description, samples=self.samples, resumed=self.resumed)
+                    self._records.finish(record)
+                except BaseException as failed:
+                    self._abort(failed)
+                    raise
+            else:
+                self._abort(error)
+                if not self._settings["resume"]:
+                    self._records.discard()
+        if self._rank is not None:
+            return
+        if error is None:
+            self.report = self._commit(self._storage, None, self._settings)
+        elif not self._settings["resume"]:
+            _discard_all(self._storage)
+
+    def _abort(self, error: BaseException) -> None:
+        while self._open:
+            self._open.popitem()[1].abort(error)
+
+    @classmethod
+    def commit(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        parts: int | None = None,
+        on_repeat: Literal["error", "rename"] = "error",
+        compat: bool | None = None,
+    ) -> PrepareReport:
+        """Prepare the shards that writers with a ``rank`` have written as a dataset.
+
+        Args:
+            path: Path or URL of the dataset.
+            parts: Number of these writers, numbered from 0; None for those that have begun.
+            on_repeat: ``"rename"`` renames keys that several writers have written.
+            compat: As for :class:`.PreparePlan`.
+
+        Raises:
+            ConfigError: Writers are missing or did not finish; the message names them. Or two have written one key.
+            StorageError: The dataset cannot be written.
+        """
+        storage = open_storage(path)
+        return cls._commit(storage, parts, {"path": os.fspath(path), "on_repeat": on_repeat, "compat": compat})
+
+    @staticmethod
+    def _commit(storage: Storage, parts: int | None, settings: Mapping[str, Any]) -> PrepareReport:
+        return commit_shards(
+            storage,
+            path=settings["path"],
+            parts=parts,
+            renames=settings["on_repeat"] == "rename",
+            compat=settings["compat"],
+        )
+
+    # ---------------------------------------------------------------------------------------------- the samples
+
+    def __contains__(self, key: str) -> bool:
+        """Return True if an earlier run has written a sample of this key, so that this one will skip it."""
+        shard = self._kept.shard(key)
+        return shard is not None and key in self._keys_of(self._names[shard])
+
+    def write(self, sample: Any, *, split: str | None = None) -> str:
+        """Write a sample, and return its key.
+
+        Args:
+            sample: A dict of ``__key__`` and the parts, whose values are encoded by :func:`.encode_part`; or a typed
+                sample, such as ``CaptioningSample``, whose fields become parts by the field map.
+            split: Its split part; None for the ratio, or ``train``.
+
+        Raises:
+            ConfigError: An earlier sample has this key.
+            SampleError: The key or a value cannot be written. Nothing of this sample is.
+            StorageError: The shard cannot be written.
+        """
+        if self._stack is None:
+            raise ConfigError("samples are written inside the block of the writer: with ShardWriter(…) as writer")
+        key, values = self._values(sample)
+        key = self._unique(key)
+        part = split or split_by_hash(key, self._settings["split_ratio"]) or _DEFAULT_PART
+        if key in self:
+            self._seen.add(key, self._kept.shard(key) or 0)
+            self.resumed += 1
+            return key
+        parts = {name: encode_part(name, value, key=key) for name, value in values.items()}
+        try:
+            shard = self._shard_for(part, key, parts)
+            shard.file.write(key, parts)
+        finally:
+            for contents in parts.values():
+                if isinstance(contents, FileContents):
+                    contents.file.close()
+        self._seen.add(key, shard.number)
+        self.samples += 1
+        return key
+
+    def _values(self, sample: Any) -> tuple[str, dict[str, Any]]:
+        """Return the key and the parts of a sample."""
+        if isinstance(sample, Mapping):
+            key = sample.get("__key__")
+            values = {name: value for name, value in sample.items() if not name.startswith("__")}
+        else:
+            kind = self._settings["sample_type"] or type_of_sample(sample)
+            if kind is None:
+                raise SampleError(f"expected a dict or a typed sample, found {type(sample).__name__}")
+            if kind not in self._typed:
+                self._typed[kind] = SampleParts(kind, self._settings["field_map"])
+                self._description = self._description or self._typed[kind].description()
+            key = str(getattr(sample, "__key__", "")).replace(".tar/", "/")  # of the shard that it was read from
+            values = self._typed[kind].parts(sample, key=key)
+        return checked_key(key, values), values
+
+    def _unique(self, key: str) -> str:
+        shard = self._seen.shard(key)
+        if shard is None or not self._has(shard, key):
+            return key
+        if self._settings["on_repeat"] == "error":
+            raise ConfigError(
+                f"two samples have the key {key!r}",
+                at=f"{self._storage.path(self._names[shard])}, written before; and this one",
+                hint="make keys unique, or pass on_repeat='rename'",
+            )
+        number = 2
+        while self._seen.shard(f"{key}-{number}") is not None:
+            number += 1
+        return f"{key}-{number}"
+
+    def _has(self, shard: int, key: str) -> bool:
+        """Return True if a shard has a key, and not only one of the same hash; of an open shard it is assumed."""
+        name = self._names[shard]
+        return any(one.number == shard for one in self._open.values()) or key in self._keys_of(name)
+
+    def _keys_of(self, name: str) -> frozenset[str]:
+        if self._last_keys[0] != name:
+            index = index_shard(self._storage, name)
+            keys, ends = index.key_bytes.tobytes(), [0, *index.key_ends.tolist()]
+            self._last_keys = (
+                name,
+                frozenset(decode_name(keys[start:stop]) for start, stop in pairwise(ends)),
+            )
+        return self._last_keys[1]
+
+    _last_keys: tuple[str, frozenset[str]] = ("", frozenset())
+
+    # ----------------------------------------------------------------------------------------------- the shards
+
+    def _shard_for(self, split: str, key: str, parts: Mapping[str, PartContents]) -> OpenShard:
+        """Return the open shard of a split part, a new one if the sample would exceed it."""
+        shard = self._open.get(split)
+        if shard is not None:
+            name_bytes = len(key.encode()) + 1
+            size_bytes = sum(member_bytes(name_bytes + len(name.encode()), len(data)) for name, data in parts.items())
+            is_full = shard.file.samples >= self._settings["samples_per_shard"]
+            if is_full or shard.file.size_bytes + size_bytes + _END_BYTES > self._settings["shard_bytes"]:
+                self._finish(shard)
+                shard = None
+        if shard is None:
+            number = len(self._names) if "" not in self._names else self._names.index("")
+            prefix = "shard" if self._rank is None else part_name(self._rank)
+            name = f"{prefix}_{number:06d}.tar"
+            self._names[number : number + 1] = [name]
+            shard = self._open[split] = OpenShard(self._storage, name, number, split)
+        return shard
+
+    def _finish(self, shard: OpenShard) -> None:
+        self._records.add(shard.finish())
+        del self._open[shard.split]
+
+
+def _unpickle(settings: dict[str, Any], rank: int | None) -> ShardWriter:
+    return ShardWriter(**settings, rank=rank)
+
+
+def _number_of(name: str) -> int:
+    return int(name.removesuffix(".tar").rpartition("_")[2])
+
+
+def _discard_all(storage: Storage) -> None:
+    """Remove what all writers of a dataset have written."""
+    for _, records in [*written_parts(storage)]:
+        records.discard()
+    storage.remove(WRITING_FOLDER)

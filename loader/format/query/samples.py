@@ -1,0 +1,181 @@
+"""Find the samples of a dataset that a query chooses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...arrays import IntArray
+from ...errors import ConfigError
+from ..columns.column import Column, open_column
+from ..dataset_folder import DatasetFolder
+from ..documents.messages import did_you_mean
+from .condition import Condition, Values
+
+__all__ = ["INDEX_COLUMNS", "ColumnValues", "SampleQuery", "find_samples", "read_keys"]
+
+_ROWS_AT_ONCE = 1 << 20
+INDEX_COLUMNS = ("bytes", "shard")
+_MAX_UNKNOWN = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleQuery:
+    """A choice of samples; each criterion that is set must hold.
+
+    Attributes:
+        split_part: Only samples of this split part.
+        keys: Only samples with these keys, ``<shard>/<key>`` or bare, and of these shards.
+        where: Condition on columns, and on ``bytes`` (size of a sample), ``shard``, ``size("jpg")`` and ``has("jpg")``.
+        filter: Only samples that this named filter keeps.
+        excluded: Also samples that the split excludes.
+    """
+
+    split_part: str | None = None
+    keys: Sequence[str] | None = None
+    where: str | None = None
+    filter: str | None = None
+    excluded: bool = True
+
+
+def find_samples(folder: DatasetFolder, query: SampleQuery) -> IntArray:
+    """Return the numbers of the chosen samples, ascending.
+
+    Args:
+        folder: The dataset.
+        query: The choice.
+
+    Raises:
+        ConfigError: There is no such split part, key, column or filter, or the condition is invalid.
+        FormatError: A column or filter is damaged or stale.
+    """
+    condition = None if query.where is None else Condition(query.where)
+    ranges = [range(len(folder.index))]
+    if query.split_part is not None:
+        ranges = folder.samples_of_part(query.split_part, excluded_shards=True)
+    found = _numbers(ranges)
+    if query.keys is not None:
+        found = np.intersect1d(found, _of_keys(folder, query.keys), assume_unique=True)
+    rows = folder.open_filter(query.filter) if query.filter is not None else None
+    if query.split_part is not None:
+        rows = folder.filter_of_part(query.split_part, query.filter)
+    if rows is not None:
+        found = np.intersect1d(found, rows.numbers(np.arange(len(rows))), assume_unique=True)
+    if not query.excluded:
+        found = np.setdiff1d(found, folder.excluded_samples(), assume_unique=True)
+    if condition is not None:
+        columns = ColumnValues(folder, condition.columns)
+        pieces = (found[start : start + _ROWS_AT_ONCE] for start in range(0, len(found), _ROWS_AT_ONCE))
+        kept = [some[condition.holds(_Rows(columns, some), len(some))] for some in pieces]
+        found = np.concatenate([np.empty(0, np.int64), *kept])
+    return found
+
+
+def read_keys(lines: Iterable[str]) -> Iterator[str]:
+    r"""Yield the keys of a text file, one a line; empty lines and lines that begin with ``#`` are skipped.
+
+    >>> list(read_keys(["a.tar/1\n", "\n", "# broken:\n", "a.tar/7\n"]))
+    ['a.tar/1', 'a.tar/7']
+    """
+    for line in lines:
+        key = line.rstrip("\r\n")
+        if key.strip() and not key.startswith("#"):
+            yield key
+
+
+def _numbers(ranges: Iterable[range]) -> IntArray:
+    return np.concatenate([np.empty(0, np.int64), *(np.arange(some.start, some.stop) for some in ranges)])
+
+
+def _of_keys(folder: DatasetFolder, keys: Iterable[str]) -> IntArray:
+    found: list[int] = []
+    unknown = []
+    shards = {shard.name: shard for shard in folder.index.shards}
+    for key in keys:
+        samples: Sequence[int] = folder.index.find(key)
+        if not samples and key in shards:
+            samples = folder.index.samples_of(shards[key])
+        found += samples
+        if not samples:
+            unknown.append(key)
+    if unknown:
+        more = f" and {len(unknown) - _MAX_UNKNOWN:,} more" if len(unknown) > _MAX_UNKNOWN else ""
+        raise ConfigError(
+            f"there is no sample {', '.join(map(repr, unknown[:_MAX_UNKNOWN]))}{more}",
+            at=folder.path,
+            hint="keys are written as energon preview shows them: '<shard>/<key>', or the key alone",
+        )
+    return np.unique(np.array(found, np.int64))
+
+
+class ColumnValues:
+    """The columns of a condition."""
+
+    def __init__(self, folder: DatasetFolder, names: Iterable[str]) -> None:
+        self.folder = folder
+        self._columns: dict[str, Column] = {}
+        known = folder.column_names()
+        for name in names:
+            if name in INDEX_COLUMNS and name not in known:
+                continue
+            if name not in known:
+                every = [*known, *INDEX_COLUMNS]
+                raise ConfigError(
+                    f"there is no column {name!r}{did_you_mean(name, every)}",
+                    at=folder.path,
+                    hint=f"write it: energon stats {folder.path} --write {name}",
+                )
+            self._columns[name] = open_column(folder.storage, folder.index, name)
+
+    def values(self, name: str, samples: IntArray) -> Values:
+        column = self._columns.get(name)
+        if column is not None:
+            return Values(column.values[samples], column.is_known(samples), column.record.categories or None)
+        if name == "shard":
+            firsts = np.array([shard.first_sample for shard in self.folder.index.shards])
+            shard = np.searchsorted(firsts, samples, side="right") - 1
+            return Values(shard, np.ones(len(samples), np.bool_), tuple(one.name for one in self.folder.index.shards))
+        return self._of_parts(samples, None)
+
+    def _of_parts(self, samples: IntArray, part: str | None) -> Values:
+        """Return the sizes of one part, or of all."""
+        if self.folder.records is not None:
+            raise ConfigError(
+                "the sizes of parts are known of tar shards only", at=self.folder.path, hint="use a column instead"
+            )
+        index = self.folder.tar_index
+        ends = index.part_ends[samples].astype(np.int64)
+        starts = np.where(samples > 0, index.part_ends[np.maximum(samples - 1, 0)].astype(np.int64), 0)
+        counts = ends - starts
+        owners = np.repeat(np.arange(len(samples)), counts)
+        rows = np.arange(len(owners)) + np.repeat(starts - (np.cumsum(counts) - counts), counts)
+        if part is not None:
+            if part not in index.part_names:
+                raise ConfigError(
+                    f"there is no part {part!r}{did_you_mean(part, index.part_names[:20])}",
+                    at=self.folder.path,
+                    hint="name a part as energon info lists them",
+                )
+            is_part = index.part_name[rows] == index.part_names.index(part)
+            owners, rows = owners[is_part], rows[is_part]
+        sizes = np.bincount(owners, index.part_size[rows], minlength=len(samples)).astype(np.int64)
+        return Values(sizes, np.bincount(owners, minlength=len(samples)) > 0)
+
+    def size(self, part: str, samples: IntArray) -> Values:
+        return self._of_parts(samples, part)
+
+
+class _Rows:
+    """The values of some samples, as a condition asks for them."""
+
+    def __init__(self, columns: ColumnValues, samples: IntArray) -> None:
+        self._columns = columns
+        self._samples = samples
+
+    def column(self, name: str) -> Values:
+        return self._columns.values(name, self._samples)
+
+    def size(self, part: str) -> Values:
+        return self._columns.size(part, self._samples)

@@ -1,0 +1,146 @@
+"""``energon import``: flags, prompts, dry runs and reports."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from energon_cli.import_data.sizes import parse_size
+from tests.cli.run_energon import RunEnergon
+from tests.cli.terminal import DOWN, ENTER, ESCAPE, TerminalRun
+from tests.unit.convert.importing.test_run import shards_of, write_photos
+
+SPLIT, TYPE, WRITE = "How should the 40 samples be split?", "What type are the samples?", "» y  yes, write"
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    return write_photos(tmp_path / "photos")
+
+
+def dataset_yaml(output: Path) -> object:
+    return yaml.safe_load((output / ".nv-meta/dataset.yaml").read_text())
+
+
+CAPTIONS = {
+    "sample_type": {"__module__": "megatron.energon", "__class__": "CaptioningSample"},
+    "field_map": {"image": "jpg", "caption": "txt"},
+}
+
+
+def test_yes_accepts_all_proposals(photos: Path, tmp_path: Path, energon: RunEnergon) -> None:
+    output = tmp_path / "out"
+    done = energon("import", photos, output, "--yes")
+    assert done.code == 0, done.err
+    assert "40 samples" in done.out
+    assert "parts: jpg 100 %, txt 100 %" in done.out
+    assert "split: train 32, val 4, test 4 samples" in done.out
+    assert dataset_yaml(output) == CAPTIONS
+    assert energon("lint", output).code == 0
+
+
+def test_the_result_as_json(photos: Path, tmp_path: Path, energon: RunEnergon) -> None:
+    (photos / "007.jpg").write_bytes(b"no picture")
+    output = tmp_path / "out"
+    options = ("--verify", "--max-failures", "5%", "--samples-per-shard", 15, "--split-ratio", "1,1")
+    found = energon("import", photos, output, "--yes", "--json", *options).json
+    assert (found["samples"], found["shards"], found["failed"], found["written"]) == (39, 4, 1, 4)
+    assert found["failures"] == [{"origin": "007.jpg", "key": "007", "reason": found["failures"][0]["reason"]}]
+    assert found["split"] == {"train": {"shards": 2, "samples": 20}, "val": {"shards": 2, "samples": 19}}
+    assert found["files"] == ["dataset.yaml"]
+
+
+def test_a_dry_run_writes_nothing(photos: Path, tmp_path: Path, energon: RunEnergon) -> None:
+    output = tmp_path / "out"
+    done = energon("import", photos, output, "--dry-run", "--samples-per-shard", 10)
+    assert "train: 32 samples in 4 shards" in done.out
+    assert "__class__: CaptioningSample" in done.out
+    found = energon("import", photos, output, "--dry-run", "--json").json
+    assert found["split"] == {
+        "train": {"samples": 32, "shards": 1},
+        "val": {"samples": 4, "shards": 1},
+        "test": {"samples": 4, "shards": 1},
+    }
+    assert not output.exists()
+
+
+def test_answers_from_standard_input(photos: Path, tmp_path: Path, energon: RunEnergon) -> None:
+    output = tmp_path / "out"
+    done = energon("import", photos, output, answers=["3,1", "yes", "CaptioningSample", "yes", "jpg", "txt"])
+    assert done.code == 0, done.err
+    assert "split: train 30, val 10 samples" in done.out
+    assert dataset_yaml(output) == CAPTIONS
+
+
+def test_flags_need_no_answers(photos: Path, tmp_path: Path, energon: RunEnergon) -> None:
+    output = tmp_path / "out"
+    done = energon("import", photos, output, "--split-ratio", "1", "--sample-type", "CrudeWebdataset")
+    assert done.code == 0, done.err
+    assert yaml.safe_load((output / ".nv-meta/split.yaml").read_text())["split_parts"] == {
+        "train": ["shard_000000.tar"]
+    }
+
+
+def test_a_shuffle_changes_the_order_and_no_sample(photos: Path, tmp_path: Path, energon: RunEnergon) -> None:
+    for name, options in (("a", ()), ("b", ("--shuffle", 1)), ("c", ("--shuffle", 1))):
+        assert energon("import", photos, tmp_path / name, "--yes", "--split-ratio", "1", *options).code == 0
+    plain, shuffled, again = (shards_of(tmp_path / name)["shard_000000.tar"] for name in "abc")
+    assert shuffled == again != plain
+    assert len(shuffled) == len(plain)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--split-ratio", "x"], "--split-ratio"),
+        (["--max-failures", "many"], "expected a number or a share"),
+        (["--max-failures", "101%"], "expected a number or a share"),
+        (["--shard-size", "big"], "expected a size such as 500MB"),
+        (["--part", "jpg"], "expected PART=COLUMN"),
+        (["--field-map", "{}"], "requires --sample-type"),
+        (["--quality", "0"], "--quality"),
+    ],
+)
+def test_wrong_flags(photos: Path, tmp_path: Path, energon: RunEnergon, options: list[str], message: str) -> None:
+    done = energon("import", photos, tmp_path / "out", "--yes", *options)
+    assert done.code == 2
+    assert message in done.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_wrong_sources(photos: Path, tmp_path: Path, energon: RunEnergon) -> None:
+    assert "no file or folder" in energon("import", tmp_path / "nothing", tmp_path / "out", "--yes").err
+    done = energon("import", photos, tmp_path / "out", "--yes", "--from", "foldr")
+    assert (done.code, "did you mean 'folder'?" in done.err) == (1, True)
+    assert energon("import", photos).code == 2
+    assert "expected a new or empty folder" in energon("import", photos, photos, "--yes").err
+
+
+def test_prompts_on_a_terminal(photos: Path, tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    with TerminalRun("import", photos, output, "--num-workers", 1, rows=70) as run:
+        run.wait_for(SPLIT)
+        assert "parts: jpg 100 %, txt 100 %" in run.text
+        run.press(DOWN, ENTER).wait_for(TYPE).press(ESCAPE).wait_for("» 9,1,0")
+        run.press(ENTER).wait_for(TYPE).press(ENTER).wait_for("come from?").press(ENTER).wait_for("image (image) from")
+        run.press(ENTER).wait_for("caption (text) from").press(ENTER).wait_for(WRITE)
+        assert "Write 40 samples, about " in run.text
+        run.press("y").wait_for("imported to")
+        run.wait_for("split: train 36, val 4, test 0 samples")
+    assert dataset_yaml(output) == CAPTIONS
+
+
+def test_leaving_the_prompts_writes_nothing(photos: Path, tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    with TerminalRun("import", photos, output, "--sample-type", "CrudeWebdataset", rows=70) as run:
+        run.wait_for(SPLIT).press(ENTER).wait_for(WRITE).press("q").wait_for("nothing was written")
+    assert not output.exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "size_bytes"), [("1GB", 10**9), ("1 GiB", 1 << 30), ("1.5kB", 1500), ("12", 12), ("3m", 3_000_000)]
+)
+def test_sizes(text: str, size_bytes: int) -> None:
+    assert parse_size(None, None, text) == size_bytes  # type: ignore[arg-type]

@@ -1,0 +1,50 @@
+"""The pages on importing: their code runs in order, and the commands print what the pages say."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.source_tree import ROOT
+from tests.test_documented_code import run_script, without_numbers
+
+pytestmark = pytest.mark.slow
+
+PAGES = ("docs/how-to/from-pictures-to-training.md",)
+SHOWN_ONLY = ("preview", "browse")  # they need a terminal or a browser
+
+
+def run_command(line: str, folder: Path) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "energon_cli", *shlex.split(line)[1:]],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_runs_from_its_first_line_to_its_last(page: str, tmp_path: Path) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    printed = ""
+    for number, (language, block) in enumerate(re.findall(r"^```(\w+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)):
+        if language == "python":
+            script = tmp_path / f"block{number}.py"
+            script.write_text(block, encoding="utf-8")
+            printed = run_script(script, folder=tmp_path)
+        elif language == "text":
+            assert printed == block
+        elif language == "console":
+            for command, output in re.findall(r"^\$ (.*)\n((?:[^$].*\n)*)", block, re.MULTILINE):
+                words = shlex.split(command)
+                if words[0] == "energon" and words[1] not in SHOWN_ONLY:
+                    found = run_command(command, tmp_path)
+                    assert not output or without_numbers(found) == without_numbers(output)

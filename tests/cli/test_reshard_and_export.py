@@ -1,0 +1,73 @@
+"""The commands ``reshard`` and ``export``: flags, output and errors."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from loader.format import DatasetFolder
+from tests.cli.make_dataset import write_captions
+from tests.cli.run_energon import RunEnergon
+from tests.e2e.dataset_tree import RATIO, prepare
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    prepare(write_captions(tmp_path / "ds"), split=RATIO)
+    return tmp_path / "ds"
+
+
+def test_reshard_writes_a_dataset_and_says_so(energon: RunEnergon, folder: Path, tmp_path: Path) -> None:
+    done = energon("reshard", folder, tmp_path / "new", "--shuffle", 1, "--shard-size", "1MB", "--drop-parts", "json")
+    assert done.code == 0, done.err
+    assert "note: wrote 12 samples in 2 shards, " in done.err
+    opened = DatasetFolder(tmp_path / "new")
+    assert opened.split is not None
+    assert [*opened.split.split_parts] == [*DatasetFolder(folder).split.split_parts]  # type: ignore[union-attr]
+    assert opened.index.part_names == ("jpg", "txt")
+    again = energon("reshard", folder, tmp_path / "new")
+    assert again.code == 1
+    assert "this folder is a prepared dataset" in again.err
+
+
+def test_reshard_reports_as_json(energon: RunEnergon, folder: Path, tmp_path: Path) -> None:
+    done = energon("reshard", folder, tmp_path / "new", "--samples-per-shard", 5, "--split-ratio", "a=1,b=1", "--json")
+    assert done.code == 0, done.err
+    assert done.json["samples"] == 12
+    assert {name: part["samples"] for name, part in done.json["split"].items()} == {"a": 6, "b": 6}
+    assert (done.json["renamed_keys"], done.json["excluded"], done.json["columns"]) == (0, 0, [])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["--shuffle", "1", "--sort-by", "key"], 2, "--shuffle or --sort-by"),
+        (["--shard-size", "big"], 2, "expected a size such as"),
+        (["--sort-by", "width"], 1, "there is no column 'width' to sort by; known are key"),
+        (["--drop-parts", "png"], 1, "no part matches 'png'"),
+        (["--where", "bytes < 0"], 1, "no sample is chosen"),
+    ],
+)
+def test_reshard_refuses_wrong_settings(  # noqa: PLR0917 - pytest names them
+    energon: RunEnergon, folder: Path, tmp_path: Path, arguments: list[str], code: int, message: str
+) -> None:
+    done = energon("reshard", folder, tmp_path / "new", *arguments)
+    assert done.code == code
+    assert message in done.err
+    assert not (tmp_path / "new").exists()
+
+
+def test_export_takes_the_format_from_the_ending(energon: RunEnergon, folder: Path, tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    assert energon("export", folder, tmp_path / "x.jsonl", "--keep-parts", "txt").code == 0
+    lines = (tmp_path / "x.jsonl").read_text().splitlines()
+    assert json.loads(lines[3]) == {"__key__": "shard_001.tar/000003", "txt": "picture number 3"}
+    assert energon("export", folder, tmp_path / "x.parquet").code == 0
+    assert parquet.read_table(tmp_path / "x.parquet").num_rows == 12
+    done = energon("export", folder, tmp_path / "files", "--limit", 2, "--json")
+    assert done.json["samples"] == 2
+    assert (tmp_path / "files/000001.txt").read_text() == "picture number 1"
+    assert energon("export", folder, tmp_path / "plain", "--format", "webdataset", "--link").code == 0
+    assert (tmp_path / "plain/shard_003.tar").samefile(folder / "shard_003.tar")

@@ -1,0 +1,79 @@
+"""An import that is killed at any moment is continued by the next run, which repeats no shard that is written."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from loader.convert.rows.shard_plan import ShardLayout
+from tests.e2e.test_prepare_kills import every_call, in_child, kill_before
+from tests.unit.convert.importing.test_run import import_folder, samples_of, shards_of, write_photos
+
+LAYOUT = ShardLayout(samples_per_shard=5, shuffle_seed=1, split_ratio={"train": 3, "val": 1})
+
+
+def times_of_change(output: Path) -> dict[str, int]:
+    return {shard.name: shard.stat().st_mtime_ns for shard in output.glob("*.tar")}
+
+
+@every_call
+def test_a_kill_before_any_call_that_changes_the_disk(
+    every: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    photos = write_photos(tmp_path / "photos", 20)
+    import_folder(photos, tmp_path / "whole", layout=LAYOUT)
+    expected, number = shards_of(tmp_path / "whole"), every
+    while True:
+        output = tmp_path / str(number)
+        with monkeypatch.context() as patched:
+            kill_before(number, patched)
+            code = in_child(lambda output=output: import_folder(photos, output, layout=LAYOUT))  # type: ignore[misc]
+        if code == 0:
+            break
+        assert code == -signal.SIGKILL
+        is_committed = (output / ".nv-meta/.info.json").exists() and not (output / ".nv-meta/.import").exists()
+        if not is_committed:
+            written = times_of_change(output) if output.exists() else {}
+            done = {file.stem for file in output.glob(".nv-meta/.import/*.json")}
+            import_folder(photos, output, layout=LAYOUT)
+            now = times_of_change(output)
+            assert {name: now[name] for name in done} == {name: written[name] for name in done}
+        assert shards_of(output) == expected
+        assert len(samples_of(output)) == 20
+        number += every
+    assert number > 20, "the import changes the disk at least so often"
+
+
+def test_kills_of_the_process_group_at_random_moments(tmp_path: Path) -> None:
+    photos, output = write_photos(tmp_path / "photos", 300), tmp_path / "out"
+    import_folder(photos, tmp_path / "whole", layout=ShardLayout(samples_per_shard=5))
+    command = [sys.executable, "-m", "energon_cli", "import", str(photos), str(output), "--yes", "--split-ratio", "1"]
+    command += ["--samples-per-shard", "5", "--num-workers", "2", "--no-progress"]
+    chance, kept, kills = random.Random(1), dict[str, int](), 0
+    while True:
+        process = subprocess.Popen(
+            command, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        )
+        end = time.monotonic() + chance.uniform(0.5, 1.5) * (1 + kills / 2)  # later each time, on slow machines too
+        while process.poll() is None and time.monotonic() < end:
+            time.sleep(0.01)
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            kills += 1
+        _, errors = process.communicate()
+        code = process.returncode
+        now = times_of_change(output) if output.exists() else {}
+        assert {name: now.get(name) for name in kept} == kept, "a shard that was written is written again"
+        if code == 0 or "this folder is a prepared dataset" in errors:  # the last kill came after the commit
+            break
+        assert code == -signal.SIGKILL, errors
+        kept = {file.stem: now[file.stem] for file in output.glob(".nv-meta/.import/*.json")}
+    assert kills
+    assert shards_of(output) == shards_of(tmp_path / "whole")

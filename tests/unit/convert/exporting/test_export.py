@@ -1,0 +1,143 @@
+"""Exports are read back by the real libraries with the same values."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from loader.convert.exporting import ExportReport, ExportRequest, export_samples
+from loader.errors import ConfigError, SampleError, StorageError
+from loader.format import DatasetFolder
+from loader.format.query import SampleQuery
+from tests.cli.make_dataset import picture
+from tests.e2e.dataset_tree import RATIO, copy_of, prepare, shard_path, write_shard
+
+
+def parts(number: int) -> dict[str, bytes]:
+    found = {"jpg": picture(number), "txt": f"nümber {number}".encode(), "cls": b"%d" % number}
+    return found | {"json": json.dumps({"n": number}).encode(), **({"npy": b"\x93NUMPY"} if number % 2 else {})}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for shard in range(4):
+        write_shard(shard_path(tmp_path / "ds", shard), {f"{n:04d}": parts(n) for n in range(shard * 3, shard * 3 + 3)})
+    prepare(tmp_path / "ds", split=RATIO)
+    return tmp_path / "ds"
+
+
+def export(folder: Path, output: Path, **options: Any) -> ExportReport:
+    return export_samples(ExportRequest(path=str(folder), output=str(output), **options))
+
+
+def full_keys(folder: Path) -> list[str]:
+    opened = DatasetFolder(folder)
+    return [opened.index.full_key(sample) for sample in range(len(opened.index))]
+
+
+def test_a_parquet_file_has_a_column_for_each_part(folder: Path, tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    report = export(folder, tmp_path / "out.parquet", format="parquet")
+    table = parquet.read_table(tmp_path / "out.parquet")
+    types = {field.name: str(field.type) for field in table.schema}
+    expected = {"__key__": "string", "__split__": "string", "cls": "int64", "jpg": "binary"}
+    assert types == {**expected, "json": "string", "npy": "binary", "txt": "string"}
+    rows = table.to_pylist()
+    assert [row["__key__"] for row in rows] == full_keys(folder)
+    assert {row["__split__"] for row in rows} == {"train", "val"}
+    for number, row in enumerate(rows):
+        assert (row["cls"], row["txt"], json.loads(row["json"])) == (number, f"nümber {number}", {"n": number})
+        assert row["jpg"] == picture(number)
+        assert (row["npy"] is None) == (number % 2 == 0)
+    assert report.samples == 12
+
+
+def test_a_hugging_face_dataset_decodes_pictures_and_keeps_splits(folder: Path, tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    export(folder, tmp_path / "hf", format="hf")
+    loaded = datasets.load_from_disk(str(tmp_path / "hf"))
+    assert {*loaded} == {"train", "val"}
+    rows = sorted((row for part in loaded.values() for row in part), key=lambda row: row["__key__"])
+    assert [row["__key__"] for row in rows] == full_keys(folder)
+    opened = DatasetFolder(folder)
+    assert opened.split is not None
+    assert {row["__key__"].partition("/")[0] for row in loaded["val"]} == {*opened.split.split_parts["val"]}
+    for number, row in enumerate(rows):
+        assert (row["cls"], row["txt"], json.loads(row["json"])) == (number, f"nümber {number}", {"n": number})
+        (tmp_path / "x.jpg").write_bytes(picture(number))
+        assert np.array_equal(np.asarray(row["jpg"]), np.asarray(Image.open(tmp_path / "x.jpg")))
+    assert sorted(os.listdir(tmp_path / "hf")) == ["dataset_dict.json", "train", "val"]
+
+
+def test_a_hugging_face_dataset_without_splits_is_one(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    write_shard(shard_path(tmp_path / "ds", 0), {"a": {"txt": b"x", "wav": b"RIFF"}})
+    prepare(tmp_path / "ds")
+    (tmp_path / "ds/.nv-meta/split.yaml").unlink()
+    export(tmp_path / "ds", tmp_path / "hf", format="hf")
+    loaded = datasets.load_from_disk(str(tmp_path / "hf"))
+    assert loaded.cast_column("wav", datasets.Audio(decode=False))[0]["wav"]["bytes"] == b"RIFF"
+    assert loaded.num_rows == 1
+
+
+@pytest.mark.parametrize("form", ["parquet", "hf"])
+def test_values_that_do_not_fit_are_refused_or_kept_as_bytes(tmp_path: Path, form: str) -> None:
+    pytest.importorskip("pyarrow")
+    pytest.importorskip("datasets")
+    write_shard(shard_path(tmp_path / "ds", 0), {"a": {"cls": b"1"}, "b": {"cls": b"cat"}})
+    prepare(tmp_path / "ds")
+    with pytest.raises(SampleError, match="expected an integer, found b'cat'") as failed:
+        export(tmp_path / "ds", tmp_path / "out", format=form)
+    assert "shard_000.tar/b" in str(failed.value)
+    assert "export all parts as bytes: --raw" in str(failed.value)
+    assert os.listdir(tmp_path) == ["ds"]
+    export(tmp_path / "ds", tmp_path / "out", format=form, raw=True)
+
+
+@pytest.mark.parametrize("link", [False, True])
+def test_whole_shards_are_copied_or_linked_without_metadata(folder: Path, tmp_path: Path, link: bool) -> None:
+    report = export(folder, tmp_path / "plain", format="webdataset", link=link)
+    names = [f"shard_{number:03d}.tar" for number in range(4)]
+    assert sorted(os.listdir(tmp_path / "plain")) == names
+    for name in names:
+        assert (tmp_path / "plain" / name).read_bytes() == (folder / name).read_bytes()
+        assert (tmp_path / "plain" / name).samefile(folder / name) == link
+    assert report.size_bytes == sum((folder / name).stat().st_size for name in names)
+
+
+def test_a_selection_is_written_to_other_shards(folder: Path, tmp_path: Path) -> None:
+    query = SampleQuery(split_part="train")
+    export(folder, tmp_path / "plain", format="webdataset", query=query, drop_parts=("jpg", "np*"))
+    prepare(copy_of(tmp_path / "plain", tmp_path / "again"))
+    opened = DatasetFolder(tmp_path / "again")
+    assert 0 < len(opened.index) < 12
+    assert {*opened.read_parts(0)} == {"cls", "json", "txt"}
+    with pytest.raises(ConfigError, match="links are made of whole shards"):
+        export(folder, tmp_path / "other", format="webdataset", query=query, link=True)
+
+
+@pytest.mark.parametrize("form", ["files", "jsonl", "parquet", "hf", "tar", "webdataset"])
+def test_exports_are_written_to_new_local_places(folder: Path, tmp_path: Path, form: str) -> None:
+    pytest.importorskip("datasets")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full/mine").write_text("x")
+    with pytest.raises(StorageError, match="nothing is overwritten"):
+        export(folder, tmp_path / "full", format=form)
+    assert os.listdir(tmp_path / "full") == ["mine"]
+    with pytest.raises(ConfigError, match="an export is written to this machine"):
+        export_samples(ExportRequest(path=str(folder), output="s3://bucket/out", format=form))
+
+
+@pytest.mark.parametrize("form", ["parquet", "hf", "webdataset"])
+def test_an_error_half_way_leaves_nothing(folder: Path, tmp_path: Path, form: str) -> None:
+    pytest.importorskip("datasets")
+    shard_path(folder, 2).write_bytes(b"cut")
+    with pytest.raises(Exception, match="has changed since it was indexed"):
+        export(folder, tmp_path / "out", format=form)
+    assert os.listdir(tmp_path) == ["ds"]

@@ -1,0 +1,244 @@
+"""Rows of Parquet and Arrow files become samples, whatever their row groups and the order of reading."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyarrow import feather, ipc, parquet
+
+from loader.convert.rows.row import CellRef, ValueRef
+from loader.convert.rows.shard_plan import ShardLayout
+from loader.convert.sources.arrow_table import ArrowTableSource
+from loader.convert.tables import arrow_files
+from loader.convert.tables.columns import Columns
+from loader.errors import ConfigError, FormatError
+from tests.imports import imported, picture, reasons
+
+FORMS = ("JPEG", "PNG")
+
+
+def row(number: int) -> dict[str, Any]:
+    return {
+        "image": {"bytes": picture(number, FORMS[number % 5 == 3]), "path": f"{number}.jpg"},
+        "caption": f"photo {number}",
+        "tags": ["a", str(number)],
+    }
+
+
+def sample(number: int) -> dict[str, bytes]:
+    form = FORMS[number % 5 == 3]
+    return {
+        "png" if form == "PNG" else "jpg": picture(number, form),
+        "txt": f"photo {number}".encode(),
+        "json": json.dumps({"tags": ["a", str(number)]}, separators=(",", ":")).encode(),
+    }
+
+
+SAMPLES = {f"{number:09d}": sample(number) for number in range(40)}
+
+
+def write_parquet(path: Path, rows: list[dict[str, Any]], **options: Any) -> ArrowTableSource:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    parquet.write_table(pa.Table.from_pylist(rows), path, **options)
+    return ArrowTableSource(path=str(path), kind="parquet")
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> ArrowTableSource:
+    return write_parquet(tmp_path / "t.parquet", [row(number) for number in range(40)], row_group_size=9)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_embedded_pictures_keep_their_bytes_and_are_named_by_them(
+    workers: int, pictures: ArrowTableSource, tmp_path: Path
+) -> None:
+    layout = ShardLayout(samples_per_shard=7)  # shards begin inside row groups
+    samples, report = imported(pictures, tmp_path / "out", workers=workers, layout=layout)
+    assert samples == SAMPLES
+    assert (report.failed, report.prepared.shards) == (0, 6)
+
+
+def test_shuffled_rows_are_values_of_one_pass(pictures: ArrowTableSource, tmp_path: Path) -> None:
+    samples, _ = imported(pictures, tmp_path / "out", layout=ShardLayout(shuffle_seed=5))
+    assert samples == SAMPLES
+    assert list(samples) != list(SAMPLES)
+    parts = [part for row in pictures.rows(shuffled=True, scratch="") for part in row.parts.values()]
+    assert all(isinstance(part, ValueRef) for part in parts)
+
+
+def test_a_row_group_is_read_in_small_batches_once(
+    pictures: ArrowTableSource, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = write_parquet(tmp_path / "one.parquet", [row(number) for number in range(40)], row_group_size=40)
+    monkeypatch.setattr(arrow_files, "_BATCH_BYTES", 4 * len(picture(0)))
+    rows = list(source.rows(shuffled=False, scratch=""))
+    reads: list[list[tuple[int, int]]] = []
+    table_batches = arrow_files.ParquetTable.batches
+
+    def batches(self: Any, start: int, columns: Any) -> Any:
+        reads.append([])
+        for first, batch in table_batches(self, start, columns):
+            reads[-1].append((first, batch.num_rows))
+            yield first, batch
+
+    monkeypatch.setattr(arrow_files.ParquetTable, "batches", batches)
+    cells = source.open_cells()
+    reads.clear()
+    for one in rows:
+        for part in one.parts.values():
+            assert isinstance(part, CellRef)
+            assert cells.read(part)
+    cells.close()
+    assert len(reads) == 1
+    assert max(count for _, count in reads[0]) < 10
+    assert sum(count for _, count in reads[0]) == 40
+
+
+def test_cells_may_be_read_in_any_order(pictures: ArrowTableSource) -> None:
+    rows = list(pictures.rows(shuffled=False, scratch=""))
+    cells = pictures.open_cells()
+    for number in (39, 0, 17, 18, 3, 38, 0):
+        part = rows[number].parts["jpg"]
+        assert isinstance(part, CellRef)
+        assert cells.read(part) == picture(number, FORMS[number % 5 == 3])
+    cells.close()
+
+
+def test_sizes_are_estimated_so_that_shards_are_planned(pictures: ArrowTableSource, tmp_path: Path) -> None:
+    sizes = [row.size_bytes for row in pictures.rows(shuffled=False, scratch="")]
+    real = [sum(map(len, parts.values())) for parts in SAMPLES.values()]
+    assert min(sizes) > 0
+    assert 0.5 < sum(sizes) / sum(real) < 2
+    _, report = imported(pictures, tmp_path / "out", layout=ShardLayout(shard_bytes=20_000))
+    assert report.prepared.shards > 2
+
+
+def test_a_changed_file_is_another_row(pictures: ArrowTableSource, tmp_path: Path) -> None:
+    first = next(pictures.rows(shuffled=False, scratch=""))
+    write_parquet(tmp_path / "t.parquet", [row(number) for number in range(1, 40)])
+    assert next(pictures.rows(shuffled=False, scratch="")) != first
+
+
+def write_ipc(path: Path, table: pa.Table) -> None:
+    with ipc.new_file(path, table.schema) as writer:
+        writer.write_table(table, max_chunksize=6)
+
+
+def write_stream(path: Path, table: pa.Table) -> None:
+    with ipc.new_stream(path, table.schema) as writer:
+        writer.write_table(table, max_chunksize=6)
+
+
+def write_feather(path: Path, table: pa.Table) -> None:
+    feather.write_feather(table, str(path), compression="lz4", chunksize=6)
+
+
+@pytest.mark.parametrize("write", [write_ipc, write_stream, write_feather])
+def test_arrow_files_and_streams(write: Any, tmp_path: Path) -> None:
+    path = tmp_path / "t.arrow"
+    write(path, pa.Table.from_pylist([row(number) for number in range(40)]))
+    source = ArrowTableSource(path=str(path), kind="arrow")
+    samples, report = imported(source, tmp_path / "out", layout=ShardLayout(samples_per_shard=7))
+    assert samples == SAMPLES
+    assert report.prepared.shards == 6
+
+
+def test_a_folder_is_one_table_with_splits_by_name(tmp_path: Path) -> None:
+    names = ["data/train-00000-of-00002.parquet", "data/train-00001-of-00002.parquet", "data/validation.parquet"]
+    for number, name in enumerate(names):
+        write_parquet(tmp_path / "in" / name, [row(number)])
+    (tmp_path / "in/_metadata.parquet").write_bytes(b"")
+    source = ArrowTableSource(path=str(tmp_path / "in"), kind="parquet", splits_by_name=True)
+    rows = list(source.rows(shuffled=False, scratch=""))
+    assert [row.split for row in rows] == ["train", "train", "val"]
+    samples, _ = imported(source, tmp_path / "out")
+    assert samples["data/train-00001-of-00002/000000000"] == sample(1)
+
+
+def test_lists_of_pictures_become_a_part_each(tmp_path: Path) -> None:
+    rows = [{"images": [row(n)["image"] for n in range(count)], "text": "t"} for count in (2, 0, 4)]
+    source = write_parquet(tmp_path / "t.parquet", rows)
+    for shuffled in (None, 1):
+        samples, _ = imported(source, tmp_path / f"out{shuffled}", layout=ShardLayout(shuffle_seed=shuffled))
+        assert samples["000000001"] == {"txt": b"t"}
+        assert samples["000000002"] == {
+            "images.0.jpg": picture(0),
+            "images.1.jpg": picture(1),
+            "images.2.jpg": picture(2),
+            "images.3.png": picture(3, "PNG"),
+            "txt": b"t",
+        }
+
+
+def test_a_struct_without_bytes_names_a_file_and_missing_values_fail(tmp_path: Path) -> None:
+    (tmp_path / "a.jpg").write_bytes(picture(1))
+    type_ = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+    values = [{"bytes": None, "path": "a.jpg"}, {"bytes": None, "path": None}, None, {"bytes": b"", "path": None}]
+    parquet.write_table(pa.table({"image": pa.array(values, type_), "id": list("abcd")}), tmp_path / "t.parquet")
+    source = ArrowTableSource(path=str(tmp_path / "t.parquet"), kind="parquet")
+    samples, report = imported(source, tmp_path / "out", max_failures=3)
+    assert samples == {"a": {"jpg": picture(1)}, "d": {"jpg": b""}}
+    message = "column 'image' is empty; expected bytes or a path"
+    assert reasons(report) == {"t.parquet, row 1": message, "t.parquet, row 2": message}
+
+
+def test_paths_and_dates_in_parquet(tmp_path: Path) -> None:
+    (tmp_path / "a.jpg").write_bytes(picture(1))
+    table = pa.table(
+        {"image": ["a.jpg"], "day": pa.array([1], pa.date32()), "price": pa.array(["1.50"]).cast(pa.decimal128(5, 2))}
+    )
+    parquet.write_table(table, tmp_path / "t.parquet")
+    samples, _ = imported(ArrowTableSource(path=str(tmp_path / "t.parquet"), kind="parquet"), tmp_path / "out")
+    assert samples == {"a": {"jpg": picture(1), "json": b'{"day":"1970-01-02","price":"1.50"}'}}
+
+
+def test_broken_files_are_named(tmp_path: Path) -> None:
+    for kind in ("parquet", "arrow"):
+        path = tmp_path / f"t.{kind}"
+        path.write_bytes(b"PAR1 no table PAR1")
+        with pytest.raises(FormatError, match="cannot be read") as caught:
+            list(ArrowTableSource(path=str(path), kind=kind).rows(shuffled=False, scratch=""))
+        assert caught.value.shard == str(path)
+
+
+def test_a_damaged_row_group_fails_its_rows_alone(pictures: ArrowTableSource, tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    data = bytearray(path.read_bytes())
+    column = parquet.ParquetFile(path).metadata.row_group(2).column(0)
+    start, half = column.data_page_offset, column.total_compressed_size // 2
+    data[start : start + half] = bytes(half)
+    path.write_bytes(data)
+    samples, report = imported(pictures, tmp_path / "out", max_failures=9)
+    assert samples == {key: parts for key, parts in SAMPLES.items() if not 18 <= int(key) < 27}
+    assert [origin for origin, reason in reasons(report).items() if "row group 2 cannot be read" in reason] == [
+        f"t.parquet, row {row}" for row in range(18, 27)
+    ]
+
+
+def test_files_with_other_columns_and_tables_without_rows_are_errors(tmp_path: Path) -> None:
+    write_parquet(tmp_path / "in/a.parquet", [row(0)])
+    write_parquet(tmp_path / "in/b.parquet", [{"caption": "x"}])
+    with pytest.raises(ConfigError, match="the column 'image', which the first file has, is missing") as caught:
+        list(ArrowTableSource(path=str(tmp_path / "in"), kind="parquet").rows(shuffled=False, scratch=""))
+    assert str(caught.value.at).endswith("b.parquet")
+    write_parquet(tmp_path / "empty.parquet", [])
+    with pytest.raises(ConfigError, match="has no rows"):
+        list(ArrowTableSource(path=str(tmp_path / "empty.parquet"), kind="parquet").rows(shuffled=False, scratch=""))
+
+
+def test_without_pyarrow_the_error_names_the_extra(pictures: ArrowTableSource, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
+    with pytest.raises(ConfigError) as caught:
+        list(pictures.rows(shuffled=False, scratch=""))
+    assert caught.value.hint == "run: pip install 'energon-toolkit[tables]'"
+
+
+def test_named_columns_of_parquet(pictures: ArrowTableSource, tmp_path: Path) -> None:
+    columns = Columns(parts={"image": "image", "tags.json": "tags"}, key="caption")
+    source = ArrowTableSource(path=pictures.path, kind="parquet", columns=columns)
+    samples, _ = imported(source, tmp_path / "out")
+    assert samples["photo 3"] == {"image.png": picture(3, "PNG"), "tags.json": b'["a","3"]'}

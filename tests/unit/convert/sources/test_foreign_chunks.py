@@ -1,0 +1,73 @@
+"""Chunks of other libraries are read by their own readers, where these are installed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from loader.convert.importing.plan import ImportPlan
+from loader.convert.importing.run import run_import
+from loader.convert.sources.detect import SourceOptions, open_source
+from loader.convert.sources.foreign_chunks import ChunkSource, chunk_kind
+from loader.errors import ConfigError
+from tests.unit.convert.importing.test_run import samples_of
+
+
+def imported(folder: Path, output: Path) -> dict[str, dict[str, bytes]]:
+    source = open_source(str(folder), kind=None, options=SourceOptions())
+    run_import(ImportPlan(sources=(source,), output=str(output)))
+    return samples_of(output)
+
+
+def test_chunks_of_mosaicml_streaming(tmp_path: Path) -> None:
+    streaming = pytest.importorskip("streaming", reason="needs mosaicml-streaming")
+    columns = {"image": "jpeg", "caption": "str", "label": "int", "tokens": "ndarray", "meta": "json"}
+    with streaming.MDSWriter(out=str(tmp_path / "mds"), columns=columns) as writer:
+        for number in range(12):
+            writer.write(
+                {
+                    "image": Image.new("RGB", (8, 8)),
+                    "caption": f"photo {number}",
+                    "label": number,
+                    "tokens": np.arange(number + 1),
+                    "meta": {"n": number},
+                }
+            )
+    samples = imported(tmp_path / "mds", tmp_path / "out")
+    assert sorted(samples["03"]) == ["caption.txt", "image.png", "label.cls", "meta.json", "tokens.npy"]
+    assert [parts["caption.txt"].decode() for parts in samples.values()] == [f"photo {n}" for n in range(12)]
+
+
+def test_chunks_of_litdata(tmp_path: Path) -> None:
+    litdata = pytest.importorskip("litdata", reason="needs litdata")
+    litdata.optimize(
+        fn=lambda number: {"caption": f"photo {number}", "label": number},
+        inputs=[*range(12)],
+        output_dir=str(tmp_path / "lit"),
+        chunk_bytes="1MB",
+        num_workers=1,
+    )
+    samples = imported(tmp_path / "lit", tmp_path / "out")
+    assert [parts["caption.txt"].decode() for parts in samples.values()] == [f"photo {n}" for n in range(12)]
+
+
+@pytest.mark.parametrize(
+    ("index", "kind"),
+    [({"version": 2, "shards": []}, "mds"), ({"chunks": [], "config": {}}, "litdata"), ({}, None), ([1], None)],
+)
+def test_the_index_tells_the_library(tmp_path: Path, index: object, kind: str | None) -> None:
+    (tmp_path / "index.json").write_text(json.dumps(index))
+    assert chunk_kind(str(tmp_path)) == kind
+    assert chunk_kind(str(tmp_path / "nothing")) is None
+
+
+def test_a_library_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "litdata", None)
+    source = ChunkSource(path=str(tmp_path), kind="litdata")
+    with pytest.raises(ConfigError, match="litdata, which is not installed") as caught:
+        [*source.rows(shuffled=False, scratch=str(tmp_path))]
+    assert caught.value.hint == "pip install litdata"

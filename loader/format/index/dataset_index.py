@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from bisect import bisect_left, bisect_right
 from dataclasses import replace
 from math import isqrt
@@ -22,6 +23,8 @@ from .npy_column import column_bytes, map_column
 from .shard_index import ShardIndex
 
 __all__ = ["DatasetIndex", "PartLocation"]
+
+_PART_COLUMNS = frozenset({"part_name", "part_offset", "part_size"})  # those with a row for each part
 
 
 class PartLocation(NamedTuple):
@@ -88,18 +91,16 @@ class DatasetIndex(SampleIndex):
         """
         if self._storage.checks_versions:
             return
-        samples, parts = self.layout.samples, self.layout.parts
-        rows = dict.fromkeys(COLUMNS, samples) | dict.fromkeys(("part_name", "part_offset", "part_size"), parts)
-        for name, count in rows.items():
-            if name != "key_bytes" and self._size_of(name) != column_bytes(count, COLUMNS[name]):
+        folder = self._storage.path(self._folder)
+        for name in COLUMNS:
+            rows = self.layout.parts if name in _PART_COLUMNS else self.layout.samples
+            try:
+                size_bytes = os.stat(f"{folder}/{name}.npy").st_size
+            except OSError:
+                size_bytes = -1
+            if name != "key_bytes" and size_bytes != column_bytes(rows, COLUMNS[name]):
                 self.check()
                 return
-
-    def _size_of(self, name: str) -> int:
-        try:
-            return self._storage.local_path(f"{self._folder}/{name}.npy").stat().st_size
-        except OSError:
-            return -1
 
     def _map(self, name: str, rows: int) -> npt.NDArray[Any]:
         """Map a column.

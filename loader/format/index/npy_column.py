@@ -53,8 +53,13 @@ class ColumnWriter:
 
 
 def column_bytes(rows: int, dtype: str) -> int:
-    """Return the size in bytes of a column that :class:`ColumnWriter` wrote."""
-    return _WRITTEN_HEADER_BYTES + rows * np.dtype(dtype).itemsize
+    """Return the size in bytes of a column that :class:`ColumnWriter` wrote.
+
+    Args:
+        rows: Number of rows.
+        dtype: Type with its bytes as the last digit, such as ``"<u8"``.
+    """
+    return _WRITTEN_HEADER_BYTES + rows * int(dtype[-1])
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from ...errors import ConfigError
 from ...metadataset.plans.plan_node import RepeatedLeafWarning
 from ...order import GONE, LaneOrder, StreamOrder, default_lanes
 from ...pipeline.contract.lane import RULES
+from ...pipeline.contract.rank_stage import cut_rank_stages
 from ...pipeline.contract.stage import SavableDataset
 from ...pipeline.contract.worker_config import WorkerConfig
 from ...pipeline.reading.order_plan import ShuffledPlan
@@ -23,7 +24,6 @@ from ...pipeline.reading.sample_chunk import SourceTable
 from ...pipeline.reading.source import Source
 from ...samples.encoding.task_encoder import TaskEncoder
 from ...training.datasets.get_datasets import get_train_dataset
-from ...training.loaders.run import cut_rank_stages
 from ...training.states import RunSteps
 
 __all__ = ["PlannedRun", "RunRequest"]

@@ -44,7 +44,8 @@ class RunRequest:
         shuffle_buffer_size: As of ``get_train_dataset``.
         max_samples_per_sequence: As of ``get_train_dataset``.
         shuffle_over_epochs_multiplier: As of ``get_train_dataset``.
-        packing_buffer_size: As of ``get_train_dataset``; it needs a ``task_encoder`` that packs.
+        packing_buffer_size: As of ``get_train_dataset``. Without a ``task_encoder``, samples are not packed, but the
+            lanes are those of a run that packs.
         seed_offset: As of ``WorkerConfig``.
         lanes: Number of lanes; None for that of a new run. A restored run keeps the number that it began with.
         filter_name: Filter of every dataset.
@@ -111,7 +112,7 @@ class PlannedRun:
                 split_part=request.split_part,
                 worker_config=config,
                 batch_size=request.batch_size,
-                packing_buffer_size=request.packing_buffer_size,
+                packing_buffer_size=None if request.task_encoder is None else request.packing_buffer_size,
                 shuffle_buffer_size=request.shuffle_buffer_size,
                 max_samples_per_sequence=request.max_samples_per_sequence,
                 shuffle_over_epochs_multiplier=request.shuffle_over_epochs_multiplier,
@@ -124,7 +125,8 @@ class PlannedRun:
             if one.category is not RepeatedLeafWarning:
                 warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
         self.chain = cut_rank_stages(chain)[0]
-        self.lanes = request.lanes or default_lanes(request.world_size, request.num_workers, has_buffers=chain.waits)
+        has_buffers = chain.waits or request.packing_buffer_size is not None
+        self.lanes = request.lanes or default_lanes(request.world_size, request.num_workers, has_buffers=has_buffers)
         self.seed = config.seed_offset
         self.rules = RULES
         self.steps = RunSteps(ranks_at=((0, request.world_size),))

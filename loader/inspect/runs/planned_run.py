@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ from ...arrays import IntArray
 from ...cached_property import cached_property
 from ...errors import ConfigError
 from ...metadataset.plans.plan_node import RepeatedLeafWarning
-from ...order import GONE, LaneOrder, StreamOrder, default_lanes
+from ...order import GONE, LaneOrder, RepeatedOrder, StreamOrder, default_lanes
 from ...pipeline.contract.lane import RULES
 from ...pipeline.contract.rank_stage import cut_rank_stages
 from ...pipeline.contract.stage import SavableDataset
@@ -28,6 +28,7 @@ from ...training.states import RunSteps
 
 __all__ = ["PlannedRun", "RunRequest"]
 
+_BATCHES_TOGETHER = 1024
 _FIRST_POSITIONS, _MAX_POSITIONS, _GROWTH = 1 << 8, 1 << 18, 4  # at a time
 
 
@@ -204,6 +205,33 @@ class PlannedRun:
         if not self.skips:
             return self.locate(lane, position + first, position + first + size)
         return self._range(lane, position, first, size)
+
+    def batches(
+        self, numbers: Sequence[int], known: Callable[[int], Mapping[str, int] | None]
+    ) -> Iterator[tuple[IntArray, IntArray, IntArray]]:
+        """Yield what :meth:`batch` returns for each micro-batch.
+
+        Args:
+            numbers: The micro-batches of the run.
+            known: Returns a state of a micro-batch's lane before it.
+        """
+        order, size = self.order, self.batch_size
+        if self.skips or self.reader.history is not None or not isinstance(order, RepeatedOrder):
+            yield from (self.batch(number, known(number)) for number in numbers)
+            return
+        for first in range(0, len(numbers), _BATCHES_TOGETHER):
+            some = numbers[first : first + _BATCHES_TOGETHER]
+            starts = []
+            for number in some:
+                state = known(number) or {"made": 0, "0 read": 0}
+                starts.append(state["0 read"] + (number // self.lanes - state["made"]) * size)
+            lane = np.repeat([number % self.lanes for number in some], size)
+            position = (np.array(starts)[:, None] + np.arange(size)).ravel()
+            source, epoch, sample = order.locate_in_lanes(lane, position)
+            index = self.table.index_numbers(source, sample)
+            for start in range(0, len(lane), size):
+                rows = slice(start, start + size)
+                yield source[rows], epoch[rows], index[rows]
 
     def _range(self, lane: int, start: int, first: int, size: int) -> tuple[IntArray, IntArray, IntArray]:
         """Return some samples of a lane, counted from a position without excluded ones."""

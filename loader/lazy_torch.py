@@ -12,7 +12,7 @@ __all__ = ["torch"]
 
 
 class _LazyTorch:
-    """Stands for the module; each attribute is looked up in it once."""
+    """Represents the module; each attribute is looked up in it once."""
 
     def __getattr__(self, name: str) -> Any:
         import torch as module

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from loader.format.dataset_folder import DatasetFolder
 from loader.format.filters.build import build_filter_index
 from loader.format.prepare.plan import PreparePlan, SplitRequest
 from loader.format.prepare.run import run_prepare
-from loader.inspect.runs import PlannedRun, RunRequest, explain_run, steps_of_key, trace_step
+from loader.inspect.runs import PlannedRun, RunRequest, explain_run, open_run, steps_of_key, trace_step
 from tests.e2e.dataset_tree import caption_samples, shard_path, write_shard
 
 CRUDE = {"dataset.yaml": "__module__: megatron.energon\n__class__: CrudeWebdataset\n"}
@@ -278,3 +279,20 @@ print("torch" in sys.modules)
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "step 7  rank 0" in done.stdout
     assert done.stdout.endswith("False\n")
+
+
+@pytest.mark.parametrize("path", ["blend.yaml", "filter.yaml", "nested.yaml", "excluded"])
+def test_a_checkpoint_and_its_data_give_the_samples_of_each_step(datasets: Path, tmp_path: Path, path: str) -> None:
+    loader = loader_of(datasets / path, rank=0, ranks=1, workers=0)
+    stream = iter(loader)
+    made = [next(stream)["__key__"] for _ in range(40)]
+    (tmp_path / "state.json").write_text(json.dumps(loader.save_state_rank()))
+    made += [next(stream)["__key__"] for _ in range(40)]
+    mix = str(datasets / path) if path.endswith(".yaml") else None
+    run = open_run(str(tmp_path / "state.json"), dataset=mix)
+    assert run.steps == 40
+    for step, expected in enumerate(made):
+        assert [one.key for one in trace_step(run, step)] == expected
+    if mix is not None:
+        with pytest.raises(ConfigError, match="its state does not name the metadataset"):
+            open_run(str(tmp_path / "state.json"))

@@ -31,6 +31,7 @@ LAYERS = (
     "loader.metadataset",
     "loader.convert",
     "loader.av",
+    "loader.lazy_torch",
     "loader.transport",
     "loader.samples",
     "loader.stores",

@@ -26,6 +26,12 @@ _EXAMPLES = (
 @energon_command("explain", examples=_EXAMPLES, short_help="Show what a training run will read.")
 @click.argument("path")
 @click.option("--steps", metavar="N", type=click.IntRange(min=1), default=1000, show_default=True, help="Steps.")
+@click.option(
+    "--packing-buffer-size",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="Samples that wait in each lane, if it packs.",
+)
 @run_options
 @click.option("--json", "as_json", is_flag=True, help="Print the facts as JSON.")
 def explain(path: str, *, steps: int, as_json: bool, **options: Any) -> None:
@@ -35,7 +41,7 @@ def explain(path: str, *, steps: int, as_json: bool, **options: Any) -> None:
     no sample is read. Hooks that skip, pack or generate samples are not considered.
 
     The exit code is 1 if there are findings: datasets that are reached twice or never, that repeat many times or have
-    fewer samples than lanes, workers without a lane, and poor shuffling.
+    fewer samples than a step or the lanes need, workers without a lane, and poor shuffling.
     """
     from loader.inspect.runs import explain_run
 
@@ -79,6 +85,7 @@ def _show(facts: RunFacts, console: Any) -> None:
         console.print(f"{name}: {sum(one.amounts[name] for one in known):,.0f} ({amounts})", soft_wrap=True)
     console.print(f"memory of a rank: {format_bytes(facts.queue_bytes)} of waiting batches before decoding, ", end="")
     console.print(f"{format_bytes(facts.read_ahead_bytes)} read ahead", end="")
+    console.print(f", {format_bytes(facts.buffer_bytes)} in packing buffers" if facts.buffer_bytes else "", end="")
     console.print(f"; cache of a node: {format_bytes(facts.cache_bytes)}" if facts.cache_bytes else "")
     console.print(
         f"shuffling: mixing {facts.mixing:.2f} (1 is random); a shard has {facts.shard_share:.0%} of a micro-batch, "

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import urllib.request
 from collections.abc import Sequence
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import urlsplit
 
 import click
 
@@ -23,6 +24,8 @@ def show_samples(samples: Sequence[tuple[str, str]]) -> None:
     Raises:
         Exit: The server cannot be started; it has printed the reason.
     """
+    from loader.errors import escape_controls
+
     paths = list(dict.fromkeys(path for path, _ in samples))
     command = [sys.executable, "-m", "energon_cli", "browse", "--json", "--no-open", *paths]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
@@ -32,9 +35,10 @@ def show_samples(samples: Sequence[tuple[str, str]]) -> None:
         try:
             links = _links(json.loads(line)["url"], samples)
             for (path, key), link in zip(samples, links, strict=True):
-                click.echo(f"{key}  {path}\n  {link}")
-            if sys.stdout.isatty():
-                click.launch(links[0])
+                click.echo(f"{escape_controls(f'{key}  {path}')}\n  {link or 'has no page'}")
+            first = next(filter(None, links), None)
+            if sys.stdout.isatty() and first is not None:
+                click.launch(first)
             click.echo("Ctrl-C ends", err=True)
             server.wait()
         except KeyboardInterrupt:
@@ -43,8 +47,10 @@ def show_samples(samples: Sequence[tuple[str, str]]) -> None:
             server.terminate()
 
 
-def _links(url: str, samples: Sequence[tuple[str, str]]) -> list[str]:
-    """Return the links of samples, each with the token."""
+def _links(url: str, samples: Sequence[tuple[str, str]]) -> list[str | None]:
+    """Return the links of samples, each with the token; None for a sample without a page."""
+    from loader.inspect.browse import page_url
+
     start = urlsplit(url)
     catalogue = f"{start.scheme}://{start.netloc}/api/catalogue?{start.query}"
     opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
@@ -52,7 +58,15 @@ def _links(url: str, samples: Sequence[tuple[str, str]]) -> list[str]:
         names = {dataset["path"]: dataset["name"] for dataset in json.load(answer)["datasets"]}
     links = []
     for path, full_key in samples:
-        shard, _, key = full_key.rpartition("/")
-        place = "/".join(quote(part, safe="") for part in (names.get(path, path), shard, key))
-        links.append(f"{start.scheme}://{start.netloc}/s/{place}?{urlencode({'token': start.query[6:]})}")
+        name = names.get(path if "://" in path else os.path.abspath(path))
+        links.append(None if name is None else page_url(url, name, *_shard_and_key(full_key)))
     return links
+
+
+def _shard_and_key(full_key: str) -> tuple[str, str]:
+    """Split the full key of a sample; keys in tar shards may have slashes, too."""
+    shard, separator, key = full_key.partition(".tar/")
+    if separator:
+        return f"{shard}.tar", key
+    shard, _, key = full_key.rpartition("/")
+    return shard, key

@@ -127,6 +127,8 @@ def _open(
         return known, max(1, known.steps)
     if dataset is not None:
         raise click.UsageError("--dataset names the data of a checkpoint; PATH is a dataset itself.")
+    if encoder is None and options["packing_buffer_size"] is not None:
+        raise click.UsageError("--packing-buffer-size needs --task-encoder, whose hooks pack.")
     run = plan_run(check_path(path), task_encoder=encoder, **options)
     return RestoredRun.of(run), 1000
 

@@ -52,7 +52,8 @@ class DatasetFolder:
         split_config: Name of the split file in ``.nv-meta``.
         dataset_config: Name of the dataset file in ``.nv-meta``.
         meta_folder: Folder to use instead of ``.nv-meta``.
-        reads_samples: Fetch the index of a remote dataset at once, too.
+        reads_samples: The index is read sample by sample: its columns are mapped at their first use, and those of a
+            remote dataset are fetched at once.
 
     Raises:
         StorageError: The folder is missing, or not prepared.
@@ -72,6 +73,7 @@ class DatasetFolder:
         self.path = self.storage.path("")
         self._split_name = split_config
         self._config_name = dataset_config
+        self._reads_samples = reads_samples
         self._prefetch(with_index=reads_samples)
         counts = read_shard_info(self.storage)
         if counts is None:
@@ -202,6 +204,7 @@ class DatasetFolder:
 
         Raises:
             ConfigError: The shards are not tar files.
+            FormatError: The index is damaged.
         """
         if self.records is not None:
             raise ConfigError(
@@ -212,6 +215,7 @@ class DatasetFolder:
             )
         found = current_index(self.storage, self.shard_counts)
         if found is not None:
+            found.check_sizes() if self._reads_samples else found.check()
             return found
         from .compat.foreign_index import build_foreign_index  # loads SQLite, which few datasets need
 

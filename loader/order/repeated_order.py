@@ -53,6 +53,27 @@ class RepeatedOrder:
         blend = None if one else BlendOrder(self._counts, lane=number, seed=self.seed)
         return BlendedLane(number, self._orders, blend, None)
 
+    def locate_in_lanes(self, lane: IntArray, position: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+        """Return the samples at positions of several lanes, at a fraction of the time that the lanes take one by one.
+
+        Args:
+            lane: Shape (m,); positions of a lane that follow one another are neighbours here.
+            position: Shape (m,): the position in the stream of its lane.
+
+        Returns:
+            Sources, epochs and sample numbers, each of shape (m,).
+        """
+        if len(self.sources) == 1 or not len(lane):
+            source = np.zeros(len(lane), np.int64)
+            return source, *self._orders.locate(source, lane, position)
+        starts = np.flatnonzero((np.diff(lane, prepend=-1) != 0) | (np.diff(position, prepend=-1) != 1))
+        blended = []
+        for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), len(lane)], strict=True):
+            blend = BlendOrder(self._counts, lane=int(lane[start]), seed=self.seed)
+            blended.append(blend.locate(int(position[start]), int(position[start]) + stop - start))
+        source, place = (np.concatenate(parts) for parts in zip(*blended, strict=True))
+        return source, *self._orders.locate(source, lane, place)
+
     def count(self, stops: IntArray) -> IntArray:
         """Return the number of samples of each source in the first positions of all lanes together.
 

@@ -82,12 +82,12 @@ class SourceOrders:
         length: IntArray = cycle_size * (lane + 1) // self.lanes - cycle_size * lane // self.lanes
         return length
 
-    def locate(self, source: IntArray, lane: int, position: IntArray) -> tuple[IntArray, IntArray]:
+    def locate(self, source: IntArray, lane: int | IntArray, position: IntArray) -> tuple[IntArray, IntArray]:
         """Return the samples at positions of a lane's streams.
 
         Args:
             source: Shape (m,): the source of each stream.
-            lane: The lane.
+            lane: The lane, or that of each stream.
             position: Shape (m,): positions in that stream, from 0, without end.
 
         Returns:
@@ -139,13 +139,13 @@ class SourceShuffle:
         )
 
     def within_window(
-        self, source: IntArray, lane: int, cycle: IntArray, place: IntArray, length: IntArray
+        self, source: IntArray, lane: int | IntArray, cycle: IntArray, place: IntArray, length: IntArray
     ) -> IntArray:
         """Move samples within the windows of a lane.
 
         Args:
             source: The source of each sample.
-            lane: The lane.
+            lane: The lane, or that of each sample.
             cycle: The cycle in which the lane got the sample; a single one if it is the same for all.
             place: The sample's place among those that the lane got in that cycle.
             length: Number of samples that the lane got.
@@ -160,7 +160,11 @@ class SourceShuffle:
         number, offset = np.divmod(place, window)
         start = place - offset
         size = np.minimum(window, length - start)
-        key = extend(take_by_source(extend(self._window_seed, lane), source), cycle, number)
+        if isinstance(lane, int):
+            key = take_by_source(extend(self._window_seed, lane), source)
+        else:
+            key = extend(take_by_source(self._window_seed, source), lane)
+        key = extend(key, cycle, number)
         shuffled = _where(
             take_by_source(self._has_buffer, source),
             lambda: permute(offset, size, key),

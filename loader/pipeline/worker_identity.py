@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from torch.utils.data import get_worker_info
+from ..lazy_torch import torch
 
 __all__ = ["is_worker_thread", "set_worker_thread", "worker_number"]
 
@@ -34,5 +34,5 @@ def worker_number() -> int | None:
     """Return the number of this worker among those of its rank; None in the rank's own process."""
     if _thread.worker is not None:
         return _thread.worker
-    info = get_worker_info()
+    info = torch.utils.data.get_worker_info()
     return None if info is None else int(info.id)

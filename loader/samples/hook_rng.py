@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from random import Random
+from typing import TYPE_CHECKING
 
 import numpy as np
-from torch import Generator, cuda
 
 from ..cached_property import cached_property
 from ..errors import EnergonError
 from ..order import extend_integer
+
+if TYPE_CHECKING:
+    from torch import Generator
 
 __all__ = ["HookRng"]
 
@@ -32,6 +35,8 @@ class HookRng:
     @cached_property
     def torch(self) -> Generator:
         """Generator of torch on the CPU."""
+        from torch import Generator
+
         return Generator().manual_seed(self._word)
 
     @cached_property
@@ -41,6 +46,8 @@ class HookRng:
         Raises:
             EnergonError: There is no CUDA device.
         """
+        from torch import Generator, cuda
+
         if not cuda.is_available():
             raise EnergonError("rng.torch_cuda needs a CUDA device, and there is none", hint="use rng.torch")
         return Generator(device="cuda").manual_seed(self._word)

@@ -11,10 +11,9 @@ from dataclasses import field, fields
 from types import NoneType
 from typing import Any, Self
 
-from torch import Tensor
-
 from ..errors import SampleError
 from ..format.documents.conversation import Turn, conversation_turns
+from ..lazy_torch import torch
 from .sample_dataclass import (
     ExtendableDataclassMixin,
     PinMemoryMixin,
@@ -113,14 +112,14 @@ class TextSample(Sample):
 class ImageSample(Sample):
     """An image: by default a float tensor (3, H, W)."""
 
-    image: Tensor
+    image: torch.Tensor
 
 
 @edataclass
 class CaptioningSample(Sample):
     """An image and its caption."""
 
-    image: Tensor
+    image: torch.Tensor
     caption: str
 
 
@@ -128,7 +127,7 @@ class CaptioningSample(Sample):
 class ImageClassificationSample(Sample):
     """An image and its class: a number, a name, or both."""
 
-    image: Tensor
+    image: torch.Tensor
     label: int | None = None
     label_name: str | None = None
 
@@ -137,17 +136,17 @@ class ImageClassificationSample(Sample):
 class VQASample(Sample):
     """A question (``context``) about an image, with possible answers and their weights, shape (len(answers),)."""
 
-    image: Tensor
+    image: torch.Tensor
     context: str
     answers: list[str] | None = None
-    answer_weights: Tensor | None = None
+    answer_weights: torch.Tensor | None = None
 
 
 @edataclass
 class MultiChoiceVQASample(Sample):
     """A question about an image with choices, one of which is correct."""
 
-    image: Tensor
+    image: torch.Tensor
     context: str
     choices: list[str] | None = None
     correct_choice_idx: int | None = None
@@ -157,16 +156,16 @@ class MultiChoiceVQASample(Sample):
 class OCRSample(Sample):
     """An image of text, with the whole text and, optionally, its blocks, lines, words and characters."""
 
-    image: Tensor
+    image: torch.Tensor
     text: str
-    block_boxes: Tensor | None = None
-    block_classes: Tensor | list[str] | None = None
+    block_boxes: torch.Tensor | None = None
+    block_classes: torch.Tensor | list[str] | None = None
     block_text: list[str] | None = None
-    lines_boxes: Tensor | None = None
+    lines_boxes: torch.Tensor | None = None
     lines_text: list[str] | None = None
-    words_boxes: Tensor | None = None
+    words_boxes: torch.Tensor | None = None
     words_text: list[str] | None = None
-    chars_boxes: Tensor | None = None
+    chars_boxes: torch.Tensor | None = None
     chars_text: list[str] | None = None
 
 
@@ -174,12 +173,12 @@ class OCRSample(Sample):
 class VQAOCRSample(Sample):
     """A question about an image of text."""
 
-    image: Tensor
+    image: torch.Tensor
     context: str
     text: str
     answers: list[str] | None = None
-    answer_weights: Tensor | None = None
-    words_boxes: Tensor | None = None
+    answer_weights: torch.Tensor | None = None
+    words_boxes: torch.Tensor | None = None
     words_text: list[str] | None = None
 
 
@@ -190,14 +189,14 @@ class VidQASample(Sample):
     video: Any
     context: str
     answers: list[str] | None = None
-    answer_weights: Tensor | None = None
+    answer_weights: torch.Tensor | None = None
 
 
 @edataclass
 class InterleavedSample(Sample):
     """Images and text in reading order."""
 
-    sequence: list[Tensor | str]
+    sequence: list[torch.Tensor | str]
 
 
 @edataclass
@@ -210,7 +209,7 @@ class ConversationSample(Sample):
     """
 
     turns: list[Turn]
-    images: list[Tensor] = field(default_factory=list)
+    images: list[torch.Tensor] = field(default_factory=list)
 
     @classmethod
     def from_fields(cls, *, turns: Any, images: Any = None, **others: Any) -> Self:
@@ -236,9 +235,9 @@ class ConversationSample(Sample):
 class SimilarityInterleavedSample(Sample):
     """Images and sentences, with the similarity of each pair, (len(images), len(texts)), or each image's sentence."""
 
-    images: list[Tensor]
+    images: list[torch.Tensor]
     texts: list[str]
     audio: Any = None
     video: Any = None
-    similarity_matrix: Tensor | None = None
+    similarity_matrix: torch.Tensor | None = None
     matched_text_indices: list[int] | None = None

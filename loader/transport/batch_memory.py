@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
+
+from ..lazy_torch import torch
 
 __all__ = ["MIN_BYTES", "ReusedMemory", "new_array", "place", "separate_batch_memory", "set_batch_memory"]
 
@@ -49,7 +49,7 @@ def set_batch_memory(memory: ReusedMemory | None) -> None:
     _thread.slot[0] = memory
 
 
-def place(shape: Sequence[int], *, like: Tensor) -> Tensor | None:
+def place(shape: Sequence[int], *, like: torch.Tensor) -> torch.Tensor | None:
     """Allocate a tensor for part of a batch, with undefined values; None if ordinary memory is right for it.
 
     Args:
@@ -94,7 +94,7 @@ class ReusedMemory:
         self._free_bytes = 0
         self._used: dict[int, tuple[weakref.ref[Any], mmap.mmap]] = {}
 
-    def __call__(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+    def __call__(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
         contents = self.array((prod(shape) * dtype.itemsize,), np.uint8)
         return torch.from_numpy(contents).view(dtype).view(*shape)
 

@@ -5,17 +5,25 @@ from __future__ import annotations
 import copy
 import json
 import random
+import signal
+import subprocess
+import sys
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, unquote, urlencode, urlsplit
 
 import pytest
 import torch
 
 from loader import DefaultTaskEncoder, WorkerConfig, get_savable_loader, get_train_dataset
+from loader.format.prepare.plan import SplitRequest
+from loader.inspect.runs import PlannedRun, RunRequest, trace_step
 from loader.samples.hooks import stateless
 from tests.cli.run_energon import RunEnergon
-from tests.e2e.text_dataset import write_texts
+from tests.e2e.dataset_tree import prepare, write_shard
+from tests.e2e.text_dataset import CRUDE, write_texts
 
 
 class Dropping(DefaultTaskEncoder[Any, Any, Any, Any]):
@@ -183,3 +191,59 @@ def test_wrong_uses_of_a_checkpoint_say_what_to_do(tmp_path: Path, energon: RunE
     (tmp_path / "moved").mkdir()
     (tmp_path / "data").rename(tmp_path / "moved/data")
     assert energon("trace", run, "--step", 1, "--dataset", tmp_path / "moved/data").code == 0
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Callable[..., list[str]]:
+    """Run ``energon trace … --open`` until it prints its links, follow them, and end it by Ctrl-C."""
+
+    def run(*words: object, samples: int) -> list[str]:
+        command = [sys.executable, "-m", "energon_cli", "trace", *map(str, words), "--open"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as process:
+            assert process.stdout is not None
+            try:
+                lines = [process.stdout.readline() for _ in range(3 * samples)]
+                return [followed(link.strip()) for link in lines[samples + 1 :: 2]]
+            finally:
+                process.send_signal(signal.SIGINT)
+                assert process.wait() == 0
+
+    return run
+
+
+def followed(link: str) -> str:
+    """Return the text of the sample to whose page a link leads, as the page itself finds it."""
+    opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+    with opener.open(link) as answer:
+        assert answer.status == 200
+        place = urlsplit(answer.url)
+    start = f"{place.scheme}://{place.netloc}"
+
+    def fetched(path: str) -> bytes:
+        with opener.open(start + path) as answer:
+            content: bytes = answer.read()
+            return content
+
+    _, _, name, *inner = map(unquote, place.path.split("/"))
+    shard, key = inner if len(inner) == 2 else (parse_qs(place.query)[word][0] for word in ("shard", "key"))
+    names = [one["name"] for one in json.loads(fetched("/api/catalogue"))["datasets"]]
+    dataset = f"/api/d/{names.index(name)}"
+    number = json.loads(fetched(f"{dataset}/find?{urlencode({'shard': shard, 'key': key})}"))["number"]
+    return fetched(f"{dataset}/{number}/part?part=txt").decode()
+
+
+def test_links_of_a_step_lead_to_its_samples(tmp_path: Path, opened: Callable[..., list[str]]) -> None:
+    for folder, first in (("a/data", 0), ("b/data", 100)):
+        write_shard(
+            tmp_path / folder / "train_0.tar",
+            {f"ein Ordner/ü{number}?%2F": {"txt": b"text %d" % number} for number in range(first, first + 9)},
+        )
+        prepare(tmp_path / folder, split=SplitRequest(ratio={"train": 1.0}), files={"dataset.yaml": CRUDE})
+    (tmp_path / "mix.yaml").write_text(
+        "__module__: megatron.energon\n__class__: MetadatasetV2\nsplits:\n  train:\n    blend:\n"
+        "      - {weight: 1, path: a/data}\n      - {weight: 1, path: b/data}\n"
+    )
+    for path in ("mix.yaml", "a/data"):
+        found = opened(path, "--step", 3, "--batch-size", 4, samples=4)
+        run = PlannedRun(RunRequest(path=str(tmp_path / path), batch_size=4))
+        assert found == [f"text {one.key.split('ü')[1].split('?')[0]}" for one in trace_step(run, 3)]

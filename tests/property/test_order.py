@@ -8,7 +8,16 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from loader.errors import StateError
-from loader.order import BlendOrder, LaneHosting, SourceOrder, SourceOrders, mix, permute, quantise_weights
+from loader.order import (
+    BlendOrder,
+    LaneHosting,
+    RepeatedOrder,
+    SourceOrder,
+    SourceOrders,
+    mix,
+    permute,
+    quantise_weights,
+)
 
 LANES = st.sampled_from([1, 2, 3, 5, 48, 64])
 EPOCHS_TOGETHER = st.sampled_from([None, 1, 2, 5])
@@ -204,3 +213,20 @@ def test_a_number_of_ranks_that_does_not_divide_the_lanes_is_refused_with_those_
             LaneHosting(lanes=lanes, ranks=ranks, rank=0, workers=workers)
         possible = [int(number) for number in (caught.value.hint or "").rpartition(":")[2].split(",")]
         assert possible == [number for number in range(1, lanes + 1) if lanes % number == 0]
+
+
+@given(every=st.lists(sources(), min_size=1, max_size=4), lanes=LANES, seed=SEEDS, data=st.data())
+def test_positions_of_several_lanes_are_those_of_each_lane(
+    every: list[SourceOrder], lanes: int, seed: int, data: st.DataObject
+) -> None:
+    order = RepeatedOrder(tuple(every), (1.0, 2.5, 0.3, 7.0)[: len(every)], lanes=lanes, seed=seed)
+    ranges = data.draw(
+        st.lists(
+            st.tuples(st.integers(0, order.lanes - 1), st.integers(0, 3000), st.integers(1, 20)), min_size=1, max_size=8
+        )
+    )
+    lane = np.concatenate([np.full(length, number) for number, _, length in ranges])
+    position = np.concatenate([np.arange(start, start + length) for _, start, length in ranges])
+    expected = [order.lane(number).locate(start, start + length) for number, start, length in ranges]
+    for found, columns in zip(order.locate_in_lanes(lane, position), zip(*expected, strict=True), strict=True):
+        assert found.tolist() == np.concatenate(columns).tolist()

@@ -15,7 +15,10 @@ import pytest
 
 from loader import WorkerConfig, get_savable_loader, get_train_dataset
 from loader.errors import FormatError, StorageError
+from loader.inspect.runs import PlannedRun, RunRequest, explain_run
+from loader.pipeline.reading.read_ahead import READ_AHEAD_BYTES
 from loader.storage import ByteRange, Storage, open_storage
+from loader.storage.node_cache.settings import CACHE_BYTES_VARIABLE, CACHE_FOLDER_VARIABLE
 from loader.storage.remote import remember_options
 from loader.storage.remote.options import OPTIONS_VARIABLE
 from tests.e2e.dataset_tree import prepare, write_shards
@@ -176,3 +179,25 @@ def test_a_missing_extra_is_named(storage: Storage, server: ObjectServer, tmp_pa
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_a_run_of_remote_datasets_is_explained(
+    server: ObjectServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepare(write_shards(tmp_path / "objects/data/ds", samples=20))
+    prepare(write_shards(tmp_path / "near", samples=20))
+    mix = tmp_path / "mix.yaml"
+    mix.write_text(
+        "__module__: megatron.energon\n__class__: MetadatasetV2\nsplits:\n  train:\n    blend:\n"
+        f"      - {{weight: 1, path: {server.url}/data/ds}}\n      - {{weight: 1, path: near}}\n"
+    )
+    monkeypatch.setenv(CACHE_FOLDER_VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setenv(CACHE_BYTES_VARIABLE, "3MB")
+    request = RunRequest(path=str(mix), num_workers=2)
+    facts = explain_run(PlannedRun(request), 100)
+    assert [one.storage for one in facts.storages] == ["http", "local"]
+    assert [one.storage for one in facts.sources] == ["http", "local"]
+    assert facts.cache_bytes == 3_000_000
+    assert facts.read_ahead_bytes == 2 * READ_AHEAD_BYTES
+    monkeypatch.delenv(CACHE_FOLDER_VARIABLE)
+    assert explain_run(PlannedRun(request), 100).cache_bytes == 0

@@ -102,6 +102,7 @@ def current_index(storage: Storage, shard_counts: dict[str, int]) -> DatasetInde
             continue  # it does not fit
         try:
             index = DatasetIndex(storage, uuid)
+            index.check_sizes()
         except FormatError:
             continue
         if _fits(index, shard_counts):
@@ -127,6 +128,8 @@ class PreviousIndex:
         try:
             shard_counts = read_shard_info(storage)
             self.index = None if shard_counts is None else current_index(storage, shard_counts)
+            if self.index is not None:
+                self.index.check()
         except EnergonError:
             self.index = None  # damaged: it is not used, and the new one replaces it
         self.rows = KeptRows(storage, self.index) if self.index else None

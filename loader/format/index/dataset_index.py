@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping
 from dataclasses import replace
 from math import isqrt
 from typing import Any, NamedTuple, cast
@@ -19,10 +19,12 @@ from ..tar.header import BLOCK
 from ..tar.names import decode_name, encode_name
 from .keys import hash_key, hash_ragged
 from .layout import COLUMNS, ROW_COLUMNS, SampleIndex, ShardEntry, decode_layout
-from .npy_column import map_column
+from .npy_column import column_bytes, map_column
 from .shard_index import ShardIndex
 
 __all__ = ["DatasetIndex", "PartLocation"]
+
+_PART_COLUMNS = frozenset({"part_name", "part_offset", "part_size"})  # those with a row for each part
 
 
 class PartLocation(NamedTuple):
@@ -34,11 +36,9 @@ class PartLocation(NamedTuple):
 
 
 class _Rows(NamedTuple):
-    """The columns for reading single rows: indexing a memoryview takes a tenth of the time of an array."""
+    """The columns for reading the parts of single samples: indexing a memoryview takes a tenth of an array's time."""
 
     part_ends: memoryview
-    key_ends: memoryview
-    key_bytes: memoryview
     part_name: memoryview
     part_offset: memoryview
     part_size: memoryview
@@ -54,14 +54,16 @@ class _KeyTable(NamedTuple):
 class DatasetIndex(SampleIndex):
     """The index of a dataset of tar shards.
 
-    Opening maps the columns and reads only ``layout.json``, so its cost does not depend on the number of samples.
+    Opening reads only ``layout.json``, and columns are mapped when they are first used: a run may open thousands of
+    indexes, of which each process uses few at first.
 
     Args:
         storage: Store of the dataset.
         uuid: Name of the index.
 
     Raises:
-        FormatError: A column is missing, cut, or does not fit the layout.
+        FormatError: The layout is damaged. Properties and methods raise it for a column that is missing, cut, or does
+            not fit the layout.
     """
 
     def __init__(self, storage: Storage, uuid: str) -> None:
@@ -71,87 +73,107 @@ class DatasetIndex(SampleIndex):
         super().__init__(uuid, layout, path=storage.path(self._folder))
         self._storage = storage
         self._hash_margin = 2 * isqrt(2 * isqrt(layout.samples)) + 16
-        if not storage.checks_versions:  # else they are downloaded when they are needed
-            _ = self._rows, self._key_table
 
-    def _map(self, name: str) -> npt.NDArray[Any]:
-        return map_column(self._storage, f"{self._folder}/{name}.npy", COLUMNS[name])
-
-    @cached_property
-    def _columns(self) -> dict[str, npt.NDArray[Any]]:
-        """The columns that locate samples.
+    def check(self) -> None:
+        """Map all columns of a local index; those of a remote one are downloaded when they are needed.
 
         Raises:
             FormatError: A column is missing, cut, or does not fit the layout.
         """
-        self._storage.prefetch_fixed([f"{self._folder}/{name}.npy" for name in ROW_COLUMNS])
-        columns = {name: self._map(name) for name in ROW_COLUMNS}
-        self._check_columns(columns)
-        return columns
+        if not self._storage.checks_versions:
+            _ = self._keys, self._rows, self._key_table
+
+    def check_sizes(self) -> None:
+        """Compare the sizes of a local index's columns with the layout, which costs less than to map them.
+
+        Raises:
+            FormatError: As :meth:`check` does.
+        """
+        if self._storage.checks_versions:
+            return
+        folder = self._storage.path(self._folder)
+        for name in COLUMNS:
+            rows = self.layout.parts if name in _PART_COLUMNS else self.layout.samples
+            try:
+                size_bytes = os.stat(f"{folder}/{name}.npy").st_size
+            except OSError:
+                size_bytes = -1
+            if name != "key_bytes" and size_bytes != column_bytes(rows, COLUMNS[name]):
+                self.check()
+                return
+
+    def _map(self, name: str, rows: int) -> npt.NDArray[Any]:
+        """Map a column.
+
+        Raises:
+            FormatError: It is missing, cut, or has another number of rows.
+        """
+        if name in ROW_COLUMNS:
+            _ = self._prefetched
+        column = map_column(self._storage, f"{self._folder}/{name}.npy", COLUMNS[name])
+        self._check_length(name, len(column), rows)
+        return column
 
     @cached_property
-    def _rows(self) -> _Rows:
-        return _Rows(**{name: memoryview(cast("Any", column)) for name, column in self._columns.items()})
+    def _prefetched(self) -> bool:
+        """True once the columns that locate samples were requested together, for a remote dataset."""
+        self._storage.prefetch_fixed([f"{self._folder}/{name}.npy" for name in ROW_COLUMNS])
+        return True
 
     @cached_property
     def part_ends(self) -> npt.NDArray[np.uint64]:
         """The part after the last one of each sample, shape (n,)."""
-        return self._columns["part_ends"]
+        column = self._map("part_ends", self.layout.samples)
+        self._check_length("part_name", self.layout.parts, int(column[-1]) if len(column) else 0)
+        return column
 
     @cached_property
     def key_ends(self) -> npt.NDArray[np.uint64]:
         """The byte of ``key_bytes`` after the last one of each sample's key, shape (n,)."""
-        return self._columns["key_ends"]
+        return self._map("key_ends", self.layout.samples)
 
     @cached_property
     def key_bytes(self) -> npt.NDArray[np.uint8]:
         """The keys of all samples."""
-        return self._columns["key_bytes"]
+        ends = self.key_ends
+        return self._map("key_bytes", int(ends[-1]) if len(ends) else 0)
 
     @cached_property
     def part_name(self) -> npt.NDArray[np.uint32]:
         """The number of each part's name, shape (p,)."""
-        return self._columns["part_name"]
+        return self._map("part_name", self.layout.parts)
 
     @cached_property
     def part_offset(self) -> npt.NDArray[np.uint32]:
         """The offset of each part's contents in blocks of 512 bytes, shape (p,)."""
-        return self._columns["part_offset"]
+        return self._map("part_offset", self.layout.parts)
 
     @cached_property
     def part_size(self) -> npt.NDArray[np.uint64]:
         """The size of each part in bytes, shape (p,)."""
-        return self._columns["part_size"]
+        return self._map("part_size", self.layout.parts)
 
     @cached_property
     def key_hash(self) -> npt.NDArray[np.uint64]:
         """Ascending hashes of the keys, shape (n,)."""
-        return self._of_samples("key_hash")
+        return self._map("key_hash", self.layout.samples)
 
     @cached_property
     def key_sample(self) -> npt.NDArray[np.uint64]:
         """The sample of each hash, shape (n,)."""
-        return self._of_samples("key_sample")
+        return self._map("key_sample", self.layout.samples)
+
+    @cached_property
+    def _rows(self) -> _Rows:
+        return _Rows(*(memoryview(cast("Any", getattr(self, name))) for name in _Rows._fields))
+
+    @cached_property
+    def _keys(self) -> tuple[memoryview, memoryview]:
+        return memoryview(cast("Any", self.key_ends)), memoryview(cast("Any", self.key_bytes))
 
     @cached_property
     def _key_table(self) -> _KeyTable:
         return _KeyTable(memoryview(cast("Any", self.key_hash)), memoryview(cast("Any", self.key_sample)))
-
-    def _of_samples(self, name: str) -> npt.NDArray[Any]:
-        """Map a column that few uses need, which has a row for each sample."""
-        column = self._map(name)
-        self._check_length(name, len(column), self.layout.samples)
-        return column
-
-    def _check_columns(self, columns: Mapping[str, npt.NDArray[Any]]) -> None:
-        samples, parts = self.layout.samples, self.layout.parts
-        expected = [(name, samples) for name in ("part_ends", "key_ends")]
-        expected += [(name, parts) for name in ("part_name", "part_offset", "part_size")]
-        # The last rows of the end columns are the lengths of others; their own lengths are checked before.
-        for name, ends in (("key_bytes", columns["key_ends"]), ("part_name", columns["part_ends"])):
-            expected.append((name, int(ends[-1]) if len(ends) else 0))
-        for name, rows in expected:
-            self._check_length(name, len(columns[name]), rows)
 
     def _check_length(self, name: str, found: int, expected: int) -> None:
         if found != expected:
@@ -166,9 +188,8 @@ class DatasetIndex(SampleIndex):
         return decode_name(self._key(sample))
 
     def _key(self, sample: int) -> bytes:
-        rows = self._rows
-        start = rows.key_ends[sample - 1] if sample else 0
-        return rows.key_bytes[start : rows.key_ends[sample]].tobytes()
+        ends, keys = self._keys
+        return keys[ends[sample - 1] if sample else 0 : ends[sample]].tobytes()
 
     def parts(self, sample: int) -> list[PartLocation]:
         """Return the byte ranges of a sample's parts, in their order in the shard.

@@ -12,15 +12,16 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import FormatError, StorageError
-from ...storage import LocalStorage, ReadableFile, Storage, map_file
+from ...storage import Storage, map_file
 
-__all__ = ["INTEGERS", "NUMBERS", "ColumnReader", "ColumnWriter", "create_column", "map_column"]
+__all__ = ["INTEGERS", "NUMBERS", "ColumnReader", "ColumnWriter", "column_bytes", "create_column", "map_column"]
 
 # As numpy writes it. numpy parses the header as Python and raises a dozen kinds of errors on damage.
 _HEADER = re.compile(
     rb"\x93NUMPY\x01\0(..)\{'descr': '([^']*)', 'fortran_order': False, 'shape': \((\d{1,18}),\), \} *\n", re.DOTALL
 )
-_HEADER_BYTES = 256  # of which 128 are used
+_HEADER_BYTES = 256  # of which :class:`ColumnWriter` uses 128
+_WRITTEN_HEADER_BYTES = 128
 INTEGERS = re.compile(rb"[<|][iu][1248]")
 """Types of the columns of an index."""
 
@@ -51,6 +52,16 @@ class ColumnWriter:
         np.lib.format.write_array_header_1_0(self._file, header)
 
 
+def column_bytes(rows: int, dtype: str) -> int:
+    """Return the size in bytes of a column that :class:`ColumnWriter` wrote.
+
+    Args:
+        rows: Number of rows.
+        dtype: Type with its bytes as the last digit, such as ``"<u8"``.
+    """
+    return _WRITTEN_HEADER_BYTES + rows * int(dtype[-1])
+
+
 @contextmanager
 def create_column(storage: Storage, name: str, dtype: str, *, durable: bool = True) -> Iterator[ColumnWriter]:
     """Create a column that appears whole at the end of the context, or not at all."""
@@ -75,7 +86,8 @@ class ColumnReader:
     def __init__(self, storage: Storage, name: str, *, accepted: re.Pattern[bytes] = INTEGERS) -> None:
         self._file = storage.open(name)
         try:
-            self._dtype, self._rows, self._offset = _parse_header(storage, name, self._file, accepted)
+            start = self._file.read_at(0, _HEADER_BYTES)
+            self._dtype, self._rows, self._offset = _parse_header(storage, name, start, self._file.size_bytes, accepted)
         except BaseException:
             self._file.close()
             raise
@@ -111,24 +123,36 @@ def map_column(storage: Storage, name: str, dtype: str | None, *, is_fixed: bool
     """
     try:
         path = storage.copy_of_fixed(name) if is_fixed else storage.local_path(name)
-        with LocalStorage(path.parent).open(path.name) as file:
-            found, rows, offset = _parse_header(storage, name, file, NUMBERS if dtype is None else INTEGERS)
+        file = map_file(path)
+        found, rows, offset = _parse_header(
+            storage, name, bytes(memoryview(file)[:_HEADER_BYTES]), len(file), NUMBERS if dtype is None else INTEGERS
+        )
         if dtype is not None and found != np.dtype(dtype):
             raise _unusable(storage, name, f"expected a column of {np.dtype(dtype).str!r}, found {found.str!r}")
         # A plain array over a map: creating and indexing an np.memmap takes ten times as long.
-        column = np.frombuffer(map_file(path), found, rows, offset) if rows else np.empty(0, found)
+        column = np.frombuffer(file, found, rows, offset) if rows else np.empty(0, found)
         column.flags.writeable = False
         return column
-    except (StorageError, OSError, ValueError) as error:  # the file was cut after its header was read
+    except (StorageError, OSError, ValueError) as error:
         cause = error.message if isinstance(error, StorageError) else error
         raise _unusable(storage, name, f"cannot map this column: {cause}") from error
 
 
 def _parse_header(
-    storage: Storage, name: str, file: ReadableFile, accepted: re.Pattern[bytes]
+    storage: Storage, name: str, start: bytes, size_bytes: int, accepted: re.Pattern[bytes]
 ) -> tuple[np.dtype[Any], int, int]:
-    """Return the type of a column, its number of rows, and the offset of the first one."""
-    start = file.read_at(0, _HEADER_BYTES)
+    """Return the type of a column, its number of rows, and the offset of the first one.
+
+    Args:
+        storage: Store of the file.
+        name: Name of the file.
+        start: Its first bytes.
+        size_bytes: Its size.
+        accepted: Types of numbers.
+
+    Raises:
+        FormatError: The header is invalid, or the size is another.
+    """
     header = _HEADER.match(start)
     if header is None or int.from_bytes(header[1], "little") != header.end() - 10:
         raise _unusable(storage, name, f"expected a column of numbers, found {start[:40]!r}")
@@ -136,8 +160,8 @@ def _parse_header(
         raise _unusable(storage, name, f"expected a column of numbers, found one of {header[2][:40]!r}")
     dtype, rows, offset = np.dtype(header[2].decode("ascii")), int(header[3]), header.end()
     expected_bytes = offset + rows * dtype.itemsize
-    if file.size_bytes != expected_bytes:
-        raise _unusable(storage, name, f"expected {expected_bytes} bytes for {rows} rows, found {file.size_bytes}")
+    if size_bytes != expected_bytes:
+        raise _unusable(storage, name, f"expected {expected_bytes} bytes for {rows} rows, found {size_bytes}")
     return dtype, rows, offset
 
 

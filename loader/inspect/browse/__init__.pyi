@@ -5,7 +5,7 @@ from .dataset import BrowsedDataset as BrowsedDataset, PartAddress as PartAddres
 from .findings import SampleFinding as SampleFinding, lint_samples as lint_samples
 from .orders import SampleOrder as SampleOrder, ordered_samples as ordered_samples
 from .page_document import mapped_document as mapped_document, sample_page as sample_page
-from .page_links import PageLinks as PageLinks
+from .page_links import PageLinks as PageLinks, page_url as page_url
 from .part_types import media_type as media_type
 from .search import (
     SEARCH_KINDS as SEARCH_KINDS,

@@ -10,7 +10,7 @@ from ...errors import ConfigError
 from ...format.documents.providers import is_metadataset
 from ...metadataset.plans.plan_leaves import plan_splits
 
-__all__ = ["PageLinks"]
+__all__ = ["PageLinks", "page_url"]
 
 _UNQUOTED = "!~*'()"  # as encodeURIComponent of JavaScript
 
@@ -45,16 +45,29 @@ class PageLinks:
         name = _name(dataset or self._path)
         if shard is None or key is None or self._datasets[name] != 1 or name in (".", ".."):
             return None
-        query = self._parts.query
-        try:
-            page = f"/s/{quote(name, safe=_UNQUOTED)}/"
-            if {shard, key} & {"", ".", ".."}:  # browsers would resolve them
-                query = "&".join(filter(None, (query, urlencode({"shard": shard, "key": key}))))
-            else:
-                page += f"{quote(shard, safe=_UNQUOTED)}/{quote(key, safe=_UNQUOTED)}"
-        except UnicodeEncodeError:  # a name that is not UTF-8 has no URL
-            return None
-        return urlunsplit((self._parts.scheme, self._parts.netloc, page, query, ""))
+        return page_url(urlunsplit(self._parts), name, shard, key)
+
+
+def page_url(url: str, dataset: str, shard: str, key: str) -> str | None:
+    """Return the URL of a sample's page; None for a name that is not UTF-8.
+
+    Args:
+        url: The URL that ``energon browse`` printed; its token stays in the link.
+        dataset: Name of the dataset in the catalogue of the server.
+        shard: Name of the shard.
+        key: Bare key.
+    """
+    parts = urlsplit(url)
+    query = parts.query
+    try:
+        page = f"/s/{quote(dataset, safe=_UNQUOTED)}/"
+        if {shard, key} & {"", ".", ".."}:  # browsers would resolve them
+            query = "&".join(filter(None, (query, urlencode({"shard": shard, "key": key}))))
+        else:
+            page += f"{quote(shard, safe=_UNQUOTED)}/{quote(key, safe=_UNQUOTED)}"
+    except UnicodeEncodeError:
+        return None
+    return urlunsplit((parts.scheme, parts.netloc, page, query, ""))
 
 
 def _datasets(path: str) -> set[str]:

@@ -11,10 +11,7 @@ from ...training.states import (
     RunState,
     chain_differences,
     differences,
-    group_by_run,
-    list_state_files,
-    place_text,
-    read_state_file,
+    read_run_states,
     run_differences,
 )
 from .report import DifferenceList
@@ -34,7 +31,7 @@ def compare_checkpoints(before: str, after: str, found: DifferenceList) -> bool:
         StateError: A file has no state, or states of several runs.
         StorageError: A file cannot be read.
     """
-    states, states_now = _states(before), _states(after)
+    states, states_now = read_run_states(before), read_run_states(after)
     first, first_now = states[0], states_now[0]
     blocking = [*run_differences(first, first_now), *chain_differences(first.dataset, first_now.dataset)]
     found.extend(blocking)
@@ -72,7 +69,7 @@ def compare_checkpoint_with_data(
     from ...format.documents.load_request import LoadRequest
     from ...training.datasets.open_sources import open_sources
 
-    saved = list(_sources(_states(before)[0].dataset))
+    saved = list(_sources(read_run_states(before)[0].dataset))
     part = split_part or next((one["split_part"] for one in saved if one.get("split_part")), "train")
     request = LoadRequest(path=str(EPath(after)), split_part=part, trust_code=trust_code)
     now = [loaded.source.identity() for loaded in open_sources(request, decoder=None, training=True)]
@@ -87,27 +84,6 @@ def compare_checkpoint_with_data(
         for name in dict.fromkeys((*names, *names_now)):
             found.add("datasets", name, *("present" if name in known else None for known in (names, names_now)))
     return not found.count
-
-
-def _states(path: str) -> list[RunState]:
-    """Return the states of the one run in a file or folder, by rank.
-
-    Raises:
-        StateError: There is no state, or the states are of several runs.
-    """
-    files = list_state_files(path) if EPath(path).is_dir() else [path]
-    states = [(f"{file}: {place_text(one.place)}", one.state) for file in files for one in read_state_file(file).states]
-    if not states:
-        raise StateError(
-            "expected the states of a run, found none",
-            at=path,
-            hint="save one with torch.save({'loader': loader.save_state_rank(), …}, path)",
-        )
-    runs = group_by_run(states)
-    if len(runs) > 1:
-        places = ", ".join(run[0][0] for run in runs[:5])
-        raise StateError(f"expected the states of one run, found those of {len(runs)}: {places}", at=path)
-    return sorted((state for _, state in runs[0]), key=lambda state: state.rank or 0)
 
 
 def _lanes(states: list[RunState]) -> dict[int, Mapping[str, Any]]:

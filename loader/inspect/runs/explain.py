@@ -35,8 +35,8 @@ class Finding:
     """Something about a run that is probably not intended.
 
     Attributes:
-        kind: ``"repeated leaf"``, ``"never reached"``, ``"many epochs"``, ``"few samples"``, ``"idle workers"`` or
-            ``"poor shuffle"``.
+        kind: ``"repeated leaf"``, ``"never reached"``, ``"many epochs"``, ``"few samples"``, ``"starved split"``,
+            ``"idle workers"`` or ``"poor shuffle"``.
         message: What was found.
         hint: What to change.
     """
@@ -98,6 +98,8 @@ class RunFacts:
         batch_samples: Samples of a step on all ranks.
         read_ahead_bytes: Memory for bytes that are fetched ahead, on each rank; 0 if all datasets are local.
         queue_bytes: Memory for batches that wait, on each rank, by the average size of undecoded samples.
+        buffer_bytes: Memory for samples that wait in packing buffers, on each rank, by the average size of undecoded
+            samples; 0 without packing.
         cache_bytes: Disk space of a node for its cache of remote shards; 0 without one.
         storages: What the run reads from each storage.
         shard_share: Expected share of the most frequent shard in a micro-batch, of the probed ones.
@@ -115,6 +117,7 @@ class RunFacts:
     batch_samples: int
     read_ahead_bytes: int
     queue_bytes: int
+    buffer_bytes: int
     cache_bytes: int
     storages: tuple[StorageFacts, ...]
     shard_share: float
@@ -150,6 +153,7 @@ def explain_run(run: PlannedRun, steps: int) -> RunFacts:
         batch_samples=run.batch_size * run.request.world_size,
         read_ahead_bytes=workers * READ_AHEAD_BYTES if is_remote else 0,
         queue_bytes=workers * _PREFETCHED_BATCHES * run.batch_size * sample_bytes,
+        buffer_bytes=run.lanes // run.request.world_size * (run.request.packing_buffer_size or 0) * sample_bytes,
         cache_bytes=_cache_bytes() if is_remote else 0,
         storages=storage_facts(run, used, shuffling.reads_per_sample),
         shard_share=shuffling.shard_share,
@@ -263,6 +267,14 @@ def _findings(run: PlannedRun, facts: RunFacts) -> Iterator[Finding]:
                 kind="many epochs",
                 message=f"the {one.samples:,} samples of {one.path} come {one.epochs:,.1f} times each",
                 hint="lower its weight, or add data",
+            )
+        per_step = one.share_got * facts.batch_samples
+        if one.samples < per_step:
+            yield Finding(
+                kind="starved split",
+                message=f"split part {one.split_part!r} of {one.path} has {one.samples:,} samples, and a step uses "
+                f"{per_step:,.0f} of them: the same come several times in one step",
+                hint="split again with a larger share, name another part, or lower its weight",
             )
         if one.samples < run.lanes:
             yield Finding(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,8 +13,9 @@ from ...arrays import IntArray
 from ...cached_property import cached_property
 from ...errors import ConfigError
 from ...metadataset.plans.plan_node import RepeatedLeafWarning
-from ...order import GONE, LaneOrder, StreamOrder, default_lanes
+from ...order import GONE, LaneOrder, RepeatedOrder, StreamOrder, default_lanes
 from ...pipeline.contract.lane import RULES
+from ...pipeline.contract.rank_stage import cut_rank_stages
 from ...pipeline.contract.stage import SavableDataset
 from ...pipeline.contract.worker_config import WorkerConfig
 from ...pipeline.reading.order_plan import ShuffledPlan
@@ -23,11 +24,11 @@ from ...pipeline.reading.sample_chunk import SourceTable
 from ...pipeline.reading.source import Source
 from ...samples.encoding.task_encoder import TaskEncoder
 from ...training.datasets.get_datasets import get_train_dataset
-from ...training.loaders.run import cut_rank_stages
 from ...training.states import RunSteps
 
 __all__ = ["PlannedRun", "RunRequest"]
 
+_BATCHES_TOGETHER = 1024
 _FIRST_POSITIONS, _MAX_POSITIONS, _GROWTH = 1 << 8, 1 << 18, 4  # at a time
 
 
@@ -44,7 +45,8 @@ class RunRequest:
         shuffle_buffer_size: As of ``get_train_dataset``.
         max_samples_per_sequence: As of ``get_train_dataset``.
         shuffle_over_epochs_multiplier: As of ``get_train_dataset``.
-        packing_buffer_size: As of ``get_train_dataset``; it needs a ``task_encoder`` that packs.
+        packing_buffer_size: As of ``get_train_dataset``. Without a ``task_encoder``, samples are not packed, but the
+            lanes are those of a run that packs.
         seed_offset: As of ``WorkerConfig``.
         lanes: Number of lanes; None for that of a new run. A restored run keeps the number that it began with.
         filter_name: Filter of every dataset.
@@ -111,7 +113,7 @@ class PlannedRun:
                 split_part=request.split_part,
                 worker_config=config,
                 batch_size=request.batch_size,
-                packing_buffer_size=request.packing_buffer_size,
+                packing_buffer_size=None if request.task_encoder is None else request.packing_buffer_size,
                 shuffle_buffer_size=request.shuffle_buffer_size,
                 max_samples_per_sequence=request.max_samples_per_sequence,
                 shuffle_over_epochs_multiplier=request.shuffle_over_epochs_multiplier,
@@ -124,7 +126,8 @@ class PlannedRun:
             if one.category is not RepeatedLeafWarning:
                 warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
         self.chain = cut_rank_stages(chain)[0]
-        self.lanes = request.lanes or default_lanes(request.world_size, request.num_workers, has_buffers=chain.waits)
+        has_buffers = chain.waits or request.packing_buffer_size is not None
+        self.lanes = request.lanes or default_lanes(request.world_size, request.num_workers, has_buffers=has_buffers)
         self.seed = config.seed_offset
         self.rules = RULES
         self.steps = RunSteps(ranks_at=((0, request.world_size),))
@@ -202,6 +205,33 @@ class PlannedRun:
         if not self.skips:
             return self.locate(lane, position + first, position + first + size)
         return self._range(lane, position, first, size)
+
+    def batches(
+        self, numbers: Sequence[int], known: Callable[[int], Mapping[str, int] | None]
+    ) -> Iterator[tuple[IntArray, IntArray, IntArray]]:
+        """Yield what :meth:`batch` returns for each micro-batch.
+
+        Args:
+            numbers: The micro-batches of the run.
+            known: Returns a state of a micro-batch's lane before it.
+        """
+        order, size = self.order, self.batch_size
+        if self.skips or self.reader.history is not None or not isinstance(order, RepeatedOrder):
+            yield from (self.batch(number, known(number)) for number in numbers)
+            return
+        for first in range(0, len(numbers), _BATCHES_TOGETHER):
+            some = numbers[first : first + _BATCHES_TOGETHER]
+            starts = []
+            for number in some:
+                state = known(number) or {"made": 0, "0 read": 0}
+                starts.append(state["0 read"] + (number // self.lanes - state["made"]) * size)
+            lane = np.repeat([number % self.lanes for number in some], size)
+            position = (np.array(starts)[:, None] + np.arange(size)).ravel()
+            source, epoch, sample = order.locate_in_lanes(lane, position)
+            index = self.table.index_numbers(source, sample)
+            for start in range(0, len(lane), size):
+                rows = slice(start, start + size)
+                yield source[rows], epoch[rows], index[rows]
 
     def _range(self, lane: int, start: int, first: int, size: int) -> tuple[IntArray, IntArray, IntArray]:
         """Return some samples of a lane, counted from a position without excluded ones."""

@@ -13,24 +13,15 @@ from ...errors import ConfigError, StateError
 from ...pipeline.contract.item_id import LANE_ITEM, ItemId
 from ...pipeline.contract.stage import State
 from ...samples.encoding.task_encoder import TaskEncoder
-from ...storage import EPath
 from ...training.loaders.replay import replay_batch
 from ...training.loaders.restore_sample import restore_sample
-from ...training.states import (
-    RunState,
-    chain_differences,
-    edited_chain,
-    group_by_run,
-    list_state_files,
-    place_text,
-    read_state_file,
-)
+from ...training.states import RunState, chain_differences, edited_chain, read_run_states
 from ...training.workers.batch_trace import TraceFile, list_traces
 from ...training.workers.lane_host import MICRO_BATCH
 from ..diff.compare import kind_of_path
 from .planned_run import PlannedRun, RunRequest
 
-__all__ = ["RestoredRun", "is_run", "is_trace_folder", "load_task_encoder", "open_run", "read_run_states", "samples_of"]
+__all__ = ["RestoredRun", "is_run", "is_trace_folder", "load_task_encoder", "open_run", "samples_of"]
 
 _PLAIN_STAGES = {"read", "decode", "batch"}
 _HINT = "pass --task-encoder module:Class with the hooks of the run, or the folder of the loader's trace_dir"
@@ -39,28 +30,6 @@ _HINT = "pass --task-encoder module:Class with the hooks of the run, or the fold
 def is_trace_folder(path: str) -> bool:
     """Return True for a folder of traces, which a loader with ``trace_dir`` writes."""
     return "://" not in path and bool(list_traces(path))
-
-
-def read_run_states(path: str) -> list[RunState]:
-    """Return the states of the one run in a file or folder, by rank.
-
-    Raises:
-        StateError: There is no state, or the states are of several runs.
-        StorageError: A file cannot be read.
-    """
-    files = list_state_files(path) if EPath(path).is_dir() else [path]
-    states = [(f"{file}: {place_text(one.place)}", one.state) for file in files for one in read_state_file(file).states]
-    if not states:
-        raise StateError(
-            "expected the states of a run, found none",
-            at=path,
-            hint="save one with torch.save({'loader': loader.save_state_rank(), …}, path)",
-        )
-    runs = group_by_run(states)
-    if len(runs) > 1:
-        places = ", ".join(run[0][0] for run in runs[:5])
-        raise StateError(f"expected the states of one run, found those of {len(runs)}: {places}", at=path)
-    return sorted((state for _, state in runs[0]), key=lambda state: state.rank or 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -75,28 +75,32 @@ def trace_step(
     for rank in wanted:
         if not 0 <= rank < len(batches):
             raise ConfigError(f"expected a rank in [0, {len(batches)}), found {rank}", hint="check the number of ranks")
-    logged = run.logged([batches[rank] for rank in wanted]) if isinstance(run, RestoredRun) else {}
-    for rank in wanted:
-        yield from _traced(planned, batches[rank], _rows(run, batches[rank], logged))
+    numbers = [batches[rank] for rank in wanted]
+    if isinstance(run, RestoredRun) and (run.log or planned.request.task_encoder is not None):
+        logged = run.logged(numbers)
+        for number in numbers:
+            yield from _traced(planned, number, _made_rows(run, number, logged))
+        return
+    known = run.known_state if isinstance(run, RestoredRun) else _no_state
+    for number, (source, epoch, index) in zip(numbers, planned.batches(numbers, known), strict=True):
+        lane = np.full(len(source), number % planned.lanes)
+        yield from _traced(planned, number, (lane, source, epoch, index))
 
 
-def _rows(run: PlannedRun | RestoredRun, number: int, logged: dict[int, ItemId]) -> _Rows:
-    """Return the samples of a micro-batch."""
-    if isinstance(run, PlannedRun):
-        source, epoch, index = run.batch(number)
-    elif run.log:
+def _no_state(number: int) -> None:  # noqa: ARG001 - of a run of which only the arguments are known
+    return None
+
+
+def _made_rows(run: RestoredRun, number: int, logged: dict[int, ItemId]) -> _Rows:
+    """Return the samples of a micro-batch from the log, or by making it again."""
+    if run.log:
         if number not in logged:
             raise StateError(
                 f"the log has no micro-batch {number:,} (step, rank: {run.run.steps.place(number)})",
                 hint="the run did not reach it, or all its samples were skipped, or its files are elsewhere",
             )
         return _of_item(run.run, number, logged[number])
-    elif run.run.request.task_encoder is not None:
-        return _of_item(run.run, number, run.replay(number)[1])
-    else:
-        source, epoch, index = run.run.batch(number, run.known_state(number))
-        run = run.run
-    return np.full(len(source), number % run.lanes), source, epoch, index
+    return _of_item(run.run, number, run.replay(number)[1])
 
 
 def _of_item(run: PlannedRun, number: int, item_id: ItemId) -> _Rows:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from abc import abstractmethod
 from collections.abc import Iterator
 from typing import Any, Protocol
@@ -10,7 +11,7 @@ from ...errors import ConfigError
 from .lane import Lane
 from .stage import Running, SavableDataset, State
 
-__all__ = ["RankInput", "RankRunning", "RankStage", "rank_stage_below"]
+__all__ = ["RankInput", "RankRunning", "RankStage", "cut_rank_stages", "rank_stage_below"]
 
 
 class RankInput(Protocol):
@@ -77,3 +78,34 @@ def rank_stage_below(dataset: SavableDataset[Any]) -> RankStage | None:
             return None
         dataset = dataset.inputs[0]
     return dataset
+
+
+def cut_rank_stages(dataset: SavableDataset[Any]) -> tuple[SavableDataset[Any], list[RankStage]]:
+    """Split a chain into the stages of the lanes and the stages of the rank, outermost first.
+
+    A stage that maps items one to one commutes with counting: above a stage of the rank, it moves below it.
+    """
+    above: list[SavableDataset[Any]] = []
+    on_rank: list[RankStage] = []
+    while True:
+        if isinstance(dataset, RankStage):
+            on_rank.append(dataset)
+        elif len(dataset.inputs) == 1 and _has_rank_stage(dataset) and dataset.moves_below:
+            above.append(dataset)
+        else:
+            break
+        dataset = dataset.inputs[0]
+    for stage in reversed(above):
+        moved = copy.copy(stage)
+        moved.inputs = (dataset,)
+        moved.depth = dataset.depth + stage.depth - stage.inputs[0].depth
+        dataset = moved
+    return dataset, on_rank
+
+
+def _has_rank_stage(dataset: SavableDataset[Any]) -> bool:
+    while len(dataset.inputs) == 1:
+        dataset = dataset.inputs[0]
+        if isinstance(dataset, RankStage):
+            return True
+    return False

@@ -16,8 +16,8 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-import torch
 
+from ...lazy_torch import torch
 from ...order import extend_integer
 from ..worker_identity import is_worker_thread
 from .item_id import ItemId, integers_of

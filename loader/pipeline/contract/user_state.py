@@ -16,9 +16,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import torch
 
 from ...errors import StateError, TrustError
+from ...lazy_torch import torch
 from ...samples.trust import is_trusted
 
 __all__ = ["FlexState", "Savable", "decode_state", "encode_state"]

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch.distributed
-
 from ...errors import ConfigError, EnergonError
+from ...lazy_torch import torch
 from ...order import mix
 from ...samples.hooks import HookContext, hook_context, running_hook_context, set_hook_context
 from ..failures.error_handlers import log_exception, reraise_exception

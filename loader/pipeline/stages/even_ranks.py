@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import torch
-from torch import distributed
-
 from ...errors import ConfigError
 from ...escaped_log import get_logger
+from ...lazy_torch import torch
 from ..contract.rank_stage import RankInput, RankRunning, RankStage, rank_stage_below
 from ..contract.stage import SavableDataset
 from ..contract.worker_config import WorkerConfig
@@ -105,9 +103,9 @@ _END: Any = object()
 
 
 def _has_group(config: WorkerConfig) -> bool:
-    if not (distributed.is_available() and distributed.is_initialized()):
+    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
         return False
-    return distributed.get_world_size(config.data_parallel_group) == config.world_size
+    return torch.distributed.get_world_size(config.data_parallel_group) == config.world_size
 
 
 def _alone(has_one: bool) -> tuple[bool, bool]:
@@ -116,24 +114,24 @@ def _alone(has_one: bool) -> tuple[bool, bool]:
 
 def _agreement(config: WorkerConfig) -> Agreement:
     group = config.data_parallel_group
-    if not (distributed.is_available() and distributed.is_initialized()):
+    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
         raise ConfigError(
             f"even_ranks has to synchronise the {config.world_size} ranks, since the number of micro-batches is not "
             "known in advance; torch.distributed is not initialised",
             hint="call torch.distributed.init_process_group() before creating the loader, or omit even_ranks",
         )
-    size = distributed.get_world_size(group)
+    size = torch.distributed.get_world_size(group)
     if size != config.world_size:
         raise ConfigError(
             f"expected a process group of world_size={config.world_size} ranks, found one of {size}",
             hint="pass the group of the ranks that share the data as WorkerConfig(data_parallel_group=…)",
         )
-    on_gpu = distributed.get_backend(group) == "nccl"
+    on_gpu = torch.distributed.get_backend(group) == "nccl"
 
     def agree(has_one: bool) -> tuple[bool, bool]:
         device = torch.device("cuda", torch.cuda.current_device()) if on_gpu else torch.device("cpu")
         flags = torch.tensor([has_one, not has_one], dtype=torch.int32, device=device)
-        distributed.all_reduce(flags, op=distributed.ReduceOp.MIN, group=group)
+        torch.distributed.all_reduce(flags, op=torch.distributed.ReduceOp.MIN, group=group)
         all_have, none_has = flags.tolist()
         return bool(all_have), not none_has
 

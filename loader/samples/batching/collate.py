@@ -9,9 +9,8 @@ from itertools import chain
 from operator import attrgetter
 from typing import Any
 
-from torch import Tensor
-
 from ...errors import SampleError
+from ...lazy_torch import torch
 from ...renamed_parameters import renamed_parameters
 from ..hooks import library_hook
 from .pad import MismatchError, kind_of, pad_stack, stack
@@ -30,7 +29,7 @@ __all__ = [
 
 @library_hook
 @renamed_parameters(tensors="batch")
-def batch_stack(batch: Sequence[Tensor]) -> Tensor:
+def batch_stack(batch: Sequence[torch.Tensor]) -> torch.Tensor:
     """Stack B tensors of one shape to a tensor of shape (B, …).
 
     Raises:
@@ -51,7 +50,7 @@ def batch_stack(batch: Sequence[Tensor]) -> Tensor:
 
 @library_hook
 @renamed_parameters(tensors="batch")
-def batch_pad_stack(batch: Sequence[Tensor]) -> Tensor:
+def batch_pad_stack(batch: Sequence[torch.Tensor]) -> torch.Tensor:
     """Stack tensors of equal rank, zero-padding every dimension to the longest.
 
     Args:
@@ -181,7 +180,7 @@ def _batch(column: list[Any]) -> Any:
 @lru_cache(maxsize=256)
 def _collate_of(kind: Any) -> Callable[[list[Any]], Any] | None:
     """Return the function that batches values of a class; None keeps the list. Cached, because it inspects fields."""
-    if issubclass(kind, Tensor):
+    if issubclass(kind, torch.Tensor):
         return pad_stack
     if issubclass(kind, dict):
         return _batch_dicts

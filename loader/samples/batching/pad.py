@@ -8,11 +8,8 @@ from itertools import accumulate
 from math import prod
 from typing import Any, Self
 
-import torch
-from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
-
 from ...errors import SampleError
+from ...lazy_torch import torch
 from ...transport.batch_memory import place
 
 __all__ = ["MismatchError", "key_of", "kind_of", "pad_concat", "pad_stack", "stack"]
@@ -23,13 +20,13 @@ SMALL = 1 << 20
 In a larger tensor each element is written once: only the padding is cleared."""
 
 
-def stack(tensors: Sequence[Tensor]) -> Tensor:
+def stack(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
     """Stack B tensors of one shape to a tensor of shape (B, …)."""
     tensors = _one_dtype(tensors)
     return torch.stack(list(tensors), out=place((len(tensors), *tensors[0].shape), like=tensors[0]))
 
 
-def pad_stack(tensors: Sequence[Tensor]) -> Tensor:
+def pad_stack(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
     """Stack B tensors of shapes (d1_i, …, dn_i) to one of shape (B, max d1, …, max dn), padded with zeros.
 
     Raises:
@@ -44,13 +41,13 @@ def pad_stack(tensors: Sequence[Tensor]) -> Tensor:
     batch = place(shape, like=tensors[0])
     if batch is None:
         if prod(shape) <= SMALL and len({shape[1:] for shape in shapes}) == 1:
-            return pad_sequence(list(tensors), batch_first=True)
+            return torch.nn.utils.rnn.pad_sequence(list(tensors), batch_first=True)
         batch = torch.empty(shape, dtype=tensors[0].dtype, device=tensors[0].device)
     _fill(batch, map(partial(batch.select, 0), range(len(tensors))), tensors)
     return batch
 
 
-def pad_concat(tensors: Sequence[Tensor]) -> Tensor:
+def pad_concat(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
     """Concatenate tensors of shapes (d1_i, …, dn_i), n ≥ 1, to shape (Σ d1_i, max d2, …, max dn), padded with zeros.
 
     Raises:
@@ -79,7 +76,7 @@ def _longest(shapes: Sequence[torch.Size]) -> tuple[int, ...]:
     return tuple(map(max, zip(*shapes, strict=True)))
 
 
-def _one_dtype(tensors: Sequence[Tensor]) -> Sequence[Tensor]:
+def _one_dtype(tensors: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
     """Convert tensors to their common dtype."""
     dtypes = {tensor.dtype for tensor in tensors}
     if len(dtypes) == 1:
@@ -88,7 +85,7 @@ def _one_dtype(tensors: Sequence[Tensor]) -> Sequence[Tensor]:
     return [tensor.to(dtype) for tensor in tensors]
 
 
-def _fill(batch: Tensor, blocks: Iterable[Tensor], tensors: Sequence[Tensor]) -> None:
+def _fill(batch: torch.Tensor, blocks: Iterable[torch.Tensor], tensors: Sequence[torch.Tensor]) -> None:
     """Copy each tensor into the corner of its block of the batch, and zeros into the rest of the block."""
     small = batch.numel() <= SMALL
     if small:

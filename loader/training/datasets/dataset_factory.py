@@ -20,7 +20,6 @@ from ...pipeline.reading.source import Source
 from ...samples.encoding.stage_builder import set_stage_builder
 from ...storage import EPath
 from ...stores.file_store import FileStore
-from ..loaders.direct_iteration import open_direct_loader
 from .build_stages import EncoderStages
 
 __all__ = ["BaseCoreDatasetFactory", "DatasetSubset"]
@@ -28,7 +27,15 @@ __all__ = ["BaseCoreDatasetFactory", "DatasetSubset"]
 T_co = TypeVar("T_co", covariant=True)
 
 # Every chain over files begins with a factory, so from here on datasets can be iterated, and encoders build stages.
-set_direct_loader(open_direct_loader)
+
+
+def _open_direct_loader(dataset: SavableDataset[Any]) -> Any:
+    from ..loaders.direct_iteration import open_direct_loader  # loads torch, which plans of runs do not need
+
+    return open_direct_loader(dataset)
+
+
+set_direct_loader(_open_direct_loader)
 set_stage_builder(EncoderStages())
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -11,7 +10,7 @@ from typing import Any
 
 from ...errors import ConfigError, StateError
 from ...pipeline.contract.lane import RULES
-from ...pipeline.contract.rank_stage import RankInput, RankRunning, RankStage
+from ...pipeline.contract.rank_stage import RankInput, RankRunning, RankStage, cut_rank_stages
 from ...pipeline.contract.stage import SavableDataset, State, as_stage
 from ...progress_bar import progress_bar
 from ..states.differences import run_differences
@@ -25,40 +24,9 @@ from ..workers.stream_options import StreamOptions
 from .debug_log import LoaderLog
 from .lane_batches import LaneBatches, ShutDown
 
-__all__ = ["LoaderRun", "RankChain", "cut_rank_stages"]
+__all__ = ["LoaderRun", "RankChain"]
 
 _END: Any = object()
-
-
-def cut_rank_stages(dataset: SavableDataset[Any]) -> tuple[SavableDataset[Any], list[RankStage]]:
-    """Split a chain into the stages of the lanes and the stages of the rank, outermost first.
-
-    A stage that maps items one to one commutes with counting: above a stage of the rank, it moves below it.
-    """
-    above: list[SavableDataset[Any]] = []
-    on_rank: list[RankStage] = []
-    while True:
-        if isinstance(dataset, RankStage):
-            on_rank.append(dataset)
-        elif len(dataset.inputs) == 1 and _has_rank_stage(dataset) and dataset.moves_below:
-            above.append(dataset)
-        else:
-            break
-        dataset = dataset.inputs[0]
-    for stage in reversed(above):
-        moved = copy.copy(stage)
-        moved.inputs = (dataset,)
-        moved.depth = dataset.depth + stage.depth - stage.inputs[0].depth
-        dataset = moved
-    return dataset, on_rank
-
-
-def _has_rank_stage(dataset: SavableDataset[Any]) -> bool:
-    while len(dataset.inputs) == 1:
-        dataset = dataset.inputs[0]
-        if isinstance(dataset, RankStage):
-            return True
-    return False
 
 
 class RankChain:

@@ -16,6 +16,7 @@ from .files import (
     Redistributed as Redistributed,
     StateFile as StateFile,
     list_state_files as list_state_files,
+    read_run_states as read_run_states,
     read_state_file as read_state_file,
     redistribute_files as redistribute_files,
 )

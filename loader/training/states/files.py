@@ -11,14 +11,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...errors import StateError, StorageError
-from ...storage import open_storage
+from ...storage import EPath, open_storage
 from .checkpoint_file import Form, read_checkpoint
+from .describe import group_by_run
 from .find import FoundState, Place, find_states, place_text
 from .lightning_file import is_lightning, rewrite_lightning
 from .run_state import RunState
 from .split_state import redistribute_states
 
-__all__ = ["Redistributed", "StateFile", "list_state_files", "read_state_file", "redistribute_files"]
+__all__ = [
+    "Redistributed",
+    "StateFile",
+    "list_state_files",
+    "read_run_states",
+    "read_state_file",
+    "redistribute_files",
+]
 
 _SUFFIXES = (".json", ".pt", ".pth", ".ckpt")
 _ACCELERATE_NAME = re.compile(r"custom_checkpoint_\d+\.pkl")
@@ -108,6 +116,28 @@ def read_state_file(path: str | os.PathLike[str], *, place: str | None = None) -
         others=tuple(others),
         is_lightning=file.form == "torch" and is_lightning(file.content),
     )
+
+
+def read_run_states(path: str) -> list[RunState]:
+    """Return the states of the one run in a file or folder, by rank.
+
+    Raises:
+        StateError: There is no state, or the states are of several runs.
+        StorageError: A file cannot be read.
+    """
+    files = list_state_files(path) if EPath(path).is_dir() else [path]
+    states = [(f"{file}: {place_text(one.place)}", one.state) for file in files for one in read_state_file(file).states]
+    if not states:
+        raise StateError(
+            "expected the states of a run, found none",
+            at=path,
+            hint="save one with torch.save({'loader': loader.save_state_rank(), …}, path)",
+        )
+    runs = group_by_run(states)
+    if len(runs) > 1:
+        places = ", ".join(run[0][0] for run in runs[:5])
+        raise StateError(f"expected the states of one run, found those of {len(runs)}: {places}", at=path)
+    return sorted((state for _, state in runs[0]), key=lambda state: state.rank or 0)
 
 
 def _other_places(document: Any, place: Place) -> list[str]:

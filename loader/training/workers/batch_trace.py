@@ -24,6 +24,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -99,6 +100,11 @@ def recording(trace: BatchTrace | None, *, rank: int, worker: int) -> Iterator[R
         yield _Writer(file.write).record
 
 
+@lru_cache(maxsize=64)
+def _record_of_positions(count: int) -> struct.Struct:
+    return struct.Struct(f"<QI{count}q")
+
+
 class _Writer:
     def __init__(self, write: Callable[[bytes], Any]) -> None:
         self._write = write
@@ -106,13 +112,14 @@ class _Writer:
 
     def record(self, number: int, item_id: ItemId) -> None:
         """Write the record of a micro-batch."""
+        positions = item_id if isinstance(item_id, tuple) else (item_id,)
+        count = len(positions)
         try:
-            positions = item_id if isinstance(item_id, tuple) else (item_id,)
-            body, kind = struct.pack(f"<{len(positions)}q", *positions), _POSITIONS
+            record = _record_of_positions(count).pack(number, 8 * count, *positions)
         except struct.error:  # not only integers
             body = json.dumps(self._numbered(item_id), separators=(",", ":")).encode()
-            kind = _NESTED
-        self._write(_HEAD.pack(number, kind << _KIND_SHIFT | len(body)) + body)
+            record = _HEAD.pack(number, _NESTED << _KIND_SHIFT | len(body)) + body
+        self._write(record)
 
     def _numbered(self, item_id: ItemId) -> Any:
         """Return an item id with the numbers of names, as strings, in place of the names."""

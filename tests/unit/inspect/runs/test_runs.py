@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from loader import WorkerConfig, get_savable_loader, get_train_dataset
 from loader.errors import ConfigError
+from loader.format.columns.column import write_column
+from loader.format.dataset_folder import DatasetFolder
 from loader.format.filters.build import build_filter_index
 from loader.format.prepare.plan import PreparePlan, SplitRequest
 from loader.format.prepare.run import run_prepare
-from loader.inspect.runs import PlannedRun, RunRequest, explain_run, steps_of_key, trace_step
+from loader.inspect.runs import PlannedRun, RunRequest, explain_run, open_run, steps_of_key, trace_step
 from tests.e2e.dataset_tree import caption_samples, shard_path, write_shard
 
 CRUDE = {"dataset.yaml": "__module__: megatron.energon\n__class__: CrudeWebdataset\n"}
@@ -196,3 +203,96 @@ def test_wrong_steps_and_ranks_are_refused(datasets: Path) -> None:
         list(trace_step(run, -1))
     with pytest.raises(ConfigError, match="expected a batch_size of at least 1"):
         planned(datasets / "a", batch_size=0)
+
+
+def test_amounts_are_sums_of_columns_over_the_samples_of_the_run(datasets: Path, tmp_path: Path) -> None:
+    for name, tokens in (("one", 10), ("two", 300)):
+        write_shard(shard_path(tmp_path / name, 0), {f"{key:03}": {"txt": b"text"} for key in range(40)})
+        run_prepare(
+            PreparePlan(path=str(tmp_path / name), split=SplitRequest(ratio={"train": 0.5, "val": 0.5}), files=CRUDE)
+        )
+        folder = DatasetFolder(tmp_path / name)
+        values = np.full(40, tokens)
+        values[::4] = -1  # samples without a value
+        write_column(folder.storage, folder.index, "tokens", values, missing=-1)
+    (tmp_path / "mix.yaml").write_text(
+        HEAD + "  train:\n    blend: [{weight: 1, path: one}, {weight: 3, path: two}, {weight: 4, path: three}]\n"
+    )
+    shutil.copytree(datasets / "a", tmp_path / "three")
+    one, two, three = explain_run(planned(tmp_path / "mix.yaml"), 500).sources
+    assert one.amounts == {"tokens": pytest.approx(10 * one.used)}
+    assert two.amounts == {"tokens": pytest.approx(300 * two.used)}
+    assert three.amounts == {}
+
+
+def test_reads_of_a_run_are_counted_by_storage(datasets: Path, tmp_path: Path) -> None:
+    run = planned(datasets / "blend.yaml", ranks=2)
+    facts = explain_run(run, 100)
+    (local,) = facts.storages
+    assert (local.storage, local.files) == ("local", 8)
+    assert local.bytes == sum(source.bytes_read for source in facts.sources)
+    assert 0 < local.requests <= facts.samples
+    assert (facts.read_ahead_bytes, facts.cache_bytes) == (0, 0)
+    write_shard(shard_path(tmp_path, 0), {f"{key:03}": {"txt": b"text"} for key in range(900)})
+    run_prepare(PreparePlan(path=str(tmp_path), split=SplitRequest(ratio={"train": 1.0}), files=CRUDE))
+    stored = planned(tmp_path, shuffle_over_epochs_multiplier=None, shuffle_buffer_size=None, lanes=1)
+    (in_order,) = explain_run(stored, 1000).storages
+    assert in_order.requests < 3000 / 10  # neighbours are read together
+
+
+def test_memory_is_that_of_the_batches_and_buffers_of_a_rank(datasets: Path) -> None:
+    run = planned(datasets / "blend.yaml", ranks=2, workers=3)
+    sample_bytes = max(source.sample_bytes for source in run.sources)
+    plain = explain_run(run, 10)
+    assert plain.queue_bytes == 3 * 2 * 3 * sample_bytes
+    assert plain.buffer_bytes == 0
+    packing = explain_run(planned(datasets / "blend.yaml", ranks=2, workers=3, packing_buffer_size=50), 10)
+    assert packing.lanes == 6  # a run that packs has a lane for each worker
+    assert packing.buffer_bytes == 3 * 50 * sample_bytes
+
+
+def test_workers_without_a_lane_and_starved_splits_are_findings(datasets: Path) -> None:
+    assert not [one for one in explain_run(planned(datasets / "a", workers=48), 10).findings if "idle" in one.kind]
+    (idle,) = (one for one in explain_run(planned(datasets / "a", workers=49), 10).findings if "idle" in one.kind)
+    assert "49 workers for 48 lanes" in idle.message
+
+    def starved(batch_size: int) -> list[str]:
+        run = planned(datasets / "blend.yaml", batch_size=batch_size)
+        return [one.message for one in explain_run(run, 20).findings if one.kind == "starved split"]
+
+    assert starved(120) == []
+    (message,) = starved(180)  # of which 135 are of the 100 samples of a, and 45 of the 60 samples of b
+    assert "split part 'train'" in message
+    assert f"{datasets / 'a'} has 100 samples" in message
+
+
+def test_plans_and_traces_of_runs_do_not_import_torch(datasets: Path) -> None:
+    code = """
+import sys
+from energon_cli.main import main
+path = sys.argv[1]
+for command in (["explain", path, "--json"], ["trace", path, "--step", "7"], ["trace", path, "--key", "b01000"]):
+    main(command)
+print("torch" in sys.modules)
+"""
+    command = [sys.executable, "-c", code, str(datasets / "nested.yaml")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "step 7  rank 0" in done.stdout
+    assert done.stdout.endswith("False\n")
+
+
+@pytest.mark.parametrize("path", ["blend.yaml", "filter.yaml", "nested.yaml", "excluded"])
+def test_a_checkpoint_and_its_data_give_the_samples_of_each_step(datasets: Path, tmp_path: Path, path: str) -> None:
+    loader = loader_of(datasets / path, rank=0, ranks=1, workers=0)
+    stream = iter(loader)
+    made = [next(stream)["__key__"] for _ in range(40)]
+    (tmp_path / "state.json").write_text(json.dumps(loader.save_state_rank()))
+    made += [next(stream)["__key__"] for _ in range(40)]
+    mix = str(datasets / path) if path.endswith(".yaml") else None
+    run = open_run(str(tmp_path / "state.json"), dataset=mix)
+    assert run.steps == 40
+    for step, expected in enumerate(made):
+        assert [one.key for one in trace_step(run, step)] == expected
+    if mix is not None:
+        with pytest.raises(ConfigError, match="its state does not name the metadataset"):
+            open_run(str(tmp_path / "state.json"))

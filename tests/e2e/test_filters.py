@@ -172,7 +172,7 @@ def test_a_state_is_of_one_filter(data: MixedData, tmp_path: Path) -> None:
 
 
 def test_missing_and_empty_filters_are_refused_when_the_dataset_is_built(data: MixedData) -> None:
-    with pytest.raises(ConfigError, match="there is no filter 'thrid'; there are: first, (kept, )?third, train_0"):
+    with pytest.raises(ConfigError, match=r"there is no filter 'thrid'; there are: first, (kept, )?third, train_0"):
         train(data.texts, filter_name="thrid")
     with pytest.raises(EmptyDatasetError, match="split part 'val' of this dataset has no samples that the filter"):
         validate(data.texts, filter_name="train_0")

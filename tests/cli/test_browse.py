@@ -224,12 +224,13 @@ def test_samples_of_jsonl_files_have_the_findings_of_lint(tmp_path: Path, energo
     file = folder / "a.jsonl"
     file.write_bytes(b"".join(lines))
     path = folder if prepared == "a folder" else file
-    assert energon("prepare", path, "--non-interactive").code == 0
+    assert energon("prepare", path, "--yes").code == 0
     lines[2] = b'{"text":  2 ]\n'
     lines[3] = b'{"text":"\xff\xff"}\n'
     assert [len(line) for line in lines] == [14] * 5
     file.write_bytes(b"".join(lines))
     reported = {finding["offset"]: finding["code"] for finding in energon("lint", path, "--json").json["findings"]}
+    found: list[list[dict[str, str]]] = []
     for site in serve(path):
         found = [json.loads(site.get(f"/api/d/0/{number}/findings")[2]) for number in range(5)]
         assert rows_of(site) == [("a.jsonl", str(number)) for number in range(5)]

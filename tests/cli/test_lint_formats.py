@@ -173,3 +173,16 @@ def test_sarif_of_a_metadataset_names_the_files_of_its_datasets(
     done = energon("lint", mix, "--format", "sarif")
     check_sarif(done.json)
     assert {result["ruleId"] for result in done.json["runs"][0]["results"]} >= {"E502"}
+
+
+def test_several_paths_make_one_report_and_one_exit_code(broken: Path, prepared: Path, energon: RunEnergon) -> None:
+    assert energon("lint", prepared, prepared).code == 0
+    done = energon("lint", prepared, broken, "--json")
+    assert done.code == 1
+    assert [(one["path"], one["errors"] > 0) for one in done.json] == [(str(prepared), False), (str(broken), True)]
+    done = energon("lint", prepared, broken)
+    assert (done.out.index(f"{prepared}:\n"), done.out.count(f"{broken}:\n")) == (0, 1)
+    assert done.out.index("no findings") < done.out.index(f"{broken}:\n") < done.out.index("E302")
+    log = energon("lint", broken, prepared, "--format", "sarif").json
+    assert [len(run["results"]) for run in log["runs"]] == [1, 0]
+    check_sarif({**log, "runs": log["runs"][:1]})

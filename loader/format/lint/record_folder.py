@@ -130,7 +130,8 @@ def lint_record(reader: RecordReader, number: int, check: SampleCheck) -> Iterat
                     yield Finding(code=code, message=message, shard=name, key=str(number), offset=line.offset)
                     return
     except FormatError as error:
-        yield Finding(code="E414", message=error.message, shard=name, key=str(number), offset=error.offset)
+        code = "E403" if reader.file.decodes else "E414"
+        yield Finding(code=code, message=error.message, shard=name, key=str(number), offset=error.offset)
         return
     yield from _faults(parts, name, number, check)
 

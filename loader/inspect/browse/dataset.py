@@ -14,7 +14,7 @@ import numpy as np
 from ...arrays import IntArray
 from ...cached_property import cached_property
 from ...convert.exporting import as_bytes
-from ...errors import ConfigError
+from ...errors import ConfigError, FormatError
 from ...format.dataset_folder import DatasetFolder, open_fresh_shard
 from ...format.index.layout import ShardEntry
 from ...format.query import SampleQuery, find_samples
@@ -137,10 +137,13 @@ class BrowsedDataset:
             return np.sort(np.concatenate([np.empty(0, np.int64), *kept]))
 
     def row(self, number: int) -> Row:
-        """Describe a sample for the grid."""
+        """Describe a sample for the grid; one whose row or line is damaged has no picture."""
         with self._lock:
             index = self.folder.index
-            parts = self.parts(number)
+            try:
+                parts = self.parts(number)
+            except FormatError:
+                parts = []
             return Row(
                 number=number,
                 shard=index.shard_of(number).name,

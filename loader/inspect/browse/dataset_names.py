@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ...format.documents.providers import is_metadataset
 from ...metadataset.documents.leaf_plan import LeafPlan
@@ -36,14 +36,14 @@ def leaf_paths(leaf: LeafPlan) -> list[str]:
     return [member.path for member in ((leaf,) if leaf.join is None else leaf.join.members)]
 
 
-def names_of(path: str) -> dict[str, str]:
-    """Return the datasets that a server of one path has: path → name, the first one of a path that comes twice.
+def names_of(paths: Sequence[str]) -> dict[str, str]:
+    """Return the datasets that a server of some paths has: path → name, the first one of a path that comes twice.
 
     Args:
-        path: A dataset or metadataset; one with faults has no datasets.
+        paths: Datasets and metadatasets; one with faults has no datasets.
     """
     names, found = DatasetNames(), dict[str, str]()
-    for one in _paths(path):
+    for one in (one for path in paths for one in _paths(path)):
         name = names.add(one)
         found.setdefault(one, name)
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from urllib.parse import quote, urlencode, urlsplit, urlunsplit
 
 from ...errors import ConfigError
@@ -13,23 +14,24 @@ _UNQUOTED = "!~*'()"  # as encodeURIComponent of JavaScript
 
 
 class PageLinks:
-    """URLs of the pages of samples, at a server that browses the same path.
+    """URLs of the pages of samples, at a server that browses the same path or paths.
 
     Args:
         url: The URL that ``energon browse`` printed; its token stays in the links.
         path: A dataset or metadataset.
+        among: All paths that the server browses, in their order; None for this one.
 
     Raises:
         ConfigError: This is no URL of a server.
     """
 
-    def __init__(self, url: str, path: str) -> None:
+    def __init__(self, url: str, path: str, *, among: Sequence[str] | None = None) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.netloc:
             raise ConfigError(f"expected a URL such as http://127.0.0.1:8800/?token=…, found {url!r}")
         self._parts = parts
         self._path = path
-        self._names = names_of(path)
+        self._names = names_of((path,) if among is None else among)
 
     def url(self, dataset: str | None, shard: str | None, key: str | None) -> str | None:
         """Return the URL of a sample; None if it has no page.

@@ -385,7 +385,9 @@ class Pages:
     async def _selection(self, request: Request) -> tuple[BrowsedDataset, list[str], str]:
         if not self._edit:
             raise HTTPException(403, "this server is read-only; start it with --edit")
-        return self._dataset(request), *await selection_of(request)
+        dataset = self._dataset(request)
+        dataset.check_editable()
+        return dataset, *await selection_of(request)
 
     # ------------------------------------------------------------------------------------------------------ requests
 

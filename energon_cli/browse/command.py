@@ -19,6 +19,7 @@ _EXAMPLES = (
     ("Open a dataset in the browser", "energon browse /data/coco"),
     ("Browse the datasets of a mix", "energon browse /data/mix.yaml"),
     ("On a machine without a screen, at a fixed port", "energon browse --no-open --port 8800 /data/coco"),
+    ("Browse tar files that are not prepared", "energon browse /data/downloads"),
     ("Allow to exclude samples", "energon browse --edit /data/coco"),
 )
 
@@ -47,6 +48,9 @@ def browse(
 ) -> None:
     """Show the samples of the datasets and metadatasets at PATH in a web browser, straight from the shards.
 
+    PATH may also be a single .jsonl, .bin or .parquet file, or tar shards that are not prepared, a folder or a file:
+    their headers are scanned first.
+
     Nothing is imported or copied. The printed URL contains a random token; without it the server answers nothing.
     It listens at this machine only; from another one, use ssh -L. Ctrl-C ends it. It needs the extra browse.
     """
@@ -54,6 +58,7 @@ def browse(
     from loader.inspect.browse import BrowseRequest, Catalogue, DecodePool
 
     from ..console import print_json, show_note
+    from ..progress import ProgressBar
 
     try:
         import uvicorn
@@ -66,11 +71,12 @@ def browse(
             hint="run: pip install 'energon-toolkit[browse]'",
         ) from error
     request = BrowseRequest(
-        paths=[check_path(path, meta_folder=meta_folder) for path in paths],
+        paths=[check_path(path, takes_tar=True, meta_folder=meta_folder) for path in paths],
         split_config=given_name("split_config", split_config),
         meta_folder=meta_folder,
     )
-    catalogue = Catalogue(request)
+    with ProgressBar("Scanning", unit="shards") as bar:
+        catalogue = Catalogue(request, lambda now: bar.update(now.shards_done, now.shards_total))
     listener = _listen(host, port)
     port = listener.getsockname()[1]
     token = token or secrets.token_urlsafe(24)

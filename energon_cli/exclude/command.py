@@ -19,6 +19,7 @@ _EXAMPLES = (
     ("Exclude two samples", "energon exclude /data/coco shard_000.tar/000017 shard_003.tar/000171"),
     ("Exclude the samples of a list", "energon exclude /data/coco --keys-from bad.csv --reason 'wrong language'"),
     ("Exclude what lint finds broken", "energon exclude /data/coco --lint"),
+    ("Exclude copies of pictures, but for the first", "energon exclude /data/coco --duplicates"),
     ("Exclude small pictures by a filter", "energon exclude /data/coco --where 'width < 256' --to-filter large"),
     ("Show what would be excluded", "energon exclude /data/coco --where 'chars < 5' --dry-run"),
     ("List what is excluded, and undo the last", "energon exclude /data/coco --list"),
@@ -31,6 +32,8 @@ _EXAMPLES = (
 @query_options
 @click.option("--column", metavar="NAME", help="Column of the keys in a .csv or .parquet file of --keys-from.")
 @click.option("--lint", is_flag=True, help="Exclude the samples that energon lint finds broken.")
+@click.option("--duplicates", is_flag=True, help="Exclude copies: all but the first sample of each same content.")
+@click.option("--duplicates-of", metavar="PART", help="The same for samples with the same part of this name.")
 @click.option("--to-filter", metavar="NAME", help="Build this filter without the samples; leave the split file.")
 @click.option("--reason", metavar="TEXT", default="", help="Reason that --list shows.")
 @click.option("--dry-run", is_flag=True, help="Change nothing; show what would be excluded.")
@@ -51,6 +54,8 @@ def exclude(
     filter_name: str | None,
     column: str | None,
     lint: bool,
+    duplicates: bool,
+    duplicates_of: str | None,
     to_filter: str | None,
     reason: str,
     dry_run: bool,
@@ -62,11 +67,13 @@ def exclude(
     meta_folder: str | None,
     trust_code: bool,
 ) -> None:
-    """Exclude samples of the dataset at PATH from training: by keys, a list, a condition, or what lint finds.
+    """Exclude samples of the dataset at PATH from training: by keys, a list, a condition, or what lint or stats find.
 
     The samples are added to 'exclude' in split.yaml, which all readers of the format respect. With --to-filter, a named
     filter keeps all others; a metadataset uses it by 'filter: NAME', a loader by filter_name=. Shards and other files
     are not changed.
+
+    --duplicates compares what energon stats --dedupe compares, of samples that are not excluded yet.
 
     KEY is <shard>/<key>, a bare key, or a whole shard. All criteria that are given must hold.
     """
@@ -78,7 +85,8 @@ def exclude(
 
     path = check_path(path, meta_folder=meta_folder)
     names = {"split_config": given_name("split_config", split_config), "meta_folder": meta_folder}
-    chooses = bool(keys or keys_from or where or filter_name or split_part or lint)
+    copies_of = duplicates_of or ("" if duplicates else None)
+    chooses = bool(keys or keys_from or where or filter_name or split_part or lint or copies_of is not None)
     if is_undo + is_list + chooses != 1:
         raise click.UsageError("Name the samples to exclude, or pass --list or --undo.")
     if is_list:
@@ -107,15 +115,16 @@ def exclude(
         path=path,
         query=query,
         lint=lint,
+        duplicates=copies_of,
         filter=to_filter,
-        reason=reason or (where or ("energon lint" if lint else "")),
+        reason=reason or where or ("energon lint" if lint else "copies" if copies_of is not None else ""),
         dry_run=dry_run,
         workers=usable_cores(),
         trust_code=trust_code,
         **names,
     )
     with ProgressBar("Checking samples", unit="samples", enabled=progress) as bar:
-        report = library.exclude(request, lambda state: bar.update(state.done, state.total))
+        report = library.exclude(request, bar.update)
     if as_json:
         print_json(
             {

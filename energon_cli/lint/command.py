@@ -20,6 +20,7 @@ _EXAMPLES = (
     ("Check only headers and the index, in seconds", "energon lint /data/coco --level headers"),
     ("Exclude broken samples from training", "energon lint /data/coco --fix"),
     ("Check a metadataset and all its datasets", "energon lint /data/mix.yaml"),
+    ("Check several datasets", "energon lint /data/coco /data/sa1b"),
     ("Check one tar file", "energon lint /data/coco/shard_000.tar"),
     ("Check a dataset in an object store", "energon lint s3://bucket/coco --level headers"),
     ("Print the first 100 findings as JSON", "energon lint /data/coco --json --max-findings 100"),
@@ -29,7 +30,7 @@ _EXAMPLES = (
 
 
 @energon_command("lint", examples=_EXAMPLES, short_help="Check a dataset and list all its faults.")
-@click.argument("path")
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True)
 @click.option(
     "--level",
     type=click.Choice(["headers", "bytes", "decode"]),
@@ -56,7 +57,7 @@ _EXAMPLES = (
 @dataset_files_options
 @trust_code_option
 def lint(
-    path: str,
+    paths: tuple[str, ...],
     *,
     level: str,
     parallel: int | None,
@@ -73,7 +74,7 @@ def lint(
     meta_folder: str | None,
     trust_code: bool,
 ) -> None:
-    """Check every byte of the dataset at PATH against its index, split and dataset.yaml.
+    """Check every byte of the datasets at PATH... against their indexes, splits and dataset.yaml.
 
     PATH may also be a .jsonl, .bin or .parquet file, a folder of files after prepare-media, or a metadataset .yaml, to
     check its references and each of its datasets once. Tar files that are not prepared, a folder or a single one, are
@@ -83,13 +84,17 @@ def lint(
     their number and first places. Exits with 1 if there are errors or the check stopped early,
     and with 0 if there are only warnings or no findings. Explain a code: energon rule E302.
 
+    Several paths are checked one after another; --json then prints a list, and --max-findings applies to each.
+
     PATH may be a URL of an object store or web server, such as s3://bucket/coco.
     """
     if as_json and output_format not in (None, "json"):
         raise click.UsageError(f"--json and --format {output_format} exclude each other.")
-    path = check_path(path, takes_tar=True, meta_folder=meta_folder)
-    unit = _checked_unit(path, level=level, fix=fix, split_parts=split_parts, meta_folder=meta_folder)
-    from loader.errors import ConfigError, EnergonError
+    paths = tuple(check_path(path, takes_tar=True, meta_folder=meta_folder) for path in paths)
+    units = [
+        _checked_unit(path, level=level, fix=fix, split_parts=split_parts, meta_folder=meta_folder) for path in paths
+    ]
+    from loader.errors import ConfigError, EnergonError, escape_controls
     from loader.format import usable_cores
     from loader.inspect import LintRequest, exclude_broken, run_lint
 
@@ -98,50 +103,60 @@ def lint(
     from .formats import github_commands, sarif_log
     from .report import lint_document, show_lint
 
-    pages = None if browse is None else _page_links(browse, path)
-    request = LintRequest(
-        path=path,
-        level=level,
-        workers=parallel or usable_cores(),
-        split_parts=None if split_parts is None else tuple(name.strip() for name in split_parts.split(",")),
-        split_config=given_name("split_config", split_config),
-        dataset_config=given_name("dataset_config", dataset_config),
-        meta_folder=meta_folder,
-        max_findings=max_findings,
-        trust_code=trust_code,
-    )
-    with ProgressBar("Checking", unit=unit, enabled=progress) as bar:
-        try:
-            report = run_lint(request, lambda now: bar.update(now.done, now.total))
-        except ConfigError as error:  # about the flags; faults of the dataset are findings
-            raise click.UsageError(f"--split-parts: {error.message}.") from error
-    fixed, refusal = None, None
-    if fix:
-        try:
-            fixed = exclude_broken(path, report, split_config=split_config, meta_folder=meta_folder)
-        except EnergonError as error:  # the findings say what is wrong; the refusal comes behind them
-            refusal = error
-    if as_json or output_format == "json":
-        print_json(lint_document(path, level, report, None if fixed is None else fixed.samples, pages))
-    elif output_format == "sarif":
-        print_json(sarif_log(path, level, report, pages))
-    elif output_format == "github":
-        for line in github_commands(path, report):
-            click.echo(line)
-    else:
-        show_lint(output_console(), request, report, fixed, list_all=list_all, with_advice=not fix, pages=pages)
-    if refusal is not None:
-        raise refusal
-    if report.errors or not report.complete:  # unchecked samples may be broken
+    output_format = "json" if as_json else output_format
+    documents, logs, refusals, is_faulty = [], [], [], False
+    for path, unit in zip(paths, units, strict=True):
+        pages = None if browse is None else _page_links(browse, path, paths)
+        request = LintRequest(
+            path=path,
+            level=level,
+            workers=parallel or usable_cores(),
+            split_parts=None if split_parts is None else tuple(name.strip() for name in split_parts.split(",")),
+            split_config=given_name("split_config", split_config),
+            dataset_config=given_name("dataset_config", dataset_config),
+            meta_folder=meta_folder,
+            max_findings=max_findings,
+            trust_code=trust_code,
+        )
+        with ProgressBar("Checking", unit=unit, enabled=progress) as bar:
+            try:
+                report = run_lint(request, lambda now, bar=bar: bar.update(now.done, now.total))  # type: ignore[misc]
+            except ConfigError as error:  # about the flags; faults of the dataset are findings
+                raise click.UsageError(f"--split-parts: {error.message}.") from error
+        fixed = None
+        if fix:
+            try:
+                fixed = exclude_broken(path, report, split_config=split_config, meta_folder=meta_folder)
+            except EnergonError as error:  # the findings say what is wrong; the refusal comes behind them
+                refusals.append(error)
+        is_faulty |= bool(report.errors) or not report.complete  # unchecked samples may be broken
+        if output_format == "json":
+            documents.append(lint_document(path, level, report, None if fixed is None else fixed.samples, pages))
+        elif output_format == "sarif":
+            logs.append(sarif_log(path, level, report, pages))
+        elif output_format == "github":
+            for line in github_commands(path, report):
+                click.echo(line)
+        else:
+            if len(paths) > 1:
+                click.echo(f"{escape_controls(path)}:")
+            show_lint(output_console(), request, report, fixed, list_all=list_all, with_advice=not fix, pages=pages)
+    if documents:
+        print_json(documents if len(paths) > 1 else documents[0])
+    if logs:
+        print_json({**logs[0], "runs": [run for log in logs for run in log["runs"]]})
+    if refusals:
+        raise refusals[0]
+    if is_faulty:
         raise click.exceptions.Exit(1)
 
 
-def _page_links(url: str, path: str) -> PageLinks:
+def _page_links(url: str, path: str, paths: tuple[str, ...]) -> PageLinks:
     from loader.errors import ConfigError
     from loader.inspect.browse import PageLinks
 
     try:
-        return PageLinks(url, path)
+        return PageLinks(url, path, among=paths)
     except ConfigError as error:
         raise click.BadParameter(error.message, param_hint="--browse") from error
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from energon_cli.main import main
@@ -252,3 +254,43 @@ def test_a_hostile_sample_runs_no_script_and_asks_no_other_host(browser: Any, ur
     assert run(browser, "window.pwned ?? null") is None
     hosts = run(browser, "performance.getEntriesByType('resource').map((one) => new URL(one.name).host)")
     assert set(hosts) == {url.split("/")[2]}
+
+
+def video(frames: int) -> bytes:
+    av = pytest.importorskip("av")
+    buffer = io.BytesIO()
+    with av.open(buffer, "w", format="webm") as container:
+        stream = container.add_stream("libvpx", rate=10)
+        stream.width, stream.height, stream.pix_fmt, stream.bit_rate = 320, 240, "yuv420p", 8_000_000
+        noise = np.random.default_rng(0)
+        for _ in range(frames):
+            frame = av.VideoFrame.from_ndarray(noise.integers(0, 255, (240, 320, 3), np.uint8), format="rgb24")
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode())
+    return buffer.getvalue()
+
+
+def test_a_video_plays_from_its_middle_by_ranged_requests(browser: Any, tmp_path: Path) -> None:
+    write_shard(tmp_path / "videos/s.tar", {"clip": {"webm": video(100)}})
+    command = [sys.executable, "-m", "energon_cli", "browse", str(tmp_path / "videos"), "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        try:
+            url = json.loads(server.stdout.readline())["url"]
+            browser.get(url)
+            wait(lambda: "token" not in browser.current_url)
+            browser.get(url.partition("?")[0] + "s/videos/s.tar/clip")
+            wait(lambda: run(browser, "document.querySelector('video')?.readyState >= 1"))
+            assert run(browser, "document.querySelector('video').duration") == pytest.approx(10, abs=0.5)
+            browser.execute_script("const one = document.querySelector('video'); one.muted = true; one.currentTime = 5")
+            wait(lambda: run(browser, "!document.querySelector('video').seeking"))
+            browser.execute_script("document.querySelector('video').play()")
+            wait(lambda: run(browser, "document.querySelector('video').currentTime > 5.1"))
+            assert run(browser, "document.querySelector('video').error") is None
+            script = "return fetch(document.querySelector('video').src, {headers: {Range: 'bytes=100-199'}})"
+            answer = browser.execute_script(f"{script}.then((one) => [one.status, one.headers.get('content-range')])")
+            assert answer[0] == 206
+            assert answer[1].startswith("bytes 100-199/")
+        finally:
+            server.terminate()
+            server.wait(20)

@@ -191,3 +191,49 @@ def test_missing_datasets_and_ports_in_use_are_errors(site: Site, tmp_path: Path
     taken = energon("browse", tmp_path / "captions", "--port", site.address.partition(":")[2])
     assert taken.code == 1
     assert "cannot listen at this address" in taken.err
+
+
+def rows_of(site: Site, query: str = "") -> list[tuple[str, str]]:
+    rows = json.loads(site.get(f"/api/d/0/rows?count=100{query}")[2])["rows"]
+    return [(row["shard"], row["key"]) for row in rows]
+
+
+@pytest.mark.parametrize("is_file", [False, True])
+def test_tar_shards_that_are_not_prepared_are_browsed_and_stay_as_they_are(tmp_path: Path, is_file: bool) -> None:
+    folder = write_captions(tmp_path / "raw", samples=3)
+    write_shard(folder / "shard_001.tar", {"broken": {"jpg": b"no picture"}, "other": caption_parts(1)})
+    before = sorted(folder.iterdir())
+    for site in serve(folder / "shard_001.tar" if is_file else folder, "--edit"):
+        rows = rows_of(site)
+        assert len({shard for shard, _ in rows}) == (1 if is_file else len(before))
+        number = rows.index(("shard_001.tar", "broken"))
+        assert site.get(f"/api/d/0/{number + 1}/thumbnail?part=jpg")[0] == 200
+        assert [one["code"] for one in json.loads(site.get(f"/api/d/0/{number}/findings")[2])] == ["E302"]
+        body = json.dumps({"keys": ["shard_001.tar/other"], "tag": "x"})
+        status, _, answer = site.get("/api/d/0/tag", method="POST", body=body, X_Energon="1")
+        assert status == 422
+        assert b"not prepared" in answer
+    assert sorted(folder.iterdir()) == before
+
+
+@pytest.mark.parametrize("prepared", ["a folder", "a file"])
+def test_samples_of_jsonl_files_have_the_findings_of_lint(tmp_path: Path, energon: RunEnergon, prepared: str) -> None:
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    lines = [b'{"text": "%d"}\n' % number for number in range(5)]
+    file = folder / "a.jsonl"
+    file.write_bytes(b"".join(lines))
+    path = folder if prepared == "a folder" else file
+    assert energon("prepare", path, "--yes").code == 0
+    lines[2] = b'{"text":  2 ]\n'
+    lines[3] = b'{"text":"\xff\xff"}\n'
+    assert [len(line) for line in lines] == [14] * 5
+    file.write_bytes(b"".join(lines))
+    reported = {finding["offset"]: finding["code"] for finding in energon("lint", path, "--json").json["findings"]}
+    found: list[list[dict[str, str]]] = []
+    for site in serve(path):
+        found = [json.loads(site.get(f"/api/d/0/{number}/findings")[2]) for number in range(5)]
+        assert rows_of(site) == [("a.jsonl", str(number)) for number in range(5)]
+    shown = {14 * number: one["code"] for number, some in enumerate(found) for one in some}
+    assert shown == {28: "E403", 42: "E404"}
+    assert shown.items() <= reported.items()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from tests.cli.make_dataset import write_shard
 from tests.cli.run_energon import RunEnergon
 
 
@@ -49,3 +50,47 @@ def test_usage_that_is_ambiguous_is_refused(prepared: Path, energon: RunEnergon)
     done = energon("exclude", prepared, "nothing")
     assert done.code == 1
     assert "there is no sample 'nothing'" in done.err
+
+
+def write_copies(folder: Path, energon: RunEnergon) -> Path:
+    """Write samples 0 to 5 with pictures A, B, A, A, B, C and texts of their own, and prepare them."""
+    samples = {f"{number}": {"png": b"%c" % letter, "txt": b"%d" % number} for number, letter in enumerate(b"ABAABC")}
+    folder.mkdir()
+    write_shard(folder / "s.tar", samples)
+    assert energon("prepare", folder, "--non-interactive", "--split-parts", "train:.*").code == 0
+    return folder
+
+
+def test_the_first_of_each_group_of_copies_stays(tmp_path: Path, energon: RunEnergon) -> None:
+    folder = write_copies(tmp_path / "copies", energon)
+    groups = energon("stats", folder, "--dedupe", "--json").json["duplicates"]
+    assert groups == [["s.tar/0", "s.tar/2", "s.tar/3"], ["s.tar/1", "s.tar/4"]]
+    shown = energon("exclude", folder, "--duplicates", "--dry-run")
+    assert shown.out.split() == ["s.tar/2", "s.tar/3", "s.tar/4"]
+    assert energon("exclude", folder, "--duplicates", "--json").json["samples"] == 3
+    assert energon("exclude", folder, "--duplicates", "--json").json["samples"] == 0
+    assert energon("exclude", folder, "--list", "--json").json["exclusions"][0]["reason"] == "copies"
+    energon("exclude", folder, "--undo")
+    assert energon("exclude", folder, "--duplicates-of", "txt", "--json").json["samples"] == 0
+
+
+def test_a_copy_stays_if_the_first_one_is_excluded(tmp_path: Path, energon: RunEnergon) -> None:
+    folder = write_copies(tmp_path / "copies", energon)
+    energon("exclude", folder, "0", "1")
+    report = energon("exclude", folder, "--duplicates", "--json").json
+    assert (report["samples"], report["examples"]) == (1, ["s.tar/3"])
+    assert energon("exclude", folder, "4", "--to-filter", "f").code == 0
+    report = energon("exclude", folder, "--duplicates", "--to-filter", "f", "--json").json
+    assert report["examples"] == ["s.tar/2", "s.tar/3"]
+
+
+def test_what_has_no_split_is_refused_with_what_to_name_instead(prepared: Path, energon: RunEnergon) -> None:
+    lines = prepared.parent / "a.jsonl"
+    lines.write_text('{"a": 1}\n')
+    mix = prepared.parent / "mix.yaml"
+    mix.write_text("__module__: megatron.energon\n__class__: MetadatasetV2\nsplits: {train: {path: captions}}\n")
+    for path in (lines, mix):
+        for flags in (["--duplicates"], ["--list"], ["--undo"], ["0"]):
+            done = energon("exclude", path, *flags)
+            assert done.code == 1
+            assert "name the folder of a dataset" in done.err

@@ -13,7 +13,7 @@ import pytest
 from energon_cli.lint.formats import github_commands
 from energon_cli.main import main
 from loader.format.lint import Finding, LintReport
-from loader.inspect.browse import PageLinks
+from loader.inspect.browse import BrowseRequest, Catalogue, PageLinks
 from tests.cli.make_dataset import caption_parts, write_captions
 from tests.cli.run_energon import RunEnergon
 from tests.cli.test_browse import serve
@@ -78,7 +78,7 @@ def test_no_finding_has_a_page_without_a_server(broken: Path, energon: RunEnergo
     assert "http://127.0.0.1:8800/?token=" in done.err
 
 
-def test_datasets_of_one_name_have_no_links_to_each_others_pages(tmp_path: Path) -> None:
+def test_links_name_datasets_as_the_catalogue_does(tmp_path: Path) -> None:
     mix = tmp_path / "mix.yaml"
     for folder in ("a/x", "b/x", "y"):
         write_captions(tmp_path / folder)
@@ -87,7 +87,12 @@ def test_datasets_of_one_name_have_no_links_to_each_others_pages(tmp_path: Path)
     head = "__module__: megatron.energon\n__class__: MetadatasetV2\n"
     mix.write_text(f"{head}splits: {{train: {{blend: [{blend}]}}}}\n")
     links = PageLinks("http://[::1]:80/?token=t", str(mix))
-    assert links.url(str(tmp_path / "a/x"), "s.tar", "k") is None
+    catalogue = Catalogue(BrowseRequest(paths=[str(mix)]))
+    for dataset in catalogue.datasets:
+        page = links.url(dataset.folder.path, "s.tar", "k")
+        assert page == f"http://[::1]:80/s/{dataset.name}/s.tar/k?token=t"
+    assert [dataset.name for dataset in catalogue.datasets] == ["x", "x~2", "y"]
+    catalogue.close()
     assert links.url(str(tmp_path / "y"), "s.tar", "a/b ü") == "http://[::1]:80/s/y/s.tar/a%2Fb%20%C3%BC?token=t"
     assert links.url(str(tmp_path / "y"), "s.tar", "..") == "http://[::1]:80/s/y/?token=t&shard=s.tar&key=.."
     assert links.url(str(tmp_path / "y"), "s.tar", "\udcff") is None
@@ -168,3 +173,16 @@ def test_sarif_of_a_metadataset_names_the_files_of_its_datasets(
     done = energon("lint", mix, "--format", "sarif")
     check_sarif(done.json)
     assert {result["ruleId"] for result in done.json["runs"][0]["results"]} >= {"E502"}
+
+
+def test_several_paths_make_one_report_and_one_exit_code(broken: Path, prepared: Path, energon: RunEnergon) -> None:
+    assert energon("lint", prepared, prepared).code == 0
+    done = energon("lint", prepared, broken, "--json")
+    assert done.code == 1
+    assert [(one["path"], one["errors"] > 0) for one in done.json] == [(str(prepared), False), (str(broken), True)]
+    done = energon("lint", prepared, broken)
+    assert (done.out.index(f"{prepared}:\n"), done.out.count(f"{broken}:\n")) == (0, 1)
+    assert done.out.index("no findings") < done.out.index(f"{broken}:\n") < done.out.index("E302")
+    log = energon("lint", broken, prepared, "--format", "sarif").json
+    assert [len(run["results"]) for run in log["runs"]] == [1, 0]
+    check_sarif({**log, "runs": log["runs"][:1]})

@@ -23,7 +23,7 @@ from ..filters.files import FilterFiles, filter_names
 from ..nv_meta import FOLDER, LOCK
 from .journal import EXCLUDE_JSON, Exclusion, encode_journal, read_journal
 
-__all__ = ["ExclusionPlan", "exclude_names", "exclude_samples", "plan_exclusion", "undo_exclusion"]
+__all__ = ["ExclusionPlan", "exclude_names", "exclude_samples", "included_samples", "plan_exclusion", "undo_exclusion"]
 
 _MAX_NAMES = 100_000  # in a split file, which is parsed whenever the dataset is opened
 
@@ -58,17 +58,13 @@ def plan_exclusion(folder: DatasetFolder, samples: IntArray, *, filter_name: str
         FormatError: The filter is damaged or stale.
     """
     samples = np.unique(samples)
-    if filter_name is None:
-        before = np.arange(len(folder.index))
-        if folder.split_file is None:
-            raise ConfigError(
-                "there is no split file to exclude samples in",
-                at=folder.path,
-                hint="run energon prepare --split-ratio 8,1,1 first, or exclude by a filter: --to-filter NAME",
-            )
-        before = np.setdiff1d(before, folder.excluded_samples(), assume_unique=True)
-    else:
-        before = _kept(folder, filter_name)
+    if filter_name is None and folder.split_file is None:
+        raise ConfigError(
+            "there is no split file to exclude samples in",
+            at=folder.path,
+            hint="run energon prepare --split-ratio 8,1,1 first, or exclude by a filter: --to-filter NAME",
+        )
+    before = included_samples(folder, filter_name)
     numbers = np.intersect1d(samples, before, assume_unique=True)
     plan = ExclusionPlan(
         numbers=numbers,
@@ -89,11 +85,22 @@ def plan_exclusion(folder: DatasetFolder, samples: IntArray, *, filter_name: str
     return plan
 
 
-def _kept(folder: DatasetFolder, name: str) -> IntArray:
-    """Return the samples that a filter keeps; all if there is none of this name."""
-    if name not in filter_names(folder.storage):
+def included_samples(folder: DatasetFolder, filter_name: str | None = None) -> IntArray:
+    """Return the numbers of the samples that are not excluded, ascending.
+
+    Args:
+        folder: The dataset.
+        filter_name: Name of a filter, which keeps all if there is none of this name; None for the split file.
+
+    Raises:
+        ConfigError: The split file is invalid.
+        FormatError: The filter is damaged or stale.
+    """
+    if filter_name is None:
+        return np.setdiff1d(np.arange(len(folder.index)), folder.excluded_samples(), assume_unique=True)
+    if filter_name not in filter_names(folder.storage):
         return np.arange(len(folder.index))
-    rows = folder.open_filter(name)
+    rows = folder.open_filter(filter_name)
     return rows.numbers(np.arange(len(rows)))
 
 
@@ -121,7 +128,7 @@ def exclude_samples(
         return entry and msgspec.structs.replace(entry, samples=len(plan.numbers))
     storage, name = folder.storage, plan.filter
     with storage.lock(LOCK):
-        kept = np.setdiff1d(_kept(folder, name), plan.numbers, assume_unique=True)
+        kept = np.setdiff1d(included_samples(folder, name), plan.numbers, assume_unique=True)
         files = FilterFiles.of_dataset(storage, name)
         replaced = files.exist()
         entry = Exclusion(at=_now(), reason=reason, samples=len(plan.numbers), filter=name, replaced=replaced)

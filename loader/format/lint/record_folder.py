@@ -7,17 +7,20 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from ...cached_property import cached_property
-from ...errors import ConfigError, EnergonError
+from ...errors import ConfigError, EnergonError, FormatError
 from ..dataset_folder import DatasetFolder
 from ..documents.dataset_config import DatasetConfig
 from ..index.layout import ShardEntry
-from ..records.record_file import RecordReader, open_record_file
+from ..jsonl.lines import LineBlock
+from ..records.record_file import RecordFile, RecordReader, open_record_file
 from .record_file import lint_record_file
 from .report import Finding, SampleCheck
 from .shard import required_parts
 
-__all__ = ["RecordShardLint"]
+__all__ = ["RecordShardLint", "lint_record", "value_check"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -94,17 +97,49 @@ class RecordShardLint:
         except ConfigError:
             excluded = {}  # reported with the metadata
         file = open_record_file(self._dataset.storage, shard.name)
-        if not file.decodes:  # a check that only decodes has nothing to do
-            check = getattr(check, "check_values", _no_faults)
+        check = value_check(file, check)
         reader = RecordReader(file)
         with closing(reader):
             for number in range(shard.samples):
-                if str(number) in excluded.get(shard.name, ()):
-                    continue
-                parts = reader.read_parts(number)
-                for part, message in check(str(number), parts):
-                    code = "E307" if part is None else "E302" if part in parts else "E301"
-                    yield Finding(code=code, message=message, shard=shard.name, key=str(number), part=part)
+                if str(number) not in excluded.get(shard.name, ()):
+                    yield from _faults(reader.read_parts(number), shard.name, number, check)
+
+
+def value_check(file: RecordFile, check: SampleCheck) -> SampleCheck:
+    """Return the check of the values of a file's samples: nothing needs to be decoded in rows."""
+    return check if file.decodes else getattr(check, "check_values", _no_faults)
+
+
+def lint_record(reader: RecordReader, number: int, check: SampleCheck) -> Iterator[Finding]:
+    """Yield the findings about one sample of a file: that its line is no JSON object, or else those of a check.
+
+    Args:
+        reader: The file.
+        number: Number of the sample in it.
+        check: See :func:`value_check`.
+    """
+    name = reader.file.name
+    try:
+        parts = reader.read_parts(number)
+        if reader.file.decodes:
+            (offset,), _ = reader.file.spans(np.array([number]))
+            for line in LineBlock(b"".join(parts.values()), int(offset), 0, name).examine():
+                if line.fault is not None:
+                    code, expected = ("E403", "one JSON object") if line.is_utf8 else ("E404", "UTF-8")
+                    message = f"the line is not {expected}: {line.fault}"
+                    yield Finding(code=code, message=message, shard=name, key=str(number), offset=line.offset)
+                    return
+    except FormatError as error:
+        code = "E403" if reader.file.decodes else "E414"
+        yield Finding(code=code, message=error.message, shard=name, key=str(number), offset=error.offset)
+        return
+    yield from _faults(parts, name, number, check)
+
+
+def _faults(parts: Mapping[str, Any], shard: str, number: int, check: SampleCheck) -> Iterator[Finding]:
+    for part, message in check(str(number), parts):
+        code = "E307" if part is None else "E302" if part in parts else "E301"
+        yield Finding(code=code, message=message, shard=shard, key=str(number), part=part)
 
 
 def _no_faults(_key: str, _values: Mapping[str, Any]) -> tuple[()]:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
 from ...errors import ConfigError
 from ...format.documents.providers import is_metadataset, is_record_file
+from ...format.prepare.plan import ProgressCallback
 from ...metadataset.documents.leaf_plan import LeafPlan
 from ...metadataset.plans.plan_leaves import plan_splits
 from ...metadataset.plans.plan_node import PlanNode
 from .dataset import BrowsedDataset
+from .dataset_names import DatasetNames
+from .temporary_index import index_temporarily
 
 __all__ = ["BrowseRequest", "Catalogue", "CatalogueNode"]
 
@@ -22,7 +26,7 @@ class BrowseRequest:
     """The datasets to browse.
 
     Attributes:
-        paths: Prepared datasets and metadatasets.
+        paths: Datasets, single files of samples, tar shards that are not prepared, and metadatasets.
         split_config: Name of the split file; None for the default one.
         meta_folder: Folder to use instead of ``.nv-meta``.
     """
@@ -42,7 +46,7 @@ class CatalogueNode:
         path: The file or folder.
         weight: Share of all samples; None if nothing is weighted.
         repetitions: Repetitions in a pass; None if nothing is repeated.
-        datasets: Numbers of the datasets that a leaf reads, of which a join has several; empty for a file of samples.
+        datasets: Numbers of the datasets that a leaf reads, of which a join has several.
         children: The children, in order.
     """
 
@@ -58,19 +62,26 @@ class CatalogueNode:
 class Catalogue:
     """The datasets of some paths, whose names are unique and the same at each start.
 
+    Tar shards that are not prepared are indexed in a temporary folder, until :meth:`close`.
+
     Args:
         request: The paths.
+        on_progress: Called after each shard that is indexed.
 
     Raises:
-        ConfigError: A document of a metadataset contains faults, or a path is no prepared folder.
-        StorageError: A dataset is missing or not prepared.
+        ConfigError: A document of a metadataset contains faults.
+        FormatError: Shards that are not prepared are damaged, or a file of samples is damaged or not indexed.
+        StorageError: A dataset is missing, or a dataset of a metadataset is not prepared.
     """
 
-    def __init__(self, request: BrowseRequest) -> None:
+    def __init__(self, request: BrowseRequest, on_progress: ProgressCallback | None = None) -> None:
         self.request = request
         self.datasets: list[BrowsedDataset] = []
-        self._names: dict[str, int] = {}
-        self.trees: tuple[CatalogueNode, ...] = tuple(self._tree(path) for path in request.paths)
+        self._names = DatasetNames()
+        with ExitStack() as stack:
+            self._temporary, self._on_progress = stack, on_progress
+            self.trees: tuple[CatalogueNode, ...] = tuple(self._tree(path) for path in request.paths)
+            self._temporary = stack.pop_all()
 
     def dataset_of(self, path: str) -> int | None:
         """Return the number of the first dataset of a path; None if there is none."""
@@ -80,6 +91,7 @@ class Catalogue:
         """Close all datasets."""
         for dataset in self.datasets:
             dataset.close()
+        self._temporary.close()
 
     def _tree(self, path: str) -> CatalogueNode:
         if is_metadataset(path):
@@ -90,10 +102,19 @@ class Catalogue:
             return CatalogueNode(
                 kind="metadataset", name=os.path.basename(path.rstrip("/")), path=path, children=tuple(splits)
             )
-        if is_record_file(path):
-            raise ConfigError("expected a folder or a metadataset", at=path, hint="prepare the folder of this file")
-        number = self._add(path, split_config=self.request.split_config, meta_folder=self.request.meta_folder)
-        return CatalogueNode(kind="dataset", name=self.datasets[number].name, path=path, datasets=(number,))
+        name, meta_folder = self._names.add(path), self.request.meta_folder
+        indexed = (
+            None if is_record_file(path) else index_temporarily(path, meta_folder, self._temporary, self._on_progress)
+        )
+        folder, meta_folder = indexed or (path, meta_folder)
+        number = self._add(
+            name,
+            folder,
+            split_config=self.request.split_config,
+            meta_folder=meta_folder,
+            is_prepared=indexed is None and not is_record_file(path),
+        )
+        return CatalogueNode(kind="dataset", name=name, path=path, datasets=(number,))
 
     def _split(self, name: str, tree: PlanNode) -> CatalogueNode:
         nodes = tree.children if tree.kind == "metadataset" else (tree,)
@@ -119,20 +140,20 @@ class Catalogue:
 
     def _of_leaf(self, split: str, leaf: LeafPlan) -> Iterator[int]:
         for member in (leaf,) if leaf.join is None else leaf.join.members:
-            if not is_record_file(member.path):  # shown by energon preview
-                yield self._add(
-                    member.path,
-                    split_config=member.split_config,
-                    meta_folder=member.meta_folder,
-                    weight=leaf.weight,
-                    split_part=member.split_part,
-                    place=f"{split}: {leaf.place}",
-                )
+            is_file = is_record_file(member.path)
+            yield self._add(
+                self._names.add(member.path),
+                member.path,
+                split_config=member.split_config,
+                meta_folder=member.meta_folder,
+                weight=leaf.weight,
+                split_part=None if is_file else member.split_part,
+                place=f"{split}: {leaf.place}",
+                is_prepared=not is_file,
+            )
 
-    def _add(self, path: str, **settings: Any) -> int:
-        name = os.path.basename(path.rstrip("/")) or "dataset"
-        count = self._names[name] = self._names.get(name, 0) + 1
-        self.datasets.append(BrowsedDataset(name if count == 1 else f"{name}~{count}", path, **settings))
+    def _add(self, name: str, path: str, **settings: Any) -> int:
+        self.datasets.append(BrowsedDataset(name, path, **settings))
         return len(self.datasets) - 1
 
 

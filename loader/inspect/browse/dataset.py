@@ -14,11 +14,11 @@ import numpy as np
 from ...arrays import IntArray
 from ...cached_property import cached_property
 from ...convert.exporting import as_bytes
-from ...errors import ConfigError
+from ...errors import ConfigError, FormatError
 from ...format.dataset_folder import DatasetFolder, open_fresh_shard
 from ...format.index.layout import ShardEntry
-from ...format.nv_meta import SPLIT_YAML
 from ...format.query import SampleQuery, find_samples
+from ...format.single_file import open_samples
 from ...storage import ReadableFile
 from .part_types import is_picture
 
@@ -55,7 +55,7 @@ class Row:
 
 
 class BrowsedDataset:
-    """A prepared dataset that threads may read at the same time.
+    """A dataset that threads may read at the same time.
 
     Args:
         name: Name in links.
@@ -65,6 +65,7 @@ class BrowsedDataset:
         weight: Its weight in a metadataset; None without one.
         split_part: The split part that a metadataset uses; None for all.
         place: Its place in the metadataset's tree.
+        is_prepared: It has a ``.nv-meta`` of its own, in which exclusions and tags are kept.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class BrowsedDataset:
         weight: float | None = None,
         split_part: str | None = None,
         place: str = "",
+        is_prepared: bool = True,
     ) -> None:
         self.name = name
         self.split_config = split_config
@@ -85,6 +87,7 @@ class BrowsedDataset:
         self.weight = weight
         self.split_part = split_part
         self.place = place
+        self.is_prepared = is_prepared
         self._lock = threading.RLock()
         self._open: OrderedDict[str, ReadableFile] = OrderedDict()
         self._reading: Counter[str] = Counter()  # threads that read a shard, which is not closed meanwhile
@@ -134,10 +137,13 @@ class BrowsedDataset:
             return np.sort(np.concatenate([np.empty(0, np.int64), *kept]))
 
     def row(self, number: int) -> Row:
-        """Describe a sample for the grid."""
+        """Describe a sample for the grid; one whose row or line is damaged has no picture."""
         with self._lock:
             index = self.folder.index
-            parts = self.parts(number)
+            try:
+                parts = self.parts(number)
+            except FormatError:
+                parts = []
             return Row(
                 number=number,
                 shard=index.shard_of(number).name,
@@ -192,6 +198,19 @@ class BrowsedDataset:
             self.folder = self._open_folder(self.folder.path)
             vars(self).pop("shards", None)
 
+    def check_editable(self) -> None:
+        """Check that exclusions and tags of samples can be kept.
+
+        Raises:
+            ConfigError: They cannot, since the dataset is not prepared.
+        """
+        if not self.is_prepared:
+            raise ConfigError(
+                "this dataset is not prepared, so there is no .nv-meta for exclusions and tags",
+                at=self.folder.path,
+                hint="run energon prepare on its folder, and browse the folder",
+            )
+
     def close(self) -> None:
         """Close all shards."""
         with self._lock:
@@ -200,7 +219,7 @@ class BrowsedDataset:
             self.folder.close()
 
     def _open_folder(self, path: str) -> DatasetFolder:
-        return DatasetFolder(path, split_config=self.split_config or SPLIT_YAML, meta_folder=self.meta_folder)
+        return open_samples(path, split_config=self.split_config, meta_folder=self.meta_folder)
 
     def _record(self, number: int) -> dict[str, Any]:
         return self.folder.read_parts(number)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 from functools import lru_cache
+from itertools import groupby
 from typing import NamedTuple
 
 from ...errors import ConfigError
 from ...format.dataset_folder import DatasetFolder
 from ...format.documents.dataset_config import DatasetConfig
+from ...format.lint.record_folder import lint_record, value_check
 from ...format.lint.report import Finding
 from ...format.lint.samples import SampleLint
 from ...format.lint.shard import check_parts, required_parts
-from ...format.nv_meta import SPLIT_YAML
+from ...format.records.folder_index import RecordIndex
+from ...format.records.record_file import RecordReader
+from ...format.single_file import open_samples
 from ...samples.building.check import DecodeCheck
 from ...storage import EPath
 
@@ -33,7 +38,7 @@ def lint_samples(
 ) -> list[SampleFinding]:
     """Return the findings that ``energon lint`` has about samples of a dataset, in the order of their numbers.
 
-    Code of the dataset does not run. Samples of JSONL and Parquet files have no findings of their own.
+    Code of the dataset does not run.
 
     Args:
         path: The dataset.
@@ -45,10 +50,10 @@ def lint_samples(
         EnergonError: The dataset cannot be opened.
     """
     folder = _open_folder(path, split_config, meta_folder)
-    if folder.records is not None:
-        return []
     config = _readable_config(folder)
     check = DecodeCheck(config, EPath(folder.meta_folder), trust_code=False)
+    if folder.records is not None:
+        return list(_record_findings(folder.records, check, numbers))
     required = frozenset(part for parts in required_parts(config).values() for part in parts)
     lint = SampleLint(check, required)
     found: list[SampleFinding] = []
@@ -61,9 +66,19 @@ def lint_samples(
     return found
 
 
+def _record_findings(records: RecordIndex, check: DecodeCheck, numbers: Sequence[int]) -> Iterator[SampleFinding]:
+    for shard, some in groupby(numbers, lambda number: records.place(number)[0]):
+        file = records.file(shard)
+        of_values = value_check(file, check)
+        with closing(RecordReader(file)) as reader:
+            for number in some:
+                for one in lint_record(reader, records.place(number)[1], of_values):
+                    yield SampleFinding(number, one.code, one.part, one.message)
+
+
 @lru_cache(maxsize=2)
 def _open_folder(path: str, split_config: str | None, meta_folder: str | None) -> DatasetFolder:
-    return DatasetFolder(path, split_config=split_config or SPLIT_YAML, meta_folder=meta_folder)
+    return open_samples(path, split_config=split_config, meta_folder=meta_folder)
 
 
 @lru_cache(maxsize=2)

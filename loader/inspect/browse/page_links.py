@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
-from collections import Counter
+from collections.abc import Sequence
 from urllib.parse import quote, urlencode, urlsplit, urlunsplit
 
 from ...errors import ConfigError
-from ...format.documents.providers import is_metadataset
-from ...metadataset.plans.plan_leaves import plan_splits
+from .dataset_names import names_of
 
 __all__ = ["PageLinks", "page_url"]
 
@@ -16,34 +14,35 @@ _UNQUOTED = "!~*'()"  # as encodeURIComponent of JavaScript
 
 
 class PageLinks:
-    """URLs of the pages of samples, at a server that browses the same path.
+    """URLs of the pages of samples, at a server that browses the same path or paths.
 
     Args:
         url: The URL that ``energon browse`` printed; its token stays in the links.
         path: A dataset or metadataset.
+        among: All paths that the server browses, in their order; None for this one.
 
     Raises:
         ConfigError: This is no URL of a server.
     """
 
-    def __init__(self, url: str, path: str) -> None:
+    def __init__(self, url: str, path: str, *, among: Sequence[str] | None = None) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.netloc:
             raise ConfigError(f"expected a URL such as http://127.0.0.1:8800/?token=…, found {url!r}")
         self._parts = parts
         self._path = path
-        self._datasets = Counter(map(_name, _datasets(path)))
+        self._names = names_of((path,) if among is None else among)
 
     def url(self, dataset: str | None, shard: str | None, key: str | None) -> str | None:
-        """Return the URL of a sample; None if it has no page, or if two datasets of the path have the same name.
+        """Return the URL of a sample; None if it has no page.
 
         Args:
             dataset: Path of the dataset; None for the path itself.
             shard: Name of the shard.
             key: Bare key.
         """
-        name = _name(dataset or self._path)
-        if shard is None or key is None or self._datasets[name] != 1 or name in (".", ".."):
+        name = self._names.get(dataset or self._path)
+        if name is None or shard is None or key is None or name in (".", ".."):
             return None
         return page_url(urlunsplit(self._parts), name, shard, key)
 
@@ -68,16 +67,3 @@ def page_url(url: str, dataset: str, shard: str, key: str) -> str | None:
     except UnicodeEncodeError:
         return None
     return urlunsplit((parts.scheme, parts.netloc, page, query, ""))
-
-
-def _datasets(path: str) -> set[str]:
-    if not is_metadataset(path):
-        return {path}
-    planned = plan_splits(path)
-    if planned.faults:
-        return set()
-    return {leaf.path for split in planned.names for leaf in planned.trees[split].leaves() if leaf.join is None}
-
-
-def _name(path: str) -> str:
-    return os.path.basename(path.rstrip("/")) or "dataset"

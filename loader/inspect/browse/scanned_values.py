@@ -8,7 +8,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from ...errors import ConfigError
-from ...format.columns.column_files import column_names
 from ...format.dataset_folder import DatasetFolder
 from ...format.query import Condition
 from ...format.query.condition import Values
@@ -98,7 +97,7 @@ class ScannedValues:
 
 def _names(folder: DatasetFolder, condition: Condition) -> tuple[list[str], list[str]]:
     """Return the names of a condition that are columns, and the others."""
-    columns = {*column_names(folder.storage), *INDEX_COLUMNS}
+    columns = {*folder.column_names(), *INDEX_COLUMNS}
     return [name for name in condition.columns if name in columns], [
         name for name in condition.columns if name not in columns
     ]
@@ -133,6 +132,6 @@ def condition_name(folder: DatasetFolder, value: str) -> str | None:
     if kind == "bytes" and part in folder.index.part_names and folder.records is None:
         return f"size({part!r})"
     name = _plain(value)
-    if name in column_names(folder.storage) or name in INDEX_COLUMNS or value in _candidates(folder, name):
+    if name in folder.column_names() or name in INDEX_COLUMNS or value in _candidates(folder, name):
         return name
     return None

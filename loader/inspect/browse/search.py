@@ -16,7 +16,6 @@ import numpy as np
 
 from ...arrays import IntArray
 from ...errors import EnergonError
-from ...format.columns.column_files import column_names
 from ...format.dataset_folder import DatasetFolder
 from ...format.query import Condition
 from ...format.query.samples import INDEX_COLUMNS
@@ -90,7 +89,7 @@ def needs_scan(folder: DatasetFolder, condition: str) -> bool:
     Raises:
         ConfigError: The condition is invalid.
     """
-    return not set(Condition(condition).columns) <= {*column_names(folder.storage), *INDEX_COLUMNS}
+    return not set(Condition(condition).columns) <= {*folder.column_names(), *INDEX_COLUMNS}
 
 
 def search_samples(

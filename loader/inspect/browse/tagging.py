@@ -8,7 +8,6 @@ import numpy as np
 
 from ...errors import ConfigError
 from ...format.columns.column import open_column, write_column
-from ...format.columns.column_files import column_names
 from ...format.dataset_folder import DatasetFolder
 from ...version import __version__
 
@@ -25,7 +24,7 @@ def tags(folder: DatasetFolder) -> tuple[str, ...]:
     Raises:
         FormatError: The column is damaged, or of an earlier version of the dataset.
     """
-    if _COLUMN not in column_names(folder.storage):
+    if _COLUMN not in folder.column_names():
         return ()
     return tuple(open_column(folder.storage, folder.index, _COLUMN).record.categories)
 
@@ -47,7 +46,7 @@ def tag_samples(folder: DatasetFolder, numbers: Sequence[int], tag: str) -> int:
         raise ConfigError(f"expected a tag of at most {_MAX_CHARACTERS} characters, found {len(tag)}", hint="cut it")
     codes = np.full(len(folder.index), -1, np.int16)
     names: list[str] = []
-    if _COLUMN in column_names(folder.storage):
+    if _COLUMN in folder.column_names():
         column = open_column(folder.storage, folder.index, _COLUMN)
         names = list(column.record.categories)
         if not names:

@@ -11,13 +11,13 @@ from ...arrays import IntArray
 from ...errors import ConfigError
 from ...format.dataset_folder import DatasetFolder
 from ...format.documents.providers import data_path, is_metadataset, is_record_file
-from ...format.exclusions.change import exclude_samples, plan_exclusion, undo_exclusion
+from ...format.exclusions.change import exclude_samples, included_samples, plan_exclusion, undo_exclusion
 from ...format.exclusions.journal import Exclusion, read_journal
 from ...format.filters.files import filter_names
-from ...format.lint.report import LintProgress
 from ...format.nv_meta import SPLIT_YAML
 from ...format.query import SampleQuery, find_samples
 from ..lint import LintRequest, run_lint
+from ..stats import StatsRequest, collect_stats
 
 __all__ = ["ExcludeReport", "ExcludeRequest", "ListedExclusions", "exclude", "list_exclusions", "undo"]
 
@@ -32,10 +32,12 @@ class ExcludeRequest:
         path: A prepared dataset.
         query: The samples.
         lint: Exclude the samples that a lint finds broken or incomplete, within the query.
+        duplicates: Exclude all but the first of the samples with the same part of this name, within the query;
+            ``""`` compares all pictures, audio and video, or else all parts. Excluded samples are in no group.
         filter: Change this named filter instead of the split file.
         reason: Why, for the journal.
         dry_run: Only report.
-        workers: Processes of the lint.
+        workers: Processes of the lint, or of the search for duplicates.
         split_config: Name of the split file; None for the default one.
         meta_folder: Folder to use instead of ``.nv-meta``.
         trust_code: The lint may run code of the dataset.
@@ -44,6 +46,7 @@ class ExcludeRequest:
     path: str
     query: SampleQuery = field(default_factory=SampleQuery)
     lint: bool = False
+    duplicates: str | None = None
     filter: str | None = None
     reason: str = ""
     dry_run: bool = False
@@ -93,12 +96,12 @@ class ListedExclusions:
     filters: dict[str, int]
 
 
-def exclude(request: ExcludeRequest, on_progress: Callable[[LintProgress], None] | None = None) -> ExcludeReport:
+def exclude(request: ExcludeRequest, on_progress: Callable[[int, int], None] | None = None) -> ExcludeReport:
     """Exclude samples of a dataset.
 
     Args:
         request: The samples, and how to exclude them.
-        on_progress: Called while a lint runs.
+        on_progress: Called with the number of samples that are checked, and of all.
 
     Raises:
         ConfigError: The query is invalid, or no sample would remain.
@@ -109,7 +112,9 @@ def exclude(request: ExcludeRequest, on_progress: Callable[[LintProgress], None]
     chosen = find_samples(folder, request.query)
     if request.lint:
         chosen = np.intersect1d(chosen, _broken(folder, request, on_progress))
-    elif not len(chosen):
+    if request.duplicates is not None:
+        chosen = _copies(folder, request, chosen, on_progress)
+    elif not len(chosen) and not request.lint:
         raise ConfigError("no sample is chosen", at=request.path, hint="check the conditions and keys")
     plan = plan_exclusion(folder, chosen, filter_name=request.filter)
     shards = _whole_shards(folder, request)
@@ -170,15 +175,13 @@ def _open(path: str, split_config: str | None, meta_folder: str | None) -> Datas
 
 def _whole_shards(folder: DatasetFolder, request: ExcludeRequest) -> list[str]:
     """Return the shards that are excluded by their names."""
-    if request.lint or replace(request.query, keys=None) != SampleQuery():
+    if request.lint or request.duplicates is not None or replace(request.query, keys=None) != SampleQuery():
         return []
     names = {shard.name for shard in folder.index.shards}
     return [key for key in dict.fromkeys(request.query.keys or ()) if key in names]
 
 
-def _broken(
-    folder: DatasetFolder, request: ExcludeRequest, on_progress: Callable[[LintProgress], None] | None
-) -> IntArray:
+def _broken(folder: DatasetFolder, request: ExcludeRequest, on_progress: Callable[[int, int], None] | None) -> IntArray:
     """Return the samples that a lint finds broken or incomplete."""
     report = run_lint(
         LintRequest(
@@ -188,10 +191,27 @@ def _broken(
             meta_folder=request.meta_folder,
             trust_code=request.trust_code,
         ),
-        on_progress,
+        None if on_progress is None else lambda now: on_progress(now.done, now.total),
     )
     found: list[int] = []
     for finding in report.findings:
         if finding.is_sample:
             found += folder.index.find(f"{finding.shard}/{finding.key}")
     return np.unique(np.array(found, np.int64))
+
+
+def _copies(
+    folder: DatasetFolder, request: ExcludeRequest, chosen: IntArray, on_progress: Callable[[int, int], None] | None
+) -> IntArray:
+    """Return all but the first of each group of samples with the same content."""
+    stats = StatsRequest(
+        path=request.path,
+        numbers=np.intersect1d(chosen, included_samples(folder, request.filter)),
+        parts=(),
+        dedupe=request.duplicates,
+        workers=request.workers,
+        split_config=request.split_config,
+        meta_folder=request.meta_folder,
+    )
+    groups = collect_stats(stats, on_progress).duplicate_numbers
+    return np.sort(np.array([number for group in groups for number in group[1:]], np.int64))

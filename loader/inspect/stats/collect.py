@@ -42,6 +42,7 @@ class StatsRequest:
     Attributes:
         path: A prepared dataset.
         query: Only these samples.
+        numbers: Of them, only those of these numbers; None for all.
         parts: Only these parts; None for all.
         sample: Only so many random samples; None for all.
         dedupe: Find duplicates by this part; ``""`` by all pictures, audio and video, or else by all parts; None finds
@@ -56,6 +57,7 @@ class StatsRequest:
 
     path: str
     query: SampleQuery = field(default_factory=SampleQuery)
+    numbers: IntArray | None = None
     parts: tuple[str, ...] | None = None
     sample: int | None = None
     dedupe: str | None = None
@@ -80,6 +82,7 @@ class StatsReport:
         broken: The first parts that are not what their names say.
         broken_count: Number of all of them.
         duplicates: Groups of samples with the same content, ``<shard>/<key>``.
+        duplicate_numbers: The same groups, as numbers of samples.
         hashed_parts: The parts by which they were found; empty for all parts.
         is_cut: There are names of values that are omitted, since fields of JSON have more than 1,000.
         written: Columns that were written.
@@ -93,6 +96,7 @@ class StatsReport:
     broken: list[Broken] = field(default_factory=list)
     broken_count: int = 0
     duplicates: list[list[str]] | None = None
+    duplicate_numbers: list[list[int]] = field(default_factory=list)
     hashed_parts: tuple[str, ...] = ()
     is_cut: bool = False
     written: list[str] = field(default_factory=list)
@@ -161,6 +165,8 @@ def collect_stats(request: StatsRequest, on_progress: Callable[[int, int], None]
             hint="move it to a folder of its own, run energon prepare on the folder, and name the folder",
         )
     every = find_samples(folder, request.query)
+    if request.numbers is not None:
+        every = np.intersect1d(every, request.numbers)
     chosen = _random_samples(every, request.sample)
     if request.write and len(chosen) < len(folder.index):
         raise ConfigError(
@@ -183,7 +189,8 @@ def collect_stats(request: StatsRequest, on_progress: Callable[[int, int], None]
         if on_progress is not None:
             on_progress(report.samples, len(chosen))
     if hashes is not None:
-        report.duplicates = duplicate_groups(folder, chosen, hashes, report.hashed_parts)
+        report.duplicate_numbers = duplicate_groups(folder, chosen, hashes, report.hashed_parts)
+        report.duplicates = [[folder.index.full_key(one) for one in group] for group in report.duplicate_numbers]
     for name in request.write:
         _write(folder, name, kept, report)
     return report

@@ -16,8 +16,10 @@ __all__ = ["duplicate_groups"]
 
 def duplicate_groups(
     folder: DatasetFolder, samples: IntArray, hashes: npt.NDArray[np.uint64], parts: tuple[str, ...]
-) -> list[list[str]]:
+) -> list[list[int]]:
     """Return groups of samples with the same bytes, the largest first; those of one hash are read again to compare.
+
+    The numbers of a group ascend.
 
     Args:
         folder: The dataset.
@@ -40,7 +42,7 @@ def duplicate_groups(
             groups += _equal(folder, samples[order[start:end]].tolist(), parts)
     folder.close()
     groups.sort(key=lambda group: (-len(group), group[0]))
-    return [[folder.index.full_key(sample) for sample in group] for group in groups]
+    return groups
 
 
 def _equal(folder: DatasetFolder, samples: list[int], parts: tuple[str, ...]) -> list[list[int]]:

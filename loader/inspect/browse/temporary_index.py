@@ -1,0 +1,49 @@
+"""Index tar shards that are not prepared in a temporary folder, as a prepare would, to browse them."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from contextlib import ExitStack
+
+from ...format.documents.providers import is_tar_file
+from ...format.nv_meta import open_dataset_storage
+from ...format.prepare.plan import PreparePlan, ProgressCallback
+from ...format.prepare.run import run_prepare
+from ...format.unprepared.tar_folder import find_tars, is_unprepared
+from ...format.worker_pool import usable_cores
+from ...storage import open_parent
+
+__all__ = ["index_temporarily"]
+
+
+def index_temporarily(
+    path: str, meta_folder: str | None, stack: ExitStack, on_progress: ProgressCallback | None = None
+) -> tuple[str, str] | None:
+    """Index tar shards that are not prepared; nothing is written next to them.
+
+    Args:
+        path: A dataset, or a tar file.
+        meta_folder: Folder to use instead of ``.nv-meta``, which the user names.
+        stack: Removes the index when it closes.
+        on_progress: Called after each shard.
+
+    Returns:
+        The folder of the shards, and the folder to use instead of ``.nv-meta``; None for other paths.
+
+    Raises:
+        FormatError: Shards are damaged.
+        StorageError: The folder has no tar files, or the temporary folder is full.
+    """
+    if not is_tar_file(path) and not is_unprepared(open_dataset_storage(path, meta_folder), meta_folder):
+        return None
+    tars = find_tars(path)
+    index = stack.enter_context(tempfile.TemporaryDirectory(prefix="energon-browse-"))
+    folder, exclude = path, None
+    if tars.is_file:
+        storage, name = open_parent(path)
+        folder, exclude = storage.path(""), f"^(?!{re.escape(name)}$)"
+    run_prepare(
+        PreparePlan(path=folder, workers=usable_cores(), exclude=exclude, meta_folder=index), on_progress=on_progress
+    )
+    return folder, index

@@ -1,0 +1,98 @@
+"""The commands on the pages of stats, exclude, extract and explain run, and print the lines that the pages show."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.make_dataset import picture, write_captions, write_shard
+from tests.cli.make_mix import write_mix
+from tests.cli.run_energon import RunEnergon
+from tests.pages import blocks
+from tests.source_tree import ROOT
+
+OMITTED = "…"
+NUMBER = re.compile(r"[0-9][0-9.,:TZ-]*")
+HISTOGRAM = re.compile(r"[▁▂▃▄▅▆▇█]+")
+
+
+def page(name: str) -> str:
+    return (ROOT / "docs/commands" / f"{name}.md").read_text(encoding="utf-8")
+
+
+def plain(line: str, folder: Path) -> str:
+    """Remove what depends on the day and the pictures: numbers, histograms and the width of columns."""
+    text = HISTOGRAM.sub("", NUMBER.sub("#", line.replace(str(folder), "/data")))
+    return re.sub(r"#(, | )(?=#)", "# ", " ".join(text.replace("kB", "MB").split())).rstrip(",")
+
+
+def check(name: str, folder: Path, energon: RunEnergon) -> int:
+    """Run each command of a page; return their number."""
+    shown = [
+        (command, output.splitlines())
+        for block in blocks(page(name), "console")
+        for command, output in re.findall(r"^\$ energon (.*)\n((?:[^$].*\n)*)", block, re.MULTILINE)
+    ]
+    for command, lines in shown:
+        done = energon(*shlex.split(command))
+        assert done.code in (0, 1), done.err
+        assert "error:" not in done.err
+        printed = [plain(line, folder) for line in (done.out + done.err).splitlines()]
+        missing = [line for line in lines if line != OMITTED and plain(line, folder) not in printed]
+        assert not missing, "\n".join([command, *printed])
+    return len(shown)
+
+
+@pytest.fixture
+def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as short:  # tables wrap long paths
+        monkeypatch.chdir(short)
+        yield Path(short)
+        monkeypatch.undo()
+
+
+def gray(size: tuple[int, int]) -> bytes:
+    from io import BytesIO
+
+    from PIL import Image
+
+    buffer = BytesIO()
+    Image.new("L", size, 128).save(buffer, "JPEG")
+    return buffer.getvalue()
+
+
+def write_my_dataset(folder: Path, energon: RunEnergon) -> None:
+    """Write 200 pictures of many sizes, four of them gray, two of them wide; sample 17 has a short caption."""
+    for shard in range(10):
+        samples = {}
+        for number in range(shard * 20, shard * 20 + 20):
+            size = (2048 if number in (60, 61) else 30 + number, 20 + number)
+            jpg = gray(size) if number < 4 else picture(number, size=size)
+            samples[f"{number:06d}"] = {"jpg": jpg, "txt": b"cat" if number == 17 else b"a picture, %d" % number}
+        write_shard(folder / f"my_dataset/shards/shard_{shard:03d}.tar", samples)
+    assert energon("prepare", "my_dataset", "--non-interactive", "--split-ratio", "8,1,1").code == 0
+
+
+def test_the_pages_of_stats_exclude_and_extract(folder: Path, energon: RunEnergon) -> None:
+    write_my_dataset(folder, energon)
+    assert check("stats", folder, energon) == 3
+    assert check("exclude", folder, energon) == 3
+    assert check("extract", folder, energon) == 3
+
+
+def test_the_page_of_explain_is_of_a_real_run(folder: Path, energon: RunEnergon) -> None:
+    for name, samples in (("a", 1000), ("b", 20)):
+        write_captions(folder / name, samples=samples)
+        assert energon("prepare", name, "--non-interactive", "--split-parts", "train:.*").code == 0
+    write_mix(folder, train=[{"weight": 3, "path": "a"}, {"weight": 1, "path": "b"}])
+    assert check("explain", folder, energon) >= 1
+    exact = energon("explain", "mix.yaml", "--steps", 1000, "--batch-size", 4, "--world-size", 2).out
+    for line in exact.replace(str(folder), "/data").splitlines():
+        if line.startswith(("/data/", "1,000 steps", "48 lanes", "many epochs")):
+            cells = line.split()[:6]
+            assert any(shown.split()[: len(cells)] == cells for shown in page("explain").splitlines())

@@ -79,7 +79,7 @@ def test_no_arguments_show_the_help_and_count_as_wrong_usage(capsys: pytest.Capt
         (["prepar"], "Did you mean 'prepare'?"),
         (["xyzzy"], f"Commands: {', '.join(COMMANDS)}."),
         (["--versoin"], "'--version'?"),
-        (["info"], "Missing argument 'PATH'"),
+        (["info"], "Missing argument 'PATH…'"),
         (["info", "x", "--jsno"], "Did you mean '--json'?"),
         (["lint", "x", "--level", "all"], "'headers', 'bytes', 'decode'"),
     ],

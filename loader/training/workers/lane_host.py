@@ -131,6 +131,9 @@ class LanesInTurn:
         return self.hosting.workers
 
     def messages(self, worker: int, last_sample: LastSample | None = None) -> Iterator[Message | None]:
+        if self.trace is None:
+            yield from self._messages(worker, last_sample, None)
+            return
         with recording(self.trace, rank=self.hosting.rank, worker=worker) as record:
             yield from self._messages(worker, last_sample, record)
 

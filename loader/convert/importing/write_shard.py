@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import os
 from collections import deque
 from collections.abc import Generator, Sequence
 from contextlib import closing, suppress
@@ -15,6 +16,7 @@ import numpy.typing as npt
 from ...errors import EnergonError, StorageError
 from ...format.index.journal import save_scans
 from ...storage import Storage
+from ..rows.keys import unique_part
 from ..rows.row import CellRef, FileRef, Row
 from ..rows.row_file import RowFile
 from ..rows.shard_plan import PlannedShard
@@ -101,9 +103,10 @@ class WriteShard:
         yield Written(samples=0, size_bytes=0, done=done)
 
     def _digest(self, shard: PlannedShard, rows: Sequence[int]) -> str:
+        scratch = os.fsencode(os.path.dirname(self.rows.path))  # has another name in each run
         digest = hashlib.sha256(f"{self.settings}\0{shard.name}\0{shard.split}\0".encode())
         for row in rows:
-            data = self.rows.read(row)
+            data = self.rows.read(row).replace(scratch, b"")
             digest.update(f"{len(data)}\0{self.rows.renamed.get(row, '')}\0".encode())
             digest.update(data)
         return digest.hexdigest()
@@ -197,11 +200,9 @@ class _ShardWriter:
             data = self.reader.read(row.source, part)
             if isinstance(part, FileRef | CellRef) and part.named_by_contents:
                 name = name_by_contents(name, data)  # noqa: PLW2901 - the name in the row is a guess
-            if isinstance(data, FileContents):
-                contents[name] = data
-                continue
-            written_name, written = convert_picture(name, data, self._task.pictures)
-            contents[written_name] = written
+            if not isinstance(data, FileContents):
+                name, data = convert_picture(name, data, self._task.pictures)  # noqa: PLW2901
+            contents[unique_part(name, contents)] = data
         return contents
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from energon_cli.import_data.sizes import parse_size
+from energon_cli.sizes import parse_size
 from tests.cli.run_energon import RunEnergon
 from tests.cli.terminal import DOWN, ENTER, ESCAPE, TerminalRun
 from tests.unit.convert.importing.test_run import shards_of, write_photos

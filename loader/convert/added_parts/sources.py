@@ -20,6 +20,7 @@ from ..rows.row import FileRef, PartRef, RangeRef, Row, ValueRef
 from ..sources.detect import SourceOptions, open_source
 from ..sources.no_cells import NoCells
 from ..sources.source import SampleProposal, Source
+from ..tables.part_values import encode_json
 
 __all__ = ["FilesByKey", "KeyedTable", "SamplesOfDataset", "open_parts"]
 
@@ -133,25 +134,36 @@ class KeyedTable:
     kind: str = "table"
 
     def rows(self, *, shuffled: bool, scratch: str) -> Iterator[Row]:  # noqa: ARG002 - rows have values
-        """Yield the rows that have a key.
+        """Yield the rows.
 
         Raises:
-            ConfigError: A line is no row, or there is no column of keys.
+            ConfigError: A line is no row or has no key, two columns are one part, or there is no column of keys.
             StorageError: The file cannot be read.
         """
         for line, record in self._records():
             column = self._key(record, line)
             key = record.pop(column)
             if key is None or key == "":
-                continue
-            parts = {}
+                raise ConfigError(
+                    f"the column {column!r} is empty in this line; expected the key of a sample",
+                    at=f"{self.path}, line {line}",
+                    hint="give the line a key, or remove it",
+                )
+            parts: dict[str, PartRef] = {}
             for name, value in record.items():
                 if value is not None:
                     part = _part_name(name)
                     is_text = isinstance(value, str)
-                    data = value.encode("utf-8", "surrogatepass") if is_text else msgspec.json.encode(value)
-                    parts[f"{part}.{'txt' if is_text else 'json'}"] = ValueRef(data)
-            yield Row(key=str(key), parts=dict(parts), origin=f"{os.path.basename(self.path)}, line {line}")
+                    data = value.encode("utf-8", "surrogatepass") if is_text else encode_json(value)
+                    new = f"{part}.{'txt' if is_text else 'json'}"
+                    if new in parts:
+                        raise ConfigError(
+                            f"two columns, one of them {name!r}, would be the part {new!r}",
+                            at=f"{self.path}, line {line}",
+                            hint="give the columns names that differ in more than case and punctuation",
+                        )
+                    parts[new] = ValueRef(data)
+            yield Row(key=str(key), parts=parts, origin=f"{os.path.basename(self.path)}, line {line}")
 
     def _key(self, record: Mapping[str, Any], line: int) -> str:
         for name in _KEYS if self.key_column is None else (self.key_column,):

@@ -89,7 +89,7 @@ class WriteShard:
         rows = self.order[shard.start : shard.stop].tolist()
         digest = self._digest(shard, rows)
         done = read_done(self.storage, shard.name)
-        if done is not None and done.is_valid(digest, self.storage):
+        if done is not None and done.is_valid(digest, self.storage) and not self._is_repaired(done, shard, rows):
             size_bytes = sum(size for _, size, _ in done.files)
             yield Written(samples=len(rows), size_bytes=size_bytes, done=done, is_resumed=True)
             return
@@ -101,6 +101,15 @@ class WriteShard:
         )
         write_done(self.storage, shard.name, done)
         yield Written(samples=0, size_bytes=0, done=done)
+
+    def _is_repaired(self, done: DoneShard, shard: PlannedShard, rows: Sequence[int]) -> bool:
+        """Return True if a row that failed can be read now: a permission was given, or a server is back."""
+        if not done.failures:
+            return False
+        failed = {key for _, key, _ in done.failures}
+        writer = _ShardWriter(self, shard, [row for row in rows if self.rows.key(row, self.rows[row].key) in failed])
+        with closing(writer.reader):
+            return writer.can_read_one()
 
     def _digest(self, shard: PlannedShard, rows: Sequence[int]) -> str:
         scratch = os.fsencode(os.path.dirname(self.rows.path))  # has another name in each run
@@ -134,6 +143,10 @@ class _ShardWriter:
             if first is None:
                 break
             yield from self._write_file(first)
+
+    def can_read_one(self) -> bool:
+        """Return True if one of the rows can be read."""
+        return self._read_next() is not None
 
     def _write_file(self, sample: tuple[str, dict[str, PartContents]] | None) -> Generator[Written, None, None]:
         number = len(self.files)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from loader.convert.importing.listing import list_rows
 from loader.convert.importing.pictures import PictureOptions
 from loader.convert.importing.plan import ImportPlan
 from loader.convert.importing.run import run_import
@@ -21,7 +22,8 @@ from loader.convert.rows.shard_plan import ShardLayout
 from loader.convert.sources.archives import TarSource, ZipSource
 from loader.convert.sources.folder import FolderSource
 from loader.convert.sources.source import Source
-from loader.errors import ConfigError
+from loader.convert.sources.text_table import TextTableSource
+from loader.errors import ConfigError, SampleError
 from tests.unit.convert.importing.test_run import import_folder, jpeg, samples_of, write_photos
 
 ONE_EACH = ShardLayout(samples_per_shard=1)
@@ -151,3 +153,25 @@ def test_failures_of_an_interrupted_run_do_not_stay(tmp_path: Path) -> None:
     (tmp_path / "out/.nv-meta/import_failures.jsonl").write_text("{}\n")  # a kill after it, before the index
     assert import_folder(photos, tmp_path / "out").failed == 0
     assert not (tmp_path / "out/.nv-meta/import_failures.jsonl").exists()
+
+
+def test_a_row_that_failed_is_tried_again(tmp_path: Path) -> None:
+    photos = write_photos(tmp_path / "in", 3)
+    plan = ImportPlan(sources=(FolderSource(path=str(photos)),), output=str(tmp_path / "out"), max_failures=0)
+    with list_rows(plan.sources, shuffled=False) as listed:
+        (photos / "001.jpg").rename(tmp_path / "away")
+        for _ in range(2):
+            with pytest.raises(SampleError, match="1 of 3 samples failed"):
+                run_import(plan, listed=listed)
+        (tmp_path / "away").rename(photos / "001.jpg")  # with its time, as after a chmod
+        assert run_import(plan, listed=listed).failed == 0
+    assert len(samples_of(tmp_path / "out")) == 3
+
+
+def test_rows_without_a_split_are_in_no_part(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("id,txt,split\n1,a b c,train\n2,d e f,\n3,g h i,val\n")
+    report = run_import(
+        ImportPlan(sources=(TextTableSource(path=str(tmp_path / "t.csv"), kind="csv"),), output=str(tmp_path / "out"))
+    )
+    assert report.prepared.samples == 3
+    assert {name: samples for name, (_, samples) in report.prepared.split.items()} == {"train": 1, "val": 1}

@@ -12,17 +12,17 @@ from typing import Any
 import msgspec
 
 from ...errors import ConfigError
-from ...format.dataset_folder import DatasetFolder, open_fresh_shard
 from ...format.documents.dataset_files import read_shard_info
 from ...format.tar.names import split_member_name
 from ...storage import open_storage, raise_storage_error
-from ..rows.row import FileRef, PartRef, RangeRef, Row, ValueRef
+from ..rows.row import FileRef, PartRef, Row, ValueRef
+from ..sources.dataset import DatasetSource
 from ..sources.detect import SourceOptions, open_source
 from ..sources.no_cells import NoCells
 from ..sources.source import SampleProposal, Source
 from ..tables.part_values import encode_json
 
-__all__ = ["FilesByKey", "KeyedTable", "SamplesOfDataset", "open_parts"]
+__all__ = ["FilesByKey", "KeyedTable", "open_parts"]
 
 _TABLES = (".jsonl", ".csv", ".tsv")
 _KEYS = ("__key__", "key", "id")
@@ -42,7 +42,7 @@ def open_parts(path: str, *, key_column: str | None) -> Source:
     if path.lower().endswith(_TABLES):
         return KeyedTable(path=path, key_column=key_column)
     if not os.path.isfile(path) and read_shard_info(open_storage(path)) is not None:
-        return SamplesOfDataset(path=path)
+        return DatasetSource(path=path, keeps_splits=False)
     source = open_source(path, kind=None, options=SourceOptions(key=key_column))
     return FilesByKey(path=path) if source.kind == "folder" else source
 
@@ -73,43 +73,6 @@ class FilesByKey:
                 for (_, part), file in files
             }
             yield Row(key=key, parts=parts, origin=key)
-
-    def proposal(self) -> SampleProposal | None:
-        """Return None."""
-        return None
-
-    def open_cells(self) -> NoCells:
-        """Return no cells."""
-        return NoCells()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SamplesOfDataset:
-    """The samples of a prepared dataset of tar shards, by their bare keys.
-
-    Attributes:
-        path: Its folder.
-    """
-
-    path: str
-    kind: str = "dataset"
-
-    def rows(self, *, shuffled: bool, scratch: str) -> Iterator[Row]:  # noqa: ARG002 - shards are read in any order
-        """Yield the samples in the order of the index.
-
-        Raises:
-            FormatError: A shard has changed.
-        """
-        folder = DatasetFolder(self.path)
-        index, storage = folder.tar_index, folder.storage
-        for shard in index.shards:
-            open_fresh_shard(storage, index, shard).close()
-            path = os.fsencode(storage.path(shard.name))
-            for sample in index.samples_of(shard):
-                parts: dict[str, PartRef] = {
-                    part.name: RangeRef(path, part.offset, part.size_bytes) for part in index.parts(sample)
-                }
-                yield Row(key=index.key(sample), parts=parts, origin=index.full_key(sample))
 
     def proposal(self) -> SampleProposal | None:
         """Return None."""

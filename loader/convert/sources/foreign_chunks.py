@@ -45,7 +45,7 @@ def _read_index(path: str) -> dict[str, Any]:
 
 
 def _check_encodings(path: str) -> None:
-    """Raise a ``ConfigError`` if values are pickles, which run code of whoever wrote them when a library reads them."""
+    """Raise a ``ConfigError`` if values are pickles, which run code of their author when a library reads them."""
     index = _read_index(path)
     config = index.get("config")
     shards = index.get("shards")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 from ..command import energon_command, meta_folder_option, progress_option
 from ..dataset_path import check_path, given_name
 from ..extract.query_options import make_query, query_options
-from ..import_data.sizes import parse_size
+from ..sizes import parse_size
 
 __all__ = ["export"]
 
@@ -20,6 +22,9 @@ _EXAMPLES = (
     ("Export the validation part", "energon export s3://bucket/coco val --split-part val"),
 )
 _BY_ENDING = {".jsonl": "jsonl", ".parquet": "parquet"}
+_OTHER_FILES = frozenset(
+    {".arrow", ".csv", ".gz", ".json", ".ndjson", ".pq", ".tar", ".tgz", ".tsv", ".txt", ".zip", ".zst"}
+)
 
 
 @energon_command("export", examples=_EXAMPLES, short_help="Copy a dataset to files, JSON lines, Parquet, Hugging Face.")
@@ -85,6 +90,11 @@ def export(
     from ..console import print_json, show_note
     from ..progress import ProgressBar
 
+    ending = os.path.splitext(dest)[1].lower()
+    if file_format is None and ending in _OTHER_FILES:
+        raise click.UsageError(
+            f"No form of an export is a {ending} file: name DEST .jsonl or .parquet, or a folder, or pass --format."
+        )
     endings = (form for ending, form in _BY_ENDING.items() if dest.endswith(ending))
     request = ExportRequest(
         path=check_path(path, meta_folder=meta_folder),

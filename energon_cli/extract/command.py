@@ -6,6 +6,7 @@ import click
 
 from ..command import energon_command, progress_option
 from ..dataset_path import check_path, given_name
+from ..sizes import parse_size_or_megabytes
 from .query_options import make_query, query_options
 
 __all__ = ["extract"]
@@ -38,11 +39,11 @@ _EXAMPLES = (
 @click.option("--by-shard", is_flag=True, help="With files, a folder for each shard.")
 @click.option(
     "--shard-size",
-    metavar="MB",
-    type=click.FloatRange(min=0, min_open=True),
-    default=1024.0,
+    metavar="SIZE",
+    callback=parse_size_or_megabytes,
+    default="1GB",
     show_default=True,
-    help="Size at which a tar shard ends.",
+    help="Size at which a tar shard ends, such as 500MB; a number alone counts megabytes.",
 )
 @progress_option
 @click.option("--json", "as_json", is_flag=True, help="Print what was written as JSON.")
@@ -61,7 +62,7 @@ def extract(
     limit: int | None,
     parts: str | None,
     by_shard: bool,
-    shard_size: float,
+    shard_size: int,
     progress: bool | None,
     as_json: bool,
     split_config: str,
@@ -95,7 +96,7 @@ def extract(
         limit=limit,
         parts=None if parts is None else tuple(name.strip() for name in parts.split(",")),
         by_shard=by_shard,
-        shard_bytes=int(shard_size * 1e6),
+        shard_bytes=shard_size,
         split_config=given_name("split_config", split_config),
         meta_folder=meta_folder,
     )

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from ..command import energon_command, progress_option
-from .sizes import parse_size
+from ..sizes import parse_size
 
 __all__ = ["import_data"]
 

@@ -109,6 +109,11 @@ def show_done(console: Console, path: str, report: ImportReport) -> None:
     )
     split = ", ".join(f"{escape_controls(name)} {samples:,}" for name, (_, samples) in prepared.split.items())
     console.print(f"split: {split} {'sample' if prepared.samples == 1 else 'samples'}", soft_wrap=True)
+    unsplit = prepared.samples - sum(samples for _, samples in prepared.split.values())
+    if unsplit > 0:
+        show_notes(
+            console, [f"in no split part: {plural(unsplit, 'sample')}, whose source names none"], label="warning"
+        )
     if report.failed:
         show_notes(console, [_failures_line(report)], label="warning", style="yellow")
     show_notes(console, prepared.warnings, label="warning", style="yellow")

@@ -63,7 +63,7 @@ def import_sources(flags: ImportFlags) -> None:
     flags.ratio()
     sources = open_sources(flags.sources, kind=flags.kind, options=flags.source_options())
     if not flags.dry_run:
-        check_output(flags.output)
+        check_output(flags.output, sources=flags.sources)
     with ExitStack() as stack:
         with ProgressBar("Listing samples", unit="samples", enabled=flags.progress) as bar:
             listed = stack.enter_context(

@@ -9,7 +9,7 @@ import click
 from ..command import energon_command, meta_folder_option, progress_option
 from ..dataset_path import check_path
 from ..extract.query_options import make_query, query_options
-from ..import_data.sizes import parse_size
+from ..sizes import parse_size
 
 if TYPE_CHECKING:
     from loader.convert.resharding import ReshardReport

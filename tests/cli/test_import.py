@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from energon_cli.import_data.sizes import parse_size
+from energon_cli.sizes import parse_size
 from tests.cli.run_energon import RunEnergon
 from tests.cli.terminal import DOWN, ENTER, ESCAPE, TerminalRun
 from tests.unit.convert.importing.test_run import shards_of, write_photos
@@ -115,7 +115,7 @@ def test_wrong_sources(photos: Path, tmp_path: Path, energon: RunEnergon) -> Non
     done = energon("import", photos, tmp_path / "out", "--yes", "--from", "foldr")
     assert (done.code, "did you mean 'folder'?" in done.err) == (1, True)
     assert energon("import", photos).code == 2
-    assert "expected a new or empty folder" in energon("import", photos, photos, "--yes").err
+    assert "inside of the folder that it is made of" in energon("import", photos, photos, "--yes").err
 
 
 def test_prompts_on_a_terminal(photos: Path, tmp_path: Path) -> None:

@@ -71,3 +71,19 @@ def test_export_takes_the_format_from_the_ending(energon: RunEnergon, folder: Pa
     assert (tmp_path / "files/000001.txt").read_text() == "picture number 1"
     assert energon("export", folder, tmp_path / "plain", "--format", "webdataset", "--link").code == 0
     assert (tmp_path / "plain/shard_003.tar").samefile(folder / "shard_003.tar")
+
+
+@pytest.mark.parametrize("name", ["out.csv", "out.tar", "out.json"])
+def test_an_ending_that_no_export_has_is_refused(folder: Path, tmp_path: Path, energon: RunEnergon, name: str) -> None:
+    done = energon("export", folder, tmp_path / name)
+    assert (done.code, "No form of an export is a" in done.err) == (2, True)
+    assert not (tmp_path / name).exists()
+
+
+@pytest.mark.parametrize("text", ["0.005", "5kB", "5000B"])
+def test_extract_takes_sizes_and_megabytes(folder: Path, tmp_path: Path, energon: RunEnergon, text: str) -> None:
+    done = energon("extract", folder, "-o", tmp_path / "tars", "--format", "tar", "--shard-size", text)
+    assert done.code == 0, done.err
+    sizes = [path.stat().st_size for path in (tmp_path / "tars").glob("*.tar")]
+    assert len(sizes) > 1
+    assert max(sizes) > 5000

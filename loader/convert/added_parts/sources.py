@@ -12,16 +12,17 @@ from typing import Any
 import msgspec
 
 from ...errors import ConfigError
-from ...format.dataset_folder import DatasetFolder, open_fresh_shard
 from ...format.documents.dataset_files import read_shard_info
 from ...format.tar.names import split_member_name
 from ...storage import open_storage, raise_storage_error
-from ..rows.row import FileRef, PartRef, RangeRef, Row, ValueRef
+from ..rows.row import FileRef, PartRef, Row, ValueRef
+from ..sources.dataset import DatasetSource
 from ..sources.detect import SourceOptions, open_source
 from ..sources.no_cells import NoCells
 from ..sources.source import SampleProposal, Source
+from ..tables.part_values import encode_json
 
-__all__ = ["FilesByKey", "KeyedTable", "SamplesOfDataset", "open_parts"]
+__all__ = ["FilesByKey", "KeyedTable", "open_parts"]
 
 _TABLES = (".jsonl", ".csv", ".tsv")
 _KEYS = ("__key__", "key", "id")
@@ -41,7 +42,7 @@ def open_parts(path: str, *, key_column: str | None) -> Source:
     if path.lower().endswith(_TABLES):
         return KeyedTable(path=path, key_column=key_column)
     if not os.path.isfile(path) and read_shard_info(open_storage(path)) is not None:
-        return SamplesOfDataset(path=path)
+        return DatasetSource(path=path, keeps_splits=False)
     source = open_source(path, kind=None, options=SourceOptions(key=key_column))
     return FilesByKey(path=path) if source.kind == "folder" else source
 
@@ -83,43 +84,6 @@ class FilesByKey:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SamplesOfDataset:
-    """The samples of a prepared dataset of tar shards, by their bare keys.
-
-    Attributes:
-        path: Its folder.
-    """
-
-    path: str
-    kind: str = "dataset"
-
-    def rows(self, *, shuffled: bool, scratch: str) -> Iterator[Row]:  # noqa: ARG002 - shards are read in any order
-        """Yield the samples in the order of the index.
-
-        Raises:
-            FormatError: A shard has changed.
-        """
-        folder = DatasetFolder(self.path)
-        index, storage = folder.tar_index, folder.storage
-        for shard in index.shards:
-            open_fresh_shard(storage, index, shard).close()
-            path = os.fsencode(storage.path(shard.name))
-            for sample in index.samples_of(shard):
-                parts: dict[str, PartRef] = {
-                    part.name: RangeRef(path, part.offset, part.size_bytes) for part in index.parts(sample)
-                }
-                yield Row(key=index.key(sample), parts=parts, origin=index.full_key(sample))
-
-    def proposal(self) -> SampleProposal | None:
-        """Return None."""
-        return None
-
-    def open_cells(self) -> NoCells:
-        """Return no cells."""
-        return NoCells()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class KeyedTable:
     """The rows of a JSONL, CSV or TSV file: texts are the parts ``<column>.txt``, other values ``<column>.json``.
 
@@ -133,25 +97,36 @@ class KeyedTable:
     kind: str = "table"
 
     def rows(self, *, shuffled: bool, scratch: str) -> Iterator[Row]:  # noqa: ARG002 - rows have values
-        """Yield the rows that have a key.
+        """Yield the rows.
 
         Raises:
-            ConfigError: A line is no row, or there is no column of keys.
+            ConfigError: A line is no row or has no key, two columns are one part, or there is no column of keys.
             StorageError: The file cannot be read.
         """
         for line, record in self._records():
             column = self._key(record, line)
             key = record.pop(column)
             if key is None or key == "":
-                continue
-            parts = {}
+                raise ConfigError(
+                    f"the column {column!r} is empty in this line; expected the key of a sample",
+                    at=f"{self.path}, line {line}",
+                    hint="give the line a key, or remove it",
+                )
+            parts: dict[str, PartRef] = {}
             for name, value in record.items():
                 if value is not None:
                     part = _part_name(name)
                     is_text = isinstance(value, str)
-                    data = value.encode("utf-8", "surrogatepass") if is_text else msgspec.json.encode(value)
-                    parts[f"{part}.{'txt' if is_text else 'json'}"] = ValueRef(data)
-            yield Row(key=str(key), parts=dict(parts), origin=f"{os.path.basename(self.path)}, line {line}")
+                    data = value.encode("utf-8", "surrogatepass") if is_text else encode_json(value)
+                    new = f"{part}.{'txt' if is_text else 'json'}"
+                    if new in parts:
+                        raise ConfigError(
+                            f"two columns, one of them {name!r}, would be the part {new!r}",
+                            at=f"{self.path}, line {line}",
+                            hint="give the columns names that differ in more than case and punctuation",
+                        )
+                    parts[new] = ValueRef(data)
+            yield Row(key=str(key), parts=parts, origin=f"{os.path.basename(self.path)}, line {line}")
 
     def _key(self, record: Mapping[str, Any], line: int) -> str:
         for name in _KEYS if self.key_column is None else (self.key_column,):

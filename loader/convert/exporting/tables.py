@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from ...errors import ConfigError
+from .file_names import file_name
 from .new_output import NewFolder, new_file
 from .values import CellKind, as_cell
 from .writers import ExportedSample
@@ -160,7 +161,10 @@ class HuggingFaceWriter(NewFolder):
         for _, rows in self._parts.values():
             rows.flush()
         self._stack.close()
-        found = {split or _UNSPLIT: datasets.Dataset.from_file(path) for split, (path, _) in self._parts.items()}
+        # Splits become folders, and names in a split file may be those of folders above.
+        found = {
+            file_name(split or _UNSPLIT): datasets.Dataset.from_file(path) for split, (path, _) in self._parts.items()
+        }
         quiet = datasets.is_progress_bar_enabled()
         datasets.disable_progress_bars()
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
@@ -88,11 +89,17 @@ class ContentReader:
         if is_url(path):
             return self._url(path)
         try:
-            file = open(path, "rb", buffering=0)  # noqa: SIM115 - a large one is closed by release()
+            file = open(path, "rb", buffering=0, opener=_open_at_once)  # noqa: SIM115 - closed by release() if large
         except OSError as error:
             raise_storage_error("open this file", path, error)
+        except ValueError as error:  # a zero byte in the name
+            raise StorageError(f"no file can have this name: {error}", path=path) from error
         try:
-            size_bytes = os.fstat(file.fileno()).st_size
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                file.close()
+                raise StorageError("expected a file, found a pipe, device or socket", path=path)
+            size_bytes = status.st_size
             if size_bytes > _LARGE_BYTES:
                 self._streams.append(file)
                 return FileContents(file, size_bytes)
@@ -138,3 +145,8 @@ class ContentReader:
                 source=f"{os.fsdecode(part.path)}, byte {part.offset}",
             )
         return data
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Open a file; a pipe without a writer, too, which would block."""
+    return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)

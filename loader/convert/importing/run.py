@@ -6,7 +6,7 @@ import hashlib
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import replace
 
@@ -21,6 +21,7 @@ from ...storage import LocalStorage, Storage, may_use_rust, open_storage
 from ..rows.row import NO_SPLIT
 from ..rows.row_file import RowFile
 from ..rows.shard_plan import order_rows, plan_shards
+from ..writing.outside import check_outside
 from ..writing.work_folder import remove_leftovers, remove_work_folder
 from .done_shards import IMPORT_FOLDER, DoneShard
 from .listing import ListedRows, list_rows
@@ -64,7 +65,7 @@ def run_import(
     started = time.perf_counter()
     plan.layout.check()
     storage = open_storage(plan.output)
-    check_output(plan.output)
+    check_output(plan.output, sources=[source.path for source in plan.sources])
     with storage.lock(_LOCK), ExitStack() as stack:
         if listed is None:
             listed = stack.enter_context(_listed(plan, on_progress))
@@ -86,14 +87,19 @@ def _listed(plan: ImportPlan, on_progress: ProgressCallback | None) -> AbstractC
     return list_rows(plan.sources, shuffled=plan.layout.shuffle_seed is not None, on_progress=report)
 
 
-def check_output(output: str) -> None:
+def check_output(output: str, *, sources: Sequence[str] = ()) -> None:
     """Check that a folder is new, empty, or that of an interrupted import.
 
+    Args:
+        output: The folder.
+        sources: Paths of the sources of the import, which must not contain it.
+
     Raises:
-        ConfigError: It has other files, or is a prepared dataset.
+        ConfigError: It has other files, is a prepared dataset, or is inside of a source.
         StorageError: It is a file.
     """
     storage = open_storage(output)
+    check_outside(output, sources)
     if storage.exists(IMPORT_FOLDER):
         return
     if storage.exists(INFO_JSON):
@@ -221,6 +227,7 @@ class _Run:
             raise SampleError(
                 f"all {len(failures):,} samples failed; the first: {origin}: {reason}", at=self._storage.path("")
             )
+        self._storage.remove(FAILURES_FILE)  # of a run that was interrupted at the commit
         if failures:
             with self._storage.create(FAILURES_FILE) as file:
                 for origin, key, reason in failures:

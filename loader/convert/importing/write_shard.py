@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import os
 from collections import deque
 from collections.abc import Generator, Sequence
 from contextlib import closing, suppress
@@ -15,6 +16,7 @@ import numpy.typing as npt
 from ...errors import EnergonError, StorageError
 from ...format.index.journal import save_scans
 from ...storage import Storage
+from ..rows.keys import unique_part
 from ..rows.row import CellRef, FileRef, Row
 from ..rows.row_file import RowFile
 from ..rows.shard_plan import PlannedShard
@@ -87,7 +89,7 @@ class WriteShard:
         rows = self.order[shard.start : shard.stop].tolist()
         digest = self._digest(shard, rows)
         done = read_done(self.storage, shard.name)
-        if done is not None and done.is_valid(digest, self.storage):
+        if done is not None and done.is_valid(digest, self.storage) and not self._is_repaired(done, shard, rows):
             size_bytes = sum(size for _, size, _ in done.files)
             yield Written(samples=len(rows), size_bytes=size_bytes, done=done, is_resumed=True)
             return
@@ -100,10 +102,20 @@ class WriteShard:
         write_done(self.storage, shard.name, done)
         yield Written(samples=0, size_bytes=0, done=done)
 
+    def _is_repaired(self, done: DoneShard, shard: PlannedShard, rows: Sequence[int]) -> bool:
+        """Return True if a row that failed can be read now: a permission was given, or a server is back."""
+        if not done.failures:
+            return False
+        failed = {key for _, key, _ in done.failures}
+        writer = _ShardWriter(self, shard, [row for row in rows if self.rows.key(row, self.rows[row].key) in failed])
+        with closing(writer.reader):
+            return writer.can_read_one()
+
     def _digest(self, shard: PlannedShard, rows: Sequence[int]) -> str:
+        scratch = os.fsencode(os.path.dirname(self.rows.path))  # has another name in each run
         digest = hashlib.sha256(f"{self.settings}\0{shard.name}\0{shard.split}\0".encode())
         for row in rows:
-            data = self.rows.read(row)
+            data = self.rows.read(row).replace(scratch, b"")
             digest.update(f"{len(data)}\0{self.rows.renamed.get(row, '')}\0".encode())
             digest.update(data)
         return digest.hexdigest()
@@ -131,6 +143,10 @@ class _ShardWriter:
             if first is None:
                 break
             yield from self._write_file(first)
+
+    def can_read_one(self) -> bool:
+        """Return True if one of the rows can be read."""
+        return self._read_next() is not None
 
     def _write_file(self, sample: tuple[str, dict[str, PartContents]] | None) -> Generator[Written, None, None]:
         number = len(self.files)
@@ -197,11 +213,9 @@ class _ShardWriter:
             data = self.reader.read(row.source, part)
             if isinstance(part, FileRef | CellRef) and part.named_by_contents:
                 name = name_by_contents(name, data)  # noqa: PLW2901 - the name in the row is a guess
-            if isinstance(data, FileContents):
-                contents[name] = data
-                continue
-            written_name, written = convert_picture(name, data, self._task.pictures)
-            contents[written_name] = written
+            if not isinstance(data, FileContents):
+                name, data = convert_picture(name, data, self._task.pictures)  # noqa: PLW2901
+            contents[unique_part(name, contents)] = data
         return contents
 
 

@@ -20,6 +20,7 @@ from ...format.prepare.plan import PreparePlan, PrepareReport
 from ...format.prepare.run import run_prepare
 from ...format.tar.idx import tar_idx_bytes
 from ...storage import FileInfo, LocalStorage, is_url, raise_storage_error
+from ..writing.outside import check_outside
 from .inputs import MergeInput, merged_files, open_inputs
 from .plan import MergePlan, MergeReport, ProgressCallback
 from .shards import check_reachable, place_shards
@@ -53,6 +54,7 @@ def run_merge(plan: MergePlan, *, on_progress: ProgressCallback | None = None) -
     if len(plan.inputs) < 2:
         raise ConfigError("expected at least two datasets to merge", at=plan.output, hint="name them before the output")
     final = _check_output(plan.output)
+    check_outside(plan.output, plan.inputs)
     inputs = open_inputs(plan.inputs)
     check_reachable(inputs, plan.shards)
     split = merged_split(inputs)

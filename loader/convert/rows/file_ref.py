@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import stat
 
+from ...storage import open_parent
 from .row import FileRef, PartRef
 
-__all__ = ["file_ref"]
+__all__ = ["file_ref", "file_version"]
 
 
 def file_ref(path: str, *, named_by_contents: bool = False) -> PartRef:
@@ -25,3 +26,14 @@ def file_ref(path: str, *, named_by_contents: bool = False) -> PartRef:
     if not stat.S_ISREG(status.st_mode):
         return FileRef(name, named_by_contents=named_by_contents)
     return FileRef(name, status.st_size, str(status.st_mtime_ns), named_by_contents)
+
+
+def file_version(path: str) -> str:
+    """Return a text that differs after a change of a file: its version in an object store, or its time of change.
+
+    Raises:
+        StorageError: There is no such file.
+    """
+    storage, name = open_parent(path)
+    info = storage.stat(name)
+    return info.etag or str(info.mtime_ns)

@@ -1,15 +1,17 @@
-"""Keys of samples: names that tar members can have, each once."""
+"""Keys of samples and names of parts: names that tar members can have, each once."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from hashlib import blake2b
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["hash_key", "key_of_path", "rename_repeated"]
+from ...format.tar.names import split_member_name
+
+__all__ = ["hash_key", "key_of_path", "rename_repeated", "unique_part"]
 
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f]")
 _MAX_BYTES = 1000  # of a key; file systems allow 255 for each folder, tars any length
@@ -19,12 +21,14 @@ def key_of_path(path: str) -> str:
     """Return the key of a sample from a path without its extension.
 
     A dot in the last component would begin the name of the part, components that start with a dot are hidden, and
-    ``..`` leads out of a folder.
+    ``..`` leads out of a folder. Readers skip the members of a first folder ``__x__``.
 
     >>> key_of_path("a/b.c/photo.v2")
     'a/b.c/photo_v2'
     >>> key_of_path("../x/.hidden")
     '_/x/_hidden'
+    >>> key_of_path("__x__/a")
+    '_x__/a'
     """
     text = path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     text = _UNSAFE.sub("_", text)
@@ -33,11 +37,26 @@ def key_of_path(path: str) -> str:
     if not folders:
         return "_"
     folders[-1] = folders[-1].replace(".", "_")
+    if split_member_name("/".join(folders) + ".x") is None:
+        folders[0] = folders[0][1:]
     key = "/".join(folders)
     if len(key.encode()) > _MAX_BYTES:
         digest = blake2b(key.encode(), digest_size=8).hexdigest()
         key = key.encode()[: _MAX_BYTES - 20].decode("utf-8", "ignore").rstrip("/") + f"-{digest}"
     return key
+
+
+def unique_part(name: str, taken: Collection[str]) -> str:
+    """Return a part name that a sample does not have: this one, or with a number before it.
+
+    >>> unique_part("jpg", ["txt"]), unique_part("jpg", ["jpg"]), unique_part("jpg", ["jpg", "2.jpg"])
+    ('jpg', '2.jpg', '3.jpg')
+    """
+    number, unique = 1, name
+    while unique in taken:
+        number += 1
+        unique = f"{number}.{name}"
+    return unique
 
 
 def hash_key(key: str) -> int:

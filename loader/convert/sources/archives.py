@@ -20,6 +20,7 @@ from ...format.prepare.shards import compression_of, is_compressed_tar
 from ...format.tar.names import decode_name
 from ...format.tar.scan import TarScan, read_members
 from ...storage import open_parent, raise_storage_error
+from ..rows.file_ref import file_version
 from ..rows.keys import key_of_path
 from ..rows.row import CellRef, PartRef, RangeRef, Row
 from .folder import group_files
@@ -30,7 +31,6 @@ __all__ = ["TAR_ENDINGS", "TarSource", "ZipSource", "tar_files"]
 
 _COPY_BYTES = 1 << 20
 TAR_ENDINGS = (".tar", ".tgz", ".tar.gz", ".tbz2", ".tar.bz2", ".txz", ".tar.xz", ".tar.zst", ".tar.lz4")
-"""Endings of tar files, compressed ones included."""
 """Endings of tar files, compressed ones included."""
 
 
@@ -74,9 +74,14 @@ class TarSource:
             if is_compressed_tar(path):
                 plain = os.path.join(scratch, f"{number}.tar")
                 _decompress(path, plain)
-            yield from self._webdataset_rows(path, plain) if self.kind == "webdataset" else _file_rows(path, plain)
+            changed = file_version(path)
+            yield from (
+                self._webdataset_rows(path, plain, changed)
+                if self.kind == "webdataset"
+                else _file_rows(path, plain, changed)
+            )
 
-    def _webdataset_rows(self, shown: str, path: str) -> Iterator[Row]:
+    def _webdataset_rows(self, shown: str, path: str, changed: str) -> Iterator[Row]:
         storage, name = open_parent(path)
         index = index_shard(storage, name)
         encoded, start = os.fsencode(path), 0
@@ -88,7 +93,7 @@ class TarSource:
             parts: dict[str, PartRef] = {}
             for _ in range(stop - start):
                 part, offset, size_bytes = next(places)
-                parts[_part_name(names[part])] = RangeRef(encoded, offset, size_bytes)
+                parts[_part_name(names[part])] = RangeRef(encoded, offset, size_bytes, changed)
             start = stop
             yield Row(key=key_of_path(key), parts=parts, origin=f"{shown}, {key}")
 
@@ -122,9 +127,11 @@ class ZipSource:
         with _open_zip(self.path) as opened:
             numbers = {info.filename: number for number, info in enumerate(opened.infolist()) if not info.is_dir()}
             sizes = [info.file_size for info in opened.infolist()]
+        changed = file_version(self.path)
         for key, parts, first in _grouped(numbers):
             cells: dict[str, PartRef] = {
-                part: CellRef(numbers[name], part, sizes[numbers[name]]) for part, name in parts.items()
+                part: CellRef(numbers[name], part, sizes[numbers[name]], changed=changed)
+                for part, name in parts.items()
             }
             yield Row(key=key, parts=cells, origin=f"{self.path}, {first}")
 
@@ -147,11 +154,17 @@ class _ZipReader:
         info = self._infos[cell.row]
         try:
             return self._file.read(info)
-        except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError) as error:
+        except _UNREADABLE as error:
             raise SampleError(f"cannot unpack {info.filename}: {error}", part=cell.column, source=self._path) from error
 
     def close(self) -> None:
         self._file.close()
+
+
+_UNREADABLE = (
+    zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError, zlib.error, lzma.LZMAError
+)  # fmt: skip
+"""Errors of zipfile about one member; NotImplementedError and RuntimeError for compressions and passwords."""
 
 
 def _open_zip(path: str) -> zipfile.ZipFile:
@@ -163,7 +176,7 @@ def _open_zip(path: str) -> zipfile.ZipFile:
         raise_storage_error("open this file", path, error)
 
 
-def _file_rows(shown: str, path: str) -> Iterator[Row]:
+def _file_rows(shown: str, path: str, changed: str) -> Iterator[Row]:
     """Yield the files in a tar, grouped as those of a folder; of members of one name, the last counts."""
     storage, name = open_parent(path)
     places: dict[str, tuple[int, int]] = {}
@@ -174,7 +187,7 @@ def _file_rows(shown: str, path: str) -> Iterator[Row]:
                 places[decode_name(member)] = (offset, size_bytes)
     encoded = os.fsencode(path)
     for key, parts, first in _grouped(places):
-        refs: dict[str, PartRef] = {part: RangeRef(encoded, *places[member]) for part, member in parts.items()}
+        refs: dict[str, PartRef] = {part: RangeRef(encoded, *places[member], changed) for part, member in parts.items()}
         yield Row(key=key, parts=refs, origin=f"{shown}, {first}")
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ...errors import ConfigError
 from ...storage import raise_storage_error
 from ..rows.file_ref import file_ref
-from ..rows.keys import key_of_path
+from ..rows.keys import key_of_path, unique_part
 from ..rows.row import Row
 from .folder_layout import FolderLayout, ListedFolder, find_folder_layout
 from .no_cells import NoCells
@@ -121,11 +121,7 @@ def group_files(names: Sequence[str]) -> list[tuple[str, dict[str, str]]]:
             if inner and first in stems:  # b.seg.png next to b.jpg
                 stem, part = first, f"{inner}.{extension}".lower()
         parts = samples.setdefault(stem, {})
-        number, unique = 1, part
-        while unique in parts:  # a.jpg and a.JPG
-            number += 1
-            unique = f"{number}.{part}"
-        parts[unique] = name
+        parts[unique_part(part, parts)] = name  # a.jpg and a.JPG
     return sorted(samples.items())
 
 

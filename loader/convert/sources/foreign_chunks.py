@@ -18,6 +18,8 @@ __all__ = ["ChunkSource", "chunk_kind"]
 
 ChunkKind = Literal["mds", "litdata"]
 _INDEX = "index.json"
+_PICKLES = frozenset({"pkl", "pickle"})
+"""Names of encodings in mosaicml-streaming and litdata."""
 _LIBRARIES: Mapping[ChunkKind, tuple[str, str]] = {
     "mds": ("streaming", "mosaicml-streaming"),
     "litdata": ("litdata", "litdata"),
@@ -26,16 +28,37 @@ _LIBRARIES: Mapping[ChunkKind, tuple[str, str]] = {
 
 def chunk_kind(path: str) -> ChunkKind | None:
     """Return the library that wrote the chunks in a folder, by its index; None for another folder."""
-    try:
-        with open(os.path.join(path, _INDEX), "rb") as file:
-            index = json.load(file)
-    except (OSError, ValueError):
-        return None
-    if not isinstance(index, dict):
-        return None
+    index = _read_index(path)
     if "chunks" in index:
         return "litdata"
     return "mds" if "shards" in index else None
+
+
+def _read_index(path: str) -> dict[str, Any]:
+    """Return the index of a folder of chunks; empty if there is none."""
+    try:
+        with open(os.path.join(path, _INDEX), "rb") as file:
+            index = json.load(file)
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return index if isinstance(index, dict) else {}
+
+
+def _check_encodings(path: str) -> None:
+    """Raise a ``ConfigError`` if values are pickles, which run code of their author when a library reads them."""
+    index = _read_index(path)
+    config = index.get("config")
+    shards = index.get("shards")
+    encodings = [config.get("data_format")] if isinstance(config, dict) else []
+    encodings += [shard.get("column_encodings") for shard in shards if isinstance(shard, dict)] if shards else []
+    names = {str(name).partition(":")[0] for some in encodings if isinstance(some, list) for name in some}
+    pickled = sorted(names & _PICKLES)
+    if pickled:
+        raise ConfigError(
+            f"values of these chunks are pickles ({pickled[0]}), which run code when they are read",
+            at=os.path.join(path, _INDEX),
+            hint="if you trust who wrote them, read them with their library and write them with loader.ShardWriter",
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +77,7 @@ class ChunkSource:
         """Yield the samples in the order of their numbers; all have the parts of the first one.
 
         Raises:
-            ConfigError: The library is not installed.
+            ConfigError: The library is not installed, or values are pickles.
             FormatError: The library cannot read the folder.
         """
         reader = _ChunkReader(self.path, self.kind)
@@ -79,6 +102,7 @@ class _ChunkReader:
 
     def __init__(self, path: str, kind: ChunkKind) -> None:
         self._path = path
+        _check_encodings(path)
         module, distribution = _LIBRARIES[kind]
         try:
             library = importlib.import_module(module)

@@ -10,7 +10,7 @@ from ...storage import is_url
 from ..rows.file_ref import file_ref
 from ..rows.keys import key_of_path
 from ..rows.media_extension import with_extension
-from ..rows.row import FaultRef, FileRef, PartRef, Row, ValueRef
+from ..rows.row import NO_SPLIT, FaultRef, FileRef, PartRef, Row, ValueRef
 from .columns import PartColumns, TableLayout
 from .names import extension_of_path, is_link, split_part
 from .part_values import encode_json, join_root, media_bytes, part_bytes
@@ -137,4 +137,5 @@ class RowMaker:
         if self._layout.split is None:
             return split
         value = values.get(self._layout.split)
-        return split_part(str(value)) if value is not None else split
+        part = "" if value is None else split_part(str(value))
+        return part or split or NO_SPLIT

@@ -156,7 +156,8 @@ class ShardFile:
             OSError: The file cannot be written.
             StorageError: The contents end early; the shard is damaged then.
         """
-        if any(isinstance(contents, FileContents) for contents in parts.values()):
+        # webdataset's writer skips names that begin with "_", and takes a part "__key__" for the key.
+        if any(name[:1] in ("", "_") or isinstance(contents, FileContents) for name, contents in parts.items()):
             for name in sorted(parts):
                 self._copy(f"{key}.{name}", parts[name])
         else:

@@ -114,6 +114,13 @@ def test_samples_without_parts_are_an_error_skipped_or_left_as_they_are(dataset:
     files = write_files(tmp_path / "files", {"1.new.txt": "a", "4.new.txt": "b", "9.new.txt": "c"})
     with pytest.raises(ConfigError, match="3 samples of the dataset have no parts"):
         add(dataset, files)
+    for text, message in (
+        ('{"id": "1", "t": "a"}\n{"id": null, "t": "b"}\n', "'id' is empty in this line"),
+        ('{"id": "1", "A b": "a", "a-b": "b", "a_b": "c"}\n', "would be the part 'a_b.txt'"),
+    ):
+        (tmp_path / "rows.jsonl").write_text(text)
+        with pytest.raises(ConfigError, match=message):
+            add(dataset, tmp_path / "rows.jsonl")
     assert not (tmp_path / "added").exists()
     report = add(dataset, files, nonmatch="skip")
     assert (report.missing, report.unused, report.rows) == (3, 1, {"train": 1, "val": 1})

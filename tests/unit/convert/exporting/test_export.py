@@ -75,6 +75,18 @@ def test_a_hugging_face_dataset_decodes_pictures_and_keeps_splits(folder: Path, 
     assert sorted(os.listdir(tmp_path / "hf")) == ["dataset_dict.json", "train", "val"]
 
 
+def test_a_split_named_after_a_folder_above_stays_in_the_output(folder: Path, tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    split = folder / ".nv-meta/split.yaml"
+    split.write_text(split.read_text().replace("train:", "'../../evil':"))
+    export(folder, tmp_path / "a/b/hf", format="hf")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "ds"]
+    assert [*(tmp_path / "a").iterdir()] == [tmp_path / "a/b"]
+    assert sorted(os.listdir(tmp_path / "a/b/hf")) == ["..%2F..%2Fevil", "dataset_dict.json", "val"]
+    loaded = datasets.load_from_disk(str(tmp_path / "a/b/hf"))
+    assert sum(map(len, loaded.values())) == 12
+
+
 def test_a_hugging_face_dataset_without_splits_is_one(tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets")
     write_shard(shard_path(tmp_path / "ds", 0), {"a": {"txt": b"x", "wav": b"RIFF"}})

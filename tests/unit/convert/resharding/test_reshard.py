@@ -223,3 +223,11 @@ def test_large_parts_are_copied_in_pieces(tmp_path: Path, monkeypatch: pytest.Mo
     prepare(tmp_path / "ds")
     reshard(tmp_path / "ds", tmp_path / "new", shuffle_seed=1)
     assert samples_of(tmp_path / "new") == samples
+
+
+def test_parts_with_any_name_are_kept(tmp_path: Path) -> None:
+    parts = {"": b"no name", "_meta.json": b"{}", "__key__": b"of an attacker", "txt": b"a"}
+    write_shard(shard_path(tmp_path / "ds", 0), {"0001": parts, "0002": {"_": b"alone"}})
+    prepare(tmp_path / "ds", split=RATIO)
+    reshard(tmp_path / "ds", tmp_path / "new")
+    assert samples_of(tmp_path / "new") == {"0001": parts, "0002": {"_": b"alone"}}

@@ -33,6 +33,11 @@ SCATTERED: Members = [
 SAMPLES = {"x/1": {"jpg": b"one", "txt": b"first"}, "x/2": {"jpg": b"2", "txt": b"two"}}
 
 
+def output_of(folder: Path) -> Path:
+    """Return a path outside of a folder, since an output inside of its source is refused."""
+    return folder.with_name(f"{folder.name}-out")
+
+
 def tar_bytes(members: Members) -> bytes:
     data = io.BytesIO()
     with tarfile.open(fileobj=data, mode="w") as tar:
@@ -77,7 +82,7 @@ def test_zst_and_lz4(tmp_path: Path) -> None:
 
     (tmp_path / "a.tar.zst").write_bytes(zstandard.compress(tar_bytes(SCATTERED[:2])))
     (tmp_path / "b.tar.lz4").write_bytes(lz4.frame.compress(tar_bytes([("b.jpg", b"b")])))
-    assert [*imported(open_by_detection(tmp_path), tmp_path / "out")] == ["x/1", "x/2", "b"]
+    assert [*imported(open_by_detection(tmp_path), output_of(tmp_path))] == ["x/1", "x/2", "b"]
 
 
 def test_the_output_of_img2dataset(tmp_path: Path) -> None:
@@ -103,7 +108,7 @@ def test_the_output_of_img2dataset(tmp_path: Path) -> None:
 def test_keys_that_two_tars_share_get_a_number(tmp_path: Path) -> None:
     for name in ("a.tar", "b.tar"):
         (tmp_path / name).write_bytes(tar_bytes([("1.txt", name.encode())]))
-    samples = imported(TarSource(path=str(tmp_path)), tmp_path / "out")
+    samples = imported(TarSource(path=str(tmp_path)), output_of(tmp_path))
     assert samples == {"1": {"txt": b"a.tar"}, "1-2": {"txt": b"b.tar"}}
 
 
@@ -150,7 +155,7 @@ def test_damaged_archives_are_refused(tmp_path: Path, name: str, data: bytes) ->
 
 def test_a_folder_without_tars(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no tar files"):
-        imported(TarSource(path=str(tmp_path)), tmp_path / "out")
+        imported(TarSource(path=str(tmp_path)), output_of(tmp_path))
     (tmp_path / "a.xyz").touch()
     with pytest.raises(EnergonError, match="no source that can be imported"):
         open_by_detection(tmp_path / "a.xyz")

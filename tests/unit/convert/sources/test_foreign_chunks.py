@@ -71,3 +71,19 @@ def test_a_library_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.
     with pytest.raises(ConfigError, match="litdata, which is not installed") as caught:
         [*source.rows(shuffled=False, scratch=str(tmp_path))]
     assert caught.value.hint == "pip install litdata"
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        {"version": 2, "shards": [{"column_encodings": ["int"]}, {"column_encodings": ["jpeg", "pkl"]}]},
+        {"chunks": [], "config": {"data_format": ["int", "pickle"]}},
+    ],
+    ids=["mds", "litdata"],
+)
+def test_pickles_are_refused_before_their_library_reads_them(tmp_path: Path, index: dict[str, object]) -> None:
+    (tmp_path / "index.json").write_text(json.dumps(index))
+    source = open_source(str(tmp_path), kind=None, options=SourceOptions())
+    with pytest.raises(ConfigError, match="pickles") as caught:
+        source.open_cells()
+    assert "ShardWriter" in str(caught.value)

@@ -6,7 +6,7 @@ import re
 
 import click
 
-__all__ = ["parse_size"]
+__all__ = ["parse_size", "parse_size_or_megabytes"]
 
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
@@ -27,3 +27,13 @@ def parse_size(_ctx: click.Context, _parameter: click.Parameter, text: str) -> i
     if size_bytes < 1:
         raise click.BadParameter(f"expected a size such as 500MB, 1GB or 1GiB, found {text!r}")
     return size_bytes
+
+
+def parse_size_or_megabytes(context: click.Context, parameter: click.Parameter, text: str) -> int:
+    """Parse a size as :func:`parse_size` does; a number without a unit counts megabytes, as it always has in extract.
+
+    >>> [parse_size_or_megabytes(None, None, text) for text in ("500", "1GB", "0.5")]
+    [500000000, 1000000000, 500000]
+    """
+    has_unit = not text.strip().replace(".", "", 1).isdecimal()
+    return parse_size(context, parameter, text if has_unit else f"{text}MB")

@@ -21,7 +21,9 @@ _EXAMPLES = (
 )
 
 
-@energon_command("add-parts", examples=_EXAMPLES, short_help="Add parts to the samples of a dataset, next to its shards.")
+@energon_command(
+    "add-parts", examples=_EXAMPLES, short_help="Add parts to the samples of a dataset, next to its shards."
+)
 @click.argument("dataset")
 @click.argument("output")
 @click.option("--from", "source", required=True, metavar="SOURCE", help="Folder, table or prepared dataset.")

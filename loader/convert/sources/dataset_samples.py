@@ -45,16 +45,19 @@ def splits_of_samples(folder: DatasetFolder) -> SampleSplits:
         folder: The dataset.
 
     Raises:
-        ConfigError: The split file is invalid.
+        ConfigError: The split file is invalid, or a filter that it names is missing.
+        FormatError: Such a filter is damaged.
     """
     names = tuple(folder.split.split_parts) if folder.split else ()
     numbers = np.full(len(folder.index), -1, np.int64)
     overlapping = 0
     for number, name in enumerate(names):
+        kept = folder.filter_of_part(name)
         for samples in folder.samples_of_part(name, excluded_shards=True):
             own = numbers[samples.start : samples.stop]
-            overlapping += int((own >= 0).sum())
-            own[own < 0] = number
+            is_member = True if kept is None else kept.keeps(np.arange(samples.start, samples.stop))
+            overlapping += int((is_member & (own >= 0)).sum())
+            own[is_member & (own < 0)] = number
     return SampleSplits(names=names, number=numbers, overlapping=overlapping)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import yaml
 
+from loader.convert.resharding import ReshardPlan, run_reshard
 from loader.convert.splitting import SplitPlan, find_leaks, run_split, undo_split
 from loader.errors import ConfigError
 from loader.format.columns.column import write_column
@@ -156,6 +157,14 @@ def test_lint_knows_that_the_parts_share_no_sample(dataset: Path) -> None:
     for file in (dataset / ".nv-meta").glob("filter_*_val.*"):
         file.unlink()
     assert "E206" in {finding.code for finding in lint_dataset(LintPlan(path=str(dataset), level="headers")).findings}
+
+
+def test_new_shards_keep_each_sample_in_its_part(dataset: Path, tmp_path: Path) -> None:
+    run_split(SplitPlan(path=str(dataset), ratio=RATIO, by="samples", group_by="json[site]"))
+    before = {part: sorted(loaded_texts(dataset, part)) for part in RATIO}
+    run_reshard(ReshardPlan(path=str(dataset), output=str(tmp_path / "new")))
+    assert {part: sorted(loaded_texts(tmp_path / "new", part)) for part in RATIO} == before
+    assert "sample_filters" not in split_file(tmp_path / "new").read_text(), "other tools read whole shards"
 
 
 def test_a_missing_filter_is_an_error_and_not_other_samples(dataset: Path) -> None:

@@ -54,7 +54,10 @@ class CarriedValues:
                 made_by=column.record.made_by,
             )
             self.columns.append(name)
+        of_parts = self._folder.split.sample_filters.values() if self._folder.split else ()
         for name in filter_names(storage):
+            if name in of_parts:
+                continue  # parts have shards of their own now
             try:
                 kept = self._folder.open_filter(name).keeps(samples)
             except EnergonError as error:

@@ -165,6 +165,7 @@ def test_new_shards_keep_each_sample_in_its_part(dataset: Path, tmp_path: Path) 
     run_reshard(ReshardPlan(path=str(dataset), output=str(tmp_path / "new")))
     assert {part: sorted(loaded_texts(tmp_path / "new", part)) for part in RATIO} == before
     assert "sample_filters" not in split_file(tmp_path / "new").read_text(), "other tools read whole shards"
+    assert filter_names(DatasetFolder(tmp_path / "new").storage) == []
 
 
 def test_a_missing_filter_is_an_error_and_not_other_samples(dataset: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import signal
 import sys
 from pathlib import Path
@@ -23,6 +24,10 @@ settings.load_profile("everywhere")
 # Background jobs of a shell ignore SIGINT, and child processes inherit that; tests send SIGINT to child processes.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Each of pytest's workers reads all test files, and tests start hundreds of programs: byte code halves that work.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 _INTEROP = Path(__file__).parent / "interop"
 

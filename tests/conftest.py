@@ -15,10 +15,12 @@ from hypothesis import HealthCheck, settings
 # No deadlines, since machines differ in speed; the same examples in each run, so failures are reproducible.
 settings.register_profile(
     "everywhere",
+    max_examples=50,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
+settings.register_profile("thorough", settings.get_profile("everywhere"), max_examples=200)  # make test-all
 settings.load_profile("everywhere")
 
 # Background jobs of a shell ignore SIGINT, and child processes inherit that; tests send SIGINT to child processes.

@@ -13,8 +13,6 @@ import pytest
 from tests.source_tree import ROOT
 from tests.test_documented_code import run_script, without_numbers
 
-pytestmark = pytest.mark.slow
-
 PAGES = ("docs/how-to/from-pictures-to-training.md", "docs/how-to/import-archives.md")
 SHOWN_ONLY = ("preview", "browse")  # they need a terminal or a browser
 

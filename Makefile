@@ -13,7 +13,7 @@ TORCH ?= torch==2.13.0
 PEER ?= megatron-energon[av-decode,s3]==7.4.1
 LOADERS ?= webdataset==1.0.2 mosaicml-streaming==0.13.0 litdata==0.2.76 boto3
 # More than the two processors of small machines: tests also wait for processes and terminals.
-PYTEST_WORKERS ?= 3
+PYTEST_WORKERS ?= 4
 BIN := .venv/bin
 # Tests kill processes, race threads and fill disks: one that fails gets a second run, and the report names it.
 PYTEST := $(BIN)/pytest -n $(PYTEST_WORKERS) --reruns 1 --reruns-delay 1 -raR

@@ -6,11 +6,14 @@ import gc
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.forked_scripts import ForkedScripts, forked_scripts
 
 # No deadlines, since machines differ in speed; the same examples in each run, so failures are reproducible.
 settings.register_profile(
@@ -54,3 +57,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(_INTEROP):
             item.add_marker(pytest.mark.interop)
+
+
+@pytest.fixture(scope="session")
+def scripts() -> Iterator[ForkedScripts]:
+    with forked_scripts() as scripts:
+        yield scripts

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import types
@@ -26,10 +27,14 @@ class ForkedScripts:
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
 
-    def run(self, script: Path, *, folder: Path, environment: Mapping[str, str], warnings: str = "error") -> str:
-        """Run a script in a folder; returns what it prints."""
+    def run(self, script: Path, *, folder: Path, warnings: str = "error") -> str:
+        """Run a script in a folder, as the only rank there is; returns what it prints."""
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        ranks = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
         out, err = script.with_suffix(".out"), script.with_suffix(".err")
-        request = {"script": str(script), "folder": str(folder), "environment": dict(environment)}
+        request = {"script": str(script), "folder": str(folder), "environment": ranks}
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         print(

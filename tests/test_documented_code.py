@@ -6,10 +6,8 @@ import io
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
@@ -19,7 +17,7 @@ from PIL import Image
 
 from loader.format.prepare.plan import SplitRequest
 from tests.e2e.dataset_tree import prepare, write_shard
-from tests.forked_scripts import ForkedScripts, forked_scripts
+from tests.forked_scripts import ForkedScripts
 from tests.source_tree import ROOT
 
 PAGES = (
@@ -69,20 +67,6 @@ def photographs_module() -> ModuleType:
     return module
 
 
-def only_rank() -> dict[str, str]:
-    """Return the variables of the only rank there is."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    return {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-
-
-@pytest.fixture(scope="module")
-def scripts() -> Iterator[ForkedScripts]:
-    with forked_scripts() as scripts:
-        yield scripts
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder in which the code runs, with the demo's photographs in ``build/demo``."""
@@ -102,7 +86,7 @@ def test_the_code_on_a_page_prints_what_the_page_says(
     dataset = str(folder / "build" / "demo")
     script.write_text(blocks(text, "python").replace("/data/my_dataset", dataset), encoding="utf-8")
     warnings = "ignore" if page in WARNS else "error"
-    printed = scripts.run(script, folder=folder, environment=only_rank(), warnings=warnings)
+    printed = scripts.run(script, folder=folder, warnings=warnings)
     assert printed.replace(dataset, "/data/my_dataset") == blocks(text, "text")
 
 
@@ -143,12 +127,12 @@ def test_the_page_on_auxiliary_stores_works_on_such_datasets(scripts: ForkedScri
     # What stands behind the guard of the main module stands before the page's last block there.
     script = stories / "page.py"
     script.write_text(blocks(text, "python"), encoding="utf-8")
-    printed = scripts.run(script, folder=stories, environment=only_rank())
+    printed = scripts.run(script, folder=stories)
     assert printed.split() == re.findall(r"^ *# (\d+)$", blocks(text, "python"), flags=re.MULTILINE)
 
 
 def test_the_page_on_the_demo_shows_its_output(tmp_path: Path) -> None:
-    command = [sys.executable, "-W", "error", DEMO, "build/demo"]
+    command = [sys.executable, "-W", "error", str(DEMO), "build/demo"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     printed = done.stdout

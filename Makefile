@@ -13,7 +13,7 @@ TORCH ?= torch==2.13.0
 PEER ?= megatron-energon[av-decode,s3]==7.4.1
 LOADERS ?= webdataset==1.0.2 mosaicml-streaming==0.13.0 litdata==0.2.76 boto3
 # More than the two processors of small machines: tests also wait for processes and terminals.
-PYTEST_WORKERS ?= 3
+PYTEST_WORKERS ?= 4
 BIN := .venv/bin
 # Tests kill processes, race threads and fill disks: one that fails gets a second run, and the report names it.
 PYTEST := $(BIN)/pytest -n $(PYTEST_WORKERS) --reruns 1 --reruns-delay 1 -raR
@@ -39,7 +39,7 @@ LOADERS_INSTALLED := .venv-loaders/.installed
 # Layers with a promised branch coverage, and the tests that reach it. Tracing other tests would double their time.
 COVERED := loader/format loader/order
 COVERED_PERCENT := 95
-COVERING := tests/malformed tests/unit/av tests/unit/format tests/unit/inspect/exclude tests/unit/inspect/extract \
+COVERING := $(filter-out %_states.py %_keys.py,$(wildcard tests/malformed/test_*.py)) tests/unit/av tests/unit/format tests/unit/inspect/exclude tests/unit/inspect/extract \
 	tests/unit/order tests/unit/storage $(addprefix tests/unit/convert/test_,add_parts.py merge.py split.py) \
 	$(addprefix tests/property/test_,dataset_index.py dealt_order.py edited_orders.py key_table.py order.py permute.py small_shards.py tar_rename.py tar_scan.py) \
 	tests/e2e/test_meta_folder.py tests/e2e/test_prepare_parts.py tests/unit/stores/test_dataset_file_store.py \
@@ -66,7 +66,7 @@ test: $(INSTALLED)  ## the tests (ARGS='--last-failed', for example)
 	$(PYTEST) $(ARGS)
 
 test-all: $(INSTALLED) $(PEER_INSTALLED)  ## also the slow tests, and those against megatron-energon in .venv-peer
-	ENERGON_PEER_BIN=$(CURDIR)/$(PEER_BIN) $(PYTEST) -m "" $(ARGS)
+	ENERGON_PEER_BIN=$(CURDIR)/$(PEER_BIN) $(PYTEST) -m "" --hypothesis-profile=thorough $(ARGS)
 
 test-browser: $(INSTALLED)  ## the pages of `energon browse` in a real Chromium (apt-get install chromium chromium-driver)
 	$(PYTEST) -m browser tests/browser $(ARGS)

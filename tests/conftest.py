@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 import gc
+import os
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.forked_scripts import ForkedScripts, forked_scripts
+
 # No deadlines, since machines differ in speed; the same examples in each run, so failures are reproducible.
 settings.register_profile(
     "everywhere",
+    max_examples=50,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
+settings.register_profile("thorough", settings.get_profile("everywhere"), max_examples=200)  # make test-all
 settings.load_profile("everywhere")
 
 # Background jobs of a shell ignore SIGINT, and child processes inherit that; tests send SIGINT to child processes.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Each of pytest's workers reads all test files, and tests start hundreds of programs: byte code halves that work.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 _INTEROP = Path(__file__).parent / "interop"
 
@@ -47,3 +57,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(_INTEROP):
             item.add_marker(pytest.mark.interop)
+
+
+@pytest.fixture(scope="session")
+def scripts() -> Iterator[ForkedScripts]:
+    with forked_scripts() as scripts:
+        yield scripts

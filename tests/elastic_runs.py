@@ -237,29 +237,38 @@ def number_of(batch: Any) -> int:
 
 def fingerprint(value: Any) -> bytes:
     """Return bytes that are equal for equal values only, including types and shapes."""
-    return b"".join(_pieces(value))
+    pieces: list[bytes] = []
+    _add_pieces(value, pieces)
+    return b"".join(pieces)
 
 
-def _pieces(value: Any) -> Iterator[bytes]:
-    yield f"{type(value).__qualname__}(".encode()
+_PLAIN = frozenset({int, str, float, bool, bytes, type(None)})
+
+
+def _add_pieces(value: Any, pieces: list[bytes]) -> None:
+    kind = type(value)
+    if kind in _PLAIN:  # first, since there are a hundred of them in a batch
+        pieces.append(f"{kind.__qualname__}({value!r})".encode())
+        return
+    pieces.append(f"{kind.__qualname__}(".encode())
     if isinstance(value, torch.Tensor):
-        yield from _pieces(value.numpy())
+        _add_pieces(value.numpy(), pieces)
     elif isinstance(value, np.ndarray):
-        yield f"{value.dtype}{value.shape}".encode() + value.tobytes()
+        pieces.append(f"{value.dtype}{value.shape}".encode() + value.tobytes())
     elif is_dataclass(value) and not isinstance(value, type | tuple):
         for field in fields(value):
-            yield field.name.encode()
-            yield from _pieces(_recorded_form(field.name, getattr(value, field.name)))
+            pieces.append(field.name.encode())
+            _add_pieces(_recorded_form(field.name, getattr(value, field.name)), pieces)
     elif isinstance(value, dict):
         for key, inner in value.items():
-            yield from _pieces(key)
-            yield from _pieces(_recorded_form(key, inner))
+            _add_pieces(key, pieces)
+            _add_pieces(_recorded_form(key, inner), pieces)
     elif isinstance(value, list | tuple):
         for inner in value:
-            yield from _pieces(inner)
+            _add_pieces(inner, pieces)
     else:
-        yield repr(value).encode()
-    yield b")"
+        pieces.append(repr(value).encode())
+    pieces.append(b")")
 
 
 def _recorded_form(name: str, value: Any) -> Any:

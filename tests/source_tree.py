@@ -69,7 +69,11 @@ class Source:
     module: str
     is_package: bool
     path: Path
-    tree: ast.Module
+    text: str
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.text, filename=str(self.path))
 
     def imports(self) -> tuple[Import, ...]:
         """Return every name that any import statement imports, also inside functions and under conditions."""
@@ -156,7 +160,7 @@ class Source:
 
 
 def parse(text: str, *, module: str, is_package: bool = False) -> Source:
-    return Source(module=module, is_package=is_package, path=Path(f"<{module}>"), tree=ast.parse(text))
+    return Source(module=module, is_package=is_package, path=Path(f"<{module}>"), text=text)
 
 
 def layer_of(name: str) -> str | None:
@@ -166,7 +170,7 @@ def layer_of(name: str) -> str | None:
 
 @cache
 def sources() -> tuple[Source, ...]:
-    """Parse every module of the project, in the order of their names."""
+    """Read every module of the project, in the order of their names."""
     found = []
     for package, folder in PACKAGES.items():
         for path in sorted((ROOT / folder).rglob("*.py")):
@@ -175,8 +179,7 @@ def sources() -> tuple[Source, ...]:
             parts = (package, *path.relative_to(ROOT / folder).with_suffix("").parts)
             is_package = parts[-1] == "__init__"
             module = ".".join(parts[:-1] if is_package else parts)
-            tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
-            found.append(Source(module=module, is_package=is_package, path=path, tree=tree))
+            found.append(Source(module=module, is_package=is_package, path=path, text=path.read_text(encoding="utf-8")))
     return tuple(found)
 
 

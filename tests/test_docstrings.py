@@ -7,7 +7,7 @@ from importlib import import_module
 
 from tests.source_tree import BELOW_TORCH, layer_of, sources
 
-MODULES = [source.module for source in sources() if ">>>" in source.path.read_text(encoding="utf-8")]
+MODULES = [source.module for source in sources() if ">>>" in source.text]
 
 
 def test_the_examples_in_docstrings_are_true() -> None:

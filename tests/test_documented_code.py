@@ -6,7 +6,6 @@ import io
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
@@ -18,9 +17,8 @@ from PIL import Image
 
 from loader.format.prepare.plan import SplitRequest
 from tests.e2e.dataset_tree import prepare, write_shard
+from tests.forked_scripts import ForkedScripts
 from tests.source_tree import ROOT
-
-pytestmark = pytest.mark.slow  # a minute of scripts
 
 PAGES = (
     "README.md",
@@ -69,27 +67,6 @@ def photographs_module() -> ModuleType:
     return module
 
 
-def run_script(path: Path, *arguments: str, folder: Path, warnings: str = "error") -> str:
-    """Run a script in a folder, as the only rank there is; returns what it prints."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    ranks = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    # Coverage warns where it finds the data of a killed process half written; a page's workers would fail by that.
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE")}
-    done = subprocess.run(
-        [sys.executable, "-W", warnings, path, *arguments],
-        cwd=folder,
-        env=environment | ranks,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder in which the code runs, with the demo's photographs in ``build/demo``."""
@@ -101,12 +78,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_the_code_on_a_page_prints_what_the_page_says(page: str, folder: Path, tmp_path: Path) -> None:
+def test_the_code_on_a_page_prints_what_the_page_says(
+    page: str, scripts: ForkedScripts, folder: Path, tmp_path: Path
+) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     script = tmp_path / "page.py"
     dataset = str(folder / "build" / "demo")
     script.write_text(blocks(text, "python").replace("/data/my_dataset", dataset), encoding="utf-8")
-    printed = run_script(script, folder=folder, warnings="ignore" if page in WARNS else "error")
+    warnings = "ignore" if page in WARNS else "error"
+    printed = scripts.run(script, folder=folder, warnings=warnings)
     assert printed.replace(dataset, "/data/my_dataset") == blocks(text, "text")
 
 
@@ -141,18 +121,21 @@ def picture(number: int) -> bytes:
     return file.getvalue()
 
 
-def test_the_page_on_auxiliary_stores_works_on_such_datasets(stories: Path) -> None:
+def test_the_page_on_auxiliary_stores_works_on_such_datasets(scripts: ForkedScripts, stories: Path) -> None:
     text = (ROOT / "docs/how-to/auxiliary-files.md").read_text(encoding="utf-8")
     (stories / "data.yaml").write_text(blocks(text, "yaml"))
     # What stands behind the guard of the main module stands before the page's last block there.
     script = stories / "page.py"
     script.write_text(blocks(text, "python"), encoding="utf-8")
-    printed = run_script(script, folder=stories)
+    printed = scripts.run(script, folder=stories)
     assert printed.split() == re.findall(r"^ *# (\d+)$", blocks(text, "python"), flags=re.MULTILINE)
 
 
 def test_the_page_on_the_demo_shows_its_output(tmp_path: Path) -> None:
-    printed = run_script(DEMO, "build/demo", folder=tmp_path)
+    command = [sys.executable, "-W", "error", str(DEMO), "build/demo"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    printed = done.stdout
     training = DEMO.with_name("demo_training.py")
     name = os.path.relpath(training, tmp_path)
     shown_script = f"\n$ cat {name}\n{training.read_text(encoding='utf-8')}"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
+from energon_cli.main import main
 from tests.cli.make_dataset import write_captions
 from tests.cli.run_energon import RunEnergon, run_in_this_process
 
@@ -22,8 +24,14 @@ def captions(tmp_path: Path) -> Path:
     return write_captions(tmp_path / "captions")
 
 
+@pytest.fixture(scope="session")
+def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = write_captions(tmp_path_factory.mktemp("pristine") / "captions")
+    assert main(["prepare", str(folder), "--yes", "--num-workers", "1"]) == 0
+    return folder
+
+
 @pytest.fixture
-def prepared(captions: Path, energon: RunEnergon) -> Path:
+def prepared(pristine: Path, captions: Path) -> Path:
     """The folder ``captions``, prepared: two shards train, one val, one test."""
-    assert energon("prepare", captions, "--yes", "--num-workers", 1).code == 0
-    return captions
+    return Path(shutil.copytree(pristine, captions, dirs_exist_ok=True))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import io
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from urllib.parse import quote, urlsplit
 import pytest
 from PIL import Image
 
+from energon_cli.main import main
 from tests.cli.make_dataset import caption_parts, picture, write_captions, write_shard
 from tests.cli.run_energon import Done, RunEnergon
 
@@ -53,19 +55,25 @@ def serve(folder: Path | str, *flags: str) -> Iterator[Site]:
         assert server.wait(30) == 0
 
 
-@pytest.fixture
-def folder(tmp_path: Path, energon: RunEnergon) -> Path:
-    folder = write_captions(tmp_path / "captions")
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of ``site``. No test changes it."""
+    folder = write_captions(tmp_path_factory.mktemp("served") / "captions")
     odd = {"jpg": b"no picture", "html": b"<script>alert(1)</script>", "png": picture(1, form="PNG"), "wav": bytes(99)}
     write_shard(folder / "shard_999.tar", {key: caption_parts(7) | odd for key in HOSTILE})
-    done = energon("prepare", folder, "--non-interactive", "--split-ratio", "3,1,1", "--num-workers", 1)
-    assert done.code == 0
+    assert main(["prepare", str(folder), "--non-interactive", "--split-ratio", "3,1,1", "--num-workers", "1"]) == 0
     return folder
 
 
+@pytest.fixture(scope="module")
+def site(served: Path) -> Iterator[Site]:
+    yield from serve(served)
+
+
 @pytest.fixture
-def site(folder: Path) -> Iterator[Site]:
-    yield from serve(folder)
+def folder(served: Path, tmp_path: Path) -> Path:
+    """A copy of ``served``."""
+    return Path(shutil.copytree(served, tmp_path / "captions"))
 
 
 def test_only_the_token_opens_the_pages(site: Site) -> None:
@@ -148,9 +156,9 @@ def test_hostile_keys_are_found_and_described(site: Site, key: str) -> None:
     assert site.get(f"/s/captions/shard_999.tar/{quote(key, safe='')}")[0] == 200
 
 
-def test_a_sample_page_has_the_mapped_sample_and_where_its_bytes_lie(site: Site, folder: Path) -> None:
+def test_a_sample_page_has_the_mapped_sample_and_where_its_bytes_lie(site: Site, served: Path) -> None:
     part = json.loads(site.get("/api/d/0/1")[2])["parts"][1]
-    shard = (folder / "shard_000.tar").read_bytes()
+    shard = (served / "shard_000.tar").read_bytes()
     assert shard[part["offset"] : part["offset"] + part["size_bytes"]] == b"picture number 1"
     mapped = json.loads(site.get("/api/d/0/1/mapped")[2])
     assert [field["name"] for field in mapped["fields"]] == ["jpg", "txt", "json"]
@@ -168,11 +176,11 @@ def test_searches_find_keys_by_their_beginning_and_texts(site: Site) -> None:
     assert search(site, "text=number&in=texts&shard=shard_002.tar") == [6, 7, 8]
 
 
-def test_a_server_without_edit_excludes_nothing(site: Site, folder: Path) -> None:
-    before = (folder / ".nv-meta" / "split.yaml").read_bytes()
+def test_a_server_without_edit_excludes_nothing(site: Site, served: Path) -> None:
+    before = (served / ".nv-meta" / "split.yaml").read_bytes()
     body = json.dumps({"keys": ["shard_000.tar/000001"]})
     assert site.get("/api/d/0/exclude", method="POST", body=body, X_Energon="1")[0] == 403
-    assert (folder / ".nv-meta" / "split.yaml").read_bytes() == before
+    assert (served / ".nv-meta" / "split.yaml").read_bytes() == before
 
 
 def test_edit_excludes_the_selection_and_only_the_page_may_ask_for_it(folder: Path) -> None:
@@ -185,10 +193,12 @@ def test_edit_excludes_the_selection_and_only_the_page_may_ask_for_it(folder: Pa
         assert [row["excluded"] for row in rows] == [False, True, False]
 
 
-def test_missing_datasets_and_ports_in_use_are_errors(site: Site, tmp_path: Path, energon: RunEnergon) -> None:
+def test_missing_datasets_and_ports_in_use_are_errors(
+    site: Site, folder: Path, tmp_path: Path, energon: RunEnergon
+) -> None:
     missing: Done = energon("browse", tmp_path / "nothing", "--json")
     assert missing.code != 0
-    taken = energon("browse", tmp_path / "captions", "--port", site.address.partition(":")[2])
+    taken = energon("browse", folder, "--port", site.address.partition(":")[2])
     assert taken.code == 1
     assert "cannot listen at this address" in taken.err
 

@@ -158,7 +158,6 @@ SHELLS = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("shell", SHELLS)
 def test_a_shell_completes_a_line(dataset: Path, program: Path, shell: str) -> None:
     if shutil.which(shell) is None:

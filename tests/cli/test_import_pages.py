@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.forked_scripts import ForkedScripts
 from tests.source_tree import ROOT
-from tests.test_documented_code import run_script, without_numbers
-
-pytestmark = pytest.mark.slow
+from tests.test_documented_code import without_numbers
 
 PAGES = ("docs/how-to/from-pictures-to-training.md", "docs/how-to/import-archives.md")
 SHOWN_ONLY = ("preview", "browse")  # they need a terminal or a browser
@@ -32,14 +31,14 @@ def run_command(line: str, folder: Path) -> str:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_a_page_runs_from_its_first_line_to_its_last(page: str, tmp_path: Path) -> None:
+def test_a_page_runs_from_its_first_line_to_its_last(page: str, tmp_path: Path, scripts: ForkedScripts) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     printed = ""
     for number, (language, block) in enumerate(re.findall(r"^```(\w+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)):
         if language == "python":
             script = tmp_path / f"block{number}.py"
             script.write_text(block, encoding="utf-8")
-            printed = run_script(script, folder=tmp_path)
+            printed = scripts.run(script, folder=tmp_path)
         elif language == "text":
             assert printed == block
         elif language == "console":

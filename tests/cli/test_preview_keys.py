@@ -82,7 +82,6 @@ def test_no_color_draws_without_colour(prepared: Path) -> None:
         run.press("q").finish(timeout_s=10)
 
 
-@pytest.mark.slow
 def test_a_wanted_number_is_printed_without_asking_for_keys(prepared: Path) -> None:
     with TerminalRun("preview", prepared, "-n", 2) as run:
         assert run.finish() == 0
@@ -96,7 +95,6 @@ def test_ctrl_c_leaves_the_terminal_as_it_was(pager: TerminalRun) -> None:
     assert not pager.screen.cursor.hidden
 
 
-@pytest.mark.slow
 def test_a_sample_that_cannot_be_made_does_not_end_the_walk(tmp_path: Path) -> None:
     def parts(number: int) -> dict[str, bytes]:
         return caption_parts(number) | ({"jpg": b"<!DOCTYPE"} if number == 1 else {})

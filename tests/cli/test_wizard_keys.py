@@ -73,7 +73,6 @@ def test_enter_accepts_generated_code(tmp_path: Path) -> None:
     assert "remaining = iter(images)" in (tmp_path / ".nv-meta/sample_loader.py").read_text()
 
 
-@pytest.mark.slow
 def test_arrow_keys_choose_and_texts_can_be_edited(captions: Path, wizard: TerminalRun) -> None:
     wizard.press(DOWN, DOWN, ENTER).wait_for(TYPE)  # all train
     wizard.press(DOWN, UP, ENTER).wait_for(FROM).press(ENTER).wait_for("image (image) from")
@@ -87,7 +86,6 @@ def test_arrow_keys_choose_and_texts_can_be_edited(captions: Path, wizard: Termi
     assert read_yaml(captions, "dataset.yaml")["field_map"]["caption"] == "json[caption]"
 
 
-@pytest.mark.slow
 def test_a_failing_field_map_shows_the_error_and_prompts_again(captions: Path, wizard: TerminalRun) -> None:
     wizard.press(ENTER).wait_for(TYPE).press(ENTER).wait_for(FROM).press(ENTER).wait_for("image (image) from")
     wizard.press(ENTER).wait_for("caption (text) from")
@@ -138,7 +136,6 @@ def test_fields_from_own_code(captions: Path, wizard: TerminalRun) -> None:
     assert (captions / ".nv-meta/sample_loader.py").exists()
 
 
-@pytest.mark.slow
 def test_keys_typed_before_a_prompt_are_ignored(captions: Path, wizard: TerminalRun) -> None:
     wizard.press(ENTER).wait_for(TYPE).press(ENTER).wait_for(FROM).press(ENTER).wait_for("image (image) from")
     wizard.press(ENTER).wait_for("caption (text) from").press(ENTER).wait_for("decoding the first sample…")
@@ -218,7 +215,6 @@ def test_a_split_by_shard_names_comes_first(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.slow
 def test_a_menu_selects_the_changes_of_a_prepared_dataset(prepared: Path) -> None:
     split = read_yaml(prepared, "split.yaml")
     with TerminalRun("prepare", prepared, "--num-workers", 1) as run:

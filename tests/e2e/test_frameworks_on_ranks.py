@@ -21,8 +21,6 @@ from tests.e2e.text_dataset import write_texts
 
 RANKS = 2
 
-pytestmark = pytest.mark.slow  # imports Lightning and Accelerate on each rank
-
 
 @pytest.fixture(scope="module")
 def texts(tmp_path_factory: pytest.TempPathFactory) -> str:

@@ -147,7 +147,6 @@ def test_it_is_imported_beside_megatron_core(
     assert (done.returncode, done.stdout, done.stderr) == (0, VERSION, "")
 
 
-@pytest.mark.slow
 def test_type_checkers_see_the_types(wheels: tuple[Path, Path], tmp_path: Path, project: Path) -> None:
     environment = make_environment(tmp_path / "venv", dependencies=False)
     unpack(wheels[0], environment)

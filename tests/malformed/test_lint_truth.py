@@ -423,13 +423,18 @@ def test_tasks_are_made_when_they_are_asked_for() -> None:
 # ------------------------------------------------------------------------------------------------ damaged shards
 
 
-@pytest.fixture
-def small(tmp_path: Path) -> Path:
-    """Write 6 shards of 3 crude samples."""
-    folder = write_shards(tmp_path / "small")
+@pytest.fixture(scope="module")
+def pristine_small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = write_shards(tmp_path_factory.mktemp("pristine") / "small")
     prepare(folder, files={"dataset.yaml": "__module__: megatron.energon\n__class__: CrudeWebdataset\n"})
     assert lint(folder).findings == ()
     return folder
+
+
+@pytest.fixture
+def small(pristine_small: Path, tmp_path: Path) -> Path:
+    """Copy 6 shards of 3 crude samples."""
+    return Path(shutil.copytree(pristine_small, tmp_path / "small"))
 
 
 @pytest.fixture

@@ -46,7 +46,6 @@ def test_without_lightning_the_extra_is_named(no_lightning: None, monkeypatch: p
     assert caught.value.name == "lightning"
 
 
-@pytest.mark.slow
 def test_all_else_works_without_lightning_also_where_everything_is_imported() -> None:
     code = "import sys; sys.modules.update(lightning=None, pytorch_lightning=None)\n"
     code += "from loader import *; import loader, loader.integrations.megatron_data_sampler\n"

@@ -86,7 +86,6 @@ def test_numpy_integers_seed_as_python_integers_do(integer: Any) -> None:
         assert draw() == expected
 
 
-@pytest.mark.slow
 def test_another_process_draws_the_same() -> None:
     code = "from tests.unit.pipeline.contract.test_rng import *; seed_sample(3, 5, ('2 a', 1, 7)); print(draw())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

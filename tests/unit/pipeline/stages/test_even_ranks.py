@@ -109,7 +109,6 @@ def got_by_ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any
     return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(2)]
 
 
-@pytest.mark.slow
 def test_without_a_known_length_the_ranks_agree_when_to_end(got_by_ranks: Any) -> None:
     assert [got["two passes"] for got in got_by_ranks] == [2 * [[0, 2, 4, 6]], 2 * [[1, 3, 5, 7]]]
 

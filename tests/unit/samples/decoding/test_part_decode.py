@@ -185,7 +185,6 @@ def test_arrays_and_their_errors_are_those_of_numpy(kind: str, damage: Any) -> N
         assert_equal(outcome_of(decode, name, data), outcome_of(by_numpy, name, data))
 
 
-@pytest.mark.slow
 def test_webdataset_is_imported_for_arrays_only() -> None:
     code = """
 import sys

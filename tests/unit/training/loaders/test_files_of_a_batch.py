@@ -7,14 +7,11 @@ import re
 import subprocess
 import sys
 
-import pytest
-
 from tests.source_tree import ROOT
 
 MAX_FILES = 68
 
 
-@pytest.mark.slow
 def test_a_default_batch_passes_few_files() -> None:
     command = [sys.executable, "benchmarks/count_files.py"]
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))

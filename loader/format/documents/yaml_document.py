@@ -40,7 +40,7 @@ class _PlainLoader(yaml.CSafeLoader):
         self.last_wins: Collection[str] = ()
         self.replaced: list[str] = []
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         first_lines: dict[str, int] = {}
         # A tag such as !!map may be that of a list, which the safe loader refuses.
         for key_node, _ in node.value if isinstance(node, yaml.MappingNode) else ():

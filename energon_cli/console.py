@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping
+from dataclasses import is_dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import click
@@ -25,6 +26,7 @@ __all__ = [
     "error_console",
     "escape_controls",
     "is_terminal",
+    "json_line",
     "output_console",
     "print_json",
     "print_table",
@@ -148,15 +150,39 @@ def print_table(console: Console, table: Table) -> None:
 
 
 def print_json(document: Any, *, in_one_line: bool = False) -> None:
-    """Print a report as JSON on standard output, with indents or in one line."""
+    """Print a report as JSON on standard output, with indents or in one line.
+
+    Args:
+        document: Mappings, lists, dataclasses and scalars.
+        in_one_line: Without indents.
+    """
+    click.echo(json_line(document) if in_one_line else _indented(_as_json(document)))
+
+
+def json_line(document: Any) -> str:
+    """Return a report as JSON in one line."""
     # ASCII escapes keep lone surrogates (from keys that are not UTF-8) printable in every encoding.
-    click.echo(json.dumps(_as_json(document), indent=None if in_one_line else 2, ensure_ascii=True))
+    return json.dumps(_as_json(document), ensure_ascii=True)
+
+
+def _indented(document: Any) -> str:
+    """Return plain data as JSON with indents."""
+    import msgspec
+
+    try:
+        return msgspec.json.format(json.dumps(document), indent=2)  # json.dumps takes four times as long for indents
+    except msgspec.DecodeError:  # it has a lone surrogate or NaN
+        return json.dumps(document, indent=2)
 
 
 def _as_json(value: Any) -> Any:
-    """Convert values that only YAML has, such as dates and non-string keys, to strings."""
-    if isinstance(value, Mapping):
-        return {str(key): _as_json(inner) for key, inner in value.items()}
+    """Convert dataclasses to mappings, and values that only YAML has, such as dates and non-string keys, to strings."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
     if isinstance(value, list | tuple):
         return [_as_json(inner) for inner in value]
-    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
+    if isinstance(value, Mapping):
+        return {str(key): _as_json(inner) for key, inner in value.items()}
+    if is_dataclass(value):
+        return {name: _as_json(getattr(value, name)) for name in value.__dataclass_fields__}
+    return str(value)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -49,7 +48,7 @@ def explain(path: str, *, steps: int, as_json: bool, **options: Any) -> None:
 
     facts = explain_run(plan_run(check_path(path), **options), steps)
     if as_json:
-        print_json(asdict(facts))
+        print_json(facts)
     else:
         _show(facts, output_console())
     if facts.findings:

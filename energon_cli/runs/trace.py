@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -80,7 +79,7 @@ def trace(
     """
     from loader.inspect.runs import steps_of_key, trace_step
 
-    from ..console import print_json
+    from ..console import json_line
 
     if bool(step) == (key is not None):
         raise click.UsageError("Pass --step, or --key.")
@@ -92,13 +91,10 @@ def trace(
         found = sorted(uses, key=lambda one: (one.step, one.rank, one.position))
     else:
         found = [sample for number in step for sample in trace_step(run, number, ranks=rank or None)]
-    if not found:
+    if found:
+        click.echo("\n".join(map(json_line if as_json else _line, found)))
+    else:
         click.echo(f"no sample: {key} is in none of these steps" if key else "no sample", err=True)
-    for sample in found:
-        if as_json:
-            print_json(asdict(sample), in_one_line=True)
-        else:
-            click.echo(_line(sample))
     if replay:
         _replay(run, step, rank, output)
     if opens and found:

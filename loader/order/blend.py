@@ -10,20 +10,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from ..arrays import IntArray
-from .mixing import Words, extend, mix
+from .mixing import extend, mix
 from .permutation import permute
 
-__all__ = ["BlendOrder", "count_in_lanes", "quantise_weights"]
+__all__ = ["BLOCK", "PHASE", "SOURCES", "BlendOrder", "quantise_weights"]
 
 
 _PERIOD = 1 << 16
-_BLOCK = 256
-_COUNTED = 2_000_000  # cells of lanes and sources at a time
+BLOCK = 256  # positions, or fewer
 _MASK = 0xFFFFFFFFFFFFFFFF
-_PHASE, _SOURCES = 6, 7  # purposes of random numbers; each is hashed into the number's key
+PHASE, SOURCES = 6, 7  # purposes of random numbers; each is hashed into the number's key
 
 
 def quantise_weights(weights: Sequence[float], *, total: int = _PERIOD) -> IntArray:
@@ -58,13 +56,13 @@ class BlendOrder:
         if not len(self._counts) or (self._counts < 0).any():
             raise ValueError(f"expected counts of at least 0, found {self._counts.tolist()}")
         self.period = int(self._counts.sum())
-        self._blocks = max(1, -(-self.period // _BLOCK))
+        self._blocks = max(1, -(-self.period // BLOCK))
         # Samples of a source in each block, and the remainder that is spread over the blocks.
         self._per_block, self._remainder = np.divmod(self._counts, self._blocks)
         sources = np.arange(len(self._counts), dtype=np.uint64)
         # The count of each source grows in other blocks, so that samples of rare sources do not all meet in one block.
-        self._phase = (mix(seed, _PHASE, lane, sources) % np.uint64(self._blocks)).astype(np.int64)
-        self._key = mix(np.array([seed & _MASK], dtype=np.uint64), _SOURCES, lane)
+        self._phase = (mix(seed, PHASE, lane, sources) % np.uint64(self._blocks)).astype(np.int64)
+        self._key = mix(np.array([seed & _MASK], dtype=np.uint64), SOURCES, lane)
 
     def locate(self, start: int, stop: int) -> tuple[IntArray, IntArray]:
         """Return the sources at the positions ``[start, stop)``, and the positions in the sources' streams.
@@ -139,75 +137,3 @@ class BlendOrder:
         cell_start = np.cumsum(counts.ravel()) - counts.ravel()
         position[np.argsort(cell, kind="stable")] = place + (before[:-1].ravel() - cell_start)[cells]
         return (cell % sources).astype(np.int64), position
-
-
-def count_in_lanes(counts: Sequence[int] | IntArray, *, stops: IntArray, seed: int) -> IntArray:
-    """Return the number of samples of each source in the first positions of all lanes together.
-
-    It is the sum of ``BlendOrder(counts, lane=lane, seed=seed).counts(stops[lane])``, fast if many stops are equal.
-
-    Args:
-        counts: Number of samples of each source in a period.
-        stops: For each lane, the number of its positions that count; shape (lanes,).
-        seed: Seed of the run.
-    """
-    counts = np.asarray(counts, dtype=np.int64)
-    total = np.zeros_like(counts)
-    size = max(1, _COUNTED // len(counts))
-    for stop in np.unique(stops[stops > 0]).tolist():
-        lanes = np.flatnonzero(stops == stop)
-        for start in range(0, len(lanes), size):
-            total += _count(counts, lanes[start : start + size], stop, seed)
-    return total
-
-
-def _count(counts: IntArray, lane: IntArray, stop: int, seed: int) -> IntArray:
-    """Return the number of samples of each source in the first ``stop`` positions of some lanes."""
-    period = int(counts.sum())
-    blocks = max(1, -(-period // _BLOCK))
-    words = lane.astype(np.uint64)
-    phase = mix(seed, _PHASE, words[:, None], np.arange(len(counts), dtype=np.uint64)) % np.uint64(blocks)
-    phase = phase.astype(np.uint16 if blocks < 1 << 16 else np.uint64)
-
-    def before(block: int) -> tuple[IntArray, npt.NDArray[np.bool_]]:
-        """Return the counts before a block that all lanes have, and where a lane has one more."""
-        periods, number = divmod(block, blocks)
-        whole, rest = np.divmod(counts * number, blocks)  # (counts · number + phase) // blocks, as phase < blocks
-        return periods * counts + whole, phase >= (blocks - rest).astype(phase.dtype)
-
-    # The block of the last position of each lane; rounding moves a block's start by a few positions.
-    total = np.zeros_like(counts)
-    left = np.ones(len(lane), np.bool_)
-    block = (stop - 1) * blocks // period
-    while block and (before(block)[0].sum() + before(block)[1].sum(axis=1) >= stop).any():
-        block -= 1
-    while left.any():
-        (base, more), (next_base, next_more) = before(block), before(block + 1)
-        rows = np.flatnonzero(left & (next_base.sum() + next_more.sum(axis=1) >= stop))
-        if len(rows):
-            first = base + more[rows]
-            total += first.sum(axis=0)
-            key = extend(mix(np.array([seed & _MASK], dtype=np.uint64), _SOURCES, words[rows]), *divmod(block, blocks))
-            total += _count_in_block(next_base + next_more[rows] - first, stop - first.sum(axis=1), key)
-            left[rows] = False
-        block += 1
-    return total
-
-
-def _count_in_block(in_block: IntArray, kept: IntArray, key: Words) -> IntArray:
-    """Count the sources of the first ``kept`` positions of a block in some lanes.
-
-    Args:
-        in_block: Samples of each source in the block; shape (lanes, sources).
-        kept: Shape (lanes,).
-        key: Key of the block's permutation; shape (lanes,).
-    """
-    sizes = in_block.sum(axis=1)
-    rows, columns = np.nonzero(in_block)
-    source = np.repeat(columns, in_block[rows, columns])
-    begin = np.repeat(np.cumsum(sizes) - sizes, sizes)
-    place = np.arange(len(source)) - begin
-    moved = permute(place, np.repeat(sizes, sizes), np.repeat(key, sizes)) + begin
-    used = source[moved[place < np.repeat(kept, sizes)]]
-    counted: IntArray = np.bincount(used, minlength=in_block.shape[1])
-    return counted

@@ -8,7 +8,8 @@ import numpy as np
 
 from ..arrays import IntArray
 from ..cached_property import cached_property
-from .blend import BlendOrder, count_in_lanes, quantise_weights
+from .blend import BlendOrder, quantise_weights
+from .blend_lanes import count_in_lanes, locate_in_lanes
 from .source_order import SourceOrder, SourceOrders
 from .stream_order import BlendedLane, check_lane, check_sources
 
@@ -67,11 +68,11 @@ class RepeatedOrder:
             source = np.zeros(len(lane), np.int64)
             return source, *self._orders.locate(source, lane, position)
         starts = np.flatnonzero((np.diff(lane, prepend=-1) != 0) | (np.diff(position, prepend=-1) != 1))
-        blended = []
-        for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), len(lane)], strict=True):
-            blend = BlendOrder(self._counts, lane=int(lane[start]), seed=self.seed)
-            blended.append(blend.locate(int(position[start]), int(position[start]) + stop - start))
-        source, place = (np.concatenate(parts) for parts in zip(*blended, strict=True))
+        lengths = np.diff(starts, append=len(lane))
+        first = position[starts]
+        source, place = locate_in_lanes(
+            self._counts, lane=lane[starts], start=first, stop=first + lengths, seed=self.seed
+        )
         return source, *self._orders.locate(source, lane, place)
 
     def count(self, stops: IntArray) -> IntArray:

@@ -139,6 +139,7 @@ class LocalStorage:
     ) -> None:
         self.url = os.fspath(root)
         self._root = os.path.abspath(self.url)
+        self._prefix = os.path.join(self._root, "")
         self._replaced = None if replaced is None else (replaced[0], os.path.abspath(replaced[1]))
         self._checked_folders = {""}  # hidden ones that are no links
 
@@ -147,7 +148,7 @@ class LocalStorage:
         if self._replaced is not None and self._is_replaced(name):
             inner = name[len(self._replaced[0]) + 1 :]
             return os.path.join(self._replaced[1], inner) if inner else self._replaced[1]
-        return os.path.join(self._root, name) if name else self._root
+        return self._prefix + name if name else self._root
 
     def _is_replaced(self, name: str) -> bool:
         return self._replaced is not None and f"{name}/".startswith(f"{self._replaced[0]}/")
@@ -202,8 +203,8 @@ class LocalStorage:
     def prefetch_fixed(self, names: Iterable[str]) -> None:
         pass
 
-    def copy_of_fixed(self, name: str) -> Path:
-        return Path(self.path(name))
+    def copy_of_fixed(self, name: str) -> str:
+        return self.path(name)
 
     def open(self, name: str, info: FileInfo | None = None) -> _LocalFile:  # noqa: ARG002 - the system knows it
         return _LocalFile(self.path(name))

@@ -56,7 +56,7 @@ def check_name(name: str, *, folder: str) -> None:
     Raises:
         StorageError: It leads out of the folder, or no file can have it.
     """
-    if name.startswith("/") or ".." in name.split("/"):
+    if name.startswith("/") or (".." in name and ".." in name.split("/")):
         raise StorageError(
             f"the name {name!r} leads out of this folder",
             path=folder,
@@ -258,7 +258,7 @@ class Storage(Protocol):
     def prefetch_fixed(self, names: Iterable[str]) -> None:
         """Announce calls of :meth:`copy_of_fixed`; a remote store makes the copies at the same time."""
 
-    def copy_of_fixed(self, name: str) -> Path:
+    def copy_of_fixed(self, name: str) -> str:
         """Return such a path for a file that never changes under its name."""
 
     def path(self, name: str) -> str:

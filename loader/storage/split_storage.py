@@ -78,7 +78,7 @@ class SplitStorage:
         storage, inner = self._place(name)
         return storage.local_path(inner, None if info is None else replace(info, name=inner))
 
-    def copy_of_fixed(self, name: str) -> Path:
+    def copy_of_fixed(self, name: str) -> str:
         storage, inner = self._place(name)
         return storage.copy_of_fixed(inner)
 

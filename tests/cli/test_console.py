@@ -6,13 +6,22 @@ import io
 import json
 import unicodedata
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
 from rich.console import Console
 
-from energon_cli.console import error_console, escape_controls, output_console, print_json
+from energon_cli.console import error_console, escape_controls, json_line, output_console, print_json
 from loader.inspect import format_bytes, plural
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    size: tuple[int, Path]
+    name: str | None
 
 
 class Terminal(io.StringIO):
@@ -85,6 +94,24 @@ def test_square_brackets_in_data_are_no_markup(monkeypatch: pytest.MonkeyPatch) 
 def test_json_prints_names_that_are_not_utf8(capsys: pytest.CaptureFixture[str]) -> None:
     print_json({"key": "caf\udce9"})
     assert json.loads(capsys.readouterr().out) == {"key": "caf\udce9"}
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        [1e300, 1e-7, -0.0, 10**40, True, None],
+        {"a": [], "b": {}, "c": [[], {"d": '\u2028"\\/é\x7f'}]},
+        [float("nan"), "caf\udce9"],
+        "text",
+    ],
+)
+def test_json_has_the_indents_of_the_standard_library(document: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    print_json(document)
+    assert capsys.readouterr().out == json.dumps(document, indent=2) + "\n"
+
+
+def test_json_of_dataclasses_is_that_of_their_fields() -> None:
+    assert json_line([Facts(size=(3, Path("x")), name=None)]) == '[{"size": [3, "x"], "name": null}]'
 
 
 @pytest.mark.parametrize(

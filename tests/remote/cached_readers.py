@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
+from pathlib import Path
 
 from loader.storage.remote import RemoteStorage
 from loader.storage.remote.clients import use_rust_here
@@ -17,7 +18,7 @@ def _read(action: str, url: str, name: str) -> str:
     use_rust_here()
     storage = RemoteStorage(url)
     if action == "copy":
-        data = storage.copy_of_fixed(name).read_bytes()
+        data = Path(storage.copy_of_fixed(name)).read_bytes()
     else:
         info = next(info for info in storage.list() if info.name == name)
         with storage.open(name, info) as file:

@@ -57,6 +57,9 @@ PROVIDERS: Final = (
 )
 """All formats, in the order in which they are tried."""
 
+_FOLDER = PROVIDERS[-1]
+_ENDINGS = tuple(ending for one in PROVIDERS for ending in one.suffixes)
+
 RECORD_FORMATS: Final = frozenset({"jsonl", "binidx", "parquet"})
 """Formats of single files whose samples are numbered and have no names."""
 
@@ -76,7 +79,9 @@ def provider_of(path: str | os.PathLike[str]) -> Provider:
     ('binidx', 'folder')
     """
     text = os.fspath(path)
-    return next(one for one in PROVIDERS if not one.suffixes or text.endswith(one.suffixes))
+    if not text.endswith(_ENDINGS):
+        return _FOLDER
+    return next(one for one in PROVIDERS if text.endswith(one.suffixes))
 
 
 def format_of(path: str | os.PathLike[str]) -> Format:
@@ -146,9 +151,8 @@ def fault_of_file(path: str) -> tuple[str, str] | None:
         return None
     if path.endswith(".tar"):
         return "a single tar file is not a dataset", f"give its folder: {os.path.dirname(path)}"
-    endings = [ending for one in PROVIDERS for ending in one.suffixes]
     message = "this file is no dataset; expected a folder of shards, or a file that ends in "
-    return f"{message}{', '.join(endings[:-1])} or {endings[-1]}", "convert it: docs/how-to/write-shards.md shows how"
+    return f"{message}{', '.join(_ENDINGS[:-1])} or {_ENDINGS[-1]}", "convert it: docs/how-to/write-shards.md shows how"
 
 
 def data_path(path: str) -> str:

@@ -122,7 +122,7 @@ def map_column(storage: Storage, name: str, dtype: str | None, *, is_fixed: bool
         FormatError: The file is missing, is shorter or longer than its header says, or has another type.
     """
     try:
-        path = storage.copy_of_fixed(name) if is_fixed else storage.local_path(name)
+        path = storage.copy_of_fixed(name) if is_fixed else str(storage.local_path(name))
         file = map_file(path)
         found, rows, offset = _parse_header(
             storage, name, bytes(memoryview(file)[:_HEADER_BYTES]), len(file), NUMBERS if dtype is None else INTEGERS

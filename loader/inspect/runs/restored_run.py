@@ -15,7 +15,14 @@ from ...pipeline.contract.stage import State
 from ...samples.encoding.task_encoder import TaskEncoder
 from ...training.loaders.replay import replay_batch
 from ...training.loaders.restore_sample import restore_sample
-from ...training.states import RunState, chain_differences, edited_chain, read_run_states
+from ...training.states import (
+    MixChanges,
+    RunState,
+    chain_differences,
+    edited_chain,
+    merge_mix_changes,
+    read_run_states,
+)
 from ...training.workers.batch_trace import TraceFile, list_traces
 from ...training.workers.lane_host import MICRO_BATCH
 from ..diff.compare import kind_of_path
@@ -190,7 +197,7 @@ def open_run(
     request = _request(state, dataset, trust_code=trust_code, task_encoder=task_encoder)
     run = PlannedRun(request)
     _check(state, run, whole=task_encoder is not None)
-    run.chain = edited_chain(run.chain, state.mix_changes)
+    run.chain = edited_chain(run.chain, merge_mix_changes(_mix_changes(states, log)))
     run.lanes, run.seed, run.rules, run.steps = state.lanes, state.seed, state.rules, state.run_steps
     return RestoredRun(
         run=run,
@@ -199,6 +206,14 @@ def open_run(
         steps=state.run_steps.place(state.batch)[0],
         has_hooks=not {name for name, _ in _stages(state.dataset)} <= _PLAIN_STAGES,
     )
+
+
+def _mix_changes(states: Sequence[RunState], log: Sequence[TraceFile]) -> list[MixChanges]:
+    """Return the changes of the mix as the ranks know them: each may know the positions of some lanes only."""
+    if not log:
+        return [state.mix_changes for state in states]
+    found = [RunState.from_plain(file.run).mix_changes for file in log]
+    return [changes for changes in found if len(changes) == len(found[0])]
 
 
 def _check(state: RunState, run: PlannedRun, *, whole: bool) -> None:

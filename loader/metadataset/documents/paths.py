@@ -86,6 +86,8 @@ def _fault_of_url(url: str, meta_folder: str | None) -> str | None:
 def _fault_of_path(path: str, meta_folder: str | None) -> str | None:
     if is_record_file(path):
         return None if _exists(path) else f"there is no such file: {display_path(path)}"
+    if meta_folder is None and _exists(os.path.join(path, INFO_JSON)):
+        return None
     name = display_path(path)
     if not _exists(path):
         return f"there is no such folder: {name}"
@@ -99,7 +101,7 @@ def _fault_of_path(path: str, meta_folder: str | None) -> str | None:
         where = display_path(meta_folder)
         command = f"energon prepare {name} --meta-folder {where}"
         return f"{name} is no prepared dataset: there is no .info.json in {where}; run: {command}"
-    if any(_exists(os.path.join(path, name)) for name in (INFO_JSON, INFO_YAML)):
+    if _exists(os.path.join(path, INFO_YAML)):
         return None
     return f"{name} is no prepared dataset: it has no .nv-meta/.info.json; run: energon prepare {name}"
 

@@ -156,11 +156,6 @@ class ReadDataset(SavableDataset[Raw]):
 
     def open(self, lane: Lane, state: State) -> Running:
         order = self.lane_order(lane.number, lanes=lane.count, seed=lane.seed, rules=lane.rules)
-        if self.history is not None and self.key in state and state[self.key] < self.history.ends_of(lane.number)[-1]:
-            raise StateError(
-                f"this state is damaged: lane {lane.number} is at position {state[self.key]}, before the last change "
-                "of the mix"
-            )
         return _ReadRunning(self, order, lane, state)
 
     def lane_order(self, number: int, *, lanes: int, seed: int, rules: int = RULES) -> LaneOrder:
@@ -183,6 +178,7 @@ class _ReadRunning:
         self._table, self._rows = definition.opened
         self._begin = lane.last_sample.note_position
         self._key = definition.key
+        self._was_edited = definition.history is not None
         self._position: int = state.get(self._key, 0)  # of the next sample
         self._samples: Iterator[tuple[Any, int]] = iter(())  # of the current chunk
         self._ordered = range(self._position, self._position)  # positions whose order is known
@@ -278,6 +274,9 @@ class _ReadRunning:
         if not ordered:
             raise StopIteration
         source, _, sample = self._order.locate(start, ordered.stop)
+        if self._was_edited:
+            known = _before_gone(source)
+            source, sample, ordered = source[:known], sample[:known], ordered[:known]
         self._found = source, self._table.index_numbers(source, sample)
         self._ordered = ordered
 
@@ -300,6 +299,23 @@ class _ReadRunning:
         if source[0] == GONE:
             return SKIPPED
         return next(self._rows.read((position,), source, index, self._table.excluded(source, index), self._begin))[0]
+
+
+def _before_gone(source: IntArray) -> int:
+    """Return the number of positions before the first one whose dataset left the mix.
+
+    Raises:
+        StateError: It is the first position.
+    """
+    gone = np.flatnonzero(source == GONE)
+    if not len(gone):
+        return len(source)
+    if gone[0] == 0:
+        raise StateError(
+            "a sample of this micro-batch is of a dataset that has left the mix of the run",
+            hint="rebuild it from a state before that change of the mix, with the documents of that time",
+        )
+    return int(gone[0])
 
 
 def _without_path(source: Any) -> dict[str, Any]:

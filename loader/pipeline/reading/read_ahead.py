@@ -89,7 +89,9 @@ class ReadAhead:
 
     def _join_more(self) -> bool:
         """Join the neighbours of one more chunk, unless many have nothing to fetch."""
-        return len(self._chunks) - len(self._ranges) < _MAX_CHUNKS_AHEAD and self._join_next()
+        with suppress(EnergonError):  # the next call finds the error again
+            return len(self._chunks) - len(self._ranges) < _MAX_CHUNKS_AHEAD and self._join_next()
+        return False
 
     def _join_next(self) -> bool:
         """Join the neighbours of the next chunk; return False at the end of the pass."""
@@ -112,6 +114,10 @@ class ReadAhead:
                 chunk, positions = self._locate_chunk()()  # type: ignore[misc]  # the lane holds this
             except StopIteration:
                 self._is_over = True
+            except EnergonError:
+                if not self._chunks:
+                    raise
+                return  # the samples before it come first
             else:
                 ranges = None
                 with suppress(EnergonError):  # reading its first sample finds the error again

@@ -242,9 +242,9 @@ class RemoteStorage:
         """Return the path of a copy on this machine."""
         return self._copy(name, self.stat(name) if info is None else info)
 
-    def copy_of_fixed(self, name: str) -> Path:
+    def copy_of_fixed(self, name: str) -> str:
         """Return the path of a copy of a file that never changes under its name."""
-        return self._copy(name, None)
+        return str(self._copy(name, None))
 
     def _copy(self, name: str, info: FileInfo | None) -> Path:
         version = "" if info is None else info.etag or f"{info.size_bytes}-{info.mtime_ns}"

@@ -21,6 +21,7 @@ from .files import (
     redistribute_files as redistribute_files,
 )
 from .find import place_text as place_text
+from .mix_history import MixChanges as MixChanges, merge_mix_changes as merge_mix_changes
 from .run_state import RunState as RunState
 from .run_steps import RunSteps as RunSteps
 from .split_state import ranks_of_run as ranks_of_run

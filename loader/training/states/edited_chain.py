@@ -46,6 +46,16 @@ class ContinuedMix:
     changes: MixChanges
     change: MixChange | None
 
+    def check(self, saved: RunState) -> None:
+        """Check that each lane is after the last change of the mix.
+
+        Raises:
+            StateError: A lane is before it, or the position of the change is not known on this rank.
+        """
+        if self.changes:
+            for lane, state in saved.lane_states.items():
+                _check_position(self.chain, state, lane)
+
     def log(self, saved: RunState, *, rank: int) -> None:
         """Log the change, on rank 0; and on each rank the samples in buffers that cannot be rebuilt."""
         if self.change is None:
@@ -147,6 +157,24 @@ def edited_chain(dataset: SavableDataset[Any], changes: MixChanges, path: str = 
     copied = copy(dataset)
     copied.inputs = (edited_chain(dataset.inputs[0], changes, path),)
     return copied
+
+
+def _check_position(dataset: SavableDataset[Any], state: State, lane: int) -> None:
+    if isinstance(dataset, ReadDataset):
+        if dataset.history is None or dataset.key not in state:
+            return
+        if state[dataset.key] < dataset.history.ends_of(lane)[-1]:
+            raise StateError(
+                f"this state is damaged: lane {lane} is at position {state[dataset.key]}, before the last change of "
+                "the mix",
+                hint="restore another state",
+            )
+    elif isinstance(dataset, BlendDataset):
+        inner = state.get(dataset.key, {})
+        for upstream, origin in zip(dataset.inputs, dataset.origins, strict=True):
+            _check_position(upstream, inner.get(str(origin), {}), lane)
+    elif not nests_states(dataset):
+        _check_position(dataset.inputs[0], state, lane)
 
 
 def _check_count(stage: str, changes: StageChanges, count: int) -> None:

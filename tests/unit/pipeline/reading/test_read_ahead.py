@@ -195,6 +195,24 @@ def large_samples(count: int) -> list[list[tuple[int, int]]]:
     return chunks_of([((one * 37 % 80) << 19, 128 << 10) for one in range(count)], 2)
 
 
+class Unlocated(Lane):
+    """A lane whose chunks cannot be located from the fourth one on."""
+
+    def locate(self) -> tuple[Chunk, range]:
+        if self.located >= 12:
+            raise StorageError("no such column")
+        return super().locate()
+
+
+def test_an_error_of_a_later_chunk_comes_after_the_samples_before_it() -> None:
+    lane = Unlocated(chunks_of(members(range(40)), 4))
+    found = [position for _ in range(3) for _, position in lane.ahead.next()]
+    assert found == [*range(12)]
+    for _ in range(2):
+        with pytest.raises(StorageError, match="no such column"):
+            lane.ahead.next()
+
+
 def test_ranges_that_arrive_in_time_leave_the_bytes_ahead_as_they_are() -> None:
     lane = Lane(large_samples(400), ahead_bytes=32 << 20)
     assert [read_ahead(lane, 10) for _ in range(9)] == [16] * 9  # 2 MiB

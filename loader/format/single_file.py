@@ -59,6 +59,10 @@ class SingleFile(DatasetFolder):
     def column_names(self) -> list[str]:
         return []
 
+    def samples_of_part(self, split_part: str, *, excluded_shards: bool = False) -> list[range]:  # noqa: ARG002
+        """Return all samples: a file without a split serves as every split part, as in training."""
+        return [range(len(self._records))]
+
     def open_filter(self, name: str) -> FilterRows:
         return open_file_filter(self.storage, self._file, name, len(self._records))
 

@@ -19,7 +19,10 @@ _EXAMPLES = (
         "energon extract /data/coco -o v.jsonl --split-part val --parts txt",
     ),
     ("Copy the samples of a list", "energon extract /data/coco -o bad --keys-from bad.txt"),
-    ("Copy the first samples of the datasets of a mix", "energon extract mix.yaml -o tiny --format tar --limit 100"),
+    (
+        "Copy the first samples of the datasets of a mix",
+        "energon extract /data/mix.yaml -o tiny --format tar --limit 100",
+    ),
     ("Copy what a filter keeps", "energon extract s3://bucket/coco -o good --format tar --filter good"),
 )
 
@@ -75,7 +78,7 @@ def extract(
     JSON and texts as they are and other parts in base64.
 
     PATH is a dataset, a .jsonl, .bin or .parquet file, tar shards that are not prepared, or a URL. A metadataset .yaml
-    stands for the datasets that it reads, and with --split-part, for those of this split.
+    represents the datasets that it reads, and with --split-part, for those of this split.
 
     CONDITION is made of columns (energon stats --write), such as 'tokens > 2048 and width >= 512', and of bytes, shard,
     size("jpg") and has("jpg").

@@ -16,7 +16,7 @@ from ..format.single_file import open_samples
 from ..format.unprepared.temporary_index import index_temporarily
 from .plans.plan_leaves import plan_splits
 
-__all__ = ["DatasetNames", "NamedDataset", "OpenDataset", "index_if_unprepared", "named_datasets", "open_datasets"]
+__all__ = ["DatasetNames", "NamedDataset", "OpenDataset", "named_datasets", "open_datasets"]
 
 
 class DatasetNames:
@@ -46,7 +46,7 @@ class NamedDataset:
         meta_folder: Folder to use instead of ``.nv-meta``; None for ``.nv-meta``.
         split_config: Name of the split file; None for the default one.
         dataset_configs: Names of the dataset files by which a metadataset reads it; None is the default one.
-        split_parts: The split parts that are asked for; empty for all samples.
+        split_parts: The split parts that are requested; empty for all samples.
         metadataset: The metadataset; None if the path is its own.
         is_temporary: The metadata is that of a temporary index.
     """
@@ -131,11 +131,13 @@ class OpenDataset:
     Attributes:
         name: Its name, unique among the datasets that are open together.
         dataset: The dataset.
+        place: The same; of tar shards that are not prepared, their folder with a temporary index.
         folder: Its shards and samples.
     """
 
     name: str
     dataset: NamedDataset
+    place: NamedDataset
     folder: DatasetFolder
 
 
@@ -158,22 +160,17 @@ def open_datasets(
     with ExitStack() as stack:
         found = []
         for one in datasets:
-            indexed = index_if_unprepared(one, stack, on_progress, keys=keys)
-            folder = open_samples(indexed.path, split_config=indexed.split_config, meta_folder=indexed.meta_folder)
+            place = _index_if_unprepared(one, stack, on_progress, keys)
+            folder = open_samples(place.path, split_config=place.split_config, meta_folder=place.meta_folder)
             stack.callback(folder.close)
-            found.append(OpenDataset(name=names.add(one.path), dataset=one, folder=folder))
+            found.append(OpenDataset(name=names.add(one.path), dataset=one, place=place, folder=folder))
         yield found
 
 
-def index_if_unprepared(
-    dataset: NamedDataset, stack: ExitStack, on_progress: ProgressCallback | None = None, *, keys: Sequence[str] = ()
+def _index_if_unprepared(
+    dataset: NamedDataset, stack: ExitStack, on_progress: ProgressCallback | None, keys: Sequence[str]
 ) -> NamedDataset:
-    """Return a dataset; for tar shards that are not prepared, with a temporary index that ``stack`` removes.
-
-    Raises:
-        FormatError: The shards are damaged.
-        StorageError: The folder has no tar files, or the temporary folder is full.
-    """
+    """Return a dataset; for tar shards that are not prepared, with a temporary index that ``stack`` removes."""
     if dataset.is_file:
         return dataset
     indexed = index_temporarily(dataset.path, dataset.meta_folder, stack, on_progress, keys=keys)

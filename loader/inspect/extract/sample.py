@@ -194,7 +194,7 @@ def find_samples_of(
 
     Args:
         path: A dataset, a JSONL, token or Parquet file, tar shards that are not prepared, or a metadataset, which
-            stands for the datasets that it reads.
+            represents the datasets that it reads.
         words: The keys that will be looked up, and perhaps the name of a part. Of shards that are not prepared, those
             that the keys name are scanned, or all.
         split_config: Name of the split file; None for the default one.

@@ -10,7 +10,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import msgspec
 import numpy as np
 
 from ...arrays import IntArray
@@ -133,8 +132,8 @@ def exclude_samples(
     if plan.filter is None:
         whole = frozenset(shards)
         single = (number for number in plan.numbers.tolist() if folder.index.shard_of(number).name not in whole)
-        entry = exclude_names(folder, [*shards, *map(folder.index.full_key, single)], reason=reason, group=group)
-        return entry and msgspec.structs.replace(entry, samples=len(plan.numbers))
+        names = [*shards, *map(folder.index.full_key, single)]
+        return exclude_names(folder, names, reason=reason, samples=len(plan.numbers), group=group)
     storage, name, own = folder.storage, plan.filter, ExclusionFiles.of(folder)
     with storage.lock(own.lock):
         kept = np.setdiff1d(included_samples(folder, name), plan.numbers, assume_unique=True)
@@ -150,13 +149,16 @@ def exclude_samples(
     return entry
 
 
-def exclude_names(folder: DatasetFolder, names: Sequence[str], *, reason: str, group: str = "") -> Exclusion | None:
+def exclude_names(
+    folder: DatasetFolder, names: Sequence[str], *, reason: str, samples: int | None = None, group: str = ""
+) -> Exclusion | None:
     """Add samples or shards to ``exclude`` in a dataset's split file, after copying it to ``….bak``.
 
     Args:
         folder: The dataset; its ``split_file`` is changed, and stays YAML or JSON.
         names: ``<shard>/<key>``, or shards.
         reason: Why, for the journal.
+        samples: Number of samples that they exclude; None for the number of new names.
         group: As in :func:`exclude_samples`.
 
     Returns:
@@ -178,7 +180,7 @@ def exclude_names(folder: DatasetFolder, names: Sequence[str], *, reason: str, g
         entry = Exclusion(
             at=_now(),
             reason=reason,
-            samples=len(added),
+            samples=len(added) if samples is None else samples,
             names=added,
             split_file=folder.split_file or "",
             group=group,

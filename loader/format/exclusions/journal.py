@@ -89,11 +89,11 @@ class ExclusionFiles:
         return FilterFiles.of_file(self.storage, self.file, name)
 
     def filter_names(self) -> list[str]:
-        """List the filters; of a single file, those that its journal names or that stand next to it on a disk."""
-        if self.file is None:
-            return filter_names(self.storage)
+        """List the filters; of a single file, and on a web server, those that the journal names or a disk shows."""
         names = {entry.filter for entry in self.read_journal()}
-        if isinstance(self.storage, LocalStorage):
+        if self.file is None:
+            names |= {*filter_names(self.storage)}
+        elif isinstance(self.storage, LocalStorage):
             found = os.scandir(self.storage.path("") or ".")
             start, end = f"{self.file}.", ".json"
             names |= {one.name[len(start) : -len(end)] for one in found if one.name.startswith(start)}

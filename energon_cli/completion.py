@@ -37,8 +37,6 @@ def complete_values(parameters: Iterable[click.Parameter]) -> None:
     """Let shells complete the values of parameters whose names are known here; flags and choices complete by click."""
     for parameter in parameters:
         complete = _CANDIDATES.get(parameter.name or "")
-        if parameter.name == "part" and isinstance(parameter, click.Argument):
-            complete = _parts_of_sample  # of `energon get`
         # `prepare --split-parts NAME:PATTERN` defines split parts; the other commands choose among those that exist.
         if complete is not None and not (parameter.name == "split_parts" and parameter.multiple):
             parameter.type = _Completed(complete)
@@ -73,11 +71,15 @@ def _split_part(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
     return _starting_with(incomplete, _names_of_parts(ctx))
 
 
-def _parts_of_sample(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+def _keys_and_parts(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+    """Complete the words of ``energon get``: keys, and after a key also the names of its parts."""
     from loader.inspect.extract import open_sample
 
-    sample = open_sample(_path(ctx), ctx.params["key"])
-    return _starting_with(incomplete, [place.name for place in sample.parts])
+    words = ctx.params.get("words") or ()
+    if not words:
+        return _keys(ctx, incomplete)
+    parts = [place.name for place in open_sample(_path(ctx), words[-1]).parts]
+    return _starting_with(incomplete, parts) or _keys(ctx, incomplete)
 
 
 def _names_of_parts(ctx: click.Context) -> Sequence[str]:
@@ -135,6 +137,7 @@ _CANDIDATES: dict[str, Callable[[click.Context, str], Iterable[CompletionItem]]]
     "split_part": _split_part,
     "key": _keys,
     "keys": _keys,
+    "words": _keys_and_parts,
     "dataset_config": _names_of_documents,
     "split_config": _names_of_documents,
 }

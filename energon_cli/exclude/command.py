@@ -22,6 +22,10 @@ _EXAMPLES = (
     ("Exclude copies of pictures, but for the first", "energon exclude /data/coco --duplicates"),
     ("Exclude small pictures by a filter", "energon exclude /data/coco --where 'width < 256' --to-filter large"),
     ("Show what would be excluded", "energon exclude /data/coco --where 'chars < 5' --dry-run"),
+    (
+        "Exclude samples of the datasets of a mix",
+        "energon exclude /data/mix.yaml --where 'width < 256' --to-filter large",
+    ),
     ("List what is excluded, and undo the last", "energon exclude /data/coco --list"),
 )
 
@@ -69,6 +73,9 @@ def exclude(
 ) -> None:
     """Exclude samples of the dataset at PATH from training: by keys, a list, a condition, or what lint or stats find.
 
+    PATH may be a metadataset .yaml: its datasets are changed, each for itself. A .jsonl, .bin or .parquet file takes
+    filters only.
+
     The samples are added to 'exclude' in split.yaml, which all readers of the format respect. With --to-filter, a named
     filter keeps all others; a metadataset uses it by 'filter: NAME', a loader by filter_name=. Shards and other files
     are not changed.
@@ -78,6 +85,7 @@ def exclude(
     KEY is <shard>/<key>, a bare key, or a whole shard. All criteria that are given must hold.
     """
     from loader.format import usable_cores
+    from loader.format.documents import is_metadataset
     from loader.inspect import exclude as library
 
     from ..console import print_json, show_note
@@ -89,19 +97,26 @@ def exclude(
     chooses = bool(keys or keys_from or where or filter_name or split_part or lint or copies_of is not None)
     if is_undo + is_list + chooses != 1:
         raise click.UsageError("Name the samples to exclude, or pass --list or --undo.")
+    is_mix = is_metadataset(path)
     if is_list:
-        listed = library.list_exclusions(path, **names)
-        print_json(_listed_document(listed)) if as_json else _show_list(listed)
+        listed = library.list_each(path, **names)
+        if as_json:
+            documents = [_listed_document(one) for one in listed]
+            print_json({"datasets": documents} if is_mix else documents[0])
+        else:
+            for one in listed:
+                _show_list(one, title=one.path if is_mix else None)
         return
     if is_undo:
-        undone = library.undo(path, **names)
+        undone = library.undo_each(path, **names)
         if as_json:
-            print_json({"undone": None if undone is None else undone.samples})
-        elif undone is None:
+            print_json({"undone": sum(entry.samples for _, entry in undone) if undone else None})
+        elif not undone:
             show_note("there is nothing to undo")
-        else:
-            what = f"filter {undone.filter}" if undone.filter else undone.split_file
-            show_note(f"undid the exclusion of {_count(undone.samples)} of {undone.at} in {what}")
+        for dataset, entry in () if as_json else undone:
+            what = f"filter {entry.filter}" if entry.filter else entry.split_file
+            what += f" of {dataset}" if is_mix else ""
+            show_note(f"undid the exclusion of {_count(entry.samples)} of {entry.at} in {what}")
         return
     query = make_query(
         split_part=split_part,
@@ -124,46 +139,61 @@ def exclude(
         **names,
     )
     with ProgressBar("Checking samples", unit="samples", enabled=progress) as bar:
-        report = library.exclude(request, bar.update)
+        reports = library.exclude_each(request, bar.update)
     if as_json:
-        print_json(
-            {
-                "samples": report.samples,
-                "already": report.already,
-                "remaining": report.remaining,
-                "examples": list(report.examples),
-                "file": report.file,
-                "dry_run": report.dry_run,
-            }
-        )
-    else:
-        _show_report(report, path, to_filter)
+        documents = [_document(report) for report in reports]
+        print_json({"datasets": documents} if is_mix else documents[0])
+        return
+    for report in reports:
+        _show_report(report, is_mix=is_mix)
+    samples = sum(report.samples for report in reports)
+    if is_mix and not samples:
+        show_note(f"no sample of {len(reports):,} datasets is chosen that was not excluded before")
+    if samples and not dry_run:
+        if to_filter is not None:
+            show_note(f"use it: 'filter: {to_filter}' in a metadataset, or filter_name={to_filter!r} of a loader")
+        show_note(f"undo it: energon exclude {path} --undo")
+
+
+def _document(report: ExcludeReport) -> dict[str, object]:
+    return {
+        "path": report.path,
+        "samples": report.samples,
+        "already": report.already,
+        "remaining": report.remaining,
+        "examples": list(report.examples),
+        "file": report.file,
+        "lacks": report.lacks or None,
+        "dry_run": report.dry_run,
+    }
 
 
 def _count(samples: int) -> str:
     return "1 sample" if samples == 1 else f"{samples:,} samples"
 
 
-def _show_report(report: ExcludeReport, path: str, filter_name: str | None) -> None:
+def _show_report(report: ExcludeReport, *, is_mix: bool) -> None:
     from loader.errors import escape_controls
 
     from ..console import show_note
 
     before = f"; {report.already:,} were excluded before" if report.already else ""
+    where = f" of {report.path}" if is_mix else ""
+    if report.lacks:
+        show_note(f"no sample{where}: it has {report.lacks}")
+    if is_mix and not report.samples:
+        return
     if report.dry_run:
         for name in report.examples:
-            click.echo(escape_controls(name))
-        show_note(f"would exclude {_count(report.samples)} of {report.samples + report.remaining:,}{before}")
-        return
-    show_note(f"excluded {_count(report.samples)} in {report.file}; {report.remaining:,} remain{before}")
-    if report.samples and filter_name is not None:
-        show_note(f"use it: 'filter: {filter_name}' in a metadataset, or filter_name={filter_name!r} of a loader")
-    if report.samples:
-        show_note(f"undo it: energon exclude {path} --undo")
+            click.echo(escape_controls(f"{name}  {report.path}" if is_mix else name))
+        show_note(f"would exclude {_count(report.samples)} of {report.samples + report.remaining:,}{where}{before}")
+    else:
+        show_note(f"excluded {_count(report.samples)} in {report.file}{where}; {report.remaining:,} remain{before}")
 
 
 def _listed_document(listed: ListedExclusions) -> dict[str, object]:
     return {
+        "path": listed.path,
         "samples": listed.samples,
         "shards": list(listed.shards),
         "filters": listed.filters,
@@ -182,7 +212,8 @@ def _listed_document(listed: ListedExclusions) -> dict[str, object]:
     }
 
 
-def _show_list(listed: ListedExclusions) -> None:
+def _show_list(listed: ListedExclusions, *, title: str | None) -> None:
+    """Show the exclusions of a dataset, below its name if there are several datasets."""
     from rich.table import Table
     from rich.text import Text
 
@@ -191,6 +222,8 @@ def _show_list(listed: ListedExclusions) -> None:
     from ..console import output_console
 
     console = output_console()
+    if title is not None:
+        console.print(Text(escape_controls(title)))
     if listed.exclusions:
         table = Table("when", "samples", "in", "reason", box=None, pad_edge=False)
         for entry in listed.exclusions:

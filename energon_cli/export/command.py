@@ -97,7 +97,7 @@ def export(
         )
     endings = (form for ending, form in _BY_ENDING.items() if dest.endswith(ending))
     request = ExportRequest(
-        path=check_path(path, meta_folder=meta_folder),
+        paths=[check_path(path, takes_tar=True, meta_folder=meta_folder)],
         output=dest,
         format=file_format or next(endings, "files"),
         query=make_query(
@@ -119,6 +119,8 @@ def export(
     )
     with ProgressBar("Copying samples", unit="samples", enabled=progress) as bar:
         report = export_samples(request, bar.update)
+    for note in report.notes:
+        show_note(note)
     if as_json:
         print_json({"samples": report.samples, "size_bytes": report.size_bytes, "output": report.output})
     else:

@@ -19,12 +19,16 @@ _EXAMPLES = (
         "energon extract /data/coco -o v.jsonl --split-part val --parts txt",
     ),
     ("Copy the samples of a list", "energon extract /data/coco -o bad --keys-from bad.txt"),
+    (
+        "Copy the first samples of the datasets of a mix",
+        "energon extract /data/mix.yaml -o tiny --format tar --limit 100",
+    ),
     ("Copy what a filter keeps", "energon extract s3://bucket/coco -o good --format tar --filter good"),
 )
 
 
 @energon_command("extract", examples=_EXAMPLES, short_help="Copy samples to files, tar shards or lines of JSON.")
-@click.argument("path")
+@click.argument("paths", nargs=-1, required=True, metavar="PATH…")
 @click.option("-o", "--output", metavar="PATH", required=True, help="A new folder; for jsonl, a new file.")
 @click.option(
     "--format",
@@ -50,7 +54,7 @@ _EXAMPLES = (
 @click.option("--split-config", metavar="NAME", default="split.yaml", show_default=True, help="Name of the split file.")
 @click.option("--meta-folder", metavar="DIR", help="Folder to use instead of PATH/.nv-meta.")
 def extract(
-    path: str,
+    paths: tuple[str, ...],
     *,
     output: str,
     file_format: str | None,
@@ -68,10 +72,13 @@ def extract(
     split_config: str,
     meta_folder: str | None,
 ) -> None:
-    """Copy samples of the dataset at PATH to a new folder or file; nothing is overwritten.
+    """Copy samples of the datasets at PATH to a new folder or file; nothing is overwritten.
 
     files: each part is a file <key>.<part>. tar: shards that energon prepare takes. jsonl: a line for each sample, with
     JSON and texts as they are and other parts in base64.
+
+    PATH is a dataset, a .jsonl, .bin or .parquet file, tar shards that are not prepared, or a URL. A metadataset .yaml
+    represents the datasets that it reads, and with --split-part, for those of this split.
 
     CONDITION is made of columns (energon stats --write), such as 'tokens > 2048 and width >= 512', and of bytes, shard,
     size("jpg") and has("jpg").
@@ -83,7 +90,7 @@ def extract(
     from ..progress import ProgressBar
 
     request = ExportRequest(
-        path=check_path(path, meta_folder=meta_folder),
+        paths=[check_path(path, takes_tar=True, meta_folder=meta_folder) for path in paths],
         output=output,
         format=file_format or ("jsonl" if output.endswith(".jsonl") else "files"),
         query=make_query(
@@ -102,6 +109,8 @@ def extract(
     )
     with ProgressBar("Copying samples", unit="samples", enabled=progress) as bar:
         report = export_samples(request, bar.update)
+    for note in report.notes:
+        show_note(note)
     if as_json:
         print_json({"samples": report.samples, "size_bytes": report.size_bytes, "output": report.output})
     else:

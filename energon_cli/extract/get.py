@@ -1,100 +1,142 @@
-"""``energon get``: print a part of a sample, or list its parts."""
+"""``energon get``: print a part of samples, or list their parts."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import click
 
 from ..command import energon_command
 from ..dataset_path import check_path, given_name
 
+if TYPE_CHECKING:
+    from loader.inspect.extract import SampleParts
+
 __all__ = ["get"]
 
 _EXAMPLES = (
     ("List the parts of a sample", "energon get /data/coco shard_000.tar/000017"),
     ("Print its caption", "energon get /data/coco shard_000.tar/000017 txt"),
+    ("Print the captions of three samples", "energon get /data/coco 000017 000018 000171 txt"),
     ("Show its picture", "energon get /data/coco 000017 jpg | display"),
     ("Write its picture to a file", "energon get s3://bucket/coco 000017 jpg -o cat.jpg"),
-    ("Write all its parts to a folder", "energon get /data/coco 000017 -o cat/"),
+    ("Write all parts of two samples to a folder", "energon get /data/mix.yaml 000017 000018 -o cats/"),
 )
 _MAX_CHECKED = 4096  # bytes that tell a text from other data
 
 
-@energon_command("get", examples=_EXAMPLES, short_help="Print a part of a sample, or list its parts.")
+@energon_command("get", examples=_EXAMPLES, short_help="Print a part of samples, or list their parts.")
 @click.argument("path")
-@click.argument("key")
-@click.argument("part", required=False)
-@click.option("-o", "--output", metavar="PATH", help="Write to this file; without PART, to this folder.")
-@click.option("--json", "as_json", is_flag=True, help="List the parts as JSON.")
+@click.argument("words", nargs=-1, required=True, metavar="KEY… [PART]")
+@click.option(
+    "-o", "--output", metavar="PATH", help="Write a part of one sample to this file, all else to this folder."
+)
+@click.option("--json", "as_json", is_flag=True, help="List the parts as a line of JSON for each sample.")
 @click.option("--split-config", metavar="NAME", default="split.yaml", show_default=True, help="Name of the split file.")
 @click.option("--meta-folder", metavar="DIR", help="Folder to use instead of PATH/.nv-meta.")
 def get(
     path: str,
     *,
-    key: str,
-    part: str | None,
+    words: tuple[str, ...],
     output: str | None,
     as_json: bool,
     split_config: str,
     meta_folder: str | None,
 ) -> None:
-    """Print the bytes of the part PART of the sample KEY in the dataset at PATH; without PART, list the sample's parts.
+    """Print the bytes of the part PART of the samples KEY in the dataset at PATH; without PART, list their parts.
 
-    KEY is <shard>/<key> as energon preview shows it, or the key alone if only one sample has it. PATH may also be a
-    .jsonl, .bin or .parquet file, whose keys are numbers from 0, or a URL.
+    KEY is <shard>/<key> as energon preview shows it, or the key alone if only one sample has it. The last of several
+    words is PART if samples have such a part.
+
+    PATH may also be a .jsonl, .bin or .parquet file, whose keys are numbers from 0, tar shards that are not prepared, a
+    metadataset .yaml, whose datasets are all searched, or a URL.
 
     Bytes that are no text are not printed on a terminal: redirect them, or name a file with -o.
     """
-    from loader.inspect import format_bytes
-    from loader.inspect.extract import open_sample, write_parts
+    from loader.inspect.extract import find_samples_of
 
-    from ..console import is_terminal, output_console, print_json, show_note
+    from ..console import print_json
 
-    if part is not None and as_json:
-        raise click.UsageError("--json lists parts; it has no use with PART.")
-    sample = open_sample(
-        check_path(path, meta_folder=meta_folder),
-        key,
-        split_config=given_name("split_config", split_config),
-        meta_folder=meta_folder,
-    )
-    if part is not None:
-        data = sample.part(part)
+    path = check_path(path, takes_tar=True, meta_folder=meta_folder)
+    names = {"split_config": given_name("split_config", split_config), "meta_folder": meta_folder}
+    with find_samples_of(path, words, **names) as finder:
+        keys, part = finder.split_words(words)
+        if part is not None and as_json:
+            raise click.UsageError("--json lists parts; it has no use with PART.")
+        samples = map(finder.read, finder.find(keys))
         if output is not None:
-            _write(output, data)
-        elif is_terminal(sys.stdout) and not _is_text(data):
+            _write_all(samples, part, output, is_file=part is not None and len(keys) == 1)
+        elif part is not None:
+            for sample in samples:
+                _print(part, sample.part(part))
+        elif not as_json:
+            for number, sample in enumerate(samples):
+                _show(sample, is_first=number == 0, is_only=sample.dataset == path)
+        if as_json:
+            for sample in map(finder.read, finder.find(keys)):
+                print_json(_document(sample), in_one_line=True)
+
+
+def _document(sample: SampleParts) -> dict[str, object]:
+    return {
+        "dataset": sample.dataset,
+        "key": sample.key,
+        "shard": sample.shard,
+        "index": sample.index,
+        "parts": [place._asdict() for place in sample.parts],
+    }
+
+
+def _show(sample: SampleParts, *, is_first: bool, is_only: bool) -> None:
+    """List the parts of a sample, after its name and the dataset unless it is the path."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from loader.inspect import format_bytes
+
+    from ..console import output_console
+
+    table = Table("part", "size", "offset in the shard", box=None, pad_edge=False)
+    for place in sample.parts:
+        offset = "–" if place.offset is None else f"{place.offset:,}"
+        table.add_row(Text(place.name), format_bytes(place.size_bytes), offset)
+    console = output_console()
+    if not is_first:
+        console.print()
+    console.print(Text(f"{sample.shard}/{sample.key}" + ("" if is_only else f"  {sample.dataset}")))
+    console.print(table)
+
+
+def _print(part: str, data: bytes) -> None:
+    """Print a part as it is; on a terminal, a text ends with a newline."""
+    from loader.inspect import format_bytes
+
+    from ..console import is_terminal
+
+    if is_terminal(sys.stdout):
+        if not _is_text(data):
             raise click.UsageError(
                 f"{part} is no text ({format_bytes(len(data))}), and is not printed on a terminal. "
                 "Redirect it, or name a file with -o."
             )
-        else:
-            sys.stdout.buffer.write(data)
-            sys.stdout.buffer.flush()
-        return
-    if output is not None:
-        for written in write_parts(sample, output):
-            show_note(f"wrote {written}")
-    if as_json:
-        print_json(
-            {
-                "key": sample.key,
-                "shard": sample.shard,
-                "index": sample.index,
-                "parts": [place._asdict() for place in sample.parts],
-            }
-        )
-    elif output is None:
-        from rich.table import Table
-        from rich.text import Text
+        data += b"" if data.endswith(b"\n") else b"\n"
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
 
-        table = Table("part", "size", "offset in the shard", box=None, pad_edge=False)
-        for place in sample.parts:
-            offset = "–" if place.offset is None else f"{place.offset:,}"
-            table.add_row(Text(place.name), format_bytes(place.size_bytes), offset)
-        console = output_console()
-        console.print(Text(f"{sample.shard}/{sample.key}"))
-        console.print(table)
+
+def _write_all(samples: Iterable[SampleParts], part: str | None, output: str, *, is_file: bool) -> None:
+    from loader.inspect.extract import write_parts
+
+    from ..console import show_note
+
+    for sample in samples:
+        if is_file and part is not None:
+            _write(output, sample.part(part))
+            continue
+        for written in write_parts(sample, output, part=part):
+            show_note(f"wrote {written}")
 
 
 def _write(path: str, data: bytes) -> None:

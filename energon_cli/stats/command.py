@@ -65,55 +65,74 @@ def stats(
 
     --write keeps a value of each sample as a column, which conditions of other commands use: --where 'width >= 512'.
 
-    The datasets of a metadataset .yaml are shown one after another. The exit code is 1 if parts are broken or, with
-    --dedupe, samples are duplicates.
+    The datasets of a metadataset .yaml are shown one after another; --split-part chooses those of one of its splits.
+    The exit code is 1 if parts are broken or, with --dedupe, samples are duplicates.
     """
     from loader.format import usable_cores
-    from loader.inspect.stats import StatsRequest, collect_stats, dataset_folders, html_report
+    from loader.inspect.stats import StatsRequest, collect_stats, html_report
+    from loader.metadataset import choose_samples, named_datasets, open_datasets
 
     from ..console import output_console, print_json, show_note
     from ..progress import ProgressBar
     from .report import show_stats
 
-    folders = [
-        (folder, other or meta_folder)
-        for path in paths
-        for folder, other in dataset_folders(check_path(path, meta_folder=meta_folder))
-    ]
-    if html is not None and len(folders) > 1:
-        raise click.UsageError(f"--html reports one dataset, and these are {len(folders)}.")
+    datasets = named_datasets(
+        [check_path(path, takes_tar=True, meta_folder=meta_folder) for path in paths],
+        split_part=split_part,
+        split_config=given_name("split_config", split_config),
+        meta_folder=meta_folder,
+    )
+    if html is not None and len(datasets) > 1:
+        raise click.UsageError(f"--html reports one dataset, and these are {len(datasets)}.")
     query = make_query(split_part=split_part, keys_from=keys_from, where=where, filter_name=filter_name)
     documents, has_findings = [], False
-    for folder, its_meta_folder in folders:
-        request = StatsRequest(
-            path=folder,
-            query=query,
-            parts=_names(parts),
-            sample=sample,
-            dedupe=dedupe_part or ("" if dedupe else None),
-            write=_names(write) or (),
-            tokenizer=tokenizer,
-            workers=num_workers or usable_cores(),
-            trust_code=trust_code,
-            split_config=given_name("split_config", split_config),
-            meta_folder=its_meta_folder,
-        )
-        with ProgressBar("Reading samples", unit="samples", enabled=progress) as bar:
-            report = collect_stats(request, bar.update)
-        has_findings |= bool(report.broken_count or report.duplicates)
-        if as_json:
-            documents.append(report.document())
-        else:
-            show_stats(output_console(), report)
-        for column in report.written:
-            show_note(f"wrote column {column}; use it: --where '{column} …'")
-        if html is not None:
-            _write(html, html_report(report, meta_folder=its_meta_folder))
-            show_note(f"wrote {html}")
+    with open_datasets(datasets) as opened:
+        for one in choose_samples(opened, query, at=", ".join(paths)):
+            dataset, place = one.opened.dataset, one.opened.place
+            if write is not None and place.is_temporary:
+                raise _no_columns(dataset.path)
+            request = StatsRequest(
+                path=place.path,
+                numbers=one.numbers,
+                parts=_names(parts),
+                sample=sample,
+                dedupe=dedupe_part or ("" if dedupe else None),
+                write=_names(write) or (),
+                tokenizer=tokenizer,
+                workers=num_workers or usable_cores(),
+                trust_code=trust_code,
+                split_config=place.split_config,
+                meta_folder=place.meta_folder,
+            )
+            with ProgressBar("Reading samples", unit="samples", enabled=progress) as bar:
+                report = collect_stats(request, bar.update)
+            report.path = dataset.path
+            has_findings |= bool(report.broken_count or report.duplicates)
+            if one.lacks:
+                show_note(f"no sample of {dataset.path}: it has {one.lacks}")
+            if as_json:
+                documents.append(report.document())
+            elif not one.lacks:
+                show_stats(output_console(), report)
+            for column in report.written:
+                show_note(f"wrote column {column}; use it: --where '{column} …'")
+            if html is not None:
+                _write(html, html_report(report, path=place.path, meta_folder=place.meta_folder))
+                show_note(f"wrote {html}")
     if as_json:
-        print_json(documents[0] if len(folders) == 1 else {"datasets": documents})
+        print_json(documents[0] if len(documents) == 1 else {"datasets": documents})
     if has_findings:
         raise click.exceptions.Exit(1)
+
+
+def _no_columns(path: str) -> Exception:
+    from loader.errors import StorageError
+
+    return StorageError(
+        "columns are kept in .nv-meta, and these shards are not prepared",
+        path=path,
+        hint=f"run: energon prepare {path}",
+    )
 
 
 def _names(text: str | None) -> tuple[str, ...] | None:

@@ -24,6 +24,9 @@ class SingleFile(DatasetFolder):
     Args:
         path: The file; of a JSONL or token file, the ``.idx`` next to it is read.
 
+    Attributes:
+        file: Name of the file in its folder.
+
     Raises:
         FormatError: It is damaged, or its index is missing or damaged.
         StorageError: It cannot be read.
@@ -34,7 +37,7 @@ class SingleFile(DatasetFolder):
         self.storage = file.storage
         self.path = file.storage.path(file.name)
         self.shard_counts = {file.name: len(file)}
-        self._file = file.name
+        self.file = file.name
         self._split_name, self._config_name = SPLIT_YAML, DATASET_YAML
         self._open_shard = None
         layout = layout_of(self.storage, self.shard_counts)
@@ -59,8 +62,12 @@ class SingleFile(DatasetFolder):
     def column_names(self) -> list[str]:
         return []
 
+    def samples_of_part(self, split_part: str, *, excluded_shards: bool = False) -> list[range]:  # noqa: ARG002
+        """Return all samples: a file without a split serves as every split part, as in training."""
+        return [range(len(self._records))]
+
     def open_filter(self, name: str) -> FilterRows:
-        return open_file_filter(self.storage, self._file, name, len(self._records))
+        return open_file_filter(self.storage, self.file, name, len(self._records))
 
 
 def open_samples(

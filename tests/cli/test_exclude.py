@@ -82,15 +82,3 @@ def test_a_copy_stays_if_the_first_one_is_excluded(tmp_path: Path, energon: RunE
     assert energon("exclude", folder, "4", "--to-filter", "f").code == 0
     report = energon("exclude", folder, "--duplicates", "--to-filter", "f", "--json").json
     assert report["examples"] == ["s.tar/2", "s.tar/3"]
-
-
-def test_what_has_no_split_is_refused_with_what_to_name_instead(prepared: Path, energon: RunEnergon) -> None:
-    lines = prepared.parent / "a.jsonl"
-    lines.write_text('{"a": 1}\n')
-    mix = prepared.parent / "mix.yaml"
-    mix.write_text("__module__: megatron.energon\n__class__: MetadatasetV2\nsplits: {train: {path: captions}}\n")
-    for path in (lines, mix):
-        for flags in (["--duplicates"], ["--list"], ["--undo"], ["0"]):
-            done = energon("exclude", path, *flags)
-            assert done.code == 1
-            assert "name the folder of a dataset" in done.err

@@ -48,7 +48,7 @@ def test_get_writes_files(prepared: Path, tmp_path: Path, energon: RunEnergon) -
 def test_get_names_the_parts_and_keys_there_are(prepared: Path, energon: RunEnergon) -> None:
     done = energon("get", prepared, "000004", "jgp")
     assert done.code == 1
-    assert "no part 'jgp'; did you mean 'jpg'?" in done.err
+    assert "no part 'jgp', and no sample of this key; did you mean 'jpg'?" in done.err
     assert energon("get", prepared, "nothing", "jpg").code == 1
     assert energon("get", prepared, "000004", "jpg", "--json").code == 2
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from ...errors import ConfigError
-from ...format.dataset_folder import DatasetFolder
-from ...format.query import SampleQuery, find_samples
-from ...format.single_file import open_samples
+from ...format.query import SampleQuery
+from ...metadataset.chosen_samples import ChosenSamples, choose_samples
+from ...metadataset.named_datasets import named_datasets, open_datasets
 from ..sources.dataset_samples import kept_parts, splits_of_samples
 from .shard_copies import copy_shards
 from .tables import HuggingFaceWriter, ParquetWriter
@@ -26,7 +27,8 @@ class ExportRequest:
     """The samples to copy, and where.
 
     Attributes:
-        path: A prepared dataset, or a JSONL, token or Parquet file.
+        paths: Datasets, files of samples, tar shards that are not prepared, and metadatasets, which stand for the
+            datasets that they read.
         output: A new folder; for ``"jsonl"`` and ``"parquet"``, a new file.
         format: One of :data:`FORMATS`.
         query: The samples.
@@ -42,7 +44,7 @@ class ExportRequest:
         meta_folder: Folder to use instead of ``.nv-meta``.
     """
 
-    path: str
+    paths: Sequence[str]
     output: str
     format: str = "files"
     query: SampleQuery = field(default_factory=SampleQuery)
@@ -66,15 +68,19 @@ class ExportReport:
         samples: Number of samples.
         size_bytes: Bytes of their parts; of whole shards, bytes of these.
         output: The folder or file.
+        notes: Datasets without a column or part of the condition, of which no sample is copied.
     """
 
     samples: int
     size_bytes: int
     output: str
+    notes: tuple[str, ...] = ()
 
 
 def export_samples(request: ExportRequest, on_progress: Callable[[int, int], None] | None = None) -> ExportReport:
-    """Copy samples out of a dataset; after an error or a kill, nothing has the name of the output.
+    """Copy samples out of datasets; after an error or a kill, nothing has the name of the output.
+
+    Samples of several datasets follow one another. The names of their shards then begin with those of the datasets.
 
     Args:
         request: What to copy.
@@ -84,42 +90,66 @@ def export_samples(request: ExportRequest, on_progress: Callable[[int, int], Non
         ConfigError: The query is invalid, or chooses no sample; or two samples have one name.
         FormatError: A shard has changed, or is damaged.
         SampleError: A value does not fit into the column of its part.
-        StorageError: The dataset is not prepared; or the output exists, or cannot be written.
+        StorageError: A dataset is missing; or the output exists, or cannot be written.
     """
-    folder = open_samples(request.path, split_config=request.split_config, meta_folder=request.meta_folder)
-    names = _part_names(folder, request)
-    chosen = find_samples(folder, request.query)[: request.limit]
-    if not len(chosen):
-        raise ConfigError("no sample is chosen", at=request.path, hint="check the conditions")
-    if request.format == "webdataset" and names is None and len(chosen) == len(folder.index) and not folder.records:
-        size_bytes = copy_shards(folder, request.output, link=request.link, on_progress=on_progress)
-        return ExportReport(samples=len(chosen), size_bytes=size_bytes, output=request.output)
-    splits = splits_of_samples(folder) if request.format in ("parquet", "hf") else None
-    size_bytes = 0
-    with _writer(request, names, folder.index.part_names) as writer:
-        for done, sample in enumerate(chosen.tolist()):
-            if on_progress is not None and done % 100 == 0:
-                on_progress(done, len(chosen))
-            parts = {name: as_bytes(value) for name, value in folder.read_parts(sample, names).items()}
-            size_bytes += sum(map(len, parts.values()))
-            split = "" if splits is None else splits.name(sample)
-            shard = folder.index.shard_of(sample).name
-            writer.write(ExportedSample(shard, folder.index.key(sample), split, parts))
-    folder.close()
-    return ExportReport(samples=len(chosen), size_bytes=size_bytes, output=request.output)
+    named = named_datasets(
+        request.paths,
+        split_part=request.query.split_part,
+        split_config=request.split_config,
+        meta_folder=request.meta_folder,
+    )
+    at = ", ".join(request.paths)
+    with open_datasets(named) as opened:
+        every = list(dict.fromkeys(name for one in opened for name in one.folder.index.part_names))
+        names = _part_names(every, request, at)
+        chosen = choose_samples(opened, request.query, at=at)
+        total = sum(len(one.numbers) for one in chosen)
+        total = total if request.limit is None else min(total, request.limit)
+        if not total:
+            raise ConfigError("no sample is chosen", at=at, hint="check the conditions")
+        notes = tuple(f"no sample of {one.opened.dataset.path}: it has {one.lacks}" for one in chosen if one.lacks)
+        folder = opened[0].folder
+        is_whole = len(opened) == 1 and total == len(folder.index) and names is None
+        if request.format == "webdataset" and is_whole and not folder.records:
+            size_bytes = copy_shards(folder, request.output, link=request.link, on_progress=on_progress)
+            return ExportReport(samples=total, size_bytes=size_bytes, output=request.output)
+        size_bytes = 0
+        with _writer(request, names, every, at) as writer:
+            for done, sample in enumerate(islice(_read(chosen, names, request), total)):
+                if on_progress is not None and done % 100 == 0:
+                    on_progress(done, total)
+                size_bytes += sum(map(len, sample.parts.values()))
+                writer.write(sample)
+    return ExportReport(samples=total, size_bytes=size_bytes, output=request.output, notes=notes)
 
 
-def _part_names(folder: DatasetFolder, request: ExportRequest) -> tuple[str, ...] | None:
+def _read(
+    chosen: Sequence[ChosenSamples], names: tuple[str, ...] | None, request: ExportRequest
+) -> Iterator[ExportedSample]:
+    for one in chosen:
+        folder = one.opened.folder
+        splits = splits_of_samples(folder) if request.format in ("parquet", "hf") else None
+        for number in one.numbers.tolist():
+            shard = folder.index.shard_of(number).name
+            if len(chosen) > 1:
+                shard = one.opened.name if one.opened.dataset.is_file else f"{one.opened.name}/{shard}"
+            parts = {name: as_bytes(value) for name, value in folder.read_parts(number, names).items()}
+            split = "" if splits is None else splits.name(number)
+            yield ExportedSample(shard, folder.index.key(number), split, parts)
+        folder.close()
+
+
+def _part_names(all_names: Sequence[str], request: ExportRequest, at: str) -> tuple[str, ...] | None:
     if not (request.keep_parts or request.drop_parts):
         return request.parts
-    return kept_parts(folder.index.part_names, keep=request.keep_parts, drop=request.drop_parts, at=folder.path)
+    return kept_parts(all_names, keep=request.keep_parts, drop=request.drop_parts, at=at)
 
 
-def _writer(request: ExportRequest, names: Sequence[str] | None, all_names: Sequence[str]) -> SampleWriter:
+def _writer(request: ExportRequest, names: Sequence[str] | None, all_names: Sequence[str], at: str) -> SampleWriter:
     if request.link:
         raise ConfigError(
             "links are made of whole shards, and this export writes others",
-            at=request.path,
+            at=at,
             hint="export all samples with all parts as webdataset, or drop --link",
         )
     match request.format:

@@ -10,7 +10,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import msgspec
 import numpy as np
 
 from ...arrays import IntArray
@@ -19,9 +18,10 @@ from ...storage import RemoteStorage, Storage
 from ..dataset_folder import DatasetFolder
 from ..documents.split_config import SplitConfig, format_split_config, parse_split_config
 from ..filters.build import build_filter_index
-from ..filters.files import FilterFiles, filter_names
-from ..nv_meta import FOLDER, LOCK
-from .journal import EXCLUDE_JSON, Exclusion, encode_journal, read_journal
+from ..filters.files import FilterFiles
+from ..nv_meta import FOLDER
+from ..single_file import SingleFile
+from .journal import Exclusion, ExclusionFiles, encode_journal
 
 __all__ = ["ExclusionPlan", "exclude_names", "exclude_samples", "included_samples", "plan_exclusion", "undo_exclusion"]
 
@@ -54,10 +54,17 @@ def plan_exclusion(folder: DatasetFolder, samples: IntArray, *, filter_name: str
         filter_name: Name of the filter that is to keep all others; None for the split file.
 
     Raises:
-        ConfigError: There is no split file, no sample would remain, or a split file would have too many entries.
+        ConfigError: There is no split file, as of a single file; no sample would remain; or a split file would have too
+            many entries.
         FormatError: The filter is damaged or stale.
     """
     samples = np.unique(samples)
+    if filter_name is None and isinstance(folder, SingleFile):
+        raise ConfigError(
+            "a single file has no split file to exclude samples in",
+            at=folder.path,
+            hint="exclude them by a filter: --to-filter NAME, and `filter: NAME` in the metadataset",
+        )
     if filter_name is None and folder.split_file is None:
         raise ConfigError(
             "there is no split file to exclude samples in",
@@ -98,14 +105,14 @@ def included_samples(folder: DatasetFolder, filter_name: str | None = None) -> I
     """
     if filter_name is None:
         return np.setdiff1d(np.arange(len(folder.index)), folder.excluded_samples(), assume_unique=True)
-    if filter_name not in filter_names(folder.storage):
+    if not ExclusionFiles.of(folder).of_filter(filter_name).exist():
         return np.arange(len(folder.index))
     rows = folder.open_filter(filter_name)
     return rows.numbers(np.arange(len(rows)))
 
 
 def exclude_samples(
-    folder: DatasetFolder, plan: ExclusionPlan, *, reason: str, shards: Sequence[str] = ()
+    folder: DatasetFolder, plan: ExclusionPlan, *, reason: str, shards: Sequence[str] = (), group: str = ""
 ) -> Exclusion | None:
     """Carry out an exclusion; return its entry in the journal, or None if nothing was to change.
 
@@ -114,6 +121,7 @@ def exclude_samples(
         plan: The exclusion.
         reason: Why, for the journal.
         shards: Shards of the plan that a split file excludes as a whole.
+        group: Text that the entries of one command in several datasets have in common.
 
     Raises:
         ConfigError: The split file is invalid.
@@ -124,28 +132,34 @@ def exclude_samples(
     if plan.filter is None:
         whole = frozenset(shards)
         single = (number for number in plan.numbers.tolist() if folder.index.shard_of(number).name not in whole)
-        entry = exclude_names(folder, [*shards, *map(folder.index.full_key, single)], reason=reason)
-        return entry and msgspec.structs.replace(entry, samples=len(plan.numbers))
-    storage, name = folder.storage, plan.filter
-    with storage.lock(LOCK):
+        names = [*shards, *map(folder.index.full_key, single)]
+        return exclude_names(folder, names, reason=reason, samples=len(plan.numbers), group=group)
+    storage, name, own = folder.storage, plan.filter, ExclusionFiles.of(folder)
+    with storage.lock(own.lock):
         kept = np.setdiff1d(included_samples(folder, name), plan.numbers, assume_unique=True)
-        files = FilterFiles.of_dataset(storage, name)
+        files = own.of_filter(name)
         replaced = files.exist()
-        entry = Exclusion(at=_now(), reason=reason, samples=len(plan.numbers), filter=name, replaced=replaced)
+        entry = Exclusion(
+            at=_now(), reason=reason, samples=len(plan.numbers), filter=name, replaced=replaced, group=group
+        )
         if replaced:
-            _copy_filter(storage, files.prefix, "", ".bak")
-        _write(storage, EXCLUDE_JSON, encode_journal([*read_journal(storage), entry]))
+            _copy_filter(files, "", ".bak")
+        _write(storage, own.journal, encode_journal([*own.read_journal(), entry]))
         build_filter_index(folder.path, name, kept, meta_folder=_meta_folder(folder))
     return entry
 
 
-def exclude_names(folder: DatasetFolder, names: Sequence[str], *, reason: str) -> Exclusion | None:
+def exclude_names(
+    folder: DatasetFolder, names: Sequence[str], *, reason: str, samples: int | None = None, group: str = ""
+) -> Exclusion | None:
     """Add samples or shards to ``exclude`` in a dataset's split file, after copying it to ``….bak``.
 
     Args:
         folder: The dataset; its ``split_file`` is changed, and stays YAML or JSON.
         names: ``<shard>/<key>``, or shards.
         reason: Why, for the journal.
+        samples: Number of samples that they exclude; None for the number of new names.
+        group: As in :func:`exclude_samples`.
 
     Returns:
         The entry of the journal; None if all names were there.
@@ -154,8 +168,8 @@ def exclude_names(folder: DatasetFolder, names: Sequence[str], *, reason: str) -
         ConfigError: The split file is invalid.
         StorageError: A file cannot be written, or another process changed it meanwhile.
     """
-    storage = folder.storage
-    with storage.lock(LOCK):
+    storage, own = folder.storage, ExclusionFiles.of(folder)
+    with storage.lock(own.lock):
         file = f"{FOLDER}/{folder.split_file}"
         before, version = _read(storage, file)
         config = _parse(storage, file, before)
@@ -163,9 +177,16 @@ def exclude_names(folder: DatasetFolder, names: Sequence[str], *, reason: str) -
         added = tuple(name for name in dict.fromkeys(names) if name not in known)
         if not added:
             return None
-        entry = Exclusion(at=_now(), reason=reason, samples=len(added), names=added, split_file=folder.split_file or "")
+        entry = Exclusion(
+            at=_now(),
+            reason=reason,
+            samples=len(added) if samples is None else samples,
+            names=added,
+            split_file=folder.split_file or "",
+            group=group,
+        )
         _write(storage, f"{file}.bak", before)
-        _write(storage, EXCLUDE_JSON, encode_journal([*read_journal(storage), entry]))
+        _write(storage, own.journal, encode_journal([*own.read_journal(), entry]))
         config = replace(config, exclude=(*config.exclude, *added))
         _write(storage, file, format_split_config(config, file=file).encode("utf-8"), version)
     return entry
@@ -184,14 +205,14 @@ def undo_exclusion(folder: DatasetFolder) -> Exclusion | None:
         FormatError: The journal is damaged.
         StorageError: A file cannot be written, or another process changed it meanwhile.
     """
-    storage = folder.storage
-    with storage.lock(LOCK):
-        journal = read_journal(storage)
+    storage, own = folder.storage, ExclusionFiles.of(folder)
+    with storage.lock(own.lock):
+        journal = own.read_journal()
         if not journal:
             return None
         last = journal[-1]
         if last.filter:
-            _undo_filter(storage, last)
+            _undo_filter(own.of_filter(last.filter), last)
         else:
             file = f"{FOLDER}/{last.split_file}"
             before, version = _read(storage, file)
@@ -200,39 +221,38 @@ def undo_exclusion(folder: DatasetFolder) -> Exclusion | None:
             config = replace(config, exclude=tuple(name for name in config.exclude if name not in removed))
             _write(storage, file, format_split_config(config, file=file).encode("utf-8"), version)
         if len(journal) > 1:
-            _write(storage, EXCLUDE_JSON, encode_journal(journal[:-1]))
+            _write(storage, own.journal, encode_journal(journal[:-1]))
         else:
-            storage.remove(EXCLUDE_JSON)
+            storage.remove(own.journal)
         if last.filter:
-            _remove_filter(storage, last.filter, ".bak")
+            _remove_filter(own.of_filter(last.filter), ".bak")
     return last
 
 
-def _undo_filter(storage: Storage, last: Exclusion) -> None:
-    prefix = FilterFiles.of_dataset(storage, last.filter).prefix
-    has_backup = storage.exists(f"{prefix}.json.bak")
+def _undo_filter(files: FilterFiles, last: Exclusion) -> None:
+    has_backup = files.storage.exists(f"{files.prefix}.json.bak")
     if last.replaced and not has_backup:
         raise ConfigError(
             f"the earlier filter {last.filter!r} was not kept: only the last change of a filter can be undone",
-            at=storage.path(f"{prefix}.json"),
+            at=files.storage.path(f"{files.prefix}.json"),
             hint="build the filter again, or remove its files",
         )
     if last.replaced:
-        _copy_filter(storage, prefix, ".bak", "")
+        _copy_filter(files, ".bak", "")
     else:
-        _remove_filter(storage, last.filter)
+        _remove_filter(files)
 
 
-def _remove_filter(storage: Storage, name: str, ending: str = "") -> None:
-    prefix = FilterFiles.of_dataset(storage, name).prefix
+def _remove_filter(files: FilterFiles, ending: str = "") -> None:
     for extension in (".json", ".idx"):  # the first one makes the filter valid
-        if storage.exists(f"{prefix}{extension}{ending}"):
-            storage.remove(f"{prefix}{extension}{ending}")
+        if files.storage.exists(f"{files.prefix}{extension}{ending}"):
+            files.storage.remove(f"{files.prefix}{extension}{ending}")
 
 
-def _copy_filter(storage: Storage, prefix: str, old: str, new: str) -> None:
+def _copy_filter(files: FilterFiles, old: str, new: str) -> None:
     for extension in (".idx", ".json"):
-        _write(storage, f"{prefix}{extension}{new}", storage.read(f"{prefix}{extension}{old}"))
+        data = files.storage.read(f"{files.prefix}{extension}{old}")
+        _write(files.storage, f"{files.prefix}{extension}{new}", data)
 
 
 def _read(storage: Storage, file: str) -> tuple[bytes, str]:
@@ -263,6 +283,8 @@ def _now() -> str:
 
 
 def _meta_folder(folder: DatasetFolder) -> str | None:
-    """Return the folder that is used instead of ``.nv-meta``; None for ``.nv-meta``."""
+    """Return the folder that is used instead of ``.nv-meta``; None for ``.nv-meta`` and for a single file."""
+    if isinstance(folder, SingleFile):
+        return None
     own = folder.storage.path(FOLDER)
     return None if own == f"{folder.path.rstrip('/')}/{FOLDER}" else own

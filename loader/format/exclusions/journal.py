@@ -1,17 +1,25 @@
-"""The journal of exclusions, ``.nv-meta/exclude.json``: what was excluded, when and why. Readers ignore it."""
+"""The journal of exclusions, ``.nv-meta/exclude.json``: what was excluded, when and why. Readers ignore it.
+
+That of a single file ``x.jsonl`` is ``x.jsonl.exclude`` next to it.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import msgspec
 
 from ...errors import FormatError
-from ...storage import Storage, read_document
-from ..nv_meta import FOLDER
+from ...storage import LocalStorage, Storage, read_document
+from ..dataset_folder import DatasetFolder
+from ..filters.files import FilterFiles, filter_names
+from ..nv_meta import FOLDER, LOCK, is_filter_name
+from ..single_file import SingleFile
 
-__all__ = ["EXCLUDE_JSON", "Exclusion", "encode_journal", "read_journal"]
+__all__ = ["EXCLUDE_JSON", "Exclusion", "ExclusionFiles", "encode_journal"]
 
 EXCLUDE_JSON = f"{FOLDER}/exclude.json"
 
@@ -29,6 +37,7 @@ class Exclusion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         split_file: Name in ``.nv-meta`` of that file; empty for a filter.
         filter: Name of the filter that it changed; empty for a split file.
         replaced: The filter existed before; its earlier files have ``.bak`` at the end of their names.
+        group: The same text in all datasets of which one command excluded samples; empty for a command on one dataset.
     """
 
     at: str
@@ -38,6 +47,7 @@ class Exclusion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     split_file: str = ""
     filter: str = ""
     replaced: bool = False
+    group: str = ""
 
 
 class _Journal(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,17 +55,65 @@ class _Journal(msgspec.Struct, frozen=True, kw_only=True):
     exclusions: tuple[Exclusion, ...]
 
 
-def read_journal(storage: Storage) -> tuple[Exclusion, ...]:
-    """Read the exclusions of a dataset, the oldest first.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExclusionFiles:
+    """The names of a dataset's files about exclusions.
 
-    Raises:
-        FormatError: The file has something else, or another version.
+    Attributes:
+        storage: The dataset, or the folder of a single file.
+        file: Name of the single file; None for a prepared folder.
     """
-    if not storage.exists(EXCLUDE_JSON):
+
+    storage: Storage
+    file: str | None
+
+    @classmethod
+    def of(cls, folder: DatasetFolder) -> ExclusionFiles:
+        """Return the files of a dataset."""
+        return cls(storage=folder.storage, file=folder.file if isinstance(folder, SingleFile) else None)
+
+    @property
+    def journal(self) -> str:
+        """The journal; a filter's file cannot have its name."""
+        return EXCLUDE_JSON if self.file is None else f"{self.file}.exclude"
+
+    @property
+    def lock(self) -> str:
+        """The lock that a change holds."""
+        return LOCK if self.file is None else f".{self.file}.lock"
+
+    def of_filter(self, name: str) -> FilterFiles:
+        """Return the files of a filter."""
+        if self.file is None:
+            return FilterFiles.of_dataset(self.storage, name)
+        return FilterFiles.of_file(self.storage, self.file, name)
+
+    def filter_names(self) -> list[str]:
+        """List the filters; of a single file, and on a web server, those that the journal names or a disk shows."""
+        names = {entry.filter for entry in self.read_journal()}
+        if self.file is None:
+            names |= {*filter_names(self.storage)}
+        elif isinstance(self.storage, LocalStorage):
+            found = os.scandir(self.storage.path("") or ".")
+            start, end = f"{self.file}.", ".json"
+            names |= {one.name[len(start) : -len(end)] for one in found if one.name.startswith(start)}
+        return sorted(name for name in names if is_filter_name(name) and self.of_filter(name).exist())
+
+    def read_journal(self) -> tuple[Exclusion, ...]:
+        """Read the exclusions of the dataset, the oldest first.
+
+        Raises:
+            FormatError: The file has something else, or another version.
+        """
+        return _read_journal(self.storage, self.journal)
+
+
+def _read_journal(storage: Storage, file: str) -> tuple[Exclusion, ...]:
+    if not storage.exists(file):
         return ()
     try:
         # The standard library reads names that are not UTF-8, unlike msgspec.
-        journal = msgspec.convert(json.loads(read_document(storage, EXCLUDE_JSON)), _Journal)
+        journal = msgspec.convert(json.loads(read_document(storage, file)), _Journal)
         found = f"format_version {journal.format_version}"
         if journal.format_version == _FORMAT_VERSION:
             return journal.exclusions
@@ -63,7 +121,7 @@ def read_journal(storage: Storage) -> tuple[Exclusion, ...]:
         found = str(error)
     raise FormatError(
         f"expected the journal of energon exclude, format_version {_FORMAT_VERSION}; {found}",
-        shard=storage.path(EXCLUDE_JSON),
+        shard=storage.path(file),
         hint="remove this file; the samples stay excluded",
     )
 

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import FormatError
-from ...storage import Storage, read_document
+from ...storage import RemoteStorage, Storage, read_document
 from ..nv_meta import FOLDER, INFO_JSON, is_filter_name
 
 __all__ = ["NUMBER", "FilterFiles", "filter_names"]
@@ -30,8 +30,8 @@ _IN_FOLDER = re.compile(rf"{re.escape(FOLDER)}/filter_(.+)\.json")
 
 
 def filter_names(storage: Storage) -> list[str]:
-    """List the filters of a prepared dataset."""
-    if not storage.exists(INFO_JSON):
+    """List the filters of a prepared dataset; none on a web server, which lists no files."""
+    if (isinstance(storage, RemoteStorage) and not storage.can_list) or not storage.exists(INFO_JSON):
         return []
     found = (_IN_FOLDER.fullmatch(file.name) for file in storage.list(FOLDER))
     return sorted(match[1] for match in found if match and is_filter_name(match[1]))

@@ -15,7 +15,7 @@ from ..compat.sqlite_index import open_sqlite
 from ..dataset_folder import DatasetFolder
 from ..documents.split_config import SplitConfig, split_sample_name
 from ..documents.subset import do_overlap
-from ..filters.files import filter_names
+from ..filters.files import FilterFiles, filter_names
 from ..index.dataset_index import DatasetIndex
 from ..index.keys import equal_neighbours
 from ..index.layout import SampleIndex
@@ -101,7 +101,7 @@ def check_split(dataset: DatasetFolder) -> Iterator[Finding]:
         except ConfigError as error:
             yield Finding(code="E002", message=f"sample_ranges.{part}: {error.message}")
     for part, name in split.sample_filters.items():
-        if name not in filter_names(dataset.storage):
+        if not FilterFiles.of_dataset(dataset.storage, name).exist():
             yield Finding(code="E206", message=f"part {part!r} of the split has the filter {name!r}, which is missing")
     yield from _unknown_excludes(dataset.index, split)
     yield from _unused_shards(dataset, split, parts_of)

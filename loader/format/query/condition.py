@@ -103,6 +103,16 @@ class Condition:
         names = (node.id for node in ast.walk(self._tree) if isinstance(node, ast.Name) and node not in called)
         return tuple(sorted(set(names)))
 
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Names of the parts in ``size(…)`` and ``has(…)``, sorted.
+
+        >>> Condition('size("jpg") > 9 and has("txt") and width > 3').parts
+        ('jpg', 'txt')
+        """
+        calls = (node for node in ast.walk(self._tree) if isinstance(node, ast.Call))
+        return tuple(sorted({str(one.value) for call in calls for one in call.args if isinstance(one, ast.Constant)}))
+
     def holds(self, source: ValuesOf, samples: int) -> _Bools:
         """Return True for the samples of which the condition is known to be true, shape (samples,).
 

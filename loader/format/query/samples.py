@@ -14,7 +14,16 @@ from ..dataset_folder import DatasetFolder
 from ..documents.messages import did_you_mean
 from .condition import Condition, Values
 
-__all__ = ["INDEX_COLUMNS", "ColumnValues", "SampleQuery", "find_samples", "read_keys"]
+__all__ = [
+    "INDEX_COLUMNS",
+    "ColumnValues",
+    "SampleQuery",
+    "find_samples",
+    "no_such_samples",
+    "read_keys",
+    "samples_of_keys",
+    "unknown_names",
+]
 
 _ROWS_AT_ONCE = 1 << 20
 INDEX_COLUMNS = ("bytes", "shard")
@@ -89,25 +98,52 @@ def _numbers(ranges: Iterable[range]) -> IntArray:
     return np.concatenate([np.empty(0, np.int64), *(np.arange(some.start, some.stop) for some in ranges)])
 
 
-def _of_keys(folder: DatasetFolder, keys: Iterable[str]) -> IntArray:
-    found: list[int] = []
-    unknown = []
+def samples_of_keys(folder: DatasetFolder, keys: Iterable[str]) -> dict[str, Sequence[int]]:
+    """Return the numbers of the samples that each key names; none for an unknown key.
+
+    Args:
+        folder: The dataset.
+        keys: ``<shard>/<key>``, bare keys, and shards.
+    """
     shards = {shard.name: shard for shard in folder.index.shards}
-    for key in keys:
-        samples: Sequence[int] = folder.index.find(key)
-        if not samples and key in shards:
-            samples = folder.index.samples_of(shards[key])
-        found += samples
-        if not samples:
-            unknown.append(key)
+    return {
+        key: folder.index.find(key) or (folder.index.samples_of(shards[key]) if key in shards else ())
+        for key in dict.fromkeys(keys)
+    }
+
+
+def no_such_samples(keys: Sequence[str], *, at: str, hint: str = "") -> ConfigError:
+    """Return the error about keys that no sample has."""
+    more = f" and {len(keys) - _MAX_UNKNOWN:,} more" if len(keys) > _MAX_UNKNOWN else ""
+    return ConfigError(
+        f"there is no sample {', '.join(map(repr, keys[:_MAX_UNKNOWN]))}{more}",
+        at=at,
+        hint=hint or "keys are written as energon preview shows them: '<shard>/<key>', or the key alone",
+    )
+
+
+def _of_keys(folder: DatasetFolder, keys: Iterable[str]) -> IntArray:
+    found = samples_of_keys(folder, keys)
+    unknown = [key for key, samples in found.items() if not samples]
     if unknown:
-        more = f" and {len(unknown) - _MAX_UNKNOWN:,} more" if len(unknown) > _MAX_UNKNOWN else ""
-        raise ConfigError(
-            f"there is no sample {', '.join(map(repr, unknown[:_MAX_UNKNOWN]))}{more}",
-            at=folder.path,
-            hint="keys are written as energon preview shows them: '<shard>/<key>', or the key alone",
-        )
-    return np.unique(np.array(found, np.int64))
+        raise no_such_samples(unknown, at=folder.path)
+    return np.unique(np.array([number for samples in found.values() for number in samples], np.int64))
+
+
+def unknown_names(folder: DatasetFolder, condition: str) -> list[str]:
+    """Return what a condition names and a dataset lacks: ``column 'width'``, ``part 'jpg'``.
+
+    Raises:
+        ConfigError: The condition is invalid.
+    """
+    parsed = Condition(condition)
+    known, parts = {*folder.column_names(), *INDEX_COLUMNS}, folder.index.part_names
+    if folder.records is not None:  # sizes are known of tar shards only
+        known, parts = {*folder.column_names(), "shard"}, ()
+    return [
+        *(f"column {name!r}" for name in parsed.columns if name not in known),
+        *(f"part {name!r}" for name in parsed.parts if name not in parts),
+    ]
 
 
 class ColumnValues:

@@ -2,33 +2,14 @@
 
 from __future__ import annotations
 
-import os
-from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from ...format.documents.providers import is_metadataset
 from ...metadataset.documents.leaf_plan import LeafPlan
+from ...metadataset.named_datasets import DatasetNames
 from ...metadataset.plans.plan_leaves import plan_splits
 
-__all__ = ["DatasetNames", "leaf_paths", "names_of"]
-
-
-class DatasetNames:
-    """Unique names of datasets: the last component of the path; for later ones of the same name, with a number.
-
-    >>> names = DatasetNames()
-    >>> [names.add(path) for path in ("/a/coco/", "/b/coco", "/b/sa1b", "/")]
-    ['coco', 'coco~2', 'sa1b', 'dataset']
-    """
-
-    def __init__(self) -> None:
-        self._counts: Counter[str] = Counter()
-
-    def add(self, path: str) -> str:
-        """Return the name of the next dataset."""
-        name = os.path.basename(path.rstrip("/")) or "dataset"
-        self._counts[name] += 1
-        return name if self._counts[name] == 1 else f"{name}~{self._counts[name]}"
+__all__ = ["leaf_paths", "names_of"]
 
 
 def leaf_paths(leaf: LeafPlan) -> list[str]:

@@ -30,13 +30,13 @@ def kind_of_path(path: str, *, meta_folder: str | None = None) -> str:
         return "checkpoint"
     if is_prepared(open_dataset_storage(path, meta_folder)):
         return "dataset"
-    return "checkpoint" if EPath(path).is_dir() and _has_states(path) else "dataset"
+    return "checkpoint" if _has_states(path) else "dataset"
 
 
 def _has_states(folder: str) -> bool:
     try:
-        return bool(list_state_files(folder))
-    except StorageError:  # the comparison reports what is missing
+        return EPath(folder).is_dir() and bool(list_state_files(folder))
+    except StorageError:  # the comparison reports what is missing, or that a web server lists no files
         return False
 
 

@@ -1,25 +1,24 @@
-"""Exclude samples of a dataset, list exclusions, and undo the last one."""
+"""Exclude samples of a dataset, or of the datasets of a metadataset."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from uuid import uuid4
 
 import numpy as np
 
 from ...arrays import IntArray
-from ...errors import ConfigError
-from ...format.dataset_folder import DatasetFolder
-from ...format.documents.providers import data_path, is_metadataset, is_record_file
-from ...format.exclusions.change import exclude_samples, included_samples, plan_exclusion, undo_exclusion
-from ...format.exclusions.journal import Exclusion, read_journal
-from ...format.filters.files import filter_names
-from ...format.nv_meta import SPLIT_YAML
-from ...format.query import SampleQuery, find_samples
+from ...errors import ConfigError, StorageError
+from ...format.exclusions.change import ExclusionPlan, exclude_samples, included_samples, plan_exclusion
+from ...format.query import SampleQuery
+from ...metadataset.chosen_samples import ChosenSamples, choose_samples
+from ...metadataset.named_datasets import OpenDataset
 from ..lint import LintRequest, run_lint
 from ..stats import StatsRequest, collect_stats
+from .opened import check_single, check_writable, open_prepared
 
-__all__ = ["ExcludeReport", "ExcludeRequest", "ListedExclusions", "exclude", "list_exclusions", "undo"]
+__all__ = ["ExcludeReport", "ExcludeRequest", "exclude", "exclude_each"]
 
 _MAX_SHOWN = 10
 
@@ -29,7 +28,8 @@ class ExcludeRequest:
     """The samples to exclude, and how.
 
     Attributes:
-        path: A prepared dataset.
+        path: A prepared dataset, a single file of samples, or a metadataset, which represents the datasets that it
+            reads.
         query: The samples.
         lint: Exclude the samples that a lint finds broken or incomplete, within the query.
         duplicates: Exclude all but the first of the samples with the same part of this name, within the query;
@@ -61,157 +61,181 @@ class ExcludeReport:
     """The result of an exclusion.
 
     Attributes:
+        path: The dataset.
         samples: Number of samples that were excluded, or would be.
         already: Number of the chosen samples that were excluded before.
         remaining: Number of the samples that are not excluded afterwards.
         examples: The first of the excluded samples, ``<shard>/<key>``, or the excluded shards.
         file: The split file, or the filter.
         dry_run: Nothing was changed.
+        lacks: What the condition names and the dataset does not have, so that none of its samples is chosen.
     """
 
+    path: str
     samples: int
     already: int
     remaining: int
     examples: tuple[str, ...]
     file: str
     dry_run: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListedExclusions:
-    """The exclusions of a dataset.
-
-    Attributes:
-        exclusions: The entries of the journal, the oldest first.
-        shards: Whole shards that the split file excludes.
-        samples: Number of samples that the split file excludes, those of these shards included.
-        others: Entries of the split file that the journal does not have.
-        filters: Filter → number of samples that it keeps.
-    """
-
-    exclusions: tuple[Exclusion, ...]
-    shards: tuple[str, ...]
-    samples: int
-    others: tuple[str, ...]
-    filters: dict[str, int]
+    lacks: str = ""
 
 
 def exclude(request: ExcludeRequest, on_progress: Callable[[int, int], None] | None = None) -> ExcludeReport:
-    """Exclude samples of a dataset.
+    """Exclude samples of one dataset; see :func:`exclude_each`.
+
+    Raises:
+        ConfigError: The path is a metadataset, the query is invalid, or no sample would remain.
+        FormatError: A column or filter is damaged or stale.
+        StorageError: The dataset is not prepared, or a file cannot be written.
+    """
+    check_single(request.path)
+    [report] = exclude_each(request, on_progress)
+    return report
+
+
+def exclude_each(request: ExcludeRequest, on_progress: Callable[[int, int], None] | None = None) -> list[ExcludeReport]:
+    """Exclude samples of a dataset, or of each dataset of a metadataset; return a report for each one.
+
+    All datasets are examined before the first one is changed, and each one is changed whole or not at all.
 
     Args:
         request: The samples, and how to exclude them.
         on_progress: Called with the number of samples that are checked, and of all.
 
     Raises:
-        ConfigError: The query is invalid, or no sample would remain.
+        ConfigError: The query is invalid, or no sample of a dataset would remain.
         FormatError: A column or filter is damaged or stale.
-        StorageError: The dataset is not prepared, or a file cannot be written.
+        StorageError: A dataset is not prepared, or a file cannot be written.
     """
-    folder = _open(request.path, request.split_config, request.meta_folder)
-    chosen = find_samples(folder, request.query)
-    if request.lint:
-        chosen = np.intersect1d(chosen, _broken(folder, request, on_progress))
-    if request.duplicates is not None:
-        chosen = _copies(folder, request, chosen, on_progress)
-    elif not len(chosen) and not request.lint:
+    opened = open_prepared(
+        request.path,
+        split_part=request.query.split_part,
+        split_config=request.split_config,
+        meta_folder=request.meta_folder,
+    )
+    chosen = _with_part(choose_samples(opened, request.query, at=request.path), request.duplicates)
+    found = [_narrowed(one, request, on_progress) for one in chosen]
+    searches = request.lint or request.duplicates is not None
+    if not searches and not any(len(numbers) for numbers in found):
         raise ConfigError("no sample is chosen", at=request.path, hint="check the conditions and keys")
-    plan = plan_exclusion(folder, chosen, filter_name=request.filter)
-    shards = _whole_shards(folder, request)
+    plans = [
+        plan_exclusion(one.opened.folder, numbers, filter_name=request.filter) if len(numbers) else None
+        for one, numbers in zip(chosen, found, strict=True)
+    ]
+    for one, plan in zip(chosen, plans, strict=True):
+        if plan is not None and len(plan.numbers) and not request.dry_run:
+            check_writable(one.opened.folder)
+    group = uuid4().hex if len(chosen) > 1 and not request.dry_run else ""
+    reports: list[ExcludeReport] = []
+    for one, plan in zip(chosen, plans, strict=True):
+        shards = _whole_shards(one, request) if plan is not None else []
+        if plan is not None and not request.dry_run:
+            try:
+                exclude_samples(one.opened.folder, plan, reason=request.reason, shards=shards, group=group)
+            except StorageError as error:
+                raise _with_progress(error, reports) from error
+        reports.append(_report(one, plan, shards, request))
+    return reports
+
+
+def _report(
+    one: ChosenSamples, plan: ExclusionPlan | None, shards: Sequence[str], request: ExcludeRequest
+) -> ExcludeReport:
+    folder = one.opened.folder
+    if plan is None:
+        plan = ExclusionPlan(
+            numbers=np.empty(0, np.int64),
+            already=0,
+            remaining=len(included_samples(folder, request.filter)),
+            filter=request.filter,
+        )
     examples = [*shards, *(folder.index.full_key(number) for number in plan.numbers[:_MAX_SHOWN].tolist())]
-    if not request.dry_run:
-        exclude_samples(folder, plan, reason=request.reason, shards=shards)
     return ExcludeReport(
+        path=one.opened.dataset.path,
         samples=len(plan.numbers),
         already=plan.already,
         remaining=plan.remaining,
         examples=tuple(examples[:_MAX_SHOWN]),
         file=folder.split_file or "" if request.filter is None else request.filter,
         dry_run=request.dry_run,
+        lacks=one.lacks,
     )
 
 
-def undo(path: str, *, split_config: str | None = None, meta_folder: str | None = None) -> Exclusion | None:
-    """Undo the last exclusion of a dataset, and return it; None if there is none.
+def _narrowed(one: ChosenSamples, request: ExcludeRequest, on_progress: Callable[[int, int], None] | None) -> IntArray:
+    """Return those of the chosen samples that a lint finds broken, or that are copies."""
+    found = one.numbers
+    if request.lint and len(found):
+        found = np.intersect1d(found, _broken(one.opened, request, on_progress))
+    if request.duplicates is not None and len(found):
+        found = _copies(one.opened, request, found, on_progress)
+    return found
 
-    Raises:
-        ConfigError: The split file is invalid.
-        FormatError: The journal is damaged.
-        StorageError: The dataset is not prepared, or a file cannot be written.
-    """
-    return undo_exclusion(_open(path, split_config, meta_folder))
+
+def _with_part(chosen: list[ChosenSamples], part: str | None) -> list[ChosenSamples]:
+    """Choose no samples of datasets without the part to compare; one of the datasets must have it."""
+    without = [bool(part) and part not in one.opened.folder.index.part_names for one in chosen]
+    if all(without):
+        return chosen  # the search raises the error
+    empty = np.empty(0, np.int64)
+    return [
+        replace(one, numbers=empty, lacks=one.lacks or f"no part {part!r}") if lacks else one
+        for one, lacks in zip(chosen, without, strict=True)
+    ]
 
 
-def list_exclusions(path: str, *, split_config: str | None = None, meta_folder: str | None = None) -> ListedExclusions:
-    """List what is excluded from a dataset.
-
-    Raises:
-        ConfigError: The split file is invalid.
-        FormatError: The journal or a filter is damaged.
-        StorageError: The dataset is not prepared.
-    """
-    folder = _open(path, split_config, meta_folder)
-    journal = read_journal(folder.storage)
-    listed = folder.split.exclude if folder.split else ()
-    known = {name for entry in journal for name in entry.names}
-    return ListedExclusions(
-        exclusions=journal,
-        shards=tuple(sorted(folder.split.excluded_shards())) if folder.split else (),
-        samples=len(folder.excluded_samples()) if folder.split else 0,
-        others=tuple(name for name in listed if name not in known),
-        filters={name: len(folder.open_filter(name)) for name in filter_names(folder.storage)},
+def _with_progress(error: StorageError, reports: Sequence[ExcludeReport]) -> StorageError:
+    """Return the error of one dataset with those that were changed before it."""
+    done = [report.path for report in reports if report.samples]
+    if not done:
+        return error
+    return StorageError(
+        f"{error.message}; samples of these datasets are excluded already: {', '.join(done)}",
+        path=error.at,
+        hint="repeat the command when this is fixed, or undo it with --undo",
     )
 
 
-def _open(path: str, split_config: str | None, meta_folder: str | None) -> DatasetFolder:
-    if is_metadataset(path) or is_record_file(data_path(path)):
-        raise ConfigError(
-            "samples are excluded from a prepared folder",
-            at=path,
-            hint="name the folder of a dataset; for a single file, use loader.build_filter_index",
-        )
-    return DatasetFolder(path, split_config=split_config or SPLIT_YAML, meta_folder=meta_folder)
-
-
-def _whole_shards(folder: DatasetFolder, request: ExcludeRequest) -> list[str]:
+def _whole_shards(one: ChosenSamples, request: ExcludeRequest) -> list[str]:
     """Return the shards that are excluded by their names."""
     if request.lint or request.duplicates is not None or replace(request.query, keys=None) != SampleQuery():
         return []
-    names = {shard.name for shard in folder.index.shards}
-    return [key for key in dict.fromkeys(request.query.keys or ()) if key in names]
+    names = {shard.name for shard in one.opened.folder.index.shards}
+    return [key for key in dict.fromkeys(one.keys or ()) if key in names]
 
 
-def _broken(folder: DatasetFolder, request: ExcludeRequest, on_progress: Callable[[int, int], None] | None) -> IntArray:
+def _broken(one: OpenDataset, request: ExcludeRequest, on_progress: Callable[[int, int], None] | None) -> IntArray:
     """Return the samples that a lint finds broken or incomplete."""
-    report = run_lint(
-        LintRequest(
-            path=request.path,
-            workers=request.workers,
-            split_config=request.split_config,
-            meta_folder=request.meta_folder,
-            trust_code=request.trust_code,
-        ),
-        None if on_progress is None else lambda now: on_progress(now.done, now.total),
-    )
     found: list[int] = []
-    for finding in report.findings:
-        if finding.is_sample:
-            found += folder.index.find(f"{finding.shard}/{finding.key}")
+    for config in one.dataset.dataset_configs:
+        lint = LintRequest(
+            path=one.dataset.path,
+            workers=request.workers,
+            split_config=one.dataset.split_config,
+            dataset_config=config,
+            meta_folder=one.dataset.meta_folder,
+            trust_code=request.trust_code,
+        )
+        report = run_lint(lint, None if on_progress is None else lambda now: on_progress(now.done, now.total))
+        for finding in report.findings:
+            if finding.is_sample:
+                found += one.folder.index.find(f"{finding.shard}/{finding.key}")
     return np.unique(np.array(found, np.int64))
 
 
 def _copies(
-    folder: DatasetFolder, request: ExcludeRequest, chosen: IntArray, on_progress: Callable[[int, int], None] | None
+    one: OpenDataset, request: ExcludeRequest, chosen: IntArray, on_progress: Callable[[int, int], None] | None
 ) -> IntArray:
     """Return all but the first of each group of samples with the same content."""
     stats = StatsRequest(
-        path=request.path,
-        numbers=np.intersect1d(chosen, included_samples(folder, request.filter)),
+        path=one.dataset.path,
+        numbers=np.intersect1d(chosen, included_samples(one.folder, request.filter)),
         parts=(),
         dedupe=request.duplicates,
         workers=request.workers,
-        split_config=request.split_config,
-        meta_folder=request.meta_folder,
+        split_config=one.dataset.split_config,
+        meta_folder=one.dataset.meta_folder,
     )
     groups = collect_stats(stats, on_progress).duplicate_numbers
     return np.sort(np.array([number for group in groups for number in group[1:]], np.int64))

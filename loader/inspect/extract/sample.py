@@ -1,19 +1,23 @@
-"""Find one sample of a dataset by its key, and read its parts as bytes."""
+"""Find samples of datasets by their keys, and read their parts as bytes."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ...convert.exporting import as_bytes, file_name
 from ...errors import ConfigError, StorageError
-from ...format.dataset_folder import DatasetFolder
 from ...format.documents.messages import did_you_mean
-from ...format.single_file import SingleFile, open_samples
+from ...format.query import no_such_samples
+from ...metadataset.named_datasets import OpenDataset, named_datasets, open_datasets
 
-__all__ = ["PartPlace", "SampleParts", "open_sample", "write_parts"]
+__all__ = ["FoundSample", "PartPlace", "SampleFinder", "SampleParts", "find_samples_of", "open_sample", "write_parts"]
+
+_MAX_NAMED = 20
+_MAX_SAMPLES = 3
 
 
 class PartPlace(NamedTuple):
@@ -35,6 +39,7 @@ class SampleParts:
     """The parts of one sample.
 
     Attributes:
+        dataset: Path of its dataset.
         key: Key of the sample, without its shard.
         shard: Its shard or file.
         index: Its number in the dataset, from 0.
@@ -42,6 +47,7 @@ class SampleParts:
         data: Name → bytes.
     """
 
+    dataset: str
     key: str
     shard: str
     index: int
@@ -63,8 +69,150 @@ class SampleParts:
         return self.data[name]
 
 
+class FoundSample(NamedTuple):
+    """A sample that a key names.
+
+    Attributes:
+        opened: Its dataset.
+        number: Its number there.
+    """
+
+    opened: OpenDataset
+    number: int
+
+    @property
+    def name(self) -> str:
+        """``<shard>/<key>``."""
+        return self.opened.folder.index.full_key(self.number)
+
+
+class SampleFinder:
+    """Finds samples of some datasets by their keys, and reads them.
+
+    Args:
+        path: The path that names the datasets.
+        opened: The datasets.
+    """
+
+    def __init__(self, path: str, opened: Sequence[OpenDataset]) -> None:
+        self._path = path
+        self._opened = opened
+
+    def split_words(self, words: Sequence[str]) -> tuple[list[str], str | None]:
+        """Return the keys among words, and the part that the last word names; None if it is a key, too.
+
+        Args:
+            words: Keys; the last of several is a part if samples have a part of this name.
+
+        Raises:
+            ConfigError: The last of several words is neither a part nor a key.
+        """
+        *keys, last = words
+        parts = list(dict.fromkeys(name for one in self._opened for name in one.folder.index.part_names))
+        if not keys or (last not in parts and self._matches(last)):
+            return [*keys, last], None
+        if last not in parts:
+            raise ConfigError(
+                f"there is no part {last!r}, and no sample of this key{did_you_mean(last, parts)}",
+                at=self._path,
+                hint=f"name one of the parts: {', '.join(parts[:_MAX_NAMED])}; or a sample as '<shard>/<key>'",
+            )
+        return keys, last
+
+    def find(self, keys: Sequence[str]) -> list[FoundSample]:
+        """Return the samples of keys, in their order.
+
+        Args:
+            keys: ``<shard>/<key>``, or bare keys that are unique.
+
+        Raises:
+            ConfigError: There is no such sample, or there are several.
+        """
+        found = {key: self._matches(key) for key in dict.fromkeys(keys)}
+        unknown = [key for key, some in found.items() if not some]
+        if unknown:
+            raise no_such_samples(unknown, at=self._path, hint=self._hint_of_numbers())
+        for key, some in found.items():
+            self._check_unique(key, some)
+        return [
+            found[key][-1] for key in keys
+        ]  # of a key that a shard repeats, the last counts, as if it were unpacked
+
+    def read(self, sample: FoundSample) -> SampleParts:
+        """Read the parts of a sample.
+
+        Raises:
+            FormatError: The shard has changed, or is damaged.
+        """
+        folder, number = sample.opened.folder, sample.number
+        offsets: dict[str, int] = {}
+        if folder.records is None:
+            offsets = {part.name: part.offset for part in folder.tar_index.parts(number)}
+        data = {name: as_bytes(value) for name, value in folder.read_parts(number).items()}
+        return SampleParts(
+            dataset=sample.opened.dataset.path,
+            key=folder.index.key(number),
+            shard=folder.index.shard_of(number).name,
+            index=number,
+            parts=tuple(PartPlace(name, len(some), offsets.get(name)) for name, some in data.items()),
+            data=data,
+        )
+
+    def _matches(self, key: str) -> list[FoundSample]:
+        return [FoundSample(one, number) for one in self._opened for number in one.folder.index.find(key)]
+
+    def _check_unique(self, key: str, found: Sequence[FoundSample]) -> None:
+        paths = list(dict.fromkeys(sample.opened.dataset.path for sample in found))
+        if len(paths) > 1:
+            more = " …" if len(paths) > _MAX_NAMED else ""
+            raise ConfigError(
+                f"{len(paths):,} datasets have a sample {key!r}: {', '.join(paths[:_MAX_NAMED])}{more}",
+                at=self._path,
+                hint="name one of these datasets instead",
+            )
+        names = list(dict.fromkeys(sample.name for sample in found))
+        if len(names) > 1:
+            more = " …" if len(names) > _MAX_SAMPLES else ""
+            raise ConfigError(
+                f"{len(found):,} samples have the key {key!r}: {', '.join(names[:_MAX_SAMPLES])}{more}",
+                at=self._path,
+                hint="name one with its shard",
+            )
+
+    def _hint_of_numbers(self) -> str:
+        [first, *others] = self._opened
+        if others or not first.dataset.is_file:
+            return ""
+        return f"keys are the numbers from 0 to {len(first.folder.index) - 1}"
+
+
+@contextmanager
+def find_samples_of(
+    path: str, words: Sequence[str], *, split_config: str | None = None, meta_folder: str | None = None
+) -> Iterator[SampleFinder]:
+    """Open what finds samples by their keys, until the block ends.
+
+    Args:
+        path: A dataset, a JSONL, token or Parquet file, tar shards that are not prepared, or a metadataset, which
+            represents the datasets that it reads.
+        words: The keys that will be looked up, and perhaps the name of a part. Of shards that are not prepared, those
+            that the keys name are scanned, or all.
+        split_config: Name of the split file; None for the default one.
+        meta_folder: Folder to use instead of ``.nv-meta``.
+
+    Raises:
+        ConfigError: A metadataset contains faults.
+        FormatError: A file or a shard that is not prepared is damaged.
+        StorageError: A dataset is missing.
+    """
+    datasets = named_datasets([path], split_config=split_config, meta_folder=meta_folder)
+    keys = words[:-1] if len(words) > 1 and "/" not in words[-1] else words
+    with open_datasets(datasets, keys=keys) as opened:
+        yield SampleFinder(path, opened)
+
+
 def open_sample(path: str, key: str, *, split_config: str | None = None, meta_folder: str | None = None) -> SampleParts:
-    """Read a sample of a prepared dataset, or of a JSONL, token or Parquet file.
+    """Read one sample; see :func:`find_samples_of`.
 
     Args:
         path: The dataset or file.
@@ -75,55 +223,31 @@ def open_sample(path: str, key: str, *, split_config: str | None = None, meta_fo
     Raises:
         ConfigError: There is no such sample, or there are several.
         FormatError: The shard has changed, or is damaged.
-        StorageError: The dataset is missing or not prepared.
+        StorageError: The dataset is missing.
     """
-    folder = open_samples(path, split_config=split_config, meta_folder=meta_folder)
-    found = folder.index.find(key)
-    if not found:
-        raise _no_sample(key, folder)
-    if len(found) > 1:
-        names = [folder.index.full_key(sample) for sample in found[:3]]
-        if len(set(names)) > 1:
-            more = " …" if len(found) > len(names) else ""
-            raise ConfigError(
-                f"{len(found):,} samples have the key {key!r}: {', '.join(names)}{more}",
-                at=path,
-                hint="name one with its shard",
-            )
-    sample = found[-1]  # of a key that a shard repeats, the last sample counts, as if the shard were unpacked
-    values = folder.read_parts(sample)
-    offsets: dict[str, int] = {}
-    if folder.records is None:
-        offsets = {part.name: part.offset for part in folder.tar_index.parts(sample)}
-    folder.close()
-    return _parts(folder.index.key(sample), folder.index.shard_of(sample).name, sample, values, offsets)
+    with find_samples_of(path, [key], split_config=split_config, meta_folder=meta_folder) as finder:
+        return finder.read(finder.find([key])[0])
 
 
-def _parts(key: str, shard: str, sample: int, values: Mapping[str, Any], offsets: Mapping[str, int]) -> SampleParts:
-    data = {name: as_bytes(value) for name, value in values.items()}
-    parts = tuple(PartPlace(name, len(some), offsets.get(name)) for name, some in data.items())
-    return SampleParts(key=key, shard=shard, index=sample, parts=parts, data=data)
-
-
-def _no_sample(key: str, folder: DatasetFolder) -> ConfigError:
-    hint = "keys are written as energon preview shows them: '<shard>/<key>', or the key alone"
-    if isinstance(folder, SingleFile):
-        hint = f"keys are the numbers from 0 to {len(folder.index) - 1}"
-    return ConfigError(f"there is no sample {key!r}", at=folder.path, hint=hint)
-
-
-def write_parts(sample: SampleParts, folder: str) -> list[str]:
+def write_parts(sample: SampleParts, folder: str, *, part: str | None = None) -> list[str]:
     """Write the parts of a sample to a folder, as ``<key>.<part>``, and return the paths; missing folders are made.
 
+    Args:
+        sample: The sample.
+        folder: The folder.
+        part: Only this part; None for all.
+
     Raises:
+        ConfigError: The sample has no such part.
         StorageError: A file exists, or cannot be written.
     """
-    paths = [os.path.join(folder, file_name(f"{sample.key}.{part}")) for part in sample.data]
+    data = sample.data if part is None else {part: sample.part(part)}
+    paths = [os.path.join(folder, file_name(f"{sample.key}.{name}")) for name in data]
     try:
         os.makedirs(folder, exist_ok=True)
-        for path, data in zip(paths, sample.data.values(), strict=True):
+        for path, content in zip(paths, data.values(), strict=True):
             with open(path, "xb") as file:
-                file.write(data)
+                file.write(content)
     except FileExistsError as error:
         raise StorageError("this file exists", path=error.filename, hint="name another folder") from error
     except OSError as error:

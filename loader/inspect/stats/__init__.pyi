@@ -4,7 +4,6 @@ from .collect import (
     StatsReport as StatsReport,
     StatsRequest as StatsRequest,
     collect_stats as collect_stats,
-    dataset_folders as dataset_folders,
 )
 from .distribution import (
     Distribution as Distribution,

@@ -1,4 +1,4 @@
-"""Collect the statistics of a dataset, or of each dataset of a metadataset."""
+"""Collect the statistics of a dataset."""
 
 from __future__ import annotations
 
@@ -15,18 +15,16 @@ from ...errors import ConfigError
 from ...format.columns.column import write_column
 from ...format.dataset_folder import DatasetFolder
 from ...format.documents.messages import did_you_mean
-from ...format.documents.providers import is_metadataset
 from ...format.query import SampleQuery, find_samples
 from ...format.single_file import SingleFile, open_samples
 from ...format.worker_pool import run_in_workers
-from ...metadataset.plans.plan_leaves import plan_splits
 from ...version import __version__
 from .distribution import Distribution, TopValues
 from .duplicates import duplicate_groups
 from .scan import Broken, ScanResult, ScanTask, media_parts, scan_samples
 from .values import Value
 
-__all__ = ["StatsReport", "StatsRequest", "collect_stats", "dataset_folders"]
+__all__ = ["StatsReport", "StatsRequest", "collect_stats"]
 
 _SAMPLES_AT_ONCE = 2000
 _MAX_CATEGORIES = 1000
@@ -194,26 +192,6 @@ def collect_stats(request: StatsRequest, on_progress: Callable[[int, int], None]
     for name in request.write:
         _write(folder, name, kept, report)
     return report
-
-
-def dataset_folders(path: str) -> list[tuple[str, str | None]]:
-    """Return the folders and single files that a path names, each with the folder to use instead of ``.nv-meta``.
-
-    Args:
-        path: A dataset, or a metadataset, whose datasets and members of joins are returned once each.
-
-    Raises:
-        ConfigError: The metadataset has faults.
-        StorageError: It cannot be read.
-    """
-    if not is_metadataset(path):
-        return [(path, None)]
-    planned = plan_splits(path)
-    if planned.faults:
-        raise ConfigError(file=planned.file, faults=planned.faults)
-    leaves = [leaf for tree in planned.trees.values() for leaf in tree.leaves()]
-    found = [member for leaf in leaves for member in ((leaf,) if leaf.join is None else leaf.join.members)]
-    return list(dict.fromkeys((one.path, one.meta_folder) for one in found))
 
 
 def _random_samples(every: IntArray, count: int | None) -> IntArray:

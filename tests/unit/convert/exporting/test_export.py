@@ -33,7 +33,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def export(folder: Path, output: Path, **options: Any) -> ExportReport:
-    return export_samples(ExportRequest(path=str(folder), output=str(output), **options))
+    return export_samples(ExportRequest(paths=[str(folder)], output=str(output), **options))
 
 
 def full_keys(folder: Path) -> list[str]:
@@ -143,7 +143,7 @@ def test_exports_are_written_to_new_local_places(folder: Path, tmp_path: Path, f
         export(folder, tmp_path / "full", format=form)
     assert os.listdir(tmp_path / "full") == ["mine"]
     with pytest.raises(ConfigError, match="an export is written to this machine"):
-        export_samples(ExportRequest(path=str(folder), output="s3://bucket/out", format=form))
+        export_samples(ExportRequest(paths=[str(folder)], output="s3://bucket/out", format=form))
 
 
 @pytest.mark.parametrize("form", ["parquet", "hf", "webdataset"])

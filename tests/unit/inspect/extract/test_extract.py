@@ -42,7 +42,7 @@ def folder(tmp_path: Path) -> Path:
 
 def extract(folder: Path, output: Path, **options: Any) -> ExportReport:
     query = {name: options.pop(name) for name in ("where", "keys", "split_part", "excluded") if name in options}
-    return export_samples(ExportRequest(path=str(folder), output=str(output), query=SampleQuery(**query), **options))
+    return export_samples(ExportRequest(paths=[str(folder)], output=str(output), query=SampleQuery(**query), **options))
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -239,5 +239,5 @@ def test_a_full_disk_leaves_nothing(tmp_path: Path, form: str) -> None:
     run_prepare(PreparePlan(path=str(tmp_path / "ds"), split=RATIO))
     with mounted_disk(tmp_path / "disk") as disk:
         with pytest.raises(StorageError, match="No space left on device"):
-            export_samples(ExportRequest(path=str(tmp_path / "ds"), output=str(disk / "out"), format=form))
+            export_samples(ExportRequest(paths=[str(tmp_path / "ds")], output=str(disk / "out"), format=form))
         assert [*disk.iterdir()] == []

@@ -29,7 +29,6 @@ from loader.inspect.stats import (
     StatsRequest,
     TopValues,
     collect_stats,
-    dataset_folders,
     html_report as page_of,
 )
 from loader.storage import open_parent
@@ -262,17 +261,6 @@ def test_a_page_shows_histograms_and_escapes_what_a_dataset_holds(tmp_path: Path
     assert "https://" not in page
     assert "jpg.width" in page
     assert "<svg" in page
-
-
-def test_a_metadataset_names_its_folders_once(folder: Path, tmp_path: Path) -> None:
-    mix = tmp_path / "mix.yaml"
-    mix.write_text(
-        "__module__: megatron.energon\n__class__: MetadatasetV2\nsplits:\n"
-        f"  train:\n    blend: [{{weight: 1, path: {folder}}}, {{weight: 2, path: {folder}}}]\n"
-        f"  val: {{path: {folder}}}\n"
-    )
-    assert dataset_folders(str(mix)) == [(str(folder), None)]
-    assert dataset_folders("x") == [("x", None)]
 
 
 def test_compressed_texts_are_read_and_other_forms_are_not_taken_for_json(tmp_path: Path) -> None:

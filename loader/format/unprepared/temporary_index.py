@@ -1,24 +1,30 @@
-"""Index tar shards that are not prepared in a temporary folder, as a prepare would, to browse them."""
+"""Index tar shards that are not prepared in a temporary folder, as a prepare would."""
 
 from __future__ import annotations
 
 import re
 import tempfile
+from collections.abc import Sequence
 from contextlib import ExitStack
 
-from ...format.documents.providers import is_tar_file
-from ...format.nv_meta import open_dataset_storage
-from ...format.prepare.plan import PreparePlan, ProgressCallback
-from ...format.prepare.run import run_prepare
-from ...format.unprepared.tar_folder import find_tars, is_unprepared
-from ...format.worker_pool import usable_cores
 from ...storage import open_parent
+from ..documents.providers import is_tar_file
+from ..nv_meta import open_dataset_storage
+from ..prepare.plan import PreparePlan, ProgressCallback
+from ..prepare.run import run_prepare
+from ..worker_pool import usable_cores
+from .tar_folder import find_tars, is_unprepared
 
 __all__ = ["index_temporarily"]
 
 
 def index_temporarily(
-    path: str, meta_folder: str | None, stack: ExitStack, on_progress: ProgressCallback | None = None
+    path: str,
+    meta_folder: str | None,
+    stack: ExitStack,
+    on_progress: ProgressCallback | None = None,
+    *,
+    keys: Sequence[str] = (),
 ) -> tuple[str, str] | None:
     """Index tar shards that are not prepared; nothing is written next to them.
 
@@ -27,6 +33,7 @@ def index_temporarily(
         meta_folder: Folder to use instead of ``.nv-meta``, which the user names.
         stack: Removes the index when it closes.
         on_progress: Called after each shard.
+        keys: If each of these keys names its shard, only these shards are indexed.
 
     Returns:
         The folder of the shards, and the folder to use instead of ``.nv-meta``; None for other paths.
@@ -38,11 +45,14 @@ def index_temporarily(
     if not is_tar_file(path) and not is_unprepared(open_dataset_storage(path, meta_folder), meta_folder):
         return None
     tars = find_tars(path)
-    index = stack.enter_context(tempfile.TemporaryDirectory(prefix="energon-browse-"))
-    folder, exclude = path, None
+    index = stack.enter_context(tempfile.TemporaryDirectory(prefix="energon-index-"))
+    folder, names = path, {shard.name for shard in tars.shards for key in keys if key.startswith(f"{shard.name}/")}
     if tars.is_file:
         storage, name = open_parent(path)
-        folder, exclude = storage.path(""), f"^(?!{re.escape(name)}$)"
+        folder, names = storage.path(""), {name}
+    elif not all(any(key.startswith(f"{name}/") for name in names) for key in keys):
+        names = set()
+    exclude = f"^(?!({'|'.join(map(re.escape, sorted(names)))})$)" if names else None
     run_prepare(
         PreparePlan(path=folder, workers=usable_cores(), exclude=exclude, meta_folder=index), on_progress=on_progress
     )

@@ -1,0 +1,128 @@
+"""List the exclusions of datasets, and undo the last one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...format.exclusions.change import undo_exclusion
+from ...format.exclusions.journal import Exclusion, ExclusionFiles
+from ...metadataset.named_datasets import OpenDataset
+from .opened import check_single, check_writable, open_prepared
+
+__all__ = ["ListedExclusions", "list_each", "list_exclusions", "undo", "undo_each"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedExclusions:
+    """The exclusions of a dataset.
+
+    Attributes:
+        path: The dataset.
+        exclusions: The entries of the journal, the oldest first.
+        shards: Whole shards that the split file excludes.
+        samples: Number of samples that the split file excludes, those of these shards included.
+        others: Entries of the split file that the journal does not have.
+        filters: Filter → number of samples that it keeps.
+    """
+
+    path: str
+    exclusions: tuple[Exclusion, ...]
+    shards: tuple[str, ...]
+    samples: int
+    others: tuple[str, ...]
+    filters: dict[str, int]
+
+
+def undo(path: str, *, split_config: str | None = None, meta_folder: str | None = None) -> Exclusion | None:
+    """Undo the last exclusion of one dataset, and return it; None if there is none.
+
+    Raises:
+        ConfigError: The path is a metadataset, or the split file is invalid.
+        FormatError: The journal is damaged.
+        StorageError: The dataset is not prepared, or a file cannot be written.
+    """
+    check_single(path)
+    undone = undo_each(path, split_config=split_config, meta_folder=meta_folder)
+    return undone[0][1] if undone else None
+
+
+def undo_each(
+    path: str, *, split_config: str | None = None, meta_folder: str | None = None
+) -> list[tuple[str, Exclusion]]:
+    """Undo the last exclusion of a dataset, or of the datasets of a metadataset.
+
+    Of a metadataset, that is the latest exclusion of any of its datasets; if it was made by one command for several
+    datasets, it is undone in all of them in which nothing was excluded since.
+
+    Returns:
+        Each dataset of which samples are included again, with what was undone; empty if there is nothing to undo.
+
+    Raises:
+        ConfigError: A split file is invalid.
+        FormatError: A journal is damaged.
+        StorageError: A dataset is not prepared, or a file cannot be written.
+    """
+    opened = open_prepared(path, split_config=split_config, meta_folder=meta_folder)
+    folders = {(one.folder.path, one.dataset.meta_folder): one for one in opened}  # of several split files, one journal
+    last = [(one, _last_of(one)) for one in folders.values()]
+    at = max((entry.at for _, entry in last if entry is not None), default=None)
+    latest = next(((one, entry) for one, entry in last if entry is not None and entry.at == at), None)
+    if latest is None:
+        return []
+    chosen = [latest[0]]
+    if latest[1].group:
+        chosen = [one for one, entry in last if entry is not None and entry.group == latest[1].group]
+    for one in chosen:
+        check_writable(one.folder)
+    undone: list[tuple[str, Exclusion]] = []
+    for one in chosen:
+        while (entry := undo_exclusion(one.folder)) is not None:
+            undone.append((one.dataset.path, entry))
+            following = _last_of(one)
+            if following is None or not entry.group or following.group != entry.group:
+                break
+    return undone
+
+
+def _last_of(one: OpenDataset) -> Exclusion | None:
+    journal = ExclusionFiles.of(one.folder).read_journal()
+    return journal[-1] if journal else None
+
+
+def list_exclusions(path: str, *, split_config: str | None = None, meta_folder: str | None = None) -> ListedExclusions:
+    """List what is excluded from one dataset.
+
+    Raises:
+        ConfigError: The path is a metadataset, or the split file is invalid.
+        FormatError: The journal or a filter is damaged.
+        StorageError: The dataset is not prepared.
+    """
+    check_single(path)
+    [listed] = list_each(path, split_config=split_config, meta_folder=meta_folder)
+    return listed
+
+
+def list_each(path: str, *, split_config: str | None = None, meta_folder: str | None = None) -> list[ListedExclusions]:
+    """List what is excluded from a dataset, or from each dataset of a metadataset.
+
+    Raises:
+        ConfigError: A split file is invalid.
+        FormatError: A journal or a filter is damaged.
+        StorageError: A dataset is not prepared.
+    """
+    return [_listed(one) for one in open_prepared(path, split_config=split_config, meta_folder=meta_folder)]
+
+
+def _listed(one: OpenDataset) -> ListedExclusions:
+    folder, files = one.folder, ExclusionFiles.of(one.folder)
+    journal = files.read_journal()
+    listed = folder.split.exclude if folder.split else ()
+    known = {name for entry in journal for name in entry.names}
+    return ListedExclusions(
+        path=one.dataset.path,
+        exclusions=journal,
+        shards=tuple(sorted(folder.split.excluded_shards())) if folder.split else (),
+        samples=len(folder.excluded_samples()) if folder.split else 0,
+        others=tuple(name for name in listed if name not in known),
+        filters={name: len(folder.open_filter(name)) for name in files.filter_names()},
+    )

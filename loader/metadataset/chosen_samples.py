@@ -1,0 +1,77 @@
+"""Find the samples of several datasets that a query chooses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ..arrays import IntArray
+from ..format.query import SampleQuery, find_samples, no_such_samples, samples_of_keys, unknown_names
+from .named_datasets import OpenDataset
+
+__all__ = ["ChosenSamples", "choose_samples"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChosenSamples:
+    """The samples of one dataset.
+
+    Attributes:
+        opened: The dataset.
+        numbers: Numbers of its chosen samples, ascending.
+        keys: The keys of the query that it has; None if the query names no keys.
+        lacks: What the condition names and the dataset does not have, so that no sample is chosen; empty otherwise.
+    """
+
+    opened: OpenDataset
+    numbers: IntArray
+    keys: tuple[str, ...] | None = None
+    lacks: str = ""
+
+
+def choose_samples(datasets: Sequence[OpenDataset], query: SampleQuery, *, at: str) -> list[ChosenSamples]:
+    """Return the samples of each dataset that a query chooses.
+
+    Each key must be in at least one of the datasets. A dataset without a column or part of the condition has no sample
+    of which it is known to be true; one of the datasets must have them all.
+
+    Args:
+        datasets: The datasets; their split parts replace that of the query.
+        query: The choice.
+        at: The path that names them, for messages.
+
+    Raises:
+        ConfigError: There is no such split part, key, column or filter, or the condition is invalid.
+        FormatError: A column or filter is damaged or stale.
+    """
+    keys = _keys_of_each(datasets, query.keys, at)
+    lacking = [[] if query.where is None else unknown_names(one.folder, query.where) for one in datasets]
+    if len(datasets) == 1 or all(lacking):
+        lacking = [[] for _ in datasets]  # the first dataset raises the error
+    chosen = []
+    for one, its_keys, lacks in zip(datasets, keys, lacking, strict=True):
+        numbers = np.empty(0, np.int64)
+        if not lacks and (its_keys is None or its_keys):
+            parts = one.dataset.split_parts or (query.split_part,)
+            some = [find_samples(one.folder, replace(query, keys=its_keys, split_part=part)) for part in parts]
+            numbers = some[0] if len(some) == 1 else np.unique(np.concatenate(some))
+        chosen.append(
+            ChosenSamples(
+                opened=one, numbers=numbers, keys=its_keys, lacks=f"no {' and no '.join(lacks)}" if lacks else ""
+            )
+        )
+    return chosen
+
+
+def _keys_of_each(datasets: Sequence[OpenDataset], keys: Sequence[str] | None, at: str) -> list[tuple[str, ...] | None]:
+    if keys is None:
+        return [None for _ in datasets]
+    if len(datasets) == 1:
+        return [tuple(keys)]  # its query names the unknown ones
+    found = [samples_of_keys(one.folder, keys) for one in datasets]
+    unknown = [key for key in dict.fromkeys(keys) if not any(of_one[key] for of_one in found)]
+    if unknown:
+        raise no_such_samples(unknown, at=at)
+    return [tuple(key for key, samples in of_one.items() if samples) for of_one in found]

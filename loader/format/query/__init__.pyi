@@ -7,3 +7,4 @@ from .samples import (
     find_samples as find_samples,
     read_keys as read_keys,
 )
+from .unknown_key import unknown_key_error as unknown_key_error

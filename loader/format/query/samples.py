@@ -13,12 +13,12 @@ from ..columns.column import Column, open_column
 from ..dataset_folder import DatasetFolder
 from ..documents.messages import did_you_mean
 from .condition import Condition, Values
+from .unknown_key import unknown_key_error
 
 __all__ = ["INDEX_COLUMNS", "ColumnValues", "SampleQuery", "find_samples", "read_keys"]
 
 _ROWS_AT_ONCE = 1 << 20
 INDEX_COLUMNS = ("bytes", "shard")
-_MAX_UNKNOWN = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,12 +101,7 @@ def _of_keys(folder: DatasetFolder, keys: Iterable[str]) -> IntArray:
         if not samples:
             unknown.append(key)
     if unknown:
-        more = f" and {len(unknown) - _MAX_UNKNOWN:,} more" if len(unknown) > _MAX_UNKNOWN else ""
-        raise ConfigError(
-            f"there is no sample {', '.join(map(repr, unknown[:_MAX_UNKNOWN]))}{more}",
-            at=folder.path,
-            hint="keys are written as energon preview shows them: '<shard>/<key>', or the key alone",
-        )
+        raise unknown_key_error(folder, unknown)
     return np.unique(np.array(found, np.int64))
 
 

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 from ...convert.exporting import as_bytes, file_name
 from ...errors import ConfigError, StorageError
-from ...format.dataset_folder import DatasetFolder
 from ...format.documents.messages import did_you_mean
-from ...format.single_file import SingleFile, open_samples
+from ...format.query import unknown_key_error
+from ...format.single_file import open_samples
 
 __all__ = ["PartPlace", "SampleParts", "open_sample", "write_parts"]
 
@@ -80,7 +80,7 @@ def open_sample(path: str, key: str, *, split_config: str | None = None, meta_fo
     folder = open_samples(path, split_config=split_config, meta_folder=meta_folder)
     found = folder.index.find(key)
     if not found:
-        raise _no_sample(key, folder)
+        raise unknown_key_error(folder, [key])
     if len(found) > 1:
         names = [folder.index.full_key(sample) for sample in found[:3]]
         if len(set(names)) > 1:
@@ -103,13 +103,6 @@ def _parts(key: str, shard: str, sample: int, values: Mapping[str, Any], offsets
     data = {name: as_bytes(value) for name, value in values.items()}
     parts = tuple(PartPlace(name, len(some), offsets.get(name)) for name, some in data.items())
     return SampleParts(key=key, shard=shard, index=sample, parts=parts, data=data)
-
-
-def _no_sample(key: str, folder: DatasetFolder) -> ConfigError:
-    hint = "keys are written as energon preview shows them: '<shard>/<key>', or the key alone"
-    if isinstance(folder, SingleFile):
-        hint = f"keys are the numbers from 0 to {len(folder.index) - 1}"
-    return ConfigError(f"there is no sample {key!r}", at=folder.path, hint=hint)
 
 
 def write_parts(sample: SampleParts, folder: str) -> list[str]:

@@ -30,6 +30,7 @@ _EXAMPLES = (
 @click.option(
     "--split-part", metavar="PART", help="Split part to compare a checkpoint with.  [default: that of the checkpoint]"
 )
+@click.option("--place", metavar="PLACE", help="Place of the states in checkpoints that have several: loaders.train")
 @click.option("--contents", is_flag=True, help="Compare the bytes of shards that are equal in the index.")
 @click.option(
     "--max-differences",
@@ -47,6 +48,7 @@ def diff(
     *,
     other: str,
     split_part: str | None,
+    place: str | None,
     contents: bool,
     max_differences: int,
     as_json: bool,
@@ -78,6 +80,7 @@ def diff(
                 path,
                 other,
                 split_part=split_part,
+                place=place,
                 contents=contents,
                 trust_code=trust_code,
                 max_differences=max_differences,
@@ -105,11 +108,23 @@ def _document(report: DiffReport) -> dict[str, Any]:
         "count": report.count,
         "resumes": report.resumes,
         "differences": [
-            {"place": one.place, "name": one.name, "a": one.before, "b": one.after, "text": str(one)}
+            {
+                "place": one.place,
+                "name": one.name,
+                "a": _plain(one.before),
+                "b": _plain(one.after),
+                "text": str(one),
+            }
             for one in report.differences
         ],
         "notes": list(report.notes),
     }
+
+
+def _plain(value: Any) -> Any:
+    from loader.inspect.diff import Names
+
+    return {"count": value.count, "names": list(value.first)} if isinstance(value, Names) else value
 
 
 def _show(console: Console, report: DiffReport) -> None:
@@ -123,7 +138,10 @@ def _show(console: Console, report: DiffReport) -> None:
     for note in report.notes:
         console.print(f"note: {note}", soft_wrap=True)
     if report.resumes is not None:
-        answer = "continues A exactly" if report.resumes else "cannot continue A exactly"
-        console.print(f"a run with B {answer}", style="green" if report.resumes else "bold red", soft_wrap=True)
+        answer = f"{'continues' if report.resumes else 'cannot continue'} A exactly"
+        with_data = " and the arguments of A" if report.kinds[1] != "checkpoint" and report.resumes else ""
+        console.print(
+            f"a run with B{with_data} {answer}", style="green" if report.resumes else "bold red", soft_wrap=True
+        )
     text = "no differences" if report.is_same else plural(report.count, "difference")
     console.print(text, style="green" if report.is_same else "bold", soft_wrap=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -10,11 +11,15 @@ from ..command import energon_command
 from ..dataset_path import check_path
 from .options import plan_run, run_options
 
+if TYPE_CHECKING:
+    from loader.inspect.runs import LoggedLoader
+
 __all__ = ["analyze_debug"]
 
 _EXAMPLES = (
     ("Draw which samples a logged run used at which step", "energon analyze-debug /data/run/debug"),
     ("Without logs, from the arguments of the run", "energon analyze-debug --dataset /data/mix.yaml --batch-size 8"),
+    ("List the samples of a step", "energon analyze-debug /data/run/debug --step 41200"),
     ("Count only", "energon analyze-debug /data/run/debug --no-heatmap --json"),
 )
 
@@ -43,6 +48,23 @@ _EXAMPLES = (
     show_default=True,
     help="Height at most, in pixels.",
 )
+@click.option(
+    "--heatmap-gain",
+    metavar="X",
+    type=click.FloatRange(min=0, min_open=True),
+    default=1.0,
+    show_default=True,
+    help="Multiply the brightness.",
+)
+@click.option("--no-colors", is_flag=True, help="Draw all ranks in grey.")
+@click.option("--skip", metavar="N", type=click.IntRange(min=0), default=0, help="Omit the first N steps.")
+@click.option(
+    "--force-loading-order",
+    is_flag=True,
+    help="Show what workers read from the shards, before shuffling: logs of megatron-energon.",
+)
+@click.option("--step", metavar="N", type=click.IntRange(min=0), multiple=True, help="List its samples.  [repeatable]")
+@click.option("--key", metavar="KEY", help="List the steps that used this sample.")
 @click.option("--force-loader-id", metavar="N", type=click.IntRange(0), help="Number of the loader in the logs.")
 @click.option(
     "--include-modality",
@@ -62,6 +84,12 @@ def analyze_debug(
     no_heatmap: bool,
     heatmap_steps: int,
     heatmap_samples: int,
+    heatmap_gain: float,
+    no_colors: bool,
+    skip: int,
+    force_loading_order: bool,
+    step: tuple[int, ...],
+    key: str | None,
     force_loader_id: int | None,
     include_modality: str,
     as_json: bool,
@@ -74,45 +102,84 @@ def analyze_debug(
     samples of each step, as energon trace lists them.
 
     In the picture, steps go from left to right and samples, sorted, from top to bottom; a brighter point was used more
-    often. A good shuffle looks like noise; a diagonal is the order of the shards.
+    often, and each rank has a colour. A good shuffle looks like noise; a diagonal is the order of the shards.
+
+    With --step or --key, the samples of the logged micro-batches are listed instead.
     """
-    from loader.inspect.runs import choose_loader, read_debug_log, traced_uses
+    from loader.inspect.runs import choose_loader, read_debug_log, read_loading_order, traced_uses
 
     from ..console import print_json, show_note
 
     if bool(log_paths) == (dataset is not None):
         raise click.UsageError("Pass LOG_PATHS, or --dataset.")
-    loaders: list[dict[str, Any]] = []
+    lists = bool(step) or key is not None
+    if lists and (dataset is not None or force_loading_order):
+        raise click.UsageError("--step and --key list what a log has. energon trace lists the samples of a dataset.")
+    if force_loading_order and dataset is not None:
+        raise click.UsageError("--force-loading-order needs LOG_PATHS.")
+    found: list[LoggedLoader] = []
+    chosen = None
     if dataset is not None:
-        uses = traced_uses(plan_run(check_path(dataset), **options), steps)
+        uses = traced_uses(plan_run(check_path(dataset), **options), steps, skip=skip)
+    elif force_loading_order:
+        uses = read_loading_order(log_paths, skip=skip)
     else:
         modalities = tuple(name.strip() for name in include_modality.split(","))
         if unknown := set(modalities) - {"train", "val"}:
             raise click.BadParameter(f"expected train or val, found {min(unknown)!r}", param_hint="--include-modality")
         found = read_debug_log(log_paths)
         chosen = choose_loader(found, modalities=modalities, number=force_loader_id)
-        uses = chosen.uses()
-        loaders = [
-            {
-                "loader": one.number,
-                "start": one.start,
-                "modality": one.modality or None,
-                "paths": one.paths,
-                "ranks": sorted(one.ranks),
-                "uses": len(one.keys),
-                "analyzed": one is chosen,
-            }
-            for one in found
-        ]
+        if lists:
+            _list(chosen, step, key, as_json=as_json)
+            return
+        uses = chosen.uses(skip=skip)
+    loaders = [
+        {
+            "loader": one.number,
+            "start": one.start,
+            "modality": one.modality or None,
+            "paths": one.paths,
+            "ranks": sorted(one.ranks),
+            "uses": one.samples,
+            "analyzed": one is chosen,
+        }
+        for one in found
+    ]
     facts = uses.facts()
     if not no_heatmap:
-        _write(heatmap_path, uses.picture(width=heatmap_steps, height=heatmap_samples))
+        _write(
+            heatmap_path,
+            uses.picture(width=heatmap_steps, height=heatmap_samples, gain=heatmap_gain, colors=not no_colors),
+        )
     if as_json:
         print_json({**facts, "loaders": loaders, "heatmap": None if no_heatmap else heatmap_path})
     else:
         _show(facts, loaders)
         if not no_heatmap:
             show_note(f"wrote {heatmap_path}")
+
+
+def _list(loader: LoggedLoader, steps: Sequence[int], key: str | None, *, as_json: bool) -> None:
+    """List the samples of steps, or the uses of a sample, in the order of steps and ranks."""
+    from loader.errors import escape_controls
+
+    from ..console import print_json
+
+    found = [
+        {"step": batch.step, "rank": batch.rank, "position": position, "key": name}
+        for batch in sorted(loader.batches)
+        if not steps or batch.step in steps
+        for position, name in enumerate(batch.keys)
+        if key in (None, name)
+    ]
+    if not found:
+        last = max(batch.step for batch in loader.batches)
+        click.echo(f"no sample; the log has the steps up to {last:,}", err=True)
+    for one in found:
+        if as_json:
+            print_json(one, in_one_line=True)
+        else:
+            click.echo(f"step {one['step']}  rank {one['rank']}  {one['position']}  {escape_controls(str(one['key']))}")
 
 
 def _show(facts: dict[str, Any], loaders: list[dict[str, Any]]) -> None:
@@ -123,12 +190,12 @@ def _show(facts: dict[str, Any], loaders: list[dict[str, Any]]) -> None:
         mark = "*" if one["analyzed"] else " "
         start = f", start {one['start']}" if one["start"] else ""
         paths = escape_controls(", ".join(one["paths"]))
-        counts = f"{plural(len(one['ranks']), 'rank')}, {one['uses']:,} samples"
+        counts = f"{plural(len(one['ranks']), 'rank')}, {plural(one['uses'], 'sample')}"
         click.echo(f"{mark} {one['loader']}: {one['modality'] or 'unknown'}{start}, {counts}, {paths}")
-    click.echo(f"Found {facts['unique']:,} unique sample keys, {facts['steps']:,} steps")
+    click.echo(f"Found {plural(facts['unique'], 'unique sample key')}, {plural(facts['steps'], 'step')}")
     click.echo(
-        f"{facts['uses']:,} samples; {facts['repeated']:,} were used more than once, "
-        f"at most {facts['most_uses']:,} times"
+        f"{plural(facts['uses'], 'sample')}; {facts['repeated']:,} were used more than once, "
+        f"at most {plural(facts['most_uses'], 'time')}"
     )
     if facts["correlation"] is not None:
         click.echo(

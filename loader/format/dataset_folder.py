@@ -17,6 +17,7 @@ from ..storage import LocalStorage, ReadableFile, Storage, missing_folder, open_
 from .columns.column_files import column_names
 from .documents.dataset_config import DatasetConfig, parse_dataset_config
 from .documents.dataset_files import current_split_file, read_shard_info, read_split_config
+from .documents.messages import nearest_hint
 from .documents.providers import SHARD_SUFFIXES, fault_of_file, record_format
 from .documents.split_config import SplitConfig, split_sample_name
 from .filters.files import FilterFiles, filter_names
@@ -279,7 +280,8 @@ class DatasetFolder:
         parts = self.split.split_parts if self.split else {}
         if split_part not in parts:
             raise ConfigError(
-                f"there is no split part {split_part!r}; there are: {', '.join(parts) or 'none'}",
+                f"there is no split part {split_part!r}; there are: {', '.join(parts) or 'none'}"
+                + nearest_hint(split_part, parts),
                 file=self.storage.path(f"{FOLDER}/{self.split_file or self._split_name}"),
                 hint="name one of these, or split again with energon prepare --split-ratio",
             )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..arrays import IntArray
-from ..format.query import SampleQuery, find_samples, no_such_samples, samples_of_keys, unknown_names
+from ..format.query import SampleQuery, find_samples, samples_of_keys, unknown_key_error, unknown_names
 from .named_datasets import OpenDataset
 
 __all__ = ["ChosenSamples", "choose_samples"]
@@ -73,5 +73,5 @@ def _keys_of_each(datasets: Sequence[OpenDataset], keys: Sequence[str] | None, a
     found = [samples_of_keys(one.folder, keys) for one in datasets]
     unknown = [key for key in dict.fromkeys(keys) if not any(of_one[key] for of_one in found)]
     if unknown:
-        raise no_such_samples(unknown, at=at)
+        raise unknown_key_error([one.folder for one in datasets], unknown, at=at)
     return [tuple(key for key, samples in of_one.items() if samples) for of_one in found]

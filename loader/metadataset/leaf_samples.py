@@ -8,6 +8,7 @@ from functools import cache
 from ..arrays import IntArray
 from ..errors import ConfigError
 from ..format.dataset_folder import DatasetFolder
+from ..format.documents.messages import nearest_hint
 from ..format.documents.providers import is_record_file
 from ..format.documents.subset import resolve_subset
 from ..format.filters.rows import FilterRows, open_file_filter
@@ -101,7 +102,8 @@ def _shards(folder: DatasetFolder, split_part: str) -> list[tuple[str, int]]:
     parts = folder.split.split_parts if folder.split else {}
     if split_part not in parts:
         raise ConfigError(
-            f"there is no split part {split_part!r}; there are: {', '.join(parts) or 'none'}",
+            f"there is no split part {split_part!r}; there are: {', '.join(parts) or 'none'}"
+            + nearest_hint(split_part, parts),
             at=folder.path,
             hint="name one of these as split_part, or split again with energon prepare --split-ratio",
         )

@@ -13,6 +13,13 @@ from loader import WorkerConfig, get_savable_loader, get_train_dataset
 from tests.cli.run_energon import RunEnergon
 from tests.e2e.text_dataset import write_texts
 
+PEER_LOG = Path(__file__).parents[1] / "golden/megatron_energon/debug_log"
+"""Written by megatron-energon 7.4.1 through tests/interop/peer_debug_log.py: two ranks; the path was replaced."""
+PEER_STEPS = [
+    [["00000", "00001", "00005", "00004"], ["00007", "00006", "00007", "00005"], ["00003", "00007", "00003", "00000"]],
+    [["00013", "00012", "00009", "00014"], ["00010", "00008", "00013", "00013"], ["00010", "00009", "00015", "00009"]],
+]
+"""The keys that its loaders gave to the program, by rank and step."""
 RUN = ("--steps", 6, "--batch-size", 4, "--world-size", 2, "--shuffle-buffer-size", 20)
 
 
@@ -80,8 +87,8 @@ def test_a_restart_and_half_a_line_do_not_mix_up_loaders(texts: Path, tmp_path: 
     done = energon("analyze-debug", folder, "--no-heatmap")
     assert done.code == 0
     assert "* 0: train, 1 rank, 2 samples, /data/a\\x1b[2J" in done.out
-    assert "  0: train, start 1, 1 rank, 1 samples" in done.out
-    assert "Found 2 unique sample keys, 1 steps" in done.out
+    assert "  0: train, start 1, 1 rank, 1 sample," in done.out
+    assert "Found 2 unique sample keys, 1 step\n" in done.out
 
 
 @pytest.mark.parametrize(
@@ -91,13 +98,16 @@ def test_a_restart_and_half_a_line_do_not_mix_up_loaders(texts: Path, tmp_path: 
         (("{folder}", "--dataset", "x"), 2, "Pass LOG_PATHS, or --dataset."),
         (("{folder}",), 1, "worker_debug_path"),
         (("{folder}/none",), 1, "No such file or directory"),
+        (("{folder}", "--force-loading-order"), 1, "no line of a worker that read a sample"),
+        (("--dataset", "x", "--step", 1), 2, "energon trace lists"),
+        (("--dataset", "x", "--force-loading-order"), 2, "needs LOG_PATHS"),
         (("{folder}", "--include-modality", "tain"), 2, "expected train or val, found 'tain'"),
     ],
 )
 def test_arguments_without_samples_are_errors_that_say_what_to_pass(
-    tmp_path: Path, energon: RunEnergon, arguments: tuple[str, ...], code: int, message: str
+    tmp_path: Path, energon: RunEnergon, arguments: tuple[object, ...], code: int, message: str
 ) -> None:
-    done = energon("analyze-debug", *(one.format(folder=tmp_path) for one in arguments))
+    done = energon("analyze-debug", *(str(one).format(folder=tmp_path) for one in arguments))
     assert done.code == code
     assert message in done.err
 
@@ -113,3 +123,57 @@ def test_a_loader_that_is_not_there_is_named_with_those_that_are(
     done = energon("analyze-debug", tmp_path / "debug", "--heatmap-path", tmp_path / "no/x.png")
     assert done.code == 1
     assert "--heatmap-path" in done.err
+
+
+def test_a_log_that_megatron_energon_wrote_is_read(energon: RunEnergon) -> None:
+    done = energon("analyze-debug", PEER_LOG, "--no-heatmap")
+    assert done.code == 0
+    assert done.out.splitlines()[:3] == [
+        "* 0: train, 2 ranks, 24 samples, /data/texts",
+        "  2: val, 2 ranks, 7 samples, /data/texts",
+        f"Found {len({key for steps in PEER_STEPS for keys in steps for key in keys})} unique sample keys, 3 steps",
+    ]
+    for step in range(3):
+        lines = energon("analyze-debug", PEER_LOG, "--step", step).out.splitlines()
+        assert lines == [
+            f"step {step}  rank {rank}  {position}  {key}"
+            for rank in range(2)
+            for position, key in enumerate(PEER_STEPS[rank][step])
+        ]
+    uses = energon("analyze-debug", PEER_LOG, "--key", "00009", "--json").out.splitlines()
+    assert [tuple(json.loads(line).values()) for line in uses] == [
+        (0, 1, 2, "00009"),
+        (2, 1, 1, "00009"),
+        (2, 1, 3, "00009"),
+    ]
+    assert energon("analyze-debug", PEER_LOG, "--no-heatmap", "--skip", 1, "--json").json["uses"] == 16
+    read = energon("analyze-debug", PEER_LOG, "--no-heatmap", "--force-loading-order", "--json").json
+    assert (read["uses"], read["unique"]) == (69, 23)  # all samples of train and val; the shuffle buffer holds more
+
+
+def test_each_rank_has_a_colour_and_one_alone_is_grey(energon: RunEnergon, tmp_path: Path) -> None:
+    def drawn(name: str, *arguments: object) -> Image.Image:
+        assert energon("analyze-debug", *arguments, "--heatmap-path", tmp_path / name).code == 0
+        with Image.open(tmp_path / name) as image:
+            return image.copy()
+
+    colored = drawn("two.png", PEER_LOG)
+    assert (colored.mode, colored.size) == ("RGB", (3, 14))
+    column = [colored.getpixel((0, row)) for row in range(14)]
+    hues = {tuple(2 * value > max(pixel) for value in pixel) for pixel in column if isinstance(pixel, tuple)}
+    assert len(hues - {(False,) * 3}) == 2  # rank 0 and rank 1 share no sample
+    assert drawn("grey.png", PEER_LOG, "--no-colors").mode == "L"
+    assert drawn("one.png", PEER_LOG / "worker_0.jsonl").mode == "L"
+    dim, bright = drawn("dim.png", PEER_LOG, "--heatmap-gain", 0.25), drawn("bright.png", PEER_LOG)
+    assert max(dim.tobytes()) < max(bright.tobytes())
+
+
+def test_a_step_of_the_log_is_that_of_trace(texts: Path, tmp_path: Path, energon: RunEnergon) -> None:
+    log_run(texts, tmp_path / "debug")
+    logged = energon("analyze-debug", tmp_path / "debug", "--step", 4, "--json").out.splitlines()
+    run = ("--batch-size", 4, "--world-size", 2, "--shuffle-buffer-size", 20, "--max-samples-per-sequence", 5)
+    traced = energon("trace", texts, *run, "--step", 4, "--json").out.splitlines()
+    names = ("step", "rank", "position", "key")
+    assert [[json.loads(line)[name] for name in names] for line in logged] == [
+        [json.loads(line)[name] for name in names] for line in traced
+    ]

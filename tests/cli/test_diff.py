@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy as copies
 import shutil
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
 
 from loader import WorkerConfig, get_savable_loader, get_train_dataset
@@ -33,7 +35,7 @@ def test_no_difference_exits_0(prepared: Path, energon: RunEnergon) -> None:
 def test_a_difference_exits_1(prepared: Path, copy: Path, energon: RunEnergon) -> None:
     done = energon("diff", prepared, copy)
     assert done.code == 1
-    assert done.out == "split: exclude: shard_000.tar/000001 none → 'present'\n1 difference\n"
+    assert done.out == "split: excluded: 1 only in B (shard_000.tar/000001)\n1 difference\n"
 
 
 def test_differences_are_printed_as_json(prepared: Path, copy: Path, energon: RunEnergon) -> None:
@@ -43,11 +45,11 @@ def test_differences_are_printed_as_json(prepared: Path, copy: Path, energon: Ru
     assert (done.json["same"], done.json["count"], done.json["resumes"]) == (False, 1, None)
     assert done.json["differences"] == [
         {
-            "place": "split: exclude",
-            "name": "shard_000.tar/000001",
-            "a": "present",
+            "place": "split",
+            "name": "excluded",
+            "a": {"count": 1, "names": ["shard_000.tar/000001"]},
             "b": None,
-            "text": "split: exclude: shard_000.tar/000001 'present' → none",
+            "text": "split: excluded: 1 only in A (shard_000.tar/000001)",
         }
     ]
 
@@ -83,11 +85,42 @@ def test_a_checkpoint_and_its_dataset(prepared: Path, energon: RunEnergon, tmp_p
         return path
 
     done = energon("diff", state(2), prepared)
-    assert (done.code, done.out) == (0, "a run with B continues A exactly\nno differences\n")
+    assert (done.code, done.out) == (0, "a run with B and the arguments of A continues A exactly\nno differences\n")
     done = energon("diff", state(2), state(3))
     assert done.code == 1
     assert "batch: batch_size 2 → 3\n" in done.out
     assert "a run with B cannot continue A exactly\n" in done.out
+    done = energon("diff", prepared, state(2))
+    assert done.code == 2
+    assert f"swap them: energon diff {tmp_path / 'state_2.json'} {prepared}" in done.err
+
+
+def test_a_checkpoint_with_the_states_of_two_loaders_needs_their_place(
+    prepared: Path, energon: RunEnergon, tmp_path: Path
+) -> None:
+    states = {}
+    for name, batch_size in (("train", 2), ("tuning", 3)):
+        config = WorkerConfig(rank=0, world_size=1, num_workers=0)
+        dataset = get_train_dataset(
+            prepared,
+            worker_config=config,
+            batch_size=batch_size,
+            shuffle_buffer_size=4,
+            max_samples_per_sequence=4,
+        )
+        states[name] = get_savable_loader(dataset).save_state_rank()
+    torch.save({"loaders": states, "step": 0}, tmp_path / "both.pt")
+    torch.save({"loaders": {**states, "tuning": copies.deepcopy(states["train"])}}, tmp_path / "alike.pt")
+    done = energon("diff", tmp_path / "both.pt", prepared)
+    assert done.code == 1
+    assert "found those of 2" in done.err
+    assert energon("diff", tmp_path / "both.pt", prepared, "--place", "loaders.train").code == 0
+    paths = (tmp_path / "both.pt", tmp_path / "alike.pt")
+    assert energon("diff", *paths, "--place", "loaders.train").code == 0
+    assert "batch_size 3 → 2\n" in energon("diff", *paths, "--place", "loaders.tuning").out
+    done = energon("diff", *paths, "--place", "no.place")
+    assert done.code == 1
+    assert "energon checkpoint info lists the places" in done.err
 
 
 def test_names_with_control_characters_are_escaped(energon: RunEnergon, tmp_path: Path) -> None:

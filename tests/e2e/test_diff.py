@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-from loader import StateError, WorkerConfig, get_savable_loader
+from loader import StateError, WorkerConfig, get_savable_loader, get_train_dataset
 from loader.inspect.diff import compare_paths
 from tests.e2e.drawing_pipelines import Data, train, write_data
 from tests.elastic_runs import Pipeline, Spread, running, through_json
@@ -38,7 +39,7 @@ def test_a_refused_restore_lists_the_differences_of_the_checkpoints(data: Data, 
     saved = save(tmp_path / "a.json", partial(train, data), steps=3)
     for options, expected in (
         ({"batch_size": 4}, "batch_size 3 → 4"),
-        ({"shuffle_buffer_size": 21}, "shuffle_buffer 20 → 21"),
+        ({"shuffle_buffer_size": 21}, "shuffle_buffer_size 20 → 21"),
         ({"path": "more"}, "samples 157 → 40"),
     ):
         other: Any = partial(train, data, **options)
@@ -87,6 +88,66 @@ def test_a_checkpoint_and_the_data_that_it_was_saved_with(data: Data, tmp_path: 
     found = [str(one).partition(": ")[2] for one in report.differences]
     assert "samples 157 → 40" in found
     assert {line.split()[0] for line in found} >= {"samples", "uuid", "checksum"}
+
+
+def write_mix(path: Path, *leaves: tuple[float, Path]) -> str:
+    blend = [{"weight": weight, "path": str(folder)} for weight, folder in leaves]
+    document = {"__module__": "megatron.energon", "__class__": "MetadatasetV2", "splits": {"train": {"blend": blend}}}
+    path.write_text(yaml.safe_dump(document))
+    return str(path)
+
+
+@pytest.mark.parametrize("batch_size", [3, 4])
+def test_a_mix_with_other_weights_or_datasets_is_named_as_the_refused_restore_names_it(
+    data: Data, tmp_path: Path, batch_size: int
+) -> None:
+    def built(path: str, config: WorkerConfig, batch_size: int = 3) -> Any:
+        return get_train_dataset(
+            path, worker_config=config, batch_size=batch_size, shuffle_buffer_size=20, max_samples_per_sequence=5
+        )
+
+    texts, more = data.texts, data.more
+    mix = write_mix(tmp_path / "mix.yaml", (1, texts), (2, more))
+    saved = save(tmp_path / "a.json", partial(built, mix), steps=3)
+    same = write_mix(tmp_path / "same.yaml", (10, texts), (20, more))
+    assert (compare_paths(saved, same).resumes, compare_paths(saved, mix).resumes) == (True, True)
+    for changed, expected in (
+        (
+            write_mix(tmp_path / "heavier.yaml", (3, texts), (1, more)),
+            [f"{texts}, train: weight 0.333 → 0.75", f"{more}, train: weight 0.667 → 0.25"],
+        ),
+        (
+            write_mix(tmp_path / "fewer.yaml", (1, texts)),
+            [f"{texts}, train: weight 0.333 → 1", f"{more}, train: weight 0.667 → none"],
+        ),
+        (str(texts), [f"{texts}, train: weight 0.333 → 1", f"{more}, train: weight 0.667 → none"]),
+    ):
+        report = compare_paths(saved, changed)
+        assert (report.resumes, [str(one) for one in report.differences]) == (False, expected)
+        other = partial(built, changed, batch_size=batch_size)
+        loader = get_savable_loader(other(WorkerConfig(rank=0, world_size=1, num_workers=0)))
+        with pytest.raises(StateError) as caught:
+            loader.restore_state_global(json.loads(Path(saved).read_text()))
+        refused = [line.strip() for line in caught.value.message.splitlines()[1:]]
+        assert refused == ["batch: batch_size 3 → 4"] * (batch_size == 4) + expected
+        assert [
+            str(one) for one in compare_paths(saved, save(tmp_path / "b.json", other, steps=3)).differences
+        ] == refused
+
+
+def test_the_order_of_the_datasets_of_a_mix_counts(data: Data, tmp_path: Path) -> None:
+    def built(path: str, config: WorkerConfig) -> Any:
+        return get_train_dataset(
+            path, worker_config=config, batch_size=3, shuffle_buffer_size=20, max_samples_per_sequence=5
+        )
+
+    mix = write_mix(tmp_path / "mix.yaml", (1, data.texts), (2, data.more))
+    saved = save(tmp_path / "a.json", partial(built, mix), steps=3)
+    report = compare_paths(saved, write_mix(tmp_path / "turned.yaml", (2, data.more), (1, data.texts)))
+    assert report.resumes is False
+    assert [str(one) for one in report.differences] == [
+        f"read: order of the datasets {data.texts}, train, {data.more}, train → {data.more}, train, {data.texts}, train"
+    ]
 
 
 def _sources(identity: Any) -> Any:

@@ -247,7 +247,7 @@ def test_a_changed_mix_is_refused_by_its_differences_and_the_setting_that_allows
 
     fewer = partial(train, data.write(leaf("a", 3), leaf("d", 2), leaf("b", 1, subset={"range": [3, 20]})))
     found = refusal(fewer, state_of(old))
-    assert "c, val: gone, weight 0.167" in found
+    assert "c, val: weight 0.167 → none" in found
     assert "b, train: changed: subset or content, 84 → 17 samples (starts over), weight 0.167" in found
 
 
@@ -256,7 +256,9 @@ def test_other_arguments_and_other_data_alone_are_refused_as_ever(data: Mixes) -
     new = data.write(leaf("a", 3), leaf("b", 2))
     for allow in (False, True):
         assert "batch_size 2 → 3" in refusal(partial(train, new, batch_size=3), old, allow=allow)
-        assert "slice_lengths 5 → 6" in refusal(partial(train, new, max_samples_per_sequence=6), old, allow=allow)
+        assert "max_samples_per_sequence 5 → 6" in refusal(
+            partial(train, new, max_samples_per_sequence=6), old, allow=allow
+        )
     assert "it was 84" not in refusal(partial(train, data.folder / "d"), old)
     assert "another dataset or pipeline" in refusal(partial(train, data.write(leaf("c", 1), leaf("d", 1))), old)
 

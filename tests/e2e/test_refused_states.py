@@ -51,7 +51,7 @@ def test_a_state_that_does_not_fit_is_refused_by_what_differs(data: Data, saved:
     assert "seed_offset 0 → 7" in refusal(seed_offset=7)
     assert "lanes 12 → 24" in refusal(lanes=24)
     assert "batch_size 3 → 4" in refusal(partial(train, data, batch_size=4))
-    assert "shuffle_buffer 20 → 21" in refusal(partial(train, data, shuffle_buffer_size=21))
+    assert "shuffle_buffer_size 20 → 21" in refusal(partial(train, data, shuffle_buffer_size=21))
     assert "samples 157 → 40" in refusal(partial(train, data, path="more"))
     stages = "stages [read → decode → encode_sample → batch → encode_batch] → [read → decode → batch]\n"
     assert stages in refusal(partial(train, data, encoder=TaskEncoder))

@@ -1,7 +1,8 @@
-"""`energon analyze-debug` of megatron-energon reads the files that loaders write at `worker_debug_path`."""
+"""`energon analyze-debug` of both reads the files that loaders of both write at `worker_debug_path`."""
 
 from __future__ import annotations
 
+import json
 import re
 from itertools import islice
 from pathlib import Path
@@ -10,12 +11,14 @@ import pytest
 
 from loader import WorkerConfig, get_savable_loader, get_train_dataset
 from tests.e2e.text_dataset import write_texts
-from tests.interop.conftest import Peer
+from tests.interop.conftest import Peer, Program
 
 BLEND = """\
 __module__: megatron.energon
 __class__: MetadatasetV2
-splits: {train: {blend: [{weight: 1, path: one}, {weight: 2, path: two}]}}
+splits:
+  train: {blend: [{weight: 1, path: one}, {weight: 2, path: two}]}
+  val: {path: one}
 """
 
 
@@ -52,3 +55,30 @@ def test_analyze_debug_counts_the_samples(data: Path, peer: Peer, tmp_path: Path
     assert re.search(rf"\d: train .*{re.escape(str(path))}", report)
     assert "Found 48 unique sample keys, 6 steps" in report
     assert (tmp_path / "heatmap.png").exists()
+
+
+@pytest.mark.parametrize(("name", "workers"), [("one", 0), ("mix.yaml", 2)])
+def test_the_debug_log_of_megatron_energon_names_the_samples_that_its_loaders_gave(
+    data: Path, peer: Peer, ours: Program, tmp_path: Path, *, name: str, workers: int
+) -> None:
+    log = tmp_path / "debug"
+    log.mkdir()
+    script = Program((peer.python, str(Path(__file__).with_name("peer_debug_log.py"))))
+    given = [
+        json.loads(script.run(data / name, log, rank, 2, workers, 6).splitlines()[-1]) for rank in range(2)
+    ]  # by rank and step
+
+    facts = json.loads(ours.run("analyze-debug", log, "--no-heatmap", "--json"))
+
+    training, validation = facts["loaders"]
+    assert (training["modality"], training["ranks"], training["uses"]) == ("train", [0, 1], 48)
+    assert (validation["modality"], validation["analyzed"]) == ("val", False)
+    assert training["paths"] == [str(data / one) for one in (["one", "two"] if "yaml" in name else ["one"])]
+    assert (facts["steps"], facts["uses"]) == (6, 48)
+    assert facts["unique"] == len({key for batches in given for keys in batches for key in keys})
+    lines = [json.loads(line) for line in ours.run("analyze-debug", log, "--step", 3, "--json").splitlines()]
+    assert [(one["rank"], one["position"], one["key"]) for one in lines] == [
+        (rank, position, key) for rank in range(2) for position, key in enumerate(given[rank][3])
+    ]
+    read = json.loads(ours.run("analyze-debug", log, "--force-loading-order", "--no-heatmap", "--json"))
+    assert read["uses"] >= (1 if workers else 48)  # the last lines of worker processes may be lost

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Any
 
-__all__ = ["did_you_mean", "nearest_names", "short_key", "short_keys", "short_repr", "short_text"]
+__all__ = ["did_you_mean", "nearest_hint", "nearest_names", "short_key", "short_keys", "short_repr", "short_text"]
 
 _MAX_KEYS = 10
 _MAX_KEY_LETTERS = 60
@@ -69,6 +69,15 @@ def nearest_names(name: str, known: Iterable[str], *, limit: int = 3) -> list[st
     return [by_lower[lower] for lower in found]
 
 
+def nearest_hint(name: str, known: Iterable[str]) -> str:
+    """Return ``"; did you mean 'x'?"``, or nothing if no known name is similar.
+
+    >>> nearest_hint("tran", ["train", "val"]), nearest_hint("zzz", ["train", "val"])
+    ("; did you mean 'train'?", '')
+    """
+    return "".join(f"; did you mean {nearest!r}?" for nearest in nearest_names(name, known, limit=1))
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return ``"; did you mean 'x'?"``, or the list of known names if none is similar.
 
@@ -78,5 +87,4 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     '; known are a, b'
     """
     names = list(known)
-    nearest = nearest_names(name, names, limit=1)
-    return f"; did you mean {nearest[0]!r}?" if nearest else f"; known are {', '.join(names)}"
+    return nearest_hint(name, names) or f"; known are {', '.join(names)}"

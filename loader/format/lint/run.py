@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from ...errors import ConfigError, FormatError, StorageError
 from ..dataset_folder import DatasetFolder
 from ..documents.dataset_config import DatasetConfig
+from ..documents.messages import nearest_hint
 from ..index.layout import ShardEntry
 from ..nv_meta import INDEX_SQLITE
 from .metadata import check_config, check_duplicate_keys, check_filters, check_split, check_sqlite, unreadable_dataset
@@ -190,8 +191,9 @@ def _unknown_parts(dataset: DatasetFolder, names: Sequence[str]) -> ConfigError 
         split = dataset.split
     except ConfigError:
         return None
-    unknown = [repr(name) for name in names if split and name not in split.split_parts]
+    unknown = [name for name in names if split and name not in split.split_parts]
     if not unknown or split is None:
         return None
     known = ", ".join(split.split_parts) or "none"
-    return ConfigError(f"there is no split part {', '.join(unknown)}; there are: {known}")
+    near = nearest_hint(unknown[0], split.split_parts) if len(unknown) == 1 else ""
+    return ConfigError(f"there is no split part {', '.join(map(repr, unknown))}; there are: {known}{near}")

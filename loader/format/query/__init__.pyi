@@ -5,8 +5,8 @@ from .key_files import keys_of_file as keys_of_file
 from .samples import (
     SampleQuery as SampleQuery,
     find_samples as find_samples,
-    no_such_samples as no_such_samples,
     read_keys as read_keys,
     samples_of_keys as samples_of_keys,
     unknown_names as unknown_names,
 )
+from .unknown_key import unknown_key_error as unknown_key_error

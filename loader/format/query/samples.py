@@ -13,13 +13,13 @@ from ..columns.column import Column, open_column
 from ..dataset_folder import DatasetFolder
 from ..documents.messages import did_you_mean
 from .condition import Condition, Values
+from .unknown_key import unknown_key_error
 
 __all__ = [
     "INDEX_COLUMNS",
     "ColumnValues",
     "SampleQuery",
     "find_samples",
-    "no_such_samples",
     "read_keys",
     "samples_of_keys",
     "unknown_names",
@@ -27,7 +27,6 @@ __all__ = [
 
 _ROWS_AT_ONCE = 1 << 20
 INDEX_COLUMNS = ("bytes", "shard")
-_MAX_UNKNOWN = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,21 +111,11 @@ def samples_of_keys(folder: DatasetFolder, keys: Iterable[str]) -> dict[str, Seq
     }
 
 
-def no_such_samples(keys: Sequence[str], *, at: str, hint: str = "") -> ConfigError:
-    """Return the error about keys that no sample has."""
-    more = f" and {len(keys) - _MAX_UNKNOWN:,} more" if len(keys) > _MAX_UNKNOWN else ""
-    return ConfigError(
-        f"there is no sample {', '.join(map(repr, keys[:_MAX_UNKNOWN]))}{more}",
-        at=at,
-        hint=hint or "keys are written as energon preview shows them: '<shard>/<key>', or the key alone",
-    )
-
-
 def _of_keys(folder: DatasetFolder, keys: Iterable[str]) -> IntArray:
     found = samples_of_keys(folder, keys)
     unknown = [key for key, samples in found.items() if not samples]
     if unknown:
-        raise no_such_samples(unknown, at=folder.path)
+        raise unknown_key_error([folder], unknown, at=folder.path)
     return np.unique(np.array([number for samples in found.values() for number in samples], np.int64))
 
 

@@ -7,4 +7,5 @@ from .compare import (
 from .report import (
     Difference as Difference,
     DiffReport as DiffReport,
+    Names as Names,
 )

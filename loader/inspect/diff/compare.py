@@ -48,6 +48,7 @@ def compare_paths(
     split_config: str | None = None,
     dataset_config: str | None = None,
     contents: bool = False,
+    place: str | None = None,
     trust_code: bool = False,
     max_differences: int = 1000,
     on_progress: Callable[[int, int], None] | None = None,
@@ -61,6 +62,7 @@ def compare_paths(
         split_config: Name of the split file; None: ``split.yaml``.
         dataset_config: Name of the dataset file; None: ``dataset.yaml``.
         contents: Compare the bytes of shards whose keys, parts and sizes are equal, too.
+        place: Place of the states within checkpoints, such as ``loader``; None: the only run in each.
         trust_code: Allow the dataset to run its code.
         max_differences: How many differences are kept; all are counted.
         on_progress: Called with the numbers of compared shards and of all shards.
@@ -77,11 +79,13 @@ def compare_paths(
     if kinds == ("checkpoint", "checkpoint"):
         from .checkpoints import compare_checkpoints
 
-        resumes = compare_checkpoints(before, after, found)
+        resumes = compare_checkpoints(before, after, found, place=place)
     elif kinds[0] == "checkpoint":
         from .checkpoints import compare_checkpoint_with_data
 
-        resumes = compare_checkpoint_with_data(before, after, found, split_part=split_part, trust_code=trust_code)
+        resumes = compare_checkpoint_with_data(
+            before, after, found, split_part=split_part, place=place, trust_code=trust_code
+        )
     elif kinds == ("metadataset", "metadataset"):
         from .metadatasets import compare_metadatasets
 
@@ -102,7 +106,9 @@ def compare_paths(
         raise ConfigError(
             f"a {kinds[0]} and a {kinds[1]} cannot be compared",
             at=f"{before}, {after}",
-            hint="compare two of one kind, or a checkpoint (first) with a dataset or metadataset",
+            hint=f"swap them: energon diff {after} {before}"
+            if kinds[1] == "checkpoint"
+            else "compare two of one kind, or a checkpoint with a dataset or metadataset",
         )
     return DiffReport(
         kinds=kinds,

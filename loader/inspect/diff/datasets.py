@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from itertools import chain, islice, zip_longest
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice, zip_longest
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from .report import Difference, DifferenceList
 __all__ = ["compare_datasets", "compare_splits"]
 
 _COLUMNS = ("part_name", "part_offset", "part_size", "part_ends", "key_bytes", "key_ends")
+_MAX_ALIKE = 3  # samples of a shard that are listed one by one
 _CHUNK_BYTES = 1 << 20
 
 
@@ -46,10 +48,7 @@ def compare_datasets(
     found.add("", "shards", len(shards), len(others))
     common, common_now = [name for name in shards if name in others], [name for name in others if name in shards]
     found.extend(_order("shards", common, common_now))
-    for name in dict.fromkeys(chain(shards, others)):
-        if name not in others or name not in shards:
-            one = _describe(shards.get(name)), _describe(others.get(name))
-            found.add("shards", name, *one)
+    found.add_names("", "shards", [*shards], [*others])
     for number, name in enumerate(common):
         _compare_shard(before, after, shards[name], others[name], found, contents=contents)
         if on_progress is not None:
@@ -73,10 +72,6 @@ def _unequal(pairs: Iterable[tuple[int, tuple[Any, Any]]]) -> Iterator[tuple[int
 
 def _samples(shards: dict[str, ShardEntry]) -> int:
     return sum(shard.samples for shard in shards.values())
-
-
-def _describe(shard: ShardEntry | None) -> str | None:
-    return None if shard is None else plural(shard.samples, "sample")
 
 
 def _compare_shard(
@@ -108,28 +103,35 @@ def _compare_shard(
 def _compare_samples(shard: str, rows: ShardIndex, rows_now: ShardIndex, found: DifferenceList) -> None:
     """Compare the keys and parts of a shard that both datasets have."""
     keys, keys_now = rows.keys(), rows_now.keys()
-    known, known_now = set(keys), set(keys_now)
+    known, known_now = frozenset(keys), frozenset(keys_now)
     count = found.count
     found.add(shard, "samples", len(keys), len(keys_now))
-    for key in keys:
-        if key not in known_now:
-            found.add(f"{shard}/{key}", "sample", "present", None)
-    for key in keys_now:
-        if key not in known:
-            found.add(f"{shard}/{key}", "sample", None, "present")
+    found.add_names(shard, "samples", keys, keys_now)
     stay, stay_now = ([key for key in one if key in known and key in known_now] for one in (keys, keys_now))
     found.extend(_order(shard, stay, stay_now))
     numbers = {key: number for number, key in enumerate(keys_now)}
+    changes: dict[tuple[str, ...], list[Difference]] = defaultdict(list)  # kind of change → of each sample
     for number, key in enumerate(keys):
         if key in numbers:
             parts, parts_now = _parts(rows, number), _parts(rows_now, numbers[key])
             if parts == parts_now:
                 continue
-            found.add(f"{shard}/{key}", "parts", ", ".join(sorted(parts)), ", ".join(sorted(parts_now)))
+            one, two = (", ".join(sorted(each)) for each in (parts, parts_now))
+            if one != two:
+                changes[one, two].append(Difference(f"{shard}/{key}", "parts", one, two))
             for name in sorted(parts.keys() & parts_now.keys()):
-                found.add(f"{shard}/{key} [{name}]", "bytes", parts[name], parts_now[name])
+                if parts[name] != parts_now[name]:
+                    place = f"{shard}/{key} [{name}]"
+                    changes[(name,)].append(Difference(place, "bytes", parts[name], parts_now[name]))
+    for alike in changes.values():
+        found.extend(alike if len(alike) <= _MAX_ALIKE else [_summary(alike)])
     if found.count == count:
         found.add(shard, "positions of the parts", "those of A", "those of B")
+
+
+def _summary(alike: Sequence[Difference]) -> Difference:
+    """Return the first of many differences of one kind, with the number of the others."""
+    return dataclasses.replace(alike[0], place=f"{alike[0].place} and {len(alike) - 1:,} more")
 
 
 def _parts(rows: ShardIndex, sample: int) -> dict[str, int]:
@@ -175,9 +177,7 @@ def compare_splits(before: SplitConfig | None, after: SplitConfig | None, found:
         if shards == shards_now:
             continue
         found.add("split", part, _count(shards), _count(shards_now))
-        known, known_now = frozenset(shards or ()), frozenset(shards_now or ())
-        for name in sorted(known ^ known_now):
-            found.add(f"split: {part}", name, *_presence(name, known, known_now))
+        found.add_names(f"split: {part}", "shards", shards or (), shards_now or ())
         if shards and shards_now and sorted(shards) == sorted(shards_now):
             found.extend(_order(f"split: {part}", shards, shards_now))
     ranges: list[Any] = [
@@ -186,13 +186,8 @@ def compare_splits(before: SplitConfig | None, after: SplitConfig | None, found:
     ]
     found.extend(differences(ranges[0], ranges[1], "split: sample_ranges"))
     excluded, excluded_now = (frozenset(() if one is None else one.exclude) for one in (before, after))
-    for name in sorted(excluded ^ excluded_now):
-        found.add("split: exclude", name, *_presence(name, excluded, excluded_now))
+    found.add_names("split", "excluded", sorted(excluded), sorted(excluded_now))
 
 
 def _count(shards: Sequence[str] | None) -> str | None:
     return None if shards is None else plural(len(shards), "shard")
-
-
-def _presence(name: str, before: Collection[str], after: Collection[str]) -> tuple[str | None, str | None]:
-    return ("present" if name in before else None), ("present" if name in after else None)

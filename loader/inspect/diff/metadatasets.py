@@ -42,10 +42,10 @@ def compare_metadatasets(before: str, after: str, found: DifferenceList) -> None
         {split["name"]: split for split in metadataset_facts(path, split_config=None, dataset_config=None)["splits"]}
         for path in (before, after)
     )
-    for name in dict.fromkeys((*splits, *splits_now)):
-        split, split_now = splits.get(name), splits_now.get(name)
-        if split is None or split_now is None:
-            found.add("splits", name, *("present" if one else None for one in (split, split_now)))
+    found.add_names("", "splits", [*splits], [*splits_now])
+    for name, split in splits.items():
+        split_now = splits_now.get(name)
+        if split_now is None:
             continue
         found.add(name, "mixed_by", split["mixed_by"], split_now["mixed_by"])
         _compare_leaves(name, split, split_now, found)
@@ -56,7 +56,11 @@ def _compare_leaves(name: str, split: dict[str, Any], split_now: dict[str, Any],
     for leaf in dict.fromkeys((*leaves, *leaves_now)):
         one, two = leaves.get(leaf), leaves_now.get(leaf)
         if one is None or two is None:
-            found.add(f"{name}: leaves", leaf, *(None if each is None else _share(each) for each in (one, two)))
+            values = [None if each is None else _rounded(each["share"]) for each in (one, two)]
+            if values == [None, None]:  # of a split that has no shares
+                found.add_names(name, "leaves", [leaf] if one else [], [leaf] if two else [])
+            else:
+                found.add(f"{name}: {leaf}", "share", *values)
             continue
         for key in _COMPARED:
             if key == "share":
@@ -87,10 +91,6 @@ def _leaves(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield node
     for child in node["children"]:
         yield from _leaves(child)
-
-
-def _share(leaf: dict[str, Any]) -> str:
-    return "present" if leaf["share"] is None else f"{100 * leaf['share']:.4g} %"
 
 
 def _rounded(share: float | None) -> float | None:

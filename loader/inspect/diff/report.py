@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from ...training.states import Difference
+from ...training.states import Difference, Names
 
-__all__ = ["DiffReport", "Difference", "DifferenceList"]
+__all__ = ["DiffReport", "Difference", "DifferenceList", "Names"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +58,23 @@ class DifferenceList:
         """Add a difference, if the values differ."""
         if before != after:
             self.extend([Difference(place, name, before, after)])
+
+    def add_names(self, place: str, name: str, before: Sequence[str], after: Sequence[str]) -> None:
+        """Add the names that only one of both has, as one difference, if there are any.
+
+        Args:
+            place: Stages and path of what has the names; may be empty.
+            name: What is named: ``"samples"``.
+            before: The names of A, each once.
+            after: The names of B, each once.
+        """
+        known, known_now = frozenset(before), frozenset(after)
+        self.add(
+            place,
+            name,
+            Names.of([one for one in before if one not in known_now]),
+            Names.of([one for one in after if one not in known]),
+        )
 
     def extend(self, found: Iterable[Difference]) -> None:
         """Add differences."""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ...convert.exporting import as_bytes, file_name
 from ...errors import ConfigError, StorageError
 from ...format.documents.messages import did_you_mean
-from ...format.query import no_such_samples
+from ...format.query import unknown_key_error
 from ...metadataset.named_datasets import OpenDataset, named_datasets, open_datasets
 
 __all__ = ["FoundSample", "PartPlace", "SampleFinder", "SampleParts", "find_samples_of", "open_sample", "write_parts"]
@@ -131,7 +131,7 @@ class SampleFinder:
         found = {key: self._matches(key) for key in dict.fromkeys(keys)}
         unknown = [key for key, some in found.items() if not some]
         if unknown:
-            raise no_such_samples(unknown, at=self._path, hint=self._hint_of_numbers())
+            raise unknown_key_error([one.folder for one in self._opened], unknown, at=self._path)
         for key, some in found.items():
             self._check_unique(key, some)
         return [
@@ -178,12 +178,6 @@ class SampleFinder:
                 at=self._path,
                 hint="name one with its shard",
             )
-
-    def _hint_of_numbers(self) -> str:
-        [first, *others] = self._opened
-        if others or not first.dataset.is_file:
-            return ""
-        return f"keys are the numbers from 0 to {len(first.folder.index) - 1}"
 
 
 @contextmanager

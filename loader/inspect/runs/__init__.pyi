@@ -1,9 +1,11 @@
 # The public names of this package, each with the module that defines it.
 
 from .debug_log import (
+    LoggedBatch as LoggedBatch,
     LoggedLoader as LoggedLoader,
     choose_loader as choose_loader,
     read_debug_log as read_debug_log,
+    read_loading_order as read_loading_order,
 )
 from .explain import (
     RunFacts as RunFacts,

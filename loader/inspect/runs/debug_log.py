@@ -6,14 +6,24 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from ...errors import ConfigError, StorageError
+from ..text import plural
 from .heatmap import SampleUses
 
-__all__ = ["LoggedLoader", "choose_loader", "read_debug_log"]
+__all__ = ["LoggedBatch", "LoggedLoader", "choose_loader", "read_debug_log", "read_loading_order"]
 
 _MAX_LINE_BYTES = 64 << 20
+_READ_EVENT = "._slices_iter.yield"  # of megatron-energon: a worker read a sample
+
+
+class LoggedBatch(NamedTuple):
+    """A micro-batch that reached a rank: its number there, from 0, and the keys of its samples."""
+
+    step: int
+    rank: int
+    keys: tuple[str, ...]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -26,8 +36,7 @@ class LoggedLoader:
         modality: ``train`` or ``val``; empty if the logs do not say.
         paths: The datasets.
         ranks: The ranks that wrote lines.
-        steps: Numbers of micro-batches of a rank, from 0; one for each sample.
-        keys: The samples, as their keys.
+        batches: The micro-batches, in the order of the files.
     """
 
     number: int
@@ -35,12 +44,20 @@ class LoggedLoader:
     modality: str = ""
     paths: list[str] = field(default_factory=list)
     ranks: set[int] = field(default_factory=set)
-    steps: list[int] = field(default_factory=list)
-    keys: list[str] = field(default_factory=list)
+    batches: list[LoggedBatch] = field(default_factory=list)
 
-    def uses(self) -> SampleUses:
-        """Return which samples each step used, ordered by their keys."""
-        return SampleUses.of(self.steps, self.keys)
+    @property
+    def samples(self) -> int:
+        """Number of samples in the micro-batches; those that come twice count twice."""
+        return sum(len(batch.keys) for batch in self.batches)
+
+    def uses(self, *, skip: int = 0) -> SampleUses:
+        """Return which samples each step used, ordered by their keys.
+
+        Args:
+            skip: Number of the first step.
+        """
+        return _uses(self.batches, skip)
 
 
 def read_debug_log(paths: Sequence[str]) -> list[LoggedLoader]:
@@ -58,7 +75,7 @@ def read_debug_log(paths: Sequence[str]) -> list[LoggedLoader]:
     loaders: dict[tuple[int, int], LoggedLoader] = {}
     starts: dict[tuple[int, int], int] = {}  # by rank and number of the loader
     for path in paths:
-        for line in _lines(path):
+        for line in _lines(path, mark=b'"id"'):
             event, rank, number = line.get("t"), line.get("r"), line.get("id")
             if not isinstance(event, str) or type(rank) is not int or type(number) is not int:
                 continue
@@ -71,8 +88,7 @@ def read_debug_log(paths: Sequence[str]) -> list[LoggedLoader]:
             if event.endswith(".__init__"):
                 _describe(loader, line.get("config"))
             elif event.endswith(".yield") and type(step) is int and step >= 0 and isinstance(keys, list):
-                loader.steps += [step] * len(keys)
-                loader.keys += map(str, keys)
+                loader.batches.append(LoggedBatch(step, rank, tuple(map(str, keys))))
     if not loaders:
         raise ConfigError(
             "these files have no line of a loader",
@@ -98,19 +114,55 @@ def choose_loader(
     fitting = [
         one
         for one in loaders
-        if one.steps and (one.modality in (*modalities, "") if number is None else one.number == number)
+        if one.batches and (one.modality in (*modalities, "") if number is None else one.number == number)
     ]
     if not fitting:
         what = f"of {' or '.join(modalities)}" if number is None else f"with the number {number}"
-        present = ", ".join(f"{one.number} ({one.modality or 'unknown'}, {len(one.keys):,} samples)" for one in loaders)
+        present = ", ".join(
+            f"{one.number} ({one.modality or 'unknown'}, {plural(one.samples, 'sample')})" for one in loaders
+        )
         raise ConfigError(
             f"no loader {what} gave a sample; the logs have {present}",
             hint="pass --include-modality or --force-loader-id",
         )
-    return max(fitting, key=lambda one: len(one.keys))
+    return max(fitting, key=lambda one: one.samples)
 
 
-def _lines(path: str) -> Iterator[dict[str, Any]]:
+def read_loading_order(paths: Sequence[str], *, skip: int = 0) -> SampleUses:
+    """Return which samples the workers read as their first, second, … one, before shuffling, ordered by shard and key.
+
+    Args:
+        paths: Files of JSON lines of megatron-energon, and folders with such ``.jsonl`` files.
+        skip: How many samples of each worker are omitted.
+
+    Raises:
+        ConfigError: No worker wrote that it read a sample.
+        StorageError: A path cannot be read.
+    """
+    counts: dict[tuple[int, int], int] = {}  # by rank and worker
+    read: list[LoggedBatch] = []
+    for path in paths:
+        for line in _lines(path, mark=_READ_EVENT.encode()):
+            event, rank, worker = line.get("t"), line.get("r"), line.get("w")
+            if not (isinstance(event, str) and event.endswith(_READ_EVENT)) or not type(rank) is type(worker) is int:
+                continue
+            number = counts[rank, worker] = counts.get((rank, worker), -1) + 1
+            read.append(LoggedBatch(number, rank, (f"{line.get('shard')}/{line.get('key')}",)))
+    if not read:
+        raise ConfigError(
+            "these files have no line of a worker that read a sample",
+            at=", ".join(paths),
+            hint="only megatron-energon writes such lines; energon trace lists the samples of runs of this library",
+        )
+    return _uses(read, skip)
+
+
+def _uses(batches: Sequence[LoggedBatch], skip: int) -> SampleUses:
+    each = [(batch, key) for batch in batches if batch.step >= skip for key in batch.keys]
+    return SampleUses.of([batch.step for batch, _ in each], [key for _, key in each], [batch.rank for batch, _ in each])
+
+
+def _lines(path: str, *, mark: bytes) -> Iterator[dict[str, Any]]:
     try:
         is_folder = os.path.isdir(path)
         files = (
@@ -118,13 +170,16 @@ def _lines(path: str) -> Iterator[dict[str, Any]]:
         )
         for name in files:
             with open(name, "rb") as file:
-                yield from _objects(file)
+                yield from _objects(file, mark)
     except OSError as error:
         raise StorageError(f"cannot read this log: {error.strerror}", path=path, hint="check the path") from error
 
 
-def _objects(file: BinaryIO) -> Iterator[dict[str, Any]]:
+def _objects(file: BinaryIO, mark: bytes) -> Iterator[dict[str, Any]]:
+    """Yield the objects of the lines that have a mark; most lines of a log do not."""
     while line := file.readline(_MAX_LINE_BYTES):
+        if mark not in line:
+            continue
         try:
             value = json.loads(line)
         except (ValueError, RecursionError):  # a killed process leaves half a line
@@ -144,6 +199,6 @@ def _describe(loader: LoggedLoader, config: Any) -> None:
             path = value.get("_path")
             if isinstance(path, str) and path not in loader.paths:
                 loader.paths.append(path)
-            waiting += value.values()
+            waiting += (inner for key, inner in value.items() if key != "shards")  # they have paths, too
         elif isinstance(value, list):
             waiting += value

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from ...arrays import IntArray
 from ...errors import ConfigError, StateError
+from ...format.query import unknown_key_error
 from ...order import GONE
 from ...pipeline.contract.item_id import ItemId
 from ...pipeline.reading.dataset_source import DatasetSource
@@ -161,6 +162,9 @@ def steps_of_key(run: PlannedRun | RestoredRun, key: str, *, steps: int) -> Iter
     indexes = {number: _indexes_of_key(source, key) for number, source in enumerate(planned.sources)}
     wanted = {number: np.array(some, np.int64) for number, some in indexes.items() if some}
     if not wanted:
+        only = planned.sources[0] if len(planned.sources) == 1 else None
+        if isinstance(only, DatasetSource):
+            raise unknown_key_error([only.folder], [key], at=only.folder.path)
         raise ConfigError(
             f"there is no sample {key!r}",
             at=planned.request.path,

@@ -7,6 +7,7 @@ from .describe import (
 )
 from .differences import (
     Difference as Difference,
+    Names as Names,
     chain_differences as chain_differences,
     differences as differences,
     run_differences as run_differences,

@@ -5,17 +5,66 @@ A restore that is refused lists them, and so does ``energon diff``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ...format.documents.messages import short_key, short_repr
 from .run_state import RunState
 
-__all__ = ["MISSING", "Difference", "chain_differences", "chain_outline", "differences", "run_differences"]
+__all__ = [
+    "MISSING",
+    "Difference",
+    "Names",
+    "chain_differences",
+    "chain_outline",
+    "differences",
+    "each_setting",
+    "leaf_name",
+    "run_differences",
+    "shares",
+]
 
 MISSING = "nothing"
 """Text of a value that only one of both has."""
+
+
+_MAX_NAMES = 1000  # of Names
+_SHOWN_NAMES = 3
+_DIGITS = 3  # of fractions, if they differ there
+_NAMES = {
+    "which": "checksum of the selected samples",
+    "shuffle_buffer": "shuffle_buffer_size",
+    "slice_lengths": "max_samples_per_sequence",
+    "epochs_together": "shuffle_over_epochs_multiplier",
+}
+"""Names of values whose keys in a state are others."""
+_OF_SOURCES = {"weights": "weight", "repetitions": "repetitions", "slice_lengths": "", "epochs_together": ""}
+"""Settings of a reader that have a value for each dataset, and their names for one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Names that only one of both has.
+
+    Attributes:
+        count: Number of names.
+        first: The first 1000 names.
+    """
+
+    count: int
+    first: tuple[str, ...]
+
+    @classmethod
+    def of(cls, names: Sequence[str]) -> Names | None:
+        """Return the names; None if there are none."""
+        return cls(len(names), tuple(names[:_MAX_NAMES])) if names else None
+
+    def text(self, side: str) -> str:
+        """Return the count and the first names: ``"41 only in A (00000, 00001, 00002, …)"``."""
+        first = ", ".join(map(short_key, self.first[:_SHOWN_NAMES]))
+        return f"{self.count:,} only in {side} ({first}{', …' if self.count > _SHOWN_NAMES else ''})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +74,15 @@ class Difference:
     Attributes:
         place: Stages and path of the dataset that have the value, such as ``"batch"``; may be empty.
         name: Name of the value, such as ``"batch_size"``.
-        before: The value before; None if it is missing.
-        after: The value after; None if it is missing.
+        before: The value before; None if it is missing. Names that only A has are :class:`Names`.
+        after: The value after; None if it is missing. Names that only B has are :class:`Names`.
 
     >>> print(Difference("batch", "batch_size", 4, 8))
     batch: batch_size 4 → 8
+    >>> print(Difference("/data/a, train", "weight", 1 / 3, 0.75))
+    /data/a, train: weight 0.333 → 0.75
+    >>> print(Difference("a.tar", "samples", Names.of(["x", "y"]), None))
+    a.tar: samples: 2 only in A (x, y)
     """
 
     place: str
@@ -39,17 +92,28 @@ class Difference:
 
     def __str__(self) -> str:
         name = f"{self.place}: {self.name}" if self.place and self.name else self.place or self.name
-        return f"{name} {_shown(self.before)} → {_shown(self.after)}"
-
-
-_NAMES = {"which": "checksum of the selected samples"}
-"""Names of values whose keys in a state are short."""
+        pairs = ((self.before, "A"), (self.after, "B"))
+        names = [value.text(side) for value, side in pairs if isinstance(value, Names)]
+        if names:
+            return f"{name}: {', '.join(names)}"
+        before, after = _shown_pair(self.before, self.after)
+        return f"{name} {before} → {after}"
 
 
 class _Text(str):
     """A text that is shown without quotes."""
 
     __slots__ = ()
+
+
+def _shown_pair(before: Any, after: Any) -> tuple[str, str]:
+    """Return the texts of two values; fractions have as few digits as tell them apart."""
+    if all(value is None or isinstance(value, float) for value in (before, after)):
+        for digits in (_DIGITS, 6):
+            one, two = ("none" if value is None else f"{value:.{digits}g}" for value in (before, after))
+            if one != two:
+                return one, two
+    return _shown(before), _shown(after)
 
 
 def _shown(value: Any) -> str:
@@ -64,7 +128,7 @@ def differences(saved: Any, now: Any, place: str = "") -> Iterator[Difference]:
     Paths do not count: data may be moved.
     """
     if isinstance(saved, Mapping) and isinstance(now, Mapping):
-        inside = ": ".join(filter(None, (place, str(now["path"])))) if "path" in now else place
+        inside = ": ".join(filter(None, (place, _path(saved, now)))) if "path" in now else place
         for key in sorted({*saved, *now}, key=short_key):
             before, after = saved.get(key), now.get(key)
             if key == "path" or before == after:  # data may have been moved; the uuid identifies it
@@ -73,16 +137,134 @@ def differences(saved: Any, now: Any, place: str = "") -> Iterator[Difference]:
                 yield from differences(before, after, f"{inside}: {short_key(key)}" if inside else short_key(key))
             else:
                 yield Difference(inside, _NAMES.get(key, short_key(key)), before, after)
+    elif _is_reader(saved) and _is_reader(now):
+        inner = f"{place} > read".removeprefix(" > ")
+        try:
+            found = list(_reader_differences(saved, now, inner))
+        except (ArithmeticError, LookupError, TypeError, ValueError):  # a damaged description
+            found = []
+        yield from found or _list_differences(saved, now, place)  # such as weights in another unit
     elif isinstance(saved, list | tuple) and isinstance(now, list | tuple):
-        inner = f"{place} > {now[0]}" if now and isinstance(now[0], str) else place
-        inner = inner.removeprefix(" > ")
-        if len(saved) == len(now):
-            for one, other in zip(saved, now, strict=True):
-                yield from differences(one, other, inner)
-        else:
-            yield Difference(inner, "parts", len(saved), len(now))
+        yield from _list_differences(saved, now, place)
     elif saved != now:
         yield Difference(place, "" if place else "stage", saved, now)
+
+
+def _list_differences(saved: Sequence[Any], now: Sequence[Any], place: str) -> Iterator[Difference]:
+    is_stage = bool(now) and isinstance(now[0], str)
+    inner = (f"{place} > {now[0]}" if is_stage else place).removeprefix(" > ")
+    if len(saved) == len(now):
+        for one, other in zip(saved, now, strict=True):
+            yield from differences(one, other, inner)
+    elif is_stage:
+        yield Difference(inner, "inputs", max(0, len(saved) - 2), max(0, len(now) - 2))
+    else:
+        yield Difference(inner, "number of values", len(saved), len(now))
+
+
+def _path(saved: Mapping[Any, Any], now: Mapping[Any, Any]) -> str:
+    """Return the path of data, and the one that it had if that is another."""
+    before = saved.get("path")
+    return str(now["path"]) if before in (None, now["path"]) else f"{now['path']} (saved with {short_key(before)})"
+
+
+def _is_reader(value: Any) -> bool:
+    return (
+        isinstance(value, list | tuple)
+        and len(value) > 2
+        and value[0] == "read"
+        and isinstance(value[1], Mapping)
+        and all(isinstance(source, Mapping) and "path" in source for source in value[2:])
+    )
+
+
+def _reader_differences(saved: Sequence[Any], now: Sequence[Any], place: str) -> Iterator[Difference]:
+    """Yield the differences between two readers, by dataset: its share of the mix, its settings and its data."""
+    settings, settings_now = saved[1], now[1]
+    common = [
+        name
+        for name in _OF_SOURCES
+        if name in settings
+        and name in settings_now
+        and (name == "weights" or list in map(type, (settings[name], settings_now[name])))
+    ]
+    others, others_now = ({name: one[name] for name in one if name not in common} for one in (settings, settings_now))
+    yield from differences(others, others_now, place)
+    sources, sources_now = saved[2:], now[2:]
+    values = {
+        name: [
+            _of_each(one[name], name, len(those)) for one, those in ((settings, sources), (settings_now, sources_now))
+        ]
+        for name in common
+    }
+    pairs = _pair_sources(sources, sources_now)
+    for row, other in pairs:
+        known = None if row is None else sources[row]
+        present = None if other is None else sources_now[other]
+        name = leaf_name(present or known or {})
+        for key, (before, after) in values.items():
+            one = None if row is None else before[row]
+            two = None if other is None else after[other]
+            if one != two and (key == "weights" or None not in (row, other)):
+                yield Difference(name, _OF_SOURCES[key] or _NAMES[key], one, two)
+        if known is not None and present is not None:
+            yield from differences(known, present)
+        elif "weights" not in values:
+            counts = (None if source is None else source["samples"] for source in (known, present))
+            yield Difference(name, "samples", *counts)
+    order = [row for row, other in pairs if row is not None and other is not None]
+    if order != sorted(order):
+        yield Difference(
+            place,
+            "order of the datasets",
+            _Text(", ".join(leaf_name(sources[row]) for row in sorted(order)[:_SHOWN_NAMES])),
+            _Text(", ".join(leaf_name(sources[row]) for row in order[:_SHOWN_NAMES])),
+        )
+
+
+def _of_each(value: Any, name: str, count: int) -> list[Any]:
+    values = each_setting(value, count)
+    return [round(share, 12) for share in shares(values, 1.0)] if name == "weights" else values
+
+
+def _pair_sources(
+    sources: Sequence[Mapping[str, Any]], sources_now: Sequence[Mapping[str, Any]]
+) -> list[tuple[int | None, int | None]]:
+    """Pair the datasets of two readers by their data, their path or, if there are as many, their position."""
+    found: dict[int, int] = {}  # number now → number before
+    for keys in (("path", "uuid", "split_part", "filter", "which"), ("uuid", "split_part", "which"), ("path",)):
+        taken = {*found.values()}
+        free: dict[str, deque[int]] = defaultdict(deque)
+        for row, source in enumerate(sources):
+            if row not in taken:
+                free[repr([source.get(key) for key in keys])].append(row)
+        for row, source in enumerate(sources_now):
+            if row not in found and (same := free.get(repr([source.get(key) for key in keys]))):
+                found[row] = same.popleft()
+    taken = {*found.values()}
+    if len(sources) == len(sources_now):
+        found |= {row: row for row in range(len(sources)) if row not in found and row not in taken}
+        taken = {*found.values()}
+    gone = [row for row in range(len(sources)) if row not in taken]
+    return [*((found.get(row), row) for row in range(len(sources_now))), *((row, None) for row in gone)]
+
+
+def leaf_name(source: Mapping[str, Any]) -> str:
+    """Return the name of a dataset from its description: ``"/data/a, train"``."""
+    kept = f"filter {source['filter']}" if source.get("filter") else None
+    return ", ".join(filter(None, (str(source["path"]), source.get("split_part"), kept)))
+
+
+def shares(weights: Iterable[float], whole: float) -> list[float]:
+    """Return weights in proportion, with the sum ``whole``."""
+    known = [*weights]
+    total = sum(known)
+    return [weight / total * whole for weight in known]
+
+
+def each_setting(value: Any, count: int) -> list[Any]:
+    """Return the setting of each dataset; a single value is that of all."""
+    return [*value] if isinstance(value, list | tuple) else [value] * count
 
 
 def chain_outline(identity: Any) -> str:

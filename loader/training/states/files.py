@@ -118,25 +118,39 @@ def read_state_file(path: str | os.PathLike[str], *, place: str | None = None) -
     )
 
 
-def read_run_states(path: str) -> list[RunState]:
+def read_run_states(path: str, *, place: str | None = None) -> list[RunState]:
     """Return the states of the one run in a file or folder, by rank.
+
+    Args:
+        path: The file or folder.
+        place: The place of the states within each file; None: any place.
 
     Raises:
         StateError: There is no state, or the states are of several runs.
         StorageError: A file cannot be read.
     """
     files = list_state_files(path) if EPath(path).is_dir() else [path]
-    states = [(f"{file}: {place_text(one.place)}", one.state) for file in files for one in read_state_file(file).states]
+    states = [
+        (": ".join(filter(None, (file, place_text(one.place)))), one.state)
+        for file in files
+        for one in read_state_file(file, place=place).states
+    ]
     if not states:
         raise StateError(
-            "expected the states of a run, found none",
+            f"expected the states of a run{f' at {place}' if place else ''}, found none",
             at=path,
-            hint="save one with torch.save({'loader': loader.save_state_rank(), …}, path)",
+            hint="energon checkpoint info lists the places of the states in a file"
+            if place
+            else "save one with torch.save({'loader': loader.save_state_rank(), …}, path)",
         )
     runs = group_by_run(states)
     if len(runs) > 1:
         places = ", ".join(run[0][0] for run in runs[:5])
-        raise StateError(f"expected the states of one run, found those of {len(runs)}: {places}", at=path)
+        raise StateError(
+            f"expected the states of one run, found those of {len(runs)}: {places}{', …' * (len(runs) > 5)}",
+            at=path,
+            hint="name one file, or the place of the states in it: energon checkpoint info lists them",
+        )
     return sorted((state for _, state in runs[0]), key=lambda state: state.rank or 0)
 
 

@@ -16,9 +16,9 @@ from ...pipeline.contract.stage import SavableDataset, State
 from ...pipeline.reading.read import ReadDataset
 from ...pipeline.stages.blend import BlendDataset
 from ...pipeline.stages.pass_through import PassThroughDataset
-from .differences import differences
+from .differences import differences, shares
 from .mix_history import MixChanges, stage_changes
-from .mix_leaves import LeafChange, LeafMatch, leaves_in, shares
+from .mix_leaves import LeafChange, LeafMatch, leaves_in
 
 __all__ = ["ENDS", "MixChange", "find_mix_change", "nests_states"]
 

@@ -13,10 +13,10 @@ from ...order import LaneMixes, Mix
 from ...pipeline.contract.state_schema import COUNT
 from ...pipeline.reading.order_plan import ShuffledPlan
 from ...pipeline.reading.read import ReadDataset
-from .differences import differences
+from .differences import Difference, differences, each_setting, leaf_name, shares
 from .mix_history import StageChanges, reader_history
 
-__all__ = ["LeafChange", "LeafMatch", "leaf_name", "leaves_in", "shares"]
+__all__ = ["LeafChange", "LeafMatch", "leaves_in"]
 
 _OF_LEAVES = ("weights", "slice_lengths", "epochs_together", "measured")  # settings that datasets have
 _NAMES = {"split_part": "split part", "filter": "filter"}
@@ -54,8 +54,9 @@ class LeafChange:
 
     def difference(self) -> str:
         """Describe the change for a run that does not continue."""
-        change = "" if self.continues else f"{self.change}, "
-        return f"{self.name}: {change}weight {' → '.join(self._weights())}"
+        if self.continues or None in (self.before, self.after):
+            return str(Difference(self.name, "weight", self.before, self.after))
+        return f"{self.name}: {self.change}, weight {' → '.join(self._weights())}"
 
     def __str__(self) -> str:
         return f"{self.name}: {self.change}, weight {' → '.join(self._weights())}"
@@ -146,8 +147,8 @@ class LeafMatch:
         return cls(
             before=before,
             after=after,
-            weights=_each(old["weights"], len(before)),
-            new_weights=_each(now["weights"], len(after)),
+            weights=each_setting(old["weights"], len(before)),
+            new_weights=each_setting(now["weights"], len(after)),
             origins=origins,
             new_origins=new_origins,
             next_origin=next_origin,
@@ -244,34 +245,17 @@ def leaves_in(identity: Any, share: float) -> Iterator[tuple[str, float]]:
     settings, inputs = identity[1], identity[2:]
     if inputs and isinstance(inputs[0], Mapping):
         weights = settings.get("weights") or [one["samples"] for one in inputs]
-        yield from zip(map(leaf_name, inputs), shares(_each(weights, len(inputs)), share), strict=True)
+        yield from zip(map(leaf_name, inputs), shares(each_setting(weights, len(inputs)), share), strict=True)
         return
     weights = settings.get("weights") or [1.0] * len(inputs)
     for inner, part in zip(inputs, shares(weights, share), strict=True):
         yield from leaves_in(inner, part)
 
 
-def leaf_name(source: Mapping[str, Any]) -> str:
-    """Return the name of a dataset from its description: ``"/data/a, train"``."""
-    kept = f"filter {source['filter']}" if source.get("filter") else None
-    return ", ".join(filter(None, (source["path"], source.get("split_part"), kept)))
-
-
-def shares(weights: Sequence[float], whole: float) -> list[float]:
-    """Return weights in proportion, with the sum ``whole``."""
-    total = sum(weights)
-    return [weight / total * whole for weight in weights]
-
-
 def _leaves(settings: Mapping[str, Any], sources: Sequence[Mapping[str, Any]]) -> list[_Leaf]:
-    lengths = _each(settings["slice_lengths"], len(sources))
-    together = _each(settings.get("epochs_together"), len(sources))
+    lengths = each_setting(settings["slice_lengths"], len(sources))
+    together = each_setting(settings.get("epochs_together"), len(sources))
     return [_Leaf(*one) for one in zip(sources, lengths, together, strict=True)]
-
-
-def _each(value: Any, count: int) -> list[Any]:
-    """Return the setting of each dataset; a single value is that of all."""
-    return [*value] if isinstance(value, list | tuple) else [value] * count
 
 
 def _gone(history: StageChanges, origins: Sequence[int]) -> dict[int, _Leaf]:

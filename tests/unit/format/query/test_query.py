@@ -230,3 +230,26 @@ def test_unknown_names_are_listed(folder: DatasetFolder) -> None:
 
 def test_a_condition_knows_its_columns() -> None:
     assert Condition("a > 3 and not known(b) or size('jpg') > c").columns == ("a", "b", "c")
+
+
+@pytest.mark.parametrize(
+    ("key", "nearest"),
+    [
+        ("shard_1.tar/00102", "shard_1.tar/000102"),
+        ("shard_1.tr/000102", "shard_1.tar/000102"),
+        ("00102", "000102"),
+        ("102", "000102"),
+        ("shard_1.tar/", None),
+        ("no such shard/000102", None),
+        ("\udcff/x", None),
+        ("", None),
+    ],
+)
+def test_an_unknown_key_is_answered_by_the_nearest_one(tmp_path: Path, key: str, nearest: str | None) -> None:
+    for shard in range(3):
+        keys = (f"{100 * shard + number:06d}" for number in range(100))
+        write_shard(tmp_path / f"shard_{shard}.tar", {key: {"txt": b"x"} for key in keys})
+    run_prepare(PreparePlan(path=str(tmp_path), split=RATIO))
+    with pytest.raises(ConfigError) as caught:
+        find_samples(DatasetFolder(tmp_path), SampleQuery(keys=[key]))
+    assert caught.value.message == f"there is no sample {key!r}" + (f"; did you mean {nearest!r}?" if nearest else "")

@@ -78,7 +78,7 @@ def drop_shard(shards: list[Samples]) -> None:
     ("change", "expected"),
     [
         (grow, ["shard_1.tar/000004 [txt]: bytes 16 → 25"]),
-        (lose, ["samples 9 → 8", "shard_1.tar: samples 3 → 2", "shard_1.tar/000004: sample 'present' → none"]),
+        (lose, ["samples 9 → 8", "shard_1.tar: samples 3 → 2", "shard_1.tar: samples: 1 only in A (000004)"]),
         (gain_part, ["shard_2.tar/000007: parts 'txt' → 'cls, txt'"]),
         (swap, ["shard_0.tar: number 0 '000000' → '000002'"]),
         (
@@ -86,9 +86,9 @@ def drop_shard(shards: list[Samples]) -> None:
             [
                 "samples 9 → 6",
                 "shards 3 → 2",
-                "shards: shard_2.tar '3 samples' → none",
+                "shards: 1 only in A (shard_2.tar)",
                 "split: train '3 shards' → '2 shards'",
-                "split: train: shard_2.tar 'present' → none",
+                "split: train: shards: 1 only in A (shard_2.tar)",
             ],
         ),
     ],
@@ -101,6 +101,27 @@ def test_a_change_is_named_in_both_directions(
     back = lines(compare_paths(other, str(dataset)))
     assert len(back) == len(expected)
     assert lines(compare_paths(other, str(dataset))) != expected
+
+
+def test_many_alike_are_one_line_with_their_number_and_the_first_names(tmp_path: Path) -> None:
+    def write_texts(name: str, first: int, text: bytes, **parts: bytes) -> str:
+        samples = {f"{number:03}": {"txt": text, **parts} for number in range(first, first + 5000)}
+        write_shard(tmp_path / name / "s.tar", samples)
+        prepare(tmp_path / name, split=SplitRequest(ratio={"train": 1.0}))
+        return str(tmp_path / name)
+
+    before = write_texts("a", 0, b"short")
+    assert lines(compare_paths(before, write_texts("moved", 4000, b"short"))) == [
+        "s.tar: samples: 4,000 only in A (000, 001, 002, …), 4,000 only in B (5000, 5001, 5002, …)"
+    ]
+    assert lines(compare_paths(before, write_texts("longer", 0, b"much longer"))) == [
+        "s.tar/000 [txt] and 4,999 more: bytes 5 → 11"
+    ]
+    assert lines(compare_paths(before, write_texts("more", 0, b"short", cls=b"1"))) == [
+        "s.tar/000 and 4,999 more: parts 'txt' → 'cls, txt'"
+    ]
+    [names] = compare_paths(before, str(tmp_path / "moved")).differences
+    assert (names.before.count, len(names.before.first), names.before.first[0]) == (4000, 1000, "000")
 
 
 def test_only_contents_of_the_same_size_need_the_flag(dataset: Path, tmp_path: Path) -> None:
@@ -123,10 +144,10 @@ def test_the_split_and_the_excluded_samples(dataset: Path, tmp_path: Path) -> No
     file.write_text(yaml.safe_dump(split))
     assert lines(compare_paths(str(dataset), str(tmp_path / "b"))) == [
         "split: train '3 shards' → '2 shards'",
-        "split: train: shard_2.tar 'present' → none",
+        "split: train: shards: 1 only in A (shard_2.tar)",
         "split: val none → '1 shard'",
-        "split: val: shard_2.tar none → 'present'",
-        "split: exclude: shard_0.tar/000001 none → 'present'",
+        "split: val: shards: 1 only in B (shard_2.tar)",
+        "split: excluded: 1 only in B (shard_0.tar/000001)",
     ]
 
 
@@ -179,7 +200,7 @@ def test_leaves_and_shares_of_metadatasets(dataset: Path, tmp_path: Path) -> Non
         f"train: {other} (train): share 0.5 → 0.25",
     ]
     fewer = mix(tmp_path / "fewer.yaml", (1, dataset, "train"))
-    assert f"train: leaves: {other} (train) '50 %' → none" in lines(compare_paths(before, fewer))
+    assert f"train: {other} (train): share 0.5 → none" in lines(compare_paths(before, fewer))
 
 
 def test_kinds_that_cannot_be_compared(dataset: Path, tmp_path: Path) -> None:

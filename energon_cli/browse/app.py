@@ -1,78 +1,27 @@
-"""The web application: routes to the values of ``loader.inspect.browse``."""
+"""The web application: pages, and routes to the values of ``loader.inspect.browse``."""
 
 from __future__ import annotations
 
-import asyncio
-import json
-from collections.abc import AsyncIterator, Callable, Mapping
-from concurrent.futures.process import BrokenProcessPool
-from dataclasses import asdict
-from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, TypeVar
 
 from starlette.applications import Starlette
-from starlette.concurrency import iterate_in_threadpool, run_in_threadpool
 from starlette.convertors import Convertor, register_url_convertor
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import FileResponse, Response, StreamingResponse
+from starlette.responses import FileResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from loader.errors import EnergonError
-from loader.format.query import SampleQuery, find_samples
-from loader.inspect import PictureError
-from loader.inspect.browse import (
-    SEARCH_KINDS,
-    BrowsedDataset,
-    Catalogue,
-    DecodePool,
-    PartAddress,
-    SampleOrder,
-    SearchRequest,
-    TrainingOrder,
-    describe_tensors,
-    lint_samples,
-    mapped_document,
-    media_type,
-    needs_scan,
-    ordered_samples,
-    sample_page,
-    search_samples,
-    statistics,
-    tag_samples,
-    tags,
-    training_rows,
-)
-from loader.inspect.exclude import ExcludeRequest, exclude
 
-from .requests import (
-    MAX_RANGE_BYTES,
-    answer_error,
-    answer_missing,
-    byte_range,
-    etag,
-    integer,
-    json_answer,
-    row_document,
-    selection_of,
-)
+from .dataset_routes import DatasetRoutes
+from .edit_routes import EditRoutes
+from .requests import answer_error, answer_missing
+from .sample_routes import SampleRoutes
+from .served import Served
 
-__all__ = ["Pages"]
+__all__ = ["make_application"]
 
 _STATIC = Path(__file__).parent / "static"
-_MAX_ROWS = 500
-_MAX_SEED = 2**63
-_MAX_SHARDS = 10_000  # that the catalogue lists
-_MAX_SAMPLED = 100_000  # samples that the statistics read
-_MAX_RANKS = 1 << 16
-_MAX_BATCH = 1 << 14
-_THUMBNAIL_PIXELS = (128, 256, 512, 1024)
-_THUMBNAILS_AT_ONCE = 16  # that workers have; more wait, and are dropped if the browser no longer wants them
-_FOREVER = "private, max-age=31536000, immutable"
-_DATA_POLICY = "default-src 'none'; sandbox"
-_T = TypeVar("_T")
 
 
 class _AnyPath(Convertor[str]):
@@ -90,325 +39,17 @@ class _AnyPath(Convertor[str]):
 register_url_convertor("any", _AnyPath())
 
 
-class Pages:
-    """The routes, and what they share.
-
-    Args:
-        catalogue: The datasets.
-        pool: Decodes thumbnails.
-        readers: Workers for everything else that decodes samples.
-        edit: Allow to exclude and tag samples.
-    """
-
-    def __init__(self, catalogue: Catalogue, *, pool: DecodePool, readers: DecodePool, edit: bool) -> None:
-        self._catalogue = catalogue
-        self._pool = pool
-        self._readers = readers
-        self._edit = edit
-        self._thumbnails = asyncio.Semaphore(_THUMBNAILS_AT_ONCE)
-        self._chosen = lru_cache(maxsize=8)(BrowsedDataset.chosen)  # the array of a condition, for its further pages
-
-    def application(self) -> Starlette:
-        """Return the application, without its guard."""
-        routes = [
-            *(Route(path, self._page) for path in ("/", "/datasets", "/stats/{rest:any}", "/s/{rest:any}")),
-            Mount("/static", StaticFiles(directory=_STATIC)),
-            Route("/api/catalogue", self._describe),
-            Route("/api/training", self._training),
-            Route("/api/d/{dataset:int}/facets", self._facets),
-            Route("/api/d/{dataset:int}/rows", self._rows),
-            Route("/api/d/{dataset:int}/search", self._search),
-            Route("/api/d/{dataset:int}/stats", self._statistics),
-            Route("/api/d/{dataset:int}/find", self._find),
-            Route("/api/d/{dataset:int}/exclude", self._exclude, methods=["POST"]),
-            Route("/api/d/{dataset:int}/tag", self._tag, methods=["POST"]),
-            Route("/api/d/{dataset:int}/{number:int}", self._sample),
-            Route("/api/d/{dataset:int}/{number:int}/mapped", self._mapped),
-            Route("/api/d/{dataset:int}/{number:int}/findings", self._findings),
-            Route("/api/d/{dataset:int}/{number:int}/tensors", self._tensors),
-            Route("/api/d/{dataset:int}/{number:int}/thumbnail", self._thumbnail),
-            Route("/api/d/{dataset:int}/{number:int}/part", self._part),
-        ]
-        return Starlette(routes=routes, exception_handlers={EnergonError: answer_error, KeyError: answer_missing})
-
-    async def _page(self, _request: Request) -> Response:
-        return FileResponse(_STATIC / "index.html", headers={"Cache-Control": "no-cache"})
-
-    # ------------------------------------------------------------------------------------------------- many samples
-
-    async def _describe(self, _request: Request) -> Response:
-        def describe() -> dict[str, Any]:
-            datasets = [
-                {
-                    "name": one.name,
-                    "path": one.folder.path,
-                    "samples": len(SampleOrder(ranges=one.ranges())),
-                    "weight": one.weight,
-                    "split_part": one.split_part,
-                    "place": one.place,
-                }
-                for one in self._catalogue.datasets
-            ]
-            trees = [asdict(tree) for tree in self._catalogue.trees]
-            return {"datasets": datasets, "trees": trees, "edit": self._edit}
-
-        return json_answer(await run_in_threadpool(describe))
-
-    async def _facets(self, request: Request) -> Response:
-        dataset = self._dataset(request)
-
-        def describe() -> dict[str, Any]:
-            return {
-                "split_parts": dataset.split_parts,
-                "shards": list(dataset.shards)[:_MAX_SHARDS],
-                "tags": tags(dataset.folder),
-            }
-
-        return json_answer(await run_in_threadpool(describe))
-
-    async def _rows(self, request: Request) -> Response:
-        dataset, start = self._dataset(request), integer(request, "start", 0)
-        count = min(_MAX_ROWS, integer(request, "count", 100))
-        query = request.query_params
-        seed = integer(request, "seed", 0) % _MAX_SEED if "seed" in query else None
-        where, facets = query.get("where"), _facets(query)
-
-        def read() -> dict[str, Any]:
-            if where and needs_scan(dataset.folder, where):
-                return {"scan": True}  # the page then searches
-            ranges = self._chosen(dataset, where, **facets) if where else dataset.ranges(**facets)
-            order = SampleOrder(ranges=ranges, seed=seed)
-            numbers = ordered_samples(order, start, start + count).tolist()
-            number = request.path_params["dataset"]
-            rows = [row_document(dataset.row(one), number) for one in numbers]
-            return {"total": len(order), "start": start, "rows": rows}
-
-        return json_answer(await run_in_threadpool(read))
-
-    async def _training(self, request: Request) -> Response:
-        """Answer with the samples of a training run, step by step."""
-        start, count = integer(request, "start", 0), min(_MAX_ROWS, integer(request, "count", 100))
-        paths = self._catalogue.request.paths
-        path = integer(request, "path", 0)
-        if path >= len(paths):
-            raise HTTPException(404, "there is no such path")
-        order = TrainingOrder(
-            path=paths[path],
-            split_part=request.query_params.get("split_part") or "train",
-            batch_size=min(_MAX_BATCH, integer(request, "batch_size", 1)),
-            world_size=min(_MAX_RANKS, integer(request, "ranks", 1)),
-            num_workers=min(_MAX_RANKS, integer(request, "workers", 0)),
-            shuffle_buffer_size=integer(request, "shuffle_buffer_size", 0) or None,
-            max_samples_per_sequence=integer(request, "max_samples_per_sequence", 0) or None,
-            seed_offset=integer(request, "seed_offset", 0),
-            step=integer(request, "step", 0),
-            rank=integer(request, "rank", 0) if request.query_params.get("rank") else None,
-        )
-        rows = await self._in_worker(training_rows, order, start, start + count)
-
-        def describe() -> list[dict[str, Any]]:
-            return [
-                {
-                    "step": row.step,
-                    "rank": row.rank,
-                    "position": row.position,
-                    **self._row_of(row.dataset, row.key),
-                }
-                for row in rows
-            ]
-
-        return json_answer({"total": len(order), "start": start, "rows": await run_in_threadpool(describe)})
-
-    def _row_of(self, path: str, key: str) -> dict[str, Any]:
-        number = self._catalogue.dataset_of(path)
-        shard, slash, bare = key.partition("/")
-        if number is not None and slash:
-            dataset = self._catalogue.datasets[number]
-            sample = dataset.find(shard, bare)
-            if sample is not None:
-                return row_document(dataset.row(sample), number)
-        return {"d": None, "n": None, "shard": path, "key": key, "picture": None, "excluded": False}
-
-    async def _search(self, request: Request) -> Response:
-        dataset, query = self._dataset(request), request.query_params
-        kind = next((one for one in SEARCH_KINDS if one == query.get("in", "keys")), None)
-        if kind is None:
-            raise HTTPException(400, f"expected in to be one of {', '.join(SEARCH_KINDS)}")
-        search = SearchRequest(
-            text=query.get("text", ""),
-            kind=kind,
-            ranges=await run_in_threadpool(partial(dataset.ranges, **_facets(query))),
-        )
-        batches = search_samples(dataset, search, self._readers.submit)
-        first = await run_in_threadpool(next, batches, None)  # before the answer begins: errors have their own status
-
-        def line(batch: Any) -> str:
-            number = request.path_params["dataset"]
-            rows = [{**row_document(dataset.row(one), number), "note": batch.notes.get(one)} for one in batch.found]
-            return json.dumps({"rows": rows, "searched": batch.searched}) + "\n"
-
-        async def lines() -> AsyncIterator[str]:
-            if first is None:
-                return
-            yield await run_in_threadpool(line, first)
-            async for batch in iterate_in_threadpool(batches):
-                if await request.is_disconnected():
-                    await run_in_threadpool(batches.close)
-                    return
-                yield await run_in_threadpool(line, batch)
-
-        return StreamingResponse(lines(), media_type="application/x-ndjson")
-
-    async def _statistics(self, request: Request) -> Response:
-        dataset = self._dataset(request)
-        split_part = request.query_params.get("split_part") or dataset.split_part
-        sample = min(_MAX_SAMPLED, integer(request, "sample", 5000))
-        names = (dataset.folder.path, dataset.split_config, dataset.meta_folder)
-        document = await self._in_worker(statistics, *names, split_part, sample)
-        return json_answer(document, headers={"Cache-Control": "private, max-age=300"})
-
-    async def _find(self, request: Request) -> Response:
-        query = request.query_params
-        dataset = self._dataset(request)
-        number = await run_in_threadpool(dataset.find, query.get("shard", ""), query.get("key", ""))
-        if number is None:
-            raise HTTPException(404, "there is no such sample")
-        return json_answer({"number": number})
-
-    # --------------------------------------------------------------------------------------------------- one sample
-
-    async def _sample(self, request: Request) -> Response:
-        dataset, number = self._sample_of(request)
-        return json_answer(await run_in_threadpool(sample_page, dataset, number))
-
-    async def _mapped(self, request: Request) -> Response:
-        dataset, number = self._sample_of(request)
-        row = await run_in_threadpool(dataset.row, number)
-        names = (dataset.split_config, dataset.meta_folder)
-        key = f"{row.shard}/{row.key}"
-        return json_answer(await self._in_worker(mapped_document, dataset.folder.path, key, *names))
-
-    async def _findings(self, request: Request) -> Response:
-        dataset, number = self._sample_of(request)
-        names = (dataset.folder.path, dataset.split_config, dataset.meta_folder)
-        found = await self._in_worker(lint_samples, *names, [number])
-        return json_answer([{"code": one.code, "part": one.part, "message": one.message} for one in found])
-
-    async def _tensors(self, request: Request) -> Response:
-        dataset, number = self._sample_of(request)
-        name = request.query_params.get("part", "")
-        part = next((one for one in await run_in_threadpool(dataset.parts, number) if one.name == name), None)
-        if part is None:
-            raise KeyError(name)
-        place = PartAddress(dataset.folder.path, dataset.split_config, dataset.meta_folder, number, name)
-        return json_answer(await self._in_worker(describe_tensors, place))
-
-    async def _thumbnail(self, request: Request) -> Response:
-        dataset, number = self._sample_of(request)
-        part = request.query_params.get("part", "")
-        pixels = min(_THUMBNAIL_PIXELS, key=lambda one: abs(one - integer(request, "pixels", 256)))
-        name = etag(dataset, number, part, pixels)
-        headers = {"ETag": name, "Cache-Control": _FOREVER, "Content-Security-Policy": _DATA_POLICY}
-        if request.headers.get("if-none-match") == name:
-            return Response(status_code=304, headers=headers)
-        place = PartAddress(dataset.folder.path, dataset.split_config, dataset.meta_folder, number, part)
-        async with self._thumbnails:
-            if await request.is_disconnected():
-                return Response(status_code=204)
-            try:
-                made = await asyncio.wrap_future(self._pool.thumbnail(name, place, pixels))
-            except PictureError as error:
-                raise HTTPException(422, str(error)) from error
-            except BrokenProcessPool as error:
-                raise HTTPException(422, "the process that decoded the picture was killed") from error
-        return Response(made, media_type="image/jpeg", headers=headers)
-
-    async def _part(self, request: Request) -> Response:
-        dataset, number = self._sample_of(request)
-        name = request.query_params.get("part", "")
-        places = {place.name: place for place in await run_in_threadpool(dataset.parts, number)}
-        size = places[name].size_bytes
-        start, stop, partial = byte_range(request.headers.get("range"), size)
-        tag = etag(dataset, number, name, 0)
-        headers = {
-            "ETag": tag,
-            "Cache-Control": _FOREVER,
-            "Accept-Ranges": "bytes",
-            "Content-Security-Policy": _DATA_POLICY,
-            "Content-Length": str(stop - start),
-        }
-        if media_type(name) == "application/octet-stream":
-            headers["Content-Disposition"] = "attachment"
-        if request.headers.get("if-none-match") == tag:
-            return Response(status_code=304, headers={**headers, "Content-Length": "0"})
-        if partial:
-            headers["Content-Range"] = f"bytes {start}-{stop - 1}/{size}"
-
-        async def pieces() -> AsyncIterator[bytes]:
-            for place in range(start, stop, MAX_RANGE_BYTES):
-                yield await run_in_threadpool(dataset.read, number, name, place, min(stop, place + MAX_RANGE_BYTES))
-
-        if stop - start <= MAX_RANGE_BYTES:  # an error of the only read has a status of its own
-            data = await run_in_threadpool(dataset.read, number, name, start, stop)
-            return Response(data, 206 if partial else 200, headers, media_type(name))
-        return StreamingResponse(pieces(), 206 if partial else 200, headers, media_type(name))
-
-    # -------------------------------------------------------------------------------------------------------- edits
-
-    async def _exclude(self, request: Request) -> Response:
-        dataset, keys, _ = await self._selection(request)
-        report = await run_in_threadpool(
-            exclude,
-            ExcludeRequest(
-                path=dataset.folder.path,
-                query=SampleQuery(keys=keys),
-                reason="energon browse",
-                split_config=dataset.split_config,
-                meta_folder=dataset.meta_folder,
-            ),
-        )
-        await run_in_threadpool(dataset.reopen)
-        self._chosen.cache_clear()
-        return json_answer({"samples": report.samples, "already": report.already, "file": report.file})
-
-    async def _tag(self, request: Request) -> Response:
-        dataset, keys, tag = await self._selection(request)
-
-        def write() -> int:
-            numbers = find_samples(dataset.folder, SampleQuery(keys=keys))
-            return tag_samples(dataset.folder, numbers.tolist(), tag)
-
-        samples = await run_in_threadpool(write)
-        self._chosen.cache_clear()
-        return json_answer({"samples": samples, "tag": tag})
-
-    async def _selection(self, request: Request) -> tuple[BrowsedDataset, list[str], str]:
-        if not self._edit:
-            raise HTTPException(403, "this server is read-only; start it with --edit")
-        dataset = self._dataset(request)
-        dataset.check_editable()
-        return dataset, *await selection_of(request)
-
-    # ------------------------------------------------------------------------------------------------------ requests
-
-    async def _in_worker(self, function: Callable[..., _T], *args: Any) -> _T:
-        try:
-            return await asyncio.wrap_future(self._readers.submit(function, *args))
-        except BrokenProcessPool as error:
-            raise HTTPException(422, "the process that read the sample was killed") from error
-
-    def _dataset(self, request: Request) -> BrowsedDataset:
-        number: int = request.path_params["dataset"]
-        if number >= len(self._catalogue.datasets):
-            raise HTTPException(404, "there is no such dataset")
-        return self._catalogue.datasets[number]
-
-    def _sample_of(self, request: Request) -> tuple[BrowsedDataset, int]:
-        dataset, number = self._dataset(request), request.path_params["number"]
-        if number >= len(dataset):
-            raise HTTPException(404, "there is no such sample")
-        return dataset, number
+def make_application(served: Served) -> Starlette:
+    """Return the application, without its guard."""
+    routes = [
+        *SampleRoutes(served).routes(),
+        *DatasetRoutes(served).routes(),
+        *EditRoutes(served).routes(),
+        *(Route(path, _page) for path in ("/", "/datasets", "/stats/{rest:any}", "/s/{rest:any}")),
+        Mount("/static", StaticFiles(directory=_STATIC)),
+    ]
+    return Starlette(routes=routes, exception_handlers={EnergonError: answer_error, KeyError: answer_missing})
 
 
-def _facets(query: Mapping[str, str]) -> dict[str, str | None]:
-    return {"split_part": query.get("split_part"), "shard": query.get("shard")}
+async def _page(_request: Request) -> Response:
+    return FileResponse(_STATIC / "index.html", headers={"Cache-Control": "no-cache"})

@@ -55,7 +55,7 @@ def browse(
     It listens at this machine only; from another one, use ssh -L. Ctrl-C ends it. It needs the extra browse.
     """
     from loader.errors import ConfigError
-    from loader.inspect.browse import BrowseRequest, Catalogue, DecodePool
+    from loader.inspect.browse import BrowseRequest, Catalogue, ReaderPool, ThumbnailPool
 
     from ..console import print_json, show_note
     from ..progress import ProgressBar
@@ -63,8 +63,9 @@ def browse(
     try:
         import uvicorn
 
-        from .app import Pages
+        from .app import make_application
         from .security import Guard
+        from .served import Served
     except ImportError as error:
         raise ConfigError(
             f"energon browse needs {error.name}, which is not installed",
@@ -80,10 +81,10 @@ def browse(
     listener = _listen(host, port)
     port = listener.getsockname()[1]
     token = token or secrets.token_urlsafe(24)
-    pool = DecodePool(workers=max(1, min(8, len(os.sched_getaffinity(0)))))
-    readers = DecodePool(workers=2)
-    pages = Pages(catalogue, pool=pool, readers=readers, edit=edit)
-    app = Guard(pages.application(), token=token, host=host, port=port)
+    thumbnails = ThumbnailPool(workers=max(1, min(8, len(os.sched_getaffinity(0)))))
+    readers = ReaderPool(workers=2)
+    served = Served(catalogue, thumbnails=thumbnails, readers=readers, edit=edit)
+    app = Guard(make_application(served), token=token, host=host, port=port)
     url = f"http://{f'[{host}]' if ':' in host else host}:{port}/?token={token}"
 
     def show() -> None:
@@ -99,14 +100,17 @@ def browse(
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
             show()
-            pool.start()
+            thumbnails.start()
+
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().shutdown(sockets)
+            thumbnails.close()
 
     config = uvicorn.Config(app, log_level="error", access_log=False, timeout_graceful_shutdown=1, server_header=False)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # uvicorn raises its signal again: worker processes must end
     try:
         Server(config).run([listener])
     finally:
-        pool.close()
         readers.close()
         catalogue.close()
 

@@ -114,6 +114,26 @@ def test_the_grid_shows_thumbnails_and_the_url_loses_its_token(browser: Any) -> 
     assert "62 samples" in wait(lambda: run(browser, "document.getElementById('status').textContent"))
 
 
+def test_each_thumbnail_is_requested_once_and_none_is_given_up(browser: Any) -> None:
+    wait(lambda: loaded_pictures(browser) >= 20)
+    script = """performance.getEntriesByType('resource').filter((one) => one.name.includes('/thumbnail'))
+        .map((one) => [one.name, one.responseStatus])"""
+    requested = run(browser, script)
+    assert len({name for name, _ in requested}) == len(requested)
+    assert {answered for _, answered in requested} == {200}
+
+
+def test_buttons_for_the_selection_are_shown_while_there_is_one(browser: Any) -> None:
+    wait(lambda: loaded_pictures(browser) >= 20)
+    is_shown = "document.querySelector('button[title=\"tag the selection\"]').offsetParent !== null"
+    assert not run(browser, is_shown)
+    press(browser, "x")
+    assert run(browser, is_shown)
+    run(browser, "document.querySelector('button[title=\"select nothing\"]').click()")
+    assert not run(browser, is_shown)
+    assert run(browser, "document.querySelectorAll('.cell.chosen').length") == 0
+
+
 def test_the_keyboard_opens_a_sample_and_its_neighbour_and_returns(browser: Any) -> None:
     from selenium.webdriver.common.keys import Keys
 

@@ -13,7 +13,7 @@ main.tabIndex = -1;
 const { datasets, trees, edit } = await fetchJson("/api/catalogue");
 const chosen = new Map();  // "<dataset> <shard>/<key>" → row
 let grid = null, rows = null, page = null;
-const actions = { go, restart, jump: (place) => grid?.jump(place), exportKeys, exclude, tag, toggleTheme, help };
+const actions = { go, restart, jump: (place) => grid?.jump(place), exportKeys, exclude, tag, clear: () => { clearChosen(); status(""); grid?.refresh(); }, toggleTheme, help };
 const bar = new Bar(document.getElementById("bar"), datasets, trees, edit, actions);
 document.documentElement.dataset.theme = localStorage.getItem("theme") ?? "";
 

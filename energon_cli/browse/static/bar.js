@@ -28,10 +28,13 @@ export class Bar {
     this.selected = element("b", {});
     const button = (title, run, text = title) => element("button", { title, onclick: run }, text);
     this.mode = button("select by clicks", () => { this.selects = !this.selects; this.mode.classList.toggle("on", this.selects); }, "select");
+    this.forSelection = [button("keys of the selection as a file", actions.exportKeys, "export keys"),
+      ...(edit ? [button("exclude the selection", actions.exclude, "exclude"), button("tag the selection", actions.tag, "tag")] : []),
+      button("select nothing", actions.clear, "clear")];
+    this.showSelected(0);
     bar.append(element("b", {}, "energon"), d, split_part, shard, order, seed, path, ...TRAINING.map(labelled), kind, text, this.jump,
       button("the tree of datasets", () => actions.go("/datasets"), "datasets"), button("statistics of the dataset", () => actions.go(this.statisticsUrl()), "statistics"),
-      this.mode, this.selected, button("keys of the selection as a file", actions.exportKeys, "export keys"),
-      ...(edit ? [button("exclude the selection", actions.exclude, "exclude"), button("tag the selection", actions.tag, "tag")] : []),
+      this.mode, this.selected, ...this.forSelection,
       button("dark or light", actions.toggleTheme, "◐"), button("help", actions.help, "?"));
   }
 
@@ -80,7 +83,11 @@ export class Bar {
       training: Object.fromEntries(["path", ...TRAINING].map((name) => [name, value(name)])) };
   }
 
-  showSelected(count) { this.selected.textContent = count ? `${count.toLocaleString()} selected` : ""; }
+  showSelected(count) {
+    this.selected.textContent = `${count.toLocaleString()} selected`;
+    for (const one of [this.selected, ...this.forSelection]) one.hidden = !count;
+  }
+
   focusSearch() { this.controls.text.focus(); }
   focusJump() { this.jump.focus(); }
 }

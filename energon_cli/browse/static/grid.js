@@ -28,15 +28,14 @@ export class Grid {
   setTotal(total) { if (total !== this.total) { this.total = total; this.layout(); } }
 
   layout() {
-    const width = this.main.clientWidth;
-    this.columns = Math.max(2, Math.floor(width / CELL));
-    this.width = width / this.columns;
-    this.height = this.width;
+    const width = this.main.clientWidth, columns = Math.max(2, Math.floor(width / CELL));
+    if (columns !== this.columns || width / columns !== this.width) for (const place of [...this.cells.keys()]) this.release(place);
+    this.columns = columns;
+    this.width = this.height = width / columns;
     this.rows = Math.ceil(this.total / this.columns);
     this.fullHeight = this.rows * this.height;
     this.canvasHeight = Math.min(this.fullHeight, MAX_HEIGHT);
     this.canvas.style.height = `${this.canvasHeight}px`;
-    for (const place of [...this.cells.keys()]) this.release(place);
     this.schedule();
   }
 

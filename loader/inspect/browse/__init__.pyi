@@ -7,6 +7,7 @@ from .orders import SampleOrder as SampleOrder, ordered_samples as ordered_sampl
 from .page_document import mapped_document as mapped_document, sample_page as sample_page
 from .page_links import PageLinks as PageLinks, page_url as page_url
 from .part_types import media_type as media_type
+from .reader_pool import ReaderPool as ReaderPool
 from .search import (
     SEARCH_KINDS as SEARCH_KINDS,
     SearchKind as SearchKind,
@@ -16,6 +17,6 @@ from .search import (
 )
 from .tagging import tag_samples as tag_samples, tags as tags
 from .tensors import describe_tensors as describe_tensors
-from .thumbnails import DecodePool as DecodePool
+from .thumbnail_pool import ThumbnailPool as ThumbnailPool
 from .training_order import TrainingOrder as TrainingOrder, training_rows as training_rows
 from .value_histograms import statistics as statistics

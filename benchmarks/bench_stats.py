@@ -1,8 +1,4 @@
-"""Measure how many samples a second `energon stats` reads, and how fast a filtered dataset is loaded.
-
-`stats` shows the sizes of 20,000 pictures, and 400,000 JSON texts. Then a filter that `energon exclude` built drops a
-tenth of the texts: the loader's processor time for each sample is compared with that of the whole dataset, in
-alternation.
+"""Measure how many samples a second `energon stats` reads: sizes of 20,000 pictures, and 400,000 JSON texts.
 
 usage: python benchmarks/bench_stats.py [--workers N]
 
@@ -48,10 +44,8 @@ def main() -> None:
             best = min(run.wall_s for run in rounds)
             used = min(run.processor_s for run in rounds)
             rows.append([name, f"{samples:,}", f"{best:.2f} s", f"{used:.2f} s", f"{samples / best:,.0f}", f"{goal:,}"])
-        every, kept = loading(Path(folder) / "JSON texts", options.rounds)
     print(machine_facts())
     print_table([["what", "samples", "fastest round", "processor time", "samples/s", "to reach"], *rows])
-    print(f"\nloading, processor time a sample: {every:.2f} µs, with a filter {kept:.2f} µs ({kept / every - 1:+.1%})")
 
 
 class Run(NamedTuple):
@@ -68,38 +62,6 @@ def run(*arguments: str) -> Run:
     after = os.times()
     used = after.children_user + after.children_system - before.children_user - before.children_system
     return Run(time.perf_counter() - started, used)
-
-
-LOAD = """
-import sys, time
-from loader import WorkerConfig, get_loader, get_train_dataset
-path, name = sys.argv[1], sys.argv[2] or None
-dataset = get_train_dataset(
-    path, filter_name=name, batch_size=64, shuffle_buffer_size=1000, max_samples_per_sequence=100, repeat=False,
-    worker_config=WorkerConfig.default_worker_config(num_workers=0),
-)
-batches = iter(get_loader(dataset))
-next(batches)
-started, samples = time.process_time(), 0
-for batch in batches:
-    samples += len(batch["__key__"])
-    if samples >= 100_000:
-        break
-print((time.process_time() - started) / samples * 1e6)
-"""
-
-
-def loading(path: Path, rounds: int) -> tuple[float, float]:
-    """Return the processor time for a sample without and with a filter, in µs, the least of some rounds."""
-    keys = path.with_suffix(".keys")
-    keys.write_text("".join(f"{number:06}\n" for number in range(0, SIZES["JSON texts"][0], 10)))
-    run("exclude", str(path), "--keys-from", str(keys), "--to-filter", "kept")
-    found: dict[str, list[float]] = {"": [], "kept": []}
-    for _ in range(2 * rounds):
-        for name, times in found.items():
-            command = [sys.executable, "-c", LOAD, str(path), name]
-            times.append(float(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
-    return min(found[""]), min(found["kept"])
 
 
 def write_dataset(path: Path, samples: int, shards: int, part: Callable[[int], tuple[str, bytes]]) -> None:

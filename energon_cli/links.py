@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-__all__ = ["file_url", "link_places", "linked_path", "supports_links"]
+__all__ = ["file_url", "link_places", "linked_path", "linked_text", "supports_links"]
 
 _PROGRAMS = ("ghostty", "Hyper", "iTerm.app", "mintty", "rio", "tabby", "vscode", "WarpTerminal", "WezTerm")
 _TERMS = ("alacritty", "contour", "foot", "ghostty", "rio", "wezterm", "xterm-ghostty", "xterm-kitty")
@@ -79,9 +80,25 @@ def link_places(message: str, escaped: str) -> str:
 
     def link(found: re.Match[str]) -> str:
         url = next(urls)
-        return found[0] if url is None else f"{found[1]}\x1b]8;;{url}\x1b\\{found[2]}\x1b]8;;\x1b\\"
+        return found[0] if url is None else f"{found[1]}{_link(url, found[2])}"
 
     return _PLACE.sub(link, escaped)
+
+
+def linked_text(text: str, path: str) -> str:
+    """Return a text with control characters escaped, as a link if standard output shows links.
+
+    Args:
+        text: The text, such as a key.
+        path: The file or folder, or the place of a sample in a shard: the longest path that exists is linked.
+    """
+    shown = escape_controls(text)
+    url = _place_url(os.path.abspath(path)) if "://" not in path and supports_links(sys.stdout) else None
+    return shown if url is None else _link(url, shown)
+
+
+def _link(url: str, text: str) -> str:
+    return f"\x1b]8;;{url}\x1b\\{text}\x1b]8;;\x1b\\"
 
 
 def _place_url(place: str) -> str | None:

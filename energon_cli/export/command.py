@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 import click
 
 from ..command import energon_command, meta_folder_option, progress_option
 from ..dataset_path import check_path, given_name
-from ..extract.query_options import make_query, query_options
+from ..extract.query_options import copy_options
 from ..sizes import parse_size
+
+if TYPE_CHECKING:
+    from loader.format.query import SampleQuery
 
 __all__ = ["export"]
 
@@ -36,8 +40,7 @@ _OTHER_FILES = frozenset(
     type=click.Choice(["files", "jsonl", "parquet", "hf", "webdataset"]),
     help="Form of the copy.  [default: by the ending of DEST, else files]",
 )
-@query_options
-@click.option("--include-excluded/--skip-excluded", default=False, help="Also samples that the split excludes.")
+@copy_options
 @click.option("--limit", metavar="N", type=click.IntRange(min=1), help="Only the first N of the chosen samples.")
 @click.option("--keep-parts", metavar="GLOB", multiple=True, help="Only parts with such names.  [repeatable]")
 @click.option("--drop-parts", metavar="GLOB", multiple=True, help="No parts with such names.  [repeatable]")
@@ -61,11 +64,7 @@ def export(
     dest: str,
     *,
     file_format: str | None,
-    split_part: str | None,
-    keys_from: str | None,
-    where: str | None,
-    filter_name: str | None,
-    include_excluded: bool,
+    query: SampleQuery,
     limit: int | None,
     keep_parts: tuple[str, ...],
     drop_parts: tuple[str, ...],
@@ -84,11 +83,9 @@ def export(
     columns of texts, integers, pictures and bytes. webdataset: tar shards without metadata; whole shards are copied as
     they are if all samples and parts are chosen.
     """
-    from loader.convert.exporting import ExportRequest, export_samples
-    from loader.inspect import format_bytes, plural
+    from loader.convert.exporting import ExportRequest
 
-    from ..console import print_json, show_note
-    from ..progress import ProgressBar
+    from ..extract.copying import copy_samples
 
     ending = os.path.splitext(dest)[1].lower()
     if file_format is None and ending in _OTHER_FILES:
@@ -100,13 +97,7 @@ def export(
         paths=[check_path(path, takes_tar=True, meta_folder=meta_folder)],
         output=dest,
         format=file_format or next(endings, "files"),
-        query=make_query(
-            split_part=split_part,
-            keys_from=keys_from,
-            where=where,
-            filter_name=filter_name,
-            excluded=include_excluded,
-        ),
+        query=query,
         limit=limit,
         keep_parts=keep_parts,
         drop_parts=drop_parts,
@@ -117,11 +108,4 @@ def export(
         split_config=given_name("split_config", split_config),
         meta_folder=meta_folder,
     )
-    with ProgressBar("Copying samples", unit="samples", enabled=progress) as bar:
-        report = export_samples(request, bar.update)
-    for note in report.notes:
-        show_note(note)
-    if as_json:
-        print_json({"samples": report.samples, "size_bytes": report.size_bytes, "output": report.output})
-    else:
-        show_note(f"wrote {plural(report.samples, 'sample')}, {format_bytes(report.size_bytes)}, to {report.output}")
+    copy_samples(request, progress=progress, as_json=as_json)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from ..command import energon_command, progress_option
 from ..dataset_path import check_path, given_name
 from ..sizes import parse_size_or_megabytes
-from .query_options import make_query, query_options
+from .query_options import copy_options
+
+if TYPE_CHECKING:
+    from loader.format.query import SampleQuery
 
 __all__ = ["extract"]
 
@@ -36,8 +41,7 @@ _EXAMPLES = (
     type=click.Choice(["files", "tar", "jsonl"]),
     help="Form of the copy.  [default: jsonl for a name that ends so, else files]",
 )
-@query_options
-@click.option("--include-excluded/--skip-excluded", default=False, help="Also samples that the split excludes.")
+@copy_options
 @click.option("--limit", metavar="N", type=click.IntRange(min=1), help="Only the first N of the chosen samples.")
 @click.option("--parts", metavar="A,B", help="Only parts of these names.")
 @click.option("--by-shard", is_flag=True, help="With files, a folder for each shard.")
@@ -58,11 +62,7 @@ def extract(
     *,
     output: str,
     file_format: str | None,
-    split_part: str | None,
-    keys_from: str | None,
-    where: str | None,
-    filter_name: str | None,
-    include_excluded: bool,
+    query: SampleQuery,
     limit: int | None,
     parts: str | None,
     by_shard: bool,
@@ -83,23 +83,15 @@ def extract(
     CONDITION is made of columns (energon stats --write), such as 'tokens > 2048 and width >= 512', and of bytes, shard,
     size("jpg") and has("jpg").
     """
-    from loader.convert.exporting import ExportRequest, export_samples
-    from loader.inspect import format_bytes
+    from loader.convert.exporting import ExportRequest
 
-    from ..console import print_json, show_note
-    from ..progress import ProgressBar
+    from .copying import copy_samples
 
     request = ExportRequest(
         paths=[check_path(path, takes_tar=True, meta_folder=meta_folder) for path in paths],
         output=output,
         format=file_format or ("jsonl" if output.endswith(".jsonl") else "files"),
-        query=make_query(
-            split_part=split_part,
-            keys_from=keys_from,
-            where=where,
-            filter_name=filter_name,
-            excluded=include_excluded,
-        ),
+        query=query,
         limit=limit,
         parts=None if parts is None else tuple(name.strip() for name in parts.split(",")),
         by_shard=by_shard,
@@ -107,12 +99,4 @@ def extract(
         split_config=given_name("split_config", split_config),
         meta_folder=meta_folder,
     )
-    with ProgressBar("Copying samples", unit="samples", enabled=progress) as bar:
-        report = export_samples(request, bar.update)
-    for note in report.notes:
-        show_note(note)
-    if as_json:
-        print_json({"samples": report.samples, "size_bytes": report.size_bytes, "output": report.output})
-    else:
-        count = "1 sample" if report.samples == 1 else f"{report.samples:,} samples"
-        show_note(f"wrote {count}, {format_bytes(report.size_bytes)}, to {report.output}")
+    copy_samples(request, progress=progress, as_json=as_json)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -10,7 +11,7 @@ import click
 if TYPE_CHECKING:
     from loader.format.query import SampleQuery
 
-__all__ = ["make_query", "query_options"]
+__all__ = ["copy_options", "make_query", "query_options"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -29,6 +30,32 @@ def query_options(function: F) -> F:
     ):
         function = add(function)
     return function
+
+
+def copy_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that choose the samples to copy; the function gets them as one parameter ``query``."""
+
+    @click.option("--include-excluded/--skip-excluded", default=False, help="Also samples that the split excludes.")
+    @wraps(function)
+    def with_query(
+        *arguments: Any,
+        split_part: str | None,
+        keys_from: str | None,
+        where: str | None,
+        filter_name: str | None,
+        include_excluded: bool,
+        **others: Any,
+    ) -> None:
+        query = make_query(
+            split_part=split_part,
+            keys_from=keys_from,
+            where=where,
+            filter_name=filter_name,
+            excluded=include_excluded,
+        )
+        function(*arguments, query=query, **others)
+
+    return query_options(with_query)
 
 
 def make_query(

@@ -136,22 +136,10 @@ def _draft(folder: ShardFolder, choices: ImportChoices) -> _Draft:
 def _is_confirmed(
     flags: ImportFlags, listed: ListedRows, draft: _Draft, console: Console, history: AnswerHistory
 ) -> bool:
-    from ..prepare.prompts import GoBack, confirm
-
     show_files(console, draft.files, folder=".nv-meta")
     size = f", about {format_bytes(listed.size_bytes)}," if listed.size_bytes else ""
     question = f"Write {plural(len(listed.rows), 'sample')}{size} to {flags.output}?"
-    try:
-        answer = confirm(question, can_change=history.can_go_back)
-    except GoBack:
-        history.back()
-        return False
-    if answer == "leave":
-        console.print("nothing was written")
-        raise click.exceptions.Exit(1)
-    if answer == "change":
-        history.restart()
-    return answer == "write"
+    return history.confirm(question, console)
 
 
 def _show_dry_run(flags: ImportFlags, listed: ListedRows, layout: ShardLayout, draft: _Draft, console: Console) -> None:

@@ -6,13 +6,17 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import click
+
 from loader.format.documents import SampleTypeSpec
 from loader.format.prepare import SplitRequest
 from loader.inspect import FieldQuestion
 
-from .prompts import GoBack
+from .prompts import GoBack, confirm
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from .menus import MenuQuestions
 
 __all__ = ["AnswerHistory", "RewindableQuestions"]
@@ -69,6 +73,24 @@ class AnswerHistory:
     def restart(self) -> None:
         """Return to the first prompt."""
         self._answers.clear()
+
+    def confirm(self, question: str, console: Console) -> bool:
+        """Prompt for the confirmation; return False to prompt for the answers again.
+
+        Raises:
+            click.exceptions.Exit: The user leaves.
+        """
+        try:
+            answer = confirm(question, can_change=self.can_go_back)
+        except GoBack:
+            self.back()
+            return False
+        if answer == "leave":
+            console.print("nothing was written")
+            raise click.exceptions.Exit(1)
+        if answer == "change":
+            self.restart()
+        return answer == "write"
 
     def first_time(self, what: str) -> bool:
         """Return True at the first call for ``what``: it need not be shown again."""

@@ -230,24 +230,12 @@ def _is_confirmed(draft: _Draft, console: Console, history: AnswerHistory) -> bo
     Raises:
         click.exceptions.Exit: The user leaves.
     """
-    from .prompts import GoBack, confirm
-
     folder = draft.folder
     if draft.choices.split is not None:
         show_split_line(console, plan_split(folder.storage, draft.choices.split, list(folder.sizes)))
     show_files(console, draft.files, folder=draft.meta_folder)
     question = f"Index {plural(len(folder.sizes), 'shard')} and write this?"
-    try:
-        answer = confirm(question, can_change=history.can_go_back)
-    except GoBack:
-        history.back()
-        return False
-    if answer == "leave":
-        console.print("nothing was written")
-        raise click.exceptions.Exit(1)
-    if answer == "change":
-        history.restart()
-    return answer == "write"
+    return history.confirm(question, console)
 
 
 def _show_draft(draft: _Draft, console: Console) -> None:

@@ -8,11 +8,12 @@ import click
 
 from ..command import energon_command, meta_folder_option, progress_option
 from ..dataset_path import check_path
-from ..extract.query_options import make_query, query_options
+from ..extract.query_options import copy_options
 from ..sizes import parse_size
 
 if TYPE_CHECKING:
     from loader.convert.resharding import ReshardReport
+    from loader.format.query import SampleQuery
 
 __all__ = ["reshard"]
 
@@ -53,8 +54,7 @@ _EXAMPLES = (
 @click.option("--split-ratio", metavar="RATIO", help="New split by samples, such as 8,1,1.  [default: that of PATH]")
 @click.option("--keep-parts", metavar="GLOB", multiple=True, help="Only parts with such names.  [repeatable]")
 @click.option("--drop-parts", metavar="GLOB", multiple=True, help="No parts with such names.  [repeatable]")
-@query_options
-@click.option("--include-excluded/--skip-excluded", default=False, help="Also samples that the split excludes.")
+@copy_options
 @click.option(
     "--num-workers", metavar="N", type=click.IntRange(min=1), help="Number of processes.  [default: one per core]"
 )
@@ -74,11 +74,7 @@ def reshard(
     split_ratio: str | None,
     keep_parts: tuple[str, ...],
     drop_parts: tuple[str, ...],
-    split_part: str | None,
-    keys_from: str | None,
-    where: str | None,
-    filter_name: str | None,
-    include_excluded: bool,
+    query: SampleQuery,
     num_workers: int | None,
     compat: bool | None,
     progress: bool | None,
@@ -111,13 +107,7 @@ def reshard(
         shuffle_seed=shuffle_seed,
         sort_by=sort_by,
         split_ratio=None if split_ratio is None else parse_ratio(split_ratio),
-        query=make_query(
-            split_part=split_part,
-            keys_from=keys_from,
-            where=where,
-            filter_name=filter_name,
-            excluded=include_excluded,
-        ),
+        query=query,
         keep_parts=keep_parts,
         drop_parts=drop_parts,
         workers=num_workers or usable_cores(),

@@ -183,13 +183,14 @@ def _list(loader: LoggedLoader, steps: Sequence[int], key: str | None, *, as_jso
 
 
 def _show(facts: dict[str, Any], loaders: list[dict[str, Any]]) -> None:
-    from loader.errors import escape_controls
     from loader.inspect import plural
+
+    from ..links import linked_text
 
     for one in loaders:
         mark = "*" if one["analyzed"] else " "
         start = f", start {one['start']}" if one["start"] else ""
-        paths = escape_controls(", ".join(one["paths"]))
+        paths = ", ".join(linked_text(path, path) for path in one["paths"])
         counts = f"{plural(len(one['ranks']), 'rank')}, {plural(one['uses'], 'sample')}"
         click.echo(f"{mark} {one['loader']}: {one['modality'] or 'unknown'}{start}, {counts}, {paths}")
     click.echo(f"Found {plural(facts['unique'], 'unique sample key')}, {plural(facts['steps'], 'step')}")

@@ -130,11 +130,14 @@ def _open(
 
 
 def _line(sample: TracedSample) -> str:
-    from loader.errors import escape_controls
+    from ..links import linked_text
 
     where = f"step {sample.step}  rank {sample.rank}  {sample.position}"
-    what = f"{sample.key}  {sample.dataset}" if sample.key else "of a dataset that left the mix"
-    return f"{where}  {escape_controls(what)}" + ("  (skipped)" if sample.left_out else "")
+    what = "of a dataset that left the mix"
+    if sample.key:
+        place = f"{sample.dataset}/{sample.key}"
+        what = f"{linked_text(sample.key, place)}  {linked_text(sample.dataset, sample.dataset)}"
+    return f"{where}  {what}" + ("  (skipped)" if sample.left_out else "")
 
 
 def _replay(run: RestoredRun, steps: Sequence[int], ranks: Sequence[int], output: str | None) -> None:

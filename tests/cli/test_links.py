@@ -62,6 +62,18 @@ def test_info_links_its_path(broken: Path) -> None:
         assert list(links(run)) == [str(broken)]
 
 
+def test_a_trace_links_its_keys_and_datasets(broken: Path) -> None:
+    trace = ("trace", broken, "--step", "0", "--batch-size", "4")
+    with TerminalRun(*trace, columns=300, environment={"TERM_PROGRAM": "WezTerm"}) as run:
+        found = links(run)
+    assert found.pop(str(broken)) == file_url(str(broken))
+    assert len(found) == 4
+    assert all(url == file_url(str(broken / key.partition("/")[0])) for key, url in found.items())
+    with TerminalRun(*trace, columns=300, environment={"FORCE_HYPERLINK": "0"}) as run:
+        assert not links(run)
+        assert all(key in run.text for key in found)
+
+
 @pytest.mark.parametrize(
     ("flags", "environment"),
     [

@@ -6,7 +6,7 @@
 | `plans/`            | resolve a tree of metadatasets to its leaves, with weights and subsets        |
 | `joins/`            | prepare and open the rows of joined datasets                                  |
 | `leaf_samples.py`   | count the samples of leaves                                                   |
-| `named_datasets.py` | list and open the datasets that paths name                                     |
+| `datasets.py`       | list and open the datasets that paths name                                    |
 | `chosen_samples.py` | find the samples of several datasets that a query chooses                     |
 | `lint.py`           | check a metadataset and every dataset in it                                   |
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..arrays import IntArray
 from ..format.query import SampleQuery, find_samples, samples_of_keys, unknown_key_error, unknown_names
-from .named_datasets import OpenDataset
+from .datasets import OpenDataset
 
 __all__ = ["ChosenSamples", "choose_samples"]
 

@@ -9,7 +9,7 @@ from itertools import islice
 from ...errors import ConfigError
 from ...format.query import SampleQuery
 from ...metadataset.chosen_samples import ChosenSamples, choose_samples
-from ...metadataset.named_datasets import named_datasets, open_datasets
+from ...metadataset.datasets import named_datasets, open_datasets
 from ..sources.dataset_samples import kept_parts, splits_of_samples
 from .shard_copies import copy_shards
 from .tables import HuggingFaceWriter, ParquetWriter

@@ -12,8 +12,8 @@ from ...errors import ConfigError
 from ...format.documents.providers import is_metadataset, is_record_file
 from ...format.prepare.plan import ProgressCallback
 from ...format.unprepared.temporary_index import index_temporarily
+from ...metadataset.datasets import DatasetNames
 from ...metadataset.documents.leaf_plan import LeafPlan
-from ...metadataset.named_datasets import DatasetNames
 from ...metadataset.plans.plan_leaves import plan_splits
 from ...metadataset.plans.plan_node import PlanNode
 from .dataset import BrowsedDataset

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ...format.documents.providers import is_metadataset
+from ...metadataset.datasets import DatasetNames
 from ...metadataset.documents.leaf_plan import LeafPlan
-from ...metadataset.named_datasets import DatasetNames
 from ...metadataset.plans.plan_leaves import plan_splits
 
 __all__ = ["leaf_paths", "names_of"]

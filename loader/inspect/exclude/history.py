@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ...format.exclusions.change import undo_exclusion
 from ...format.exclusions.journal import Exclusion, ExclusionFiles
-from ...metadataset.named_datasets import OpenDataset
+from ...metadataset.datasets import OpenDataset
 from .opened import check_single, check_writable, open_prepared
 
 __all__ = ["ListedExclusions", "list_each", "list_exclusions", "undo", "undo_each"]

@@ -7,7 +7,7 @@ from ...format.dataset_folder import DatasetFolder
 from ...format.documents.providers import is_metadataset
 from ...format.nv_meta import FOLDER
 from ...format.single_file import SingleFile, open_samples
-from ...metadataset.named_datasets import OpenDataset, named_datasets
+from ...metadataset.datasets import OpenDataset, named_datasets
 from ...storage import RemoteStorage
 
 __all__ = ["check_single", "check_writable", "open_prepared"]

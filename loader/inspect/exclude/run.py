@@ -13,7 +13,7 @@ from ...errors import ConfigError, StorageError
 from ...format.exclusions.change import ExclusionPlan, exclude_samples, included_samples, plan_exclusion
 from ...format.query import SampleQuery
 from ...metadataset.chosen_samples import ChosenSamples, choose_samples
-from ...metadataset.named_datasets import OpenDataset
+from ...metadataset.datasets import OpenDataset
 from ..lint import LintRequest, run_lint
 from ..stats import StatsRequest, collect_stats
 from .opened import check_single, check_writable, open_prepared

@@ -12,7 +12,7 @@ from ...convert.exporting import as_bytes, file_name
 from ...errors import ConfigError, StorageError
 from ...format.documents.messages import did_you_mean
 from ...format.query import unknown_key_error
-from ...metadataset.named_datasets import OpenDataset, named_datasets, open_datasets
+from ...metadataset.datasets import OpenDataset, named_datasets, open_datasets
 
 __all__ = ["FoundSample", "PartPlace", "SampleFinder", "SampleParts", "find_samples_of", "open_sample", "write_parts"]
 

@@ -19,6 +19,7 @@ from ..workers.stream_options import StreamOptions, collect_garbage_every
 from ..workers.watchdog import Watchdog
 from ..workers.worker_board import WorkerBoard
 from ..workers.worker_errors import PackedError, raise_packed, sample_at, worker_died_error
+from ..workers.worker_process import WorkerEnded
 from ..workers.worker_threads import WorkerThreads
 
 __all__ = ["BatchStream", "LaneBatches", "ShutDown"]
@@ -263,17 +264,15 @@ class BatchStream:
     def _wait_for(self, worker: int, source: WorkerBundles | WorkerThreads) -> None:
         while not source.is_ready(worker):
             try:
-                with self._watchdog.waiting(source.awaited_worker()):
-                    source.receive()
+                with self._watchdog.waiting(worker):
+                    source.receive(worker)
             except WorkerError:  # the watchdog gave up one worker; the others must end, too
                 self.close()
                 raise
-            except RuntimeError as error:
+            except WorkerEnded as ended:
                 died = worker_died_error(source.processes(), self._board, self._describe_last_sample)
-                if died is None:
-                    raise
                 self.close()
-                raise died from error
+                raise (died or ended) from None
 
     def _describe_last_sample(self, worker: int) -> str:
         recorded = self._board.read(worker)

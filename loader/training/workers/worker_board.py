@@ -90,6 +90,7 @@ class WorkerBoard:
 
     def __init__(self, workers: int) -> None:
         self.workers = workers
+        self._stacks_from: dict[int, int] = {}
         self._shared: Any = RawArray("q", workers * _CELLS)
         for worker in range(workers):
             self._cells(worker)[_POSITION] = -1
@@ -134,6 +135,17 @@ class WorkerBoard:
         """Record, in a worker's process, that it handles the signal."""
         self._cells(worker)[_DUMPS_STACKS] = 1
 
+    def begin_again(self, worker: int) -> None:
+        """Forget what a worker recorded, for the process that takes its place."""
+        cells = self._cells(worker)
+        cells[_PID] = cells[_DUMPS_STACKS] = 0
+        cells[_POSITION] = -1
+        self._stacks_from[worker] = os.fstat(self._stack_files[worker]).st_size
+
+    def stacks_from(self, worker: int) -> int:
+        """Return the offset in a worker's file at which the dumps of its present process begin."""
+        return self._stacks_from.get(worker, 0)
+
     def _cells(self, worker: int) -> memoryview:
         if not 0 <= worker < self.workers:
             raise IndexError(f"expected a worker of [0, {self.workers}), found {worker}")
@@ -149,6 +161,7 @@ class WorkerBoard:
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         self.workers, self._shared, files = state
+        self._stacks_from = {}
         self._own_stack_files([file.detach() for file in files])
 
 
@@ -201,7 +214,7 @@ def request_stack(board: WorkerBoard, worker: int) -> str | None:
 def read_crash_stack(board: WorkerBoard, worker: int) -> str | None:
     """Return the stack that a worker wrote on a crash, such as a fault in a library; None if it wrote none."""
     file = board.stack_file(worker)
-    text = _read_stack(file, 0, os.fstat(file).st_size) or ""
+    text = _read_stack(file, board.stacks_from(worker), os.fstat(file).st_size) or ""
     start = text.find("Fatal Python error")
     return None if start < 0 else text[start:]
 

@@ -136,6 +136,7 @@ class WorkerProcess:
                 return None
             # A worker may have sent its last bytes between the look at the pipe and its end.
             if ready and not (self._is_readable(ready) or self._is_readable(self._poll.poll(0))):
+                self.process.join(_JOIN_S)  # its pipes close a moment before its end
                 raise WorkerEnded(self.number)
             if ready:
                 found += os.read(self._bundles.fileno(), min(size - len(found), _READ_BYTES))

@@ -93,10 +93,15 @@ class _LaneWork:
 
     def _bundles(self, pipes: Pipes) -> Iterator[PackedMessage]:
         pool = SegmentPool(self.flags) if self.flags is not None else None
-        messages = self.host.messages(self.worker, self.board.slot(self.worker), taken=self.taken)
+        slot = self.board.slot(self.worker)
+        messages = self.host.messages(self.worker, slot, taken=self.taken)
         messages = collect_garbage_every(self.options.gc_collect_every_n_steps, messages)
         is_last = False
-        while not is_last and pipes.wait_for_request():
+        while not is_last:
+            slot.note_idle(True)
+            if not pipes.wait_for_request():
+                return
+            slot.note_idle(False)
             bundle: list[Message | PackedError | None] = []
             while not is_last and len(bundle) < self.size.value and not pipes.has_stopped:
                 try:

@@ -104,6 +104,10 @@ class WorkerThreads:
         """Return no process: threads do not die alone."""
         return []
 
+    def replace(self, worker: int) -> None:
+        """Never called: a thread cannot be ended."""
+        raise NotImplementedError(worker)
+
     def close(self) -> None:
         """End the threads, each after the micro-batch that it makes, and a wait of another thread for one."""
         if self._end.alive and os.getpid() == self._process:  # a fork has no such threads, but locks that they held

@@ -20,11 +20,12 @@ from .segments import SegmentFlags, SegmentPool, view_of_segment
 __all__ = ["PackedMessage", "pack_message", "unpack_message"]
 
 _MIN_BYTES = 2048  # smaller contents travel in the pickle
+_MAX_PICKLE = 32 << 10  # bytes; larger ones travel in shared memory, too
 _ALIGNMENT = 64  # bytes, as the allocators of torch and numpy align
 
 PackedMessage = tuple[bytes, Any, list[tuple[int, int]]]
 """The pickle; the shared memory (a segment, a tensor, or None); and the half-open byte ranges of it that the pickle
-refers to, in order."""
+refers to, in order. A large pickle is in the last range instead, and the first item is empty."""
 
 
 def pack_message(message: Any, pool: SegmentPool | None = None) -> PackedMessage:
@@ -48,8 +49,12 @@ def pack_message(message: Any, pool: SegmentPool | None = None) -> PackedMessage
         return False
 
     _Pickler(stream, pickle.HIGHEST_PROTOCOL, True, stays_in_pickle).dump(message)
+    pickled = stream.getvalue()
+    if len(pickled) > _MAX_PICKLE:  # a pipe has room for 64 KiB
+        stays_in_pickle(pickle.PickleBuffer(bytearray(pickled)))
+        pickled = b""
     if not ranges:
-        return stream.getvalue(), None, ranges
+        return pickled, None, ranges
     shared: Any
     taken = pool.take(ranges[-1][1]) if pool is not None else None
     if taken is not None:
@@ -60,7 +65,7 @@ def pack_message(message: Any, pool: SegmentPool | None = None) -> PackedMessage
     for (start, stop), content in zip(ranges, contents, strict=True):
         memory[start:stop] = content
     memory.release()
-    return stream.getvalue(), shared, ranges
+    return pickled, shared, ranges
 
 
 def unpack_message(packed: PackedMessage, flags: SegmentFlags | None) -> Any:
@@ -77,7 +82,8 @@ def unpack_message(packed: PackedMessage, flags: SegmentFlags | None) -> Any:
         memory = memoryview(shared.numpy().data)
     else:
         memory = view_of_segment(shared, ranges[-1][1], flags)
-    return pickle.loads(data, buffers=_pieces(memory, ranges))  # noqa: S301 - of our own worker process
+    pieces = _pieces(memory, ranges)
+    return pickle.loads(data or pieces.pop(), buffers=pieces)  # noqa: S301 - of our own worker process
 
 
 def _pieces(memory: memoryview, ranges: Sequence[tuple[int, int]]) -> list[memoryview]:

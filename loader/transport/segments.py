@@ -29,33 +29,28 @@ def has_segments() -> bool:
 
 
 class SegmentFlags:
-    """The owners of all segments: a byte for each, shared by workers and rank; 1 for the rank.
+    """The owners of the segments of a worker: a byte for each, shared by the worker and its rank; 1 for the rank."""
 
-    Args:
-        workers: The number of the rank's worker processes.
-    """
+    def __init__(self) -> None:
+        self._flags: Any = RawArray(ctypes.c_ubyte, _MAX_SEGMENTS)
 
-    def __init__(self, workers: int) -> None:
-        self._flags: Any = RawArray(ctypes.c_ubyte, workers * _MAX_SEGMENTS)
-
-    def is_free(self, worker: int, number: int) -> bool:
+    def is_free(self, number: int) -> bool:
         """Check that no object of the rank refers to a segment."""
-        return not self._flags[worker * _MAX_SEGMENTS + number]
+        return not self._flags[number]
 
-    def take(self, worker: int, number: int) -> None:
+    def take(self, number: int) -> None:
         """Hand a segment over to the rank."""
-        self._flags[worker * _MAX_SEGMENTS + number] = 1
+        self._flags[number] = 1
 
-    def release(self, worker: int, number: int) -> None:
+    def release(self, number: int) -> None:
         """Hand a segment back to its worker."""
-        self._flags[worker * _MAX_SEGMENTS + number] = 0
+        self._flags[number] = 0
 
 
 class _Name(NamedTuple):
     """The identity of a segment among all that a rank sees."""
 
     pid: int  # of its worker process
-    worker: int
     number: int  # in [0, 16), among the worker's segments
     generation: int  # the number of times that the worker replaced it by a larger one
 
@@ -119,7 +114,7 @@ def view_of_segment(segment: _Attached, size_bytes: int, flags: SegmentFlags) ->
 def _release(flags: SegmentFlags, name: _Name, pid: int) -> None:
     # A process forked from the rank frees copies of the rank's objects; the rank may still use its own.
     if os.getpid() == pid:
-        flags.release(name.worker, name.number)
+        flags.release(name.number)
 
 
 class _Segment:
@@ -146,18 +141,16 @@ class SegmentPool:
     """The segments of a worker process.
 
     Args:
-        worker: The number of the worker.
         flags: The owners of the segments, shared with the rank.
     """
 
-    def __init__(self, worker: int, flags: SegmentFlags) -> None:
-        self._worker = worker
+    def __init__(self, flags: SegmentFlags) -> None:
         self._flags = flags
         self._segments: list[_Segment] = []
 
     def take(self, size_bytes: int) -> tuple[SentSegment, mmap.mmap] | None:
         """Return a free segment of at least ``size_bytes``, to send and to write to; None if all are in use."""
-        free = [number for number in range(len(self._segments)) if self._flags.is_free(self._worker, number)]
+        free = [number for number in range(len(self._segments)) if self._flags.is_free(number)]
         fits = [number for number in free if self._segments[number].size_bytes >= size_bytes]
         if fits:
             number = min(fits, key=lambda number: self._segments[number].size_bytes)
@@ -172,8 +165,8 @@ class SegmentPool:
         else:
             return None
         segment = self._segments[number]
-        self._flags.take(self._worker, number)
-        name = _Name(os.getpid(), self._worker, number, segment.generation)
+        self._flags.take(number)
+        name = _Name(os.getpid(), number, segment.generation)
         return SentSegment(name, segment.file, segment.size_bytes), segment.memory
 
 

@@ -38,7 +38,7 @@ if __name__ == "__main__":
     config = WorkerConfig(rank=rank, world_size=ranks, num_workers=2)
     dataset = get_train_dataset(data, batch_size=2, shuffle_buffer_size=None, max_samples_per_sequence=5,
                                 worker_config=config)
-    loader = get_loader(dataset, multiprocessing_context=method)
+    loader = get_loader(dataset, multiprocessing_context=method, max_worker_restarts=0)
     batches = iter(loader)
     list(islice(batches, 5))
     if action == "worker":

@@ -246,7 +246,7 @@ def test_an_error_that_stops_the_run_comes_whole_with_the_sample_and_the_place_i
 def test_a_worker_that_dies_ends_the_loop_with_its_name_and_its_last_sample(
     texts: Path, workers: int, method: str, encoder: type[Encoder], how: str
 ) -> None:
-    loader = loader_of(texts, encoder(), workers=workers, method=method)
+    loader = loader_of(texts, encoder(), workers=workers, method=method, max_worker_restarts=0)
     with pytest.raises(WorkerError) as caught:
         texts_of(loader)
     assert re.match(rf"worker process {workers - 1} \(pid \d+\) {how}", caught.value.message)

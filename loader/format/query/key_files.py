@@ -1,11 +1,11 @@
-"""Read keys from files: text, CSV, Parquet, or the report of ``energon lint --json``."""
+"""Read keys from files: text, CSV, JSON lines, Parquet, or the report of ``energon lint --json``."""
 
 from __future__ import annotations
 
 import csv
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ...errors import ConfigError, StorageError
 from .samples import read_keys
@@ -19,8 +19,8 @@ def keys_of_file(path: str, *, column: str | None = None) -> list[str]:
     """Return the keys of a file.
 
     Args:
-        path: A text file with one key a line, or ``-`` for standard input; a ``.csv``, ``.tsv`` or ``.parquet`` file;
-            or a ``.json`` file that ``energon lint --json`` printed.
+        path: A text file with one key a line, or ``-`` for standard input; a ``.csv``, ``.tsv``, ``.jsonl`` or
+            ``.parquet`` file; or a ``.json`` file that ``energon lint --json`` printed.
         column: The column of a table; None for the one named key, __key__, sample or name, or the only one.
 
     Raises:
@@ -41,6 +41,8 @@ def keys_of_file(path: str, *, column: str | None = None) -> list[str]:
                 return [row[place] for row in rows if len(row) > place and row[place]]
             if ending == "json":
                 return list(_of_report(json.load(file), path))
+            if ending == "jsonl":
+                return list(dict.fromkeys(_of_rows(file, column, path)))
             return list(read_keys(file))
     except OSError as error:
         raise StorageError(
@@ -48,6 +50,15 @@ def keys_of_file(path: str, *, column: str | None = None) -> list[str]:
         ) from error
     except (ValueError, RecursionError, csv.Error) as error:
         raise ConfigError(f"cannot read keys from this file: {error}", at=path, hint="check its format") from error
+
+
+def _of_rows(lines: Iterable[str], column: str | None, path: str) -> Iterator[str]:
+    for line in lines:
+        if line.strip():
+            row = json.loads(line)
+            if not isinstance(row, dict):
+                raise ConfigError("expected an object on each line", at=path, hint="check the format of the file")
+            yield str(row[_column(list(row), column, path)])
 
 
 def _of_parquet(path: str, column: str | None) -> list[str]:

@@ -29,16 +29,20 @@ _CHILD = 20  # separates the seeds of children from other seeds
 class LastSample(Protocol):
     """Breadcrumb for reports of crashes and hangs: the sample that this worker started last."""
 
-    @property
-    def note_position(self) -> Callable[[int], Any]:
-        """Function that records the position of a sample; called before each sample."""
+    def note_positions_at(self, path: str) -> Callable[[int], Any]:
+        """Return the function that a reader calls before each sample, with its position.
+
+        Args:
+            path: The path of the reader's lane.
+        """
 
     def note_lane(self, lane: int) -> None:
         """Record the lane of the positions that follow."""
 
 
 class _NoLastSample:
-    note_position = bool  # the cheapest function of one integer
+    def note_positions_at(self, path: str) -> Callable[[int], Any]:  # noqa: ARG002 - none is recorded
+        return bool  # the cheapest function of one integer
 
     def note_lane(self, lane: int) -> None:
         """Do nothing."""

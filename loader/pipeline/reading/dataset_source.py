@@ -309,7 +309,11 @@ class DatasetSource:
 
     def place_of(self, index: int) -> str:
         """Describe the location of a sample by its number in the index, without reading it."""
-        return f"{self.folder.index.full_key(index)!r} of {self.request.path}"
+        return f"{self.full_key(index)!r} of {self.request.path}"
+
+    def full_key(self, index: int) -> str:
+        """Return ``shard/key`` of a sample by its number in the index."""
+        return self.folder.index.full_key(index)
 
     def identity(self) -> dict[str, Any]:
         """Return plain data that differs for other samples; compared when a state is restored."""

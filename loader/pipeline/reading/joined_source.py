@@ -183,6 +183,11 @@ class JoinedSource:
         pairs = zip(self.members, self.rows[index].tolist(), strict=True)
         return " with ".join(member.place_of(number) for member, number in pairs if number >= 0)
 
+    def full_key(self, index: int) -> str:
+        """Return ``shard/key`` of the first sample of a row."""
+        pairs = zip(self.members, self.rows[index].tolist(), strict=True)
+        return next(member.full_key(number) for member, number in pairs if number >= 0)
+
     def identity(self) -> dict[str, Any]:
         """Return plain data that differs for other rows; compared when a state is restored."""
         start, stop = self._subset

@@ -7,7 +7,7 @@ does not affect the order.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, cast
@@ -52,10 +52,13 @@ class ReadDataset(SavableDataset[Raw]):
 
     Attributes:
         history: The earlier mixes of a restored run; None if its mix never changed.
+        quarantined: Samples that are passed over as excluded ones are: pairs of a source's number, and the sample's
+            number in its index.
     """
 
     entry_schema = COUNT
     history: MixHistory | None = None
+    quarantined: frozenset[tuple[int, int]] = frozenset()
 
     def __init__(
         self, sources: Sequence[Source], plan: OrderPlan, *, worker_config: WorkerConfig | None = None
@@ -71,10 +74,17 @@ class ReadDataset(SavableDataset[Raw]):
     def opened(self) -> tuple[SourceTable, ChunkReader | RowReader]:
         """The table of samples, and their reader; all lanes of a process share them."""
         shards = OpenShards()
+        table = SourceTable(self.sources, self.quarantined)
         if any(isinstance(source, JoinedSource) for source in self.sources):
-            return SourceTable(self.sources), RowReader(self.sources, shards, self.sparse)
-        sources = cast("Sequence[ShardSource]", self.sources)
-        return SourceTable(self.sources), ChunkReader(sources, shards, self.sparse)
+            return table, RowReader(self.sources, shards, self.sparse)
+        return table, ChunkReader(cast("Sequence[ShardSource]", self.sources), shards, self.sparse)
+
+    def quarantine(self, samples: Iterable[tuple[int, int]]) -> None:
+        """Pass over more samples from now on, given as in :attr:`quarantined`."""
+        added = frozenset(samples)
+        if not added <= self.quarantined:
+            self.quarantined |= added
+            self.__dict__.pop("opened", None)
 
     @property
     def sparse(self) -> frozenset[int]:
@@ -176,7 +186,7 @@ class _ReadRunning:
     def __init__(self, definition: ReadDataset, order: LaneOrder, lane: Lane, state: State) -> None:
         self._order = order
         self._table, self._rows = definition.opened
-        self._begin = lane.last_sample.note_position
+        self._begin = lane.last_sample.note_positions_at(lane.path)
         self._key = definition.key
         self._was_edited = definition.history is not None
         self._position: int = state.get(self._key, 0)  # of the next sample

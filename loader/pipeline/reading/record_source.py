@@ -207,6 +207,10 @@ class RecordSource:
         """Describe the location of a sample by its number."""
         return f"{self.request.path}, sample {index}"
 
+    def full_key(self, index: int) -> str:
+        """Return the number of a sample: files of samples have no other key."""
+        return str(index)
+
     def identity(self) -> dict[str, Any]:
         """Return plain data that differs for other samples; compared when a state is restored."""
         which = self._file.fingerprint() + np.array(self._subset, np.uint64).tobytes()

@@ -36,9 +36,10 @@ class SourceTable:
 
     Args:
         sources: The datasets.
+        quarantined: More samples that are excluded: pairs of a source's number, and the number in its index.
     """
 
-    def __init__(self, sources: Sequence[Source]) -> None:
+    def __init__(self, sources: Sequence[Source], quarantined: Collection[tuple[int, int]] = ()) -> None:
         sizes = np.array([source.samples for source in sources], dtype=np.int64)
         self._first = np.cumsum(sizes) - sizes  # number of each source's first sample, counted over all sources
         ranges = [source.ranges for source in sources]
@@ -48,8 +49,12 @@ class SourceTable:
         self._filters = {number: source.filter for number, source in enumerate(sources) if source.filter is not None}
         excluded = [source.excluded for source in sources]
         lasts = [_last(some) for some in excluded] + [kept.last for kept in self._filters.values()]
+        lasts += [index for _, index in quarantined]
         self._stride = 1 + max(int(start.max(initial=0) + sizes.max(initial=0)), *lasts)
         self._excluded = np.concatenate([some + number * self._stride for number, some in enumerate(excluded)])
+        if quarantined:
+            added = [number * self._stride + index for number, index in quarantined]
+            self._excluded = np.union1d(self._excluded, np.array(added, dtype=np.int64))
 
     def index_numbers(self, source: IntArray, sample: IntArray) -> IntArray:
         """Return the numbers in the indexes of some samples; all arrays have shape (n,)."""

@@ -127,6 +127,9 @@ class Source(Protocol):
     def place_of(self, index: int) -> str:
         """Describe the location of a sample by its number in the index, without reading it."""
 
+    def full_key(self, index: int) -> str:
+        """Return ``shard/key`` of a sample by its number in the index, or what names it without an index."""
+
     def identity(self) -> dict[str, Any]:
         """Return plain data that differs for other samples; compared when a state is restored."""
 

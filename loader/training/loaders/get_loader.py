@@ -33,6 +33,10 @@ def get_loader(
     gc_freeze_at_start: bool = True,
     skip_steps: Sequence[tuple[int, int]] = (),
     trace_dir: str | os.PathLike[str] | None = None,
+    worker_timeout_s: float | None = None,
+    max_worker_restarts: int = 100,
+    max_quarantined: int = 16,
+    quarantine: str | os.PathLike[str] | None = None,
 ) -> DataLoader[Any]:
     """Build the loader that a training loop iterates.
 
@@ -62,6 +66,14 @@ def get_loader(
             that each restart skips them, on any number of ranks. Their samples count as used.
         trace_dir: Local or shared folder for a compact log of the samples of each micro-batch, which ``energon trace``
             reads; None writes none. Each start of the workers adds files.
+        worker_timeout_s: Replace a worker process that begins no sample for so long while its micro-batch is awaited;
+            None waits for it. It must be longer than a worker takes to start, and than any single sample takes.
+        max_worker_restarts: The number of worker processes of this rank that may be replaced in a run; 0 ends the run
+            with the first one that dies. The very micro-batches that were due follow.
+        max_quarantined: The number of samples that this loader may quarantine: one that has ended two workers is
+            passed over, as an excluded one is. One more ends the run.
+        quarantine: File of JSON lines to which quarantined samples are added, and whose samples are passed over from
+            the start. Ranks may share it.
 
     Raises:
         ConfigError: The worker config differs from the dataset's, or options are out of range.
@@ -90,6 +102,10 @@ def get_loader(
         gc_freeze_at_start=gc_freeze_at_start,
         skip_steps=skip_steps,
         trace_dir=trace_dir,
+        worker_timeout_s=worker_timeout_s,
+        max_worker_restarts=max_worker_restarts,
+        max_quarantined=max_quarantined,
+        quarantine=quarantine,
     )
     return DataLoader(dataset, options)
 

@@ -15,10 +15,13 @@ from ..workers.batch_trace import BatchTrace
 from ..workers.bundles import WorkerBundles
 from ..workers.dropped_samples import DroppedSamples, check_dropped
 from ..workers.lane_host import NO_LANE, LaneHost, LanesInTurn, LanesOneByOne, Message
+from ..workers.quarantine import find_recorded, quarantine_samples
+from ..workers.replacements import Replacements
 from ..workers.stream_options import StreamOptions, collect_garbage_every
 from ..workers.watchdog import Watchdog
 from ..workers.worker_board import WorkerBoard
-from ..workers.worker_errors import PackedError, raise_packed, sample_at, worker_died_error
+from ..workers.worker_errors import PackedError, raise_packed, worker_died_error
+from ..workers.worker_process import WorkerEnded
 from ..workers.worker_threads import WorkerThreads
 
 __all__ = ["BatchStream", "LaneBatches", "ShutDown"]
@@ -47,6 +50,7 @@ class LaneBatches:
         rules: The rules of the run; those of a restored run until its pass starts over.
         left_out: The micro-batches that are skipped: made and not delivered.
         trace: Returns the log of a start of the workers; None for no log.
+        replacements: The workers that were replaced, and the samples that are passed over.
     """
 
     def __init__(self, chain: SavableDataset[Any], options: StreamOptions, *, is_repeated: bool = False) -> None:
@@ -64,6 +68,7 @@ class LaneBatches:
         self.rules = RULES
         self.left_out: tuple[range, ...] = ()
         self.trace: Callable[[], BatchTrace] | None = None
+        self.replacements = Replacements(options, rank=chain.worker_config.rank)
 
     def _choose_lanes(self) -> int:
         config = self.chain.worker_config
@@ -127,7 +132,8 @@ class LaneBatches:
         if self.ended:
             self.start_over()
         if self._stream is None:
-            self._stream = BatchStream(self._host(), self._options)
+            quarantine_samples(self.chain, self.replacements.quarantined)
+            self._stream = BatchStream(self._host(), self._options, self.replacements)
         return self._stream
 
     @property
@@ -207,10 +213,12 @@ class BatchStream:
     Args:
         host: The work of the workers.
         options: Options of the worker processes.
+        replacements: Decides what follows from the end of a worker.
     """
 
-    def __init__(self, host: LaneHost, options: StreamOptions) -> None:
+    def __init__(self, host: LaneHost, options: StreamOptions, replacements: Replacements) -> None:
         self._host = host
+        self._replacements = replacements
         self._board = WorkerBoard(max(1, host.workers))
         self._watchdog = Watchdog(
             options.watchdog_timeout_seconds,
@@ -218,6 +226,7 @@ class BatchStream:
             fail=options.fail_on_timeout,
             board=self._board,
             describe=self._describe_last_sample,
+            replace_after_s=options.worker_timeout_s,
         )
         self._source: WorkerBundles | WorkerThreads | None = None
         if host.workers:
@@ -263,24 +272,40 @@ class BatchStream:
     def _wait_for(self, worker: int, source: WorkerBundles | WorkerThreads) -> None:
         while not source.is_ready(worker):
             try:
-                with self._watchdog.waiting(source.awaited_worker()):
-                    source.receive()
+                with self._watchdog.waiting(worker):
+                    source.receive(worker)
             except WorkerError:  # the watchdog gave up one worker; the others must end, too
                 self.close()
                 raise
-            except RuntimeError as error:
-                died = worker_died_error(source.processes(), self._board, self._describe_last_sample)
-                if died is None:
-                    raise
-                self.close()
-                raise died from error
+            except WorkerEnded as ended:
+                self._replace(ended, source)
+
+    def _replace(self, ended: WorkerEnded, source: WorkerBundles | WorkerThreads) -> None:
+        """Replace a worker process that has ended.
+
+        Raises:
+            WorkerError: It may not be replaced; then all workers are ended.
+        """
+        worker = ended.worker
+        process = source.processes()[worker]
+        died = self._watchdog.cause_of(worker) or worker_died_error(
+            worker, process, self._board, self._describe_last_sample
+        )
+        if process.exitcode == 0:  # by an interrupt, which the rank gets as well
+            self.close()
+            raise died from None
+        try:
+            self._replacements.handle(worker, died, host=self._host, board=self._board, replace=source.replace)
+        except WorkerError as error:
+            self.close()
+            raise error from None
 
     def _describe_last_sample(self, worker: int) -> str:
         recorded = self._board.read(worker)
         if recorded is None:
             return "none"
-        name = sample_at(self._host.dataset, self._host.lanes, recorded.lane, recorded.position, self._host.rules)
-        return str(recorded) if name is None else f"{name}, {recorded}"
+        sample = find_recorded(self._host, recorded)
+        return str(recorded) if sample is None else f"{sample}, {recorded}"
 
     def close(self) -> None:
         """End the worker processes and the stream."""

@@ -10,12 +10,10 @@ from ...format.documents.messages import short_repr
 from ...pipeline.contract.item_id import ItemId
 from ...pipeline.contract.lane import RULES, Lane, set_restore_key
 from ...pipeline.contract.rng import preserve_rng_state, seed_batch
-from ...pipeline.contract.stage import SKIPPED, IteratedDataset, SavableDataset
-from ...pipeline.stages.blend import BlendDataset
-from ...pipeline.stages.concat import ConcatDataset
-from ...pipeline.stages.repeat import RepeatDataset
+from ...pipeline.contract.stage import SKIPPED, SavableDataset
 from ...samples.hooks import in_hook_context
 from ..states.plain_values import check_plain, check_size, max_values
+from ..workers.input_paths import input_at
 from ..workers.lane_host import MICRO_BATCH, open_lane
 
 __all__ = ["restore_sample"]
@@ -23,7 +21,6 @@ __all__ = ["restore_sample"]
 _HINT = "pass batch.__restore_key__ unchanged"
 _MAX_NUMBER = 1 << 48
 """Above the positions and numbers of micro-batches that a run reaches."""
-_MAX_DIGITS = 15  # of such a number
 _PACKAGE = __name__.partition(".")[0] + "."
 
 
@@ -112,24 +109,7 @@ def _is_of_this_library(error: BaseException) -> bool:
 
 def _stage(dataset: SavableDataset[Any], lane: Lane, wanted: str) -> tuple[SavableDataset[Any], Lane] | None:
     """Find a stage by the name in its items' keys, and the lane for which it was opened."""
-    while lane.path + dataset.key != wanted:
-        if not dataset.inputs:
-            return None
-        place = 0
-        if isinstance(dataset, BlendDataset | ConcatDataset | RepeatDataset | IteratedDataset):
-            # These open each source, or each pass, for a child lane; the key contains its path.
-            number, slash, _ = wanted.removeprefix(lane.path).partition("/")
-            if not slash or not number.isdecimal() or len(number) > _MAX_DIGITS:
-                return None
-            lane = lane.child(int(number))
-            place = 0 if isinstance(dataset, RepeatDataset) else int(number)
-            if isinstance(dataset, BlendDataset):
-                if place not in dataset.origins:
-                    return None
-                place = dataset.origins.index(place)
-            if isinstance(dataset, IteratedDataset):
-                place %= len(dataset.inputs)  # a later pass has another lane
-        if place >= len(dataset.inputs):
-            return None
-        dataset = dataset.inputs[place]
-    return dataset, lane
+    found: tuple[SavableDataset[Any], Lane] | None = dataset, lane
+    while found is not None and found[1].path + found[0].key != wanted:
+        found = input_at(*found, wanted)
+    return found

@@ -201,6 +201,8 @@ class LoaderRun:
             mix_changes=self.mix_changes,
             ranks_at=self.numbering.ranks_at,
             skip_steps=self.numbering.skips,
+            worker_restarts=lanes.replacements.replaced,
+            quarantined=lanes.replacements.quarantined,
         )
 
     def restore(self, saved: RunState, lane_states: Mapping[int, State], *, allow_mix_change: bool) -> None:
@@ -251,5 +253,6 @@ class LoaderRun:
             ended=saved.ended,
             rules=saved.rules,
         )
+        self.lanes.replacements.restore(saved.worker_restarts, saved.quarantined)
         self.restored_lanes = {**lane_states}
         self.end_iteration()

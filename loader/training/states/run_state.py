@@ -23,7 +23,9 @@ A state converted to another number of ranks also has ``counted_on``: the number
 counted. A state of a run whose mix of datasets changed also has ``mix_changes`` (see :mod:`.mix_history`), and is of
 version 2, which earlier versions of the library refuse. Likewise one of a run that skips steps, with
 ``skip_steps``: lists of the first step, the end, and their micro-batches. A state of a run that changed its number of
-ranks has ``ranks_at``: lists of a micro-batch, and the number of ranks from there on (see :mod:`.run_steps`).
+ranks has ``ranks_at``: lists of a micro-batch, and the number of ranks from there on (see :mod:`.run_steps`). If worker
+processes were replaced, ``worker_restarts`` is their number, and ``quarantined`` lists the samples that are passed over
+since.
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import StateError
 from ...format.documents.messages import short_key, short_repr
+from ...pipeline.reading.quarantined_sample import QuarantinedSample
 from .mix_history import MixChanges, checked_mix_changes, merge_mix_changes
 from .plain_values import check_plain, check_size, max_values
 from .run_steps import Numbers, RunSteps, checked_numbers
@@ -79,6 +82,8 @@ class RunState:
         mix_changes: The changes of the mix of datasets, the first one first.
         ranks_at: The numbers of ranks that the run had; empty if it never changed.
         skip_steps: The steps that are skipped.
+        worker_restarts: The number of worker processes that were replaced.
+        quarantined: The samples that are passed over because they killed workers.
     """
 
     lanes: int
@@ -97,6 +102,8 @@ class RunState:
     mix_changes: MixChanges = ()
     ranks_at: Numbers = ()
     skip_steps: Numbers = ()
+    worker_restarts: int = 0
+    quarantined: tuple[QuarantinedSample, ...] = ()
 
     @property
     def run_steps(self) -> RunSteps:
@@ -123,6 +130,8 @@ class RunState:
             **({"mix_changes": list(self.mix_changes)} if self.mix_changes else {}),
             **({"ranks_at": list(map(list, self.ranks_at))} if len(self.ranks_at) > 1 else {}),
             **({"skip_steps": list(map(list, self.skip_steps))} if self.skip_steps else {}),
+            **({"worker_restarts": self.worker_restarts} if self.worker_restarts else {}),
+            **({"quarantined": [sample.to_plain() for sample in self.quarantined]} if self.quarantined else {}),
         }
 
     @classmethod
@@ -162,6 +171,8 @@ class RunState:
                 mix_changes=checked_mix_changes(saved.get("mix_changes", [])),
                 ranks_at=checked_numbers(saved.get("ranks_at", []), columns=2),
                 skip_steps=checked_numbers(saved.get("skip_steps", []), columns=4),
+                worker_restarts=_integer(saved.get("worker_restarts", 0)),
+                quarantined=tuple(map(QuarantinedSample.from_plain, saved.get("quarantined", []))),
             )
         except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
             raise StateError(f"this state is damaged: {type(error).__name__}: {error}") from error
@@ -184,6 +195,9 @@ class RunState:
             ("steps", max(self.steps, default=0), _MAX_BATCHES),
             ("passes", self.passes, _MAX_BATCHES),
             ("rules", self.rules, _MAX_LANES),
+            ("worker_restarts", self.worker_restarts, _MAX_BATCHES),
+            ("quarantined", min((one.number for one in self.quarantined), default=0), _MAX_BATCHES),
+            ("quarantined", max((one.number for one in self.quarantined), default=0), _MAX_BATCHES),
             ("counted_on", (self.ranks if self.counted_on is None else self.counted_on) - 1, _MAX_LANES),
             ("lane", min(self.lane_states, default=0), self.lanes),
             ("lane", max(self.lane_states, default=0), self.lanes),
@@ -284,6 +298,8 @@ def merge_states(states: Sequence[RunState], *, lockstep: bool) -> RunState:
         mix_changes=merge_mix_changes([state.mix_changes for state in states]),
         ranks_at=first.ranks_at,
         skip_steps=first.skip_steps,
+        worker_restarts=max(state.worker_restarts for state in states),
+        quarantined=tuple(dict.fromkeys(sample for state in states for sample in state.quarantined)),
     )
 
 

@@ -41,7 +41,10 @@ def redistribute_states(states: Sequence[RunState], ranks: int) -> list[RunState
     if ranks == run.ranks:
         # In a finite pass the ranks may be at different steps. A rank that has ended it waits for the others.
         own = {state.rank: state for state in states}
-        return [replace(own[rank], ended=run.ended, mix_changes=run.mix_changes) for rank in range(ranks)]
+        return [
+            replace(own[rank], ended=run.ended, mix_changes=run.mix_changes, quarantined=run.quarantined)
+            for rank in range(ranks)
+        ]
     if any(state.passes != run.passes for state in states):
         raise StateError(
             f"the {run.ranks} ranks of this state are in different passes over the data, so it cannot be restored on "

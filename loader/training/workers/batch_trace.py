@@ -23,7 +23,7 @@ import struct
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
@@ -78,6 +78,10 @@ class BatchTrace:
                 hint="pass another trace_dir to the loader",
             ) from error
         return cls(folder=path, run=run, started_ns=time.time_ns())
+
+    def again(self) -> BatchTrace:
+        """Return the log of a worker that is started again."""
+        return replace(self, started_ns=time.time_ns())
 
 
 @contextmanager

@@ -7,32 +7,35 @@ send bundles of messages. The rank sets their size to the number of messages tha
 from __future__ import annotations
 
 import gc
-import importlib
-import multiprocessing
 import os
-import sys
+import random
+import signal
 import threading
 import time
 import warnings
 import weakref
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from multiprocessing.sharedctypes import RawValue
-from multiprocessing.util import Finalize
 from typing import Any
 
+import numpy as np
 import torch
-from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+from torch.utils.data._utils import worker as torch_worker
 from torch.utils.data._utils.pin_memory import pin_memory
-from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
+from ...pipeline.contract.running import State
 from ...transport.message import PackedMessage, pack_message, unpack_message
-from ...transport.segments import SegmentFlags, SegmentPool, forget_segments, has_segments
+from ...transport.segments import SegmentFlags, SegmentPool
+from .forked_process import forget_executors, restart_imports_of_other_threads
 from .lane_host import LaneHost, Message
+from .start_context import start_context
 from .stream_options import StreamOptions, collect_garbage_every
 from .worker_board import WorkerBoard, register_stack_dump
 from .worker_errors import PackedError, pack_error
+from .worker_process import Pipes, WorkerProcess, end_workers
 
 __all__ = ["WorkerBundles"]
 
@@ -41,121 +44,96 @@ _BUNDLE_S = 0.002  # the time in which the rank uses up a bundle
 _MEASURED = 16  # messages between two settings of the size of bundles
 
 
-class _BundleDataset(IterableDataset[Any]):
-    """The dataset that torch's DataLoader iterates in each worker process: packed bundles."""
+@dataclass(frozen=True, kw_only=True)
+class _LaneWork:
+    """The work of a worker process: the micro-batches of its lanes, packed in bundles.
 
-    def __init__(
-        self, host: LaneHost, board: WorkerBoard, flags: SegmentFlags | None, size: Any, options: StreamOptions
-    ) -> None:
-        self._host = host
-        self._gc_every = options.gc_collect_every_n_steps
-        self._gc_freeze = options.gc_freeze_at_start
-        self._was_forked = True
-        self._board = board
-        self._flags = flags
-        self._size = size
-        self._collects = gc.isenabled()
+    Attributes:
+        host: The lanes.
+        worker: The number of the worker.
+        taken: The number of its messages that the rank has already.
+        board: Where it records its last sample.
+        flags: The owners of its segments; None without segments.
+        size: The number of messages in a bundle, shared with the rank.
+        options: When to collect garbage.
+        collects: The rank's garbage collector is on.
+        forked_by: The process that made this object: a fork inherits its garbage, another process does not.
+    """
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _was_forked=False)  # only a process that does not fork unpickles it
+    host: LaneHost
+    worker: int
+    taken: int
+    board: WorkerBoard
+    flags: SegmentFlags | None
+    size: Any
+    options: StreamOptions
+    collects: bool
+    is_forked: bool
 
-    def __iter__(self) -> Iterator[PackedMessage]:
-        info = get_worker_info()
-        worker = 0 if info is None else info.id
+    def __call__(self, pipes: Pipes) -> None:
+        self._prepare()
+        for bundle in self._bundles(pipes):
+            pipes.send(bundle)
+
+    def _prepare(self) -> None:
         # Inherited garbage of a fork is never collected here. Finalizers of the trainer's objects, such as other
         # loaders, would end processes of the trainer, or wait for locks that its threads held at the fork.
-        if self._was_forked:
-            _restart_imports_of_other_threads()
-            _forget_executors()
-        if self._gc_freeze or self._was_forked:
+        if self.is_forked:
+            restart_imports_of_other_threads()
+            forget_executors()
+        if self.options.gc_freeze_at_start or self.is_forked:
             gc.freeze()
-        if self._collects:
+        if self.collects:
             gc.enable()
-        register_stack_dump(self._board, worker)
-        _end_with_the_rank()
-        pool = SegmentPool(worker, self._flags) if self._flags is not None else None
-        bundle: list[Message | PackedError | None] = []
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the trainer's handler is for the trainer
+        torch.set_num_threads(1)
+        _describe_worker(self.worker, self.host)
+        register_stack_dump(self.board, self.worker)
+
+    def _bundles(self, pipes: Pipes) -> Iterator[PackedMessage]:
+        pool = SegmentPool(self.flags) if self.flags is not None else None
+        slot = self.board.slot(self.worker)
+        messages = self.host.messages(self.worker, slot, taken=self.taken)
+        messages = collect_garbage_every(self.options.gc_collect_every_n_steps, messages)
         is_last = False
-        messages = self._host.messages(worker, self._board.slot(worker))
-        messages = collect_garbage_every(self._gc_every, messages)
         while not is_last:
-            try:
-                bundle.append(next(messages))
-            except StopIteration:
-                is_last = True
-            except Exception as error:
-                # torch would rebuild the exception from type and text, and lose its fields.
-                bundle.append(pack_error(error, worker=worker))
-                is_last = True
-            if is_last or len(bundle) >= self._size.value:
-                yield _pack_bundle(worker, bundle, is_last, pool)
-                bundle = []
+            slot.note_idle(True)
+            if not pipes.wait_for_request():
+                return
+            slot.note_idle(False)
+            bundle: list[Message | PackedError | None] = []
+            while not is_last and len(bundle) < self.size.value and not pipes.has_stopped:
+                try:
+                    bundle.append(next(messages))
+                except StopIteration:
+                    is_last = True
+                except Exception as error:
+                    bundle.append(pack_error(error, worker=self.worker))
+                    is_last = True
+            yield _pack_bundle(self.worker, bundle, is_last, pool)
+
+
+def _describe_worker(worker: int, host: LaneHost) -> None:
+    """Let hooks call torch's ``get_worker_info``, and start the generators of random numbers."""
+    seed = host.dataset.worker_config.seed_offset + worker
+    random.seed(seed)
+    torch.manual_seed(seed)
+    np.random.seed(seed & 0xFFFFFFFF)  # noqa: NPY002 - the generator that hooks may use
+    torch_worker._worker_info = torch_worker.WorkerInfo(  # noqa: SLF001 - torch has no public way
+        id=worker,
+        num_workers=host.workers,
+        seed=seed,
+        dataset=host.dataset,  # type: ignore[arg-type] # torch's class
+    )
 
 
 def _pack_bundle(worker: int, bundle: list[Any], is_last: bool, pool: SegmentPool | None) -> PackedMessage:
     try:
-        return pack_message((worker, bundle, is_last), pool)
+        return pack_message((bundle, is_last), pool)
     except Exception as error:
         # A batch that does not pickle; the earlier ones of its bundle are lost with it, but the run ends anyway.
-        return pack_message((worker, [pack_error(error, worker=worker)], True))
-
-
-def _restart_imports_of_other_threads() -> None:
-    """Forget the modules that other threads were importing at the fork, so that this process imports them itself.
-
-    Python holds a lock for each module while a thread imports it. A fork copies the lock, but not the thread, so a
-    process that imports the same module would wait without end. Call it before this process starts threads.
-    """
-    bootstrap: Any = getattr(importlib, "_bootstrap", None)
-    locks: dict[str, Any] = getattr(bootstrap, "_module_locks", {})  # Python has no public way
-    own = threading.get_ident()
-    for name, reference in list(locks.items()):
-        lock = reference()
-        owner = getattr(lock, "owner", None)
-        if owner is not None and owner != own:
-            locks.pop(name, None)
-            sys.modules.pop(name, None)
-
-
-def _forget_executors() -> None:
-    """Join no thread of an inherited executor at the end of this process; Python 3.13 does the same at a fork.
-
-    A process that a thread of an executor forked (a Ray actor, ``asyncio.to_thread``) would join itself, which is an
-    error, and end with exit code 1.
-    """
-    executors = sys.modules.get("concurrent.futures.thread")
-    getattr(executors, "_threads_queues", {}).clear()  # Python has no public way
-
-
-def _end_with_the_rank() -> None:
-    """Let this worker end within seconds if its rank is killed.
-
-    torch's loop in the worker ends when the parent process does. Python then waits until all bundles are written to the
-    pipe. Forked workers hold its reading end themselves, so a full pipe would block them without end.
-    """
-    parent = os.getppid()
-    Finalize(None, _exit_if_orphaned, args=(parent,), exitpriority=100)
-    rank = multiprocessing.parent_process()
-    if rank is not None and rank.pid != parent:
-        # The parent is a fork server, which its own workers keep alive: torch's loop would not end either.
-        threading.Thread(target=_exit_after, args=(rank,), name="loader rank sentinel", daemon=True).start()
-
-
-def _exit_if_orphaned(parent: int) -> None:
-    if os.getppid() != parent:
-        _exit_at_once()
-
-
-def _exit_after(rank: Any) -> None:
-    rank.join()
-    _exit_at_once()
-
-
-def _exit_at_once() -> None:
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(Exception):
-            stream.flush()
-    os._exit(1)
+        return pack_message(([pack_error(error, worker=worker)], True))
 
 
 class WorkerBundles:
@@ -168,38 +146,69 @@ class WorkerBundles:
     """
 
     def __init__(self, host: LaneHost, board: WorkerBoard, options: StreamOptions) -> None:
-        self._flags = SegmentFlags(host.workers) if has_segments() else None
+        self._host = host
+        self._board = board
+        self._options = options
+        method = "fork" if options.worker_type == "fork" else options.multiprocessing_context
+        self._context = start_context(method)
         self._size = RawValue("i", 1)
+        self._stop = RawValue("b", 0)
         self._messages: list[deque[Message | PackedError | None]] = [deque() for _ in range(host.workers)]
+        self._received = [0] * host.workers  # messages
         self._is_done = [False] * host.workers
         self._turn = 0
         self._measured_from = time.perf_counter()
         self._pins = options.pin_memory and torch.cuda.is_available()
-        dataset = _BundleDataset(host, board, self._flags, self._size, options)
-        start_method = "fork" if options.worker_type == "fork" else options.multiprocessing_context
-        with warnings.catch_warnings(), _disabled_collector():
-            # More workers than processors are fine: workers also wait for disks.
-            warnings.filterwarnings("ignore", message="This DataLoader will create")
+        self._workers: list[WorkerProcess] = []
+        # Also ends workers that no code closes.
+        self._end = weakref.finalize(self, end_workers, self._workers, self._stop, os.getpid())
+        for worker in range(host.workers):
+            self._workers.append(self._start(worker, host))
+
+    def _start(self, worker: int, host: LaneHost) -> WorkerProcess:
+        is_forked = self._context.get_start_method() == "fork"
+
+        def make(flags: SegmentFlags | None) -> _LaneWork:
+            return _LaneWork(
+                host=host,
+                worker=worker,
+                taken=self._received[worker],
+                board=self._board,
+                flags=flags,
+                size=self._size,
+                options=self._options,
+                collects=gc.isenabled(),
+                is_forked=is_forked,
+            )
+
+        with _disabled_collector(), warnings.catch_warnings():
             # A trainer always has threads, at least those of torch.
             warnings.filterwarnings(
                 "ignore", message=".*use of fork.* may lead to deadlocks", category=DeprecationWarning
             )
-            self._bundles: Any = iter(
-                _BundleLoader(
-                    dataset,
-                    batch_size=None,
-                    num_workers=host.workers,
-                    prefetch_factor=options.prefetch_factor,
-                    collate_fn=_identity,
-                    generator=torch.Generator(),  # torch draws a seed; the trainer's own generator must not move
-                    multiprocessing_context=_context(start_method),
-                )
+            started = WorkerProcess(
+                worker, make, context=self._context, stop=self._stop, ahead=self._options.prefetch_factor
             )
-        # Also ends workers that no code closes. The garbage collector would end torch's queues first; torch could then
-        # not stop the workers, and would wait for each of them in vain.
-        self._end = weakref.finalize(self, _end_workers, self._bundles, os.getpid())
-        for worker, process in enumerate(self.processes()):
-            board.set_pid(worker, process.pid)
+        self._board.set_pid(worker, started.process.pid or 0)
+        return started
+
+    def replace(self, worker: int) -> None:
+        """Start a new process instead of a worker that has ended or hangs.
+
+        It begins after the last message that was received from the worker, with the states of its lanes there.
+        """
+        self._workers[worker].kill()
+        self._board.begin_again(worker)
+        self._workers[worker] = self._start(worker, self._host.continued(self._received_states()))
+
+    def _received_states(self) -> Mapping[int, State]:
+        """Return the states of lanes after the messages that were received, also those that were not taken yet."""
+        states = {**self._host.states}
+        for messages in self._messages:
+            for message in messages:
+                if isinstance(message, Message):
+                    states |= {message.lane: message.state, **(message.others or {})}
+        return states
 
     def worker_in_turn(self) -> int | None:
         """Return the worker whose message comes next; None if all have ended."""
@@ -215,25 +224,19 @@ class WorkerBundles:
         """Report whether a message of a worker has arrived, or none will."""
         return bool(self._messages[worker]) or self._is_done[worker]
 
-    def awaited_worker(self) -> int:
-        """Return the worker whose bundle comes next: torch takes them strictly in turn."""
-        bundles = self._bundles
-        task = bundles._task_info.get(bundles._rcvd_idx)  # noqa: SLF001 - torch has no public way
-        return 0 if task is None else int(task[0])
-
-    def receive(self) -> None:
-        """Wait for a bundle of any worker; return without one if another thread closes them meanwhile.
+    def receive(self, worker: int) -> None:
+        """Wait for the next bundle of a worker; return without one if another thread closes them meanwhile.
 
         Raises:
-            RuntimeError: torch's error for a worker that died.
+            WorkerEnded: The worker has ended without one.
         """
-        try:
-            packed = next(self._bundles)
-        except (_WorkersEnded, StopIteration):  # torch may also have marked all workers as ended
+        packed = self._workers[worker].receive(lambda: not self._end.alive)
+        if packed is None:
             self._is_done = [True] * len(self._is_done)
             return
-        worker, bundle, is_last = unpack_message(packed, self._flags)
+        bundle, is_last = unpack_message(packed, self._workers[worker].flags)
         self._messages[worker].extend(bundle)
+        self._received[worker] += len(bundle)
         self._is_done[worker] = is_last
 
     def take(self, worker: int) -> Message | PackedError | None:
@@ -254,9 +257,8 @@ class WorkerBundles:
         return message
 
     def processes(self) -> list[Any]:
-        """Return the worker processes; torch has no public way."""
-        processes: list[Any] = self._bundles._workers  # noqa: SLF001
-        return processes
+        """Return the worker processes."""
+        return [one.process for one in self._workers]
 
     def close(self) -> None:
         """End the worker processes."""
@@ -276,43 +278,3 @@ def _disabled_collector() -> Iterator[None]:
     finally:
         if was_on:
             gc.enable()
-
-
-class _WorkersEnded(Exception):  # noqa: N818 - it ends a wait
-    """Another thread has ended the workers."""
-
-
-class _Bundles(_MultiProcessingDataLoaderIter):
-    """torch's iterator, whose waits end after a shutdown by another thread, at torch's next check of its workers."""
-
-    def _try_get_data(self, *arguments: Any, **named: Any) -> Any:
-        found = super()._try_get_data(*arguments, **named)  # type: ignore[no-untyped-call] # torch's own method
-        if self._shutdown and not found[0]:
-            raise _WorkersEnded
-        return found
-
-
-def _context(start_method: str | None) -> Any:
-    """Return what torch's DataLoader takes as ``multiprocessing_context``."""
-    if (start_method or multiprocessing.get_start_method()) == "fork":
-        return start_method
-    from .start_context import start_context  # few programs need it
-
-    return start_context(start_method)
-
-
-class _BundleLoader(DataLoader[Any]):
-    def _get_iterator(self) -> Any:
-        return _Bundles(self)
-
-
-def _end_workers(bundles: Any, pid: int) -> None:
-    if os.getpid() != pid:
-        bundles._shutdown = True  # noqa: SLF001 - a fork of the rank: the workers are those of its parent
-        return
-    forget_segments([process.pid for process in bundles._workers])  # noqa: SLF001
-    bundles._shutdown_workers()  # noqa: SLF001 - torch has no public way
-
-
-def _identity(bundle: Any) -> Any:
-    return bundle

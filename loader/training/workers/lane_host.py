@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
 from ...order import LaneHosting
@@ -91,13 +92,19 @@ class LaneHost(Protocol):
     def cache_pool(self) -> CachePool | None:
         """The cache of hooks; None: one that fetches nothing ahead."""
 
-    def messages(self, worker: int, last_sample: LastSample | None = None) -> Iterator[Message | None]:
+    def messages(
+        self, worker: int, last_sample: LastSample | None = None, *, taken: int = 0
+    ) -> Iterator[Message | None]:
         """Yield the micro-batches of a worker's lanes; None for a turn that has none.
 
         Args:
             worker: The number of the worker, in [0, workers).
             last_sample: Records the sample that is started last.
+            taken: The number of messages to skip at the start, because another process has sent them.
         """
+
+    def continued(self, states: Mapping[int, State]) -> LaneHost:
+        """Return the same lanes from other states, for a process that replaces a worker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,22 +137,31 @@ class LanesInTurn:
     def workers(self) -> int:
         return self.hosting.workers
 
-    def messages(self, worker: int, last_sample: LastSample | None = None) -> Iterator[Message | None]:
+    def messages(
+        self, worker: int, last_sample: LastSample | None = None, *, taken: int = 0
+    ) -> Iterator[Message | None]:
         if self.trace is None:
-            yield from self._messages(worker, last_sample, None)
+            yield from self._messages(worker, last_sample, None, taken)
             return
         with recording(self.trace, rank=self.hosting.rank, worker=worker) as record:
-            yield from self._messages(worker, last_sample, record)
+            yield from self._messages(worker, last_sample, record, taken)
 
-    def _messages(self, worker: int, last_sample: LastSample | None, record: Record | None) -> Iterator[Message | None]:
+    def continued(self, states: Mapping[int, State]) -> LaneHost:
+        return replace(self, states=states, trace=self.trace and self.trace.again())
+
+    def _messages(
+        self, worker: int, last_sample: LastSample | None, record: Record | None, taken: int
+    ) -> Iterator[Message | None]:
         hosting = self.hosting
         running = _running_lanes(self, hosting.lanes_of_worker(worker), last_sample, record)
         lanes: list[_RunningLane | None] = [*running]
         turns = range(worker, hosting.turns, max(1, hosting.workers))
         lanes += [None] * (len(turns) - len(lanes))
-        batches = [hosting.batch(turn) for turn in turns]
+        rounds, first_turn = divmod(taken, len(turns))
+        batches = [hosting.batch(turn) + rounds * hosting.lanes for turn in turns]
+        batches[:first_turn] = [number + hosting.lanes for number in batches[:first_turn]]
         while any(lanes):
-            for turn, lane in enumerate(lanes):
+            for turn, lane in islice(enumerate(lanes), first_turn, None):
                 message = None
                 if lane is not None:
                     message = lane.micro_batch(batches[turn])
@@ -153,6 +169,7 @@ class LanesInTurn:
                     if message is _ENDED:
                         lanes[turn] = message = None
                 yield message
+            first_turn = 0
         yield from _last_message(running, worker)
 
 
@@ -186,7 +203,16 @@ class LanesOneByOne:
     def left_out(self) -> tuple[range, ...]:
         return ()
 
-    def messages(self, worker: int, last_sample: LastSample | None = None) -> Iterator[Message | None]:
+    def continued(self, states: Mapping[int, State]) -> LaneHost:
+        return replace(self, states=states, trace=self.trace and self.trace.again())
+
+    def messages(
+        self,
+        worker: int,
+        last_sample: LastSample | None = None,
+        *,
+        taken: int = 0,  # noqa: ARG002 - the states of the lanes tell how far they came
+    ) -> Iterator[Message | None]:
         numbers = range(self.rank, self.lanes, self.ranks)[worker :: max(1, self.workers)]
         with recording(self.trace, rank=self.rank, worker=worker) as record:
             running = _running_lanes(self, numbers, last_sample, record)

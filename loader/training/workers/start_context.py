@@ -10,90 +10,25 @@ import multiprocessing
 import os
 import shutil
 from contextlib import suppress
-from multiprocessing import connection, forkserver, util
-from multiprocessing.context import BaseContext, ForkServerContext, SpawnContext
+from multiprocessing import forkserver, util
+from multiprocessing.context import BaseContext, ForkServerContext
 from multiprocessing.process import BaseProcess, current_process
-from multiprocessing.sharedctypes import RawValue
 from typing import Any
 
 __all__ = ["start_context"]
 
 
-def start_context(method: str | None) -> BaseContext | str | None:
-    """Return what torch's DataLoader takes as ``multiprocessing_context``.
+def start_context(method: str | None) -> BaseContext:
+    """Return the context that starts worker processes.
 
     Args:
         method: ``"fork"``, ``"spawn"``, ``"forkserver"``; None: the start method of the program.
     """
-    if os.name != "posix":
-        return method
     found = method or multiprocessing.get_start_method()
-    if found == "spawn":
-        return _Spawn()
-    return _ForkServer() if found == "forkserver" else method
+    return _ForkServer() if found == "forkserver" else multiprocessing.get_context(found)
 
 
-class _PipeLock:
-    """A lock: who reads the only byte of the pipe holds it. Only one process may wait with a timeout."""
-
-    def __init__(self) -> None:
-        self._reader, self._writer = connection.Pipe(duplex=False)
-        self.release()
-
-    def acquire(self, block: bool = True, timeout: float | None = None) -> bool:
-        if not (block and timeout is None) and not self._reader.poll(max(0.0, timeout or 0.0) if block else 0.0):
-            return False
-        return bool(os.read(self._reader.fileno(), 1))
-
-    def release(self) -> None:
-        os.write(self._writer.fileno(), b"1")
-
-    def __enter__(self) -> bool:
-        return self.acquire()
-
-    def __exit__(self, *error: object) -> None:
-        self.release()
-
-
-class _Unlimited:
-    """The semaphore of a queue without a limit."""
-
-    def acquire(self, block: bool = True, timeout: float | None = None) -> bool:  # noqa: ARG002 - as semaphores have
-        return True
-
-    def release(self) -> None:
-        """Do nothing."""
-
-
-class _Event:
-    def __init__(self) -> None:
-        self._flag = RawValue("b", 0)
-
-    def set(self) -> None:
-        self._flag.value = 1
-
-    def is_set(self) -> bool:
-        return bool(self._flag.value)
-
-
-class _Nameless:
-    """The queues without a limit, each with one reader, and the event that torch's DataLoader makes."""
-
-    def Lock(self) -> Any:  # noqa: N802 - as contexts name it
-        return _PipeLock()
-
-    def BoundedSemaphore(self, value: int = 1) -> Any:  # noqa: N802, ARG002 - likewise
-        return _Unlimited()
-
-    def Event(self) -> Any:  # noqa: N802 - likewise
-        return _Event()
-
-
-class _Spawn(_Nameless, SpawnContext):
-    pass
-
-
-class _ForkServer(_Nameless, ForkServerContext):
+class _ForkServer(ForkServerContext):
     def Process(self, *arguments: Any, **named: Any) -> BaseProcess:  # type: ignore[override] # noqa: N802
         _start_fork_server()
         return ForkServerContext.Process(*arguments, **named)

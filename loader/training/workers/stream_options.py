@@ -46,6 +46,10 @@ class StreamOptions:
     gc_freeze_at_start: bool = True
     skip_steps: Sequence[tuple[int, int]] = ()
     trace_dir: str | os.PathLike[str] | None = None
+    worker_timeout_s: float | None = None
+    max_worker_restarts: int = 100
+    max_quarantined: int = 16
+    quarantine: str | os.PathLike[str] | None = None
 
     def __post_init__(self) -> None:
         if self.cache_pool is not None and not isinstance(self.cache_pool, CachePool):
@@ -54,13 +58,19 @@ class StreamOptions:
                 f"{type(self.cache_pool).__name__}"
             )
         checked_skips(self.skip_steps)
-        check_integers({"prefetch_factor": self.prefetch_factor}, may_be_none=False)
+        counts = ("prefetch_factor", "max_worker_restarts", "max_quarantined")
+        check_integers({name: getattr(self, name) for name in counts}, may_be_none=False)
         check_booleans({name: getattr(self, name) for name in _BOOLEANS})
         check_integers({"gc_collect_every_n_steps": self.gc_collect_every_n_steps})
-        for name in ("watchdog_timeout_seconds", "watchdog_initial_timeout_seconds"):
+        for name in ("watchdog_timeout_seconds", "watchdog_initial_timeout_seconds", "worker_timeout_s"):
             value = getattr(self, name)
             if value is not None and not isinstance(value, Real):
                 raise TypeError(f"expected a number of seconds or None as {name}, found {value!r}")
+        if self.worker_timeout_s is not None and not self.worker_timeout_s > 0:
+            raise ConfigError(f"expected a worker_timeout_s above 0, found {self.worker_timeout_s:g}")
+        for name in counts[1:]:
+            if getattr(self, name) < 0:
+                raise ConfigError(f"expected {name} of at least 0, found {getattr(self, name)}")
         if self.prefetch_factor < 1:
             raise ConfigError(f"expected a prefetch_factor of at least 1, found {self.prefetch_factor}")
         if self.worker_type not in (None, *get_args(WorkerType)):
@@ -99,6 +109,10 @@ class LoaderKeywords(TypedDict, total=False):
     gc_freeze_at_start: bool
     skip_steps: Sequence[tuple[int, int]]
     trace_dir: str | os.PathLike[str] | None
+    worker_timeout_s: float | None
+    max_worker_restarts: int
+    max_quarantined: int
+    quarantine: str | os.PathLike[str] | None
 
 
 class CheckpointKeywords(LoaderKeywords, total=False):

@@ -35,7 +35,13 @@ _log = get_logger(__name__)
 T = TypeVar("T")
 
 _GRACE_S = 10.0
-"""The longest wait for a worker after it was killed; torch checks for dead workers every 5 s."""
+"""The longest wait for a worker after it was killed."""
+
+_PROGRESS_S = 0.5
+"""Between two looks at the progress of a worker."""
+
+_STACK_S = 1.0
+"""The longest wait for the stack of a worker that is to be replaced."""
 
 
 class Watchdog:
@@ -50,6 +56,8 @@ class Watchdog:
             the main thread, a wait for the own process is not interrupted: it raises the error when it ends.
         board: Where the workers record their last samples.
         describe: Names the last sample of a worker; by default lane and position do.
+        replace_after_s: Kill a worker process that is waited for if it makes no progress for so long, so that the
+            loader replaces it: it begins no sample. None: never.
 
     >>> watchdog = Watchdog(60, None, board=WorkerBoard(1))
     >>> with watchdog.waiting(0):
@@ -65,6 +73,7 @@ class Watchdog:
         fail: bool = False,
         board: WorkerBoard,
         describe: Callable[[int], str] | None = None,
+        replace_after_s: float | None = None,
     ) -> None:
         self._timeout_s = timeout_s
         self._initial_timeout_s = initial_timeout_s
@@ -73,7 +82,13 @@ class Watchdog:
         # The method's object usually owns the watchdog. A cycle of references would leave both to the garbage
         # collector, which may run in a forked process; the workers of this process are no children of that one.
         self._describe = weakref.WeakMethod(describe) if inspect.ismethod(describe) else lambda: describe
-        self._shortest_s = min((limit for limit in (timeout_s, initial_timeout_s) if limit is not None), default=None)
+        self._replace_after_s = replace_after_s
+        self._progress: tuple[Any, ...] | None = None
+        self._progress_at = 0.0
+        self._causes: dict[int, WorkerError] = {}  # of the ends of workers that were killed to be replaced
+        interval_s = None if replace_after_s is None else min(_PROGRESS_S, replace_after_s / 4)
+        limits = timeout_s, initial_timeout_s, interval_s
+        self._shortest_s = min((limit for limit in limits if limit is not None), default=None)
         self._served: set[int] = set()  # workers that have delivered a micro-batch
         self._thread: threading.Thread | None = None
         self._closed = threading.Event()
@@ -133,6 +148,8 @@ class Watchdog:
         """Report the wait in progress if it is overdue; return the seconds until the next check."""
         shortest_s = self._shortest_s or 0.0
         number, since, limit_s = self._number, self._since, self._limit_s
+        if since is not None and self._replace_after_s is not None:
+            self._check_progress(number, since, self._replace_after_s)
         if since is None or limit_s is None or number == self._reported:
             return shortest_s
         left_s = since + limit_s - time.monotonic()
@@ -141,6 +158,34 @@ class Watchdog:
         self._reported = number
         self._report(number, limit_s)
         return shortest_s
+
+    def cause_of(self, worker: int) -> WorkerError | None:
+        """Return why a worker was killed to be replaced; None if something else has ended it."""
+        return self._causes.pop(worker, None)
+
+    def _check_progress(self, number: int, since: float, limit_s: float) -> None:
+        """Kill the worker that is waited for if it has begun no sample for too long."""
+        worker = self._worker
+        pid = self._board.pid(worker)
+        if pid is None or pid == os.getpid():
+            return
+        progress = number, worker, pid, self._board.read(worker)
+        if progress != self._progress:
+            is_new_wait = self._progress is None or progress[:3] != self._progress[:3]
+            self._progress, self._progress_at = progress, since if is_new_wait else time.monotonic()
+        if time.monotonic() < self._progress_at + limit_s:
+            return
+        error = WorkerError(
+            f"{self._name(worker)} began no sample for {limit_s:g} s",
+            at=describe_last_sample(self._board, worker, self._describe()),
+            hint="see the stack for the call that hangs; if a sample may take longer, raise worker_timeout_s",
+        )
+        error.add_note(describe_stack(self._board, worker, wait_s=_STACK_S))
+        if self._is_waiting(number) and progress[3] == self._board.read(worker):
+            self._causes[worker] = error
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            self._progress_at = time.monotonic()
 
     def _report(self, number: int, limit_s: float) -> None:
         worker = self._worker

@@ -34,19 +34,23 @@ __all__ = [
 WATCHDOG_SIGNAL = signal.SIGRTMAX - 2 if hasattr(signal, "SIGRTMAX") else signal.SIGUSR2
 """A signal with few other users: trainers, schedulers and the Java machine take SIGUSR1 and SIGUSR2."""
 
-_PID, _DUMPS_STACKS, _LANE, _POSITION, _THREAD = range(5)
+_PID, _DUMPS_STACKS, _LANE, _POSITION, _THREAD, _IDLE = range(6)
 _CELLS = 8  # of 8 bytes: a slot fills a cache line, so that workers do not slow each other down
+_PATH_BYTES = 128  # the path of a reader's lane; longer ones are cut, so that no reader has them
 
-_WAIT_S = 2.0
 _QUIET_S = 0.1  # faulthandler writes a dump in many small pieces
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedSample:
-    """The ``position`` in the stream of its ``lane`` of the sample that a worker started last."""
+    """The ``position`` in the stream of its ``lane`` of the sample that a worker started last.
+
+    ``path`` is that of the reader's lane: the places of the inputs that lead to it, such as ``"1/0/"``.
+    """
 
     lane: int
     position: int
+    path: str = ""
 
     def __str__(self) -> str:
         return f"the sample at position {self.position} of lane {self.lane}"
@@ -55,17 +59,44 @@ class RecordedSample:
 class WorkerSlot:
     """The part of the board that one worker writes."""
 
-    __slots__ = ("_cells", "note_position")
+    __slots__ = ("_cells", "_path", "_path_bytes", "note_position")
 
-    def __init__(self, cells: memoryview) -> None:
+    def __init__(self, cells: memoryview, path_bytes: memoryview) -> None:
         self._cells = cells
+        self._path = ""
+        self._path_bytes = path_bytes
+        path_bytes[:] = bytes(len(path_bytes))
         self.note_position: Callable[[int], None] = partial(cells.__setitem__, _POSITION)
         """Record the sample that the lane starts, by its position in the lane's stream."""
+
+    def note_positions_at(self, path: str) -> Callable[[int], None]:
+        """Return the function that records samples of a reader, by their positions in the stream of its lane.
+
+        Args:
+            path: The path of the reader's lane.
+        """
+        if not path:
+            return self.note_position
+        encoded = path.encode()[: len(self._path_bytes)].ljust(len(self._path_bytes), b"\0")
+        note_position = self.note_position
+
+        def note(position: int) -> None:
+            if self._path != path:
+                note_position(-1)
+                self._path_bytes[:] = encoded
+                self._path = path
+            note_position(position)
+
+        return note
 
     def note_lane(self, lane: int) -> None:
         """Record the lane that runs from now on."""
         self._cells[_POSITION] = -1
         self._cells[_LANE] = lane
+
+    def note_idle(self, idle: bool) -> None:
+        """Record that the worker waits for its rank, or no longer does."""
+        self._cells[_IDLE] = idle
 
     def note(self, lane: int, position: int) -> None:
         """Record lane and position."""
@@ -90,7 +121,9 @@ class WorkerBoard:
 
     def __init__(self, workers: int) -> None:
         self.workers = workers
+        self._stacks_from: dict[int, int] = {}
         self._shared: Any = RawArray("q", workers * _CELLS)
+        self._paths: Any = RawArray("B", workers * _PATH_BYTES)
         for worker in range(workers):
             self._cells(worker)[_POSITION] = -1
         self._own_stack_files([_open_unnamed_file() for _ in range(workers)])
@@ -98,13 +131,18 @@ class WorkerBoard:
     def slot(self, worker: int) -> WorkerSlot:
         """Return a worker's slot, and record this process as its owner; call it in the worker's own process."""
         self.set_pid(worker, os.getpid())
-        return WorkerSlot(self._cells(worker))
+        return WorkerSlot(self._cells(worker), self._path(worker))
 
     def read(self, worker: int) -> RecordedSample | None:
         """Return what a worker recorded last, None if nothing."""
         cells = self._cells(worker)
         lane, position = cells[_LANE], cells[_POSITION]
-        return None if position < 0 else RecordedSample(lane=lane, position=position)
+        path = bytes(self._path(worker)).rstrip(b"\0").decode()
+        return None if position < 0 else RecordedSample(lane=lane, position=position, path=path)
+
+    def is_idle(self, worker: int) -> bool:
+        """Report whether a worker waited for its rank when it last recorded something."""
+        return bool(self._cells(worker)[_IDLE])
 
     def pid(self, worker: int) -> int | None:
         """Return the process of a worker, None if it is not recorded yet."""
@@ -134,10 +172,24 @@ class WorkerBoard:
         """Record, in a worker's process, that it handles the signal."""
         self._cells(worker)[_DUMPS_STACKS] = 1
 
+    def begin_again(self, worker: int) -> None:
+        """Forget what a worker recorded, for the process that takes its place."""
+        cells = self._cells(worker)
+        cells[_PID] = cells[_DUMPS_STACKS] = cells[_IDLE] = 0
+        cells[_POSITION] = -1
+        self._stacks_from[worker] = os.fstat(self._stack_files[worker]).st_size
+
+    def stacks_from(self, worker: int) -> int:
+        """Return the offset in a worker's file at which the dumps of its present process begin."""
+        return self._stacks_from.get(worker, 0)
+
     def _cells(self, worker: int) -> memoryview:
         if not 0 <= worker < self.workers:
             raise IndexError(f"expected a worker of [0, {self.workers}), found {worker}")
         return memoryview(self._shared).cast("B").cast("q")[worker * _CELLS : (worker + 1) * _CELLS]
+
+    def _path(self, worker: int) -> memoryview:
+        return memoryview(self._paths).cast("B")[worker * _PATH_BYTES : (worker + 1) * _PATH_BYTES]
 
     def _own_stack_files(self, descriptors: list[int]) -> None:
         self._stack_files = descriptors
@@ -145,10 +197,11 @@ class WorkerBoard:
 
     def __getstate__(self) -> tuple[Any, ...]:
         assert_spawning(self)
-        return self.workers, self._shared, [reduction.DupFd(file) for file in self._stack_files]
+        return self.workers, self._shared, self._paths, [reduction.DupFd(file) for file in self._stack_files]
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
-        self.workers, self._shared, files = state
+        self.workers, self._shared, self._paths, files = state
+        self._stacks_from = {}
         self._own_stack_files([file.detach() for file in files])
 
 
@@ -173,12 +226,13 @@ def register_stack_dump(board: WorkerBoard, worker: int) -> None:
     board.set_dumps_stacks(worker)
 
 
-def request_stack(board: WorkerBoard, worker: int) -> str | None:
-    """Return the stacks of a worker's threads; None if the worker writes none within 2 s.
+def request_stack(board: WorkerBoard, worker: int, *, wait_s: float = 2.0) -> str | None:
+    """Return the stacks of a worker's threads; None if the worker writes none.
 
     Args:
         board: The board that the worker registered with.
         worker: The number of the worker.
+        wait_s: The longest wait for them.
     """
     pid = board.pid(worker)
     if pid is None or not board.dumps_stacks(worker):
@@ -189,7 +243,7 @@ def request_stack(board: WorkerBoard, worker: int) -> str | None:
         os.kill(pid, WATCHDOG_SIGNAL)
     except ProcessLookupError:
         return None
-    deadline = time.monotonic() + _WAIT_S
+    deadline = time.monotonic() + wait_s
     grown_at = deadline
     while (now := time.monotonic()) < min(deadline, grown_at + _QUIET_S):
         time.sleep(0.01)
@@ -201,7 +255,7 @@ def request_stack(board: WorkerBoard, worker: int) -> str | None:
 def read_crash_stack(board: WorkerBoard, worker: int) -> str | None:
     """Return the stack that a worker wrote on a crash, such as a fault in a library; None if it wrote none."""
     file = board.stack_file(worker)
-    text = _read_stack(file, 0, os.fstat(file).st_size) or ""
+    text = _read_stack(file, board.stacks_from(worker), os.fstat(file).st_size) or ""
     start = text.find("Fatal Python error")
     return None if start < 0 else text[start:]
 

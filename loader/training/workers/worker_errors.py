@@ -14,15 +14,12 @@ import pickle
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from typing import Any, NoReturn
 
 from ...errors import WorkerError, escape_controls
-from ...pipeline.contract.stage import SavableDataset
-from ...pipeline.reading.read import ReadDataset
-from ...pipeline.reading.sample_chunk import SourceTable
 from .worker_board import WorkerBoard, read_crash_stack, request_stack
 
 __all__ = [
@@ -32,7 +29,6 @@ __all__ = [
     "name_worker",
     "pack_error",
     "raise_packed",
-    "sample_at",
     "unpack_error",
     "worker_died_error",
 ]
@@ -181,27 +177,21 @@ _HINT_FOR_EXIT_0 = (
 
 
 def worker_died_error(
-    processes: Sequence[BaseProcess], board: WorkerBoard, describe: Callable[[int], str] | None = None
-) -> WorkerError | None:
-    """Build the error for the worker that died; None if all are alive, so that the cause is a different one.
+    worker: int, process: BaseProcess, board: WorkerBoard, describe: Callable[[int], str] | None = None
+) -> WorkerError:
+    """Build the error for a worker that ended before its last micro-batch.
 
     Args:
-        processes: The workers, in the order of their numbers.
-        board: Their breadcrumbs.
+        worker: The number of the worker.
+        process: Its process.
+        board: Its breadcrumbs.
         describe: Names the last sample of a worker; by default lane and position do.
     """
-    dead = [worker for worker, process in enumerate(processes) if process.exitcode is not None]
-    if not dead:
-        return None
-    # A worker whose lanes have ended exits with 0, so one that failed is the cause.
-    worker = next((worker for worker in dead if processes[worker].exitcode), dead[0])
-    process = processes[worker]
     code = process.exitcode or 0
     name = _signal_name(-code) if code < 0 else ""
     how = f"was killed by {name}" if name else f"ended with exit code {code} in the middle of its work"
-    others = len(dead) - 1
     error = WorkerError(
-        f"{name_worker(worker, process.pid)} {how}" + (f"; {others} more ended, too" if others else ""),
+        f"{name_worker(worker, process.pid)} {how}",
         at=describe_last_sample(board, worker, describe),
         hint=_HINTS.get(name, "see what the process printed before it ended" if code else _HINT_FOR_EXIT_0),
     )
@@ -232,42 +222,21 @@ def describe_last_sample(board: WorkerBoard, worker: int, describe: Callable[[in
     return f"the last sample it began is {text}"
 
 
-def describe_stack(board: WorkerBoard, worker: int, *, thread: int) -> str:
-    """Return the stack of a worker, or the reason why there is none; takes up to 2 s.
+def describe_stack(board: WorkerBoard, worker: int, *, thread: int = 0, wait_s: float = 2.0) -> str:
+    """Return the stack of a worker, or the reason why there is none.
 
     Args:
         board: The board that the worker writes to.
         worker: The number of the worker.
         thread: The thread of this process whose stack to return when there are no workers.
+        wait_s: The longest wait for the stack.
     """
     if board.pid(worker) == os.getpid():
         frame = sys._current_frames().get(board.thread(worker) or thread)  # noqa: SLF001 - documented, and the only way
         text = "".join(traceback.format_stack(frame)).rstrip() if frame is not None else None
     else:
-        text = request_stack(board, worker)
+        text = request_stack(board, worker, wait_s=wait_s)
     return text or "it gives no stack: it has not started, has ended, or waits for a disk or the network"
-
-
-def sample_at(dataset: SavableDataset[Any], lanes: int, lane: int, position: int, rules: int) -> str | None:
-    """Return ``<shard>/<key>`` of a sample; None if the chain reads from several places, or has no fixed order.
-
-    Args:
-        dataset: The chain.
-        lanes: L of the run.
-        lane: The lane.
-        position: The position in the lane's stream.
-        rules: The rules of the run.
-    """
-    while dataset.inputs:
-        if len(dataset.inputs) > 1:
-            return None
-        dataset = dataset.inputs[0]
-    if not isinstance(dataset, ReadDataset):
-        return None
-    order = dataset.lane_order(lane, lanes=lanes, seed=dataset.worker_config.seed_offset, rules=rules)
-    source, _, sample = order.locate(position, position + 1)
-    index = SourceTable(dataset.sources).index_numbers(source, sample)
-    return dataset.sources[int(source[0])].place_of(int(index[0]))
 
 
 def _signal_name(number: int) -> str:

@@ -82,13 +82,8 @@ class WorkerThreads:
         """Report whether the next message of a worker has arrived, or none will."""
         return self._received[worker]
 
-    def awaited_worker(self) -> int:
-        """Return the worker whose message :meth:`receive` waits for."""
-        return self._turn % len(self._queues)
-
-    def receive(self) -> None:
-        """Wait for the next message of the worker in turn."""
-        worker = self.awaited_worker()
+    def receive(self, worker: int) -> None:
+        """Wait for the next message of a worker."""
         message = self._queues[worker].get()
         self._next[worker] = message if self._end.alive else _END
         self._received[worker] = True
@@ -108,6 +103,10 @@ class WorkerThreads:
     def processes(self) -> list[Any]:
         """Return no process: threads do not die alone."""
         return []
+
+    def replace(self, worker: int) -> None:
+        """Never called: a thread cannot be ended."""
+        raise NotImplementedError(worker)
 
     def close(self) -> None:
         """End the threads, each after the micro-batch that it makes, and a wait of another thread for one."""

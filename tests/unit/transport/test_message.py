@@ -21,7 +21,7 @@ MANY = 5000  # elements, more than travel in the pickle
 
 def sent(message: Any) -> Any:
     """Pack and unpack within this process, without segments."""
-    return unpack_message(pack_message(message), SegmentFlags(1))
+    return unpack_message(pack_message(message), SegmentFlags())
 
 
 def as_bytes(tensor: Any) -> bytes:
@@ -219,7 +219,7 @@ def test_a_message_is_packed_in_one_piece_and_small_contents_stay_in_the_pickle(
     assert all(start % 64 == 0 for start, _ in ranges)
     assert all(stop <= start for (_, stop), (start, _) in itertools.pairwise(ranges))
     assert len(pickled) < 12_000
-    found = unpack_message((pickled, shared, ranges), SegmentFlags(1))
+    found = unpack_message((pickled, shared, ranges), SegmentFlags())
     assert found["c"][0] is found["a"].image
     check_tensor(found["a"].image, large)
     check_tensor(found["a"].others[0], small)
@@ -231,10 +231,10 @@ def test_a_message_is_packed_in_one_piece_and_small_contents_stay_in_the_pickle(
 
 @pytest.mark.parametrize("message", [None, "text", {"a": [1, 2.5]}, [counted(3), np.arange(3)]])
 def test_a_message_without_large_contents_needs_no_shared_memory(message: Any) -> None:
-    pool = SegmentPool(0, SegmentFlags(1))
+    pool = SegmentPool(SegmentFlags())
     packed = pack_message(message, pool)
     assert packed[1:] == (None, [])
-    assert str(unpack_message(packed, SegmentFlags(1))) == str(message)
+    assert str(unpack_message(packed, SegmentFlags())) == str(message)
 
 
 @pytest.mark.parametrize("count", [3, MANY])
@@ -243,7 +243,7 @@ def test_the_sent_and_the_received_values_share_no_memory(count: int) -> None:
     packed = pack_message([tensor, array])
     tensor += 1
     array += 1
-    found = unpack_message(packed, SegmentFlags(1))
+    found = unpack_message(packed, SegmentFlags())
     assert (found[0][1].item(), found[1][1]) == (1, 1)
     found[0] += 5
     found[1] += 5
@@ -261,7 +261,7 @@ def test_a_value_that_does_not_pickle_is_refused_by_name() -> None:
 def send_and_end(queue: Any, flags: Any, has_read: Any) -> None:
     torch.set_num_threads(1)  # as torch's workers do: a forked process has none of its parent's threads
     messages = [*LAYOUTS.values(), labelled("box"), counted(60, 100).T.requires_grad_(), np.arange(MANY)]
-    pool = None if flags is None else SegmentPool(0, flags)
+    pool = None if flags is None else SegmentPool(flags)
     queue.put(pack_message(messages, pool))
     has_read.wait()
 
@@ -269,7 +269,7 @@ def send_and_end(queue: Any, flags: Any, has_read: Any) -> None:
 @pytest.mark.parametrize("has_segments", [False, True], ids=["a piece of its own", "a segment"])
 def test_a_message_can_be_read_when_its_sender_has_ended(has_segments: bool) -> None:
     context = torch.multiprocessing.get_context("fork")
-    queue, has_read, flags = context.Queue(), context.Event(), SegmentFlags(1)
+    queue, has_read, flags = context.Queue(), context.Event(), SegmentFlags()
     process = context.Process(target=send_and_end, args=(queue, flags if has_segments else None, has_read))
     process.start()
     packed = queue.get(timeout=60)

@@ -78,7 +78,9 @@ def open_lane(rows: Rows, waiting: WeakValueDictionary[int, Any], number: int, *
         waiting=waiting,
         ahead_bytes=lambda _: 1 << 24,
     )
-    lane: Any = SimpleNamespace(number=number, count=2, last_sample=SimpleNamespace(note_position=lambda _: None))
+    lane: Any = SimpleNamespace(
+        number=number, count=2, last_sample=SimpleNamespace(note_positions_at=lambda path: lambda _: None), path=""
+    )
     order: Any = InOrder()
     return _ReadRunning(definition, order, lane, {})
 

@@ -1,0 +1,61 @@
+"""The name of a sample that killed the workers that read it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # programs that only read states need no sources, and no torch
+    from .source import Source
+
+__all__ = ["QuarantinedSample"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuarantinedSample:
+    """A sample that is passed over as an excluded one is.
+
+    Attributes:
+        dataset: Path of its dataset.
+        uuid: Identifies the index of the dataset; None for a file without one.
+        number: The number of the sample in the index.
+        key: The sample, as ``shard/key``.
+    """
+
+    dataset: str
+    uuid: str | None
+    number: int
+    key: str
+
+    def __str__(self) -> str:
+        return f"{self.key!r} of {self.dataset}"
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return the sample as plain data."""
+        return {"dataset": self.dataset, "uuid": self.uuid, "number": self.number, "key": self.key}
+
+    @classmethod
+    def from_plain(cls, saved: Any) -> QuarantinedSample:
+        """Create one from the result of :meth:`to_plain`; other entries are ignored.
+
+        Raises:
+            TypeError: An entry has another type.
+            LookupError: An entry is missing.
+        """
+        found = cls(dataset=saved["dataset"], uuid=saved["uuid"], number=saved["number"], key=saved["key"])
+        texts = found.dataset, found.key, found.uuid or ""
+        if type(found.number) is not int or not all(isinstance(text, str) for text in texts):
+            raise TypeError(f"expected texts and a number, found {saved!r}")
+        return found
+
+    def is_in(self, source: Source) -> bool:
+        """Report whether the sample is one of a source; data that was prepared again is compared by its key."""
+        identity = source.identity()
+        if self.uuid is not None and identity.get("uuid") == self.uuid:
+            return True
+        if identity.get("path") != self.dataset:
+            return False
+        try:
+            return source.full_key(self.number) == self.key
+        except (LookupError, ValueError):
+            return False

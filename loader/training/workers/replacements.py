@@ -1,0 +1,110 @@
+"""Decide what follows from the end of a worker: another process in its place, or the end of the run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+from ...errors import WorkerError
+from ...escaped_log import get_logger
+from ...pipeline.reading.quarantined_sample import QuarantinedSample
+from .lane_host import LaneHost
+from .quarantine import append_report, find_recorded, quarantine_samples, read_report
+from .stream_options import StreamOptions
+from .worker_board import RecordedSample, WorkerBoard
+
+__all__ = ["Replacements"]
+
+_log = get_logger(__name__)
+
+_DEATHS = 2  # at one sample, before it is quarantined
+
+
+class Replacements:
+    """The replaced workers of a rank, and the samples that killed them.
+
+    Args:
+        options: The limits, and the file for samples.
+        rank: This rank.
+
+    Attributes:
+        replaced: The number of workers that were replaced in the run.
+        quarantined: The samples that are passed over.
+    """
+
+    def __init__(self, options: StreamOptions, *, rank: int) -> None:
+        self._options = options
+        self._rank = rank
+        self.replaced = 0
+        self.quarantined = () if options.quarantine is None else read_report(options.quarantine)
+        self._added = 0  # by this loader
+        self._deaths: Counter[RecordedSample] = Counter()
+
+    def restore(self, replaced: int, quarantined: Iterable[QuarantinedSample]) -> None:
+        """Continue with the counts of a saved run; samples that are quarantined already stay so."""
+        self.replaced = replaced
+        self.quarantined = tuple(dict.fromkeys((*self.quarantined, *quarantined)))
+
+    def handle(
+        self,
+        worker: int,
+        died: WorkerError,
+        *,
+        host: LaneHost,
+        board: WorkerBoard,
+        replace: Callable[[int], None],
+    ) -> None:
+        """Replace a worker that has ended, or raise its error.
+
+        Args:
+            worker: The number of the worker.
+            died: The error that names the end of the worker.
+            host: The lanes of the rank.
+            board: What the workers recorded.
+            replace: Starts another process instead of a worker.
+
+        Raises:
+            WorkerError: The error, if the run has replaced as many workers as it may, or the sample at which the worker
+                ended has killed two, and may not be quarantined.
+        """
+        if self.replaced >= self._options.max_worker_restarts:
+            if self._options.max_worker_restarts:
+                died.add_note(f"The run has replaced {self.replaced} workers, which is its max_worker_restarts.")
+            raise died
+        recorded = board.read(worker)
+        if recorded is not None and not board.is_idle(worker):
+            self._deaths[recorded] += 1
+            if self._deaths[recorded] >= _DEATHS:
+                self._quarantine(recorded, died, host, worker)
+                del self._deaths[recorded]
+        self.replaced += 1
+        _log.warning(
+            "%s; another process continues with the very batches that were due (%d of %d replacements)",
+            _in_one_line(died),
+            self.replaced,
+            self._options.max_worker_restarts,
+        )
+        replace(worker)
+
+    def _quarantine(self, recorded: RecordedSample, died: WorkerError, host: LaneHost, worker: int) -> None:
+        sample = find_recorded(host, recorded)
+        if sample is None or self._added >= self._options.max_quarantined:
+            died.add_note(f"This sample has ended {_DEATHS} workers: {recorded if sample is None else sample}.")
+            raise died
+        self.quarantined += (sample,)
+        self._added += 1
+        quarantine_samples(host.dataset, (sample,))
+        _log.error("quarantined sample %s: it has ended %d workers; the last: %s", sample, _DEATHS, _in_one_line(died))
+        if self._options.quarantine is not None:
+            append_report(
+                self._options.quarantine,
+                sample,
+                rank=self._rank,
+                worker=worker,
+                cause=died.message,
+                stack="\n".join(getattr(died, "__notes__", [])) or None,
+            )
+
+
+def _in_one_line(died: WorkerError) -> str:
+    return " · ".join(part for part in (died.message, died.at) if part)

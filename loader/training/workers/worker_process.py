@@ -1,0 +1,252 @@
+"""A worker process of a rank, and the two pipes between them.
+
+The worker sends packed bundles of micro-batches through one pipe. Through the other, the rank requests them: each
+request lets the worker make one more. Every worker has pipes of its own, so one that is killed, in the middle of a
+write or elsewhere, disturbs no other. The rank waits for the pipe and for the end of the process together, so it learns
+of a death at once.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import select
+import struct
+import time
+import weakref
+from collections.abc import Callable
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from multiprocessing.reduction import ForkingPickler
+from typing import Any, Protocol
+
+from ...transport.segments import SegmentFlags, forget_segments, has_segments
+
+__all__ = ["BundleMaker", "Pipes", "StopFlag", "WorkerEnded", "WorkerProcess", "end_workers"]
+
+_POLL_MS = 250  # between two checks for a loader that is closed, or a rank that was killed
+_JOIN_S = 5.0  # in which workers that are closed may finish what they do
+_SIZE = struct.Struct("<Q")
+_READ_BYTES = 1 << 20
+
+StopFlag = Any
+"""A shared byte: workers stop where it is not 0."""
+
+
+class WorkerEnded(Exception):  # noqa: N818 - it ends a wait; the loader decides whether it is an error
+    """A worker process ended before its last bundle.
+
+    Attributes:
+        worker: The number of the worker.
+    """
+
+    def __init__(self, worker: int) -> None:
+        super().__init__(worker)
+        self.worker = worker
+
+
+class BundleMaker(Protocol):
+    """The work of a worker process; it pickles."""
+
+    def __call__(self, pipes: Pipes) -> None:
+        """Send the bundles that the rank requests."""
+
+
+_processes: weakref.WeakSet[WorkerProcess] = weakref.WeakSet()  # of this rank, whose pipes a fork inherits
+
+
+class WorkerProcess:
+    """A running worker, as its rank sees it.
+
+    Args:
+        number: The number of the worker.
+        make: Its work.
+        context: Starts the process.
+        stop: Shared by the workers of a loader.
+        ahead: The number of bundles that the worker makes before the rank needs them.
+
+    Attributes:
+        number: The number of the worker.
+        process: The process.
+        flags: The owners of the segments of its bundles; None if this system has no segments.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        make: Callable[[SegmentFlags | None], BundleMaker],
+        *,
+        context: Any,
+        stop: StopFlag,
+        ahead: int,
+    ) -> None:
+        self.number = number
+        self.flags = SegmentFlags() if has_segments() else None
+        self._bundles, sender = context.Pipe(duplex=False)
+        receiver, self._requests = context.Pipe(duplex=False)
+        self.process: BaseProcess = context.Process(
+            target=_run,
+            args=(make(self.flags), Pipes(sender, receiver, stop)),
+            name=f"loader worker {number}",
+            daemon=True,
+        )
+        _processes.add(self)
+        try:
+            self.process.start()
+        finally:
+            sender.close()
+            receiver.close()
+        self._poll = select.poll()
+        self._poll.register(self._bundles.fileno(), select.POLLIN)
+        self._poll.register(self.process.sentinel, select.POLLIN)
+        self._request(ahead)
+
+    def _request(self, bundles: int) -> None:
+        with suppress(OSError):  # the worker has ended, which the next wait finds
+            os.write(self._requests.fileno(), bytes(bundles))
+
+    def receive(self, is_closed: Callable[[], bool]) -> Any:
+        """Return the next bundle, as the worker packed it, and request another one.
+
+        Args:
+            is_closed: Returns True if another thread has closed the loader: then the result is None.
+
+        Raises:
+            WorkerEnded: The process has ended without another bundle.
+        """
+        size = self._read(_SIZE.size, is_closed)
+        data = None if size is None else self._read(_SIZE.unpack(size)[0], is_closed)
+        if data is None:
+            return None
+        try:
+            packed = ForkingPickler.loads(data)
+        except OSError as error:  # the contents are in memory of a process that has ended since
+            if self.process.is_alive():
+                raise
+            raise WorkerEnded(self.number) from error
+        self._request(1)
+        return packed
+
+    def _read(self, size: int, is_closed: Callable[[], bool]) -> bytearray | None:
+        found = bytearray()
+        while len(found) < size:
+            ready = self._poll.poll(_POLL_MS)
+            if is_closed():
+                return None
+            # A worker may have sent its last bytes between the look at the pipe and its end.
+            if ready and not (self._is_readable(ready) or self._is_readable(self._poll.poll(0))):
+                self.process.join(_JOIN_S)  # its pipes close a moment before its end
+                raise WorkerEnded(self.number)
+            if ready:
+                found += os.read(self._bundles.fileno(), min(size - len(found), _READ_BYTES))
+        return found
+
+    def _is_readable(self, ready: list[tuple[int, int]]) -> bool:
+        return any(file == self._bundles.fileno() and event & select.POLLIN for file, event in ready)
+
+    def hang_up(self) -> None:
+        """Close the rank's ends of the pipes: the worker waits for neither of them any more."""
+        self._bundles.close()
+        self._requests.close()
+
+    def kill(self) -> None:
+        """End the process at once, whatever it does, and wait for its end."""
+        self.process.kill()
+        self.process.join()
+        self.forget()
+
+    def forget(self) -> None:
+        """Free what belongs to a process that has ended."""
+        self.hang_up()
+        if self.process.pid is not None:
+            forget_segments([self.process.pid])
+
+
+def end_workers(processes: list[WorkerProcess], stop: StopFlag, rank_pid: int) -> None:
+    """End the workers of a loader: each after the micro-batch that it makes, or after 5 s.
+
+    Args:
+        processes: The workers.
+        stop: Their flag.
+        rank_pid: The process that started them; in a fork of it, this function does nothing.
+    """
+    if os.getpid() != rank_pid:
+        return
+    stop.value = 1
+    for one in processes:
+        one.hang_up()
+    deadline = time.monotonic() + _JOIN_S
+    for one in processes:
+        one.process.join(max(0.0, deadline - time.monotonic()))
+        if one.process.is_alive():
+            one.kill()
+        one.forget()
+
+
+class Pipes:
+    """The pipes of a worker, in its process.
+
+    Args:
+        sender: Takes the bundles.
+        receiver: Has a byte for each bundle that is requested.
+        stop: Is set when the loader is closed.
+    """
+
+    def __init__(self, sender: Connection, receiver: Connection, stop: StopFlag) -> None:
+        self._sender = sender
+        self._receiver = receiver
+        self._stop = stop
+        self._parent = 0
+
+    def open(self) -> None:
+        """Prepare the pipes; call it first, in the process of the worker."""
+        self._parent = os.getppid()
+        os.set_blocking(self._sender.fileno(), False)
+
+    @property
+    def has_stopped(self) -> bool:
+        """True if the loader was closed, or the rank has ended."""
+        return bool(self._stop.value) or self._is_orphaned()
+
+    def _is_orphaned(self) -> bool:
+        if os.getppid() != self._parent:
+            return True
+        rank = multiprocessing.parent_process()
+        # The parent of a process of a fork server is the server, which its own workers keep alive.
+        return rank is not None and rank.pid != self._parent and not rank.is_alive()
+
+    def wait_for_request(self) -> bool:
+        """Wait until the rank requests a bundle; return False if it will request none."""
+        file = self._receiver.fileno()
+        poll = select.poll()
+        poll.register(file, select.POLLIN)
+        while not self.has_stopped:
+            if poll.poll(_POLL_MS):
+                return bool(os.read(file, 1))
+        return False
+
+    def send(self, packed: Any) -> None:
+        """Send a bundle; give up if the loader is closed or the rank has ended."""
+        content = bytes(ForkingPickler.dumps(packed))
+        rest = memoryview(_SIZE.pack(len(content)) + content)
+        file = self._sender.fileno()
+        poll = select.poll()
+        poll.register(file, select.POLLOUT)
+        while rest:
+            try:
+                rest = rest[os.write(file, rest) :]
+            except BlockingIOError:
+                while not poll.poll(_POLL_MS):
+                    if self.has_stopped:
+                        return
+            except BrokenPipeError:
+                return
+
+
+def _run(make: BundleMaker, pipes: Pipes) -> None:
+    for inherited in list(_processes):
+        inherited.hang_up()  # in a fork; an open copy would hide the end of the rank from the other workers
+    pipes.open()
+    with suppress(KeyboardInterrupt):  # the rank gets it, too
+        make(pipes)

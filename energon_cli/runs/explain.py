@@ -60,7 +60,7 @@ def _show(facts: RunFacts, console: Any) -> None:
     from rich.text import Text
 
     from loader.errors import escape_controls
-    from loader.inspect import format_bytes
+    from loader.inspect import format_bytes, plural
 
     console.print(f"{facts.steps:,} steps of {facts.batch_samples:,} samples: {facts.samples:,} samples")
     table = Table(box=None, pad_edge=False)
@@ -87,12 +87,12 @@ def _show(facts: RunFacts, console: Any) -> None:
     console.print(f", {format_bytes(facts.buffer_bytes)} in packing buffers" if facts.buffer_bytes else "", end="")
     console.print(f"; cache of a node: {format_bytes(facts.cache_bytes)}" if facts.cache_bytes else "")
     console.print(
-        f"shuffling: mixing {facts.mixing:.2f} (1 is random); a shard has {facts.shard_share:.0%} of a micro-batch, "
-        f"at most {facts.largest_shard_share:.0%}"
+        f"shuffling: mixing {facts.mixing:.2f} (1 is random); a shard has {facts.shard_share:.0%} of a micro-batch "
+        f"({facts.random_shard_share:.0%} is random), at most {facts.largest_shard_share:.0%}"
     )
     for storage in facts.storages:
         console.print(
-            f"reads from {storage.storage}: {storage.files:,} files, about {storage.requests:,} requests, "
+            f"reads from {storage.storage}: {plural(storage.files, 'file')}, about {storage.requests:,} requests, "
             f"{format_bytes(storage.bytes)}"
         )
     ranks = ", ".join(map(str, facts.ranks))

@@ -19,12 +19,13 @@ from ...pipeline.reading.read_ahead import READ_AHEAD_BYTES
 from ...pipeline.reading.source import Source
 from ...storage.node_cache.settings import cache_settings
 from .planned_run import PlannedRun
-from .reads import StorageFacts, measure_shuffling, storage_facts, storage_of
+from .reads import StorageFacts, files_of, measure_shuffling, storage_facts, storage_of
 
 __all__ = ["Finding", "RunFacts", "SourceFacts", "explain_run"]
 
 _MAX_LOCATED = 5_000_000
 _POOR_SHUFFLE = 0.5
+_LARGE_SHARD_SHARE = 2.0  # relative to a random order
 _MANY_EPOCHS = 10.0
 _AMOUNTS = frozenset({"tokens", "seconds", "duration"})
 _PREFETCHED_BATCHES = 2  # of each worker, as torch's DataLoader does
@@ -59,11 +60,11 @@ class SourceFacts:
         share_asked: Its weight, as a share of all.
         share_got: Its share of the samples of the run.
         used: Number of its samples that the run uses, repetitions included.
-        epochs: ``used / samples``.
+        epochs: ``used / (samples - excluded)``.
         exhausted_at: The first step at which all its samples have been used once, to within a block of the blend; None
             if the run ends before.
         bytes_read: Bytes of its samples that the run reads, by the average size.
-        shards: Number of its shards.
+        shards: Number of shards that its samples are in.
         storage: ``"local"``, or the protocol of its URL.
         amounts: For each of its columns ``tokens``, ``seconds`` and ``duration``, the sum over the samples that the run
             uses, by the average of those that have a value.
@@ -104,6 +105,7 @@ class RunFacts:
         storages: What the run reads from each storage.
         shard_share: Expected share of the most frequent shard in a micro-batch, of the probed ones.
         largest_shard_share: The largest such share.
+        random_shard_share: Expected share if each sample was drawn at random, with the weights of the mix.
         mixing: Mean distance in the stored order between neighbours of a lane's stream, relative to that of a random
             permutation: 1 is as random, 0 is the stored order.
         findings: What is probably not intended.
@@ -122,6 +124,7 @@ class RunFacts:
     storages: tuple[StorageFacts, ...]
     shard_share: float
     largest_shard_share: float
+    random_shard_share: float
     mixing: float
     findings: tuple[Finding, ...]
 
@@ -158,6 +161,7 @@ def explain_run(run: PlannedRun, steps: int) -> RunFacts:
         storages=storage_facts(run, used, shuffling.reads_per_sample),
         shard_share=shuffling.shard_share,
         largest_shard_share=shuffling.largest_shard_share,
+        random_shard_share=shuffling.random_shard_share,
         mixing=shuffling.mixing,
         findings=(),
     )
@@ -198,7 +202,7 @@ def _used(run: PlannedRun, steps: int) -> IntArray:
         for lane, stop in enumerate(positions.tolist()):
             total += np.bincount(run.stream(lane).locate(0, stop)[0], minlength=len(total))
     if run.skips:
-        kept = total * np.array([1 - min(1.0, len(one.excluded) / one.samples) for one in run.sources])
+        kept = total * run.kept / np.array([source.samples for source in run.sources])
         total = np.rint(kept * (batches * size / max(1.0, kept.sum()))).astype(np.int64)
     return total
 
@@ -209,21 +213,22 @@ def _source_facts(
     source = run.sources[number]
     samples = run.batch_size * run.request.world_size
     share = used / max(1, steps * samples)
-    exhausted = None if used < source.samples else int(np.ceil(source.samples / (share * samples)))
+    kept = int(run.kept[number])
+    exhausted = None if used < kept else int(np.ceil(kept / (share * samples)))
     request = source.request
     return SourceFacts(
         path=request.path,
         place=getattr(source, "place", ""),
         split_part=request.split_part,
         samples=source.samples,
-        excluded=len(source.excluded),
+        excluded=source.samples - kept,
         share_asked=float(weights[number] / weights.sum()),
         share_got=share,
         used=used,
-        epochs=used / source.samples,
+        epochs=used / kept,
         exhausted_at=exhausted,
         bytes_read=used * source.sample_bytes,
-        shards=len(source.shard_names) if isinstance(source, DatasetSource) else 1,
+        shards=len(files_of(source)),
         storage=storage_of(source),
         amounts=_amounts(source, used),
     )
@@ -265,15 +270,15 @@ def _findings(run: PlannedRun, facts: RunFacts) -> Iterator[Finding]:
         if one.epochs > _MANY_EPOCHS:
             yield Finding(
                 kind="many epochs",
-                message=f"the {one.samples:,} samples of {one.path} come {one.epochs:,.1f} times each",
+                message=f"the {one.samples - one.excluded:,} samples of {one.path} come {one.epochs:,.1f} times each",
                 hint="lower its weight, or add data",
             )
         per_step = one.share_got * facts.batch_samples
-        if one.samples < per_step:
+        if one.samples - one.excluded < per_step:
             yield Finding(
                 kind="starved split",
-                message=f"split part {one.split_part!r} of {one.path} has {one.samples:,} samples, and a step uses "
-                f"{per_step:,.0f} of them: the same come several times in one step",
+                message=f"split part {one.split_part!r} of {one.path} has {one.samples - one.excluded:,} samples, "
+                f"and a step uses {per_step:,.0f} of them: the same come several times in one step",
                 hint="split again with a larger share, name another part, or lower its weight",
             )
         if one.samples < run.lanes:
@@ -283,9 +288,16 @@ def _findings(run: PlannedRun, facts: RunFacts) -> Iterator[Finding]:
                 "them before another rank had all",
                 hint="use fewer ranks and workers, or accept it for a small dataset",
             )
+    found = []
     if facts.mixing < _POOR_SHUFFLE:
+        found.append(f"neighbours are close in the stored order: mixing {facts.mixing:.2f}, where 1 is random")
+    if facts.shard_share > _LARGE_SHARD_SHARE * facts.random_shard_share:
+        found.append(
+            f"a shard has {facts.shard_share:.0%} of a micro-batch, where {facts.random_shard_share:.0%} is random"
+        )
+    if found:
         yield Finding(
             kind="poor shuffle",
-            message=f"neighbours are close in the stored order: mixing {facts.mixing:.2f}, where 1 is random",
+            message="; ".join(found),
             hint="raise shuffle_buffer_size, which costs no memory, or lower max_samples_per_sequence",
         )

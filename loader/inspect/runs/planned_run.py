@@ -182,6 +182,11 @@ class PlannedRun:
         """True if the split excludes samples, which are skipped at their turn."""
         return any(len(source.excluded) for source in self.sources)
 
+    @cached_property
+    def kept(self) -> IntArray:
+        """Number of samples of each source without excluded ones."""
+        return np.array([source.samples - _count_excluded(source) for source in self.sources])
+
     def batches_of_lane(self, lane: int, batches: int) -> int:
         """Return the number of micro-batches of a lane among the first ones of the run."""
         return max(0, -(-(batches - lane) // self.lanes))
@@ -277,6 +282,19 @@ class PlannedRun:
             source, epoch, index = (column[:left] for column in next(kept))
             left -= len(source)
             yield source, epoch, index
+
+
+def _count_excluded(source: Source) -> int:
+    """Return the number of excluded samples among those of a source."""
+    excluded = source.excluded
+    if not len(excluded):
+        return 0
+    begin, first = source.ranges
+    length = np.diff(begin, append=source.samples)
+    if source.filter is None:
+        return int((excluded.searchsorted(first + length) - excluded.searchsorted(first)).sum())
+    numbers = source.filter.numbers(np.arange(source.samples) + np.repeat(first - begin, length))
+    return int(np.isin(excluded, numbers).sum())
 
 
 def _reader(chain: SavableDataset[Any]) -> ReadDataset:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -9,11 +10,12 @@ import numpy as np
 
 from ...arrays import IntArray
 from ...pipeline.reading.dataset_source import DatasetSource
+from ...pipeline.reading.joined_source import JoinedSource
 from ...pipeline.reading.source import Source
 from ...storage import split_url
 from .planned_run import PlannedRun
 
-__all__ = ["Shuffling", "StorageFacts", "measure_shuffling", "storage_facts", "storage_of"]
+__all__ = ["Shuffling", "StorageFacts", "files_of", "measure_shuffling", "storage_facts", "storage_of"]
 
 _PROBED_BATCHES = 256
 _MAX_PROBED_SAMPLES = 1 << 14
@@ -27,7 +29,7 @@ class StorageFacts:
 
     Attributes:
         storage: ``"local"``, or the protocol of URLs.
-        files: Number of shards, of which each process opens those that it reads.
+        files: Number of shards that the run reads from, each once, of which a process opens those that it reads.
         requests: Reads: neighbouring samples of a chunk count once. An estimate by the first samples.
         bytes: Bytes of the samples, by their average size.
     """
@@ -45,6 +47,7 @@ class Shuffling:
     Attributes:
         shard_share: Expected share of the most frequent shard in a micro-batch.
         largest_shard_share: The largest such share.
+        random_shard_share: Expected share if each sample was drawn at random, with the weights of the mix.
         mixing: Mean distance in the stored order between neighbours of a lane's stream, relative to that of a random
             permutation: 1 is as random, 0 is the stored order.
         reads_per_sample: Reads of a sample: 1 if no two samples that are read together are neighbours.
@@ -52,6 +55,7 @@ class Shuffling:
 
     shard_share: float
     largest_shard_share: float
+    random_shard_share: float
     mixing: float
     reads_per_sample: float
 
@@ -69,16 +73,31 @@ def storage_facts(run: PlannedRun, used: IntArray, reads_per_sample: float) -> t
         used: Number of samples of each source that it uses.
         reads_per_sample: As :class:`Shuffling` has it.
     """
-    found: dict[str, list[int]] = {}
+    files: defaultdict[str, set[tuple[str, int]]] = defaultdict(set)
+    counts: defaultdict[str, IntArray] = defaultdict(lambda: np.zeros(2, np.int64))
     for source, samples in zip(run.sources, used.tolist(), strict=True):
-        files, requests, size = found.get(storage_of(source), (0, 0, 0))
-        files += len(source.shard_names) if isinstance(source, DatasetSource) else 1
-        requests += round(samples * reads_per_sample)
-        found[storage_of(source)] = [files, requests, size + samples * source.sample_bytes]
+        storage = storage_of(source)
+        files[storage].update(files_of(source)[:samples])
+        counts[storage] += round(samples * reads_per_sample), samples * source.sample_bytes
     return tuple(
-        StorageFacts(storage=name, files=files, requests=requests, bytes=size)
-        for name, (files, requests, size) in sorted(found.items())
+        StorageFacts(storage=name, files=len(files[name]), requests=int(requests), bytes=int(size))
+        for name, (requests, size) in sorted(counts.items())
     )
+
+
+def files_of(source: Source) -> list[tuple[str, int]]:
+    """Return the shards that the samples of a source are in, as paths of datasets and numbers of shards.
+
+    Of a join, all shards of its members.
+    """
+    if isinstance(source, JoinedSource):
+        return [(one.request.path, number) for one in source.members for number in range(len(one.shard_names))]
+    if not isinstance(source, DatasetSource):
+        return [(source.request.path, 0)]
+    first = source.ranges[1]  # of each shard
+    if source.filter is not None:
+        first = source.filter.numbers(first)
+    return [(source.request.path, number) for number in _shards_at(source, first).tolist()]
 
 
 def measure_shuffling(run: PlannedRun) -> Shuffling:
@@ -109,9 +128,20 @@ def measure_shuffling(run: PlannedRun) -> Shuffling:
     return Shuffling(
         shard_share=float(np.mean(shares)),
         largest_shard_share=float(np.max(shares)),
+        random_shard_share=_random_shard_share(run, sizes, len(shares)),
         mixing=3 * distance / neighbours if neighbours else 1.0,
         reads_per_sample=reads / (stop * len(lanes)),
     )
+
+
+def _random_shard_share(run: PlannedRun, sizes: IntArray, batches: int) -> float:
+    """Return the mean share of the most frequent shard in some micro-batches of samples that are drawn at random."""
+    numbers = np.random.default_rng(0)
+    weights = np.array(run.plan.weights)
+    source = numbers.choice(len(sizes), batches * run.batch_size, p=weights / weights.sum())
+    index = run.table.index_numbers(source, numbers.integers(sizes[source]))
+    shard = _shard_numbers(run, source, index).reshape(-1, run.batch_size)
+    return float(_most_equal(shard).mean() / run.batch_size)
 
 
 def _most_equal(rows: IntArray) -> IntArray:
@@ -131,6 +161,12 @@ def _shard_numbers(run: PlannedRun, source: IntArray, index: IntArray) -> IntArr
     for own in np.split(order, np.flatnonzero(np.diff(source[order])) + 1):
         found = run.sources[int(source[own[0]])]
         if isinstance(found, DatasetSource):
-            firsts = np.array([entry.first_sample for entry in found.folder.index.shards])
-            shard[own] = np.searchsorted(firsts, index[own], side="right")
+            shard[own] = _shards_at(found, index[own])
     return source * (1 << 32) + shard
+
+
+def _shards_at(source: DatasetSource, index: IntArray) -> IntArray:
+    """Return the numbers of the shards of samples, by their numbers in the index."""
+    firsts = np.array([entry.first_sample for entry in source.folder.index.shards])
+    found: IntArray = np.searchsorted(firsts, index, side="right") - 1
+    return found

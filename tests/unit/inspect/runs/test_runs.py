@@ -22,6 +22,7 @@ from loader.format.prepare.plan import PreparePlan, SplitRequest
 from loader.format.prepare.run import run_prepare
 from loader.inspect.runs import PlannedRun, RunRequest, explain_run, open_run, steps_of_key, trace_step
 from tests.e2e.dataset_tree import caption_samples, shard_path, write_shard
+from tests.e2e.text_dataset import exclude, write_texts
 
 CRUDE = {"dataset.yaml": "__module__: megatron.energon\n__class__: CrudeWebdataset\n"}
 HEAD = "__module__: megatron.energon\n__class__: MetadatasetV2\nsplits:\n"
@@ -170,6 +171,27 @@ def test_findings_name_what_is_wrong(datasets: Path) -> None:
     assert any(finding.kind == "few samples" for finding in few)
 
 
+def test_excluded_samples_and_those_of_other_parts_and_subsets_count_for_nothing(tmp_path: Path) -> None:
+    write_texts(tmp_path / "texts", train=(40, 0, 30, 30), val=(20,))
+    exclude(tmp_path / "texts", "train_0.tar/00003", "train_3.tar", "val_0.tar", "train_2.tar/00041")
+    build_filter_index(tmp_path / "texts", "even", range(0, 120, 2))
+    run = planned(tmp_path / "texts", lanes=1)
+    (whole,) = explain_run(run, 23).sources
+    assert (whole.samples, whole.excluded, whole.shards, whole.used) == (100, 32, 3, 69)
+    assert whole.epochs == pytest.approx(69 / 68)
+    assert whole.exhausted_at == 23
+    assert len({one.key for step in range(23) for one in trace_step(run, step)}) == 68
+    (even,) = explain_run(planned(tmp_path / "texts", lanes=1, filter_name="even"), 10).sources
+    assert (even.samples, even.excluded, even.shards) == (50, 15, 3)
+    (tmp_path / "mix.yaml").write_text(
+        HEAD + "  train:\n    blend:\n      - {weight: 1, path: texts, subset: {range: [0, 41]}}\n"
+        "      - {weight: 1, path: texts, subset: {range: [30, 50]}}\n"
+    )
+    facts = explain_run(planned(tmp_path / "mix.yaml", lanes=1), 30)
+    assert [(one.samples, one.excluded, one.shards) for one in facts.sources] == [(41, 1, 2), (20, 1, 2)]
+    assert facts.storages[0].files == 2  # both subsets read the same shards
+
+
 def test_a_long_run_counts_excluded_samples_by_their_share(datasets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = planned(datasets / "nested.yaml", ranks=2)
     exact = [source.used for source in explain_run(run, 300).sources]
@@ -187,10 +209,14 @@ def test_mixing_tells_a_shuffled_order_from_the_stored_one(datasets: Path) -> No
             max_samples_per_sequence=None,
             shuffle_over_epochs_multiplier=None,
             lanes=1,
+            batch_size=10,
         ),
         10,
     )
     assert shuffled.mixing == pytest.approx(1.0, abs=0.25)
+    assert shuffled.shard_share == pytest.approx(shuffled.random_shard_share, abs=0.1)
+    assert stored.shard_share > 2 * stored.random_shard_share > 0.5
+    assert "a shard has 100% of a micro-batch, where 37% is random" in stored.findings[0].message
     assert stored.mixing < 0.2
     assert [finding.kind for finding in stored.findings] == ["poor shuffle"]
 

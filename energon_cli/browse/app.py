@@ -36,7 +36,20 @@ class _AnyPath(Convertor[str]):
         return value
 
 
+class _Number(Convertor[int]):
+    """A number of at most 18 digits; Python does not read thousands of them."""
+
+    regex = "[0-9]{1,18}"
+
+    def convert(self, value: str) -> int:
+        return int(value)
+
+    def to_string(self, value: int) -> str:
+        return str(value)
+
+
 register_url_convertor("any", _AnyPath())
+register_url_convertor("number", _Number())
 
 
 def make_application(served: Served) -> Starlette:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import signal
@@ -103,8 +104,10 @@ def browse(
             thumbnails.start()
 
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # cancelled requests are no errors
             await super().shutdown(sockets)
             thumbnails.close()
+            readers.close()
 
     config = uvicorn.Config(app, log_level="error", access_log=False, timeout_graceful_shutdown=1, server_header=False)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # uvicorn raises its signal again: worker processes must end

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Mapping
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -14,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
+from loader.errors import EnergonError
 from loader.inspect.browse import (
     SEARCH_KINDS,
     SampleOrder,
@@ -38,6 +40,7 @@ _MAX_SHARDS = 10_000  # that the catalogue lists
 _MAX_SAMPLED = 100_000  # samples that the statistics read
 _MAX_RANKS = 1 << 16
 _MAX_BATCH = 1 << 14
+_KILLED = "the process that searched was killed; search other shards"
 
 
 class DatasetRoutes:
@@ -48,7 +51,7 @@ class DatasetRoutes:
 
     def routes(self) -> list[Route]:
         """Return the routes."""
-        dataset = "/api/d/{dataset:int}"
+        dataset = "/api/d/{dataset:number}"
         return [
             Route("/api/catalogue", self._describe),
             Route("/api/training", self._training),
@@ -103,7 +106,7 @@ class DatasetRoutes:
             order = SampleOrder(ranges=ranges, seed=seed)
             numbers = ordered_samples(order, start, start + count).tolist()
             number = request.path_params["dataset"]
-            rows = [row_document(dataset.row(one), number) for one in numbers]
+            rows = [row_document(dataset, one, number) for one in numbers]
             return {"total": len(order), "start": start, "rows": rows}
 
         return json_answer(await run_in_threadpool(read))
@@ -149,7 +152,7 @@ class DatasetRoutes:
             dataset = self._served.catalogue.datasets[number]
             sample = dataset.find(shard, bare)
             if sample is not None:
-                return row_document(dataset.row(sample), number)
+                return row_document(dataset, sample, number)
         return {"d": None, "n": None, "shard": path, "key": key, "picture": None, "excluded": False}
 
     async def _search(self, request: Request) -> Response:
@@ -163,22 +166,28 @@ class DatasetRoutes:
             ranges=await run_in_threadpool(partial(dataset.ranges, **_facets(query))),
         )
         batches = search_samples(dataset, search, self._served.readers.submit)
-        first = await run_in_threadpool(next, batches, None)  # before the answer begins: errors have their own status
+        try:
+            first = await run_in_threadpool(next, batches, None)  # before the answer begins: it has a status of its own
+        except BrokenProcessPool as error:
+            raise HTTPException(422, _KILLED) from error
 
         def line(batch: Any) -> str:
             number = request.path_params["dataset"]
-            rows = [{**row_document(dataset.row(one), number), "note": batch.notes.get(one)} for one in batch.found]
+            rows = [{**row_document(dataset, one, number), "note": batch.notes.get(one)} for one in batch.found]
             return json.dumps({"rows": rows, "searched": batch.searched}) + "\n"
 
         async def lines() -> AsyncIterator[str]:
             if first is None:
                 return
             yield await run_in_threadpool(line, first)
-            async for batch in iterate_in_threadpool(batches):
-                if await request.is_disconnected():
-                    await run_in_threadpool(batches.close)
-                    return
-                yield await run_in_threadpool(line, batch)
+            try:
+                async for batch in iterate_in_threadpool(batches):
+                    if await request.is_disconnected():
+                        await run_in_threadpool(batches.close)
+                        return
+                    yield await run_in_threadpool(line, batch)
+            except (EnergonError, BrokenProcessPool) as error:
+                yield json.dumps({"fault": _KILLED if isinstance(error, BrokenProcessPool) else str(error)}) + "\n"
 
         return StreamingResponse(lines(), media_type="application/x-ndjson")
 

@@ -27,8 +27,8 @@ class EditRoutes:
     def routes(self) -> list[Route]:
         """Return the routes."""
         return [
-            Route("/api/d/{dataset:int}/exclude", self._exclude, methods=["POST"]),
-            Route("/api/d/{dataset:int}/tag", self._tag, methods=["POST"]),
+            Route("/api/d/{dataset:number}/exclude", self._exclude, methods=["POST"]),
+            Route("/api/d/{dataset:number}/tag", self._tag, methods=["POST"]),
         ]
 
     async def _exclude(self, request: Request) -> Response:

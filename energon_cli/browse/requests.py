@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from loader.inspect.browse import BrowsedDataset, Row
+from loader.inspect.browse import BrowsedDataset
 
 __all__ = [
     "MAX_RANGE_BYTES",
@@ -39,9 +39,8 @@ def integer(request: Request, name: str, default: int) -> int:
 
 
 def etag(dataset: BrowsedDataset, number: int, part: str, pixels: int) -> str:
-    """Return a name of a part's bytes: that of its shard's version, and its place in it."""
-    shard = dataset.folder.index.shard_of(number)
-    place = (dataset.folder.path, shard.name, shard.mtime_ns, shard.size_bytes, shard.etag, number, part, pixels)
+    """Return a name of a part's bytes, or of those of its thumbnail."""
+    place = (dataset.version, number, part, pixels)
     return f'"{hashlib.sha256(repr(place).encode()).hexdigest()[:32]}"'
 
 
@@ -80,11 +79,13 @@ async def selection_of(request: Request) -> tuple[list[str], str]:
     return keys, tag
 
 
-def row_document(row: Row, dataset: int) -> dict[str, Any]:
-    """Return a sample as the grid shows it."""
+def row_document(dataset: BrowsedDataset, number: int, place: int) -> dict[str, Any]:
+    """Return a sample as the grid shows it; ``place`` is that of its dataset in the catalogue."""
+    row = dataset.row(number)
     return {
-        "d": dataset,
-        "n": row.number,
+        "d": place,
+        "n": number,
+        "v": dataset.version,
         "shard": row.shard,
         "key": row.key,
         "picture": row.picture,

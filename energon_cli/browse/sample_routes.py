@@ -40,7 +40,7 @@ class SampleRoutes:
 
     def routes(self) -> list[Route]:
         """Return the routes."""
-        sample = "/api/d/{dataset:int}/{number:int}"
+        sample = "/api/d/{dataset:number}/{number:number}"
         return [
             Route(f"{sample}/thumbnail", self._thumbnail),
             Route(f"{sample}/part", self._part),
@@ -52,7 +52,7 @@ class SampleRoutes:
 
     async def _sample(self, request: Request) -> Response:
         dataset, number = self._served.sample(request)
-        return json_answer(await run_in_threadpool(sample_page, dataset, number))
+        return await run_in_threadpool(lambda: json_answer(sample_page(dataset, number)))
 
     async def _mapped(self, request: Request) -> Response:
         dataset, number = self._served.sample(request)
@@ -63,8 +63,7 @@ class SampleRoutes:
 
     async def _findings(self, request: Request) -> Response:
         dataset, number = self._served.sample(request)
-        names = (dataset.folder.path, dataset.split_config, dataset.meta_folder)
-        found = await self._served.in_worker(lint_samples, *names, [number])
+        found = await self._served.in_worker(lint_samples, dataset.address, [number])
         return json_answer([{"code": one.code, "part": one.part, "message": one.message} for one in found])
 
     async def _tensors(self, request: Request) -> Response:
@@ -73,8 +72,7 @@ class SampleRoutes:
         part = next((one for one in await run_in_threadpool(dataset.parts, number) if one.name == name), None)
         if part is None:
             raise KeyError(name)
-        place = PartAddress(dataset.folder.path, dataset.split_config, dataset.meta_folder, number, name)
-        return json_answer(await self._served.in_worker(describe_tensors, place))
+        return json_answer(await self._served.in_worker(describe_tensors, PartAddress(dataset.address, number, name)))
 
     async def _thumbnail(self, request: Request) -> Response:
         dataset, number = self._served.sample(request)
@@ -84,7 +82,7 @@ class SampleRoutes:
         headers = {"ETag": name, "Cache-Control": _FOREVER, "Content-Security-Policy": _DATA_POLICY}
         if request.headers.get("if-none-match") == name:
             return Response(status_code=304, headers=headers)
-        place = PartAddress(dataset.folder.path, dataset.split_config, dataset.meta_folder, number, part)
+        place = PartAddress(dataset.address, number, part)
         async with self._thumbnails:
             if await request.is_disconnected():
                 return Response(status_code=204)

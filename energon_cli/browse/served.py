@@ -43,15 +43,20 @@ class Served:
             raise HTTPException(422, "the process that read the sample was killed") from error
 
     def dataset(self, request: Request) -> BrowsedDataset:
-        """Return the dataset of a request's path."""
+        """Return the dataset of a request's path, as it is now."""
         number: int = request.path_params["dataset"]
         if number >= len(self.catalogue.datasets):
             raise HTTPException(404, "there is no such dataset")
-        return self.catalogue.datasets[number]
+        dataset = self.catalogue.datasets[number]
+        if dataset.refresh():
+            self.chosen.cache_clear()
+        return dataset
 
     def sample(self, request: Request) -> tuple[BrowsedDataset, int]:
-        """Return the dataset of a request's path, and the number of its sample."""
+        """Return the dataset of a request's path, and the number of its sample, which is that of the page's version."""
         dataset, number = self.dataset(request), request.path_params["number"]
+        if request.query_params.get("v", dataset.version) != dataset.version:
+            raise HTTPException(410, "the dataset was prepared again; load the page again")
         if number >= len(dataset):
             raise HTTPException(404, "there is no such sample")
         return dataset, number

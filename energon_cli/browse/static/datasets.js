@@ -25,7 +25,7 @@ function leaf(d, dataset, go) {
     shown.disconnect();
     const { rows } = await fetchJson(`/api/d/${d}/rows?seed=0&count=${PICTURES}`);
     strip.append(...rows.filter((row) => row.picture).map((row) => pageLink(sampleUrl(dataset.name, row.shard, row.key),
-      element("img", { alt: row.key, src: `/api/d/${d}/${row.n}/thumbnail?${new URLSearchParams({ part: row.picture, pixels: 128 })}` }), go)));
+      element("img", { alt: row.key, src: `/api/d/${d}/${row.n}/thumbnail?${new URLSearchParams({ part: row.picture, pixels: 128, v: row.v })}` }), go)));
   });
   shown.observe(strip);
   const facts = `${dataset.samples.toLocaleString()} samples${dataset.split_part ? ` of ${dataset.split_part}` : ""} · ${dataset.path}`;

@@ -1,7 +1,7 @@
 // The rows of the grid: those of a dataset by pages, those of a training run, or those that a search finds.
 import { fetchJson } from "./dom.js";
 
-const withThumbnail = (row) => ({ ...row, thumbnail: row.d === null ? null : `/api/d/${row.d}/${row.n}/thumbnail?${new URLSearchParams({ part: row.picture ?? "", pixels: 256 })}` });
+const withThumbnail = (row) => ({ ...row, thumbnail: row.d === null ? null : `/api/d/${row.d}/${row.n}/thumbnail?${new URLSearchParams({ part: row.picture ?? "", pixels: 256, v: row.v })}` });
 const filled = (values) => new URLSearchParams(Object.entries(values).filter(([, value]) => value !== ""));
 
 export class RowSource {
@@ -52,7 +52,7 @@ export class RowSource {
       if (done) break;
       const lines = (rest + value).split("\n");
       rest = lines.pop();
-      for (const line of lines) { batch = JSON.parse(line); found.push(...batch.rows.map(withThumbnail)); }
+      for (const line of lines) { batch = JSON.parse(line); if (batch.fault) throw new Error(batch.fault); found.push(...batch.rows.map(withThumbnail)); }
       this.status(`${found.length.toLocaleString()} found in ${batch.searched.toLocaleString()} samples …`);
       this.changed(found.length);
     }

@@ -17,7 +17,8 @@ export async function showSample(main, names, datasets, go) {
       before ? link(before, "← before") : null, after ? link(after, "next →") : null),
     element("h1", {}, `${page.shard}/${page.key}`),
     element("p", {}, `sample ${number.toLocaleString()} of ${page.dataset}, in ${page.path}`, page.excluded ? " · excluded" : ""),
-    ...page.parts.map((part) => showPart(api, page, part)), findings, mapped));
+    ...page.parts.map((part) => showPart(api, page, part)),
+    page.more ? element("p", {}, `${page.more.toLocaleString()} more parts are not shown; energon extract writes them to files`) : null, findings, mapped));
   main.scrollTop = 0; main.focus();
   fetchJson(`${api}/mapped`).then((document) => mapped.replaceChildren(...showMapped(document)),
     (error) => mapped.append(element("p", { class: "fault" }, error.message)));
@@ -26,11 +27,11 @@ export async function showSample(main, names, datasets, go) {
   return { before, after, dataset: page.dataset };
 }
 
-const partUrl = (api, name) => `${api}/part?${new URLSearchParams({ part: name })}`;
+const partUrl = (api, page, name) => `${api}/part?${new URLSearchParams({ part: name, v: page.version })}`;
 
 function showPart(api, page, part) {
   const place = part.offset === null ? "" : ` · bytes ${part.offset.toLocaleString()}–${(part.offset + part.size_bytes).toLocaleString()}`;
-  const url = partUrl(api, part.name);
+  const url = partUrl(api, page, part.name);
   const heading = element("h2", {}, part.name, element("small", {}, `${bytes(part.size_bytes)}${place} · `, element("a", { href: url, download: part.name }, "save")));
   return element("section", {}, heading, ...showContent(api, page, part, url));
 }
@@ -38,7 +39,7 @@ function showPart(api, page, part) {
 function showContent(api, page, part, url) {
   if (part.fault) return [element("p", { class: "fault" }, part.fault), element("pre", {}, part.text)];
   switch (part.kind) {
-    case "picture": return [zoomable(`${api}/thumbnail?${new URLSearchParams({ part: part.name, pixels: 1024 })}`, part.type.startsWith("image/") ? url : null)];
+    case "picture": return [zoomable(`${api}/thumbnail?${new URLSearchParams({ part: part.name, pixels: 1024, v: page.version })}`, part.type.startsWith("image/") ? url : null)];
     case "audio": return [element("audio", { controls: true, preload: "metadata", src: url })];
     case "video": return [element("video", { controls: true, preload: "metadata", src: url, width: 640 })];
     case "tensor": return [tensors(`${api}/tensors?${new URLSearchParams({ part: part.name })}`)];
@@ -73,7 +74,7 @@ function chat(api, page, value) {  // ChatML: messages of role and content; LLaV
   if (!Array.isArray(turns) || !turns.length || !turns.every((turn) => turn && typeof turn === "object" && (turn.role ?? turn.from))) return null;
   const pictures = page.parts.filter((part) => part.kind === "picture");
   let next = 0;
-  const picture = () => { const part = pictures[next++]; return part ? element("img", { alt: "", src: `${api}/thumbnail?${new URLSearchParams({ part: part.name, pixels: 512 })}` }) : "<image>"; };
+  const picture = () => { const part = pictures[next++]; return part ? element("img", { alt: "", src: `${api}/thumbnail?${new URLSearchParams({ part: part.name, pixels: 512, v: page.version })}` }) : "<image>"; };
   const content = (one) => {
     if (typeof one === "string") return one.split("<image>").flatMap((text, number) => (number ? [picture(), text] : [text]));
     if (Array.isArray(one)) return one.flatMap(content);

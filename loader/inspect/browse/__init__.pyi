@@ -1,13 +1,16 @@
 # The public names of this package, each with the module that defines it.
 
 from .catalogue import BrowseRequest as BrowseRequest, Catalogue as Catalogue, CatalogueNode as CatalogueNode
-from .dataset import BrowsedDataset as BrowsedDataset, PartAddress as PartAddress, Row as Row
+from .dataset import (
+    BrowsedDataset as BrowsedDataset,
+    DatasetAddress as DatasetAddress,
+    Row as Row,
+)
 from .findings import SampleFinding as SampleFinding, lint_samples as lint_samples
 from .orders import SampleOrder as SampleOrder, ordered_samples as ordered_samples
 from .page_document import mapped_document as mapped_document, sample_page as sample_page
 from .page_links import PageLinks as PageLinks, page_url as page_url
 from .part_types import media_type as media_type
-from .reader_pool import ReaderPool as ReaderPool
 from .search import (
     SEARCH_KINDS as SEARCH_KINDS,
     SearchKind as SearchKind,
@@ -20,3 +23,4 @@ from .tensors import describe_tensors as describe_tensors
 from .thumbnail_pool import ThumbnailPool as ThumbnailPool
 from .training_order import TrainingOrder as TrainingOrder, training_rows as training_rows
 from .value_histograms import statistics as statistics
+from .workers import PartAddress as PartAddress, ReaderPool as ReaderPool

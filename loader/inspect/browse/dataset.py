@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import threading
-from collections import Counter, OrderedDict
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,16 +16,18 @@ from ...arrays import IntArray
 from ...cached_property import cached_property
 from ...convert.exporting import as_bytes
 from ...errors import ConfigError, FormatError
-from ...format.dataset_folder import DatasetFolder, open_fresh_shard
+from ...format.dataset_folder import DatasetFolder
 from ...format.index.layout import ShardEntry
+from ...format.nv_meta import FOLDER, INFO_JSON, SPLIT_YAML
 from ...format.query import SampleQuery, find_samples
-from ...format.single_file import open_samples
-from ...storage import ReadableFile
+from ...format.single_file import SingleFile, open_samples
+from ...storage import LocalStorage
+from .open_shards import OpenShards
 from .part_types import is_picture
 
-__all__ = ["BrowsedDataset", "PartAddress", "PartPlace", "Row", "open_dataset", "read_part"]
+__all__ = ["BrowsedDataset", "DatasetAddress", "PartPlace", "Row"]
 
-_MAX_OPEN_SHARDS = 64
+_CHECKED_EVERY_S = 1.0
 
 
 class PartPlace(NamedTuple):
@@ -52,6 +55,15 @@ class Row:
     key: str
     picture: str | None
     excluded: bool
+
+
+class DatasetAddress(NamedTuple):
+    """A dataset for worker processes: its path, its settings, and the version that the server has opened."""
+
+    path: str
+    split_config: str | None
+    meta_folder: str | None
+    version: str
 
 
 class BrowsedDataset:
@@ -84,16 +96,29 @@ class BrowsedDataset:
         self.split_config = split_config
         self.meta_folder = meta_folder
         self.folder = self._open_folder(path)
+        self._files = self._stat_files()
+        self._checked_at_s = time.monotonic()
         self.weight = weight
         self.split_part = split_part
         self.place = place
         self.is_prepared = is_prepared
         self._lock = threading.RLock()
-        self._open: OrderedDict[str, ReadableFile] = OrderedDict()
-        self._reading: Counter[str] = Counter()  # threads that read a shard, which is not closed meanwhile
+        self._shards = OpenShards()
+        self._last_record: tuple[int, dict[str, Any]] | None = None
 
     def __len__(self) -> int:
         return len(self.folder.index)
+
+    @cached_property
+    def version(self) -> str:
+        """A name of the dataset's shards as they are indexed: in one version, a number is always the same sample."""
+        shards = repr((self.folder.path, self.folder.index.shards))
+        return hashlib.sha256(shards.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+    @property
+    def address(self) -> DatasetAddress:
+        """The dataset for worker processes."""
+        return DatasetAddress(self.folder.path, self.split_config, self.meta_folder, self.version)
 
     @cached_property
     def shards(self) -> Mapping[str, ShardEntry]:
@@ -168,8 +193,8 @@ class BrowsedDataset:
                 return [PartPlace(one.name, one.size_bytes, one.offset) for one in self.folder.tar_index.parts(number)]
             return [PartPlace(name, len(as_bytes(value)), None) for name, value in self._record(number).items()]
 
-    def read(self, number: int, part: str, start: int = 0, stop: int | None = None) -> bytes:
-        """Read the bytes from ``start`` to ``stop`` of a part, fewer at its end.
+    def read(self, number: int, part: str | PartPlace, start: int = 0, stop: int | None = None) -> bytes:
+        """Read the bytes from ``start`` to ``stop`` of a part, fewer at its end. A place needs no look-up by name.
 
         Raises:
             KeyError: The sample has no such part.
@@ -177,26 +202,56 @@ class BrowsedDataset:
         """
         with self._lock:
             if self.folder.records is not None:
-                return as_bytes(self._record(number)[part])[start:stop]
-            place = next((one for one in self.folder.tar_index.parts(number) if one.name == part), None)
-            if place is None:
-                raise KeyError(part)
+                name = part if isinstance(part, str) else part.name
+                return as_bytes(self._record(number)[name])[start:stop]
+            place = self.part_place(number, part) if isinstance(part, str) else part
             stop = place.size_bytes if stop is None else min(stop, place.size_bytes)
-            shard = self.folder.index.shard_of(number)
-            file = self._opened(shard)
-            self._reading[shard.name] += 1
-        try:  # without the lock: storages answer several reads at a time
-            return file.read_at(place.offset + start, stop - start) if stop > start else b""
-        finally:
-            with self._lock:
-                self._reading[shard.name] -= 1
+            folder = self.folder
+            shard = folder.index.shard_of(number)
+        if start >= stop:
+            return b""
+        offset = (place.offset or 0) + start
+        return self._shards.read(folder.storage, lambda: folder.tar_index, shard, offset, stop - start)
+
+    def part_place(self, number: int, part: str) -> PartPlace:
+        """Return where a part is.
+
+        Raises:
+            KeyError: The sample has no such part.
+        """
+        place = next((one for one in self.parts(number) if one.name == part), None)
+        if place is None:
+            raise KeyError(part)
+        return place
+
+    def refresh(self) -> bool:
+        """Open a local dataset again if it was prepared or split again; return True if it was.
+
+        Files are checked once a second.
+
+        Raises:
+            EnergonError: The dataset is damaged.
+        """
+        now = time.monotonic()
+        if now < self._checked_at_s + _CHECKED_EVERY_S:
+            return False
+        self._checked_at_s = now
+        files = self._stat_files()
+        if files == self._files or None in files:  # a missing one: a prepare runs
+            return False
+        self.reopen()
+        return True
 
     def reopen(self) -> None:
         """Read the dataset's documents again, after they changed."""
         with self._lock:
+            files = self._stat_files()
+            folder = self._open_folder(self.folder.path)
+            self._shards.close()
             self.folder.close()
-            self.folder = self._open_folder(self.folder.path)
-            vars(self).pop("shards", None)
+            self.folder, self._files, self._last_record = folder, files, None
+            for name in ("shards", "version"):
+                vars(self).pop(name, None)
 
     def check_editable(self) -> None:
         """Check that exclusions and tags of samples can be kept.
@@ -214,49 +269,30 @@ class BrowsedDataset:
     def close(self) -> None:
         """Close all shards."""
         with self._lock:
-            while self._open:
-                self._open.popitem()[1].close()
+            self._shards.close()
             self.folder.close()
+
+    def _stat_files(self) -> tuple[tuple[int, int] | None, ...]:
+        """Return time and size of the files that are written when a local dataset changes."""
+        if not isinstance(self.folder.storage, LocalStorage) or isinstance(self.folder, SingleFile):
+            return ()
+        names = [INFO_JSON]
+        if self.folder.split_file is not None:
+            names.append(f"{FOLDER}/{self.split_config or SPLIT_YAML}")
+        return tuple(_stat(self.folder.storage.path(name)) for name in names)
 
     def _open_folder(self, path: str) -> DatasetFolder:
         return open_samples(path, split_config=self.split_config, meta_folder=self.meta_folder)
 
     def _record(self, number: int) -> dict[str, Any]:
-        return self.folder.read_parts(number)
-
-    def _opened(self, shard: ShardEntry) -> ReadableFile:
-        file = self._open.get(shard.name)
-        if file is None:
-            file = self._open[shard.name] = open_fresh_shard(self.folder.storage, self.folder.tar_index, shard)
-            idle = (name for name in self._open if name != shard.name and not self._reading[name])
-            if len(self._open) > _MAX_OPEN_SHARDS and (oldest := next(idle, None)) is not None:
-                self._open.pop(oldest).close()
-        self._open.move_to_end(shard.name)
-        return file
+        if self._last_record is None or self._last_record[0] != number:
+            self._last_record = number, self.folder.read_parts(number)
+        return self._last_record[1]
 
 
-class PartAddress(NamedTuple):
-    """A part for worker processes: path and settings of its dataset, number of its sample, and its name."""
-
-    path: str
-    split_config: str | None
-    meta_folder: str | None
-    number: int
-    part: str
-
-
-def read_part(address: PartAddress) -> bytes:
-    """Read a part in a worker process.
-
-    Raises:
-        KeyError: The sample has no such part.
-        EnergonError: The shard is missing or damaged, or has changed.
-    """
-    dataset = open_dataset(address.path, address.split_config, address.meta_folder)
-    return dataset.read(address.number, address.part)
-
-
-@lru_cache(maxsize=8)
-def open_dataset(path: str, split_config: str | None, meta_folder: str | None) -> BrowsedDataset:
-    """Return a dataset that this worker process has opened, or opens."""
-    return BrowsedDataset("", path, split_config=split_config, meta_folder=meta_folder)
+def _stat(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size

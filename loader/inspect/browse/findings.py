@@ -17,9 +17,10 @@ from ...format.lint.samples import SampleLint
 from ...format.lint.shard import check_parts, required_parts
 from ...format.records.folder_index import RecordIndex
 from ...format.records.record_file import RecordReader
-from ...format.single_file import open_samples
 from ...samples.building.check import DecodeCheck
 from ...storage import EPath
+from .dataset import DatasetAddress
+from .workers import open_dataset
 
 __all__ = ["SampleFinding", "lint_samples"]
 
@@ -33,23 +34,19 @@ class SampleFinding(NamedTuple):
     message: str
 
 
-def lint_samples(
-    path: str, split_config: str | None, meta_folder: str | None, numbers: Sequence[int]
-) -> list[SampleFinding]:
+def lint_samples(address: DatasetAddress, numbers: Sequence[int]) -> list[SampleFinding]:
     """Return the findings that ``energon lint`` has about samples of a dataset, in the order of their numbers.
 
     Code of the dataset does not run.
 
     Args:
-        path: The dataset.
-        split_config: Name of the split file; None for the default one.
-        meta_folder: Folder to use instead of ``.nv-meta``.
+        address: The dataset.
         numbers: Numbers of the samples in the dataset, ascending.
 
     Raises:
         EnergonError: The dataset cannot be opened.
     """
-    folder = _open_folder(path, split_config, meta_folder)
+    folder = open_dataset(address).folder
     config = _readable_config(folder)
     check = DecodeCheck(config, EPath(folder.meta_folder), trust_code=False)
     if folder.records is not None:
@@ -60,7 +57,7 @@ def lint_samples(
     index = folder.tar_index
     for number in numbers:
         shard, key = index.shard_of(number), index.key(number)
-        of_headers = _header_findings(path, split_config, meta_folder, shard.name).get(key, ())
+        of_headers = _header_findings(address, shard.name).get(key, ())
         of_content = lint.findings(folder.storage, index, shard, [number])
         found += [SampleFinding(number, one.code, one.part, one.message) for one in (*of_headers, *of_content)]
     return found
@@ -77,16 +74,9 @@ def _record_findings(records: RecordIndex, check: DecodeCheck, numbers: Sequence
 
 
 @lru_cache(maxsize=2)
-def _open_folder(path: str, split_config: str | None, meta_folder: str | None) -> DatasetFolder:
-    return open_samples(path, split_config=split_config, meta_folder=meta_folder)
-
-
-@lru_cache(maxsize=2)
-def _header_findings(
-    path: str, split_config: str | None, meta_folder: str | None, shard: str
-) -> dict[str, list[Finding]]:
+def _header_findings(address: DatasetAddress, shard: str) -> dict[str, list[Finding]]:
     """Return the findings about the headers of one shard, as it is indexed, by key."""
-    folder = _open_folder(path, split_config, meta_folder)
+    folder = open_dataset(address).folder
     entry = next(one for one in folder.tar_index.shards if one.name == shard)
     found: dict[str, list[Finding]] = {}
     for finding in check_parts(shard, folder.tar_index.shard_index(entry), _readable_config(folder)):

@@ -20,10 +20,11 @@ from ...format.dataset_folder import DatasetFolder
 from ...format.query import Condition
 from ...format.query.samples import INDEX_COLUMNS
 from ...format.tar.names import encode_name
-from .dataset import BrowsedDataset, open_dataset
+from .dataset import BrowsedDataset, DatasetAddress
 from .findings import lint_samples
 from .part_types import media_type
 from .scanned_values import ScannedValues
+from .workers import open_dataset
 
 __all__ = ["SEARCH_KINDS", "SearchBatch", "SearchKind", "SearchRequest", "needs_scan", "search_samples"]
 
@@ -72,9 +73,7 @@ class SearchBatch(NamedTuple):
 class _Task(NamedTuple):
     """A search of some samples of one shard, in a worker process."""
 
-    path: str
-    split_config: str | None
-    meta_folder: str | None
+    dataset: DatasetAddress
     kind: SearchKind
     text: str
     batch: range
@@ -126,8 +125,7 @@ def _results(dataset: BrowsedDataset, request: SearchRequest, submit: Submit) ->
                 batch = range(start, min(start + _KEYS_AT_ONCE, some.stop))
                 yield batch, dict.fromkeys(_keys(dataset, batch, request.text), "")
         return
-    folder = dataset.folder
-    task = _Task(folder.path, dataset.split_config, dataset.meta_folder, request.kind, request.text, range(0))
+    task = _Task(dataset.address, request.kind, request.text, range(0))
     batches = _batches(dataset, request.ranges)
     ahead: deque[tuple[range, Future[dict[int, str]]]] = deque()
     try:
@@ -174,24 +172,24 @@ def _keys(dataset: BrowsedDataset, batch: range, text: str) -> list[int]:
 
 def _search(task: _Task) -> dict[int, str]:
     """Return the samples that match, each with the reason or an empty text."""
-    dataset = open_dataset(task.path, task.split_config, task.meta_folder)
+    dataset = open_dataset(task.dataset)
     if task.kind == "texts":
         wanted = task.text.casefold()
         return {number: "" for number in task.batch if _has_text(dataset, number, wanted)}
     if task.kind == "findings":
         found: dict[int, str] = {}
-        for finding in lint_samples(task.path, task.split_config, task.meta_folder, task.batch):
+        for finding in lint_samples(task.dataset, task.batch):
             if finding.code.startswith(task.text.strip().upper()):
                 found.setdefault(finding.number, f"{finding.code}: {finding.message}"[:_MAX_FINDING])
         return found
-    values = ScannedValues(dataset.folder, task.meta_folder, Condition(task.text), task.batch)
+    values = ScannedValues(dataset.folder, task.dataset.meta_folder, Condition(task.text), task.batch)
     return dict.fromkeys(values.matches(), "")
 
 
 def _has_text(dataset: BrowsedDataset, number: int, wanted: str) -> bool:
     try:
         return any(
-            wanted in dataset.read(number, part.name, 0, _MAX_TEXT_BYTES).decode("utf-8", "replace").casefold()
+            wanted in dataset.read(number, part, 0, _MAX_TEXT_BYTES).decode("utf-8", "replace").casefold()
             for part in dataset.parts(number)
             if media_type(part.name).startswith("text/")
         )

@@ -10,12 +10,10 @@ from typing import Any
 import numpy as np
 
 from ..fields import describe_value
-from .dataset import PartAddress, read_part
+from .workers import MAX_PART_BYTES, PartAddress, read_part
 
-__all__ = ["MAX_TENSOR_BYTES", "describe_tensors", "is_tensor"]
+__all__ = ["describe_tensors", "is_tensor"]
 
-MAX_TENSOR_BYTES = 256 << 20
-"""Size of a part, and of an array in it, that is read."""
 _MAX_ARRAYS = 20
 _MAX_NUMBERS = 1_000_000  # that a histogram counts
 _BARS = 24
@@ -57,8 +55,8 @@ def _arrays(name: str, data: bytes) -> Iterator[tuple[str, Any]]:
             sizes = {one.filename: one.file_size for one in members.infolist()}
         with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
             for inner in arrays.files[:_MAX_ARRAYS]:
-                if max(sizes.get(inner, 0), sizes.get(f"{inner}.npy", 0)) > MAX_TENSOR_BYTES:
-                    raise ValueError(f"array {inner!r} has more than {MAX_TENSOR_BYTES >> 20} MiB")
+                if max(sizes.get(inner, 0), sizes.get(f"{inner}.npy", 0)) > MAX_PART_BYTES:
+                    raise ValueError(f"array {inner!r} has more than {MAX_PART_BYTES >> 20} MiB")
                 yield inner, arrays[inner]
     else:
         import torch  # only for its own files

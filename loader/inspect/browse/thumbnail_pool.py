@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 from ...errors import EnergonError
 from ..picture import PictureError
-from .dataset import PartAddress, read_part
 from .thumbnails import make_thumbnail
+from .workers import PartAddress, read_part
 
 __all__ = ["ThumbnailPool"]
 

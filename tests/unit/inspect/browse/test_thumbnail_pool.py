@@ -17,7 +17,7 @@ from PIL import Image
 from energon_cli.main import main
 from loader.errors import EnergonError
 from loader.inspect import PictureError
-from loader.inspect.browse import PartAddress, ThumbnailPool
+from loader.inspect.browse import BrowsedDataset, DatasetAddress, PartAddress, ThumbnailPool
 from tests.cli.make_dataset import write_captions, write_shard
 
 
@@ -42,7 +42,9 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def address(folder: Path, number: int, part: str = "jpg") -> PartAddress:
-    return PartAddress(str(folder), None, None, number, part)
+    if not folder.exists():
+        return PartAddress(DatasetAddress(str(folder), None, None, "none"), number, part)
+    return PartAddress(BrowsedDataset("", str(folder)).address, number, part)
 
 
 def run(

@@ -14,6 +14,11 @@ _COMMANDS = {
         attribute="info",
         short_help="Show the progress of a run, and the ranks it can resume on.",
     ),
+    "migrate": LazyCommand(
+        module="energon_cli.checkpoint.migrate",
+        attribute="migrate",
+        short_help="Continue a saved run with an edited mix of datasets.",
+    ),
     "redist": LazyCommand(
         module="energon_cli.checkpoint.redist",
         attribute="redist",
@@ -39,7 +44,7 @@ _EXAMPLES = (
     short_help="Inspect and redistribute saved states.",
 )
 def checkpoint() -> None:
-    """Inspect states that loaders saved, and convert them to another number of ranks.
+    """Inspect states that loaders saved, and convert them to another number of ranks or another mix of datasets.
 
     A state may be anywhere in a JSON file or a torch.save file, next to models and other data. No code in a file is
     run, and no tensor is loaded.

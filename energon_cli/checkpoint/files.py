@@ -9,9 +9,9 @@ import click
 
 if TYPE_CHECKING:
     from loader.errors import EnergonError
-    from loader.training.states import StateFile
+    from loader.training.states import Redistributed, StateFile
 
-__all__ = ["read_state_files"]
+__all__ = ["note_dropped", "read_state_files", "read_states_to_convert", "written_files"]
 
 
 def read_state_files(
@@ -60,3 +60,36 @@ def read_state_files(
             states += len(file.states)
         if is_folder and not states:
             yield path, StateError(f"no file in this folder contains a state of a loader{where}", at=path)
+
+
+def read_states_to_convert(paths: Sequence[str], place: str | None) -> list[StateFile]:
+    """Read files, as :func:`read_state_files` does.
+
+    Raises:
+        EnergonError: One of them cannot be read, or contains no state.
+    """
+    from loader.errors import EnergonError
+
+    files = []
+    for _, found in read_state_files(paths, place=place):
+        if isinstance(found, EnergonError):
+            raise found
+        files.append(found)
+    return files
+
+
+def note_dropped(done: Redistributed) -> None:
+    """Show which contents of the files were not copied."""
+    from ..console import show_note
+
+    if done.dropped:
+        names = ", ".join(done.dropped[:8]) + " …" * (len(done.dropped) > 8)
+        show_note(f"not copied, since only states are written: {names}")
+
+
+def written_files(done: Redistributed) -> str:
+    """Return the number of new files, with their folder and names."""
+    from loader.inspect import plural
+
+    names = done.files[0] if len(done.files) == 1 else f"{done.files[0]} … {done.files[-1]}"
+    return f"wrote {plural(len(done.files), 'file')} to {done.folder} ({names})"

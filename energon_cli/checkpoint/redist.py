@@ -60,34 +60,20 @@ def redist(
     from loader.inspect import plural
     from loader.training.states import redistribute_files
 
-    from ..console import escape_controls, output_console, print_json, show_note
+    from ..console import escape_controls, output_console, print_json
+    from .files import note_dropped, read_states_to_convert, written_files
 
     if not output_path:
         raise click.UsageError("OUTPUT_PATH is empty. Check whether a shell variable is unset.")
-    read = _read(files, place)
+    read = read_states_to_convert(files, place)
     done = redistribute_files(read, new_world_size or _prompt_for_ranks(read), output_path, overwrite=overwrite)
-    if done.dropped:
-        names = ", ".join(done.dropped[:8]) + " …" * (len(done.dropped) > 8)
-        show_note(f"not copied, since only states are written: {names}")
+    note_dropped(done)
     if as_json:
         print_json(_document(done))
         return
     text = f"converted {plural(done.ranks_before, 'rank')} to {done.ranks:,} at micro-batch {done.batch:,}: "
-    text += f"wrote {plural(len(done.files), 'file')} to {done.folder} ({_listed(done)})"
+    text += written_files(done)
     output_console().print(escape_controls(text), soft_wrap=True, style="green")
-
-
-def _read(paths: tuple[str, ...], place: str | None) -> list[StateFile]:
-    from loader.errors import EnergonError
-
-    from .files import read_state_files
-
-    files = []
-    for _, found in read_state_files(paths, place=place):
-        if isinstance(found, EnergonError):
-            raise found
-        files.append(found)
-    return files
 
 
 def _prompt_for_ranks(files: list[StateFile]) -> int:
@@ -116,7 +102,3 @@ def _document(done: Redistributed) -> dict[str, object]:
         "files": list(done.files),
         "left_out": list(done.dropped),
     }
-
-
-def _listed(done: Redistributed) -> str:
-    return done.files[0] if len(done.files) == 1 else f"{done.files[0]} … {done.files[-1]}"

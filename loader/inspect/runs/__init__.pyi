@@ -16,6 +16,10 @@ from .heatmap import (
     SampleUses as SampleUses,
     traced_uses as traced_uses,
 )
+from .migrate import (
+    MigratedRun as MigratedRun,
+    migrate_files as migrate_files,
+)
 from .planned_run import (
     PlannedRun as PlannedRun,
     RunRequest as RunRequest,

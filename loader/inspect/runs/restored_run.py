@@ -28,7 +28,16 @@ from ...training.workers.lane_host import MICRO_BATCH
 from ..diff.compare import kind_of_path
 from .planned_run import PlannedRun, RunRequest
 
-__all__ = ["RestoredRun", "is_run", "is_trace_folder", "load_task_encoder", "open_run", "samples_of"]
+__all__ = [
+    "RestoredRun",
+    "is_run",
+    "is_trace_folder",
+    "load_task_encoder",
+    "open_run",
+    "read_stage",
+    "request_of",
+    "samples_of",
+]
 
 _PLAIN_STAGES = {"read", "decode", "batch"}
 _HINT = "pass --task-encoder module:Class with the hooks of the run, or the folder of the loader's trace_dir"
@@ -194,7 +203,7 @@ def open_run(
     state = states[0]
     if state.kind not in ("endless", None):
         raise StateError(f"expected the state of a run without end, found one of kind {state.kind!r}", at=path)
-    request = _request(state, dataset, trust_code=trust_code, task_encoder=task_encoder)
+    request = request_of(state, dataset, trust_code=trust_code, task_encoder=task_encoder)
     run = PlannedRun(request)
     _check(state, run, whole=task_encoder is not None)
     run.chain = edited_chain(run.chain, merge_mix_changes(_mix_changes(states, log)))
@@ -224,7 +233,7 @@ def _check(state: RunState, run: PlannedRun, *, whole: bool) -> None:
     """
     saved, now = state.dataset, run.chain.identity()
     if not whole:
-        saved, now = _read_stage(saved), run.reader.identity()
+        saved, now = read_stage(saved), run.reader.identity()
     found = [str(one) for one in chain_differences(saved, now)]
     if found:
         raise StateError(
@@ -233,11 +242,11 @@ def _check(state: RunState, run: PlannedRun, *, whole: bool) -> None:
         )
 
 
-def _request(
+def request_of(
     state: RunState, dataset: str | None, *, trust_code: bool, task_encoder: TaskEncoder[Any, Any, Any, Any] | None
 ) -> RunRequest:
     """Return the arguments that a state's description of the chain has."""
-    read = _read_stage(state.dataset)
+    read = read_stage(state.dataset)
     sources = [source for source in read[2:] if isinstance(source, Mapping)]
     stages = dict(_stages(state.dataset))
     names = {str(source.get("path")) for source in sources}
@@ -278,7 +287,7 @@ def _stages(identity: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
             yield from _stages(part)
 
 
-def _read_stage(identity: Any) -> list[Any]:
+def read_stage(identity: Any) -> list[Any]:
     """Return the description of the reader.
 
     Raises:

@@ -12,7 +12,7 @@ from .differences import (
     differences as differences,
     run_differences as run_differences,
 )
-from .edited_chain import edited_chain as edited_chain
+from .edited_chain import continue_mix as continue_mix, edited_chain as edited_chain
 from .files import (
     Redistributed as Redistributed,
     StateFile as StateFile,
@@ -20,9 +20,10 @@ from .files import (
     read_run_states as read_run_states,
     read_state_file as read_state_file,
     redistribute_files as redistribute_files,
+    rewrite_files as rewrite_files,
 )
 from .find import place_text as place_text
 from .mix_history import MixChanges as MixChanges, merge_mix_changes as merge_mix_changes
-from .run_state import RunState as RunState
+from .run_state import ENDLESS as ENDLESS, RunState as RunState, merge_states as merge_states
 from .run_steps import RunSteps as RunSteps
 from .split_state import ranks_of_run as ranks_of_run

@@ -56,13 +56,18 @@ class ContinuedMix:
             for lane, state in saved.lane_states.items():
                 _check_position(self.chain, state, lane)
 
+    def lines(self) -> list[str]:
+        """Return a line for each dataset, differences first; none if the mix did not change."""
+        leaves = self.change.leaves if self.change is not None else []
+        return [str(leaf) for leaf in sorted(leaves, key=lambda leaf: not leaf.is_difference)]
+
     def log(self, saved: RunState, *, rank: int) -> None:
         """Log the change, on rank 0; and on each rank the samples in buffers that cannot be rebuilt."""
         if self.change is None:
             return
         if rank == 0:
-            lines = [str(leaf) for leaf in sorted(self.change.leaves, key=lambda leaf: not leaf.is_difference)]
-            _log.warning("the run continues with another mix of datasets:\n  %s", "\n  ".join(_shortened(lines)))
+            lines = "\n  ".join(_shortened(self.lines()))
+            _log.warning("the run continues with another mix of datasets:\n  %s", lines)
         lost = sum(
             count_lost_samples(self.chain, state, lane, lanes=saved.lanes, seed=saved.seed, rules=saved.rules)
             for lane, state in saved.lane_states.items()

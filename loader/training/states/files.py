@@ -6,7 +6,7 @@ import io
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +26,7 @@ __all__ = [
     "read_run_states",
     "read_state_file",
     "redistribute_files",
+    "rewrite_files",
 ]
 
 _SUFFIXES = (".json", ".pt", ".pth", ".ckpt")
@@ -52,9 +53,13 @@ class StateFile:
     is_lightning: bool = False
 
 
+Convert = Callable[[Sequence[RunState]], list[RunState]]
+"""Returns new states of all ranks, for those of a run in any order."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Redistributed:
-    """Result of :func:`redistribute_files`.
+    """Result of :func:`rewrite_files`.
 
     Attributes:
         ranks_before: R.
@@ -169,13 +174,7 @@ def _other_places(document: Any, place: Place) -> list[str]:
 def redistribute_files(
     files: Sequence[StateFile], ranks: int, folder: str | os.PathLike[str], *, overwrite: bool = False
 ) -> Redistributed:
-    """Write the states of a run for another number of ranks.
-
-    The new files have the form of the old ones, so that the same code restores them. Files with one state each become
-    files with one state each, named alike with the number of the rank (``_rank000`` is appended if names have no
-    number). A list of all states in one file becomes such a list. States keep their keys; other values are dropped. If
-    one file cannot be written, the other new ones are removed. A checkpoint of Lightning has the states of all ranks,
-    and becomes one file, in which all other values stay.
+    """Write the states of a run for another number of ranks; see :func:`rewrite_files`.
 
     Args:
         files: The states of all ranks.
@@ -187,11 +186,36 @@ def redistribute_files(
         StateError: The states are not those of all ranks of one run, or the run cannot continue on so many ranks.
         StorageError: A file exists, or cannot be written.
     """
+    return rewrite_files(files, lambda states: redistribute_states(states, ranks), folder, overwrite=overwrite)
+
+
+def rewrite_files(
+    files: Sequence[StateFile], convert: Convert, folder: str | os.PathLike[str], *, overwrite: bool = False
+) -> Redistributed:
+    """Write converted states of a run.
+
+    The new files have the form of the old ones, so that the same code restores them. Files with one state each become
+    files with one state each, named alike with the number of the rank (``_rank000`` is appended if names have no
+    number). A list of all states in one file becomes such a list. States keep their keys; other values are dropped. If
+    one file cannot be written, the other new ones are removed. A checkpoint of Lightning has the states of all ranks,
+    and becomes one file, in which all other values stay.
+
+    Args:
+        files: The states of all ranks.
+        convert: Returns the new states.
+        folder: The folder to write to; created if missing.
+        overwrite: Replace existing files.
+
+    Raises:
+        StateError: The states are not those of all ranks of one run, or cannot be converted.
+        StorageError: A file exists, or cannot be written.
+    """
     if any(file.is_lightning for file in files):
-        return _redistribute_lightning(files, ranks, folder, overwrite=overwrite)
+        return _rewrite_lightning(files, convert, folder, overwrite=overwrite)
     states = _distinct([one.state for file in files for one in file.states])
     place, in_list = _common_place(files)
-    parts = redistribute_states(states, ranks)
+    parts = convert(states)
+    ranks = len(parts)
     plain = [part.to_plain() for part in parts]
     form = files[0].form
     all_names = _names_of_ranks(files, max(ranks, states[0].ranks))
@@ -210,8 +234,8 @@ def redistribute_files(
     )
 
 
-def _redistribute_lightning(
-    files: Sequence[StateFile], ranks: int, folder: str | os.PathLike[str], *, overwrite: bool
+def _rewrite_lightning(
+    files: Sequence[StateFile], convert: Convert, folder: str | os.PathLike[str], *, overwrite: bool
 ) -> Redistributed:
     if len(files) > 1:
         raise StateError(
@@ -221,10 +245,10 @@ def _redistribute_lightning(
     file = files[0]
     name = os.path.basename(file.path)
     _check_existing_files(folder, [name], [], overwrite=overwrite)
-    parts = rewrite_lightning(file.path, file.states, ranks, folder)
+    parts = rewrite_lightning(file.path, file.states, convert, folder)
     return Redistributed(
         ranks_before=file.states[0].state.ranks,
-        ranks=ranks,
+        ranks=len(parts),
         batch=min(part.batch for part in parts),
         folder=os.fspath(folder),
         files=(name,),

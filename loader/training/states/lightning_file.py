@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...errors import StateError
@@ -11,7 +11,6 @@ from ...storage import open_storage
 from .checkpoint_file import load_with_tensors
 from .find import FoundState, Place, place_text
 from .run_state import RunState
-from .split_state import redistribute_states
 
 __all__ = ["ALL_RANKS", "is_lightning", "rewrite_lightning"]
 
@@ -28,22 +27,25 @@ def is_lightning(content: Any) -> bool:
 
 
 def rewrite_lightning(
-    path: str, found: Sequence[FoundState], ranks: int, folder: str | os.PathLike[str]
+    path: str,
+    found: Sequence[FoundState],
+    convert: Callable[[Sequence[RunState]], list[RunState]],
+    folder: str | os.PathLike[str],
 ) -> list[RunState]:
-    """Write a checkpoint with the states of all its loaders for another number of ranks.
+    """Write a checkpoint with converted states of all its loaders.
 
     Args:
         path: The checkpoint.
         found: The states in it, of which each loader is converted by itself.
-        ranks: R', the new number of ranks.
+        convert: Returns the new states of all ranks of a loader.
         folder: The folder for the new checkpoint, which has the name of the old one.
 
     Returns:
         The new states of the first loader.
 
     Raises:
-        StateError: A loader's states are not those of all ranks, or cannot continue on so many ranks; or the file holds
-            objects that would run code.
+        StateError: A loader's states are not those of all ranks, or cannot be converted; or the file holds objects that
+            would run code.
         StorageError: The file cannot be written.
     """
     import torch
@@ -51,7 +53,7 @@ def rewrite_lightning(
     slots: dict[tuple[Place, bool], list[RunState]] = {}
     for one in found:
         slots.setdefault(_slot(one), []).append(one.state)
-    converted = {slot: redistribute_states(states, ranks) for slot, states in slots.items()}
+    converted = {slot: convert(states) for slot, states in slots.items()}
     content = load_with_tensors(path)
     for (place, is_framework_state), parts in converted.items():
         plain = [part.to_plain() for part in parts]

@@ -1,0 +1,69 @@
+"""``energon checkpoint migrate``: continue a saved run with an edited mix of datasets."""
+
+from __future__ import annotations
+
+import click
+
+from ..command import energon_command
+
+__all__ = ["migrate"]
+
+_EXAMPLES = (
+    (
+        "Continue a run with other weights",
+        "energon checkpoint migrate /data/run/step_1000 /data/mix_2.yaml /data/run/step_1000_mix_2",
+    ),
+)
+
+
+@energon_command(
+    "migrate",
+    examples=_EXAMPLES,
+    short_help="Continue a saved run with an edited mix of datasets.",
+    takes_path=False,
+)
+@click.argument("files", metavar="INPUT_FILES...", nargs=-1, required=True)
+@click.argument("dataset", metavar="NEW_MIX")
+@click.argument("output_path", metavar="OUTPUT_PATH")
+@click.option("--place", metavar="PLACE", help="Place of the states, in files with states of several loaders.")
+@click.option("--trust-code", is_flag=True, help="Let the datasets run their own code.")
+@click.option("--overwrite", is_flag=True, help="Replace existing files in OUTPUT_PATH.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def migrate(
+    files: tuple[str, ...],
+    dataset: str,
+    output_path: str,
+    *,
+    place: str | None,
+    trust_code: bool,
+    overwrite: bool,
+    as_json: bool,
+) -> None:
+    """Write the states of all ranks of a run, in INPUT_FILES, so that it continues with the metadataset NEW_MIX.
+
+    Shows what becomes of each dataset. One that stays continues where it stopped: no sample is repeated or skipped. The
+    states in OUTPUT_PATH restore in a run with NEW_MIX, on any number of ranks, without allow_mix_change. INPUT_FILES
+    stay as they are.
+
+    A change that the run cannot follow exactly is refused, and so are states of a pass that ends.
+    """
+    from loader.inspect.runs import migrate_files
+
+    from ..console import escape_controls, output_console, print_json
+    from .files import note_dropped, read_states_to_convert, written_files
+
+    if not output_path or not dataset:
+        raise click.UsageError("A path is empty. Check whether a shell variable is unset.")
+    read = read_states_to_convert(files, place)
+    done = migrate_files(read, dataset, output_path, trust_code=trust_code, overwrite=overwrite)
+    note_dropped(done.written)
+    if as_json:
+        written = done.written
+        names = {"folder": written.folder, "files": list(written.files)}
+        print_json({"batch": written.batch, "datasets": list(done.leaves), **names})
+        return
+    console = output_console()
+    for line in done.leaves or ["the mix has not changed"]:
+        console.print(escape_controls(line), soft_wrap=True, markup=False)
+    text = f"the mix changes before micro-batch {done.written.batch:,}: {written_files(done.written)}"
+    console.print(escape_controls(text), soft_wrap=True, style="green")

@@ -1,0 +1,143 @@
+"""``energon checkpoint migrate``: a run continues with an edited mix as if the restore allowed the change."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from loader import StateError, TaskEncoder, TextSample, WorkerConfig, get_savable_loader, get_train_dataset
+from tests.cli.run_energon import RunEnergon
+from tests.e2e.text_dataset import write_texts
+
+HEAD = "__module__: megatron.energon\n__class__: MetadatasetV2\nsplits: {train: {blend: ["
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Write three datasets, and mixes of them."""
+    folder = tmp_path_factory.mktemp("migrate")
+    for first, name in enumerate("abc"):
+        write_texts(folder / name, train=(41, 13, 30), val=(17, 20), first=1000 * first)
+    (folder / "one.yaml").write_text(f"{HEAD}{{path: a, weight: 2}}, {{path: b, weight: 1}}]}}}}\n")
+    (folder / "two.yaml").write_text(f"{HEAD}{{path: c, weight: 1}}, {{path: a, weight: 1}}]}}}}\n")
+    (folder / "three.yaml").write_text(f"{HEAD}{{path: b, weight: 1}}, {{path: a, weight: 3}}]}}}}\n")
+    return folder
+
+
+class Shout(TaskEncoder[Any, Any, Any, Any]):
+    def encode_sample(self, sample: TextSample) -> TextSample:
+        return TextSample.extend(sample, text=sample.text.upper())
+
+
+def loaders(mix: Path, ranks: int, *, lanes: int | None = None) -> list[Any]:
+    """Build the loaders of all ranks; only a new run is given its number of lanes."""
+    return [
+        get_savable_loader(
+            get_train_dataset(
+                mix,
+                batch_size=3,
+                shuffle_buffer_size=20,
+                max_samples_per_sequence=5,
+                task_encoder=Shout(),
+                worker_config=WorkerConfig(rank=rank, world_size=ranks, num_workers=0, lanes=lanes),
+            )
+        )
+        for rank in range(ranks)
+    ]
+
+
+def keys_of(ranks: list[Any], steps: int) -> list[list[str]]:
+    """Return the keys of micro-batches in the order of the run."""
+    iterators = [iter(loader) for loader in ranks]
+    return [next(iterator).__key__ for _ in range(steps) for iterator in iterators]
+
+
+def save(folder: Path, ranks: list[Any]) -> None:
+    folder.mkdir(parents=True)
+    for rank, loader in enumerate(ranks):
+        torch.save({"loader": loader.save_state_rank(), "step": 5}, folder / f"rank_{rank}.pt")
+
+
+def states_in(folder: Path) -> list[Any]:
+    return [torch.load(path, weights_only=True)["loader"] for path in sorted(folder.glob("*.pt"))]
+
+
+def restored(mix: Path, ranks: int, states: list[Any], *, allow: bool = False) -> list[Any]:
+    found = loaders(mix, ranks)
+    for loader in found:
+        loader.restore_state_global(states, allow_mix_change=allow)
+    return found
+
+
+def test_a_mix_that_is_migrated_twice_is_the_edited_run(energon: RunEnergon, folder: Path, tmp_path: Path) -> None:
+    run = loaders(folder / "one.yaml", 2, lanes=4)
+    keys_of(run, 9)
+    save(tmp_path / "first", run)
+    with pytest.raises(StateError, match="the mix of datasets has changed"):
+        restored(folder / "two.yaml", 2, states_in(tmp_path / "first"))
+
+    done = energon("checkpoint", "migrate", tmp_path / "first", folder / "two.yaml", tmp_path / "second")
+    lines = done.out.splitlines()
+    assert done.code == 0, done.err
+    assert f"{folder}/c, train: new, weight 0.5" in lines
+    assert any(line.startswith(f"{folder}/a, train: continues at ") for line in lines)
+    assert any(line.startswith(f"{folder}/b, train: gone") for line in lines)
+    assert lines[-1].startswith("the mix changes before micro-batch 18: wrote 2 files to ")
+    assert "not copied, since only states are written: step" in done.err
+    assert [state["batch"] for state in states_in(tmp_path / "first")] == [18, 18]  # unchanged
+
+    allowed = restored(folder / "two.yaml", 1, states_in(tmp_path / "first"), allow=True)
+    migrated = restored(folder / "two.yaml", 1, states_in(tmp_path / "second"))
+    assert keys_of(migrated, 20) == keys_of(allowed, 20)
+
+    save(tmp_path / "third", migrated)
+    done = energon("checkpoint", "migrate", tmp_path / "third", folder / "three.yaml", tmp_path / "fourth", "--json")
+    assert done.code == 0, done.err
+    document = json.loads(done.out)
+    assert document["batch"] == 38
+    assert any(leaf.startswith(f"{folder}/b, train: continues at ") for leaf in document["datasets"])  # it was gone
+    states = [allowed[0].save_state_rank()]
+    for ranks in (4, 2):
+        once_more = restored(folder / "three.yaml", ranks, states, allow=True)
+        expected = keys_of(once_more, 20 // ranks)
+        assert keys_of(restored(folder / "three.yaml", ranks, states_in(tmp_path / "fourth")), 20 // ranks) == expected
+    told = energon("checkpoint", "info", tmp_path / "fourth").out
+    assert told.count("edited ") == 2
+
+
+def test_a_mix_that_has_not_changed_is_the_same_run(energon: RunEnergon, folder: Path, tmp_path: Path) -> None:
+    run = loaders(folder / "one.yaml", 1)
+    keys_of(run, 5)
+    save(tmp_path / "first", run)
+    done = energon("checkpoint", "migrate", tmp_path / "first", folder / "one.yaml", tmp_path / "second")
+    assert (done.code, done.out.splitlines()[0]) == (0, "the mix has not changed")
+    assert states_in(tmp_path / "second") == states_in(tmp_path / "first")
+
+
+def test_a_change_that_cannot_be_exact_is_refused(energon: RunEnergon, folder: Path, tmp_path: Path) -> None:
+    run = loaders(folder / "one.yaml", 2)
+    keys_of(run, 2)
+    save(tmp_path / "first", run)
+    done = energon("checkpoint", "migrate", tmp_path / "first", folder / "missing.yaml", tmp_path / "second")
+    assert done.code != 0
+    assert "missing.yaml" in done.err
+
+    (tmp_path / "first" / "rank_1.pt").unlink()
+    done = energon("checkpoint", "migrate", tmp_path / "first", folder / "two.yaml", tmp_path / "second")
+    assert done.code != 0
+    assert "expected one state of each of the 2 ranks" in done.err
+    assert not (tmp_path / "second").exists()
+
+
+def test_a_run_of_one_dataset_may_become_a_mix(energon: RunEnergon, folder: Path, tmp_path: Path) -> None:
+    run = loaders(folder / "a", 1)
+    keys_of(run, 7)
+    save(tmp_path / "first", run)
+    done = energon("checkpoint", "migrate", tmp_path / "first", folder / "two.yaml", tmp_path / "second")
+    assert done.code == 0, done.err
+    allowed = restored(folder / "two.yaml", 1, states_in(tmp_path / "first"), allow=True)
+    assert keys_of(restored(folder / "two.yaml", 1, states_in(tmp_path / "second")), 12) == keys_of(allowed, 12)

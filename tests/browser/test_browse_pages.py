@@ -210,7 +210,7 @@ def test_the_tree_leads_to_the_grid_of_a_dataset(browser: Any, url: str) -> None
 def test_the_broken_picture_is_found_and_its_page_tells_the_finding(browser: Any, url: str) -> None:
     browser.get(url.partition("?")[0] + "?in=findings&text=E302")
     wait(lambda: text_of(browser, "#status") == "1 found")
-    assert text_of(browser, ".cell span").startswith("E302: ")
+    wait(lambda: text_of(browser, ".cell span").startswith("E302: "))
     run(browser, "document.querySelector('.cell').click()")
     wait(lambda: text_of(browser, "h1") == "shard_999.tar/broken")
     wait(lambda: run(browser, "[...document.querySelectorAll('code')].some((one) => one.textContent === 'E302')"))

@@ -1,0 +1,166 @@
+"""Batches of items of like cost, from pools that are sorted."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+
+from ...errors import ConfigError
+from ...order import mix
+from ...samples.batching.collate import generic_batch
+from ..contract.buffered import BufferedItem
+from ..contract.hook import Hook
+from ..contract.item_id import ItemId
+from ..contract.lane import Lane, set_restore_key
+from ..contract.stage import SKIPPED, Running, SavableDataset, State
+from ..contract.state_schema import BUFFERED_ITEM, COUNT, Schema
+from ..contract.worker_config import WorkerConfig
+
+__all__ = ["SortPoolDataset"]
+
+T = TypeVar("T")
+
+_POOL = 41  # separates these random numbers from others
+
+
+class SortPoolDataset(SavableDataset[T]):
+    """Take a pool of items, sort it by cost, and yield batches of neighbours, in random order.
+
+    Items of a batch have like costs, so little is padded. All lanes yield their batches of a pool in the same order of
+    costs: the k-th batch of each rank has about the same cost, so that no rank waits long for the others.
+
+    Args:
+        dataset: The stage below.
+        pool_size: Items of a pool, a multiple of ``batch_size``. Each lane holds one pool.
+        key: Returns the cost of an item, such as its number of tokens: a number.
+        batch_size: Items of a batch.
+        batcher: Makes a batch of a list of items; by default samples are padded and stacked.
+        drop_last: Drop the short batch at the end of a lane.
+        failure_tolerance: Consecutive failures of ``key`` or ``batcher`` that end the run.
+        worker_config: By default the dataset's.
+
+    Raises:
+        ConfigError: A size is below 1, or ``pool_size`` is no multiple of ``batch_size``.
+    """
+
+    entry_schema: ClassVar[Schema] = {"pools": COUNT, "batches": [[BUFFERED_ITEM]]}
+
+    def __init__(
+        self,
+        dataset: SavableDataset[Any],
+        pool_size: int,
+        key: Callable[[Any], float],
+        *,
+        batch_size: int,
+        batcher: Callable[[list[Any]], T] = generic_batch,
+        drop_last: bool = False,
+        failure_tolerance: int | None = None,
+        name: str | None = None,
+        worker_config: WorkerConfig | None = None,
+    ) -> None:
+        super().__init__(dataset, worker_config=worker_config, name=name)
+        if batch_size < 1 or pool_size < 1 or pool_size % batch_size:
+            raise ConfigError(
+                f"expected a pool_size that is a multiple of batch_size, both at least 1, found {pool_size} and "
+                f"{batch_size}",
+                hint=f"pass pool_size={max(1, batch_size) * max(1, round(pool_size / max(1, batch_size)))}",
+            )
+        self.pool_size = pool_size
+        self.batch_size = batch_size
+        self.key_function = key
+        self.batcher = batcher
+        self.drop_last = drop_last
+        self.failure_tolerance = failure_tolerance
+
+    @property
+    def waits(self) -> bool:
+        return True
+
+    @property
+    def runs_user_code(self) -> bool:
+        return True
+
+    def settings(self) -> dict[str, Any]:
+        return {"pool_size": self.pool_size, "batch_size": self.batch_size, "drop_last": self.drop_last}
+
+    def open(self, lane: Lane, state: State) -> Running:
+        return _SortPoolRunning(self, lane, state)
+
+
+class _SortPoolRunning:
+    def __init__(self, definition: SortPoolDataset[Any], lane: Lane, state: State) -> None:
+        self._upstream = definition.inputs[0].open(lane, state)
+        self._lane = lane
+        self._stage = lane.path + definition.key
+        self._key = definition.key
+        self._depth = definition.depth
+        self._pool_size, self._batch_size = definition.pool_size, definition.batch_size
+        self._drops_last = definition.drop_last
+        tolerance = definition.failure_tolerance
+        self._cost = Hook(definition.key_function, lane, failure_tolerance=tolerance, stage="key")
+        self._batcher = Hook(definition.batcher, lane, failure_tolerance=tolerance, takes_batches=True, stage="batcher")
+        own = state.get(self._key, {"pools": 0, "batches": []})
+        self._pools: int = own["pools"]
+        self._batches = deque([BufferedItem.from_state(one) for one in batch] for batch in own["batches"])
+
+    def next(self) -> tuple[Any, ItemId]:
+        if not self._batches:
+            self._batches.extend(self._pool())
+        if not self._batches:
+            raise StopIteration
+        items = [(item.value(self._upstream, self._lane), item.item_id) for item in self._batches.popleft()]
+        item_ids = tuple(item_id for value, item_id in items if value is not SKIPPED)
+        return self._joined([value for value, _ in items if value is not SKIPPED], item_ids)
+
+    def _pool(self) -> list[list[BufferedItem]]:
+        """Return the batches of the next pool; none at the end of the lane."""
+        costs: list[float] = []
+        items: list[BufferedItem] = []
+        while len(items) < self._pool_size:
+            try:
+                value, item_id = self._upstream.next()
+            except StopIteration:
+                break
+            cost = SKIPPED if value is SKIPPED else self._cost.attempt(value, item_id)
+            if cost is not SKIPPED:
+                costs.append(float(cost))
+                items.append(BufferedItem(item_id, self._lane.context.batch_index, value))
+        order = np.argsort(np.array(costs), kind="stable").tolist()
+        starts = range(0, len(order), self._batch_size)
+        batches = [[items[place] for place in order[start : start + self._batch_size]] for start in starts]
+        if batches and len(batches[-1]) < self._batch_size and self._drops_last:
+            batches.pop()
+        return [batches[place] for place in self._shuffled(len(batches))]
+
+    def _shuffled(self, count: int) -> Sequence[int]:
+        """Return the order of the batches of a pool: the same on all lanes, so that ranks have like costs."""
+        words = mix(self._lane.seed, _POOL, self._depth, self._pools, np.arange(count))
+        self._pools += 1
+        found: list[int] = np.argsort(words, kind="stable").tolist()
+        return found
+
+    def _joined(self, values: list[Any], item_ids: tuple[ItemId, ...]) -> tuple[Any, ItemId]:
+        if not values:
+            return SKIPPED, item_ids
+        batch = self._batcher.attempt(values, item_ids)
+        if batch is not SKIPPED:
+            set_restore_key(batch, self._stage, self._lane, item_ids)
+        return batch, item_ids
+
+    def state(self) -> State:
+        state = self._upstream.state()
+        batches = [[item.to_state() for item in batch] for batch in self._batches]
+        state[self._key] = {"pools": self._pools, "batches": batches}
+        return state
+
+    def load(self, item_id: ItemId) -> Any:
+        loaded = [self._upstream.load(inner) for inner in item_id] if isinstance(item_id, tuple) else []
+        values = [value for value in loaded if value is not SKIPPED]
+        if not values:
+            return SKIPPED
+        batch = self._batcher.call(values, item_id)
+        set_restore_key(batch, self._stage, self._lane, item_id)
+        return batch

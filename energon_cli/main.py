@@ -87,7 +87,7 @@ COMMANDS = {
     "get": LazyCommand(
         module="energon_cli.extract.get",
         attribute="get",
-        short_help="Print a part of a sample, or list its parts.",
+        short_help="Print a part of samples, or list their parts.",
     ),
     "extract": LazyCommand(
         module="energon_cli.extract.command",

@@ -11,6 +11,7 @@ import random
 import signal
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -194,7 +195,8 @@ def test_the_run_ends_after_the_last_replacement(mix: Path) -> None:
         for _ in range(60):
             next(batches)
             for pid in pids_of(loader):
-                os.kill(pid, signal.SIGKILL)
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
 
 
 class Slow(Packing):

@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 from ...errors import ConfigError
 from ..contract.item_id import ItemId
 from ..contract.lane import Lane
+from ..contract.pass_through import PassThroughDataset
 from ..contract.stage import Running, SavableDataset, State
 from ..contract.worker_config import WorkerConfig
-from .pass_through import PassThroughDataset
 
 __all__ = ["GC_DEFAULT_EVERY_N_ITER", "GcDataset"]
 

@@ -7,11 +7,11 @@ from typing import Any, Literal, TypeVar
 
 from ..contract.item_id import ItemId, plain_item_id
 from ..contract.lane import Lane
+from ..contract.pass_through import PassThroughDataset
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.worker_config import WorkerConfig
 from ..failures.sample_name import keys_of_sample
 from ..worker_identity import worker_number
-from .pass_through import PassThroughDataset
 
 __all__ = ["LogSampleDataset"]
 

@@ -27,10 +27,11 @@ _POOL = 41  # separates these random numbers from others
 
 
 class SortPoolDataset(SavableDataset[T]):
-    """Take a pool of items, sort it by cost, and yield batches of neighbours, in random order.
+    """Sort pools of items by cost, and yield batches of neighbours, in random order.
 
-    Items of a batch have like costs, so little is padded. All lanes yield their batches of a pool in the same order of
-    costs: the k-th batch of each rank has about the same cost, so that no rank waits long for the others.
+    A pool is filled from the stage below. Items of a batch have like costs, so little is padded. All lanes yield their
+    batches of a pool in the same order of costs: the k-th batch of each rank has about the same cost, so that no rank
+    waits long for the others.
 
     Args:
         dataset: The stage below.

@@ -132,7 +132,8 @@ class LaneBatches:
         if self.ended:
             self.start_over()
         if self._stream is None:
-            quarantine_samples(self.chain, self.replacements.quarantined)
+            if self.replacements.quarantined:
+                quarantine_samples(self.chain, self.replacements.quarantined)
             self._stream = BatchStream(self._host(), self._options, self.replacements)
         return self._stream
 

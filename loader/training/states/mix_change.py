@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ...pipeline.contract.lane import child_seed
+from ...pipeline.contract.pass_through import PassThroughDataset
 from ...pipeline.contract.stage import SavableDataset, State
 from ...pipeline.reading.read import ReadDataset
 from ...pipeline.stages.blend import BlendDataset
-from ...pipeline.stages.pass_through import PassThroughDataset
 from .differences import differences, shares
 from .mix_history import MixChanges, stage_changes
 from .mix_leaves import LeafChange, LeafMatch, leaves_in

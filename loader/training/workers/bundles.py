@@ -7,6 +7,7 @@ send bundles of messages. The rank sets their size to the number of messages tha
 from __future__ import annotations
 
 import gc
+import multiprocessing
 import os
 import random
 import signal
@@ -31,7 +32,6 @@ from ...transport.message import PackedMessage, pack_message, unpack_message
 from ...transport.segments import SegmentFlags, SegmentPool
 from .forked_process import forget_executors, restart_imports_of_other_threads
 from .lane_host import LaneHost, Message
-from .start_context import start_context
 from .stream_options import StreamOptions, collect_garbage_every
 from .worker_board import WorkerBoard, register_stack_dump
 from .worker_errors import PackedError, pack_error
@@ -150,7 +150,7 @@ class WorkerBundles:
         self._board = board
         self._options = options
         method = "fork" if options.worker_type == "fork" else options.multiprocessing_context
-        self._context = start_context(method)
+        self._context = _context(method)
         self._size = RawValue("i", 1)
         self._stop = RawValue("b", 0)
         self._messages: list[deque[Message | PackedError | None]] = [deque() for _ in range(host.workers)]
@@ -266,6 +266,15 @@ class WorkerBundles:
         self._is_done = [True] * len(self._is_done)
         for messages in self._messages:
             messages.clear()
+
+
+def _context(start_method: str | None) -> Any:
+    method = start_method or multiprocessing.get_start_method()
+    if method == "fork":
+        return multiprocessing.get_context(method)
+    from .start_context import start_context  # few programs need it
+
+    return start_context(method)
 
 
 @contextmanager

@@ -45,8 +45,6 @@ def find_recorded(host: LaneHost, recorded: RecordedSample) -> QuarantinedSample
 
 def quarantine_samples(dataset: SavableDataset[Any], samples: Sequence[QuarantinedSample]) -> None:
     """Pass over samples in all readers of a chain."""
-    if not samples:
-        return
     for reader in _readers(dataset):
         reader.quarantine(
             (number, sample.number)

@@ -18,14 +18,13 @@ from typing import Any
 __all__ = ["start_context"]
 
 
-def start_context(method: str | None) -> BaseContext:
+def start_context(method: str) -> BaseContext:
     """Return the context that starts worker processes.
 
     Args:
-        method: ``"fork"``, ``"spawn"``, ``"forkserver"``; None: the start method of the program.
+        method: ``"fork"``, ``"spawn"`` or ``"forkserver"``.
     """
-    found = method or multiprocessing.get_start_method()
-    return _ForkServer() if found == "forkserver" else multiprocessing.get_context(found)
+    return _ForkServer() if method == "forkserver" else multiprocessing.get_context(method)
 
 
 class _ForkServer(ForkServerContext):

@@ -22,9 +22,9 @@ from ...errors import ConfigError, WorkerError
 from ...escaped_log import get_logger
 from ...pipeline.contract.item_id import ItemId
 from ...pipeline.contract.lane import Lane
+from ...pipeline.contract.pass_through import PassThroughDataset
 from ...pipeline.contract.stage import Running, SavableDataset, State
 from ...pipeline.contract.worker_config import WorkerConfig
-from ...pipeline.stages.pass_through import PassThroughDataset
 from .worker_board import WATCHDOG_SIGNAL, WorkerBoard
 from .worker_errors import describe_last_sample, describe_stack, name_worker
 

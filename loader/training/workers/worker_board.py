@@ -38,6 +38,7 @@ _PID, _DUMPS_STACKS, _LANE, _POSITION, _THREAD, _IDLE = range(6)
 _CELLS = 8  # of 8 bytes: a slot fills a cache line, so that workers do not slow each other down
 _PATH_BYTES = 128  # the path of a reader's lane; longer ones are cut, so that no reader has them
 
+_WAIT_S = 2.0
 _QUIET_S = 0.1  # faulthandler writes a dump in many small pieces
 
 
@@ -226,13 +227,13 @@ def register_stack_dump(board: WorkerBoard, worker: int) -> None:
     board.set_dumps_stacks(worker)
 
 
-def request_stack(board: WorkerBoard, worker: int, *, wait_s: float = 2.0) -> str | None:
+def request_stack(board: WorkerBoard, worker: int, *, wait_s: float | None = None) -> str | None:
     """Return the stacks of a worker's threads; None if the worker writes none.
 
     Args:
         board: The board that the worker registered with.
         worker: The number of the worker.
-        wait_s: The longest wait for them.
+        wait_s: The longest wait for them; None: 2 s.
     """
     pid = board.pid(worker)
     if pid is None or not board.dumps_stacks(worker):
@@ -243,7 +244,7 @@ def request_stack(board: WorkerBoard, worker: int, *, wait_s: float = 2.0) -> st
         os.kill(pid, WATCHDOG_SIGNAL)
     except ProcessLookupError:
         return None
-    deadline = time.monotonic() + wait_s
+    deadline = time.monotonic() + (_WAIT_S if wait_s is None else wait_s)
     grown_at = deadline
     while (now := time.monotonic()) < min(deadline, grown_at + _QUIET_S):
         time.sleep(0.01)

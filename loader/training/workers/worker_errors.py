@@ -222,14 +222,14 @@ def describe_last_sample(board: WorkerBoard, worker: int, describe: Callable[[in
     return f"the last sample it began is {text}"
 
 
-def describe_stack(board: WorkerBoard, worker: int, *, thread: int = 0, wait_s: float = 2.0) -> str:
+def describe_stack(board: WorkerBoard, worker: int, *, thread: int = 0, wait_s: float | None = None) -> str:
     """Return the stack of a worker, or the reason why there is none.
 
     Args:
         board: The board that the worker writes to.
         worker: The number of the worker.
         thread: The thread of this process whose stack to return when there are no workers.
-        wait_s: The longest wait for the stack.
+        wait_s: The longest wait for the stack; None: 2 s.
     """
     if board.pid(worker) == os.getpid():
         frame = sys._current_frames().get(board.thread(worker) or thread)  # noqa: SLF001 - documented, and the only way

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from ..contract.stage import SavableDataset
-from ..contract.worker_config import WorkerConfig
+from .stage import SavableDataset
+from .worker_config import WorkerConfig
 
 __all__ = ["PassThroughDataset"]
 

@@ -20,6 +20,7 @@ import pytest
 from torch.utils.data import get_worker_info
 
 from loader import (
+    BlendDataset,
     DefaultTaskEncoder,
     SavableDataLoader,
     TextSample,
@@ -179,6 +180,21 @@ def test_a_sample_that_kills_twice_is_quarantined(mix: Path, tmp_path: Path, cap
 
     again = loader_of(mix, encoder=Troubled("one 31", crash), max_worker_restarts=0, quarantine=report)
     assert "one 31" not in texts_of(batches_of(again, 60))
+
+
+def test_the_sample_is_found_in_a_blend_composed_by_hand(mix: Path) -> None:
+    config = WorkerConfig(rank=0, world_size=1, num_workers=2, lanes=4)
+    options: dict[str, Any] = {"batch_size": None, "shuffle_buffer_size": 20, "max_samples_per_sequence": 10}
+    encoder = Troubled("two 31", crash)
+    one, two = (
+        get_train_dataset(mix / name, worker_config=config, task_encoder=encoder, **options) for name in ("one", "two")
+    )
+    loader = get_savable_loader(BlendDataset((one, 1), (two, 1)))
+    with loader:
+        texts = {sample.text for sample in islice(loader, 300)}
+    assert {f"two {number}" for number in range(120)} - texts == {"two 31"}
+    (quarantined,) = loader.save_state_rank()["quarantined"]
+    assert (quarantined["dataset"], quarantined["key"]) == (str(mix / "two"), "0.tar/00031")
 
 
 def test_the_run_ends_if_no_more_samples_may_be_quarantined(mix: Path) -> None:

@@ -244,11 +244,14 @@ def test_keys_are_read_from_each_kind_of_file(tmp_path: Path) -> None:
     (tmp_path / "x.tsv").write_text("sample\n" + "\n".join(keys) + "\n")
     findings = [{"shard": "a.tar", "key": "1"}, {"shard": None, "key": None}, {"shard": "a.tar", "key": "1"}]
     (tmp_path / "x.json").write_text(json.dumps({"findings": findings}))
+    rows = [json.dumps({"dataset": "/data/a", "key": key}) for key in (*keys, keys[0])]
+    (tmp_path / "x.jsonl").write_text("\n".join(rows) + "\n\n")
     parquet.write_table(pa.table({"id": keys, "n": [1, 2, 3]}), tmp_path / "x.parquet")
     assert keys_of_file(str(tmp_path / "x.txt")) == keys
     assert keys_of_file(str(tmp_path / "x.csv")) == keys
     assert keys_of_file(str(tmp_path / "x.tsv")) == keys
     assert keys_of_file(str(tmp_path / "x.json")) == ["a.tar/1"]
+    assert keys_of_file(str(tmp_path / "x.jsonl")) == keys
     assert keys_of_file(str(tmp_path / "x.parquet"), column="id") == keys
     with pytest.raises(ConfigError, match=r"expected a column named key.*found: id, n"):
         keys_of_file(str(tmp_path / "x.parquet"))
@@ -259,6 +262,8 @@ def test_keys_are_read_from_each_kind_of_file(tmp_path: Path) -> None:
     [
         ("x.json", "{", "cannot read keys"),
         ("x.json", "[1]", "expected a report with 'findings'"),
+        ("x.jsonl", '{"a": 1, "b": 2}\n', "found: a, b"),
+        ("x.jsonl", "[1]\n", "expected an object on each line"),
         ("x.csv", "a,b\n1,2\n", "found: a, b"),
         ("x.csv", "", "found: none"),
         ("x.parquet", "no", "cannot read keys"),

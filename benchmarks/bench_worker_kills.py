@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -125,7 +126,8 @@ def main() -> int:
                     if kind == "hung":
                         (hangs / str(number)).touch()
                     else:
-                        os.kill(process.pid, signal.SIGKILL if kind == "killed" else signal.SIGSTOP)
+                        with suppress(ProcessLookupError):  # it has ended, and the loop has not reached its batch
+                            os.kill(process.pid, signal.SIGKILL if kind == "killed" else signal.SIGSTOP)
         state = loader.save_state_rank()
     print(f"{len(expected)} batches, all equal; {kinds}; {state.get('worker_restarts', 0)} workers replaced")
     print(f"quarantined: {len(state.get('quarantined', []))}")

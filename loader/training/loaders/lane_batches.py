@@ -289,14 +289,16 @@ class BatchStream:
         """
         worker = ended.worker
         process = source.processes()[worker]
-        died = self._watchdog.cause_of(worker) or worker_died_error(
-            worker, process, self._board, self._describe_last_sample
-        )
+        hung = self._watchdog.cause_of(worker)
+        died = hung or worker_died_error(worker, process, self._board, self._describe_last_sample)
         if process.exitcode == 0:  # by an interrupt, which the rank gets as well
             self.close()
             raise died from None
+        exit_code = None if hung else process.exitcode
         try:
-            self._replacements.handle(worker, died, host=self._host, board=self._board, replace=source.replace)
+            self._replacements.handle(
+                worker, died, exit_code=exit_code, host=self._host, board=self._board, replace=source.replace
+            )
         except WorkerError as error:
             self.close()
             raise error from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections import Counter
 from collections.abc import Callable, Iterable
 
@@ -17,7 +18,8 @@ __all__ = ["Replacements"]
 
 _log = get_logger(__name__)
 
-_DEATHS = 2  # at one sample, before it is quarantined
+_DEATHS = 2  # at one sample and by one cause, before it is quarantined
+_KILLS = 3  # likewise, by SIGKILL, which also others send
 
 
 class Replacements:
@@ -38,7 +40,7 @@ class Replacements:
         self.replaced = 0
         self.quarantined = () if options.quarantine is None else read_report(options.quarantine)
         self._added = 0  # by this loader
-        self._deaths: Counter[RecordedSample] = Counter()
+        self._deaths: Counter[tuple[RecordedSample, int | None]] = Counter()
 
     def restore(self, replaced: int, quarantined: Iterable[QuarantinedSample]) -> None:
         """Continue with the counts of a saved run; samples that are quarantined already stay so."""
@@ -50,6 +52,7 @@ class Replacements:
         worker: int,
         died: WorkerError,
         *,
+        exit_code: int | None,
         host: LaneHost,
         board: WorkerBoard,
         replace: Callable[[int], None],
@@ -59,13 +62,14 @@ class Replacements:
         Args:
             worker: The number of the worker.
             died: The error that names the end of the worker.
+            exit_code: Its exit code, below 0 for a signal; None if it was killed because it made no progress.
             host: The lanes of the rank.
             board: What the workers recorded.
             replace: Starts another process instead of a worker.
 
         Raises:
             WorkerError: The error, if the run has replaced as many workers as it may, or the sample at which the worker
-                ended has killed two, and may not be quarantined.
+                ended has killed others, and may not be quarantined.
         """
         if self.replaced >= self._options.max_worker_restarts:
             if self._options.max_worker_restarts:
@@ -73,10 +77,11 @@ class Replacements:
             raise died
         recorded = board.read(worker)
         if recorded is not None and not board.is_idle(worker):
-            self._deaths[recorded] += 1
-            if self._deaths[recorded] >= _DEATHS:
+            death = recorded, exit_code
+            self._deaths[death] += 1
+            if self._deaths[death] >= (_KILLS if exit_code == -signal.SIGKILL else _DEATHS):
                 self._quarantine(recorded, died, host, worker)
-                del self._deaths[recorded]
+                del self._deaths[death]
         self.replaced += 1
         _log.warning(
             "%s; another process continues with the very batches that were due (%d of %d replacements)",
@@ -89,12 +94,12 @@ class Replacements:
     def _quarantine(self, recorded: RecordedSample, died: WorkerError, host: LaneHost, worker: int) -> None:
         sample = find_recorded(host, recorded)
         if sample is None or self._added >= self._options.max_quarantined:
-            died.add_note(f"This sample has ended {_DEATHS} workers: {recorded if sample is None else sample}.")
+            died.add_note(f"This sample has ended several workers: {recorded if sample is None else sample}.")
             raise died
         self.quarantined += (sample,)
         self._added += 1
         quarantine_samples(host.dataset, (sample,))
-        _log.error("quarantined sample %s: it has ended %d workers; the last: %s", sample, _DEATHS, _in_one_line(died))
+        _log.error("quarantined sample %s: it has ended several workers; the last: %s", sample, _in_one_line(died))
         if self._options.quarantine is not None:
             append_report(
                 self._options.quarantine,

@@ -49,7 +49,12 @@ class Packing(DefaultTaskEncoder[Any, Any, Any, Any]):
         self.hangs = hangs
 
     def encode_sample(self, sample: Any) -> Any:
-        for file in self.hangs.iterdir() if self.hangs is not None else ():
+        text = sample["json"]["text"]
+        for file in self.hangs.glob("*.due") if self.hangs is not None else ():
+            mark = file.with_name(f"{text}.done")
+            if mark.exists():
+                continue  # two hangs at a sample would quarantine it
+            mark.touch()
             file.unlink(missing_ok=True)
             hashlib.pbkdf2_hmac("sha256", b"password", b"salt", 10**9)
         return sample["json"]["text"]
@@ -124,7 +129,7 @@ def main() -> int:
                     kinds[kind] += 1
                     process = chosen.choice(loader.run.lanes.start()._source.processes())  # noqa: SLF001 - to kill it
                     if kind == "hung":
-                        (hangs / str(number)).touch()
+                        (hangs / f"{number}.due").touch()
                     else:
                         with suppress(ProcessLookupError):  # it has ended, and the loop has not reached its batch
                             os.kill(process.pid, signal.SIGKILL if kind == "killed" else signal.SIGSTOP)

@@ -74,6 +74,8 @@ class _LaneWork:
         self._prepare()
         for bundle in self._bundles(pipes):
             pipes.send(bundle)
+        while pipes.wait_for_request():  # the rank opens shared memory while its worker runs
+            pass
 
     def _prepare(self) -> None:
         # Inherited garbage of a fork is never collected here. Finalizers of the trainer's objects, such as other

@@ -10,6 +10,8 @@ from ...samples.types import CrudeSample
 from ..contract.item_id import ItemId
 from ..contract.lane import Lane, set_restore_key
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
+from ..measuring.counts import DECODE
+from ..measuring.recorder import register
 from .joined_source import JoinedSource
 from .read import ReadDataset
 from .source import Raw, RawRow
@@ -60,6 +62,7 @@ class _DecodeRunning:
         self._stage = lane.path + definition.key
         self._skips = lane.failures.skips_of("load_sample or sample_loader")
         self.state = self._upstream.state
+        register(lane, DECODE, self, "_build")
 
     def next(self) -> tuple[Any, ItemId]:
         raw, item_id = self._upstream.next()

@@ -18,6 +18,7 @@ from ..states.framework_state import (
 )
 from ..states.run_state import RunState
 from ..states.split_state import redistribute_states
+from ..stats.snapshot import LoaderStats
 from ..workers.stream_options import CheckpointKeywords, StreamOptions
 from .framework_attributes import RankShare, TorchLoader
 from .replay import replay_step
@@ -128,7 +129,7 @@ class DataLoader(TorchLoader[T_co]):
         A running iteration ends, also one of another thread. The position is kept: it can be saved, and a later
         iteration or :meth:`start` starts new workers where these stopped.
         """
-        self.run.lanes.close()
+        self.run.close()
 
     close = shutdown
 
@@ -140,6 +141,19 @@ class DataLoader(TorchLoader[T_co]):
 
     def _options(self) -> StreamOptions:
         return self.run.options
+
+    # ------------------------------------------------------------------------------------------ statistics
+
+    def stats(self) -> LoaderStats:
+        """Return what the training loop has waited for, and what the workers did.
+
+        ``print(loader.stats())`` shows one line, ``wandb.log(loader.stats().to_dict())`` logs plain numbers. They begin
+        with the first iteration of this loader, and again when a state is restored.
+
+        Raises:
+            ConfigError: The loader was built with ``stats=False``.
+        """
+        return self.run.measured().stats()
 
     # --------------------------------------------------------------------------------- saving and restoring
 

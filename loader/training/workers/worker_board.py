@@ -34,7 +34,7 @@ __all__ = [
 WATCHDOG_SIGNAL = signal.SIGRTMAX - 2 if hasattr(signal, "SIGRTMAX") else signal.SIGUSR2
 """A signal with few other users: trainers, schedulers and the Java machine take SIGUSR1 and SIGUSR2."""
 
-_PID, _DUMPS_STACKS, _LANE, _POSITION, _THREAD, _IDLE = range(6)
+_PID, _DUMPS_STACKS, _LANE, _POSITION, _THREAD, _IDLE, _MADE, _TRACED = range(8)
 _CELLS = 8  # of 8 bytes: a slot fills a cache line, so that workers do not slow each other down
 _PATH_BYTES = 128  # the path of a reader's lane; longer ones are cut, so that no reader has them
 
@@ -60,7 +60,7 @@ class RecordedSample:
 class WorkerSlot:
     """The part of the board that one worker writes."""
 
-    __slots__ = ("_cells", "_path", "_path_bytes", "note_position")
+    __slots__ = ("_cells", "_path", "_path_bytes", "is_traced", "note_position")
 
     def __init__(self, cells: memoryview, path_bytes: memoryview) -> None:
         self._cells = cells
@@ -69,6 +69,8 @@ class WorkerSlot:
         path_bytes[:] = bytes(len(path_bytes))
         self.note_position: Callable[[int], None] = partial(cells.__setitem__, _POSITION)
         """Record the sample that the lane starts, by its position in the lane's stream."""
+        self.is_traced: Callable[[], Any] = partial(cells.__getitem__, _TRACED)
+        """Report whether each call of the worker is to be recorded."""
 
     def note_positions_at(self, path: str) -> Callable[[int], None]:
         """Return the function that records samples of a reader, by their positions in the stream of its lane.
@@ -98,6 +100,10 @@ class WorkerSlot:
     def note_idle(self, idle: bool) -> None:
         """Record that the worker waits for its rank, or no longer does."""
         self._cells[_IDLE] = idle
+
+    def note_made(self, messages: int) -> None:
+        """Record that the worker has made more messages for its rank."""
+        self._cells[_MADE] += messages
 
     def note(self, lane: int, position: int) -> None:
         """Record lane and position."""
@@ -144,6 +150,19 @@ class WorkerBoard:
     def is_idle(self, worker: int) -> bool:
         """Report whether a worker waited for its rank when it last recorded something."""
         return bool(self._cells(worker)[_IDLE])
+
+    def made(self, worker: int) -> int:
+        """Return the number of messages that a worker has made."""
+        return self._cells(worker)[_MADE]
+
+    def set_made(self, worker: int, messages: int) -> None:
+        """Record the number of messages that a worker has made, for the process that takes its place."""
+        self._cells(worker)[_MADE] = messages
+
+    def set_traced(self, traced: bool) -> None:
+        """Let all workers record each call, or no longer."""
+        for worker in range(self.workers):
+            self._cells(worker)[_TRACED] = traced
 
     def pid(self, worker: int) -> int | None:
         """Return the process of a worker, None if it is not recorded yet."""

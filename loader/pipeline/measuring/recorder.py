@@ -1,0 +1,276 @@
+"""Measure the activities of a worker: of all micro-batches their duration, of a sample of them each call.
+
+Timing a call costs about half a microsecond, which is much for a hook that takes two. So the functions that stages call
+are replaced by timed ones for a whole micro-batch, then restored: micro-batches that are not timed cost nothing more.
+The interval between timed micro-batches follows from their calls and their duration.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Mapping
+from time import perf_counter_ns
+from typing import Any, Protocol
+
+from .counts import Counts, Event
+
+__all__ = ["Measured", "Reader", "WorkerRecorder", "register"]
+
+_CALL_NS = 700  # of a timed call
+_SWAP_NS = 1500  # to replace a function and restore it
+_MAX_SHARE = 0.004  # of a worker's time that may be spent on timed calls
+_MAX_INTERVAL = 10_000  # micro-batches
+_MAX_COUNT_SHARE = 0.002  # of a worker's time to count samples
+_EARLY_COUNTS = 64  # at once, so that short runs have exact counts
+_MAX_EVENTS = 200_000  # of one worker on their way to the rank
+
+Measure = Callable[[Any], Any]
+
+
+class Measured(Protocol):
+    """A lane, which knows the recorder of its worker."""
+
+    recorder: WorkerRecorder | None
+
+
+class Reader(Protocol):
+    """An iterator over the samples of sources, which counts them."""
+
+    def count_samples(self, counts: Counts) -> None:
+        """Add the samples that were yielded since the last call."""
+
+
+def register(lane: Measured, name: str, owner: Any, attribute: str, sizes: Mapping[str, Measure] | None = None) -> None:
+    """Let the recorder of a lane time a function that a stage calls; without a recorder, do nothing.
+
+    Args:
+        lane: The lane.
+        name: The activity.
+        owner: The object that holds the function. It is not kept alive.
+        attribute: The attribute that the owner calls.
+        sizes: Metrics of the samples in the list that is the function's argument.
+    """
+    if lane.recorder is not None:
+        lane.recorder.add(name, owner, attribute, sizes or {})
+
+
+class _Function:
+    """A function that a stage calls as an attribute of an object."""
+
+    __slots__ = ("attribute", "name", "owner", "sizes")
+
+    def __init__(self, name: str, owner: Any, attribute: str, sizes: Mapping[str, Measure]) -> None:
+        self.name = name
+        self.owner = weakref.ref(owner)
+        self.attribute = attribute
+        self.sizes = sizes
+
+
+class WorkerRecorder:
+    """Measures the micro-batches of one worker.
+
+    Args:
+        counts: Where the measurements are added.
+        readers: The number of the first source of each reader of the chain, by the reader's ``id``.
+        is_traced: Returns True while the calls of all micro-batches are to be recorded.
+
+    Attributes:
+        counts: The measurements since they were taken last.
+    """
+
+    def __init__(
+        self,
+        counts: Counts | None = None,
+        *,
+        readers: Mapping[int, int] | None = None,
+        is_traced: Callable[[], Any] = lambda: False,
+    ) -> None:
+        self.counts = counts if counts is not None else Counts()
+        self._readers = readers or {}
+        self._is_traced = is_traced
+        self._functions: list[_Function] = []
+        self._open_readers: list[weakref.ref[Reader]] = []
+        self._dropped: list[tuple[Mapping[str, int], dict[str, int]]] = []  # of lanes, and those that are counted
+        self._next_count_ns = 0
+        self._early_counts = _EARLY_COUNTS
+        self._until_timed = 1
+        self._jitter = 0
+        self._begin_ns = 0
+        self._nested_ns = 0  # of the timed calls inside of the running one
+        self._always_ns = 0  # of the timed micro-batch
+        self._calls = 0
+        self._is_tracing = False
+        self._swapped: list[tuple[Any, str, Any]] | None = None  # functions to restore
+
+    # ------------------------------------------------------------------------------------- what is measured
+
+    def add(self, name: str, owner: Any, attribute: str, sizes: Mapping[str, Measure]) -> None:
+        """Time a function from the next timed micro-batch on; see :func:`register`."""
+        function = _Function(name, owner, attribute, sizes)
+        self._functions.append(function)
+        if self._swapped is not None:
+            self._swap(function, self._swapped)
+
+    def add_reader(self, reader: Reader) -> None:
+        """Count the samples of a reader. It is not kept alive."""
+        self._open_readers.append(weakref.ref(reader))
+
+    def first_source(self, definition: object) -> int:
+        """Return the number of a reader's first source among the sources of the chain."""
+        return self._readers.get(id(definition), 0)
+
+    def add_dropped(self, dropped: Mapping[str, int]) -> None:
+        """Count the samples that a lane drops, by reason: a counter that grows."""
+        self._dropped.append((dropped, {}))
+
+    # ------------------------------------------------------------------------------------- micro-batches
+
+    def begin_batch(self) -> None:
+        """Begin a micro-batch."""
+        self._until_timed -= 1
+        if self._until_timed <= 0 or self._is_traced():
+            self._begin_timed()
+        self._begin_ns = perf_counter_ns()
+
+    def end_batch(self, is_made: bool) -> None:
+        """End the micro-batch, also one that failed, or did not come since the lane has ended."""
+        took_ns = perf_counter_ns() - self._begin_ns
+        counts = self.counts
+        counts.make_ns += took_ns
+        counts.batches += is_made
+        if self._swapped is not None:
+            self._end_timed(took_ns)
+
+    def _begin_timed(self) -> None:
+        self._calls = self._always_ns = self._nested_ns = 0
+        self._is_tracing = bool(self._is_traced())
+        self._functions = [function for function in self._functions if function.owner() is not None]
+        self._swapped = []
+        for function in self._functions:
+            self._swap(function, self._swapped)
+
+    def _swap(self, function: _Function, swapped: list[tuple[Any, str, Any]]) -> None:
+        owner = function.owner()
+        original = getattr(owner, function.attribute)
+        # A bound method that is stored in its own object would be a cycle of references.
+        is_own = function.attribute in getattr(owner, "__dict__", ()) or not hasattr(owner, "__dict__")
+        swapped.append((owner, function.attribute, original if is_own else _ABSENT))
+        setattr(owner, function.attribute, self._timed(original, function))
+
+    def _end_timed(self, took_ns: int) -> None:
+        swapped, self._swapped = self._swapped or [], None
+        for owner, attribute, original in swapped:
+            if original is _ABSENT:
+                delattr(owner, attribute)
+            else:
+                setattr(owner, attribute, original)
+        counts = self.counts
+        counts.timed += 1
+        counts.timed_ns += max(0, took_ns - self._always_ns)
+        cost_ns = self._calls * _CALL_NS + len(swapped) * _SWAP_NS
+        counts.cost_ns += cost_ns
+        interval = min(_MAX_INTERVAL, max(1, int(cost_ns / (_MAX_SHARE * max(1, took_ns)))))
+        if interval > 1:
+            # A fixed interval could meet each time, or never, the micro-batch that reads a chunk.
+            self._jitter = (self._jitter * 1103515245 + 12345) & 0x7FFFFFFF
+            interval = interval // 2 + 1 + self._jitter % interval
+        self._until_timed = interval
+        if self._is_tracing:
+            self._note("micro-batch", self._begin_ns, took_ns)
+
+    def _timed(self, call: Callable[..., Any], function: _Function) -> Callable[..., Any]:
+        name, sizes = function.name, function.sizes
+
+        def timed(*arguments: Any) -> Any:
+            begin_ns = perf_counter_ns()
+            outer_ns, self._nested_ns = self._nested_ns, 0
+            try:
+                return call(*arguments)
+            finally:
+                took_ns = perf_counter_ns() - begin_ns
+                activities = self.counts.activities
+                activities[name] = activities.get(name, 0) + took_ns - self._nested_ns
+                self._nested_ns = outer_ns + took_ns
+                self._calls += 1
+                if self._is_tracing:
+                    self._note(name, begin_ns, took_ns)
+                if sizes:
+                    self._measure(sizes, arguments[0])
+
+        return timed
+
+    def _measure(self, sizes: Mapping[str, Measure], samples: Any) -> None:
+        """Measure samples, apart from the activity that takes them."""
+        begin_ns = perf_counter_ns()
+        for unit, metric in sizes.items():
+            self.counts.add_size(unit, float(sum(map(metric, samples))), len(samples))
+        self._nested_ns += perf_counter_ns() - begin_ns
+
+    # ------------------------------------------------------------------------------------- always measured
+
+    def add_always(self, name: str, begin_ns: int) -> None:
+        """Add the time of a rare activity, from ``begin_ns`` to now; the timed calls around it do not count it."""
+        took_ns = perf_counter_ns() - begin_ns
+        always = self.counts.always
+        always[name] = always.get(name, 0) + took_ns
+        self._always_ns += took_ns
+        self._nested_ns += took_ns
+        if self._is_tracing and self._swapped is not None:
+            self._note(name, begin_ns, took_ns)
+
+    def add_idle(self, begin_ns: int) -> None:
+        """Add a wait for the rank, from ``begin_ns`` to now."""
+        took_ns = perf_counter_ns() - begin_ns
+        self.counts.idle_ns += took_ns
+        if self._is_tracing:
+            self._note("idle", begin_ns, took_ns)
+
+    def add_transport(self, begin_ns: int) -> None:
+        """Add the time in which micro-batches were packed for the rank, from ``begin_ns`` to now."""
+        took_ns = perf_counter_ns() - begin_ns
+        self.counts.transport_ns += took_ns
+        if self._is_tracing:
+            self._note("transport", begin_ns, took_ns)
+
+    def _note(self, name: str, begin_ns: int, took_ns: int) -> None:
+        if len(self.counts.events) < _MAX_EVENTS:
+            self.counts.events.append(Event(name, begin_ns, took_ns))
+
+    # ------------------------------------------------------------------------------------- results
+
+    def count_samples(self) -> None:
+        """Add the samples that readers have yielded, and those that were dropped, since the last call."""
+        readers = [(reference, reference()) for reference in self._open_readers]
+        for _, reader in readers:
+            if reader is not None:
+                reader.count_samples(self.counts)
+        if any(reader is None for _, reader in readers):
+            self._open_readers = [reference for reference, reader in readers if reader is not None]
+        for dropped, known in self._dropped:
+            if len(dropped) > len(known) or (dropped and dropped != known):
+                for reason, samples in [*dropped.items()]:
+                    more = samples - known.get(reason, 0)
+                    self.counts.dropped[reason] = self.counts.dropped.get(reason, 0) + more
+                    known[reason] = samples
+
+    def count_samples_at_times(self) -> None:
+        """Do the same, unless it was done in the last milliseconds."""
+        now_ns = perf_counter_ns()
+        if now_ns >= self._next_count_ns:
+            self.count_samples()
+            self._early_counts -= 1
+            if self._early_counts <= 0:
+                took_ns = perf_counter_ns() - now_ns
+                self._next_count_ns = now_ns + int(took_ns / _MAX_COUNT_SHARE)
+
+    def take(self, *, is_last: bool = False) -> Counts:
+        """Return the measurements since the last call; with ``is_last``, all samples are counted."""
+        if is_last:
+            self.count_samples()
+        else:
+            self.count_samples_at_times()
+        taken, self.counts = self.counts, Counts()
+        return taken
+
+
+_ABSENT: Any = object()

@@ -1,4 +1,4 @@
-"""Measure the activities of a worker: of all micro-batches their duration, of a sample of them each call.
+"""Measure the activities of a worker, each call in a sample of its micro-batches.
 
 Timing a call costs about half a microsecond, which is much for a hook that takes two. So the functions that stages call
 are replaced by timed ones for a whole micro-batch, then restored: micro-batches that are not timed cost nothing more.
@@ -18,7 +18,7 @@ __all__ = ["Measured", "Reader", "WorkerRecorder", "register"]
 
 _CALL_NS = 700  # of a timed call
 _SWAP_NS = 1500  # to replace a function and restore it
-_MAX_SHARE = 0.004  # of a worker's time that may be spent on timed calls
+_MAX_SHARE = 0.002  # of a worker's time that may be spent on timed calls
 _MAX_INTERVAL = 10_000  # micro-batches
 _MAX_COUNT_SHARE = 0.002  # of a worker's time to count samples
 _EARLY_COUNTS = 64  # at once, so that short runs have exact counts
@@ -30,6 +30,7 @@ Measure = Callable[[Any], Any]
 class Measured(Protocol):
     """A lane, which knows the recorder of its worker."""
 
+    number: int
     recorder: WorkerRecorder | None
 
 
@@ -47,11 +48,12 @@ def register(lane: Measured, name: str, owner: Any, attribute: str, sizes: Mappi
         lane: The lane.
         name: The activity.
         owner: The object that holds the function. It is not kept alive.
-        attribute: The attribute that the owner calls.
+        attribute: The attribute that the owner calls. It must be one of the object, not of its class: to hide a method
+            by an attribute would make every later access to the object slower.
         sizes: Metrics of the samples in the list that is the function's argument.
     """
     if lane.recorder is not None:
-        lane.recorder.add(name, owner, attribute, sizes or {})
+        lane.recorder.add(lane.number, _Function(name, owner, attribute, sizes or {}))
 
 
 class _Function:
@@ -72,10 +74,10 @@ class WorkerRecorder:
     Args:
         counts: Where the measurements are added.
         readers: The number of the first source of each reader of the chain, by the reader's ``id``.
-        is_traced: Returns True while the calls of all micro-batches are to be recorded.
 
     Attributes:
         counts: The measurements since they were taken last.
+        until_timed: The lanes count it down with each micro-batch; from 0 on, they call :meth:`begin_timed`.
     """
 
     def __init__(
@@ -83,33 +85,31 @@ class WorkerRecorder:
         counts: Counts | None = None,
         *,
         readers: Mapping[int, int] | None = None,
-        is_traced: Callable[[], Any] = lambda: False,
     ) -> None:
         self.counts = counts if counts is not None else Counts()
         self._readers = readers or {}
-        self._is_traced = is_traced
-        self._functions: list[_Function] = []
+        self._is_traced = False
+        self._functions: dict[int, list[_Function]] = {}  # by lane
         self._open_readers: list[weakref.ref[Reader]] = []
         self._dropped: list[tuple[Mapping[str, int], dict[str, int]]] = []  # of lanes, and those that are counted
         self._next_count_ns = 0
         self._early_counts = _EARLY_COUNTS
-        self._until_timed = 1
+        self.until_timed = 1
         self._jitter = 0
         self._begin_ns = 0
         self._nested_ns = 0  # of the timed calls inside of the running one
         self._always_ns = 0  # of the timed micro-batch
         self._calls = 0
-        self._is_tracing = False
-        self._swapped: list[tuple[Any, str, Any]] | None = None  # functions to restore
+        self._timed_lane = -1
+        self._swapped: list[tuple[Any, str, Any]] = []  # functions to restore
 
     # ------------------------------------------------------------------------------------- what is measured
 
-    def add(self, name: str, owner: Any, attribute: str, sizes: Mapping[str, Measure]) -> None:
-        """Time a function from the next timed micro-batch on; see :func:`register`."""
-        function = _Function(name, owner, attribute, sizes)
-        self._functions.append(function)
-        if self._swapped is not None:
-            self._swap(function, self._swapped)
+    def add(self, lane: int, function: _Function) -> None:
+        """Time a function of a lane; see :func:`register`."""
+        self._functions.setdefault(lane, []).append(function)
+        if lane == self._timed_lane:
+            self._swap(function)
 
     def add_reader(self, reader: Reader) -> None:
         """Count the samples of a reader. It is not kept alive."""
@@ -125,58 +125,54 @@ class WorkerRecorder:
 
     # ------------------------------------------------------------------------------------- micro-batches
 
-    def begin_batch(self) -> None:
-        """Begin a micro-batch."""
-        self._until_timed -= 1
-        if self._until_timed <= 0 or self._is_traced():
-            self._begin_timed()
+    def follow(self, traced: bool) -> None:
+        """Record each call of all micro-batches from now on, or no longer."""
+        if traced != self._is_traced:
+            self._is_traced = traced
+            self.until_timed = 1
+
+    def add_made(self, batches: int, begin_ns: int) -> None:
+        """Add micro-batches that were made since ``begin_ns``."""
+        self.counts.batches += batches
+        self.counts.make_ns += perf_counter_ns() - begin_ns
+
+    def begin_timed(self, lane: int) -> None:
+        """Begin a micro-batch of a lane whose calls are timed."""
+        self._calls = self._always_ns = self._nested_ns = 0
+        self._timed_lane = lane
+        functions = self._functions.get(lane, [])
+        if any(function.owner() is None for function in functions):
+            functions = self._functions[lane] = [one for one in functions if one.owner() is not None]
+        for function in functions:
+            self._swap(function)
         self._begin_ns = perf_counter_ns()
 
-    def end_batch(self, is_made: bool) -> None:
-        """End the micro-batch, also one that failed, or did not come since the lane has ended."""
+    def end_timed(self) -> None:
+        """End this micro-batch, also if it failed."""
         took_ns = perf_counter_ns() - self._begin_ns
-        counts = self.counts
-        counts.make_ns += took_ns
-        counts.batches += is_made
-        if self._swapped is not None:
-            self._end_timed(took_ns)
-
-    def _begin_timed(self) -> None:
-        self._calls = self._always_ns = self._nested_ns = 0
-        self._is_tracing = bool(self._is_traced())
-        self._functions = [function for function in self._functions if function.owner() is not None]
-        self._swapped = []
-        for function in self._functions:
-            self._swap(function, self._swapped)
-
-    def _swap(self, function: _Function, swapped: list[tuple[Any, str, Any]]) -> None:
-        owner = function.owner()
-        original = getattr(owner, function.attribute)
-        # A bound method that is stored in its own object would be a cycle of references.
-        is_own = function.attribute in getattr(owner, "__dict__", ()) or not hasattr(owner, "__dict__")
-        swapped.append((owner, function.attribute, original if is_own else _ABSENT))
-        setattr(owner, function.attribute, self._timed(original, function))
-
-    def _end_timed(self, took_ns: int) -> None:
-        swapped, self._swapped = self._swapped or [], None
+        swapped, self._swapped, self._timed_lane = self._swapped, [], -1
         for owner, attribute, original in swapped:
-            if original is _ABSENT:
-                delattr(owner, attribute)
-            else:
-                setattr(owner, attribute, original)
+            setattr(owner, attribute, original)
         counts = self.counts
         counts.timed += 1
         counts.timed_ns += max(0, took_ns - self._always_ns)
         cost_ns = self._calls * _CALL_NS + len(swapped) * _SWAP_NS
         counts.cost_ns += cost_ns
         interval = min(_MAX_INTERVAL, max(1, int(cost_ns / (_MAX_SHARE * max(1, took_ns)))))
+        if self._is_traced:
+            interval = 1
+            self._note("micro-batch", self._begin_ns, took_ns)
         if interval > 1:
             # A fixed interval could meet each time, or never, the micro-batch that reads a chunk.
             self._jitter = (self._jitter * 1103515245 + 12345) & 0x7FFFFFFF
             interval = interval // 2 + 1 + self._jitter % interval
-        self._until_timed = interval
-        if self._is_tracing:
-            self._note("micro-batch", self._begin_ns, took_ns)
+        self.until_timed = interval
+
+    def _swap(self, function: _Function) -> None:
+        owner = function.owner()
+        original = getattr(owner, function.attribute)
+        self._swapped.append((owner, function.attribute, original))
+        setattr(owner, function.attribute, self._timed(original, function))
 
     def _timed(self, call: Callable[..., Any], function: _Function) -> Callable[..., Any]:
         name, sizes = function.name, function.sizes
@@ -192,7 +188,7 @@ class WorkerRecorder:
                 activities[name] = activities.get(name, 0) + took_ns - self._nested_ns
                 self._nested_ns = outer_ns + took_ns
                 self._calls += 1
-                if self._is_tracing:
+                if self._is_traced:
                     self._note(name, begin_ns, took_ns)
                 if sizes:
                     self._measure(sizes, arguments[0])
@@ -215,21 +211,21 @@ class WorkerRecorder:
         always[name] = always.get(name, 0) + took_ns
         self._always_ns += took_ns
         self._nested_ns += took_ns
-        if self._is_tracing and self._swapped is not None:
+        if self._is_traced and self._timed_lane >= 0:
             self._note(name, begin_ns, took_ns)
 
     def add_idle(self, begin_ns: int) -> None:
         """Add a wait for the rank, from ``begin_ns`` to now."""
         took_ns = perf_counter_ns() - begin_ns
         self.counts.idle_ns += took_ns
-        if self._is_tracing:
+        if self._is_traced:
             self._note("idle", begin_ns, took_ns)
 
     def add_transport(self, begin_ns: int) -> None:
         """Add the time in which micro-batches were packed for the rank, from ``begin_ns`` to now."""
         took_ns = perf_counter_ns() - begin_ns
         self.counts.transport_ns += took_ns
-        if self._is_tracing:
+        if self._is_traced:
             self._note("transport", begin_ns, took_ns)
 
     def _note(self, name: str, begin_ns: int, took_ns: int) -> None:
@@ -271,6 +267,3 @@ class WorkerRecorder:
             self.count_samples_at_times()
         taken, self.counts = self.counts, Counts()
         return taken
-
-
-_ABSENT: Any = object()

@@ -14,7 +14,7 @@ from .counts import Counts, SourceCounts
 
 __all__ = ["SourceCounter"]
 
-_KEPT = 8  # chunks that were yielded, to name the sources of samples that a hook skips
+_MAX_WAITING = 1  # chunks that were not counted; their arrays take memory
 
 
 class _Chunk:
@@ -28,7 +28,7 @@ class _Chunk:
         excluded: Shape (n,): True for the excluded samples; None if there are none.
     """
 
-    __slots__ = ("excluded", "one_source", "positions", "repeated", "size_bytes", "source", "total_bytes")
+    __slots__ = ("epoch", "excluded", "positions", "size_bytes", "source")
 
     def __init__(
         self,
@@ -40,11 +40,9 @@ class _Chunk:
     ) -> None:
         self.positions = positions
         self.source = source
-        self.excluded = excluded
-        self.repeated = epoch > 0 if epoch[-1] > 0 or epoch.any() else None
+        self.epoch = epoch
         self.size_bytes = size_bytes
-        self.one_source = int(source[0]) if (source == source[0]).all() else None
-        self.total_bytes = np.cumsum(size_bytes) if self.one_source is not None else size_bytes
+        self.excluded = excluded
 
 
 class SourceCounter:
@@ -54,16 +52,19 @@ class SourceCounter:
         first: The number of the reader's first source among those of the chain.
         position: The position of the next sample.
         mean_bytes: Returns the mean size of a source's samples, for samples whose size is not in the index.
+        sources: Number of the reader's sources.
     """
 
-    __slots__ = ("_chunks", "_counted", "_first", "_mean_bytes", "_old")
+    __slots__ = ("_chunks", "_counted", "_first", "_is_one", "_last", "_mean_bytes")
 
-    def __init__(self, first: int, position: int, mean_bytes: Callable[[int], int]) -> None:
+    def __init__(self, first: int, position: int, mean_bytes: Callable[[int], int], *, sources: int) -> None:
         self._first = first
+        self._is_one = sources == 1
         self._mean_bytes = mean_bytes
         self._counted = position
         self._chunks: deque[_Chunk] = deque()
-        self._old: deque[_Chunk] = deque(maxlen=_KEPT)
+        # Of the last chunk that was counted, to name the sources of samples that a hook skips.
+        self._last: tuple[range, IntArray | int] = (range(0), 0)
 
     def add_chunk(
         self,
@@ -80,12 +81,12 @@ class SourceCounter:
                 self._chunks.pop()
             else:
                 last.positions = range(last.positions.start, positions.start)
-        unknown = size_bytes < 0
-        if unknown.any():
-            size_bytes = size_bytes.copy()
-            for number in set(source[unknown].tolist()):
-                size_bytes[unknown & (source == number)] = self._mean_bytes(number)
         self._chunks.append(_Chunk(positions, source, epoch, size_bytes, excluded))
+
+    @property
+    def is_full(self) -> bool:
+        """True if the samples should be counted now, to free memory."""
+        return len(self._chunks) > _MAX_WAITING
 
     def count(self, position: int, counts: Counts) -> None:
         """Add the samples that were yielded since the last call: those before ``position``."""
@@ -97,33 +98,42 @@ class SourceCounter:
                 self._count_rows(chunk, rows, counts)
             self._counted = stop
             if stop == chunk.positions.stop:
-                self._old.append(self._chunks.popleft())
+                self._chunks.popleft()
+                self._last = chunk.positions, int(chunk.source[0]) if self._is_one else chunk.source
 
     def _count_rows(self, chunk: _Chunk, rows: slice, counts: Counts) -> None:
-        if chunk.one_source is not None:
-            before = chunk.total_bytes[rows.start - 1] if rows.start else 0
+        source, size_bytes = chunk.source[rows], chunk.size_bytes[rows]
+        if size_bytes.min() < 0:
+            size_bytes = self._known_sizes(source, size_bytes)
+        excluded = None if chunk.excluded is None else chunk.excluded[rows]
+        repeated = chunk.epoch[rows] > 0
+        if self._is_one or (source == source[0]).all():
             found = SourceCounts(
-                rows.stop - rows.start,
-                int(chunk.total_bytes[rows.stop - 1] - before),
-                0 if chunk.repeated is None else int(np.count_nonzero(chunk.repeated[rows])),
-                0 if chunk.excluded is None else int(np.count_nonzero(chunk.excluded[rows])),
+                len(source),
+                int(size_bytes.sum()),
+                int(np.count_nonzero(repeated)),
+                0 if excluded is None else int(np.count_nonzero(excluded)),
             )
-            counts.add_source(self._first + chunk.one_source, found)
+            counts.add_source(self._first + int(source[0]), found)
             return
-        numbers, place = np.unique(chunk.source[rows], return_inverse=True)
-        columns: list[Any] = [None, chunk.size_bytes, chunk.repeated, chunk.excluded]
-        for column, values in enumerate(columns):
-            if column and values is None:
-                columns[column] = [0] * len(numbers)
-            else:
-                weights = None if values is None else values[rows]
-                columns[column] = np.bincount(place, weights, minlength=len(numbers)).astype(int).tolist()
-        for number, *found_columns in zip(numbers.tolist(), *columns, strict=True):
-            counts.add_source(self._first + number, SourceCounts(*found_columns))
+        numbers, place = np.unique(source, return_inverse=True)
+        weights: list[Any] = [None, size_bytes, repeated]
+        columns = [np.bincount(place, column, minlength=len(numbers)).astype(int).tolist() for column in weights]
+        skipped = [0] * len(numbers)
+        if excluded is not None:
+            skipped = np.bincount(place[excluded], minlength=len(numbers)).tolist()
+        for number, *columns_of_source in zip(numbers.tolist(), *columns, skipped, strict=True):
+            counts.add_source(self._first + number, SourceCounts(*columns_of_source))
+
+    def _known_sizes(self, source: IntArray, size_bytes: IntArray) -> IntArray:
+        known = size_bytes.copy()
+        for number in set(source[size_bytes < 0].tolist()):
+            known[(size_bytes < 0) & (source == number)] = self._mean_bytes(number)
+        return known
 
     def source_at(self, position: int) -> int | None:
         """Return the number, in the chain, of the source of a sample that was yielded; None if it is not known."""
-        for chunk in (*self._chunks, *reversed(self._old)):
-            if position in chunk.positions:
-                return self._first + int(chunk.source[position - chunk.positions.start])
+        for positions, source in (self._last, *((chunk.positions, chunk.source) for chunk in self._chunks)):
+            if position in positions:
+                return self._first + (source if isinstance(source, int) else int(source[position - positions.start]))
         return None

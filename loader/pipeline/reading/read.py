@@ -26,7 +26,6 @@ from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.state_schema import COUNT
 from ..contract.worker_config import WorkerConfig
 from ..measuring.counts import STORAGE, Counts
-from ..measuring.recorder import register
 from ..measuring.source_counter import SourceCounter
 from .fetched_ranges import MEMBER_BYTES
 from .joined_source import JoinedSource, RowReader
@@ -222,10 +221,12 @@ class _ReadRunning:
         if lane.recorder is not None:
             sources = definition.sources
             self._counter = SourceCounter(
-                lane.recorder.first_source(definition), self._position, lambda source: sources[source].sample_bytes
+                lane.recorder.first_source(definition),
+                self._position,
+                lambda source: sources[source].sample_bytes,
+                sources=len(sources),
             )
             lane.recorder.add_reader(self)
-            register(lane, STORAGE, self, "next")
         self._first_rebuilt = -1  # first of the positions that the last load() located
         self._rebuilt: tuple[IntArray, IntArray]  # their sources, and numbers in the indexes
 
@@ -307,6 +308,8 @@ class _ReadRunning:
         chunk = self._rows.chunk(source, index, excluded)
         if self._recorder is not None:
             self._counter.add_chunk(positions, source, epoch, chunk.size_bytes, excluded)
+            if self._counter.is_full:
+                self.count_samples(self._recorder.counts)
         self._located = positions.stop
         return chunk, positions
 

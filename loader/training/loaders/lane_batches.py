@@ -255,9 +255,8 @@ class BatchStream:
             self._source = kind(host, self._board, options, meter)
         self._own_messages: Iterator[Message | None] = iter(())
         if self._source is None:
-            slot = self._board.slot(0)
-            recorder = None if meter is None else meter.recorder(0, reader_numbers(host.dataset), slot.is_traced)
-            messages = host.messages(0, slot, recorder=recorder)
+            recorder = None if meter is None else meter.recorder(0, reader_numbers(host.dataset))
+            messages = host.messages(0, self._board.slot(0), recorder=recorder)
             messages = collect_garbage_every(options.gc_collect_every_n_steps, messages)
             self._own_messages = _isolate_rng(messages) if host.dataset.runs_user_code else messages
 

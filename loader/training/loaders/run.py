@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from time import perf_counter_ns
 from typing import Any
 
 from ...errors import ConfigError, StateError
@@ -20,7 +19,6 @@ from ..states.lane_checks import check_lane_states
 from ..states.mix_history import MixChanges
 from ..states.run_state import ENDLESS, RunState
 from ..states.run_steps import RunSteps, checked_skips
-from ..stats.meter import RankMeter
 from ..stats.options import checked_stats
 from ..stats.run_stats import RunFacts, RunStats
 from ..workers.batch_trace import BatchTrace
@@ -165,7 +163,7 @@ class LoaderRun:
         if self._log is not None:
             batches = self._log.logged(batches)
         if self.stats is not None:
-            batches = self._measured(batches, self.stats.meter)
+            batches = self.stats.meter.measured(batches)
         while True:
             if iteration is not self._iteration:
                 raise StateError(
@@ -179,18 +177,6 @@ class LoaderRun:
             if batch is _END:
                 return
             yield batch
-
-    def _measured(self, batches: Iterator[Any], meter: RankMeter) -> Iterator[Any]:
-        meter.begin()
-        while True:
-            begin_ns = perf_counter_ns()
-            batch = next(batches, _END)
-            if batch is _END:
-                meter.end(begin_ns)
-                return
-            meter.step(begin_ns)
-            yield batch
-            del batch
 
     def measured(self) -> RunStats:
         """Return the statistics.

@@ -104,7 +104,7 @@ class _LaneWork:
         slot = self.board.slot(self.worker)
         recorder = None
         if self.measures:
-            recorder = WorkerRecorder(readers=reader_numbers(self.host.dataset), is_traced=slot.is_traced)
+            recorder = WorkerRecorder(readers=reader_numbers(self.host.dataset))
         messages = self.host.messages(self.worker, slot, taken=self.taken, recorder=recorder)
         messages = collect_garbage_every(self.options.gc_collect_every_n_steps, messages)
         is_last = False
@@ -116,6 +116,8 @@ class _LaneWork:
             slot.note_idle(False)
             if recorder is not None:
                 recorder.add_idle(begin_ns)
+                recorder.follow(slot.is_traced())
+            begin_ns = time.perf_counter_ns()
             bundle: list[Message | PackedError | None] = []
             while not is_last and len(bundle) < self.size.value and not pipes.has_stopped:
                 try:
@@ -126,6 +128,8 @@ class _LaneWork:
                     bundle.append(pack_error(error, worker=self.worker))
                     is_last = True
             slot.note_made(len(bundle))
+            if recorder is not None:
+                recorder.add_made(sum(message is not None for message in bundle), begin_ns)
             begin_ns = time.perf_counter_ns()
             counts = None if recorder is None else recorder.take(is_last=is_last)
             packed = _pack_bundle(self.worker, bundle, is_last, counts, pool)

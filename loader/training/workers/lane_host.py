@@ -341,16 +341,18 @@ class _RunningLane:
             lane.context.rng_parts = (self._seed, lane.number, self._made)
         running = self._running
         recorder = self._recorder
+        is_timed = False
         if recorder is not None:
-            recorder.begin_batch()
-        is_made = False
+            recorder.until_timed -= 1
+            is_timed = recorder.until_timed <= 0
+            if is_timed:
+                recorder.begin_timed(lane.number)
         try:
             if running is None:
                 running = self._running = self._dataset.open(lane, self._state)
             batch, item_id = running.next()
             while batch is SKIPPED and not self._skips_turns:
                 batch, item_id = running.next()
-            is_made = True
         except StopIteration:
             if self._neighbours is not None:
                 self._neighbours.note_change()  # the lane may have skipped its last samples
@@ -358,8 +360,8 @@ class _RunningLane:
         finally:
             set_hook_context(outer)
             set_batch_memory(None)
-            if recorder is not None:
-                recorder.end_batch(is_made)
+            if is_timed and recorder is not None:
+                recorder.end_timed()
         self._made += 1
         self.has_batches |= batch is not SKIPPED
         set_restore_key(batch, MICRO_BATCH, lane, item_id)

@@ -60,7 +60,7 @@ class RecordedSample:
 class WorkerSlot:
     """The part of the board that one worker writes."""
 
-    __slots__ = ("_cells", "_path", "_path_bytes", "is_traced", "note_position")
+    __slots__ = ("_cells", "_path", "_path_bytes", "note_position")
 
     def __init__(self, cells: memoryview, path_bytes: memoryview) -> None:
         self._cells = cells
@@ -69,8 +69,6 @@ class WorkerSlot:
         path_bytes[:] = bytes(len(path_bytes))
         self.note_position: Callable[[int], None] = partial(cells.__setitem__, _POSITION)
         """Record the sample that the lane starts, by its position in the lane's stream."""
-        self.is_traced: Callable[[], Any] = partial(cells.__getitem__, _TRACED)
-        """Report whether each call of the worker is to be recorded."""
 
     def note_positions_at(self, path: str) -> Callable[[int], None]:
         """Return the function that records samples of a reader, by their positions in the stream of its lane.
@@ -100,6 +98,10 @@ class WorkerSlot:
     def note_idle(self, idle: bool) -> None:
         """Record that the worker waits for its rank, or no longer does."""
         self._cells[_IDLE] = idle
+
+    def is_traced(self) -> bool:
+        """Report whether each call of the worker is to be recorded."""
+        return bool(self._cells[_TRACED])
 
     def note_made(self, messages: int) -> None:
         """Record that the worker has made more messages for its rank."""

@@ -63,7 +63,7 @@ class WorkerThreads:
         recorders: list[WorkerRecorder | None] = [None] * host.workers
         if meter is not None:
             readers = reader_numbers(host.dataset)
-            recorders = [meter.recorder(worker, readers, slot.is_traced) for worker, slot in enumerate(slots)]
+            recorders = [meter.recorder(worker, readers) for worker in range(host.workers)]
         messages = [
             collect_garbage_every(options.gc_collect_every_n_steps, host.messages(worker, slot, recorder=recorder))
             for worker, (slot, recorder) in enumerate(zip(slots, recorders, strict=True))
@@ -150,13 +150,16 @@ def _work(
     separate_hook_context()
     separate_batch_memory()
     try:
+        begin_ns = perf_counter_ns()
         for message in messages:
-            begin_ns = perf_counter_ns()
             if recorder is not None:
+                recorder.add_made(message is not None, begin_ns)
                 recorder.count_samples_at_times()
+            begin_ns = perf_counter_ns()
             queue.put(message)
             if recorder is not None:
                 recorder.add_idle(begin_ns)
+                begin_ns = perf_counter_ns()
             if stop.is_set():
                 return
             del message  # memory of a batch is reused once no one refers to it

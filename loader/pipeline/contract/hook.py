@@ -13,7 +13,7 @@ from ...errors import ConfigError, SkipSample, StateError
 from ...order import mix
 from ...samples.hooks import restores_encoder_seeds, restores_seeds
 from ..failures.policy import hook_name, stage_and_hook
-from ..measuring.recorder import register
+from ..measuring.recorder import register, skipped_items
 from .item_id import ItemId, integers_of, sample_index_of, samples_in
 from .lane import Lane
 from .rng import preserve_rng_state, seed_sample
@@ -52,6 +52,7 @@ class Hook:
         "_next",
         "_number",
         "_seed",
+        "_skipped",
         "_takes_batches",
         "_tolerance",
         "name",
@@ -86,6 +87,7 @@ class Hook:
         self._seed = int(mix(lane.seed, zlib.crc32(name.encode())))
         self.name = stage_and_hook(stage, function)
         self.skips = lane.failures.skips_of(function, self.name)
+        self._skipped = skipped_items(lane)
         activity = activity_name(stage, function)
         register(lane, activity, self, "_call", sizes)
         if makes_several(function):
@@ -158,9 +160,11 @@ class Hook:
         try:
             result = self.call(argument, item_id)
         except SkipSample:
+            self._skipped.append(item_id)
             self.skips.add(samples_in(item_id))
             return SKIPPED
         except Exception as error:
+            self._skipped.append(item_id)
             return self.failed(error, argument)
         # That a generator was created is no success: its body has not begun.
         if (self.skips.count or self._failures.pending) and not isinstance(result, GeneratorType):

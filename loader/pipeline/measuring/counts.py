@@ -21,13 +21,15 @@ class SourceCounts(NamedTuple):
         samples: Samples that were read, or passed over because they are excluded.
         size_bytes: Bytes of their parts.
         repeats: Those of a second or later epoch.
-        skipped: Those that are excluded, or that a hook skipped or failed for.
+        excluded: Those that are excluded.
+        dropped: Those that a hook skipped or failed for, as far as their source is known.
     """
 
     samples: int = 0
     size_bytes: int = 0
     repeats: int = 0
-    skipped: int = 0
+    excluded: int = 0
+    dropped: int = 0
 
     def plus(self, other: SourceCounts) -> SourceCounts:
         """Return the sum."""

@@ -8,13 +8,15 @@ The interval between timed micro-batches follows from their calls and their dura
 from __future__ import annotations
 
 import weakref
+from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from time import perf_counter_ns
 from typing import Any, Protocol
 
 from .counts import Counts, Event
 
-__all__ = ["Measured", "Reader", "WorkerRecorder", "register"]
+__all__ = ["Measured", "Reader", "WorkerRecorder", "register", "skipped_items"]
 
 _CALL_NS = 700  # of a timed call
 _SWAP_NS = 1500  # to replace a function and restore it
@@ -22,6 +24,7 @@ _MAX_SHARE = 0.002  # of a worker's time that may be spent on timed calls
 _MAX_INTERVAL = 10_000  # micro-batches
 _MAX_COUNT_SHARE = 0.002  # of a worker's time to count samples
 _EARLY_COUNTS = 64  # at once, so that short runs have exact counts
+_MAX_SKIPPED = 4096  # items of a lane whose source is not known yet
 _MAX_EVENTS = 200_000  # of one worker on their way to the rank
 
 Measure = Callable[[Any], Any]
@@ -31,6 +34,7 @@ class Measured(Protocol):
     """A lane, which knows the recorder of its worker."""
 
     number: int
+    path: str
     recorder: WorkerRecorder | None
 
 
@@ -54,6 +58,19 @@ def register(lane: Measured, name: str, owner: Any, attribute: str, sizes: Mappi
     """
     if lane.recorder is not None:
         lane.recorder.add(lane.number, _Function(name, owner, attribute, sizes or {}))
+
+
+def skipped_items(lane: Measured) -> Any:
+    """Return the collection to which a stage adds the ids of items that it skips."""
+    return _NO_ITEMS if lane.recorder is None else lane.recorder.skipped_items(lane)
+
+
+class _NoItems:
+    def append(self, item: object) -> None:
+        """Do nothing."""
+
+
+_NO_ITEMS = _NoItems()
 
 
 class _Function:
@@ -91,6 +108,7 @@ class WorkerRecorder:
         self._is_traced = False
         self._functions: dict[int, list[_Function]] = {}  # by lane
         self._open_readers: list[weakref.ref[Reader]] = []
+        self._skipped: dict[tuple[int, str], deque[Any]] = {}  # ids of skipped items, by lane and path
         self._dropped: list[tuple[Mapping[str, int], dict[str, int]]] = []  # of lanes, and those that are counted
         self._next_count_ns = 0
         self._early_counts = _EARLY_COUNTS
@@ -99,7 +117,7 @@ class WorkerRecorder:
         self._begin_ns = 0
         self._nested_ns = 0  # of the timed calls inside of the running one
         self._always_ns = 0  # of the timed micro-batch
-        self._calls = 0
+        self._calls = self._metrics_ns = 0
         self._timed_lane = -1
         self._swapped: list[tuple[Any, str, Any]] = []  # functions to restore
 
@@ -118,6 +136,10 @@ class WorkerRecorder:
     def first_source(self, definition: object) -> int:
         """Return the number of a reader's first source among the sources of the chain."""
         return self._readers.get(id(definition), 0)
+
+    def skipped_items(self, lane: Measured) -> deque[Any]:
+        """Return the collection to which stages at a lane's path add the ids of items that they skip."""
+        return self._skipped.setdefault((lane.number, lane.path), deque(maxlen=_MAX_SKIPPED))
 
     def add_dropped(self, dropped: Mapping[str, int]) -> None:
         """Count the samples that a lane drops, by reason: a counter that grows."""
@@ -138,7 +160,7 @@ class WorkerRecorder:
 
     def begin_timed(self, lane: int) -> None:
         """Begin a micro-batch of a lane whose calls are timed."""
-        self._calls = self._always_ns = self._nested_ns = 0
+        self._calls = self._always_ns = self._nested_ns = self._metrics_ns = 0
         self._timed_lane = lane
         functions = self._functions.get(lane, [])
         if any(function.owner() is None for function in functions):
@@ -156,7 +178,7 @@ class WorkerRecorder:
         counts = self.counts
         counts.timed += 1
         counts.timed_ns += max(0, took_ns - self._always_ns)
-        cost_ns = self._calls * _CALL_NS + len(swapped) * _SWAP_NS
+        cost_ns = self._calls * _CALL_NS + len(swapped) * _SWAP_NS + self._metrics_ns
         counts.cost_ns += cost_ns
         interval = min(_MAX_INTERVAL, max(1, int(cost_ns / (_MAX_SHARE * max(1, took_ns)))))
         if self._is_traced:
@@ -198,9 +220,12 @@ class WorkerRecorder:
     def _measure(self, sizes: Mapping[str, Measure], samples: Any) -> None:
         """Measure samples, apart from the activity that takes them."""
         begin_ns = perf_counter_ns()
-        for unit, metric in sizes.items():
-            self.counts.add_size(unit, float(sum(map(metric, samples))), len(samples))
-        self._nested_ns += perf_counter_ns() - begin_ns
+        with suppress(Exception):  # a user's function that fails must not end a run that does not need it
+            for unit, metric in sizes.items():
+                self.counts.add_size(unit, float(sum(map(metric, samples))), len(samples))
+        took_ns = perf_counter_ns() - begin_ns
+        self._nested_ns += took_ns
+        self._metrics_ns += took_ns
 
     # ------------------------------------------------------------------------------------- always measured
 

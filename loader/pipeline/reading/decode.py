@@ -11,7 +11,7 @@ from ..contract.item_id import ItemId
 from ..contract.lane import Lane, set_restore_key
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..measuring.counts import DECODE, STORAGE
-from ..measuring.recorder import register
+from ..measuring.recorder import register, skipped_items
 from .joined_source import JoinedSource
 from .read import ReadDataset
 from .source import Raw, RawRow
@@ -81,6 +81,7 @@ class _DecodeRunning:
         self._failures = lane.failures
         self._skips = lane.failures.skips_of("load_sample or sample_loader")
         self.state = self._upstream.state
+        self._skipped = skipped_items(lane)
         register(lane, STORAGE, self, "_read")
         register(lane, DECODE, self, "_build")
 
@@ -93,9 +94,11 @@ class _DecodeRunning:
         except (ConfigError, TrustError):
             raise
         except SkipSample:
+            self._skipped.append(item_id)
             self._skips.add()
             return SKIPPED, item_id
         except Exception as error:
+            self._skipped.append(item_id)
             self._failures.failed("decode", error, self._failed_sample(raw))
             return SKIPPED, item_id
         if self._skips.count:

@@ -225,6 +225,7 @@ class _ReadRunning:
                 self._position,
                 lambda source: sources[source].sample_bytes,
                 sources=len(sources),
+                skipped=lane.recorder.skipped_items(lane),
             )
             lane.recorder.add_reader(self)
         self._first_rebuilt = -1  # first of the positions that the last load() located

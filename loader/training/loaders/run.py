@@ -164,6 +164,8 @@ class LoaderRun:
             batches = self._log.logged(batches)
         if self.stats is not None:
             batches = self.stats.meter.measured(batches)
+            if self.stats.trial is not None:
+                batches = self.stats.trial.alternated(batches)
         while True:
             if iteration is not self._iteration:
                 raise StateError(

@@ -10,17 +10,13 @@ from typing import Any, Protocol
 from ...pipeline.measuring.counts import Counts, Event, add_numbers
 from ...pipeline.measuring.recorder import WorkerRecorder
 
-__all__ = ["LOOP", "START", "TRANSPORT", "MeteredStream", "RankMeter", "WorkerMeter"]
+__all__ = ["START", "TRANSPORT", "MeteredStream", "RankMeter", "Reporter", "WorkerMeter"]
 
 START = "start"
 """Waits for the first micro-batch of each worker, which opens files and fills buffers."""
 
 TRANSPORT = "transport"
 """The way of micro-batches from the workers to the training loop."""
-
-LOOP = -1
-"""The number of the training loop in traces, next to those of the workers."""
-
 
 _NEVER = float("inf")
 _END: Any = object()
@@ -37,6 +33,16 @@ class MeteredStream(Protocol):
 
     def set_traced(self, traced: bool) -> None:
         """Let the workers record each call, or no longer."""
+
+
+class Reporter(Protocol):
+    """Reports the measurements of a loader."""
+
+    def begin(self) -> None:
+        """Prepare before the first micro-batch."""
+
+    def report(self) -> None:
+        """Report at an interval, in the thread of the training loop."""
 
 
 class WorkerMeter:
@@ -83,8 +89,8 @@ class RankMeter:
     """The measurements of a loader, from its first iteration on, or the last restore.
 
     Args:
-        report: Called by the training loop at intervals.
-        every_s: The interval; None for none.
+        owner: Reports the measurements. It is not kept alive.
+        every_s: Seconds between two reports; None for none.
 
     Attributes:
         workers: By number; one for a loader without workers.
@@ -95,11 +101,13 @@ class RankMeter:
         events: Calls of the training loop, while a trace is recorded.
     """
 
-    def __init__(self, report: Callable[[], None], every_s: float | None) -> None:
-        self._report = report
+    def __init__(self, owner: Reporter, every_s: float | None) -> None:
+        # A cycle of references would leave the loader, and its workers, to the garbage collector.
+        self._owner: Callable[[], Reporter | None] = weakref.ref(owner)
         self._every_ns = None if every_s is None else int(every_s * 1e9)
         self._due_ns: float = _NEVER
         self.is_traced = False
+        self._traced_steps: int | None = None
         self._stream: Callable[[], MeteredStream | None] = lambda: None
         self._recorders: list[WorkerRecorder] = []
         self.clear()
@@ -140,6 +148,11 @@ class RankMeter:
         self._recorders.append(recorder)
         return recorder
 
+    def queued(self) -> int:
+        """Return the number of micro-batches that wait for the training loop."""
+        stream = None if self.is_own_work else self.stream
+        return 0 if stream is None else sum(stream.queue(worker)[0] for worker in range(len(self.workers)))
+
     def received(self, worker: int, counts: Counts | None, *, begin_ns: int, arrived_ns: int) -> None:
         """Note a message of a worker, which is unpacked now.
 
@@ -174,6 +187,8 @@ class RankMeter:
     def measured(self, batches: Iterator[Any]) -> Iterator[Any]:
         """Yield the micro-batches of an iteration of the training loop, and measure its waits for them."""
         if not self.begin_ns:
+            if (owner := self._owner()) is not None:
+                owner.begin()
             self.begin_ns = perf_counter_ns()
         if self._every_ns is not None and self._due_ns == _NEVER:
             self._due_ns = perf_counter_ns() + self._every_ns
@@ -187,10 +202,11 @@ class RankMeter:
                 return
             self.steps += 1
             if self.is_traced:
-                self.events.append(Event("next", begin_ns, now_ns - begin_ns))
+                self._note_step(begin_ns, now_ns)
             if now_ns >= self._due_ns and self._every_ns is not None:
                 self._due_ns = now_ns + self._every_ns
-                self._report()
+                if (owner := self._owner()) is not None:
+                    owner.report()
             yield batch
             del batch
 
@@ -206,8 +222,26 @@ class RankMeter:
         """The workers, while they run."""
         return self._stream()
 
-    def set_traced(self, traced: bool) -> None:
-        """Record each call of the workers and of the training loop, or no longer."""
+    def begin_trace(self, steps: int | None) -> None:
+        """Record each call of the workers and of the training loop, for some steps; None: until the end."""
+        self._traced_steps = steps
+        self._set_traced(True)
+
+    def end_trace(self) -> None:
+        """Record no calls any more, and drop those that were recorded."""
+        self._set_traced(False)
+        self.events = []
+        for worker in self.workers:
+            worker.counts.events = []
+
+    def _note_step(self, begin_ns: int, end_ns: int) -> None:
+        self.events.append(Event("next", begin_ns, end_ns - begin_ns))
+        if self._traced_steps is not None:
+            self._traced_steps -= 1
+            if self._traced_steps <= 0:
+                self._set_traced(False)
+
+    def _set_traced(self, traced: bool) -> None:
         self.is_traced = traced
         for recorder in self._recorders:
             recorder.follow(traced)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -9,9 +11,14 @@ from typing import Any
 from ...escaped_log import get_logger
 from ...pipeline.measuring.counts import Counts, SourceCounts, add_numbers
 from ...transport.segments import mapped_bytes
+from .headroom import HeadroomTrial
 from .memory import resident_bytes
 from .meter import RankMeter
+from .monitoring import observe_with_opentelemetry, serve_prometheus
 from .options import StatsOptions
+from .profile import LoaderProfile
+from .report_files import append_json_line, rank_path, replace_prometheus_file
+from .script_profile import ScriptProfile
 from .snapshot import LoaderStats, SourceStats, WorkerStats
 from .sources import decoded_format, source_names
 
@@ -46,19 +53,24 @@ class RunStats:
 
     Args:
         options: What is reported, and when.
-        facts: Returns the position of the run.
+        facts: Method that returns the position of the run; its object is not kept alive.
 
     Attributes:
         options: As passed.
         meter: The measurements.
+        trial: The comparison with cached micro-batches; None for none.
     """
 
     def __init__(self, options: StatsOptions, facts: Callable[[], RunFacts]) -> None:
         self.options = options
-        self.meter = RankMeter(self.report, options.every_s)
-        self._facts = facts
+        self.meter = RankMeter(self, options.every_s)
+        self.trial: HeadroomTrial | None = HeadroomTrial(self.meter.queued) if options.headroom else None
+        self._known_facts: RunFacts | None = None
+        self._find_facts = weakref.WeakMethod(facts)
         self._reported: LoaderStats | None = None
         self._names: list[str] | None = None
+        self._script = ScriptProfile.of_environment()
+        self._is_served = False
 
     def clear(self) -> None:
         """Begin again, as after a restore."""
@@ -70,13 +82,64 @@ class RunStats:
         """Log a line about the time since the last report, and export."""
         stats = self.stats()
         _log.info("%s", stats.since(self._reported))
-        self._reported = stats
+        self._export(stats)
 
     def close(self) -> None:
-        """Log the suggestions at the end of the workers, once for the steps since the last end."""
+        """Report the time since the last report, and log suggestions for the whole run."""
+        if not self.meter.steps or (self._reported is not None and self._reported.steps == self.meter.steps):
+            return
         stats = self.stats()
+        self._export(stats)
         for suggestion in stats.suggestions:
             _log.info("%s", suggestion)
+
+    def _export(self, stats: LoaderStats) -> None:
+        """Write the files of a report; a full disk does not end the training."""
+        self._reported = stats
+        options, ranks = self.options, {"rank": stats.rank, "ranks": stats.ranks}
+        try:
+            if options.file is not None:
+                append_json_line(rank_path(options.file, **ranks), stats)
+            if options.prometheus_file is not None:
+                replace_prometheus_file(rank_path(options.prometheus_file, **ranks), stats)
+        except OSError as error:
+            _log.warning("cannot write statistics: %s", error)
+
+    def begin(self) -> None:
+        """Start the reports that others ask for, before the first micro-batch."""
+        if not self._is_served:
+            self._is_served = True
+            reference = weakref.ref(self)  # the server and the meter must not keep the loader alive
+
+            def latest() -> LoaderStats | None:
+                own = reference()
+                return None if own is None else own._reported  # noqa: SLF001 - this class
+
+            if self.options.prometheus_port is not None:
+                host, port = self.options.prometheus_host, self.options.prometheus_port
+                self.served_port, end = serve_prometheus(latest, host=host, port=port)
+                weakref.finalize(self, end)
+            if self.options.opentelemetry:
+                observe_with_opentelemetry(latest)
+        if self._script is not None:
+            self._script.begin(self.profile)
+
+    def _facts(self) -> RunFacts:
+        """Return the position of the run, the last one if the loader is gone."""
+        find = self._find_facts()
+        if find is not None:
+            self._known_facts = find()
+        if self._known_facts is None:
+            raise ReferenceError("the loader of these statistics does not exist any more")
+        return self._known_facts
+
+    def begin_trial(self, rounds: int | None) -> None:
+        """Compare new micro-batches with cached ones in the iterations that follow."""
+        self.trial = HeadroomTrial(self.meter.queued, rounds=rounds)
+
+    def profile(self, path: str | os.PathLike[str] | None, steps: int | None) -> LoaderProfile:
+        """Return a profile, which begins with its ``with`` block."""
+        return LoaderProfile(self.meter, self.stats, path=path, steps=steps, rank=self._facts().rank)
 
     def stats(self) -> LoaderStats:
         """Return the statistics since the first iteration."""
@@ -89,7 +152,7 @@ class RunStats:
         if not meter.is_own_work:
             worker_s["idle"] = counts.idle_ns / 1e9
         workers, queue, capacity = self._workers()
-        excluded = sum(source.skipped for source in counts.sources.values())
+        excluded = sum(source.excluded for source in counts.sources.values())
         return LoaderStats(
             rank=facts.rank,
             ranks=facts.ranks,
@@ -114,6 +177,7 @@ class RunStats:
             restarts=facts.restarts,
             quarantined=facts.quarantined,
             cost_share=counts.cost_ns / counts.make_ns if counts.make_ns else 0.0,
+            headroom=None if self.trial is None else self.trial.found,
             decodes=decoded_format(facts.chain),
         )
 
@@ -149,9 +213,16 @@ class RunStats:
         if self._names is None:
             self._names = source_names(facts.chain)
         none = SourceCounts()
+        found = [counts.sources.get(number, none) for number in range(len(self._names))]
         return tuple(
-            SourceStats(name=name, **counts.sources.get(number, none)._asdict())
-            for number, name in enumerate(self._names)
+            SourceStats(
+                name=name,
+                samples=one.samples,
+                size_bytes=one.size_bytes,
+                repeats=one.repeats,
+                skipped=one.excluded + one.dropped,
+            )
+            for name, one in zip(self._names, found, strict=True)
         )
 
 
@@ -164,7 +235,7 @@ def _sum_of(meter: RankMeter) -> Counts:
 
 def _sizes(counts: Counts) -> dict[str, float]:
     """Return the sums of metrics over all samples, from those that were measured."""
-    kept = sum(source.samples - source.skipped for source in counts.sources.values()) - sum(counts.dropped.values())
+    kept = sum(source.samples - source.excluded for source in counts.sources.values()) - sum(counts.dropped.values())
     return {unit: total / samples * kept for unit, (total, samples) in counts.sizes.items() if samples}
 
 

@@ -41,7 +41,7 @@ def serve_prometheus(latest: Latest, *, host: str, port: int) -> tuple[int, Call
     """
     client = _imported("prometheus_client", "prometheus-client", "metrics")
     registry = client.CollectorRegistry()
-    registry.register(_Collector(latest, client))
+    registry.register(_Collector(latest, importlib.import_module("prometheus_client.core")))
     try:
         server, thread = client.start_http_server(port, addr=host, registry=registry)
     except OSError as error:
@@ -59,18 +59,17 @@ def serve_prometheus(latest: Latest, *, host: str, port: int) -> tuple[int, Call
 
 
 class _Collector:
-    def __init__(self, latest: Latest, client: Any) -> None:
+    def __init__(self, latest: Latest, families: Any) -> None:
         self._latest = latest
-        self._client = client
+        self._counter, self._gauge = families.CounterMetricFamily, families.GaugeMetricFamily
 
     def collect(self) -> Iterator[Any]:
         """Yield the metric families of the statistics."""
-        core = self._client.core
         families: dict[str, Any] = {}
         for metric in _metrics(self._latest):
             name = f"energon_loader_{metric.name}"
             if name not in families:
-                kind = core.CounterMetricFamily if metric.is_counter else core.GaugeMetricFamily
+                kind = self._counter if metric.is_counter else self._gauge
                 families[name] = kind(name, metric.help, labels=[*metric.labels])
             families[name].add_metric([*metric.labels.values()], metric.value)
         yield from families.values()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ...escaped_log import get_logger
@@ -66,6 +66,7 @@ class RunStats:
         self.meter = RankMeter(self, options.every_s)
         self.trial: HeadroomTrial | None = HeadroomTrial(self.meter.queued) if options.headroom else None
         self._known_facts: RunFacts | None = None
+        self._known_at = 0  # steps
         self._find_facts = weakref.WeakMethod(facts)
         self._reported: LoaderStats | None = None
         self._names: list[str] | None = None
@@ -121,17 +122,18 @@ class RunStats:
                 weakref.finalize(self, end)
             if self.options.opentelemetry:
                 observe_with_opentelemetry(latest)
+        self._facts()
         if self._script is not None:
             self._script.begin(self.profile)
 
     def _facts(self) -> RunFacts:
-        """Return the position of the run, the last one if the loader is gone."""
+        """Return the position of the run, also if the loader does not exist any more."""
         find = self._find_facts()
         if find is not None:
-            self._known_facts = find()
+            self._known_facts, self._known_at = find(), self.meter.steps
         if self._known_facts is None:
             raise ReferenceError("the loader of these statistics does not exist any more")
-        return self._known_facts
+        return replace(self._known_facts, step=self._known_facts.step + self.meter.steps - self._known_at)
 
     def begin_trial(self, rounds: int | None) -> None:
         """Compare new micro-batches with cached ones in the iterations that follow."""
@@ -178,6 +180,7 @@ class RunStats:
             quarantined=facts.quarantined,
             cost_share=counts.cost_ns / counts.make_ns if counts.make_ns else 0.0,
             headroom=None if self.trial is None else self.trial.found,
+            makes_own=meter.is_own_work,
             decodes=decoded_format(facts.chain),
         )
 

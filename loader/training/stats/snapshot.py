@@ -140,6 +140,7 @@ class LoaderStats:
         cost_share: Estimated share of the workers' time that these statistics took.
         headroom: The comparison with cached micro-batches; None if it was not requested.
         ranks_waited: With ``gather=True``, the waits of all ranks.
+        makes_own: The training loop makes the micro-batches itself: it has no workers.
         decodes: What is decoded, such as ``JPEG``; empty if it is not known.
     """
 
@@ -168,6 +169,7 @@ class LoaderStats:
     cost_share: float
     headroom: Headroom | None = None
     ranks_waited: tuple[RankWait, ...] = ()
+    makes_own: bool = field(default=False, repr=False)
     decodes: str = field(default="", repr=False)
 
     @property
@@ -193,14 +195,13 @@ class LoaderStats:
     @property
     def suggestions(self) -> tuple[str, ...]:
         """Changes that would make the loader faster, with figures; the first one matters most."""
-        processes = self.queue_capacity > 0
         return suggestions(
             Facts(
                 elapsed_s=self.elapsed_s,
                 waited_s=self.waited_s,
                 waited_for=self.waited_for,
                 worker_s=self.worker_s,
-                workers=len(self.workers) if processes else 0,
+                workers=0 if self.makes_own else len(self.workers),
                 rss_bytes=self.rss_bytes + self.workers_rss_bytes,
                 decodes=self.decodes,
             )
@@ -253,7 +254,7 @@ class LoaderStats:
         Names of several parts have slashes: ``waited_for/decode_s``, ``source/<path>:<split part>/samples``.
         """
         found: dict[str, Any] = {
-            name: getattr(self, name) for name in self.__slots__ if isinstance(getattr(self, name), int | float)
+            name: getattr(self, name) for name in self.__slots__ if type(getattr(self, name)) in (int, float)
         }
         found["waited_share"] = self.waited_share
         found["samples_per_s"] = self.samples_per_s

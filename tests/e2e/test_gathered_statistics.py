@@ -18,7 +18,7 @@ RANKS = 2
 
 
 class SlowOnRank(DefaultTaskEncoder[Any, Any, Any, Any]):
-    """Take time for each sample.
+    """Spend time on each sample.
 
     Args:
         sample_s: Seconds.

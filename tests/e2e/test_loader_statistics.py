@@ -54,7 +54,7 @@ def mix(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Encoding(DefaultTaskEncoder[Any, Any, Any, Any]):
-    """Take some time in hooks.
+    """Spend some time in hooks.
 
     Args:
         encode_s: Seconds for a sample in ``encode_sample``.
@@ -105,7 +105,7 @@ def loader_of(
 
 
 def run(loader: DataLoader[Any], steps: int, *, step_s: float = 0.0) -> LoaderStats:
-    """Take micro-batches, each with some work of the training loop, and return the statistics."""
+    """Run a training loop that works for some time in each step, and return the statistics."""
     with loader:
         for _ in islice(loader, steps):
             time.sleep(step_s)

@@ -19,7 +19,6 @@ from ..states.lane_checks import check_lane_states
 from ..states.mix_history import MixChanges
 from ..states.run_state import ENDLESS, RunState
 from ..states.run_steps import RunSteps, checked_skips
-from ..stats.options import checked_stats
 from ..stats.run_stats import RunFacts, RunStats
 from ..workers.batch_trace import BatchTrace
 from ..workers.stream_options import StreamOptions
@@ -109,8 +108,7 @@ class LoaderRun:
         self.chain = self.built
         self.mix_changes: MixChanges = ()
         self.options = options
-        stats = checked_stats(options.stats)
-        self.stats = None if stats is None else RunStats(stats, self._facts)
+        self.stats = RunStats.of(options.stats, self._facts)
         self.lanes = LaneBatches(
             self.chain,
             options,

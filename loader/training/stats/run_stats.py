@@ -15,7 +15,7 @@ from .headroom import HeadroomTrial
 from .memory import resident_bytes
 from .meter import RankMeter
 from .monitoring import observe_with_opentelemetry, serve_prometheus
-from .options import StatsOptions
+from .options import StatsOptions, checked_stats
 from .profile import LoaderProfile
 from .report_files import append_json_line, rank_path, replace_prometheus_file
 from .script_profile import ScriptProfile
@@ -72,6 +72,14 @@ class RunStats:
         self._names: list[str] | None = None
         self._script = ScriptProfile.of_environment()
         self._is_served = False
+
+    @staticmethod
+    def of(stats: bool | StatsOptions, facts: Callable[[], RunFacts]) -> RunStats | None:
+        """Return the statistics that an argument ``stats`` requests, or ``energon profile``; None for none."""
+        options = checked_stats(stats)
+        if options is None and ScriptProfile.of_environment() is not None:
+            options = StatsOptions(every_s=None)
+        return None if options is None else RunStats(options, facts)
 
     def clear(self) -> None:
         """Begin again, as after a restore."""

@@ -5,7 +5,7 @@ Only requested stages are built: a hook that the task encoder does not override 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,7 @@ from ...pipeline.stages.group_batch import GroupBatchDataset
 from ...pipeline.stages.map import MapDataset
 from ...pipeline.stages.packing import PackingDataset
 from ...samples.encoding.size_metric import size_metrics
-from ...samples.encoding.task_encoder import TaskEncoder
+from ...samples.encoding.task_encoder import DefaultTaskEncoder, TaskEncoder
 from ...samples.hooks import is_default, is_library_hook
 
 __all__ = ["ChainOptions", "build_chain", "build_single_samples", "encoding_hooks"]
@@ -155,14 +155,14 @@ def _packed(
         final_packer=encoder.pack_selected_samples,
         sample_encoder=None if is_default(post) else post,
     )
-    packing.selection.size_metrics = size_metrics(encoder)
+    packing.selection.size_metrics = _metrics(encoder)
     return packing
 
 
 def _batched(chain: SavableDataset[Any], options: ChainOptions) -> SavableDataset[Any]:
     encoder = options.task_encoder
     # Metrics measure encoded samples, as those of blends do; with packing, these are the samples before it.
-    metrics = size_metrics(encoder) if options.packing_buffer_size is None else {}
+    metrics = _metrics(encoder) if options.packing_buffer_size is None else {}
     batched: GroupBatchDataset[Any] | BatchDataset[Any]
     if options.groups:
         batched = GroupBatchDataset(
@@ -185,3 +185,8 @@ def _batched(chain: SavableDataset[Any], options: ChainOptions) -> SavableDatase
         )
     batched.size_metrics = metrics
     return batched
+
+
+def _metrics(encoder: TaskEncoder[Any, Any, Any, Any]) -> Mapping[str, Callable[[Any], float]]:
+    """Return the metrics of a user's encoder; the library's own has none."""
+    return {} if type(encoder) is DefaultTaskEncoder else size_metrics(encoder)

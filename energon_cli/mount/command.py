@@ -57,9 +57,9 @@ def mount(
     """Mount the dataset at PATH as read-only files at DIRECTORY, an empty folder.
 
     PATH is a dataset, a JSONL, token or Parquet file, a metadataset, or tar shards that are not prepared: these are
-    scanned first. Nothing is copied: the files are read from the shards. Each part is a file <key>.<part>; with -s, each sample is
-    a folder. A slash in a key is written as %2F. Of samples with the same key, the last one is shown; --by-shard shows
-    all shards apart.
+    scanned first. Nothing is copied: the files are read from the shards. Each part is a file <key>.<part>; with -s,
+    each sample is a folder. A slash in a key is written as %2F. Of samples with the same key, the last one is shown;
+    --by-shard shows all shards apart.
 
     The splits and datasets of a metadataset .yaml are folders. Its filters and subsets are not applied.
 

@@ -146,7 +146,7 @@ def unprepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def files_of(tree: MountedTree, path: str = "") -> dict[str, bytes]:
-    found = {}
+    found: dict[str, bytes] = {}
     for name in tree.names(path or "/"):
         child = f"{path}/{name}"
         entry = tree.entry(child)
@@ -170,10 +170,12 @@ def test_shards_that_are_not_prepared_are_scanned_and_nothing_is_left(
     temporary.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
     shards = sorted((unprepared / "raw").glob("*.tar"))
-    members = {}
+    members: dict[str, bytes] = {}
     for shard in shards[:1] if single else shards:
         with tarfile.open(shard) as tar:
-            members |= {member.name: tar.extractfile(member).read() for member in tar}  # type: ignore[union-attr]
+            for member in tar:
+                file = tar.extractfile(member)
+                members[member.name] = b"" if file is None else file.read()
     before = sorted((unprepared / "raw").iterdir())
     tree = open_tree(str(shards[0] if single else unprepared / "raw"), Layout())
     assert files_of(tree) == members

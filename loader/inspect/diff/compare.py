@@ -11,7 +11,6 @@ from ...format.dataset_folder import DatasetFolder
 from ...format.documents.providers import data_path, is_metadataset, is_record_file
 from ...format.nv_meta import DATASET_YAML, SPLIT_YAML, open_dataset_storage
 from ...format.unprepared.tar_folder import is_prepared
-from ...format.unprepared.temporary_index import index_temporarily
 from ...storage import EPath
 from ...training.states import differences, list_state_files
 from .report import DifferenceList, DiffReport
@@ -98,6 +97,7 @@ def compare_paths(
     elif kinds == ("records", "records"):
         _compare_facts(before, after, found)
     elif kinds == ("dataset", "dataset"):
+        from ...format.unprepared.temporary_index import index_temporarily
         from .datasets import compare_datasets
 
         with ExitStack() as stack:

@@ -107,6 +107,9 @@ class WorkerConfig:
         skip_tolerance: Consecutive samples that a hook of a lane may skip before it has kept any, or fail for with a
             ``failure_tolerance`` of 0; more end the run, as does a pass of which all samples are skipped. None allows
             any number. The default is 20,000, or 20 times the samples of the data if these are more, up to a million.
+        share_metadata: Rank 0 reads the metadata of datasets, and sends it to the other ranks by
+            ``torch.distributed``: for runs of very many ranks on one file system. All ranks must then build the same
+            datasets in the same order.
 
     Attributes:
         active_worker_config: The config of the run whose hook is running; None outside hooks.
@@ -129,10 +132,12 @@ class WorkerConfig:
     restore_error_handler: ErrorHandler = reraise_exception
     lanes: int | None = None
     skip_tolerance: int | None = SKIP_TOLERANCE
+    share_metadata: bool = False
 
     def __post_init__(self) -> None:
         check_integers({name: getattr(self, name) for name in _INTEGERS}, may_be_none=False)
         check_integers({"lanes": self.lanes, "skip_tolerance": self.skip_tolerance})
+        check_booleans({"share_metadata": self.share_metadata})
         for name in ("global_error_handler", "restore_error_handler"):
             if not callable(getattr(self, name)):
                 raise TypeError(f"expected a function as {name}, found {getattr(self, name)!r}")

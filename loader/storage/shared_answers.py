@@ -15,7 +15,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 from .protocol import FileInfo
 
-__all__ = ["Answer", "Answers", "answers_here", "shared", "use_answers"]
+__all__ = ["Answer", "Answers", "answers_here", "has_answers", "shared", "use_answers"]
 
 Answer = bytes | bool | FileInfo | tuple[FileInfo, ...] | tuple[bytes, int]
 """What a store answers: the bytes of a file, whether it exists, its size and time, a listing, or its first bytes."""
@@ -68,6 +68,12 @@ def use_answers(answers: Answers) -> Iterator[None]:
         yield
     finally:
         _here.reset(token)
+
+
+def has_answers(storage: object) -> bool:
+    """Return True if another process has read and checked the small files of a store."""
+    answers: Answers | None = getattr(storage, "answers", None)
+    return answers is not None and not answers.records
 
 
 class _Shares(Protocol):

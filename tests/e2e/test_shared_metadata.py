@@ -78,11 +78,11 @@ def error_of(rank: int, path: str) -> str:
 def error_for_a_moment(rank: int, path: str) -> str:
     """Open datasets, of which rank 0 cannot read a document, and rank 1 can a moment later."""
     document = Path(path).parent / "b/.nv-meta/split.yaml"
+    original = shared_metadata._broadcast
     if rank == 0:
         document.rename(document.with_name("moved"))
         document.mkdir()
     else:
-        original = shared_metadata._broadcast
 
         def wait(held: Any, config: WorkerConfig) -> Any:
             received = original(held, config)
@@ -94,8 +94,7 @@ def error_for_a_moment(rank: int, path: str) -> str:
     try:
         return error_of(rank, path)
     finally:
-        if rank:
-            shared_metadata._broadcast = original
+        shared_metadata._broadcast = original
 
 
 def lengths_of_validation(rank: int, path: str) -> list[int]:

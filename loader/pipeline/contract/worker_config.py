@@ -155,8 +155,12 @@ class WorkerConfig:
             raise ConfigError(f"expected a skip_tolerance of at least 1, or None, found {self.skip_tolerance}")
 
     @classmethod
-    def default_worker_config(cls, num_workers: int = 4, data_parallel_group: Any = None) -> WorkerConfig:
+    def default_worker_config(
+        cls, num_workers: int = 4, data_parallel_group: Any = None, *, share_metadata: bool = False
+    ) -> WorkerConfig:
         """Create a config with rank and world size of ``torch.distributed``; one rank if it is not initialised.
+
+        The arguments are those of the class.
 
         Warns:
             RuntimeWarning: ``torch.distributed`` is not initialised, but this process is one of several ranks.
@@ -173,7 +177,13 @@ class WorkerConfig:
                 RuntimeWarning,
                 stacklevel=2,
             )
-        return cls(rank=rank, world_size=world_size, num_workers=num_workers, data_parallel_group=data_parallel_group)
+        return cls(
+            rank=rank,
+            world_size=world_size,
+            num_workers=num_workers,
+            data_parallel_group=data_parallel_group,
+            share_metadata=share_metadata,
+        )
 
     def global_rank(self) -> int:
         """Return the rank of this process among all of ``torch.distributed``; ``rank`` if there is no group."""

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 from ...errors import EnergonError, FormatError, StorageError
 from ..node_cache import CacheSettings, RemoteObject, block_cache, cache_settings, local_copy
 from ..protocol import ByteRange, FileInfo, check_name
-from ..shared_answers import answers_here, shared
+from ..shared_answers import answers_here, has_answers, shared
 from .clients import ClientObject, Connection, fetcher_of, has_answered, note_answer
 from .failure_errors import missing_object
 from .failures import RequestFailure
@@ -168,7 +168,7 @@ class RemoteStorage:
         return self._requests.connection().can_list
 
     def list_once(self, folder: str) -> None:
-        if self.answers is not None and not self.answers.records:
+        if has_answers(self):
             return  # another process has listed it
         if self.can_list and self._listed.of(folder) is None:
             self._listed.add(folder, [_info(name, found) for name, found in self.objects(folder)])

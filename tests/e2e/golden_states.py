@@ -160,7 +160,6 @@ TABLES = {
 """Cases over token, JSONL and Parquet files, recorded in ``<version>-tables.json``."""
 
 
-
 class Sized(PackingTwice):
     """Measures samples from 5000 on as 30 tokens, and others as 10."""
 

@@ -53,13 +53,13 @@ class VolumeBlendRunning:
         # States of the inputs; those of the running ones are replaced when a state is asked for.
         self._states: dict[str, State] = {str(origin): own[str(origin)] for origin in inputs if str(origin) in own}
         self._running: dict[int, Running] = {}
-        self._changed: set[int] = set()  # inputs that were used since the last state
+        self._changed: dict[int, None] = {}  # inputs that were used since the last state, in the order of first use
         self._ended: list[int] = [origin for origin in own.get("ended", []) if origin in inputs]
         self._counts(own if own.get("edits", 0) == edits else {})
 
     def _counts(self, own: State) -> None:
         """Start to count, where the state stopped or at 0."""
-        self._volumes: dict[str, list[float]] = dict(own.get("volumes", {}))  # as of the last state
+        self._volumes: dict[int, list[Any]] = {row[0]: row for row in own.get("volumes", ())}  # as of the last state
         self._left = [origin for origin in self._inputs if origin not in self._ended]
         self._places = places = {origin: place for place, origin in enumerate(self._left)}
         self._blend = (
@@ -70,9 +70,9 @@ class VolumeBlendRunning:
                 origins=self._left,
                 total=float(own.get("total", 0)),
                 volumes={
-                    places[int(origin)]: (items, float(volume), float(empty))
-                    for origin, (items, volume, empty) in own.get("volumes", {}).items()
-                    if int(origin) in places
+                    places[origin]: (items, float(volume), float(empty))
+                    for origin, items, volume, empty in self._volumes.values()
+                    if origin in places
                 },
             )
             if self._left
@@ -84,7 +84,7 @@ class VolumeBlendRunning:
         while (blend := self._blend) is not None:
             place = blend.choose()
             origin = self._left[place]
-            self._changed.add(origin)
+            self._changed[origin] = None
             try:
                 value, item_id = (self._running.get(origin) or self._open(origin)).next()
             except StopIteration:
@@ -137,9 +137,9 @@ class VolumeBlendRunning:
             if blend is not None and origin in self._places:
                 counts = blend.volume(self._places[origin])
                 if any(counts):
-                    self._volumes[name] = [*counts]
+                    self._volumes[origin] = [origin, *counts]
         self._changed.clear()
-        own: State = {"total": 0 if blend is None else blend.total, "volumes": dict(self._volumes)}
+        own: State = {"total": 0 if blend is None else blend.total, "volumes": [*self._volumes.values()]}
         if self._edits:
             own["edits"] = self._edits
         if self._ended:

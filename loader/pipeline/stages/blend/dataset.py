@@ -99,12 +99,8 @@ class BlendDataset(SavableDataset[T]):
         ended = NotRequired([Count(len(self.origins)) if isinstance(self.origins, range) else COUNT])
         own: dict[str, Schema] = {"next": COUNT}
         if self.size is not None:
-            volume = NotRequired((Count(), NUMBER, NUMBER))
-            own = {
-                "total": NUMBER,
-                "volumes": {str(origin): volume for origin in self.origins},
-                "edits": NotRequired(COUNT),
-            }
+            volume = (COUNT, COUNT, NUMBER, NUMBER)
+            own = {"total": NUMBER, "volumes": [volume], "edits": NotRequired(COUNT)}
         return {self.key: NotRequired(own | {"ended": ended} | inner)}
 
     def open(self, lane: Lane, state: State) -> Running:

@@ -137,6 +137,6 @@ def test_volumes_count_from_the_last_change_of_the_mix_on() -> None:
     edited = blend.open(lane(), state)
     own = edited.state()[blend.key]
     assert own["total"] == 0
-    assert own["volumes"] == {}
+    assert own["volumes"] == []
     assert own["edits"] == 1
     assert own["0"] == state[blend.key]["0"]

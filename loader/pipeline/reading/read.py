@@ -37,6 +37,7 @@ from .source import Raw, ShardSource, Source
 __all__ = ["ReadDataset"]
 
 _FIRST_CHUNK, _MAX_CHUNK, _GROWTH = 32, 1024, 4
+_MANY_SOURCES, _MAX_CHUNK_OF_MANY = 16, 4096  # so that some samples of each are located, and read, together
 _CHUNKS_ORDERED = 4  # at a time: the fixed cost of the order is that of about a thousand positions
 _CHUNKS_JOINED = 4  # to ranges that are fetched
 _REBUILT_TOGETHER = 256  # positions
@@ -203,6 +204,8 @@ class _ReadRunning:
         self._ordered = range(self._position, self._position)  # positions whose order is known
         self._found: tuple[IntArray, IntArray]  # their sources, and numbers in the indexes
         self._size, self._max_size = _FIRST_CHUNK, _MAX_CHUNK
+        if len(definition.sources) >= _MANY_SOURCES:
+            self._max_size = _MAX_CHUNK_OF_MANY
         self._located = self._position  # position of the next sample to locate
         self._ahead: ReadAhead | None = None
         if definition.is_remote:

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice, pairwise, repeat
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from ...arrays import IntArray
 from ...errors import FormatError
-from ...format.index.locations import SampleLocations
+from ...format.index.locate_together import locate_together
+from ...format.index.locations import SampleLocations, SampleLocator
 from ...samples.building.sample_builder import RawSample
 from ...storage import ReadableFile
 from ..contract.stage import SKIPPED
@@ -308,9 +309,17 @@ def _locate(
     order = np.argsort(source, kind="stable")
     grouped, numbers = source[order], index[order]
     edges = [0, *(np.flatnonzero(grouped[1:] != grouped[:-1]) + 1).tolist(), len(source)]
-    found = SampleLocations()
-    for (begin, end), number in zip(pairwise(edges), grouped[edges[:-1]].tolist(), strict=True):
-        sources[number].locate(numbers[begin:end], found)
+    groups = [
+        (sources[number].locate, numbers[begin:end])
+        for (begin, end), number in zip(pairwise(edges), grouped[edges[:-1]].tolist(), strict=True)
+    ]
+    found = None
+    if all(isinstance(locate, SampleLocator) for locate, _ in groups):
+        found = locate_together(cast("list[tuple[SampleLocator, IntArray]]", groups))
+    if found is None:
+        found = SampleLocations()
+        for locate, some in groups:
+            locate(some, found)
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
     return found, place

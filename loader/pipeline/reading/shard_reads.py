@@ -19,7 +19,7 @@ _MAX_OPEN = 4096  # more than a run reads from at a time
 _OPEN_SHARE = 4  # use a quarter of the limit on open files: torch also passes tensors as files
 
 _MIN_COALESCED = 64  # samples; smaller chunks are read one by one
-_MAX_COALESCED_BYTES = 512 << 10  # held in memory until the samples are decoded
+_MAX_COALESCED_BYTES = 1024 << 10  # held in memory until the samples are decoded
 _GAP_BYTES = 8 << 10  # largest gap that is read over: one more read costs as much as copying some KiB
 _MIN_PER_RANGE = 2  # samples, on average
 

@@ -24,7 +24,7 @@ counts for the choice like an average item until its dataset yields one with a s
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from math import fsum, isfinite
 
 import numpy as np
@@ -83,13 +83,11 @@ class VolumeBlend:
         self.total = total
         """The volume of all items."""
         self._items = sum(items for items, _, _ in self._volumes.values())
-        # Datasets with items, which are ahead, by the total at which they are not any more; and the others.
-        self._ahead: list[tuple[float, int]] = []
-        self._ready: list[tuple[float, int]] = []  # by deadline
-        for place in self._volumes:
-            _, volume, empty = self._volumes[place]
-            self._ahead.append(((volume + empty) / self._shares[place], place))
-        heapify(self._ahead)
+        # Datasets with items that are ahead, by the total at which they are not any more; and the others, by deadline.
+        self._ahead: list[tuple[float, float, int]] = []
+        self._ready: list[tuple[float, int]] = []
+        for place, counts in self._volumes.items():
+            heappush(self._ahead, (*self._times(place, counts), place))
         # Those without items, the next one last. Their deadlines are multiples of one average.
         self._deadlines = [phase / share for phase, share in zip(self._phases, self._shares, strict=True)]
         fresh = [place for place in range(len(weights)) if place not in self._volumes]
@@ -98,22 +96,21 @@ class VolumeBlend:
 
     def choose(self) -> int:
         """Return the place of the dataset of the next item; the same until :meth:`count` is called."""
-        if self._chosen is None:
-            self._chosen = self._choose()
-        return self._chosen
-
-    def _choose(self) -> int:
+        if self._chosen is not None:
+            return self._chosen
         ahead, ready, total = self._ahead, self._ready, self.total
         while ahead and ahead[0][0] <= total:
-            place = heappop(ahead)[1]
-            heappush(ready, (self._deadline(place), place))
+            _, deadline, place = heappop(ahead)
+            heappush(ready, (deadline, place))
         if self._fresh:
             place = self._fresh[-1]
             average = total / self._items if self._items else 1.0
             if not ready or (self._deadlines[place] * average, place) <= ready[0]:
-                return self._fresh.pop()
+                self._chosen = self._fresh.pop()
+                return self._chosen
         # If all are ahead, because of rounding or of empty items, the one that is least.
-        return heappop(ready)[1] if ready else heappop(ahead)[1]
+        self._chosen = heappop(ready)[1] if ready else heappop(ahead)[2]
+        return self._chosen
 
     def count(self, place: int, size: float) -> None:
         """Count the item of a dataset that :meth:`choose` returned.
@@ -126,18 +123,25 @@ class VolumeBlend:
         if size:
             self.total += size
             self._items += 1
-            items, volume, empty = items + 1, volume + size, 0.0
+            counts = items + 1, volume + size, 0.0
         else:
-            empty += self.total / self._items if self._items else 1.0
-        self._volumes[place] = (items, volume, empty)
+            counts = items, volume, empty + (self.total / self._items if self._items else 1.0)
+        self._volumes[place] = counts
         self._chosen = None
-        heappush(self._ahead, ((volume + empty) / self._shares[place], place))
+        start, deadline = self._times(place, counts)
+        if start <= self.total:
+            heappush(self._ready, (deadline, place))
+        else:
+            heappush(self._ahead, (start, deadline, place))
 
-    def _deadline(self, place: int) -> float:
-        items, volume, empty = self._volumes[place]
-        if items:
-            empty += (self._phases[place] + items * _GOLDEN) % 1.0 * (volume / items)
-        return (volume + empty) / self._shares[place]
+    def _times(self, place: int, counts: LeafVolume) -> tuple[float, float]:
+        """Return the total at which a dataset has its share of it, and the deadline of its next item."""
+        items, volume, empty = counts
+        share, volume = self._shares[place], volume + empty
+        if not items:
+            return volume / share, volume / share
+        spread = (self._phases[place] + items * _GOLDEN) % 1.0
+        return volume / share, (volume + spread * (counts[1] / items)) / share
 
     def volume(self, place: int) -> LeafVolume:
         """Return the counts of a dataset."""

@@ -59,7 +59,9 @@ class VolumeBlendRunning:
 
     def _counts(self, own: State) -> None:
         """Start to count, where the state stopped or at 0."""
-        self._volumes: dict[int, list[Any]] = {row[0]: row for row in own.get("volumes", ())}  # as of the last state
+        self._volumes: dict[int, tuple[Any, ...]] = {
+            row[0]: tuple(row) for row in own.get("volumes", ())
+        }  # as of the last state
         self._left = [origin for origin in self._inputs if origin not in self._ended]
         self._places = places = {origin: place for place, origin in enumerate(self._left)}
         self._blend = (
@@ -94,29 +96,29 @@ class VolumeBlendRunning:
             if value is SKIPPED:
                 blend.count(place, 0.0)
                 return value, (self._key, origin, item_id)
-            size = self._size_of(value)
-            blend.count(place, size or 0.0)
-            return SKIPPED if size is None else value, (self._key, origin, item_id)
+            try:
+                size = self._size(value)
+            except Exception as error:
+                self._failed(error, value)
+                blend.count(place, 0.0)
+                return SKIPPED, (self._key, origin, item_id)
+            if self._failures.pending:
+                self._failures.succeeded(self._size)
+            blend.count(place, float(size) if type(size) is int and size >= 0 else checked_size(size, self._unit))
+            return value, (self._key, origin, item_id)
         raise StopIteration
 
-    def _size_of(self, value: Any) -> float | None:
-        """Return the size of an item; None if the metric failed for it, and this is tolerated.
+    def _failed(self, error: Exception, value: Any) -> None:
+        """Count the failure of the metric for an item, which is skipped.
 
         Raises:
-            ConfigError: The size is no number of at least 0.
+            ConfigError: The fault is not one of the item.
+            Exception: The failure is not tolerated.
         """
-        try:
-            size = self._size(value)
-        except (ConfigError, SkipSample) as error:
-            if isinstance(error, ConfigError):
-                raise
-            return None
-        except Exception as error:
+        if isinstance(error, ConfigError):
+            raise error
+        if not isinstance(error, SkipSample):
             self._failures.failed(self._size, error, value)
-            return None
-        if self._failures.pending:
-            self._failures.succeeded(self._size)
-        return checked_size(size, self._unit)
 
     def _open(self, origin: int) -> Running:
         """Open an input at its state."""
@@ -137,7 +139,7 @@ class VolumeBlendRunning:
             if blend is not None and origin in self._places:
                 counts = blend.volume(self._places[origin])
                 if any(counts):
-                    self._volumes[origin] = [origin, *counts]
+                    self._volumes[origin] = (origin, *counts)
         self._changed.clear()
         own: State = {"total": 0 if blend is None else blend.total, "volumes": [*self._volumes.values()]}
         if self._edits:

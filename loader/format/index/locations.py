@@ -113,7 +113,7 @@ class SampleLocator:
         """The columns of the index."""
         return IndexColumns(self._index)
 
-    def __call__(self, samples: IntArray, found: SampleLocations | None = None) -> SampleLocations:
+    def locate(self, samples: IntArray, found: SampleLocations | None = None) -> SampleLocations:
         """Return the locations of some samples.
 
         Args:
@@ -131,6 +131,8 @@ class SampleLocator:
             return self._locate(samples)
         found.extend(self._locate(samples))
         return found
+
+    __call__ = locate
 
     def _locate(self, samples: IntArray) -> SampleLocations:
         index = self._index

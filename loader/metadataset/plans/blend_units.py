@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from sys import float_info
 
 from ..documents.leaf_plan import BlendStep
 
-__all__ = ["SAMPLES", "LeafGroup", "UnitBlend", "blend_tree"]
+__all__ = ["SAMPLES", "LeafGroup", "UnitBlend", "blend_tree", "sample_shares"]
 
 SAMPLES = "samples"
 """The default unit of weights."""
@@ -69,6 +69,34 @@ def blend_tree(leaves: Sequence[Sequence[BlendStep]]) -> UnitBlend | LeafGroup:
     ('tokens', (3.0, 1.0), [(0,), (1,)])
     """
     return _tree(list(range(len(leaves))), 0, leaves)
+
+
+def sample_shares(tree: UnitBlend | LeafGroup, mean_size: Callable[[int, str], float]) -> dict[int, float]:
+    """Return the expected share of each leaf in the samples of a tree of blends; they sum to 1.
+
+    Args:
+        tree: The blends.
+        mean_size: Returns the mean size of a leaf's samples in a unit: ``mean_size(leaf, unit)``.
+
+    >>> steps = [[BlendStep(entry=0, amount=1.0, unit="tokens")], [BlendStep(entry=1, amount=1.0, unit="tokens")]]
+    >>> sample_shares(blend_tree(steps), lambda leaf, unit: [100.0, 300.0][leaf])
+    {0: 0.75, 1: 0.25}
+    """
+    if isinstance(tree, LeafGroup):
+        return dict(zip(tree.leaves, tree.weights, strict=True))
+    inner = [sample_shares(entry, mean_size) for entry in tree.entries]
+    amounts = []
+    for weight, within in zip(tree.weights, inner, strict=True):
+        size = 1.0
+        if tree.unit != SAMPLES:
+            size = sum(share * mean_size(leaf, tree.unit) for leaf, share in within.items())
+        amounts.append(weight / size)
+    total = sum(amounts)
+    return {
+        leaf: amount / total * share
+        for amount, within in zip(amounts, inner, strict=True)
+        for leaf, share in within.items()
+    }
 
 
 def _tree(group: list[int], depth: int, leaves: Sequence[Sequence[BlendStep]]) -> UnitBlend | LeafGroup:

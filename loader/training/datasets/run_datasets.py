@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -162,6 +162,19 @@ class LoadedDatasets:
             for spec, times in zip(self.specs, self._repetitions(), strict=True)
         )
 
+    @property
+    def volume_tree(self) -> UnitBlend | None:
+        """The tree of blends, if some weights are shares of another unit than samples."""
+        if not self._is_weighted:
+            return None
+        tree = blend_tree([spec.blends for spec in self.specs])
+        return tree if isinstance(tree, UnitBlend) else None
+
+    def with_sample_weights(self, weights: Sequence[float]) -> LoadedDatasets:
+        """Return the datasets with shares of the samples as weights."""
+        specs = (replace(spec, weight=weight, blends=()) for spec, weight in zip(self.specs, weights, strict=True))
+        return replace(self, specs=tuple(specs))
+
     def _passes(self) -> tuple[float, ...]:
         """Return the repetitions of a pass.
 
@@ -190,8 +203,12 @@ class LoadedDatasets:
         shuffle_buffer_size: int | None = None,
         repeat: bool = True,
         even_ranks: bool = False,
+        needs_sizes: bool = True,
     ) -> SavableDataset[Any]:
         """Build the chain for training; the arguments are those of ``get_train_dataset``.
+
+        With ``needs_sizes=False``, the sizes of samples in the unit of a blend may be unknown: such a chain describes a
+        run, but cannot be iterated.
 
         Raises:
             ConfigError: An argument is out of range.
@@ -230,9 +247,9 @@ class LoadedDatasets:
                 f"repetitions [{', '.join(map(str, self._passes()))}] select no samples",
                 hint="raise the repetitions, or pass repeat=True",
             )
-        tree = blend_tree([spec.blends for spec in self.specs]) if self._is_weighted else whole
-        if isinstance(tree, UnitBlend):
-            chain = build_volume_chain(self.sources, tree, plan_of, options)
+        tree = self.volume_tree
+        if tree is not None:
+            chain = build_volume_chain(self.sources, tree, plan_of, options, needs_sizes=needs_sizes)
             chain.measured_chain = build_chain(self.sources, plan_of(whole, measured=True), options)
         else:
             chain = build_chain(self.sources, plan, options)

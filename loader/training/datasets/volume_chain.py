@@ -31,6 +31,8 @@ def build_volume_chain(
     tree: UnitBlend,
     plan_of: Callable[[LeafGroup], OrderPlan],
     options: ChainOptions,
+    *,
+    needs_sizes: bool = True,
 ) -> SavableDataset[Any]:
     """Build the chain from the readers to micro-batches.
 
@@ -39,11 +41,12 @@ def build_volume_chain(
         tree: The blends above them.
         plan_of: Returns the order of a group's samples.
         options: Options of the stages.
+        needs_sizes: Refuse units whose sizes are not known.
 
     Raises:
         ConfigError: A unit is not known; or a blend would count samples, and one below it packs.
     """
-    chain, level = _Builder(sources, tree, plan_of, options).blend(tree)
+    chain, level = _Builder(sources, tree, plan_of, options, needs_sizes=needs_sizes).blend(tree)
     return batched(SampleStages(sources, options).lift(chain, level, Level.PACKED), options)
 
 
@@ -54,12 +57,14 @@ class _Builder:
         tree: UnitBlend,
         plan_of: Callable[[LeafGroup], OrderPlan],
         options: ChainOptions,
+        *,
+        needs_sizes: bool,
     ) -> None:
         self._sources = tuple(sources)
         self._plan_of = plan_of
         self._options = options
         self._stages = SampleStages(self._sources, options)
-        self._units = VolumeUnits(self._sources, options.task_encoder)
+        self._units = VolumeUnits(self._sources, options.task_encoder, needs_sizes=needs_sizes)
         self._pool = ShardPool(readers=sum(1 for _ in tree.groups()))
 
     def blend(self, blend: UnitBlend) -> tuple[SavableDataset[Any], Level]:

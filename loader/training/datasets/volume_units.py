@@ -16,7 +16,7 @@ from ...pipeline.reading.source import Raw, RawRow, Source
 from ...samples.encoding.size_metric import SizeMetric, size_metrics
 from .chain import Level
 
-__all__ = ["ColumnSize", "VolumeUnits", "column_folder"]
+__all__ = ["ColumnSize", "UnknownSize", "VolumeUnits", "column_folder"]
 
 _MAX_NAMED = 5  # datasets, in a message
 
@@ -84,15 +84,35 @@ def column_folder(source: Source) -> DatasetSource | None:
     return source if isinstance(source, DatasetSource) else None
 
 
+class UnknownSize:
+    """Function in the place of one that returns the size of a sample, in the chain of a run that is only described.
+
+    Args:
+        unit: The unit.
+    """
+
+    def __init__(self, unit: str) -> None:
+        self.__name__ = unit
+
+    def __call__(self, value: Any) -> float:  # noqa: ARG002 - has the arguments of a metric
+        raise ConfigError(
+            f"the order of this run depends on the sizes of its samples in {self.__name__!r}, which are not known",
+            hint="pass the task encoder of the run, which has the metric; or write columns of the sizes by energon "
+            f"stats --write {self.__name__}",
+        )
+
+
 class VolumeUnits:
     """The units of a run's blends.
 
     Args:
         sources: The datasets.
         encoder: The task encoder, whose metrics are used.
+        needs_sizes: Refuse units whose sizes are not known.
     """
 
-    def __init__(self, sources: Sequence[Source], encoder: object) -> None:
+    def __init__(self, sources: Sequence[Source], encoder: object, *, needs_sizes: bool = True) -> None:
+        self._needs_sizes = needs_sizes
         self._sources = sources
         self._encoder = encoder
 
@@ -116,6 +136,8 @@ class VolumeUnits:
         lacking = [*self._lacking(unit, leaves)]
         if not lacking:
             return ColumnSize(self._sources, unit), Level.READ
+        if not self._needs_sizes:
+            return UnknownSize(unit), Level.READ
         known = ", ".join(map(repr, self._metrics)) or "none"
         names = ", ".join(lacking[:_MAX_NAMED]) + (", …" if len(lacking) > _MAX_NAMED else "")
         raise ConfigError(

@@ -78,6 +78,8 @@ def _show(facts: RunFacts, console: Any) -> None:
             format_bytes(one.bytes_read),
         )
     console.print(table)
+    for note in facts.notes:
+        console.print(escape_controls(note), soft_wrap=True, markup=False)
     for name in sorted({name for one in facts.sources for name in one.amounts}):
         known = [one for one in facts.sources if name in one.amounts]
         amounts = "; ".join(f"{escape_controls(one.path)} {one.amounts[name]:,.0f}" for one in known)

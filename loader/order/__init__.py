@@ -10,6 +10,7 @@
 ``dealt_order.py``        the order of one lane, dealt to all lanes
 ``source_order.py``       (source, lane, position) → (epoch, sample), for sources that repeat without end
 ``blend.py``              position → (source, position in the source's stream)
+``volume_blend.py``       sizes of the items so far → the source of the next one
 ``lane_hosting.py``       micro-batch → lane, rank and worker
 ``worker_share.py``       the number of samples of a worker
 ``permutation.py``        keyed permutations that are computed, not stored
@@ -30,6 +31,7 @@ from .repeated_order import RepeatedOrder
 from .sequential_pass import SequentialPass
 from .source_order import SourceOrder, SourceOrders
 from .stream_order import BlendedLane, LaneOrder, StreamOrder
+from .volume_blend import LeafVolume, VolumeBlend
 from .worker_share import worker_share
 
 __all__ = [
@@ -43,6 +45,7 @@ __all__ = [
     "LaneHosting",
     "LaneMixes",
     "LaneOrder",
+    "LeafVolume",
     "Mix",
     "MixHistory",
     "PrebatchedPass",
@@ -51,6 +54,7 @@ __all__ = [
     "SourceOrder",
     "SourceOrders",
     "StreamOrder",
+    "VolumeBlend",
     "default_lanes",
     "extend_integer",
     "mix",

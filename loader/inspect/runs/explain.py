@@ -57,7 +57,7 @@ class SourceFacts:
         split_part: Part of its split.
         samples: Number of its samples, excluded ones included.
         excluded: Number of its excluded samples.
-        share_asked: Its weight, as a share of all.
+        share_asked: Its weight, as a share of all: of the samples, or of the volume below a ``blend_weight_unit``.
         share_got: Its share of the samples of the run.
         used: Number of its samples that the run uses, repetitions included.
         epochs: ``used / (samples - excluded)``.
@@ -109,6 +109,7 @@ class RunFacts:
         mixing: Mean distance in the stored order between neighbours of a lane's stream, relative to that of a random
             permutation: 1 is as random, 0 is the stored order.
         findings: What is probably not intended.
+        notes: How the shares are to be read, if weights are shares of volumes.
     """
 
     steps: int
@@ -127,6 +128,7 @@ class RunFacts:
     random_shard_share: float
     mixing: float
     findings: tuple[Finding, ...]
+    notes: tuple[str, ...] = ()
 
 
 def explain_run(run: PlannedRun, steps: int) -> RunFacts:
@@ -141,7 +143,7 @@ def explain_run(run: PlannedRun, steps: int) -> RunFacts:
         FormatError: An index is damaged.
     """
     used = _used(run, steps)
-    weights = np.array(run.plan.weights)
+    weights = np.array(run.plan.weights if run.volume_mix is None else run.volume_mix.volume_shares)
     facts = tuple(_source_facts(run, number, int(used[number]), weights, steps) for number in range(len(run.sources)))
     shuffling = measure_shuffling(run)
     sample_bytes = max((source.sample_bytes for source in run.sources), default=0)
@@ -164,6 +166,7 @@ def explain_run(run: PlannedRun, steps: int) -> RunFacts:
         random_shard_share=shuffling.random_shard_share,
         mixing=shuffling.mixing,
         findings=(),
+        notes=() if run.volume_mix is None else tuple(run.volume_mix.notes()),
     )
     return replace(found, findings=tuple(_findings(run, found)))
 

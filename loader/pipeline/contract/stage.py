@@ -65,6 +65,12 @@ class SavableDataset(DatasetMethods[T_co], ABC):
     entry_schema: ClassVar[Schema] = None
     """Schema of the value that :meth:`Running.state` saves under this stage's key; None if it saves none."""
 
+    measured_chain: SavableDataset[Any] | None = None
+    """The chain that earlier versions built instead, which divided the weights of blends by measured sizes.
+
+    A state of such a run continues with it. Its weights are those of the state.
+    """
+
     def __init__(
         self,
         *inputs: SavableDataset[Any] | WorkerConfig,
@@ -191,18 +197,6 @@ class SavableDataset(DatasetMethods[T_co], ABC):
     def identity(self) -> list[Any]:
         """Describe the chain for comparison with a saved state: name, settings and inputs, as plain data."""
         return [self.name, self.settings(), *(upstream.identity() for upstream in self.inputs)]
-
-    def adopt_measurements(self, saved: Any) -> None:
-        """Replace settings that were measured when the run started by those of a saved state.
-
-        Args:
-            saved: The identity of an equal chain.
-
-        Raises:
-            LookupError: It is the identity of another chain.
-        """
-        for upstream, inner in zip(self.inputs, saved[2:], strict=False):
-            upstream.adopt_measurements(inner)
 
     def lines(self) -> Iterator[str]:
         """Yield the lines of the printed chain: this stage, then its inputs, indented."""

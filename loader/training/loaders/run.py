@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -13,6 +12,7 @@ from ...pipeline.contract.lane import RULES
 from ...pipeline.contract.rank_stage import RankInput, RankRunning, RankStage, cut_rank_stages
 from ...pipeline.contract.stage import SavableDataset, State, as_stage
 from ...progress_bar import progress_bar
+from ..datasets.measured_chain import measured_chain_of
 from ..states.differences import run_differences
 from ..states.edited_chain import continue_mix, is_mix_change_allowed
 from ..states.lane_checks import check_lane_states
@@ -219,10 +219,8 @@ class LoaderRun:
         """
         config = self.built.worker_config
         allowed = is_mix_change_allowed(allow_mix_change)
-        if not allowed:
-            with suppress(LookupError, TypeError, AttributeError):  # of another chain, which the comparison reports
-                self.built.adopt_measurements(saved.dataset)
-        mix = continue_mix(self.built, saved, kind=self.lanes.kind, lanes=lane_states, allowed=allowed)
+        built = measured_chain_of(self.built, saved.dataset)
+        mix = continue_mix(built, saved, kind=self.lanes.kind, lanes=lane_states, allowed=allowed)
         now = RunState(lanes=config.lanes or 0, ranks=config.world_size, rank=config.rank, seed=config.seed_offset)
         found = run_differences(saved, now)
         if found:

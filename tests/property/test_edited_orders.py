@@ -111,9 +111,9 @@ def test_a_range_is_located_as_its_parts_are(run: EditedRun, cut: int, length: i
 
 @given(run=edited_runs())
 def test_consumed_counts_every_position_once(run: EditedRun) -> None:
-    _, stretches, _, lane, seed = run
+    _, stretches, lanes, lane, seed = run
     ends = np.cumsum([length for _, length in stretches]).tolist()
-    counted = LaneMixes([mix for mix, _ in stretches], lane=lane, seed=seed, ends=ends[:-1]).consumed(ends[-1])
+    counted = LaneMixes([mix for mix, _ in stretches], lane=lane, lanes=lanes, seed=seed, ends=ends[:-1]).consumed(ends[-1])
     assert sum(counted.values()) == ends[-1]
 
 
@@ -139,7 +139,7 @@ def test_faults_are_refused() -> None:
     two = (Mix((0,), (1,)), Mix((0,), (1,)))
     for ends in ((), (3, 4), (-1,)):
         with pytest.raises(ValueError, match="expected 1 ascending positions"):
-            LaneMixes(two, lane=0, seed=0, ends=ends)
+            LaneMixes(two, lane=0, lanes=1, seed=0, ends=ends)
 
 
 def test_the_end_of_a_mix_is_known_for_lanes_that_had_begun_and_zero_for_others() -> None:

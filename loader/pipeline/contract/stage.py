@@ -204,6 +204,11 @@ class SavableDataset(DatasetMethods[T_co], ABC):
         for upstream, inner in zip(self.inputs, saved[2:], strict=False):
             upstream.adopt_measurements(inner)
 
+    def begin_on(self, ranks: int) -> None:
+        """Set the number of ranks with which the run began: the steps at which weights change are counted on them."""
+        for upstream in self.inputs:
+            upstream.begin_on(ranks)
+
     def lines(self) -> Iterator[str]:
         """Yield the lines of the printed chain: this stage, then its inputs, indented."""
         arguments = ", ".join(

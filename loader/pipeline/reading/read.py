@@ -154,6 +154,10 @@ class ReadDataset(SavableDataset[Raw]):
         if len(found) == len(self.sources) and all(isinstance(one, float) and one > 0 for one in found):
             self.plan = replace(self.plan, weights=found)
 
+    def begin_on(self, ranks: int) -> None:
+        if isinstance(self.plan, ShuffledPlan) and self.plan.schedule is not None:
+            self.plan = replace(self.plan, schedule=replace(self.plan.schedule, ranks=ranks))
+
     def identity(self) -> list[Any]:
         return [*super().identity(), *(source.identity() for source in self.sources)]
 
@@ -177,7 +181,8 @@ class ReadDataset(SavableDataset[Raw]):
         samples = [source.samples for source in self.sources]
         if self.history is None or not isinstance(self.plan, ShuffledPlan):
             return self.plan.order(samples, lanes=lanes, seed=seed, rules=rules).lane(number)
-        mixes = self.history.mixes(self.plan.weights)
+        schedule = None if self.plan.schedule is None else self.plan.schedule.in_samples
+        mixes = self.history.mixes(self.plan.weights, schedule)
         order = self.plan.edited_order(samples, mixes, lanes=lanes, seed=seed)
         return order.lane(number, self.history.ends_of(number))
 

@@ -219,6 +219,7 @@ class LoaderRun:
         """
         config = self.built.worker_config
         allowed = is_mix_change_allowed(allow_mix_change)
+        self.built.begin_on(saved.run_steps.ranks_at[0][1])
         if not allowed:
             with suppress(LookupError, TypeError, AttributeError):  # of another chain, which the comparison reports
                 self.built.adopt_measurements(saved.dataset)

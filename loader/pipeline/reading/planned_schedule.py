@@ -1,0 +1,90 @@
+"""The schedule of a reader's weights, as its documents define it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ...errors import ConfigError
+from ...order import MAX_SCHEDULED_SAMPLES, WeightSchedule
+
+__all__ = ["PlannedSchedule", "saved_schedule"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedSchedule:
+    """Weights that change at steps, or at numbers of samples, counted from the beginning of the run.
+
+    Args:
+        unit: What ``starts`` counts. A step is a micro-batch on each rank that the run began with.
+        starts: The start of each stretch: 0 first, ascending.
+        weights: For each stretch, the weight of each source; 0 leaves a source out.
+        batch_samples: Samples of a micro-batch; 1 if they are not known ahead.
+        ranks: The number of ranks with which the run began.
+
+    Raises:
+        ConfigError: A start is too large.
+    """
+
+    unit: Literal["steps", "samples"]
+    starts: tuple[int, ...]
+    weights: tuple[tuple[float, ...], ...]
+    batch_samples: int
+    ranks: int
+
+    def __post_init__(self) -> None:
+        if self.starts[-1] * self.step_samples > MAX_SCHEDULED_SAMPLES:
+            raise ConfigError(
+                f"expected weights that change within {MAX_SCHEDULED_SAMPLES:,} samples, found a change at "
+                f"{self.starts[-1]:,} {self.unit}, which is {self.starts[-1] * self.step_samples:,} samples",
+                hint="lower the last step or sample of the weight schedule",
+            )
+
+    @property
+    def step_samples(self) -> int:
+        """Samples of one of the unit."""
+        return self.batch_samples * self.ranks if self.unit == "steps" else 1
+
+    @property
+    def in_samples(self) -> WeightSchedule:
+        """The schedule as the order takes it."""
+        starts = tuple(start * self.step_samples for start in self.starts)
+        return WeightSchedule(starts, self.weights, self.batch_samples)
+
+    def settings(self) -> dict[str, Any]:
+        """Return the arguments as plain data; weights are those of each source, one if they never change."""
+        columns = zip(*self.weights, strict=True)
+        return {
+            "unit": self.unit,
+            "starts": [*self.starts],
+            "weights": [own[0] if len({*own}) == 1 else [*own] for own in columns],
+            "batch_samples": self.batch_samples,
+            **({"ranks": self.ranks} if self.unit == "steps" else {}),
+        }
+
+
+def saved_schedule(settings: Mapping[str, Any] | None, sources: int) -> WeightSchedule | None:
+    """Return the schedule in the settings of a saved reader; None if it has none.
+
+    Raises:
+        ValueError: It is damaged.
+    """
+    if settings is None or sources == 1:
+        return None
+    starts, columns = settings["starts"], settings["weights"]
+    if len(columns) != sources:
+        raise ValueError(f"expected the schedules of {sources} datasets, found {len(columns)}")
+    rows = zip(*(_of_each(own, len(starts)) for own in columns), strict=True)
+    planned = PlannedSchedule(
+        unit=settings["unit"],
+        starts=tuple(map(int, starts)),
+        weights=tuple(tuple(map(float, row)) for row in rows),
+        batch_samples=int(settings["batch_samples"]),
+        ranks=int(settings.get("ranks", 1)),
+    )
+    return planned.in_samples
+
+
+def _of_each(value: Any, stretches: int) -> Sequence[float]:
+    return value if isinstance(value, list | tuple) else [value] * stretches

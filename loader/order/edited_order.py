@@ -17,6 +17,7 @@ from .weight_schedule import WeightSchedule
 
 __all__ = ["EditedLane", "EditedOrder", "MixHistory"]
 
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MixHistory:
     """The mixes of a run before its present one.

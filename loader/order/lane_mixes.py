@@ -124,7 +124,7 @@ class LaneMix:
 
     def locate(self, start: int, stop: int) -> tuple[IntArray, IntArray]:
         """Return the sources, as numbers in the last mix, and the positions in their streams."""
-        parts = []
+        parts: list[tuple[IntArray, ...]] = []
         while True:
             stretch = self._stretch_at(start)
             end = stop if stretch.end is None else min(stop, stretch.end)
@@ -132,7 +132,9 @@ class LaneMix:
             if end == stop:
                 break
             start = end
-        source, position = parts[0] if len(parts) == 1 else map(np.concatenate, zip(*parts, strict=True))
+        if len(parts) > 1:
+            parts = [tuple(np.concatenate(columns) for columns in zip(*parts, strict=True))]
+        source, position = parts[0]
         return self._last[source], position
 
     def _stretch_at(self, position: int) -> _Stretch:
@@ -167,9 +169,9 @@ class LaneMix:
         known, offset = self._divided
         if known > row:
             known, offset = 0, self._offset
-        offset = offset + self._divide(schedule, known, row).sum(axis=0)
-        self._divided = row, offset
-        return offset
+        found: IntArray = offset + self._divide(schedule, known, row).sum(axis=0)
+        self._divided = row, found
+        return found
 
     def _divide(self, schedule: WeightSchedule, first: int, stop: int) -> IntArray:
         """Return the number of samples of each source in some stretches that end; shape (stretches, sources)."""

@@ -113,7 +113,8 @@ def test_a_range_is_located_as_its_parts_are(run: EditedRun, cut: int, length: i
 def test_consumed_counts_every_position_once(run: EditedRun) -> None:
     _, stretches, lanes, lane, seed = run
     ends = np.cumsum([length for _, length in stretches]).tolist()
-    counted = LaneMixes([mix for mix, _ in stretches], lane=lane, lanes=lanes, seed=seed, ends=ends[:-1]).consumed(ends[-1])
+    mixes = LaneMixes([mix for mix, _ in stretches], lane=lane, lanes=lanes, seed=seed, ends=ends[:-1])
+    counted = mixes.consumed(ends[-1])
     assert sum(counted.values()) == ends[-1]
 
 

@@ -5,14 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import isfinite
 from typing import Any, Literal
 
 from ...errors import ConfigError
 from ...format.documents.messages import short_repr
 from .mapping_reader import MappingReader
 
-__all__ = ["MAX_STRETCHES", "RAMP_STRETCHES", "EntrySchedule", "ScheduleUnit", "combine_starts", "parse_weight", "schedule_text"]
+__all__ = [
+    "MAX_STRETCHES",
+    "RAMP_STRETCHES",
+    "EntrySchedule",
+    "ScheduleUnit",
+    "combine_starts",
+    "parse_weight",
+    "schedule_text",
+]
 
 ScheduleUnit = Literal["steps", "samples"]
 """What a schedule counts: micro-batches of a rank, or samples of the whole run, from its beginning."""
@@ -146,7 +153,7 @@ def _parse_points(reader: MappingReader) -> dict[int, float]:
         reader.fault("", found)
         return {}
     weights: dict[int, float] = {}
-    for key, value in reader.mapping.items():
+    for key in reader.mapping:
         start = _parse_start(key)
         if start is None:
             reader.fault_at(key, "expected the number of a step or sample: a whole number from 0 on, of 12 digits")

@@ -13,9 +13,7 @@ from ..documents.weight_schedule import EntrySchedule, combine_starts
 __all__ = ["normalised", "scheduled_shares"]
 
 
-def scheduled_shares(
-    blend: BlendSpec, outer: EntrySchedule | None, weight: float | None
-) -> list[EntrySchedule] | None:
+def scheduled_shares(blend: BlendSpec, outer: EntrySchedule | None, weight: float | None) -> list[EntrySchedule] | None:
     """Return the shares of all samples for each entry of a blend; None if no weight changes.
 
     Args:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any, Literal
 
 from ...errors import ConfigError
+from ...metadataset.documents.weight_schedule import schedule_text
 from ...order import MAX_SCHEDULED_SAMPLES, WeightSchedule
 
-__all__ = ["PlannedSchedule", "saved_schedule"]
+__all__ = ["PlannedSchedule", "saved_schedule", "schedule_texts"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,23 +71,51 @@ def saved_schedule(settings: Mapping[str, Any] | None, sources: int) -> WeightSc
     """Return the schedule in the settings of a saved reader; None if it has none.
 
     Raises:
-        ValueError: It is damaged.
+        ArithmeticError: It is damaged; likewise ``LookupError``, ``TypeError`` and ``ValueError``.
     """
     if settings is None or sources == 1:
         return None
-    starts, columns = settings["starts"], settings["weights"]
+    step = settings["batch_samples"] * settings["ranks"] if settings["unit"] == "steps" else 1
+    rows = zip(*_columns(settings, sources), strict=True)
+    return WeightSchedule(
+        tuple(operator.index(start * step) for start in settings["starts"]),
+        tuple(map(_checked, rows)),
+        operator.index(settings["batch_samples"]),
+    )
+
+
+def schedule_texts(settings: Mapping[str, Any], sources: int, *, whole: float = 1.0) -> list[str]:
+    """Describe the share of each source in each stretch of a schedule.
+
+    Args:
+        settings: The schedule in the settings of a reader.
+        sources: Number of sources.
+        whole: The share of the reader in the whole mix.
+
+    Raises:
+        ArithmeticError: It is damaged; likewise ``LookupError``, ``TypeError`` and ``ValueError``.
+    """
+    columns = _columns(settings, sources)
+    totals = [sum(row) for row in zip(*columns, strict=True)]
+    return [
+        schedule_text(
+            str(settings["unit"]),
+            settings["starts"],
+            [weight / total * whole for weight, total in zip(own, totals, strict=True)],
+        )
+        for own in columns
+    ]
+
+
+def _columns(settings: Mapping[str, Any], sources: int) -> list[Sequence[float]]:
+    """Return the weights of each source in all stretches."""
+    stretches, columns = len(settings["starts"]), settings["weights"]
     if len(columns) != sources:
         raise ValueError(f"expected the schedules of {sources} datasets, found {len(columns)}")
-    rows = zip(*(_of_each(own, len(starts)) for own in columns), strict=True)
-    planned = PlannedSchedule(
-        unit=settings["unit"],
-        starts=tuple(map(int, starts)),
-        weights=tuple(tuple(map(float, row)) for row in rows),
-        batch_samples=int(settings["batch_samples"]),
-        ranks=int(settings.get("ranks", 1)),
-    )
-    return planned.in_samples
+    return [own if isinstance(own, list | tuple) else [own] * stretches for own in columns]
 
 
-def _of_each(value: Any, stretches: int) -> Sequence[float]:
-    return value if isinstance(value, list | tuple) else [value] * stretches
+def _checked(row: Sequence[float]) -> tuple[float, ...]:
+    if not (all(isfinite(weight) and weight >= 0 for weight in row) and any(row)):
+        raise ValueError("expected weights of at least 0, and one above 0")
+    return tuple(map(float, row))

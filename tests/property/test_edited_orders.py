@@ -21,6 +21,7 @@ from loader.order import (
     MixHistory,
     RepeatedOrder,
     SourceOrder,
+    WeightSchedule,
     quantise_weights,
 )
 
@@ -48,7 +49,17 @@ def pools(draw: st.DrawFn) -> tuple[SourceOrder, ...]:
 @st.composite
 def mixes(draw: st.DrawFn) -> Mix:
     origins = draw(st.lists(st.integers(0, POOL - 1), min_size=1, max_size=POOL, unique=True))
-    return Mix(tuple(origins), tuple(draw(WEIGHTS) for _ in origins))
+    schedule = draw(st.none() | schedules(len(origins)))
+    return Mix(tuple(origins), tuple(draw(WEIGHTS) for _ in origins), schedule)
+
+
+@st.composite
+def schedules(draw: st.DrawFn, sources: int) -> WeightSchedule:
+    """Draw the weights of some sources, some of them 0, in stretches of any length."""
+    lengths = draw(st.lists(st.one_of(st.integers(1, 5), st.integers(1, 5000)), max_size=6))
+    row = st.tuples(*[st.just(0.0) | WEIGHTS] * sources).filter(any)
+    starts = (0, *np.cumsum(lengths).tolist()) if lengths else (0,)
+    return WeightSchedule(starts, tuple(draw(row) for _ in starts), draw(st.sampled_from([1, 2, 30])))
 
 
 @st.composite

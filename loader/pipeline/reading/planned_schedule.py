@@ -75,6 +75,8 @@ def saved_schedule(settings: Mapping[str, Any] | None, sources: int) -> WeightSc
     """
     if settings is None or sources == 1:
         return None
+    if settings["unit"] not in ("steps", "samples"):
+        raise ValueError(f"expected steps or samples, found {settings['unit']!r}")
     step = settings["batch_samples"] * settings["ranks"] if settings["unit"] == "steps" else 1
     rows = zip(*_columns(settings, sources), strict=True)
     return WeightSchedule(

@@ -108,11 +108,16 @@ class EditedOrder:
         """Return the number of samples of each source in the first positions of all lanes, of a mix never edited.
 
         Args:
-            stops: For each lane, the number of its positions that count; shape (lanes,).
+            stops: For each lane, the number of its positions that count; shape (…, lanes).
+
+        Returns:
+            Shape (…, sources).
         """
-        total = np.zeros(len(self.sources), np.int64)
-        for lane, stop in enumerate(stops.tolist()):
-            total += [*self._lane_mixes(lane).consumed(stop).values()]
+        total = np.zeros((*stops.shape[:-1], len(self.sources)), np.int64)
+        for lane in range(self.lanes):
+            mixes = self._lane_mixes(lane)
+            for place in np.ndindex(stops.shape[:-1]):
+                total[place] += [*mixes.consumed(int(stops[(*place, lane)])).values()]
         return total
 
     @cached_property

@@ -13,13 +13,14 @@ import numpy as np
 from ...arrays import IntArray
 from ...format.columns.column import open_column
 from ...format.columns.column_files import column_names
-from ...order import RepeatedOrder, possible_ranks
+from ...order import EditedOrder, RepeatedOrder, possible_ranks
 from ...pipeline.reading.dataset_source import DatasetSource
 from ...pipeline.reading.read_ahead import READ_AHEAD_BYTES
 from ...pipeline.reading.source import Source
 from ...storage.node_cache.settings import cache_settings
 from .planned_run import PlannedRun
 from .reads import StorageFacts, files_of, measure_shuffling, storage_facts, storage_of
+from .scheduled import StretchFacts, first_step_with, mean_shares, scheduled_stretches
 
 __all__ = ["Finding", "RunFacts", "SourceFacts", "explain_run"]
 
@@ -57,7 +58,7 @@ class SourceFacts:
         split_part: Part of its split.
         samples: Number of its samples, excluded ones included.
         excluded: Number of its excluded samples.
-        share_asked: Its weight, as a share of all.
+        share_asked: Its weight, as a share of all; if weights change, the mean over the steps of the run.
         share_got: Its share of the samples of the run.
         used: Number of its samples that the run uses, repetitions included.
         epochs: ``used / (samples - excluded)``.
@@ -109,6 +110,7 @@ class RunFacts:
         mixing: Mean distance in the stored order between neighbours of a lane's stream, relative to that of a random
             permutation: 1 is as random, 0 is the stored order.
         findings: What is probably not intended.
+        stretches: The parts of the run between changes of its weights; empty if they do not change.
     """
 
     steps: int
@@ -127,6 +129,7 @@ class RunFacts:
     random_shard_share: float
     mixing: float
     findings: tuple[Finding, ...]
+    stretches: tuple[StretchFacts, ...] = ()
 
 
 def explain_run(run: PlannedRun, steps: int) -> RunFacts:
@@ -141,7 +144,8 @@ def explain_run(run: PlannedRun, steps: int) -> RunFacts:
         FormatError: An index is damaged.
     """
     used = _used(run, steps)
-    weights = np.array(run.plan.weights)
+    stretches = scheduled_stretches(run, steps)
+    weights = mean_shares(stretches) if stretches else np.array(run.plan.weights)
     facts = tuple(_source_facts(run, number, int(used[number]), weights, steps) for number in range(len(run.sources)))
     shuffling = measure_shuffling(run)
     sample_bytes = max((source.sample_bytes for source in run.sources), default=0)
@@ -164,6 +168,7 @@ def explain_run(run: PlannedRun, steps: int) -> RunFacts:
         random_shard_share=shuffling.random_shard_share,
         mixing=shuffling.mixing,
         findings=(),
+        stretches=stretches,
     )
     return replace(found, findings=tuple(_findings(run, found)))
 
@@ -195,8 +200,8 @@ def _used(run: PlannedRun, steps: int) -> IntArray:
                 total += np.bincount(source, minlength=len(total))
         return total
     order = run.order
-    positions = np.array([run.batches_of_lane(lane, batches) * size for lane in range(run.lanes)])
-    if isinstance(order, RepeatedOrder):
+    positions = run.positions(batches)
+    if isinstance(order, RepeatedOrder | EditedOrder):
         total += order.count(positions)
     else:  # an order that is not shuffled, in turns
         for lane, stop in enumerate(positions.tolist()):
@@ -215,6 +220,8 @@ def _source_facts(
     share = used / max(1, steps * samples)
     kept = int(run.kept[number])
     exhausted = None if used < kept else int(np.ceil(kept / (share * samples)))
+    if exhausted is not None and run.plan.schedule is not None:
+        exhausted = first_step_with(run, number, source.samples, steps=steps)
     request = source.request
     return SourceFacts(
         path=request.path,

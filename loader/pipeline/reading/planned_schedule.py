@@ -23,8 +23,8 @@ class PlannedSchedule:
         unit: What ``starts`` counts. A step is a micro-batch on each rank that the run began with.
         starts: The start of each stretch: 0 first, ascending.
         weights: For each stretch, the weight of each source; 0 leaves a source out.
-        batch_samples: Samples of a micro-batch; 1 if they are not known ahead.
-        ranks: The number of ranks with which the run began.
+        batch_samples: Samples of a micro-batch; only steps need them.
+        ranks: The number of ranks with which the run began; likewise.
 
     Raises:
         ConfigError: A start is too large.
@@ -33,8 +33,8 @@ class PlannedSchedule:
     unit: Literal["steps", "samples"]
     starts: tuple[int, ...]
     weights: tuple[tuple[float, ...], ...]
-    batch_samples: int
-    ranks: int
+    batch_samples: int = 1
+    ranks: int = 1
 
     def __post_init__(self) -> None:
         if self.starts[-1] * self.step_samples > MAX_SCHEDULED_SAMPLES:
@@ -53,7 +53,7 @@ class PlannedSchedule:
     def in_samples(self) -> WeightSchedule:
         """The schedule as the order takes it."""
         starts = tuple(start * self.step_samples for start in self.starts)
-        return WeightSchedule(starts, self.weights, self.batch_samples)
+        return WeightSchedule(starts, self.weights, self.batch_samples if self.unit == "steps" else 1)
 
     def settings(self) -> dict[str, Any]:
         """Return the arguments as plain data; weights are those of each source, one if they never change."""
@@ -62,8 +62,7 @@ class PlannedSchedule:
             "unit": self.unit,
             "starts": [*self.starts],
             "weights": [own[0] if len({*own}) == 1 else [*own] for own in columns],
-            "batch_samples": self.batch_samples,
-            **({"ranks": self.ranks} if self.unit == "steps" else {}),
+            **({"batch_samples": self.batch_samples, "ranks": self.ranks} if self.unit == "steps" else {}),
         }
 
 
@@ -77,12 +76,12 @@ def saved_schedule(settings: Mapping[str, Any] | None, sources: int) -> WeightSc
         return None
     if settings["unit"] not in ("steps", "samples"):
         raise ValueError(f"expected steps or samples, found {settings['unit']!r}")
-    step = settings["batch_samples"] * settings["ranks"] if settings["unit"] == "steps" else 1
+    deal, ranks = (settings["batch_samples"], settings["ranks"]) if settings["unit"] == "steps" else (1, 1)
     rows = zip(*_columns(settings, sources), strict=True)
     return WeightSchedule(
-        tuple(operator.index(start * step) for start in settings["starts"]),
+        tuple(operator.index(start * deal * ranks) for start in settings["starts"]),
         tuple(map(_checked, rows)),
-        operator.index(settings["batch_samples"]),
+        operator.index(deal),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from ...errors import ConfigError
@@ -55,10 +56,7 @@ def planned_schedule(specs: Sequence[_Scheduled], options: ChainOptions) -> Plan
     columns = [
         (spec.weight or 0.0,) * len(starts) if spec.schedule is None else spec.schedule.on(starts) for spec in specs
     ]
-    return PlannedSchedule(
-        unit=known[0].unit,
-        starts=starts,
-        weights=tuple(zip(*columns, strict=True)),
-        batch_samples=samples or 1,
-        ranks=options.worker_config.world_size,
-    )
+    planned = PlannedSchedule(unit=known[0].unit, starts=starts, weights=tuple(zip(*columns, strict=True)))
+    if samples is None or planned.unit == "samples":
+        return planned
+    return replace(planned, batch_samples=samples, ranks=options.worker_config.world_size)

@@ -115,7 +115,8 @@ def _show_stretches(facts: RunFacts, console: Any) -> None:
     from loader.errors import escape_controls
     from loader.inspect import plural
 
-    console.print(f"the weights change {plural(len(facts.stretches) - 1, 'time')}; shares asked → got from step to step:")
+    changes = plural(len(facts.stretches) - 1, "time")
+    console.print(f"the weights change {changes}; shares asked → got from step to step:")
     shown = list(facts.stretches)
     if len(shown) > _MAX_STRETCHES:
         shown = [*shown[: _MAX_STRETCHES - 1], shown[-1]]

@@ -1,4 +1,4 @@
-"""The stretches of a run whose weights change: what each dataset was asked for, and what it gets."""
+"""The stretches of a run whose weights change: the share of each dataset by its weight, and the one it gets."""
 
 from __future__ import annotations
 
@@ -90,6 +90,6 @@ def _count_dealt(run: PlannedRun, samples: Sequence[int]) -> IntArray:
 
 
 def mean_shares(stretches: Sequence[StretchFacts]) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Return the mean share that each dataset was asked for, over all steps of a run."""
+    """Return the mean share of each dataset by its weights, over all steps of a run."""
     lengths = [stop - start for start, stop in (one.steps for one in stretches)]
     return np.average([one.shares_asked for one in stretches], axis=0, weights=lengths)

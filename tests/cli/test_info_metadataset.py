@@ -21,8 +21,8 @@ KEYS = {"path", "type", "faults", "splits"}
 SPLIT_KEYS = {"name", "leaves", "samples", "epoch", "mixed_by", "faults", "tree"}
 NODE_KEYS = {
     "kind", "place", "path", "split_part", "share", "schedule", "repetitions", "expected_repetitions", "samples",
-    "split_config", "dataset_config", "meta_folder", "filter", "unit", "subset", "subflavors", "aux", "aux_meta_folders", "join",
-    "fault", "children",
+    "split_config", "dataset_config", "meta_folder", "filter", "unit", "subset", "subflavors", "aux",
+    "aux_meta_folders", "join", "fault", "children",
 }  # fmt: skip
 MEMBER_KEYS = {
     "name", "path", "split_part", "split_config", "dataset_config", "meta_folder", "nonmatch", "subflavors", "aux",

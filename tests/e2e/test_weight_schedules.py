@@ -157,6 +157,27 @@ def test_a_run_resumes_exactly_on_other_ranks_and_workers_around_a_change(data: 
         assert (settings["ranks"], settings["batch_samples"]) == (2, 6), "steps are those of the ranks at the beginning"
 
 
+def test_a_run_that_is_saved_before_its_first_step_keeps_its_steps(data: Mixes) -> None:
+    build = partial(train, mix(data, LONG), batch_size=6)
+    whole = batches_of(build, Spread(2), 60)
+    with following(build, Spread(2), None) as run:
+        states = run.states()
+    for spread in (Spread(1), Spread(4)):
+        assert batches_of(build, spread, 60, states) == whole
+
+
+def test_a_refused_state_leaves_the_steps_of_the_run(data: Mixes) -> None:
+    build = partial(train, mix(data, LONG), batch_size=6)
+    [expected] = (batches_of(build, Spread(1), 30),)
+    with following(partial(train, mix(data, {**LONG, "b": 2}), batch_size=6), Spread(2), None) as run:
+        run.steps(10)
+        states = run.states()
+    with following(build, Spread(1), None) as run:
+        with pytest.raises(StateError, match="weight schedule"):
+            run.loaders[0].restore_state_global(states)
+        assert run.steps(30) == expected
+
+
 def test_replay_and_rebuilt_samples_are_those_of_the_schedule(data: Mixes) -> None:
     build = partial(train, mix(data, LONG), batch_size=6)
     config = WorkerConfig(rank=0, world_size=1, num_workers=0, lanes=LANES)

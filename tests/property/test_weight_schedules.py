@@ -140,6 +140,15 @@ def test_orders_of_schedules_are_golden() -> None:
     assert sample[:10].tolist() == GOLDEN_SAMPLES
 
 
+def test_orders_of_edited_schedules_are_golden() -> None:
+    one = Mix((0, 1), (1.0, 1.0), WeightSchedule((0, 20, 60), ((1.0, 1.0), (1.0, 3.0), (0.0, 1.0)), deal=4))
+    two = Mix((1, 2, 0), (1.0, 1.0, 1.0), WeightSchedule((0, 70), ((1.0, 0.0, 3.0), (1.0, 3.0, 0.0)), deal=1))
+    sources = tuple(SourceOrder(samples=50 + 7 * origin, slice_length=5, seed=origin) for origin in two.origins)
+    source, _, sample = EditedOrder(sources, (one, two), 2, 5).lane(1, (17,)).locate(0, 45)
+    assert "".join(map(str, source.tolist())) == "220220002220000002202020222222220221100110111"
+    assert sample[15:25].tolist() == [32, 5, 44, 9, 22, 49, 2, 0, 23, 35]
+
+
 @pytest.mark.parametrize(
     ("starts", "weights"),
     [

@@ -205,7 +205,7 @@ def open_run(
         raise StateError(f"expected the state of a run without end, found one of kind {state.kind!r}", at=path)
     request = request_of(state, dataset, trust_code=trust_code, task_encoder=task_encoder)
     run = PlannedRun(request)
-    run.chain.begin_on(state.run_steps.ranks_at[0][1])
+    run.chain.begin_on(state.first_ranks)
     _check(state, run, whole=task_encoder is not None)
     run.chain = edited_chain(run.chain, merge_mix_changes(_mix_changes(states, log)))
     run.lanes, run.seed, run.rules, run.steps = state.lanes, state.seed, state.rules, state.run_steps

@@ -12,7 +12,9 @@ from ...errors import ConfigError
 from ...metadataset.documents.weight_schedule import schedule_text
 from ...order import MAX_SCHEDULED_SAMPLES, WeightSchedule
 
-__all__ = ["PlannedSchedule", "saved_schedule", "schedule_texts"]
+__all__ = ["PlannedSchedule", "saved_schedule", "schedule_texts", "scheduled_ranks"]
+
+_MAX_RANKS = 1 << 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +85,22 @@ def saved_schedule(settings: Mapping[str, Any] | None, sources: int) -> WeightSc
         tuple(map(_checked, rows)),
         operator.index(deal),
     )
+
+
+def scheduled_ranks(identity: Any) -> int | None:
+    """Return the number of ranks on which a saved run counts the steps at which weights change; None if it has none.
+
+    Args:
+        identity: The description of the chain in the state.
+    """
+    if not isinstance(identity, list | tuple) or len(identity) < 2:
+        return None
+    settings = identity[1] if isinstance(identity[1], Mapping) else {}
+    schedule = settings.get("schedule") if identity[0] == "read" else None
+    ranks = schedule.get("ranks") if isinstance(schedule, Mapping) else None
+    if isinstance(ranks, int) and 0 < ranks < _MAX_RANKS:
+        return ranks
+    return next((found for part in identity[2:] if (found := scheduled_ranks(part)) is not None), None)
 
 
 def schedule_texts(settings: Mapping[str, Any], sources: int, *, whole: float = 1.0) -> list[str]:

@@ -6,6 +6,7 @@
 ``edited_order.py``       training without end, with a mix that changes while it runs
 ``lane_mixes.py``         the mixes of one lane: position → (source, position in the source's stream)
 ``weight_schedule.py``    weights that change at numbers of samples
+``count_stretches.py``    the samples of each source in many lanes of a mix whose weights change
 ``finite_pass.py``        one pass with repetitions, and how it is partitioned over the lanes
 ``sequential_pass.py``    one unshuffled pass, for validation
 ``prebatched_pass.py``    a pass whose micro-batches are known ahead

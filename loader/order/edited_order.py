@@ -10,6 +10,7 @@ import numpy as np
 from ..arrays import IntArray
 from ..cached_property import cached_property
 from ..errors import StateError
+from .count_stretches import count_stretches
 from .lane_mixes import GONE, LaneMix, LaneMixes, Mix
 from .source_order import SourceOrder, SourceOrders
 from .stream_order import Located, check_lane, check_range
@@ -98,27 +99,25 @@ class EditedOrder:
         Raises:
             ValueError: The ends are not ascending positions, one for each earlier mix.
         """
-        return EditedLane(self._lane_mixes(number, ends), self._streams)
-
-    def _lane_mixes(self, number: int, ends: Sequence[int] = ()) -> LaneMixes:
         check_lane(number, self.lanes)
-        return LaneMixes(self.mixes, lane=number, lanes=self.lanes, seed=self.seed, ends=ends)
+        mixes = LaneMixes(self.mixes, lane=number, lanes=self.lanes, seed=self.seed, ends=ends)
+        return EditedLane(mixes, self._streams)
 
     def count(self, stops: IntArray) -> IntArray:
-        """Return the number of samples of each source in the first positions of all lanes, of a mix never edited.
+        """Return the number of samples of each source in the first positions of all lanes together.
 
         Args:
-            stops: For each lane, the number of its positions that count; shape (…, lanes).
+            stops: For each lane, the number of its positions that count; shape (stops, lanes).
 
         Returns:
-            Shape (…, sources).
+            Shape (stops, sources).
+
+        Raises:
+            ValueError: There are several mixes, or the weights do not change.
         """
-        total = np.zeros((*stops.shape[:-1], len(self.sources)), np.int64)
-        for lane in range(self.lanes):
-            mixes = self._lane_mixes(lane)
-            for place in np.ndindex(stops.shape[:-1]):
-                total[place] += [*mixes.consumed(int(stops[(*place, lane)])).values()]
-        return total
+        if len(self.mixes) > 1 or self.mixes[0].schedule is None:
+            raise ValueError(f"expected one mix whose weights change, found {len(self.mixes)}")
+        return count_stretches(self.mixes[0].schedule, stops, seed=self.seed)
 
     @cached_property
     def _streams(self) -> SourceOrders:

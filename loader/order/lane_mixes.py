@@ -15,10 +15,10 @@ import numpy as np
 
 from ..arrays import IntArray
 from .blend import BlendOrder, quantise_weights
-from .mixing import mix
+from .mixing import Words, mix
 from .weight_schedule import WeightSchedule, divide_stretches, quantise_scheduled_weights
 
-__all__ = ["GONE", "LaneMix", "LaneMixes", "Mix"]
+__all__ = ["GONE", "LaneMix", "LaneMixes", "Mix", "rounding_words", "stretch_seed"]
 
 GONE = -1
 """The source of earlier positions whose source is not in the last mix."""
@@ -43,6 +43,16 @@ class Mix:
     def __post_init__(self) -> None:
         if not self.origins or len(self.origins) != len(self.weights) or len({*self.origins}) < len(self.origins):
             raise ValueError(f"expected different origins, and a weight for each, found {self}")
+
+
+def stretch_seed(seed: int, number: int) -> int:
+    """Return the seed of the blend of a stretch of a schedule, from the seed of its mix."""
+    return int(mix(seed, _STRETCH, number))
+
+
+def rounding_words(seed: int, numbers: IntArray) -> Words:
+    """Return the hashes by which the lanes round the shares of stretches of a schedule; shape of ``numbers``."""
+    return mix(seed, _ROUNDING, numbers)
 
 
 class LaneMixes:
@@ -150,7 +160,7 @@ class LaneMix:
             counts, seed = None, self._seed
             if schedule is not None:
                 number = self._first + row
-                seed = int(mix(seed, _STRETCH, number))
+                seed = stretch_seed(seed, number)
                 if row + 1 < len(self._starts):
                     end = int(self._starts[row + 1])
                     counts = self._divide(schedule, row, row + 1)[0]
@@ -181,7 +191,7 @@ class LaneMix:
             schedule.counts[numbers],
             self._starts[rows + 1] - self._starts[rows],
             lane=self._lane,
-            words=mix(self._seed, _ROUNDING, numbers),
+            words=rounding_words(self._seed, numbers),
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,7 @@ from ...pipeline.reading.source import Source
 from ...storage.node_cache.settings import cache_settings
 from .planned_run import PlannedRun
 from .reads import StorageFacts, files_of, measure_shuffling, storage_facts, storage_of
-from .scheduled import StretchFacts, first_step_with, mean_shares, scheduled_stretches
+from .scheduled import StretchFacts, mean_shares, scheduled_stretches, step_of_count
 
 __all__ = ["Finding", "RunFacts", "SourceFacts", "explain_run"]
 
@@ -146,7 +146,9 @@ def explain_run(run: PlannedRun, steps: int) -> RunFacts:
     used = _used(run, steps)
     stretches = scheduled_stretches(run, steps)
     weights = mean_shares(stretches) if stretches else np.array(run.plan.weights)
-    facts = tuple(_source_facts(run, number, int(used[number]), weights, steps) for number in range(len(run.sources)))
+    facts = tuple(
+        _source_facts(run, number, int(used[number]), weights, steps, stretches) for number in range(len(run.sources))
+    )
     shuffling = measure_shuffling(run)
     sample_bytes = max((source.sample_bytes for source in run.sources), default=0)
     workers = max(1, run.request.num_workers)
@@ -201,8 +203,10 @@ def _used(run: PlannedRun, steps: int) -> IntArray:
         return total
     order = run.order
     positions = run.positions(batches)
-    if isinstance(order, RepeatedOrder | EditedOrder):
+    if isinstance(order, RepeatedOrder):
         total += order.count(positions)
+    elif isinstance(order, EditedOrder):
+        total += order.count(positions[None])[0]
     else:  # an order that is not shuffled, in turns
         for lane, stop in enumerate(positions.tolist()):
             total += np.bincount(run.stream(lane).locate(0, stop)[0], minlength=len(total))
@@ -213,15 +217,15 @@ def _used(run: PlannedRun, steps: int) -> IntArray:
 
 
 def _source_facts(
-    run: PlannedRun, number: int, used: int, weights: np.ndarray[tuple[int], np.dtype[np.float64]], steps: int
+    run: PlannedRun, number: int, used: int, steps: int, *, share_asked: float, stretches: Sequence[StretchFacts]
 ) -> SourceFacts:
     source = run.sources[number]
     samples = run.batch_size * run.request.world_size
     share = used / max(1, steps * samples)
     kept = int(run.kept[number])
     exhausted = None if used < kept else int(np.ceil(kept / (share * samples)))
-    if exhausted is not None and run.plan.schedule is not None:
-        exhausted = first_step_with(run, number, source.samples, steps=steps)
+    if exhausted is not None and stretches:
+        exhausted = step_of_count(stretches, number, source.samples)
     request = source.request
     return SourceFacts(
         path=request.path,
@@ -229,7 +233,7 @@ def _source_facts(
         split_part=request.split_part,
         samples=source.samples,
         excluded=source.samples - kept,
-        share_asked=float(weights[number] / weights.sum()),
+        share_asked=share_asked,
         share_got=share,
         used=used,
         epochs=used / kept,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import ceil
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from ...errors import ConfigError
 from ...order import DealtOrder, EditedOrder
 from .planned_run import PlannedRun
 
-__all__ = ["StretchFacts", "first_step_with", "mean_shares", "scheduled_stretches"]
+__all__ = ["StretchFacts", "mean_shares", "scheduled_stretches", "step_of_count"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,19 +25,21 @@ class StretchFacts:
     Attributes:
         steps: The first step, and the one after the last; fractions if the weights change within a step.
         shares_asked: For each dataset, its weight as a share of all.
-        shares_got: For each dataset, its share of the samples of the stretch.
+        used: For each dataset, its samples in the stretch, those that the split excludes included.
     """
 
     steps: tuple[float, float]
     shares_asked: tuple[float, ...]
-    shares_got: tuple[float, ...]
+    used: tuple[int, ...]
+
+    @property
+    def shares_got(self) -> tuple[float, ...]:
+        """For each dataset, its share of the samples of the stretch."""
+        return tuple(used / max(1, sum(self.used)) for used in self.used)
 
 
 def scheduled_stretches(run: PlannedRun, steps: int) -> tuple[StretchFacts, ...]:
-    """Return the stretches of the first steps of a run; none if its weights do not change.
-
-    The shares are those of positions of the order, samples that the split excludes included.
-    """
+    """Return the stretches of the first steps of a run; none if its weights do not change."""
     if run.plan.schedule is None:
         return ()
     schedule = run.plan.schedule.in_samples
@@ -56,29 +58,27 @@ def scheduled_stretches(run: PlannedRun, steps: int) -> tuple[StretchFacts, ...]
             StretchFacts(
                 steps=(start / step_samples, stop / step_samples),
                 shares_asked=tuple((weights / weights.sum()).tolist()),
-                shares_got=tuple((got / max(1, got.sum())).tolist()),
+                used=tuple(got.tolist()),
             )
         )
     return tuple(found)
 
 
-def first_step_with(run: PlannedRun, source: int, count: int, *, steps: int) -> int:
-    """Return the first number of steps of a run whose weights change in which a dataset has so many samples.
+def step_of_count(stretches: Sequence[StretchFacts], source: int, count: int) -> int:
+    """Return the number of steps in which a dataset has so many samples, to within a block of the blend.
 
     Args:
-        run: The run.
+        stretches: The stretches of the run, in which it has as many.
         source: The number of the dataset.
         count: The samples, those that the split excludes included.
-        steps: The steps of the run, returned if they have fewer.
     """
-    size = run.batch_size * run.request.world_size
-
-    def count_in(number: int) -> int:
-        if isinstance(run.order, EditedOrder):
-            return int(run.order.count(run.positions(number * run.request.world_size))[source])
-        return int(_count_dealt(run, [number * size])[0, source])
-
-    return 1 + bisect_left(range(1, steps), count, key=count_in)
+    before = 0
+    for one in stretches:
+        start, stop = one.steps
+        if one.used[source] and before + one.used[source] >= count:
+            return ceil(start + (count - before) / one.used[source] * (stop - start))
+        before += one.used[source]
+    return ceil(stretches[-1].steps[1])
 
 
 def _count_dealt(run: PlannedRun, samples: Sequence[int]) -> IntArray:

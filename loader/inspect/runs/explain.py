@@ -146,8 +146,10 @@ def explain_run(run: PlannedRun, steps: int) -> RunFacts:
     used = _used(run, steps)
     stretches = scheduled_stretches(run, steps)
     weights = mean_shares(stretches) if stretches else np.array(run.plan.weights)
+    shares = (weights / weights.sum()).tolist()
     facts = tuple(
-        _source_facts(run, number, int(used[number]), weights, steps, stretches) for number in range(len(run.sources))
+        _source_facts(run, number, int(used[number]), steps, share_asked=share, stretches=stretches)
+        for number, share in enumerate(shares)
     )
     shuffling = measure_shuffling(run)
     sample_bytes = max((source.sample_bytes for source in run.sources), default=0)

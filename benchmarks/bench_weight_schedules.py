@@ -1,4 +1,4 @@
-"""Measure the cost of weights that change during a run, beside a blend of constant weights.
+"""Measure the cost of weights that change during a run, next to a blend of constant weights.
 
 usage: python benchmarks/bench_weight_schedules.py --work-folder build/bench [--rounds N]
 

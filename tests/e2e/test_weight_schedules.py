@@ -24,6 +24,7 @@ from loader import (
     get_val_dataset,
     stateless,
 )
+from tests.e2e.rank_processes import rank_processes
 from tests.e2e.test_edited_mixes import (
     FIRST,
     LANES,
@@ -40,7 +41,7 @@ from tests.e2e.test_edited_mixes import (
     without,
 )
 from tests.e2e.text_dataset import write_texts
-from tests.elastic_runs import Spread
+from tests.elastic_runs import Pipeline, Spread, check_every_save, number_of
 
 LONG = {"a": {0: 3.0, 10: 1.0, 25: 0.0}, "b": 1.0, "c": {0: 0, 25: 1}}
 """Weights of datasets, by step."""
@@ -155,6 +156,52 @@ def test_a_run_resumes_exactly_on_other_ranks_and_workers_around_a_change(data: 
         assert resumed == {batch: whole[batch] for batch in resumed}
         settings = again[0]["dataset"][2][2][1]["schedule"]
         assert (settings["ranks"], settings["batch_samples"]) == (2, 6), "steps are those of the ranks at the beginning"
+
+
+def test_every_save_of_packs_and_groups_resumes_exactly(data: Mixes) -> None:
+    samples = {"unit": "samples", "change": "linear", "at": {0: 0, 80: 3}}
+    path = mix(data, {"a": samples, "b": {"unit": "samples", "at": {0: 1, 40: 2}}})
+    for build in (partial(packed, path), partial(train, path, task_encoder=Grouping(), batch_size=3)):
+        pipeline = Pipeline(build=build, batches=24, lanes=4)
+        check_every_save(pipeline, Spread(2), [Spread(1), Spread(4), Spread(2, 1)], every=3)
+
+
+class Grouping(TaskEncoder[Any, Any, Any, Any]):
+    def batch_group_criterion(self, sample: TextSample) -> tuple[int, None]:
+        return int(sample.text.split()[-1]) % 2, None
+
+
+def on_real_ranks(rank: int, path: Path, ranks: int, states: Any, steps: int) -> tuple[Followed, Any]:
+    """Continue on a rank of a process group, with a collective operation for each step."""
+    from torch import distributed, tensor
+
+    config = WorkerConfig(rank=rank, world_size=ranks, num_workers=rank % 2)
+    loader = get_savable_loader(train(path, config, batch_size=6))
+    loader.restore_state_global(states if rank == 0 else None, src_rank=0)
+    found: Followed = {}
+    for _, batch in zip(range(steps), loader, strict=False):
+        found[number_of(batch)] = [int(text.split()[-1]) for text in batch.text]
+        total = tensor(len(batch.text))
+        distributed.all_reduce(total)
+        assert int(total) == 6 * ranks
+    saved = loader.save_state_global(0)
+    loader.close()
+    return found, saved
+
+
+def test_real_ranks_of_a_process_group_continue_over_a_change(data: Mixes, tmp_path: Path) -> None:
+    path = mix(data, LONG)
+    build = partial(train, path, batch_size=6)
+    whole = batches_of(build, Spread(2), 80)
+    with following(build, Spread(2), None) as run:
+        run.steps(16)  # step 8: the weights change at step 10
+        states = run.states()
+    with rank_processes(4, tmp_path) as group:
+        by_rank = group.run(on_real_ranks, path, 4, states, 9)
+    found = {batch: numbers for own, _ in by_rank for batch, numbers in own.items()}
+    assert found == {batch: whole[batch] for batch in range(16, 52)}  # to step 26: they change at step 25, too
+    with following(build, Spread(1), by_rank[0][1]) as run:
+        assert run.steps(20) == {batch: whole[batch] for batch in range(52, 72)}
 
 
 def test_a_run_that_is_saved_before_its_first_step_keeps_its_steps(data: Mixes) -> None:

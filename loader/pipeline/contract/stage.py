@@ -188,6 +188,10 @@ class SavableDataset(DatasetMethods[T_co], ABC):
         """Return the arguments that determine the items and their order, as plain data; a restore compares them."""
         return {}
 
+    def shown_settings(self) -> dict[str, Any]:
+        """Return the arguments as a printed chain shows them."""
+        return self.settings()
+
     def identity(self) -> list[Any]:
         """Describe the chain for comparison with a saved state: name, settings and inputs, as plain data."""
         return [self.name, self.settings(), *(upstream.identity() for upstream in self.inputs)]
@@ -213,7 +217,7 @@ class SavableDataset(DatasetMethods[T_co], ABC):
         """Yield the lines of the printed chain: this stage, then its inputs, indented."""
         arguments = ", ".join(
             f"{name}={f'{value:.12g}' if isinstance(value, float) else value}"
-            for name, value in self.settings().items()
+            for name, value in self.shown_settings().items()
         )
         yield f"{self.name}({arguments})"
         for place, upstream in enumerate(self.inputs):

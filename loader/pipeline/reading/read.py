@@ -143,6 +143,13 @@ class ReadDataset(SavableDataset[Raw]):
     def settings(self) -> dict[str, Any]:
         return self.plan.settings()
 
+    def shown_settings(self) -> dict[str, Any]:
+        settings = self.settings()
+        if "schedule" in settings:
+            starts = settings["schedule"]["starts"]
+            settings["schedule"] = f"{len(starts)} stretches to {settings['schedule']['unit'][:-1]} {starts[-1]}"
+        return settings
+
     def adopt_measurements(self, saved: Any) -> None:
         settings = saved[1]
         if not (isinstance(self.plan, ShuffledPlan) and self.plan.measured and settings.get("measured")):

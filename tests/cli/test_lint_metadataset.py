@@ -247,7 +247,7 @@ def test_nothing_is_excluded_through_a_metadataset(datasets: Path, energon: RunE
 def test_weights_that_change_are_checked_with_their_places(lint: Lint) -> None:
     good = [
         {"path": "a", "weight": {0: 1, 100: 0.5}},
-        {"path": "b", "weight": {"change": "linear", "at": {0: 0, 9: 1}}},
+        {"path": "texts.jsonl", "weight": {"change": "linear", "at": {0: 0, 9: 1}}},
     ]
     assert lint(train=good)[:2] == (0, [])
     bad = [{"path": "a", "weight": {0: 1, 100: -0.5}}, {"path": "b", "weight": {5: 1}}]

@@ -12,10 +12,11 @@ import numpy as np
 from ...arrays import IntArray
 from ...cached_property import cached_property
 from ...errors import EmptyDatasetError, FormatError
-from ...format.dataset_folder import DatasetFolder, open_fresh_shard
+from ...format.dataset_folder import DatasetFolder
 from ...format.documents.load_request import LoadRequest, resolve_key_format
 from ...format.documents.subset import resolve_subset
 from ...format.filters.rows import FilterRows
+from ...format.index.fresh_shard import open_fresh_shard
 from ...format.index.locations import SampleLocations, SampleLocator
 from ...format.index.sample_bytes import read_sample
 from ...format.nv_meta import DATASET_YAML, FOLDER, SPLIT_YAML

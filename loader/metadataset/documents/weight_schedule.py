@@ -103,12 +103,18 @@ def combine_starts(schedules: list[EntrySchedule]) -> tuple[int, ...]:
 
 
 def parse_weight(reader: MappingReader, key: str) -> tuple[float, EntrySchedule | None]:
-    """Read the weight of an entry: a number, or a schedule. Return the first weight, and the schedule if it is one."""
+    """Read the weight of an entry: a number, or a schedule.
+
+    Returns:
+        The first weight, and the schedule; None if the weight never changes.
+    """
     value = reader.mapping.get(key, 1.0)
     if not isinstance(value, Mapping):
         return reader.positive(key, 1.0), None
     schedule = _parse_schedule(MappingReader(value, reader.at(key), reader.faults))
-    return (1.0, None) if schedule is None else (schedule.weights[0], schedule)
+    if schedule is None:
+        return 1.0, None
+    return schedule.weights[0], schedule if len({*schedule.weights}) > 1 else None
 
 
 def _parse_schedule(reader: MappingReader) -> EntrySchedule | None:

@@ -56,6 +56,11 @@ def test_defaults_of_the_long_form_are_those_of_the_short_one(files: Metadataset
     assert files.plan_train(blend({"unit": "steps", "change": "steps", "at": {0: 3, 9: 1}}, 1)) == short
 
 
+@pytest.mark.parametrize("weight", [{0: 2}, {"0": 2.0, 9: 2}, {"change": "linear", "at": {0: 2, 9: 2}}], ids=str)
+def test_a_schedule_that_never_changes_is_a_weight(files: MetadatasetFiles, weight: Any) -> None:
+    assert files.plan_train(blend(weight, 1)) == files.plan_train(blend(2, 1))
+
+
 def test_nested_shares_are_products_in_the_stretches_of_all_levels(files: MetadatasetFiles) -> None:
     files.write("inner.yaml", {"train": blend({0: 1, 20: 0}, 1)})
     document = {"blend": [{"path": "inner.yaml", "weight": {0: 1, 10: 3}}, {"path": "c", "weight": 1}]}

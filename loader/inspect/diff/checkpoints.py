@@ -26,6 +26,7 @@ __all__ = ["compare_checkpoint_with_data", "compare_checkpoints"]
 
 _PROGRESS = ("batch", "ranks", "steps", "passes", "ended", "counted_on", "ranks_at", "skip_steps")
 _OF_ARGUMENTS = ("slice_lengths", "shuffle_buffer", "measured")
+_OF_STEPS = ("batch_samples", "ranks")  # likewise, of a schedule of weights
 _MAX_LANES = 3  # that are listed
 
 
@@ -133,7 +134,10 @@ def _training_chain(
 
 def _of_data(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of a reader without those that only arguments of the run determine."""
-    return {name: value for name, value in settings.items() if name not in _OF_ARGUMENTS}
+    kept = {name: value for name, value in settings.items() if name not in _OF_ARGUMENTS}
+    if isinstance(schedule := kept.get("schedule"), Mapping):
+        kept["schedule"] = {name: value for name, value in schedule.items() if name not in _OF_STEPS}
+    return kept
 
 
 def _compare_lanes(states: list[RunState], states_now: list[RunState], found: DifferenceList) -> None:

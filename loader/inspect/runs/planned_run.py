@@ -243,6 +243,10 @@ class PlannedRun:
         """Return the number of micro-batches of a lane among the first ones of the run."""
         return max(0, -(-(batches - lane) // self.lanes))
 
+    def positions(self, batches: int) -> IntArray:
+        """Return the position of each lane after the first micro-batches of the run, if nothing is skipped."""
+        return np.array([self.batches_of_lane(lane, batches) * self.batch_size for lane in range(self.lanes)])
+
     def locate(self, lane: int, start: int, stop: int) -> tuple[IntArray, IntArray, IntArray]:
         """Return sources, epochs and numbers in the indexes at positions of a lane; -1 is a dataset that is gone."""
         source, epoch, sample = self.stream(lane).locate(start, stop)

@@ -194,15 +194,24 @@ class SavableDataset(DatasetMethods[T_co], ABC):
         """Return the arguments that determine the items and their order, as plain data; a restore compares them."""
         return {}
 
+    def shown_settings(self) -> dict[str, Any]:
+        """Return the arguments as a printed chain shows them."""
+        return self.settings()
+
     def identity(self) -> list[Any]:
         """Describe the chain for comparison with a saved state: name, settings and inputs, as plain data."""
         return [self.name, self.settings(), *(upstream.identity() for upstream in self.inputs)]
+
+    def begin_on(self, ranks: int) -> None:
+        """Set the number of ranks with which the run began: the steps at which weights change are counted on them."""
+        for upstream in self.inputs:
+            upstream.begin_on(ranks)
 
     def lines(self) -> Iterator[str]:
         """Yield the lines of the printed chain: this stage, then its inputs, indented."""
         arguments = ", ".join(
             f"{name}={f'{value:.12g}' if isinstance(value, float) else value}"
-            for name, value in self.settings().items()
+            for name, value in self.shown_settings().items()
         )
         yield f"{self.name}({arguments})"
         for place, upstream in enumerate(self.inputs):

@@ -164,6 +164,17 @@ class ReadDataset(SavableDataset[Raw]):
         reader.plan = replace(cast("ShuffledPlan", self.plan), weights=tuple(weights))
         return reader
 
+    def shown_settings(self) -> dict[str, Any]:
+        settings = self.settings()
+        if "schedule" in settings:
+            starts = settings["schedule"]["starts"]
+            settings["schedule"] = f"{len(starts)} stretches to {settings['schedule']['unit'][:-1]} {starts[-1]}"
+        return settings
+
+    def begin_on(self, ranks: int) -> None:
+        if isinstance(self.plan, ShuffledPlan) and self.plan.schedule is not None:
+            self.plan = replace(self.plan, schedule=replace(self.plan.schedule, ranks=ranks))
+
     def identity(self) -> list[Any]:
         return [*super().identity(), *(source.identity() for source in self.sources)]
 
@@ -187,7 +198,8 @@ class ReadDataset(SavableDataset[Raw]):
         samples = [source.samples for source in self.sources]
         if self.history is None or not isinstance(self.plan, ShuffledPlan):
             return self.plan.order(samples, lanes=lanes, seed=seed, rules=rules).lane(number)
-        mixes = self.history.mixes(self.plan.weights)
+        schedule = None if self.plan.schedule is None else self.plan.schedule.in_samples
+        mixes = self.history.mixes(self.plan.weights, schedule)
         order = self.plan.edited_order(samples, mixes, lanes=lanes, seed=seed)
         return order.lane(number, self.history.ends_of(number))
 

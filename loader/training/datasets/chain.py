@@ -72,11 +72,16 @@ class ChainOptions:
     @property
     def deal(self) -> int | None:
         """Number of samples of a pass that make a micro-batch; None if it is not known ahead."""
+        return None if self.repeats else self.batch_samples
+
+    @property
+    def batch_samples(self) -> int | None:
+        """Number of samples that make a micro-batch; None if it is not known ahead."""
         encoder = self.task_encoder
         hooks = [encoder.cook_crude_sample, *(cooker.cook for cooker in encoder.cookers)]
         hooks += [hook for _, hook in encoding_hooks(encoder)]
         is_known = not any(map(makes_several, hooks))
-        if self.repeats or self.packing_buffer_size is not None or self.groups or not is_known:
+        if self.packing_buffer_size is not None or self.groups or not is_known:
             return None
         return self.batch_size or 1
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ...errors import ConfigError, EnergonError
 from ...metadataset.documents.leaf_plan import BlendStep
+from ...metadataset.documents.weight_schedule import EntrySchedule
 from ...metadataset.plans.blend_units import LeafGroup, UnitBlend, blend_tree
 from ...pipeline.contract.stage import SavableDataset
 from ...pipeline.contract.worker_config import WorkerConfig
@@ -24,6 +25,7 @@ from ...stores.file_store import FileStore
 from .chain import ChainOptions, build_chain
 from .dataset_factory import BaseCoreDatasetFactory
 from .open_sources import LoadedSource
+from .scheduled_weights import planned_schedule
 from .volume_chain import build_volume_chain
 
 if TYPE_CHECKING:
@@ -44,6 +46,7 @@ class SourceSpec:
         repetitions: Repetitions in a pass; None if the mix is one of weights, which has no pass.
         blends: The weighted blends that lead to it; see :class:`.LeafPlan`.
         place: Its place in the document that names it; see :class:`.LeafPlan`.
+        schedule: Share of a blend in each stretch of the run; None if it never changes.
     """
 
     source: Source
@@ -53,6 +56,7 @@ class SourceSpec:
     repetitions: float | None = None
     blends: tuple[BlendStep, ...] = ()
     place: str = ""
+    schedule: EntrySchedule | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,10 +96,11 @@ class LoadedDatasets:
                 source=one.source,
                 slice_length=slice_length or one.source.largest_shard,
                 epochs_together=one.plan.request.epochs_together,
-                weight=(one.plan.weight or 1.0) if is_weighted else None,
+                weight=one.plan.weight if is_weighted else None,
                 repetitions=None if is_weighted else 1.0 if one.plan.repetitions is None else one.plan.repetitions,
                 blends=one.plan.blends if is_weighted else (),
                 place=one.plan.place,
+                schedule=one.plan.schedule if is_weighted else None,
             )
             for one in loaded
         )
@@ -123,7 +128,16 @@ class LoadedDatasets:
 
     @property
     def datasets(self) -> list[LoadedDataset]:
-        """Datasets one by one, for code that builds the chain by hand."""
+        """Datasets one by one, for code that builds the chain by hand.
+
+        Raises:
+            ConfigError: Their weights change during the run.
+        """
+        if any(spec.schedule is not None for spec in self.specs):
+            raise ConfigError(
+                "the weights of this mix change during the run, and a chain built by hand has constant weights",
+                hint="build the chain with get_train_dataset, or give each dataset one weight",
+            )
         is_repeated = self.blend_mode is DatasetBlendMode.SAMPLE_REPETITIONS
         return [
             LoadedDataset(
@@ -241,7 +255,7 @@ class LoadedDatasets:
                 shares=tuple(1.0 if spec.repetitions is None else spec.repetitions for spec in specs),
             )
 
-        plan = plan_of(whole)
+        plan = replace(plan_of(whole), schedule=planned_schedule(self.specs, options) if repeat else None)
         if plan.items([source.samples for source in self.sources]) == 0:
             raise ConfigError(
                 f"repetitions [{', '.join(map(str, self._passes()))}] select no samples",

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from ...errors import ConfigError, StateError
+from ...errors import ConfigError, EnergonError, StateError
 from ...pipeline.contract.lane import RULES
 from ...pipeline.contract.rank_stage import RankInput, RankRunning, RankStage, cut_rank_stages
 from ...pipeline.contract.stage import SavableDataset, State, as_stage
@@ -108,6 +108,7 @@ class LoaderRun:
         self.options = options
         self.lanes = LaneBatches(self.chain, options, is_repeated=any(stage.repeats_input for stage in stages))
         self.steps = RankChain(stages, self.lanes)
+        self._first_ranks = dataset.worker_config.world_size
         self.numbering = RunSteps(ranks_at=((0, dataset.worker_config.world_size),))
         self._leave_out(self.numbering)
         if options.trace_dir is not None:
@@ -217,8 +218,17 @@ class LoaderRun:
             StateError: It is of other data, another pipeline, other lanes, or of a newer version; or the mix has
                 changed, and this is not allowed or not possible exactly.
         """
+        try:
+            self._restore(saved, lane_states, allow_mix_change=allow_mix_change)
+        except EnergonError:
+            self.built.begin_on(self._first_ranks)
+            raise
+        self._first_ranks = saved.first_ranks
+
+    def _restore(self, saved: RunState, lane_states: Mapping[int, State], *, allow_mix_change: bool) -> None:
         config = self.built.worker_config
         allowed = is_mix_change_allowed(allow_mix_change)
+        self.built.begin_on(saved.first_ranks)
         built = measured_chain_of(self.built, saved.dataset)
         mix = continue_mix(built, saved, kind=self.lanes.kind, lanes=lane_states, allowed=allowed)
         now = RunState(lanes=config.lanes or 0, ranks=config.world_size, rank=config.rank, seed=config.seed_offset)

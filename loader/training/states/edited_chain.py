@@ -101,6 +101,7 @@ def continue_mix(
             chain,
             lanes=lanes,
             scale=min(saved.lanes, saved.batch) / max(1, len(lanes)),
+            count=saved.lanes,
             changes=changes,
             is_dealt=bool(saved.rules),
             seed=saved.seed,

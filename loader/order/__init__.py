@@ -22,7 +22,7 @@ from .blend import BlendOrder, quantise_weights
 from .dealt_order import DealtOrder
 from .edited_order import GONE, EditedLane, EditedOrder, LaneMixes, Mix, MixHistory
 from .finite_pass import FinitePass
-from .lane_hosting import LaneHosting, default_lanes, possible_ranks
+from .lane_hosting import PASS_LANES, LaneHosting, default_lanes, possible_ranks
 from .mixing import extend_integer, mix
 from .permutation import permute
 from .prebatched_pass import PrebatchedPass, samples_of_batch
@@ -34,6 +34,7 @@ from .worker_share import worker_share
 
 __all__ = [
     "GONE",
+    "PASS_LANES",
     "BlendOrder",
     "BlendedLane",
     "DealtOrder",

@@ -4,8 +4,8 @@
     python -m benchmarks.bench_no_hang --jobs 10
 
 Events happen to a random rank at a random step; numbers of workers and batch sizes are random, too. A job hangs if a
-rank has not ended after ``--limit`` seconds. Prints a table of the events, and exits with 1 if a job hung or did not end as
-its event allows.
+rank has not ended after ``--limit`` seconds. Prints a table of the events, and exits with 1 if a job hung or did not
+end as its event allows.
 """
 
 from __future__ import annotations

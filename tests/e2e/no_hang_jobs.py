@@ -306,7 +306,7 @@ def _main(job: Job, rank: int) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What the ranks of a job did.
+    """Results of the ranks of a job.
 
     Attributes:
         hung: The ranks that had not ended at the limit, by number.

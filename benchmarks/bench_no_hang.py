@@ -34,7 +34,7 @@ def random_job(chosen: random.Random, *, event: str, data: Path, small: Path, fo
         folder=folder,
         rank=chosen.randrange(4),
         step=chosen.randrange(1, 4),
-        batch_size=chosen.choice([2, 4] if EVENTS[event].build.get("gone_of_rank") else [2, 4, 8]),
+        batch_size=chosen.choice([2, 4] if {"gone_of_rank", "restores"} & EVENTS[event].build.keys() else [2, 4, 8]),
         workers=chosen.choice([1, 2] if needs_workers else [0, 1, 2]),
         worker_type="fork" if needs_workers else chosen.choice(["fork", "thread"]),
     )

@@ -82,7 +82,8 @@ class Event:
         at_sample: Happens to the worker process that encodes a sample on the chosen rank; once.
         at_key: Happens whenever the sample of this number is encoded.
         at_step: Happens to the rank, before it takes the micro-batch of the chosen step.
-        ends: All ranks end the run with errors; otherwise all finish.
+        ends: All ranks end the run with errors; otherwise all finish. The texts are parts of the error of the chosen
+            rank, and of those of the others.
         lost: Numbers of the samples that do not come.
         needs_workers: It happens to worker processes.
         replaces: A worker is replaced on some rank; None: unless it had nothing left to do.
@@ -93,7 +94,7 @@ class Event:
     at_sample: Callable[[], None] | None = None
     at_key: tuple[int, Callable[[], None]] | None = None
     at_step: Callable[[SavableDataLoader[Any]], None] | None = None
-    ends: bool = False
+    ends: tuple[str, str] | None = None
     lost: frozenset[int] = frozenset()
     needs_workers: bool = False
     replaces: bool | None = False
@@ -151,12 +152,17 @@ PADDED: dict[str, Any] = {"pad_ranks": True}
 REPLACED: dict[str, Any] = {"worker_timeout_s": WORKER_TIMEOUT_S}
 GONE = frozenset(range(180, 200))
 
+CLOSED = "by peer"
+"""Part of gloo's errors ``Connection closed by peer`` and ``Connection reset by peer``."""
+
 EVENTS: dict[str, Event] = {
     "ranks with unequal data": Event(build=PADDED),
     "ranks with unequal data, dropped": Event(build={"even_ranks": True}, lost=frozenset({-1})),
     "ranks without data": Event(build={**PADDED, "small": True}),
     "skipped samples and batches": Event(build={**PADDED, "gone": GONE}, lost=GONE),
-    "no sample of a rank kept": Event(build={**PADDED, "gone_of_rank": True}, ends=True),
+    "no sample of a rank kept": Event(
+        build={**PADDED, "gone_of_rank": True}, ends=("all samples of this pass were skipped or failed", CLOSED)
+    ),
     "packing": Event(build={**PADDED, "packing_buffer_size": 5}),
     "packing, even": Event(build={"even_ranks": True, "packing_buffer_size": 5}, lost=frozenset({-1})),
     "end of a training pass": Event(build={"kind": "train", "repeat": False, "even_ranks": True}, lost=frozenset({-1})),
@@ -171,13 +177,19 @@ EVENTS: dict[str, Event] = {
     ),
     "slow sample": Event(build=PADDED, at_sample=sleep),
     "slow rank": Event(build=PADDED, at_step=sleep_rank),
-    "error in a hook": Event(build=PADDED, at_sample=fail, ends=True),
-    "error in the loop": Event(build=PADDED, at_step=fail_in_loop, ends=True),
-    "replacements spent": Event(
-        build=PADDED, options={"max_worker_restarts": 0}, at_sample=die, ends=True, needs_workers=True
+    "error in a hook": Event(
+        build=PADDED, at_sample=fail, ends=("this sample shows that the program is wrong", CLOSED)
     ),
-    "rank killed": Event(build=PADDED, at_step=kill_rank, ends=True),
-    "rank stopped": Event(build=PADDED, at_step=stop_rank, ends=True),
+    "error in the loop": Event(build=PADDED, at_step=fail_in_loop, ends=("out of memory on this GPU", CLOSED)),
+    "replacements spent": Event(
+        build=PADDED,
+        options={"max_worker_restarts": 0},
+        at_sample=die,
+        ends=("was killed by SIGKILL", CLOSED),
+        needs_workers=True,
+    ),
+    "rank killed": Event(build=PADDED, at_step=kill_rank, ends=("", CLOSED)),
+    "rank stopped": Event(build=PADDED, at_step=stop_rank, ends=("", "Timed out waiting")),
 }
 
 
@@ -327,8 +339,8 @@ class Outcome:
             return "nothing happened"
         found = [report for report in self.reports if report is not None]
         errors = [report["error"] for report in found]
-        if event.ends:
-            return "" if all(errors) else f"a rank ended without an error: {errors}"
+        if event.ends is not None:
+            return self._wrong_error(job, *event.ends)
         if len(found) < RANKS or any(errors):
             return f"a rank failed: {errors}"
         if any(report["steps"] != found[0]["steps"] for report in found):
@@ -338,6 +350,14 @@ class Outcome:
         if event.build.get("restores") and any(last != first + 1 for first, last in _steps(found)):
             return f"the restored pass had not one step: {_steps(found)}"
         return self._lost(event, found)
+
+    def _wrong_error(self, job: Job, own: str, others: str) -> str:
+        for rank, report in enumerate(self.reports):
+            error = "" if report is None else str(report["error"] or "")
+            expected = own if rank == job.rank else others
+            if expected not in error:
+                return f"rank {rank} ended with the error {error!r}, expected {expected!r}"
+        return ""
 
     def _lost(self, event: Event, found: list[dict[str, Any]]) -> str:
         if -1 in event.lost:  # some, as even_ranks drops them

@@ -80,7 +80,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> MixedData:
 
 def loader_of(data: MixedData, kind: WorkerType, encoder: type[Drawing], path: str, **options: Any) -> Any:
     config = WorkerConfig(rank=0, world_size=1, num_workers=3, lanes=6)
-    common = {"batch_size": 3, "worker_config": config, "task_encoder": encoder()}
+    common: dict[str, Any] = {"batch_size": 3, "worker_config": config, "task_encoder": encoder()}
     if path == "val":
         return get_savable_loader(get_val_dataset(data.texts, **common, **options), worker_type=kind)
     options = {"shuffle_buffer_size": 20, "max_samples_per_sequence": 5} | options

@@ -6,6 +6,7 @@ import ctypes
 import hashlib
 import json
 import os
+import re
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -82,8 +83,8 @@ class Event:
         at_sample: Happens to the worker process that encodes a sample on the chosen rank; once.
         at_key: Happens whenever the sample of this number is encoded.
         at_step: Happens to the rank, before it takes the micro-batch of the chosen step.
-        ends: All ranks end the run with errors; otherwise all finish. The texts are parts of the error of the chosen
-            rank, and of those of the others.
+        ends: All ranks end the run with errors; otherwise all finish. The patterns are found in the error of the
+            chosen rank, and in those of the others.
         lost: Numbers of the samples that do not come.
         needs_workers: It happens to worker processes.
         replaces: A worker is replaced on some rank; None: unless it had nothing left to do.
@@ -153,7 +154,10 @@ REPLACED: dict[str, Any] = {"worker_timeout_s": WORKER_TIMEOUT_S}
 GONE = frozenset(range(180, 200))
 
 CLOSED = "by peer"
-"""Part of gloo's errors ``Connection closed by peer`` and ``Connection reset by peer``."""
+"""Part of gloo's errors ``Connection closed by peer`` and ``Connection reset by peer``.
+
+Of ranks that time out, the first one ends the connections of the others.
+"""
 
 EVENTS: dict[str, Event] = {
     "ranks with unequal data": Event(build=PADDED),
@@ -189,7 +193,7 @@ EVENTS: dict[str, Event] = {
         needs_workers=True,
     ),
     "rank killed": Event(build=PADDED, at_step=kill_rank, ends=("", CLOSED)),
-    "rank stopped": Event(build=PADDED, at_step=stop_rank, ends=("", "Timed out waiting")),
+    "rank stopped": Event(build=PADDED, at_step=stop_rank, ends=("", f"Timed out waiting|{CLOSED}")),
 }
 
 
@@ -355,7 +359,7 @@ class Outcome:
         for rank, report in enumerate(self.reports):
             error = "" if report is None else str(report["error"] or "")
             expected = own if rank == job.rank else others
-            if expected not in error:
+            if not re.search(expected, error):
                 return f"rank {rank} ended with the error {error!r}, expected {expected!r}"
         return ""
 

@@ -26,7 +26,7 @@ from .blend import BlendOrder, quantise_weights
 from .dealt_order import DealtOrder
 from .edited_order import EditedLane, EditedOrder, MixHistory
 from .finite_pass import FinitePass
-from .lane_hosting import LaneHosting, default_lanes, possible_ranks
+from .lane_hosting import PASS_LANES, LaneHosting, default_lanes, possible_ranks
 from .lane_mixes import GONE, LaneMixes, Mix
 from .mixing import extend_integer, mix
 from .permutation import permute
@@ -42,6 +42,7 @@ from .worker_share import worker_share
 __all__ = [
     "GONE",
     "MAX_SCHEDULED_SAMPLES",
+    "PASS_LANES",
     "BlendOrder",
     "BlendedLane",
     "DealtOrder",

@@ -170,6 +170,10 @@ class SavableDataset(DatasetMethods[T_co], ABC):
         """Number of samples until each one of the data has come in all lanes together; 0 if not known."""
         return sum(upstream.round_samples for upstream in self.inputs)
 
+    def lane_bound(self, lane: int, lanes: int) -> int | None:  # noqa: ARG002 - most stages have no bound
+        """Return the largest number of items that a lane may have in a pass; None if it is not known."""
+        return None
+
     def nominal_items(self, worker: int, workers: int) -> int:
         """Return the number of items of an epoch on a worker, if each stage makes one item of each input item.
 

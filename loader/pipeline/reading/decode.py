@@ -44,6 +44,9 @@ class DecodeDataset(SavableDataset[Any]):
     def keeps_positions(self) -> bool:
         return self.inputs[0].keeps_positions
 
+    def lane_bound(self, lane: int, lanes: int) -> int | None:
+        return self.inputs[0].lane_bound(lane, lanes)
+
     def settings(self) -> dict[str, Any]:
         decoders = {_decoder_name(source.decoder) for source in self._own}
         return {"decoder": decoders.pop()} if len(decoders) == 1 else {}

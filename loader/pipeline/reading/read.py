@@ -151,6 +151,11 @@ class ReadDataset(SavableDataset[Raw]):
     def round_samples(self) -> int:
         return self.plan.round_samples([source.samples for source in self.sources])
 
+    def lane_bound(self, lane: int, lanes: int) -> int | None:
+        if self.plan.repeats:
+            return None
+        return self.lane_order(lane, lanes=lanes, seed=self.worker_config.seed_offset).length
+
     def nominal_items(self, worker: int, workers: int) -> int:
         samples = [source.samples for source in self.sources]
         return worker_share(samples, self.plan.epoch_repetitions(len(samples)), worker=worker, workers=workers)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,9 @@ _MIN_PER_RANGE = 2  # samples, on average
 
 
 class OpenShards:
-    """Open files by file number; adding one too many closes the file that was opened first.
+    """Open files by file number; adding one too many drops the file that was opened first.
+
+    Threads may use it at the same time: a dropped file closes itself when no thread reads from it any more.
 
     Args:
         most: Maximum number of open files; by default a quarter of the process's limit.
@@ -40,11 +43,11 @@ class OpenShards:
         """Return the open file of a number, or None."""
 
     def add(self, name: int, file: ReadableFile) -> ReadableFile:
-        """Add an open file, and return it."""
+        """Add an open file, and return it; if another thread was faster, return that thread's."""
         while len(self._files) >= self._most:
-            self._files.pop(next(iter(self._files))).close()
-        self._files[name] = file
-        return file
+            with suppress(KeyError, RuntimeError, StopIteration):  # another thread has changed the files
+                self._files.pop(next(iter(self._files)))
+        return self._files.setdefault(name, file)
 
     def close(self) -> None:
         """Close all files."""

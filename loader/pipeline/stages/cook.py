@@ -43,6 +43,9 @@ class CookDataset(MapDataset[Any]):
     def keeps_positions(self) -> bool:
         return super().keeps_positions and not self.makes_several
 
+    def lane_bound(self, lane: int, lanes: int) -> int | None:
+        return None if self._makes_several else super().lane_bound(lane, lanes)
+
 
 def uses_stores(task_encoder: Any, stores: Sequence[SourceStores]) -> bool:
     """Return True if cookers need the stores of a crude sample's source."""

@@ -13,6 +13,7 @@ from ...metadataset.documents.weight_schedule import EntrySchedule
 from ...metadataset.plans.blend_units import LeafGroup, UnitBlend, blend_tree
 from ...pipeline.contract.stage import SavableDataset
 from ...pipeline.contract.worker_config import WorkerConfig
+from ...pipeline.padding.pad_ranks import PadRanksDataset
 from ...pipeline.reading.order_plan import SequentialPlan, ShuffledPlan
 from ...pipeline.reading.source import Source
 from ...pipeline.stages.epochize import EpochizeDataset
@@ -282,6 +283,7 @@ class LoadedDatasets:
         packing_buffer_size: int | None = None,
         limit: int | None = None,
         even_ranks: bool = False,
+        pad_ranks: bool = False,
     ) -> SavableDataset[Any]:
         """Build the chain for validation; the arguments are those of ``get_val_dataset``.
 
@@ -297,8 +299,15 @@ class LoadedDatasets:
             worker_config=worker_config,
         )
         chain = _logged(build_chain(self.sources, SequentialPlan(deal=options.deal), options), "val")
+        if even_ranks and pad_ranks:
+            raise ConfigError(
+                "even_ranks drops the rest of a pass, and pad_ranks keeps it; they exclude each other",
+                hint="pass one of them",
+            )
         if even_ranks:
             chain = EvenRanksDataset(chain)
+        if pad_ranks:
+            chain = PadRanksDataset(chain, padding=task_encoder.padding_batch, max_batches=limit)
         return chain if limit is None else LimitDataset(chain, limit)
 
 

@@ -44,7 +44,7 @@ class CookDataset(MapDataset[Any]):
         return super().keeps_positions and not self.makes_several
 
     def lane_bound(self, lane: int, lanes: int) -> int | None:
-        return None if self._makes_several else super().lane_bound(lane, lanes)
+        return None if self.makes_several else super().lane_bound(lane, lanes)
 
 
 def uses_stores(task_encoder: Any, stores: Sequence[SourceStores]) -> bool:

@@ -45,6 +45,7 @@ PAGES = (
     "docs/how-to/save-and-restore.md",
     "docs/how-to/several-ranks.md",
     "docs/how-to/validate.md",
+    "docs/how-to/what-happens-when.md",
     "docs/how-to/write-shards.md",
 )
 WARNS = ("docs/how-to/lightning.md",)  # of what Lightning does itself with the present torch, among others

@@ -88,6 +88,11 @@ class BatchDataset(SavableDataset[T]):
             return None
         return samples // self.batch_size if self.drop_last else -(-samples // self.batch_size)
 
+    def lane_bound(self, lane: int, lanes: int) -> int | None:
+        # The last samples of several lanes may make one batch, so `drop_last` drops no batch for certain.
+        samples = self.inputs[0].lane_bound(lane, lanes)
+        return None if samples is None else -(-samples // self.batch_size)
+
     def nominal_items(self, worker: int, workers: int) -> int:
         samples = super().nominal_items(worker, workers)
         return samples // self.batch_size if self.drop_last else -(-samples // self.batch_size)

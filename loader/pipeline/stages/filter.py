@@ -50,6 +50,9 @@ class FilterDataset(SavableDataset[T]):
     def drains_worker(self) -> bool:
         return self.inputs[0].drains_worker
 
+    def lane_bound(self, lane: int, lanes: int) -> int | None:
+        return self.inputs[0].lane_bound(lane, lanes)
+
     def open(self, lane: Lane, state: State) -> Running:
         return _FilterRunning(self, lane, state)
 

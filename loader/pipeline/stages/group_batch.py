@@ -88,6 +88,10 @@ class GroupBatchDataset(SavableDataset[T]):
     def runs_user_code(self) -> bool:
         return True
 
+    def lane_bound(self, lane: int, lanes: int) -> int | None:
+        # Each sample may be of another group.
+        return self.inputs[0].lane_bound(lane, lanes)
+
     def settings(self) -> dict[str, Any]:
         return {"fixed_batch_size": self.fixed_batch_size, "drop_last": self.drop_last}
 

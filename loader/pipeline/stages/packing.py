@@ -140,6 +140,10 @@ class PackSelectionDataset(SavableDataset[list[Any]]):
     def runs_user_code(self) -> bool:
         return True
 
+    def lane_bound(self, lane: int, lanes: int) -> int | None:
+        # Each group has a sample at least, and a sample is in one group.
+        return self.inputs[0].lane_bound(lane, lanes)
+
     def settings(self) -> dict[str, Any]:
         return {"buffer_size": self.buffer_size}
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ...errors import WorkerError
-from ...order import LaneHosting, default_lanes
+from ...order import PASS_LANES, LaneHosting, default_lanes
 from ...pipeline.contract.lane import RULES
 from ...pipeline.contract.rng import preserve_rng_state
 from ...pipeline.contract.stage import SKIPPED, SavableDataset, State
@@ -27,8 +27,6 @@ from ..workers.worker_process import WorkerEnded
 from ..workers.worker_threads import WorkerThreads
 
 __all__ = ["BatchStream", "LaneBatches", "ShutDown"]
-
-_LANES_ONE_AFTER_ANOTHER = 48
 
 
 class ShutDown(Exception):  # noqa: N818 - it ends an iteration, as StopIteration does
@@ -86,7 +84,7 @@ class LaneBatches:
         if config.lanes is not None:
             return config.lanes
         if not self._in_turn:
-            return _LANES_ONE_AFTER_ANOTHER
+            return PASS_LANES
         return default_lanes(config.world_size, config.num_workers, has_buffers=self.chain.waits)
 
     @property
@@ -185,6 +183,28 @@ class LaneBatches:
             workers=self._workers,
             first_batch=self.batch,
         )
+
+    def first_batch(self) -> Any:
+        """Build the first micro-batch of the pass once more, which is the same on all ranks; the position stays.
+
+        A worker of its own makes it, so that a sample at which workers die or hang does not end the rank.
+
+        Returns:
+            The micro-batch; :data:`.SKIPPED` if all samples of the pass are skipped.
+
+        Raises:
+            WorkerError: The worker died, and may not be replaced.
+        """
+        quarantine_samples(self.chain, self.replacements.quarantined)
+        host = LanesOneByOne(
+            dataset=self.chain, lanes=self.lanes, rank=0, ranks=1, workers=min(1, self._workers), states={}
+        )
+        stream = BatchStream(host, self._options, self.replacements)
+        try:
+            made = (message.batch for message in stream if message.lane != NO_LANE)
+            return next((batch for batch in made if batch is not SKIPPED), SKIPPED)
+        finally:
+            stream.close()
 
     def start_over(self) -> None:
         """Start the next iteration at the first micro-batch."""

@@ -20,7 +20,8 @@ class InOrder:
     length = 200
 
     def locate(self, start: int, stop: int) -> tuple[Any, Any, Any]:
-        return np.zeros(stop - start, np.int64), np.zeros(stop - start, np.int64), np.arange(start, stop)
+        zeros = np.zeros(stop - start, np.int64)
+        return zeros, zeros, np.arange(start, stop)
 
     def index_numbers(self, _: Any, sample: Any) -> Any:
         return sample
@@ -71,6 +72,7 @@ def waiting() -> WeakValueDictionary[int, Any]:
 def open_lane(rows: Rows, waiting: WeakValueDictionary[int, Any], number: int, *, is_remote: bool = True) -> Any:
     definition: Any = SimpleNamespace(
         opened=(InOrder(), rows),
+        sources=(),
         history=None,
         key="read",
         is_remote=is_remote,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from ...cached_property import cached_property
 from ...errors import ConfigError, SkipSample, TrustError
 from ...samples.decoding.decoder import AnyDecoder, whole_sample_decoder
 from ...samples.types import CrudeSample
@@ -11,8 +13,7 @@ from ..contract.item_id import ItemId
 from ..contract.lane import Lane, set_restore_key
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from .joined_source import JoinedSource
-from .read import ReadDataset
-from .source import Raw, RawRow
+from .source import Raw, RawRow, Source
 
 __all__ = ["DecodeDataset"]
 
@@ -21,25 +22,39 @@ class DecodeDataset(SavableDataset[Any]):
     """Decode samples and fill their fields.
 
     Args:
-        dataset: The reader.
+        dataset: The reader, or a blend of readers.
+        sources: The datasets by their numbers in raw samples; by default those of the reader.
         names_sources: Store the number of the source in crude samples, for cookers.
     """
 
-    def __init__(self, dataset: ReadDataset, *, names_sources: bool = False) -> None:
+    def __init__(
+        self,
+        dataset: SavableDataset[Raw],
+        *,
+        sources: Sequence[Source] | None = None,
+        names_sources: bool = False,
+    ) -> None:
         super().__init__(dataset, name="decode")
-        self.sources = dataset.sources
+        own: Sequence[Source] | None = getattr(dataset, "sources", None)
+        self.sources: tuple[Source, ...] = tuple((own or ()) if sources is None else sources)
         self.names_sources = names_sources
+        self._own = self.sources if own is None else tuple(own)  # the others are decoded by other stages
 
     @property
     def keeps_positions(self) -> bool:
-        return True
+        return self.inputs[0].keeps_positions
 
     def lane_bound(self, lane: int, lanes: int) -> int | None:
         return self.inputs[0].lane_bound(lane, lanes)
 
     def settings(self) -> dict[str, Any]:
-        decoders = {_decoder_name(source.decoder) for source in self.sources}
+        decoders = {_decoder_name(source.decoder) for source in self._own}
         return {"decoder": decoders.pop()} if len(decoders) == 1 else {}
+
+    @cached_property
+    def joins(self) -> bool:
+        """True if some samples are joined from several datasets."""
+        return any(isinstance(source, JoinedSource) for source in self._own)
 
     def open(self, lane: Lane, state: State) -> Running:
         return _DecodeRunning(self, lane, state)
@@ -56,7 +71,7 @@ class _DecodeRunning:
     def __init__(self, definition: DecodeDataset, lane: Lane, state: State) -> None:
         self._upstream = definition.inputs[0].open(lane, state)
         self._sources = definition.sources
-        self._joins = any(isinstance(source, JoinedSource) for source in definition.sources)
+        self._joins = definition.joins
         self._names_sources = definition.names_sources
         self._lane = lane
         self._number, self._context, self._failures = lane.number, lane.context, lane.failures

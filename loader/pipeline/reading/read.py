@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import replace
 from typing import Any, cast
 from weakref import WeakValueDictionary
@@ -30,12 +31,13 @@ from .joined_source import JoinedSource, RowReader
 from .order_plan import OrderPlan, ShuffledPlan
 from .read_ahead import READ_AHEAD_BYTES, FetchedChunk, ReadAhead
 from .sample_chunk import ChunkReader, SourceTable
-from .shard_reads import OpenShards
+from .shard_reads import ShardPool
 from .source import Raw, ShardSource, Source
 
 __all__ = ["ReadDataset"]
 
 _FIRST_CHUNK, _MAX_CHUNK, _GROWTH = 32, 1024, 4
+_MANY_SOURCES, _MAX_CHUNK_OF_MANY = 16, 4096  # so that some samples of each are located, and read, together
 _CHUNKS_ORDERED = 4  # at a time: the fixed cost of the order is that of about a thousand positions
 _CHUNKS_JOINED = 4  # to ranges that are fetched
 _REBUILT_TOGETHER = 256  # positions
@@ -49,6 +51,8 @@ class ReadDataset(SavableDataset[Raw]):
         sources: The datasets.
         plan: The order.
         worker_config: Ranks, workers and lanes of the run.
+        first_source: Added to the numbers of the sources in raw samples, if several readers supply one decoder.
+        pool: The open shards, if several readers share them.
 
     Attributes:
         history: The earlier mixes of a restored run; None if its mix never changed.
@@ -61,11 +65,19 @@ class ReadDataset(SavableDataset[Raw]):
     quarantined: frozenset[tuple[int, int]] = frozenset()
 
     def __init__(
-        self, sources: Sequence[Source], plan: OrderPlan, *, worker_config: WorkerConfig | None = None
+        self,
+        sources: Sequence[Source],
+        plan: OrderPlan,
+        *,
+        worker_config: WorkerConfig | None = None,
+        first_source: int = 0,
+        pool: ShardPool | None = None,
     ) -> None:
         super().__init__(worker_config=worker_config, name="read")
         self.sources = tuple(sources)
         self.plan = plan
+        self.first_source = first_source
+        self.pool = pool or ShardPool(readers=1)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name not in ("opened", "waiting")}
@@ -73,11 +85,14 @@ class ReadDataset(SavableDataset[Raw]):
     @cached_property
     def opened(self) -> tuple[SourceTable, ChunkReader | RowReader]:
         """The table of samples, and their reader; all lanes of a process share them."""
-        shards = OpenShards()
         table = SourceTable(self.sources, self.quarantined)
-        if any(isinstance(source, JoinedSource) for source in self.sources):
-            return table, RowReader(self.sources, shards, self.sparse)
-        return table, ChunkReader(cast("Sequence[ShardSource]", self.sources), shards, self.sparse)
+        joins = [source for source in self.sources if isinstance(source, JoinedSource)]
+        first_file = self.pool.reserve(len(self.sources) + sum(len(join.members) for join in joins))
+        arguments = {"first_source": self.first_source, "first_file": first_file}
+        if joins:
+            return table, RowReader(self.sources, self.pool.shards, self.sparse, **arguments)
+        sources = cast("Sequence[ShardSource]", self.sources)
+        return table, ChunkReader(sources, self.pool.shards, self.sparse, **arguments)
 
     def quarantine(self, samples: Iterable[tuple[int, int]]) -> None:
         """Pass over more samples from now on, given as in :attr:`quarantined`."""
@@ -114,7 +129,7 @@ class ReadDataset(SavableDataset[Raw]):
     def ahead_bytes(self, lanes: int) -> int:
         """Return the number of bytes that a lane fetches ahead: its share of those of the process."""
         config = self.worker_config
-        return READ_AHEAD_BYTES * config.world_size * max(1, config.num_workers) // lanes
+        return READ_AHEAD_BYTES * config.world_size * max(1, config.num_workers) // (lanes * self.pool.readers)
 
     @property
     def repeats(self) -> bool:
@@ -148,16 +163,22 @@ class ReadDataset(SavableDataset[Raw]):
     def settings(self) -> dict[str, Any]:
         return self.plan.settings()
 
-    def adopt_measurements(self, saved: Any) -> None:
-        settings = saved[1]
-        if not (isinstance(self.plan, ShuffledPlan) and self.plan.measured and settings.get("measured")):
-            return
-        weights = settings["weights"]
-        found = tuple(weights) if isinstance(weights, list) else (weights,) * len(self.sources)
-        if [*map(_without_path, saved[2:])] != [_without_path(source.identity()) for source in self.sources]:
-            return
-        if len(found) == len(self.sources) and all(isinstance(one, float) and one > 0 for one in found):
-            self.plan = replace(self.plan, weights=found)
+    def with_weights(self, weights: Sequence[float]) -> ReadDataset:
+        """Return a copy with other weights of the sources, whose plan is one of training."""
+        reader = copy(self)
+        reader.plan = replace(cast("ShuffledPlan", self.plan), weights=tuple(weights))
+        return reader
+
+    def shown_settings(self) -> dict[str, Any]:
+        settings = self.settings()
+        if "schedule" in settings:
+            starts = settings["schedule"]["starts"]
+            settings["schedule"] = f"{len(starts)} stretches to {settings['schedule']['unit'][:-1]} {starts[-1]}"
+        return settings
+
+    def begin_on(self, ranks: int) -> None:
+        if isinstance(self.plan, ShuffledPlan) and self.plan.schedule is not None:
+            self.plan = replace(self.plan, schedule=replace(self.plan.schedule, ranks=ranks))
 
     def identity(self) -> list[Any]:
         return [*super().identity(), *(source.identity() for source in self.sources)]
@@ -182,7 +203,8 @@ class ReadDataset(SavableDataset[Raw]):
         samples = [source.samples for source in self.sources]
         if self.history is None or not isinstance(self.plan, ShuffledPlan):
             return self.plan.order(samples, lanes=lanes, seed=seed, rules=rules).lane(number)
-        mixes = self.history.mixes(self.plan.weights)
+        schedule = None if self.plan.schedule is None else self.plan.schedule.in_samples
+        mixes = self.history.mixes(self.plan.weights, schedule)
         order = self.plan.edited_order(samples, mixes, lanes=lanes, seed=seed)
         return order.lane(number, self.history.ends_of(number))
 
@@ -199,6 +221,8 @@ class _ReadRunning:
         self._ordered = range(self._position, self._position)  # positions whose order is known
         self._found: tuple[IntArray, IntArray]  # their sources, and numbers in the indexes
         self._size, self._max_size = _FIRST_CHUNK, _MAX_CHUNK
+        if len(definition.sources) >= _MANY_SOURCES:
+            self._max_size = _MAX_CHUNK_OF_MANY
         self._located = self._position  # position of the next sample to locate
         self._ahead: ReadAhead | None = None
         if definition.is_remote:
@@ -331,7 +355,3 @@ def _before_gone(source: IntArray) -> int:
             hint="rebuild it from a state before that change of the mix, with the documents of that time",
         )
     return int(gone[0])
-
-
-def _without_path(source: Any) -> dict[str, Any]:
-    return {name: value for name, value in source.items() if name != "path"}

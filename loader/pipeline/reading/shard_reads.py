@@ -5,20 +5,22 @@ from __future__ import annotations
 import resource
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 import numpy as np
 
 from ...arrays import IntArray
+from ...cached_property import cached_property
 from ...errors import EnergonError
 from ...storage import ReadableFile
 
-__all__ = ["OpenShards", "coalesce_ranges", "read_coalesced"]
+__all__ = ["OpenShards", "ShardPool", "coalesce_ranges", "read_coalesced"]
 
 _MAX_OPEN = 4096  # more than a run reads from at a time
 _OPEN_SHARE = 4  # use a quarter of the limit on open files: torch also passes tensors as files
 
 _MIN_COALESCED = 64  # samples; smaller chunks are read one by one
-_MAX_COALESCED_BYTES = 512 << 10  # held in memory until the samples are decoded
+_MAX_COALESCED_BYTES = 1024 << 10  # held in memory until the samples are decoded
 _GAP_BYTES = 8 << 10  # largest gap that is read over: one more read costs as much as copying some KiB
 _MIN_PER_RANGE = 2  # samples, on average
 
@@ -51,6 +53,32 @@ class OpenShards:
         """Close all files."""
         while self._files:
             self._files.popitem()[1].close()
+
+
+class ShardPool:
+    """The open shards of all readers of a chain, in one process: their number is limited together.
+
+    Args:
+        readers: Number of readers.
+    """
+
+    def __init__(self, readers: int) -> None:
+        self.readers = readers
+        self._reserved = 0
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"readers": self.readers, "_reserved": 0}
+
+    @cached_property
+    def shards(self) -> OpenShards:
+        """The open shards."""
+        return OpenShards()
+
+    def reserve(self, sources: int) -> int:
+        """Return the first of some numbers of sources that no other reader uses for its files."""
+        first = self._reserved
+        self._reserved += sources
+        return first
 
 
 def read_coalesced(

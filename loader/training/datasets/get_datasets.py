@@ -87,7 +87,7 @@ def get_train_dataset(
         }
     )
     check_booleans({"batch_drop_last": batch_drop_last, "repeat": repeat, "even_ranks": even_ranks})
-    loaded = arguments.open(encoder, training=True)
+    loaded = arguments.open(encoder, config, training=True)
     datasets = LoadedDatasets.of(
         loaded, slice_length=_checked_slice_length(max_samples_per_sequence), worker_config=config
     )
@@ -185,11 +185,11 @@ def get_val_dataset(
         "get_val_dataset", path, kwargs, signature(get_val_dataset).parameters, split_part=split_part
     )
     encoder = task_encoder if task_encoder is not None else DefaultTaskEncoder()
-    loaded = arguments.open(encoder, training=False)
+    config = arguments.with_handler(_checked_config(worker_config))
     return _chain(
-        loaded,
+        arguments.open(encoder, config, training=False),
         encoder,
-        worker_config=arguments.with_handler(_checked_config(worker_config)),
+        worker_config=config,
         batch_size=batch_size,
         batch_drop_last=batch_drop_last,
         packing_buffer_size=packing_buffer_size,
@@ -246,7 +246,7 @@ def get_val_datasets(
             ),
             LoadedDatasets.of([one], training=False, worker_config=config).factories[0],
         )
-        for one in arguments.open(encoder, training=False)
+        for one in arguments.open(encoder, config, training=False)
     ]
 
 

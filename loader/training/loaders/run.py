@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from ...errors import ConfigError, StateError
+from ...errors import ConfigError, EnergonError, StateError
 from ...pipeline.contract.lane import RULES
 from ...pipeline.contract.rank_stage import RankInput, RankRunning, RankStage, cut_rank_stages
 from ...pipeline.contract.stage import SavableDataset, State, as_stage
 from ...progress_bar import progress_bar
+from ..datasets.measured_chain import measured_chain_of
 from ..states.differences import run_differences
 from ..states.edited_chain import continue_mix, is_mix_change_allowed
 from ..states.lane_checks import check_lane_states
@@ -108,6 +108,7 @@ class LoaderRun:
         self.options = options
         self.lanes = LaneBatches(self.chain, options, is_repeated=any(stage.repeats_input for stage in stages))
         self.steps = RankChain(stages, self.lanes)
+        self._first_ranks = dataset.worker_config.world_size
         self.numbering = RunSteps(ranks_at=((0, dataset.worker_config.world_size),))
         self._leave_out(self.numbering)
         if options.trace_dir is not None:
@@ -217,12 +218,19 @@ class LoaderRun:
             StateError: It is of other data, another pipeline, other lanes, or of a newer version; or the mix has
                 changed, and this is not allowed or not possible exactly.
         """
+        try:
+            self._restore(saved, lane_states, allow_mix_change=allow_mix_change)
+        except EnergonError:
+            self.built.begin_on(self._first_ranks)
+            raise
+        self._first_ranks = saved.first_ranks
+
+    def _restore(self, saved: RunState, lane_states: Mapping[int, State], *, allow_mix_change: bool) -> None:
         config = self.built.worker_config
         allowed = is_mix_change_allowed(allow_mix_change)
-        if not allowed:
-            with suppress(LookupError, TypeError, AttributeError):  # of another chain, which the comparison reports
-                self.built.adopt_measurements(saved.dataset)
-        mix = continue_mix(self.built, saved, kind=self.lanes.kind, lanes=lane_states, allowed=allowed)
+        self.built.begin_on(saved.first_ranks)
+        built = measured_chain_of(self.built, saved.dataset)
+        mix = continue_mix(built, saved, kind=self.lanes.kind, lanes=lane_states, allowed=allowed)
         now = RunState(lanes=config.lanes or 0, ranks=config.world_size, rank=config.rank, seed=config.seed_offset)
         found = run_differences(saved, now)
         if found:

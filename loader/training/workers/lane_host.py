@@ -372,6 +372,14 @@ def remake_batch(host: LaneHost, lane: int, number: int) -> tuple[Any, ItemId]:
     raise StopIteration
 
 
+def remade_items(host: LaneHost, lane: int) -> Iterator[tuple[int, ItemId]]:
+    """Yield the numbers and item ids of the micro-batches of a lane, by making them; skipped ones have an empty id."""
+    made: dict[int, ItemId] = {}
+    running = _RunningLane(host, lane, ReusedMemory(), None, made.__setitem__)
+    while (message := running.micro_batch()) is not _ENDED:
+        yield message.number, made.pop(message.number, ())
+
+
 def open_lane(
     dataset: SavableDataset[Any],
     number: int,

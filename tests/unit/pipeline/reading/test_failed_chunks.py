@@ -71,6 +71,7 @@ def waiting() -> WeakValueDictionary[int, Any]:
 def open_lane(rows: Rows, waiting: WeakValueDictionary[int, Any], number: int, *, is_remote: bool = True) -> Any:
     definition: Any = SimpleNamespace(
         opened=(InOrder(), rows),
+        sources=(),
         history=None,
         key="read",
         is_remote=is_remote,

@@ -104,7 +104,7 @@ def test_only_samples_and_the_gaps_between_neighbours_are_read(files: Files) -> 
     [
         some_samples(count=20),
         tuple(np.zeros(0, np.int64) for _ in range(3)),
-        (np.zeros(100, np.int64), np.arange(100) * 1000, np.full(100, 6000)),
+        (np.zeros(100, np.int64), np.arange(100) * 1000, np.full(100, 12_000)),
         (np.arange(100) % 3, np.arange(100) * 20_000, np.full(100, 10)),
         (np.zeros(100, np.int64), np.arange(100) * 10, np.append(np.full(99, 10), -1)),
     ],

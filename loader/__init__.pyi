@@ -166,5 +166,8 @@ from .training.factories.webdatasets import (
 )
 from .training.loaders.data_loader import DataLoader as DataLoader, SavableDataLoader as SavableDataLoader
 from .training.loaders.get_loader import get_loader as get_loader, get_savable_loader as get_savable_loader
+from .training.stats.options import StatsOptions as StatsOptions
+from .training.stats.profile import LoaderProfile as LoaderProfile
+from .training.stats.snapshot import LoaderStats as LoaderStats
 from .training.workers.watchdog import WatchdogDataset as WatchdogDataset
 from .version import __version__ as __version__

@@ -12,6 +12,8 @@ from ...samples.types import CrudeSample
 from ..contract.item_id import ItemId
 from ..contract.lane import Lane, set_restore_key
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
+from ..measuring.counts import DECODE, STORAGE
+from ..measuring.recorder import register, skipped_items
 from .joined_source import JoinedSource
 from .source import Raw, RawRow, Source
 
@@ -67,20 +69,42 @@ def _decoder_name(decoder: AnyDecoder | None) -> str:
     return str(getattr(decoder, "__qualname__", type(decoder).__qualname__))
 
 
-class _DecodeRunning:
-    def __init__(self, definition: DecodeDataset, lane: Lane, state: State) -> None:
-        self._upstream = definition.inputs[0].open(lane, state)
+class _Build:
+    """Function that builds the samples of a lane."""
+
+    def __init__(self, definition: DecodeDataset, lane: Lane) -> None:
         self._sources = definition.sources
         self._joins = definition.joins
         self._names_sources = definition.names_sources
         self._lane = lane
-        self._number, self._context, self._failures = lane.number, lane.context, lane.failures
+        self._number, self._context = lane.number, lane.context
         self._stage = lane.path + definition.key
+
+    def sample(self, raw: Raw, item_id: ItemId) -> Any:
+        sample = self._sources[raw[0]].build(raw, (self._stage, self._number, self._context.batch_index, item_id))
+        if self._joins:  # a user's joiner may not have copied the key
+            set_restore_key(sample, self._stage, self._lane, item_id)
+        if self._names_sources and isinstance(sample, CrudeSample):
+            sample.source = raw[0]
+        return sample
+
+
+class _DecodeRunning:
+    def __init__(self, definition: DecodeDataset, lane: Lane, state: State) -> None:
+        self._upstream = definition.inputs[0].open(lane, state)
+        self._sources = definition.sources
+        # Attributes of this object, so that they can be replaced while calls are timed.
+        self._read = self._upstream.next
+        self._build = _Build(definition, lane).sample
+        self._failures = lane.failures
         self._skips = lane.failures.skips_of("load_sample or sample_loader")
         self.state = self._upstream.state
+        self._skipped = skipped_items(lane)
+        register(lane, STORAGE, self, "_read")
+        register(lane, DECODE, self, "_build")
 
     def next(self) -> tuple[Any, ItemId]:
-        raw, item_id = self._upstream.next()
+        raw, item_id = self._read()
         if raw is SKIPPED:
             return raw, item_id
         try:
@@ -88,9 +112,11 @@ class _DecodeRunning:
         except (ConfigError, TrustError):
             raise
         except SkipSample:
+            self._skipped.append(item_id)
             self._skips.add()
             return SKIPPED, item_id
         except Exception as error:
+            self._skipped.append(item_id)
             self._failures.failed("decode", error, self._failed_sample(raw))
             return SKIPPED, item_id
         if self._skips.count:
@@ -98,14 +124,6 @@ class _DecodeRunning:
         if self._failures.pending:
             self._failures.succeeded("decode")
         return sample, item_id
-
-    def _build(self, raw: Raw, item_id: ItemId) -> Any:
-        sample = self._sources[raw[0]].build(raw, (self._stage, self._number, self._context.batch_index, item_id))
-        if self._joins:  # a user's joiner may not have copied the key
-            set_restore_key(sample, self._stage, self._lane, item_id)
-        if self._names_sources and isinstance(sample, CrudeSample):
-            sample.source = raw[0]
-        return sample
 
     def _failed_sample(self, raw: Raw) -> dict[str, Any]:
         source = self._sources[raw.source]

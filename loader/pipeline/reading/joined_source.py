@@ -313,6 +313,12 @@ class _RowChunk:
         """Return the ranges of the samples that are in object stores, which the queue is to fetch."""
         return self.samples.fetch(queue)
 
+    @property
+    def size_bytes(self) -> IntArray:
+        """Shape (n,): the bytes of each row, as far as they are known."""
+        known = np.maximum(self.samples.size_bytes, 0)
+        return np.bincount(self._rows, known, minlength=len(self._source)).astype(np.int64)
+
     def read(self, positions: Sequence[int], begin: Callable[[int], None]) -> Iterator[tuple[Any, int]]:
         """Yield raw samples and rows with their positions."""
         chunk = self.samples.read([positions[row] for row in self._rows.tolist()], begin)

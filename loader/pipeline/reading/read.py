@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import replace
-from typing import Any, cast
+from time import perf_counter_ns
+from typing import Any, Protocol, cast
 from weakref import WeakValueDictionary
 
 import numpy as np
-import numpy.typing as npt
 
 from ...arrays import IntArray
 from ...cached_property import cached_property
@@ -26,6 +26,8 @@ from ..contract.lane import RULES, Lane
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.state_schema import COUNT
 from ..contract.worker_config import WorkerConfig
+from ..measuring.counts import STORAGE, Counts
+from ..measuring.source_counter import SourceCounter
 from .fetched_ranges import MEMBER_BYTES
 from .joined_source import JoinedSource, RowReader
 from .order_plan import OrderPlan, ShuffledPlan
@@ -209,6 +211,12 @@ class ReadDataset(SavableDataset[Raw]):
         return order.lane(number, self.history.ends_of(number))
 
 
+class _SizedChunk(FetchedChunk, Protocol):
+    @property
+    def size_bytes(self) -> IntArray:
+        """Shape (n,): the bytes of each sample; -1 if they are not one range."""
+
+
 class _ReadRunning:
     def __init__(self, definition: ReadDataset, order: LaneOrder, lane: Lane, state: State) -> None:
         self._order = order
@@ -219,7 +227,7 @@ class _ReadRunning:
         self._position: int = state.get(self._key, 0)  # of the next sample
         self._samples: Iterator[tuple[Any, int]] = iter(())  # of the current chunk
         self._ordered = range(self._position, self._position)  # positions whose order is known
-        self._found: tuple[IntArray, IntArray]  # their sources, and numbers in the indexes
+        self._found: tuple[IntArray, IntArray, IntArray]  # their sources, numbers in the indexes, and epochs
         self._size, self._max_size = _FIRST_CHUNK, _MAX_CHUNK
         if len(definition.sources) >= _MANY_SOURCES:
             self._max_size = _MAX_CHUNK_OF_MANY
@@ -231,13 +239,24 @@ class _ReadRunning:
             self._max_size = min(_MAX_CHUNK, max(1, joined // _CHUNKS_JOINED))
             self._size = min(_FIRST_CHUNK, self._max_size)
             self._ahead = ReadAhead(
-                self._fetched_chunk,
+                self._locate_chunk,
                 ahead_bytes=ahead_bytes,
                 samples_joined=_CHUNKS_JOINED * self._max_size,
                 begin=self._begin,
             )
             definition.waiting[lane.number] = self._ahead
         self._waiting = definition.waiting
+        self._recorder = lane.recorder
+        if lane.recorder is not None:
+            sources = definition.sources
+            self._counter = SourceCounter(
+                lane.recorder.first_source(definition),
+                self._position,
+                lambda source: sources[source].sample_bytes,
+                sources=len(sources),
+                skipped=lane.recorder.skipped_items(lane),
+            )
+            lane.recorder.add_reader(self)
         self._first_rebuilt = -1  # first of the positions that the last load() located
         self._rebuilt: tuple[IntArray, IntArray]  # their sources, and numbers in the indexes
 
@@ -250,7 +269,24 @@ class _ReadRunning:
             except BaseException:
                 self._start_again()
                 raise
-            self._samples = self._chunk() if self._ahead is None else self._fetched(self._ahead)
+            self._samples = self._next_chunk()
+
+    def _next_chunk(self) -> Iterator[tuple[Any, int]]:
+        recorder = self._recorder
+        if recorder is None:
+            return self._chunk() if self._ahead is None else self._fetched(self._ahead)
+        begin_ns = perf_counter_ns()
+        try:
+            return self._chunk() if self._ahead is None else self._fetched(self._ahead)
+        except BaseException:
+            self.count_samples(recorder.counts)  # the end of the pass, after which this iterator is dropped
+            raise
+        finally:
+            recorder.add_always(STORAGE, begin_ns)
+
+    def count_samples(self, counts: Counts) -> None:
+        """Add the samples that were yielded since the last call."""
+        self._counter.count(self._position, counts)
 
     def _start_again(self) -> None:
         """Read on from the sample that failed, if there is a next call."""
@@ -264,9 +300,9 @@ class _ReadRunning:
         Raises:
             StopIteration: The pass is over.
         """
-        positions, source, index, excluded = self._locate()
+        chunk, positions = self._locate_chunk()
         try:
-            return self._rows.read(positions, source, index, excluded, self._begin)
+            return chunk.read(positions, self._begin)
         except BaseException:
             self._located = positions.start
             raise
@@ -284,27 +320,28 @@ class _ReadRunning:
                 other.start()
         return ahead.next()
 
-    def _fetched_chunk(self) -> tuple[FetchedChunk, range]:
-        """Return the next chunk and its positions."""
-        positions, source, index, excluded = self._locate()
-        try:
-            return self._rows.chunk(source, index, excluded), positions
-        except BaseException:
-            self._located = positions.start  # the next call finds the error again, or reads these samples
-            raise
+    def _locate_chunk(self) -> tuple[_SizedChunk, range]:
+        """Return the next chunk and its positions.
 
-    def _locate(self) -> tuple[range, IntArray, IntArray, npt.NDArray[np.bool_] | None]:
-        """Return the positions of the next chunk, their sources, numbers in the indexes, and which are excluded."""
+        Raises:
+            StopIteration: The pass is over.
+        """
         start = self._located
         if start not in self._ordered:
             self._order_more()
         rows = slice(start - self._ordered.start, start - self._ordered.start + self._size)
         self._size = min(self._size * _GROWTH, self._max_size)
-        source, index = self._found[0][rows], self._found[1][rows]
+        source, index, epoch = (column[rows] for column in self._found)
         positions = self._ordered[rows]
         excluded = self._table.excluded(source, index)
+        # If this fails, the next call finds the error again, or reads these samples.
+        chunk = self._rows.chunk(source, index, excluded)
+        if self._recorder is not None:
+            self._counter.add_chunk(positions, source, epoch, chunk.size_bytes, excluded)
+            if self._counter.is_full:
+                self.count_samples(self._recorder.counts)
         self._located = positions.stop
-        return positions, source, index, excluded
+        return chunk, positions
 
     def _order_more(self) -> None:
         start, length = self._located, self._order.length
@@ -312,11 +349,11 @@ class _ReadRunning:
         ordered = range(start, stop if length is None else min(stop, length))
         if not ordered:
             raise StopIteration
-        source, _, sample = self._order.locate(start, ordered.stop)
+        source, epoch, sample = self._order.locate(start, ordered.stop)
         if self._was_edited:
             known = _before_gone(source)
-            source, sample, ordered = source[:known], sample[:known], ordered[:known]
-        self._found = source, self._table.index_numbers(source, sample)
+            source, epoch, sample, ordered = source[:known], epoch[:known], sample[:known], ordered[:known]
+        self._found = source, self._table.index_numbers(source, sample), epoch
         self._ordered = ordered
 
     def state(self) -> State:

@@ -172,6 +172,11 @@ class SampleChunk:
     def __len__(self) -> int:
         return len(self._source)
 
+    @property
+    def size_bytes(self) -> IntArray:
+        """Shape (n,): the bytes of each sample; -1 if they are not one range."""
+        return self._size
+
     def read(self, positions: Sequence[int], begin: Callable[[int], None]) -> Iterator[tuple[RawSample | Any, int]]:
         """Return an iterator over the samples with their positions; :data:`SKIPPED` for excluded samples.
 

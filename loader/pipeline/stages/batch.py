@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from ...errors import ConfigError
@@ -67,6 +67,7 @@ class BatchDataset(SavableDataset[T]):
         self.drop_last = drop_last
         self.failure_tolerance = failure_tolerance
         self.at_positions = at_positions
+        self.size_metrics: Mapping[str, Callable[[Any], float]] = {}  # of its items, for statistics
 
     @property
     def keeps_positions(self) -> bool:
@@ -115,6 +116,7 @@ class _BatchRunning:
             failure_tolerance=definition.failure_tolerance,
             takes_batches=True,
             stage=definition.name,
+            sizes=definition.size_metrics,
         )
         self._drops_last = definition.drop_last
         self._at_positions = definition.at_positions and lane.neighbours is None

@@ -24,6 +24,7 @@ from ...pipeline.stages.cook import CookDataset, uses_stores
 from ...pipeline.stages.group_batch import GroupBatchDataset
 from ...pipeline.stages.map import MapDataset
 from ...pipeline.stages.packing import PackingDataset
+from ...samples.encoding.size_metric import size_metrics
 from ...samples.encoding.task_encoder import TaskEncoder
 from ...samples.hooks import is_default, is_library_hook
 
@@ -189,13 +190,15 @@ def _packed(
     chain: SavableDataset[Any], encoder: TaskEncoder[Any, Any, Any, Any], buffer_size: int
 ) -> SavableDataset[Any]:
     post = encoder.postencode_sample
-    return PackingDataset(
+    packing = PackingDataset[Any](
         chain,
         buffer_size,
         pre_packer=encoder.select_samples_to_pack,
         final_packer=encoder.pack_selected_samples,
         sample_encoder=None if is_default(post) else post,
     )
+    packing.selection.size_metrics = size_metrics(encoder)
+    return packing
 
 
 def batched(chain: SavableDataset[Any], options: ChainOptions) -> SavableDataset[Any]:
@@ -213,21 +216,27 @@ def batched(chain: SavableDataset[Any], options: ChainOptions) -> SavableDataset
 
 def _joined(chain: SavableDataset[Any], options: ChainOptions) -> SavableDataset[Any]:
     encoder = options.task_encoder
+    # Metrics measure encoded samples, as those of blends do; with packing, these are the samples before it.
+    metrics = size_metrics(encoder) if options.packing_buffer_size is None else {}
+    batched: GroupBatchDataset[Any] | BatchDataset[Any]
     if options.groups:
-        return GroupBatchDataset(
+        batched = GroupBatchDataset(
             chain,
             options.batch_size,
             encoder.batch_group_criterion,
             batcher=encoder.batch,
             drop_last=options.drop_last,
         )
-    if options.batch_size is None:
+    elif options.batch_size is None:
         return chain
-    return BatchDataset(
-        chain,
-        options.batch_size,
-        encoder.batch,
-        drop_last=options.drop_last,
-        at_positions=options.deal is not None,
-        name="batch",
-    )
+    else:
+        batched = BatchDataset(
+            chain,
+            options.batch_size,
+            encoder.batch,
+            drop_last=options.drop_last,
+            at_positions=options.deal is not None,
+            name="batch",
+        )
+    batched.size_metrics = metrics
+    return batched

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar, overload
 from ...errors import ConfigError
 from ..hooks import mark_of, marked
 
-__all__ = ["SizeMetric", "sample_size_metric", "size_metrics"]
+__all__ = ["After", "SizeMetric", "sample_size_metric", "size_metrics"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -24,7 +24,7 @@ from ...pipeline.stages.cook import CookDataset, uses_stores
 from ...pipeline.stages.group_batch import GroupBatchDataset
 from ...pipeline.stages.map import MapDataset
 from ...pipeline.stages.packing import PackingDataset
-from ...samples.encoding.size_metric import size_metrics
+from ...samples.encoding.size_metric import After, size_metrics
 from ...samples.encoding.task_encoder import TaskEncoder
 from ...samples.hooks import is_default, is_library_hook
 
@@ -197,8 +197,13 @@ def _packed(
         final_packer=encoder.pack_selected_samples,
         sample_encoder=None if is_default(post) else post,
     )
-    packing.selection.size_metrics = size_metrics(encoder)
+    packing.selection.size_metrics = _metrics(encoder, "encode")
     return packing
+
+
+def _metrics(encoder: TaskEncoder[Any, Any, Any, Any], after: After) -> dict[str, Callable[[Any], float]]:
+    """Return the metrics that measure what a stage yields."""
+    return {name: metric.function for name, metric in size_metrics(encoder).items() if metric.after == after}
 
 
 def batched(chain: SavableDataset[Any], options: ChainOptions) -> SavableDataset[Any]:
@@ -216,8 +221,8 @@ def batched(chain: SavableDataset[Any], options: ChainOptions) -> SavableDataset
 
 def _joined(chain: SavableDataset[Any], options: ChainOptions) -> SavableDataset[Any]:
     encoder = options.task_encoder
-    # Metrics measure encoded samples, as those of blends do; with packing, these are the samples before it.
-    metrics = size_metrics(encoder) if options.packing_buffer_size is None else {}
+    # Metrics measure what those of blends do; encoded samples that are packed are measured before.
+    metrics = _metrics(encoder, "encode" if options.packing_buffer_size is None else "packing")
     batched: GroupBatchDataset[Any] | BatchDataset[Any]
     if options.groups:
         batched = GroupBatchDataset(

@@ -405,7 +405,7 @@ def remake_batch(host: LaneHost, lane: int, number: int) -> tuple[Any, ItemId]:
 def remade_items(host: LaneHost, lane: int) -> Iterator[tuple[int, ItemId]]:
     """Yield the numbers and item ids of the micro-batches of a lane, by making them; skipped ones have an empty id."""
     made: dict[int, ItemId] = {}
-    running = _RunningLane(host, lane, ReusedMemory(), None, made.__setitem__)
+    running = _RunningLane(host, lane, ReusedMemory(), _Notes(record=made.__setitem__))
     while (message := running.micro_batch()) is not _ENDED:
         yield message.number, made.pop(message.number, ())
 

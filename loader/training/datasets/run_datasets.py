@@ -134,7 +134,7 @@ class LoadedDatasets:
         Raises:
             ConfigError: Their weights change during the run.
         """
-        if any(spec.schedule is not None for spec in self.specs):
+        if self._weights_change:
             raise ConfigError(
                 "the weights of this mix change during the run, and a chain built by hand has constant weights",
                 hint="build the chain with get_train_dataset, or give each dataset one weight",
@@ -160,6 +160,10 @@ class LoadedDatasets:
     @property
     def _is_weighted(self) -> bool:
         return any(spec.weight is not None for spec in self.specs)
+
+    @property
+    def _weights_change(self) -> bool:
+        return any(spec.schedule is not None for spec in self.specs)
 
     def __iter__(self) -> Iterator[LoadedDataset]:
         return iter(self.datasets)
@@ -247,7 +251,7 @@ class LoadedDatasets:
             deal=options.deal,
             chunk=packing_buffer_size or batch_size or 1,
             shares=self._repetitions(),
-            schedule=planned_schedule(self.specs, options) if repeat else None,
+            schedule=planned_schedule(self.specs, options) if repeat and self._weights_change else None,
         )
         if plan.items([source.samples for source in self.sources]) == 0:
             raise ConfigError(

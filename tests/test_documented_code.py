@@ -32,6 +32,7 @@ PAGES = (
     "docs/how-to/dataset-classes.md",
     "docs/how-to/deal-with-failures.md",
     "docs/how-to/filter-samples.md",
+    "docs/how-to/find-what-the-loader-waits-for.md",
     "docs/how-to/import-from-hugging-face.md",
     "docs/how-to/import-tables.md",
     "docs/how-to/lightning.md",
@@ -44,6 +45,7 @@ PAGES = (
     "docs/how-to/save-and-restore.md",
     "docs/how-to/several-ranks.md",
     "docs/how-to/validate.md",
+    "docs/how-to/what-happens-when.md",
     "docs/how-to/write-shards.md",
 )
 WARNS = ("docs/how-to/lightning.md",)  # of what Lightning does itself with the present torch, among others

@@ -81,6 +81,8 @@ def _show(facts: RunFacts, console: Any) -> None:
             format_bytes(one.bytes_read),
         )
     console.print(table)
+    for note in facts.notes:
+        console.print(escape_controls(note), soft_wrap=True, markup=False)
     if facts.stretches:
         _show_stretches(facts, console)
     for name in sorted({name for one in facts.sources for name in one.amounts}):

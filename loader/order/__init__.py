@@ -13,6 +13,7 @@
 ``dealt_order.py``        the order of one lane, dealt to all lanes
 ``source_order.py``       (source, lane, position) → (epoch, sample), for sources that repeat without end
 ``blend.py``              position → (source, position in the source's stream)
+``volume_blend.py``       sizes of the items so far → the source of the next one
 ``lane_hosting.py``       micro-batch → lane, rank and worker
 ``worker_share.py``       the number of samples of a worker
 ``permutation.py``        keyed permutations that are computed, not stored
@@ -25,7 +26,7 @@ from .blend import BlendOrder, quantise_weights
 from .dealt_order import DealtOrder
 from .edited_order import EditedLane, EditedOrder, MixHistory
 from .finite_pass import FinitePass
-from .lane_hosting import LaneHosting, default_lanes, possible_ranks
+from .lane_hosting import PASS_LANES, LaneHosting, default_lanes, possible_ranks
 from .lane_mixes import GONE, LaneMixes, Mix
 from .mixing import extend_integer, mix
 from .permutation import permute
@@ -34,12 +35,14 @@ from .repeated_order import RepeatedOrder
 from .sequential_pass import SequentialPass
 from .source_order import SourceOrder, SourceOrders
 from .stream_order import BlendedLane, LaneOrder, StreamOrder
+from .volume_blend import LeafVolume, VolumeBlend
 from .weight_schedule import MAX_SCHEDULED_SAMPLES, WeightSchedule
 from .worker_share import worker_share
 
 __all__ = [
     "GONE",
     "MAX_SCHEDULED_SAMPLES",
+    "PASS_LANES",
     "BlendOrder",
     "BlendedLane",
     "DealtOrder",
@@ -49,6 +52,7 @@ __all__ = [
     "LaneHosting",
     "LaneMixes",
     "LaneOrder",
+    "LeafVolume",
     "Mix",
     "MixHistory",
     "PrebatchedPass",
@@ -57,6 +61,7 @@ __all__ = [
     "SourceOrder",
     "SourceOrders",
     "StreamOrder",
+    "VolumeBlend",
     "WeightSchedule",
     "default_lanes",
     "extend_integer",

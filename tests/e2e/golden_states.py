@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import sys
 import tarfile
 import tempfile
@@ -31,6 +32,7 @@ from loader import (
     basic_sample_keys,
     edataclass,
     prepare_metadataset,
+    sample_size_metric,
 )
 from loader.version import __version__
 from tests.e2e.drawing_encoders import (
@@ -159,6 +161,32 @@ TABLES = {
 """Cases over token, JSONL and Parquet files, recorded in ``<version>-tables.json``."""
 
 
+class Sized(PackingTwice):
+    """Measures samples from 5000 on as 30 tokens, and others as 10."""
+
+    @sample_size_metric
+    def tokens(self, sample: TextSample) -> int:
+        return 30 if int(re.findall(r"\d+", sample.text)[0]) >= 5000 else 10
+
+
+MEASURED = {
+    "blend by tokens": Case(build=partial(mix, name="tokens.yaml", encoder=Sized)),
+    "blend by tokens, packing": Case(
+        build=partial(mix, name="tokens.yaml", encoder=Sized, packing_buffer_size=9), ranks=3
+    ),
+}
+"""Cases of ``<version>-measured``: version 0.2.0 divided weights by measured sizes, which later ones count."""
+
+
+def write_measured(folder: Path) -> None:
+    """Prepare the datasets and metadatasets that the cases of :data:`MEASURED` load."""
+    data = write_mixed_data(folder)
+    inner = {"blend": [{"weight": 1, "path": "texts"}, {"weight": 2, "path": "more", "subset": {"range": [0, 20]}}]}
+    data.write("inner.yaml", {"train": inner})
+    blend = [{"weight": 2, "path": "inner.yaml"}, {"path": "more", "split_part": "val"}]
+    data.write("tokens.yaml", {"train": {"blend": blend, "blend_weight_unit": "tokens"}})
+
+
 def write_tables(folder: Path) -> None:
     """Write the files that the cases of :data:`TABLES` load."""
     write_tokens(folder / "tokens", numbered(211))
@@ -245,7 +273,7 @@ def record(name: str, folder: Path) -> dict[str, Any]:
     return {"states": states, "delivered": before, "batches": digests(expected, folder)}
 
 
-ALL_CASES = {**CASES, **TABLES, **SCHEDULES}
+ALL_CASES = {**CASES, **TABLES, **MEASURED, **SCHEDULES}
 
 
 def write_record(name: str, cases: Mapping[str, Case], write: Callable[[Path], None]) -> None:

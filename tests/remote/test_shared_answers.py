@@ -1,4 +1,4 @@
-"""What a process asks an object store if another one has opened the same datasets before."""
+"""Requests to an object store by a process with the answers that another one got."""
 
 from __future__ import annotations
 

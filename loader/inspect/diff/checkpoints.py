@@ -93,7 +93,6 @@ def compare_checkpoint_with_data(
     readers = list(_readers(state.dataset))
     if len(readers) == 1 and state.kind in ("endless", None) and "weights" in readers[0][1]:
         chain = _training_chain(after, readers[0][1], part, filter_name=filter_name, trust_code=trust_code)
-        chain.adopt_measurements(readers[0])
         ours = [readers[0][0], _of_data(readers[0][1]), *readers[0][2:]]
         theirs = chain.identity()
         found.extend(chain_differences(ours, [theirs[0], _of_data(theirs[1]), *theirs[2:]]))

@@ -58,7 +58,8 @@ class SourceFacts:
         split_part: Part of its split.
         samples: Number of its samples, excluded ones included.
         excluded: Number of its excluded samples.
-        share_asked: Its weight, as a share of all; if weights change, the mean over the steps of the run.
+        share_asked: Its weight, as a share of all: of the samples, or of the volume below a ``blend_weight_unit``. If
+            weights change, the mean over the steps of the run.
         share_got: Its share of the samples of the run.
         used: Number of its samples that the run uses, repetitions included.
         epochs: ``used / (samples - excluded)``.
@@ -110,6 +111,7 @@ class RunFacts:
         mixing: Mean distance in the stored order between neighbours of a lane's stream, relative to that of a random
             permutation: 1 is as random, 0 is the stored order.
         findings: What is probably not intended.
+        notes: How the shares are to be read, if weights are shares of volumes.
         stretches: The parts of the run between changes of its weights; empty if they do not change.
     """
 
@@ -129,6 +131,7 @@ class RunFacts:
     random_shard_share: float
     mixing: float
     findings: tuple[Finding, ...]
+    notes: tuple[str, ...] = ()
     stretches: tuple[StretchFacts, ...] = ()
 
 
@@ -145,7 +148,10 @@ def explain_run(run: PlannedRun, steps: int) -> RunFacts:
     """
     used = _used(run, steps)
     stretches = scheduled_stretches(run, steps)
-    weights = mean_shares(stretches) if stretches else np.array(run.plan.weights)
+    if stretches:
+        weights = mean_shares(stretches)
+    else:
+        weights = np.array(run.plan.weights if run.volume_mix is None else run.volume_mix.volume_shares)
     shares = (weights / weights.sum()).tolist()
     facts = tuple(
         _source_facts(run, number, int(used[number]), steps, share_asked=share, stretches=stretches)
@@ -172,6 +178,7 @@ def explain_run(run: PlannedRun, steps: int) -> RunFacts:
         random_shard_share=shuffling.random_shard_share,
         mixing=shuffling.mixing,
         findings=(),
+        notes=() if run.volume_mix is None else tuple(run.volume_mix.notes()),
         stretches=stretches,
     )
     return replace(found, findings=tuple(_findings(run, found)))

@@ -143,7 +143,7 @@ class DatasetSource:
         if self._records is not None:
             return self._records.locate
         index = self.folder.tar_index
-        return SampleLocator(index, [name for name in index.part_names if self.builder.part_filter(name)]).locate
+        return SampleLocator(index, [name for name in index.part_names if self.builder.part_filter(name)])
 
     @cached_property
     def shard_names(self) -> list[str]:

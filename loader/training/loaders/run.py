@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -13,12 +12,14 @@ from ...pipeline.contract.lane import RULES
 from ...pipeline.contract.rank_stage import RankInput, RankRunning, RankStage, cut_rank_stages
 from ...pipeline.contract.stage import SavableDataset, State, as_stage
 from ...progress_bar import progress_bar
+from ..datasets.measured_chain import measured_chain_of
 from ..states.differences import run_differences
 from ..states.edited_chain import continue_mix, is_mix_change_allowed
 from ..states.lane_checks import check_lane_states
 from ..states.mix_history import MixChanges
 from ..states.run_state import ENDLESS, RunState
 from ..states.run_steps import RunSteps, checked_skips
+from ..stats.run_stats import RunFacts, RunStats
 from ..workers.batch_trace import BatchTrace
 from ..workers.stream_options import StreamOptions
 from .debug_log import LoaderLog
@@ -99,6 +100,7 @@ class LoaderRun:
         steps: The stages of the rank.
         options: Options of the workers.
         restored_lanes: The states of lanes with which the run was restored.
+        stats: The statistics; None for none.
     """
 
     def __init__(self, dataset: SavableDataset[Any], options: StreamOptions) -> None:
@@ -106,7 +108,13 @@ class LoaderRun:
         self.chain = self.built
         self.mix_changes: MixChanges = ()
         self.options = options
-        self.lanes = LaneBatches(self.chain, options, is_repeated=any(stage.repeats_input for stage in stages))
+        self.stats = RunStats.of(options.stats, self._facts)
+        self.lanes = LaneBatches(
+            self.chain,
+            options,
+            is_repeated=any(stage.repeats_input for stage in stages),
+            meter=None if self.stats is None else self.stats.meter,
+        )
         self.steps = RankChain(stages, self.lanes)
         self._first_ranks = dataset.worker_config.world_size
         self.numbering = RunSteps(ranks_at=((0, dataset.worker_config.world_size),))
@@ -153,6 +161,10 @@ class LoaderRun:
             batches = iter(progress_bar(batches, length, unit="batch"))
         if self._log is not None:
             batches = self._log.logged(batches)
+        if self.stats is not None:
+            batches = self.stats.meter.measured(batches)
+            if self.stats.trial is not None:
+                batches = self.stats.trial.alternated(batches)
         while True:
             if iteration is not self._iteration:
                 raise StateError(
@@ -166,6 +178,34 @@ class LoaderRun:
             if batch is _END:
                 return
             yield batch
+
+    def measured(self) -> RunStats:
+        """Return the statistics.
+
+        Raises:
+            ConfigError: The loader was built without.
+        """
+        if self.stats is None:
+            raise ConfigError("this loader measures nothing", hint="build it without stats=False")
+        return self.stats
+
+    def _facts(self) -> RunFacts:
+        config = self.chain.worker_config
+        return RunFacts(
+            chain=self.chain,
+            rank=config.rank,
+            ranks=config.world_size,
+            step=-(-(self.lanes.batch - config.rank) // config.world_size),
+            restarts=self.lanes.replacements.replaced,
+            quarantined=len(self.lanes.replacements.quarantined),
+        )
+
+    def close(self) -> None:
+        """End the workers."""
+        is_running = self.lanes.is_running
+        self.lanes.close()
+        if is_running and self.stats is not None:
+            self.stats.close()
 
     def start(self) -> None:
         """Start the workers; the next iteration uses them. Do nothing if they run."""
@@ -229,10 +269,8 @@ class LoaderRun:
         config = self.built.worker_config
         allowed = is_mix_change_allowed(allow_mix_change)
         self.built.begin_on(saved.first_ranks)
-        if not allowed:
-            with suppress(LookupError, TypeError, AttributeError):  # of another chain, which the comparison reports
-                self.built.adopt_measurements(saved.dataset)
-        mix = continue_mix(self.built, saved, kind=self.lanes.kind, lanes=lane_states, allowed=allowed)
+        built = measured_chain_of(self.built, saved.dataset)
+        mix = continue_mix(built, saved, kind=self.lanes.kind, lanes=lane_states, allowed=allowed)
         now = RunState(lanes=config.lanes or 0, ranks=config.world_size, rank=config.rank, seed=config.seed_offset)
         found = run_differences(saved, now)
         if found:
@@ -265,4 +303,6 @@ class LoaderRun:
         )
         self.lanes.replacements.restore(saved.worker_restarts, saved.quarantined)
         self.restored_lanes = {**lane_states}
+        if self.stats is not None:
+            self.stats.clear()
         self.end_iteration()

@@ -204,7 +204,8 @@ def _compare_blends(dataset: BlendDataset[Any], saved: Any, place: _SavedPlace) 
         new_origins.append(origin)
     for was, weight in unused.values():
         change.leaves += [LeafChange(name, "gone", part, None) for name, part in leaves_in(was, place.before * weight)]
-    if new_origins != origins or [*dataset.weights] != [*saved[1]["weights"]]:
+    is_same = [*dataset.weights] == [*saved[1]["weights"]] and dataset.unit == saved[1].get("unit")
+    if new_origins != origins or not is_same:
         change.stages[stage] = {"origins": new_origins, "next": next_origin}
     return change
 

@@ -3,8 +3,8 @@
 usage: python benchmarks/bench_volume_blends.py --work-folder build/bench [--rounds N]
 
 The cost is processor time per sample of loading crude samples of 150 bytes of json without workers, in blocks that are
-long enough to locate and read all chunks of samples, in turn with the same load on the machine. A ratio is the median of
-those of the rounds. The datasets are those of ``bench_mixes.py``: the same samples in 1, 2 and 200 datasets.
+long enough to locate and read all chunks of samples, in turn with the same load on the machine. A ratio is the median
+of those of the rounds. The datasets are those of ``bench_mixes.py``: the same samples in 1, 2 and 200 datasets.
 
 The shares are those of four datasets whose samples have sizes of a heavy tail (Pareto, exponent 1.1, up to 100,000
 times the least): of one lane over 100,000 samples, and of 4 ranks with 2 workers each.

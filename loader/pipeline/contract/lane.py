@@ -89,6 +89,7 @@ class Lane:
         rules: The rules of the run.
 
     Attributes:
+        shared: Objects that stages of the chain share, by their types.
         shares_pass: Where the lane ends before others of its worker, it makes whole batches of their items. So the
             worker finishes a repeated pass before it begins the next.
     """
@@ -103,6 +104,7 @@ class Lane:
         "path",
         "rules",
         "seed",
+        "shared",
         "shares_pass",
     )
 
@@ -128,6 +130,7 @@ class Lane:
         self.last_sample: LastSample = last_sample or _NoLastSample()
         self.neighbours = neighbours
         self.rules = rules
+        self.shared: dict[Any, Any] = {}
         self.shares_pass = False
 
     def child(self, place: int) -> Lane:
@@ -144,6 +147,7 @@ class Lane:
             rules=self.rules,
         )
         child.shares_pass = self.shares_pass
+        child.shared = self.shared
         return child
 
     def alone(self) -> Lane:

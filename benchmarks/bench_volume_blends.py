@@ -1,4 +1,4 @@
-"""Measure blends whose weights are shares of a volume: their cost beside plain blends, and how near the shares are.
+"""Measure blends whose weights are shares of a volume: their cost next to plain blends, and how near the shares are.
 
 usage: python benchmarks/bench_volume_blends.py --work-folder build/bench [--rounds N]
 
@@ -91,7 +91,7 @@ def print_costs(folder: Path, rounds: int) -> None:
         for name, some in batches.items():
             found[name].append(microseconds(some))
     rows = [
-        ["crude json", "opening, s", "µs a sample: first block", "median", "beside 1 dataset", "beside a plain blend"]
+        ["crude json", "opening, s", "µs a sample: first block", "median", "next to 1 dataset", "next to a plain blend"]
     ]
     for name, times in found.items():
         rows.append(
@@ -109,7 +109,7 @@ def print_costs(folder: Path, rounds: int) -> None:
 
 
 def with_unit(mix: Path, unit: str) -> Path:
-    """Write a metadataset beside another one, whose weights are shares of a volume."""
+    """Write a metadataset next to another one, whose weights are shares of a volume."""
     document = yaml.safe_load(mix.read_text())
     document["splits"]["train"]["blend_weight_unit"] = unit
     path = mix.with_name(f"{unit}.yaml")
@@ -197,7 +197,7 @@ def print_shares(mix: Path) -> None:
 
 
 def distances(samples: list[tuple[int, int]], *, lanes: int, at_every_step: bool = True) -> Iterator[list[str]]:
-    """Yield a row for each dataset: the largest distances from its share, beside the bounds of as many lanes."""
+    """Yield a row for each dataset: the largest distances from its share, next to the bounds of as many lanes."""
     shares = [weight / sum(WEIGHTS) for weight in WEIGHTS]
     largest = [max((size for leaf, size in samples if leaf == number), default=0) for number in range(len(WEIGHTS))]
     volumes, ahead, behind = [0] * len(WEIGHTS), [0.0] * len(WEIGHTS), [0.0] * len(WEIGHTS)

@@ -166,7 +166,7 @@ class RestoredRun:
         return replay_batch(self.run.chain, number, lanes=lanes, rules=rules, known=self._known(lane))
 
     def made_of(self, number: int) -> ItemId:
-        """Return the item id of a micro-batch, by making it again.
+        """Return the item id of a micro-batch, by rebuilding it.
 
         Raises:
             ConfigError: The order depends on sizes that are not known.
@@ -181,7 +181,7 @@ class RestoredRun:
         return [self.lane_states[lane]] if lane in self.lane_states else []
 
     def all_made(self, lane: int, batches: int) -> Iterator[tuple[int, ItemId]]:
-        """Yield the numbers and item ids of a lane's first micro-batches, of a run by volume, by making them again.
+        """Yield the numbers and item ids of a lane's first micro-batches, of a run by volume, by rebuilding them.
 
         Raises:
             ConfigError: The order depends on sizes that are not known.

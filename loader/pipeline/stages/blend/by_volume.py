@@ -50,7 +50,7 @@ class VolumeBlendRunning:
         self._lane = lane
         self._failures = lane.failures
         own = state.get(key, {})
-        # States of the inputs; those of the running ones are replaced when a state is asked for.
+        # States of the inputs; those of the running ones are replaced when a state is requested.
         self._states: dict[str, State] = {str(origin): own[str(origin)] for origin in inputs if str(origin) in own}
         self._running: dict[int, Running] = {}
         self._changed: dict[int, None] = {}  # inputs that were used since the last state, in the order of first use

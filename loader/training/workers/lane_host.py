@@ -28,6 +28,7 @@ __all__ = [
     "LanesOneByOne",
     "Message",
     "open_lane",
+    "remade_items",
     "remake_batch",
 ]
 

@@ -17,7 +17,7 @@ No rule keeps each dataset within one own item behind its target: a single item 
 items with earlier deadlines. Their volumes are their shares of the time until its deadline, plus at most one item of
 each dataset. Over several lanes, the bounds of the lanes add up.
 
-Items of size 0, and skipped ones, do not change a volume. So that they do not delay the other datasets for ever, each
+Items of size 0, and skipped ones, do not change a volume. So that they do not delay the other datasets forever, each
 counts for the choice like an average item until its dataset yields one with a size.
 """
 

@@ -14,8 +14,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from torch.utils.data import get_worker_info
 
 from loader import (
+    BlendDataset,
     ConfigError,
     SkipSample,
     TaskEncoder,
@@ -227,6 +229,48 @@ def test_a_sample_without_a_value_is_named(data: MixedData, tmp_path: Path) -> N
     other.write("words.yaml", {"train": {"blend": entries, "blend_weight_unit": "words"}})
     with pytest.raises(ConfigError, match=r"column 'words' has no value for sample 'train_0.tar/05003'"):
         list(islice(get_loader(train(other, "words.yaml", Plain, batch_size=None)), 100))
+
+
+@pytest.mark.parametrize("name", ["tokens.yaml", "nested.yaml", "outer.yaml"])
+def test_readers_that_are_ordered_together_have_the_order_of_each(data: MixedData, name: str) -> None:
+    together, alone = (train(data, name, Sized) for _ in range(2))
+    assert blend_of(together).begin is not None
+    blend_of(alone).begin = None
+    loaders = [get_savable_loader(dataset) for dataset in (together, alone)]
+    found = [[batch.text for batch in islice(loader, 150)] for loader in loaders]
+    assert found[0] == found[1]
+    restored = get_savable_loader(train(data, name, Sized))
+    restored.restore_state_rank(loaders[1].save_state_rank())
+    expected = [batch.text for batch in islice(loaders[1], 30)]
+    assert [batch.text for batch in islice(restored, 30)] == expected
+
+
+def blend_of(dataset: Any) -> BlendDataset[Any]:
+    while not isinstance(dataset, BlendDataset):
+        dataset = dataset.inputs[0]
+    return dataset
+
+
+class Crashing(TaskEncoder[Any, Any, Any, Any]):
+    """Ends the worker at one sample."""
+
+    def encode_sample(self, sample: TextSample) -> TextSample:
+        if number_in(sample) == 5003 and get_worker_info() is not None:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return sample
+
+    @sample_size_metric
+    def tokens(self, sample: TextSample) -> int:
+        return tokens_of(number_in(sample))
+
+
+def test_a_sample_that_ends_workers_is_quarantined(data: MixedData) -> None:
+    config = WorkerConfig(rank=0, world_size=1, num_workers=2, lanes=4)
+    with get_savable_loader(train(data, "tokens.yaml", Crashing, config, batch_size=None)) as loader:
+        found = {number_in(sample) for sample in islice(loader, 1500)}
+    assert set(range(5000, 5040)) - found == {5003}
+    (quarantined,) = loader.save_state_rank()["quarantined"]
+    assert (quarantined["dataset"], quarantined["key"]) == (str(data.more), "train_0.tar/05003")
 
 
 def test_killed_workers_change_no_batch(data: MixedData) -> None:

@@ -17,7 +17,7 @@ __all__ = ["locate_together"]
 
 
 class _Rows(NamedTuple):
-    """What the index of one dataset has about samples of one part each."""
+    """Columns of the index of one dataset, for samples of one part each."""
 
     ends: IntArray  # of the samples' rows of parts
     first: IntArray  # rows of parts

@@ -91,8 +91,10 @@ def compare_checkpoint_with_data(
     filters = {one.get("filter") for one in saved}
     filter_name = filters.pop() if len(filters) == 1 and not is_metadataset(after) else None  # an argument of the run
     readers = list(_readers(state.dataset))
+    chain = None
     if len(readers) == 1 and state.kind in ("endless", None) and "weights" in readers[0][1]:
         chain = _training_chain(after, readers[0][1], part, filter_name=filter_name, trust_code=trust_code)
+    if chain is not None and not readers[0][1].get("measured"):
         ours = [readers[0][0], _of_data(readers[0][1]), *readers[0][2:]]
         theirs = chain.identity()
         found.extend(chain_differences(ours, [theirs[0], _of_data(theirs[1]), *theirs[2:]]))
@@ -101,16 +103,18 @@ def compare_checkpoint_with_data(
     now = [loaded.source.identity() for loaded in open_sources(request, decoder=None, training=True)]
     found.extend(differences(["read", {}, *saved], ["read", {}, *now]))
     found.notes.append(
-        "the shares of the datasets were not compared: the run ends after a pass, or reads in several places"
+        "the shares of the datasets were not compared: the run ends after a pass, has weights in another unit than "
+        "samples, or reads in several places"
     )
     return not found.count
 
 
 def _training_chain(
     path: str, settings: Mapping[str, Any], split_part: str, *, filter_name: str | None, trust_code: bool
-) -> ReadDataset:
-    """Return the reader of an endless run on data, with the settings of a saved one."""
+) -> ReadDataset | None:
+    """Return the reader of an endless run on data, with the settings of a saved one; None if it has several."""
     from ...training.datasets.get_datasets import get_train_dataset
+    from ...training.datasets.planned_encoder import PlannedEncoder
 
     together = settings.get("epochs_together")
     options: dict[str, Any] = {} if filter_name is None else {"filter_name": filter_name}
@@ -125,10 +129,13 @@ def _training_chain(
             max_samples_per_sequence=None,
             shuffle_over_epochs_multiplier=1 if isinstance(together, list) else together,
             trust_code=trust_code,
+            task_encoder=PlannedEncoder(),
             **options,
         )
     while not isinstance(chain, ReadDataset):
-        [chain] = chain.inputs
+        if len(chain.inputs) != 1:
+            return None
+        chain = chain.inputs[0]
     return chain
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ...errors import StateError
 from ...training.states import (
     ENDLESS,
     Redistributed,
@@ -17,7 +18,7 @@ from ...training.states import (
     rewrite_files,
 )
 from .planned_run import PlannedRun
-from .restored_run import read_stage, request_of
+from .restored_run import has_one_reader, read_stage, request_of
 
 __all__ = ["MigratedRun", "migrate_files"]
 
@@ -66,7 +67,14 @@ def migrate_files(
 
     def convert(states: Sequence[RunState]) -> list[RunState]:
         run = merge_states(states, lockstep=True)
-        reader = PlannedRun(request_of(run, dataset, trust_code=trust_code, task_encoder=None)).reader
+        planned = PlannedRun(request_of(run, dataset, trust_code=trust_code, task_encoder=None))
+        if planned.is_volume or not has_one_reader(run.dataset):
+            raise StateError(
+                "weights of this mix are shares of volumes (blend_weight_unit), before or after the edit, and the "
+                "stages that count them are those of the program",
+                hint="pass allow_mix_change=True to the call that restores the state in the program instead",
+            )
+        reader = planned.reader
         reader.begin_on(run.first_ranks)
         saved = replace(run, dataset=read_stage(run.dataset))
         mix = continue_mix(reader, saved, kind=ENDLESS, lanes=run.lane_states, allowed=True)

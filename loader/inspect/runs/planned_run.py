@@ -26,8 +26,9 @@ from ...pipeline.stages.batch import BatchDataset
 from ...pipeline.stages.blend import BlendDataset
 from ...samples.encoding.task_encoder import TaskEncoder
 from ...training.datasets.get_datasets import get_train_dataset
+from ...training.datasets.planned_encoder import PlannedEncoder
 from ...training.states import RunSteps
-from .planned_encoder import PlannedEncoder
+from .volume_mix import VolumeMix
 
 __all__ = ["PlannedRun", "RunRequest"]
 
@@ -130,11 +131,13 @@ class PlannedRun:
         for one in caught:
             if one.category is not RepeatedLeafWarning:
                 warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
-        self.volume_mix = encoder.volume_mix()
+        datasets = encoder.datasets
+        tree = None if datasets is None else datasets.volume_tree
+        self.volume_mix = None if datasets is None or tree is None else VolumeMix(datasets, tree)
         self._flat: ReadDataset | None = None
         if self.volume_mix is not None:
             flat = encoder.flat_chain(
-                self.volume_mix,
+                self.volume_mix.sample_shares,
                 worker_config=config,
                 batch_size=request.batch_size,
                 shuffle_buffer_size=request.shuffle_buffer_size,
@@ -167,11 +170,11 @@ class PlannedRun:
         Raises:
             ConfigError: There are several readers, and the expected shares are not known.
         """
-        if self._flat is not None:
-            return self._flat
-        if [*self.readers] != [()]:
+        if () in self.readers:
+            return self.readers[()][0]
+        if self._flat is None:
             raise ConfigError("expected a chain of stages with one reader", hint="explain a run without such stages")
-        return self.readers[()][0]
+        return self._flat
 
     @property
     def is_volume(self) -> bool:

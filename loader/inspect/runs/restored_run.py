@@ -15,6 +15,7 @@ from ...order import LaneHosting
 from ...pipeline.contract.item_id import LANE_ITEM, ItemId
 from ...pipeline.contract.stage import State
 from ...samples.encoding.task_encoder import TaskEncoder
+from ...training.loaders.measured_chain import measured_chain_of
 from ...training.loaders.replay import replay_batch
 from ...training.loaders.restore_sample import restore_sample
 from ...training.states import (
@@ -33,6 +34,7 @@ from .planned_run import PlannedRun, RunRequest
 __all__ = [
     "RestoredRun",
     "SamplePlace",
+    "has_one_reader",
     "is_run",
     "is_trace_folder",
     "load_task_encoder",
@@ -164,7 +166,7 @@ class RestoredRun:
         return replay_batch(self.run.chain, number, lanes=lanes, rules=rules, known=self._known(lane))
 
     def made_of(self, number: int) -> ItemId:
-        """Return the item id of a micro-batch, by making it again.
+        """Return the item id of a micro-batch, by rebuilding it.
 
         Raises:
             ConfigError: The order depends on sizes that are not known.
@@ -179,7 +181,7 @@ class RestoredRun:
         return [self.lane_states[lane]] if lane in self.lane_states else []
 
     def all_made(self, lane: int, batches: int) -> Iterator[tuple[int, ItemId]]:
-        """Yield the numbers and item ids of a lane's first micro-batches, of a run by volume, by making them again.
+        """Yield the numbers and item ids of a lane's first micro-batches, of a run by volume, by rebuilding them.
 
         Raises:
             ConfigError: The order depends on sizes that are not known.
@@ -249,6 +251,7 @@ def open_run(
         raise StateError(f"expected the state of a run without end, found one of kind {state.kind!r}", at=path)
     request = request_of(state, dataset, trust_code=trust_code, task_encoder=task_encoder)
     run = PlannedRun(request)
+    run.chain = measured_chain_of(run.chain, state.dataset)
     if run.is_volume and not log and task_encoder is None and _order_of_blends(state.dataset) != "columns":
         raise StateError("the order of this run depends on sizes that a metric of its task encoder counted", hint=_HINT)
     run.chain.begin_on(state.first_ranks)
@@ -339,6 +342,11 @@ def _stages(identity: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
         yield identity[0], identity[1] if isinstance(identity[1], Mapping) else {}
         for part in identity[2:]:
             yield from _stages(part)
+
+
+def has_one_reader(identity: Any) -> bool:
+    """Return True if a chain reads in one place."""
+    return len([*_readers(identity)]) == 1
 
 
 def read_stage(identity: Any) -> list[Any]:

@@ -95,7 +95,7 @@ def _no_state(number: int) -> None:  # noqa: ARG001 - of a run of which only the
 
 
 def _made_rows(run: RestoredRun, number: int, logged: dict[int, ItemId]) -> _Rows:
-    """Return the samples of a micro-batch from the log, or by making it again."""
+    """Return the samples of a micro-batch from the log, or by rebuilding it."""
     if run.log:
         if number not in logged:
             raise StateError(
@@ -199,7 +199,7 @@ def steps_of_key(run: PlannedRun | RestoredRun, key: str, *, steps: int) -> Iter
 
 
 def _volume_uses(run: RestoredRun, wanted: dict[int, IntArray], stop: int) -> Iterator[TracedSample]:
-    """Yield the uses of samples in a run by volume, whose micro-batches are made again."""
+    """Yield the uses of samples in a run by volume, whose micro-batches are rebuilt."""
     planned = run.run
     for lane in range(planned.lanes):
         for number, item_id in run.all_made(lane, planned.batches_of_lane(lane, stop)):

@@ -91,6 +91,7 @@ class Lane:
         recorder: Measures what the stages do; None if nothing is measured.
 
     Attributes:
+        shared: Objects that stages of the chain share, by their types.
         shares_pass: Where the lane ends before others of its worker, it makes whole batches of their items. So the
             worker finishes a repeated pass before it begins the next.
     """
@@ -106,6 +107,7 @@ class Lane:
         "recorder",
         "rules",
         "seed",
+        "shared",
         "shares_pass",
     )
 
@@ -133,6 +135,7 @@ class Lane:
         self.neighbours = neighbours
         self.rules = rules
         self.recorder = recorder
+        self.shared: dict[Any, Any] = {}
         self.shares_pass = False
 
     def child(self, place: int) -> Lane:
@@ -150,6 +153,7 @@ class Lane:
             recorder=self.recorder,
         )
         child.shares_pass = self.shares_pass
+        child.shared = self.shared
         return child
 
     def alone(self) -> Lane:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...cached_property import cached_property
 from ...errors import ConfigError, SkipSample, TrustError
 from ...samples.decoding.decoder import AnyDecoder, whole_sample_decoder
 from ...samples.types import CrudeSample
@@ -53,7 +52,7 @@ class DecodeDataset(SavableDataset[Any]):
         decoders = {_decoder_name(source.decoder) for source in self._own}
         return {"decoder": decoders.pop()} if len(decoders) == 1 else {}
 
-    @cached_property
+    @property
     def joins(self) -> bool:
         """True if some samples are joined from several datasets."""
         return any(isinstance(source, JoinedSource) for source in self._own)

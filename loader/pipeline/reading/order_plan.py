@@ -101,6 +101,10 @@ class ShuffledPlan:
     def order(self, samples: Sequence[int], *, lanes: int, seed: int, rules: int = RULES) -> StreamOrder:
         return _shuffled_order(self, tuple(samples), lanes, seed, rules)
 
+    def source_order(self, samples: int, seed: int) -> SourceOrder:
+        """Return the order of the only source, with this number of samples."""
+        return _source_orders(self, (samples,), seed, (0,))[0]
+
     def edited_order(self, samples: Sequence[int], mixes: Sequence[Mix], *, lanes: int, seed: int) -> EditedOrder:
         """Return the order of a run whose mix changed, with these numbers of samples in the sources of the last mix."""
         return _edited_order(self, tuple(samples), lanes, seed, tuple(mixes))

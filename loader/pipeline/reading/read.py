@@ -31,6 +31,7 @@ from ..measuring.source_counter import SourceCounter
 from .fetched_ranges import MEMBER_BYTES
 from .joined_source import JoinedSource, RowReader
 from .order_plan import OrderPlan, ShuffledPlan
+from .ordered_together import OrderedTogether
 from .read_ahead import READ_AHEAD_BYTES, FetchedChunk, ReadAhead
 from .sample_chunk import ChunkReader, SourceTable
 from .shard_reads import ShardPool
@@ -194,7 +195,11 @@ class ReadDataset(SavableDataset[Raw]):
 
     def open(self, lane: Lane, state: State) -> Running:
         order = self.lane_order(lane.number, lanes=lane.count, seed=lane.seed, rules=lane.rules)
-        return _ReadRunning(self, order, lane, state)
+        running = _ReadRunning(self, order, lane, state)
+        known = OrderedTogether.take(lane, state.get(self.key, 0)) if lane.shared else None
+        if known is not None:
+            running.use_order(*known)
+        return running
 
     def lane_order(self, number: int, *, lanes: int, seed: int, rules: int = RULES) -> LaneOrder:
         """Return the stream of a lane.
@@ -259,6 +264,12 @@ class _ReadRunning:
             lane.recorder.add_reader(self)
         self._first_rebuilt = -1  # first of the positions that the last load() located
         self._rebuilt: tuple[IntArray, IntArray]  # their sources, and numbers in the indexes
+
+    def use_order(self, epochs: IntArray, samples: IntArray) -> None:
+        """Use the order of the next samples of the only source, which is known already."""
+        source = np.zeros(len(samples), dtype=np.int64)
+        self._found = source, self._table.index_numbers(source, samples), epochs
+        self._ordered = range(self._position, self._position + len(samples))
 
     def next(self) -> tuple[Any, ItemId]:
         while True:

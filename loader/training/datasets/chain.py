@@ -107,7 +107,7 @@ def build_single_samples(reader: ReadDataset, encoder: TaskEncoder[Any, Any, Any
 
 
 class Level(IntEnum):
-    """What the items of a stage are."""
+    """Kind of the items of a stage."""
 
     READ = 0
     ENCODED = 1

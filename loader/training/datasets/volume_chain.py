@@ -7,13 +7,14 @@ mixed by shares of their samples are one reader, as in a run without units.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ...errors import ConfigError
 from ...metadataset.plans.blend_units import SAMPLES, LeafGroup, UnitBlend
 from ...pipeline.contract.stage import SavableDataset
-from ...pipeline.reading.order_plan import OrderPlan
+from ...pipeline.reading.order_plan import OrderPlan, ShuffledPlan
+from ...pipeline.reading.ordered_together import OrderedTogether, ReaderPlace
 from ...pipeline.reading.read import ReadDataset
 from ...pipeline.reading.shard_reads import ShardPool
 from ...pipeline.reading.source import Source
@@ -47,7 +48,26 @@ def build_volume_chain(
         ConfigError: A unit is not known; or a blend would count samples, and one below it packs.
     """
     chain, level = _Builder(sources, tree, plan_of, options, needs_sizes=needs_sizes).blend(tree)
+    places = [*_reader_places(chain)]
+    if places:
+        chain.begin = OrderedTogether(places).begin
     return batched(SampleStages(sources, options).lift(chain, level, Level.PACKED), options)
+
+
+def _reader_places(stage: SavableDataset[Any], steps: tuple[tuple[str, int], ...] = ()) -> Iterator[ReaderPlace]:
+    """Yield the readers of one shuffled dataset below a blend."""
+    if isinstance(stage, BlendDataset):
+        for number, upstream in enumerate(stage.inputs):
+            yield from _reader_places(upstream, (*steps, (stage.key, number)))
+        return
+    while not isinstance(stage, ReadDataset):
+        stage = stage.inputs[0]
+        if isinstance(stage, BlendDataset):
+            yield from _reader_places(stage, steps)
+            return
+    plan = stage.plan
+    if len(stage.sources) == 1 and isinstance(plan, ShuffledPlan) and not plan.is_sequential:
+        yield ReaderPlace(steps, stage.key, plan, stage.sources[0])
 
 
 class _Builder:
@@ -67,7 +87,7 @@ class _Builder:
         self._units = VolumeUnits(self._sources, options.task_encoder, needs_sizes=needs_sizes)
         self._pool = ShardPool(readers=sum(1 for _ in tree.groups()))
 
-    def blend(self, blend: UnitBlend) -> tuple[SavableDataset[Any], Level]:
+    def blend(self, blend: UnitBlend) -> tuple[BlendDataset[Any], Level]:
         """Return a blend, and the level of its items."""
         entries = [self._entry(entry) for entry in blend.entries]
         below = max(level for _, level in entries)

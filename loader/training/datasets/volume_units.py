@@ -85,7 +85,7 @@ def column_folder(source: Source) -> DatasetSource | None:
 
 
 class UnknownSize:
-    """Function in the place of one that returns the size of a sample, in the chain of a run that is only described.
+    """Placeholder of a function that returns the size of a sample, in the chain of a run that is only described.
 
     Args:
         unit: The unit.

@@ -12,7 +12,6 @@ from ...pipeline.contract.lane import RULES
 from ...pipeline.contract.rank_stage import RankInput, RankRunning, RankStage, cut_rank_stages
 from ...pipeline.contract.stage import SavableDataset, State, as_stage
 from ...progress_bar import progress_bar
-from ..datasets.measured_chain import measured_chain_of
 from ..states.differences import run_differences
 from ..states.edited_chain import continue_mix, is_mix_change_allowed
 from ..states.lane_checks import check_lane_states
@@ -24,6 +23,7 @@ from ..workers.batch_trace import BatchTrace
 from ..workers.stream_options import StreamOptions
 from .debug_log import LoaderLog
 from .lane_batches import LaneBatches, ShutDown
+from .measured_chain import measured_chain_of
 
 __all__ = ["LoaderRun", "RankChain"]
 

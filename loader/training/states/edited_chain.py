@@ -156,6 +156,7 @@ def edited_chain(dataset: SavableDataset[Any], changes: MixChanges, path: str = 
         blend = copy(dataset)
         blend.origins = tuple(own[-1][1]["origins"]) if own else dataset.origins
         blend.edits = len(own)
+        blend.begin = None  # it knows the readers by their places
         pairs = zip(dataset.inputs, blend.origins, strict=True)
         blend.inputs = tuple(edited_chain(upstream, changes, f"{path}{origin}/") for upstream, origin in pairs)
         return blend

@@ -6,6 +6,8 @@ may differ; any other difference is no change of the mix.
 
 from __future__ import annotations
 
+import json
+from collections import defaultdict, deque
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -218,23 +220,34 @@ def _pair_inputs(
     Equal inputs continue each other; then those of which a part continues.
     """
     found: list[int | None] = [None] * len(dataset.inputs)
-    identities = [upstream.identity() for upstream in dataset.inputs]
-    for is_same in (True, False):
-        for row, upstream in enumerate(dataset.inputs):
-            if found[row] is not None:
-                continue
-            for origin, (was, _) in inputs.items():
-                if origin in found:
-                    continue
-                if is_same:
-                    fits = not any(differences(was, identities[row]))
-                else:
-                    inner = _compare(upstream, was, place.child(dataset.key, origin, before=1, after=1))
-                    fits = inner is not None and inner.keeps_datasets and not inner.obstacles
-                if fits:
-                    found[row] = origin
-                    break
+    free: dict[str, deque[int]] = defaultdict(deque)  # there may be thousands of inputs
+    for origin, (was, _) in inputs.items():
+        free[_text_without_paths(was)].append(origin)
+    for row, upstream in enumerate(dataset.inputs):
+        if same := free.get(_text_without_paths(upstream.identity())):
+            found[row] = same.popleft()
+    left = {origin: inputs[origin][0] for origins in free.values() for origin in origins}
+    for row, upstream in enumerate(dataset.inputs):
+        if found[row] is not None:
+            continue
+        for origin in sorted(left):
+            inner = _compare(upstream, left[origin], place.child(dataset.key, origin, before=1, after=1))
+            if inner is not None and inner.keeps_datasets and not inner.obstacles:
+                found[row] = origin
+                del left[origin]
+                break
     return found
+
+
+def _text_without_paths(identity: Any) -> str:
+    """Return a text that differs for other chains; data may have been moved."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {key: plain(inner) for key, inner in value.items() if key != "path"}
+        return [plain(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+    return json.dumps(plain(identity), sort_keys=True)
 
 
 def _unchanged(saved: Any, place: _SavedPlace) -> MixChange:

@@ -50,7 +50,7 @@ class VolumeBlendRunning:
         self._lane = lane
         self._failures = lane.failures
         own = state.get(key, {})
-        # States of the inputs; those of the running ones are replaced when a state is asked for.
+        # States of the inputs; those of the running ones are replaced when a state is requested.
         self._states: dict[str, State] = {str(origin): own[str(origin)] for origin in inputs if str(origin) in own}
         self._running: dict[int, Running] = {}
         self._changed: dict[int, None] = {}  # inputs that were used since the last state, in the order of first use
@@ -83,12 +83,14 @@ class VolumeBlendRunning:
 
     def next(self) -> tuple[Any, ItemId]:
         """Return the next item and its id."""
+        opened, changed = self._running, self._changed
         while (blend := self._blend) is not None:
+            left = self._left
             place = blend.choose()
-            origin = self._left[place]
-            self._changed[origin] = None
+            origin = left[place]
+            changed[origin] = None
             try:
-                value, item_id = (self._running.get(origin) or self._open(origin)).next()
+                value, item_id = (opened.get(origin) or self._open(origin)).next()
             except StopIteration:
                 self._ended.append(origin)
                 self._counts({})

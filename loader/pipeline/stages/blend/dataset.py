@@ -40,6 +40,7 @@ class BlendDataset(SavableDataset[T]):
         worker_config: By default the first dataset's.
 
     Attributes:
+        begin: Called with the lane and its state before the stage is opened.
         edits: Number of changes of the mix in a restored run; volumes count from the last one on.
         origins: For each dataset, the number that identifies it in keys and states, and seeds its order: its place,
             unless the run was restored with other datasets.
@@ -50,6 +51,7 @@ class BlendDataset(SavableDataset[T]):
 
     origins: Sequence[int]
     edits: int = 0
+    begin: Callable[[Lane, State], None] | None = None
 
     def __init__(
         self,
@@ -105,6 +107,8 @@ class BlendDataset(SavableDataset[T]):
 
     def open(self, lane: Lane, state: State) -> Running:
         inputs = dict(zip(self.origins, self.inputs, strict=True))
+        if self.begin is not None:
+            self.begin(lane, state)
         if self.size is None:
             return BlendRunning(inputs, self.weights, key=self.key, lane=lane, state=state)
         return VolumeBlendRunning(

@@ -1,20 +1,16 @@
-"""The task encoder of a run of which only the arguments are known, and the sizes of its samples from columns."""
+"""The expected shares of a run whose weights are shares of volumes, by columns of the sizes."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 
 from ...format.columns.column import open_column
 from ...format.columns.column_files import column_names
 from ...metadataset.plans.blend_units import UnitBlend, sample_shares
-from ...pipeline.contract.stage import SavableDataset
-from ...samples.encoding.task_encoder import DefaultTaskEncoder
 from ...training.datasets.run_datasets import LoadedDatasets
 from ...training.datasets.volume_units import column_folder
 
-__all__ = ["PlannedEncoder", "VolumeMix"]
+__all__ = ["VolumeMix"]
 
 
 class VolumeMix:
@@ -73,26 +69,3 @@ class VolumeMix:
                 f"Write them: energon stats {paths[0]} --write {unit}"
             )
         return found
-
-
-class PlannedEncoder(DefaultTaskEncoder[Any, Any, Any, Any]):
-    """Task encoder without hooks, which needs no metric for the units of blends."""
-
-    datasets: LoadedDatasets | None = None
-
-    def build_train_datasets(self, *, datasets: Any, **arguments: Any) -> Any:
-        """Build the chain; without columns of the sizes, it has the readers of the run, but does not run."""
-        self.datasets = datasets
-        arguments.pop("blend_mode", None)
-        return datasets.train_chain(self, needs_sizes=False, **arguments)
-
-    def volume_mix(self) -> VolumeMix | None:
-        """Return the shares of a run with units; None without them."""
-        tree = None if self.datasets is None else self.datasets.volume_tree
-        return None if tree is None or self.datasets is None else VolumeMix(self.datasets, tree)
-
-    def flat_chain(self, mix: VolumeMix, **arguments: Any) -> SavableDataset[Any]:
-        """Build the chain of a run that mixes by the expected shares of samples."""
-        if self.datasets is None:
-            raise LookupError("no datasets were loaded")
-        return self.datasets.with_sample_weights(mix.sample_shares).train_chain(self, **arguments)

@@ -42,6 +42,7 @@ PAGES = (
     "docs/how-to/plain-pytorch.md",
     "docs/how-to/multi-epoch.md",
     "docs/how-to/save-and-restore.md",
+    "docs/how-to/serve-several-ranks.md",
     "docs/how-to/several-ranks.md",
     "docs/how-to/validate.md",
     "docs/how-to/write-shards.md",

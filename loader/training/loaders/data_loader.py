@@ -18,6 +18,7 @@ from ..states.framework_state import (
 )
 from ..states.split_state import redistribute_states
 from ..workers.stream_options import CheckpointKeywords, StreamOptions
+from .batches_ahead import DeviceBatches
 from .framework_attributes import RankShare, TorchLoader
 from .replay import replay_step
 from .restore_sample import restore_sample
@@ -128,7 +129,7 @@ class DataLoader(TorchLoader[T_co]):
         A running iteration ends, also one of another thread. The position is kept: it can be saved, and a later
         iteration or :meth:`start` starts new workers where these stopped.
         """
-        self.run.lanes.close()
+        self.run.close()
 
     close = shutdown
 
@@ -140,6 +141,21 @@ class DataLoader(TorchLoader[T_co]):
 
     def _options(self) -> StreamOptions:
         return self.run.options
+
+    def to_device(self, device: Any, *, prefetch: int = 2) -> DeviceBatches[T_co]:
+        """Return an iterable of the same micro-batches on a device, copied while the training loop computes.
+
+        Tensors in nested dicts, lists, tuples and dataclasses are copied; all else stays. States stay exact: they are
+        those after the last micro-batch that the training loop got.
+
+        Args:
+            device: The device, such as ``"cuda"`` or ``torch.device("cuda", 3)``. For the CPU nothing is copied.
+            prefetch: Micro-batches that are on their way to the device, each of which takes its memory there.
+
+        Raises:
+            ConfigError: ``prefetch`` is below 0.
+        """
+        return DeviceBatches(self, device, prefetch=prefetch)
 
     # --------------------------------------------------------------------------------- saving and restoring
 

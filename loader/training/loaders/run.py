@@ -25,7 +25,7 @@ from ..workers.stream_options import StreamOptions
 from .debug_log import LoaderLog
 from .lane_batches import LaneBatches, ShutDown
 
-__all__ = ["LoaderRun", "Position"]
+__all__ = ["LoaderRun", "Position", "iteration_over"]
 
 _END: Any = object()
 
@@ -119,10 +119,7 @@ class LoaderRun:
             batches = self._log.logged(batches)
         while True:
             if iteration is not self._iteration:
-                raise StateError(
-                    "this iteration of the loader is over: another one has begun, or a state was restored",
-                    hint="finish with one iteration before the next, or make a second loader",
-                )
+                raise iteration_over()
             try:
                 batch = next(batches, _END)
             except ShutDown:
@@ -139,6 +136,10 @@ class LoaderRun:
             self._prepare()
             self._continues = True
             self.lanes.start()
+
+    def close(self) -> None:
+        """End the workers; the position stays."""
+        self.lanes.close()
 
     @property
     def starts_over(self) -> bool:
@@ -171,6 +172,10 @@ class LoaderRun:
             ended=lanes.ended,
             rules=lanes.rules,
         )
+
+    def hold(self, position: Position | None) -> None:
+        """Set the position of the training loop, whose state is saved; None: the last micro-batch that was taken."""
+        self.delivered = position
 
     def rewind(self, position: Position) -> None:
         """Continue from an earlier position of this run, in new workers; the live iteration ends."""
@@ -260,3 +265,11 @@ class LoaderRun:
         self.lanes.replacements.restore(saved.worker_restarts, saved.quarantined)
         self.restored_lanes = {**lane_states}
         self.end_iteration()
+
+
+def iteration_over() -> StateError:
+    """Return the error for an iteration that is continued after another one has begun."""
+    return StateError(
+        "this iteration of the loader is over: another one has begun, or a state was restored",
+        hint="finish with one iteration before the next, or make a second loader",
+    )

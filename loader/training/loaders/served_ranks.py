@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from operator import index
 from typing import Any
@@ -11,16 +11,14 @@ from typing import Any
 from ...errors import ConfigError, StateError
 from ...pipeline.contract.stage import SavableDataset, State, as_stage
 from ...pipeline.stages.even_ranks import EvenRanksDataset
-from ...progress_bar import progress_bar
 from ..states.framework_state import is_distributed
 from ..states.lightning_file import ALL_RANKS
 from ..states.run_state import RunState
 from ..states.split_state import redistribute_states
 from ..workers.stream_options import StreamOptions
 from .data_loader import DataLoader
-from .lane_batches import ShutDown
 from .replay import replay_step
-from .run import LoaderRun
+from .served_runs import ServedRuns
 from .served_states import (
     SERVED,
     broadcast_to_serving,
@@ -32,8 +30,6 @@ from .served_states import (
 )
 
 __all__ = ["ServingDataLoader", "checked_serves"]
-
-_END: Any = object()
 
 
 class ServingDataLoader(DataLoader[tuple[Any, ...]]):
@@ -56,59 +52,16 @@ class ServingDataLoader(DataLoader[tuple[Any, ...]]):
             ends passes evenly, which needs messages between the data ranks.
     """
 
+    run: ServedRuns  # type: ignore[assignment] # it has the methods of a LoaderRun that this class calls
+
     def __init__(self, dataset: SavableDataset[Any], options: StreamOptions, *, serves: Sequence[int]) -> None:
         self.serves = checked_serves(serves, dataset.worker_config.world_size)
-        self._progress = options.progress
-        each = replace(options, progress=False)
-        datasets = [_on_rank(as_stage(dataset), rank) for rank in self.serves]
-        self.runs = tuple(LoaderRun(own, each) for own in datasets)
-        self._datasets = datasets
-        self._over: set[LoaderRun] = set()  # in the last iteration, if that was left before its end
-        super().__init__(dataset, run=self.runs[0])
-
-    def __iter__(self) -> Iterator[tuple[Any, ...]]:  # type: ignore[override] # as in DataLoader
-        steps = self._steps()
-        return iter(progress_bar(steps, self._known_length(), unit="step")) if self._progress else steps
-
-    def _steps(self) -> Iterator[tuple[Any, ...]]:
-        if self.run.starts_over:
-            self._over.clear()
-        iterations = [iter(()) if run in self._over else run.iterate(None, raises_shut_down=True) for run in self.runs]
-        while True:
-            before = [run.position() for run in self.runs]
-            try:
-                step = tuple([next(own, _END) for own in iterations])
-            except BaseException as error:
-                # Without this, the data ranks before the one that failed would have lost their micro-batch.
-                for run, position in zip(self.runs, before, strict=True):
-                    run.rewind(position)
-                if isinstance(error, ShutDown):
-                    return
-                raise
-            over = {run for run, batch in zip(self.runs, step, strict=True) if batch is _END}
-            if not over:
-                yield step
-                continue
-            self._over = over
-            if len(self._over) == len(step):
-                self._over.clear()
-                return
-            yield tuple(None if batch is _END else batch for batch in step)
+        self._datasets = [_on_rank(as_stage(dataset), rank) for rank in self.serves]
+        super().__init__(dataset, run=ServedRuns(self._datasets, options))  # type: ignore[arg-type] # likewise
 
     def __len__(self) -> int:
         """Return the number of steps of an iteration: that of the data rank with the most micro-batches."""
         return max(map(len, self._datasets))
-
-    def start(self) -> ServingDataLoader:
-        for run in self.runs:
-            run.start()
-        return self
-
-    def shutdown(self) -> None:
-        for run in self.runs:
-            run.lanes.close()
-
-    close = shutdown
 
     # --------------------------------------------------------------------------------- saving and restoring
 
@@ -121,7 +74,7 @@ class ServingDataLoader(DataLoader[tuple[Any, ...]]):
         return {SERVED: list(self._plain_states().values())}
 
     def _plain_states(self) -> dict[int, dict[str, Any]]:
-        return {rank: run.state().to_plain() for rank, run in zip(self.serves, self.runs, strict=True)}
+        return {rank: run.state().to_plain() for rank, run in zip(self.serves, self.run.runs, strict=True)}
 
     def restore_state_rank(self, state: dict[str, Any] | None, *, allow_mix_change: bool = False) -> None:
         """Continue from the states of the served data ranks.
@@ -155,8 +108,8 @@ class ServingDataLoader(DataLoader[tuple[Any, ...]]):
     def _restore(
         self, saved: Mapping[int, RunState], lane_states: Mapping[int, State], *, allow_mix_change: bool
     ) -> None:
-        self._over.clear()
-        for run, rank in zip(self.runs, self.serves, strict=True):
+        self.run.end_iteration()
+        for run, rank in zip(self.run.runs, self.serves, strict=True):
             run.restore(saved[rank], lane_states, allow_mix_change=allow_mix_change)
 
     def save_state_global(self, dst_rank: int | None = None, *, global_dst_rank: int | None = None) -> Any:
@@ -219,7 +172,7 @@ class ServingDataLoader(DataLoader[tuple[Any, ...]]):
 
     def replay(self, step: int) -> tuple[Any, ...]:
         """Rebuild the micro-batches of a step, of each served data rank: see :meth:`DataLoader.replay`."""
-        return tuple(replay_step(run, step) for run in self.runs)
+        return tuple(replay_step(run, step) for run in self.run.runs)
 
 
 def checked_serves(serves: Any, ranks: int) -> tuple[int, ...]:

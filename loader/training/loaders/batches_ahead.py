@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 import torch
 
@@ -13,14 +13,29 @@ from ...pipeline.contract.worker_config import check_integers
 from ...samples.batching.device_copy import DeviceCopies, PendingCopy
 from .run import iteration_over
 
-if TYPE_CHECKING:
-    from .data_loader import DataLoader
-
 __all__ = ["DeviceBatches"]
 
 T_co = TypeVar("T_co", covariant=True)
 
 _NEW_BATCHES = 1  # by which the number ahead grows a step, so that the first micro-batch comes no later
+
+
+class _Loader(Protocol[T_co]):
+    run: Any
+
+    def __iter__(self) -> Iterator[T_co]: ...
+
+    def __len__(self) -> int: ...
+
+    def start(self) -> Any: ...
+
+    def shutdown(self) -> None: ...
+
+    def restore_state_rank(self, state: dict[str, Any] | None, *, allow_mix_change: bool = False) -> None: ...
+
+    def restore_state_global(
+        self, state: Sequence[dict[str, Any]] | None, *, src_rank: int | None = None, allow_mix_change: bool = False
+    ) -> None: ...
 
 
 class DeviceBatches(Generic[T_co]):
@@ -43,7 +58,7 @@ class DeviceBatches(Generic[T_co]):
         TypeError: ``prefetch`` is no integer.
     """
 
-    def __init__(self, loader: DataLoader[T_co], device: Any, *, prefetch: int = 2) -> None:
+    def __init__(self, loader: _Loader[T_co], device: Any, *, prefetch: int = 2) -> None:
         check_integers({"prefetch": prefetch}, may_be_none=False)
         if prefetch < 0:
             raise ConfigError(f"expected a prefetch of at least 0 micro-batches, found {prefetch}")
@@ -108,7 +123,7 @@ class DeviceBatches(Generic[T_co]):
 class _Ahead:
     """One iteration over a loader, some micro-batches of which are on their way."""
 
-    def __init__(self, loader: DataLoader[Any], copies: DeviceCopies, prefetch: int) -> None:
+    def __init__(self, loader: _Loader[Any], copies: DeviceCopies, prefetch: int) -> None:
         self._items = iter(loader)
         self._run: Any = loader.run
         self._iteration = self._run.iteration
@@ -146,7 +161,7 @@ class _Ahead:
         self._run.hold(None)
 
     def _fill(self) -> None:
-        """Take micro-batches until enough are on their way, or the iteration ends."""
+        """Start copies until enough are on their way, or the iteration ends."""
         while len(self._queue) < self._wanted and not self._is_over:
             try:
                 batch = next(self._items)

@@ -128,12 +128,20 @@ def main() -> None:
             "energon trace, one step, all ranks": ("trace", *shuffled, "--step", "999999", "--json"),
             "energon trace, one step, one rank": ("trace", *shuffled, "--step", "999999", "--rank", "1", "--json"),
         }
+        few = make_leaves(folder / "few", 20) if not (folder / "few/mix.yaml").is_file() else folder / "few/mix.yaml"
+        commands["energon trace, one step, all ranks, 20 leaves"] = (
+            "trace",
+            str(few),
+            *shuffled[1:],
+            "--step",
+            "999999",
+            "--json",
+        )
         rows = []
         for name, arguments in commands.items():
             found = [measure(*arguments) for _ in range(options.rounds)]
             seconds, memory = min(one for one, _ in found), max(one for _, one in found)
             rows.append([name, f"{seconds:.2f} s", f"{memory:.0f} MiB"])
-        few = make_leaves(folder / "few", 20) if not (folder / "few/mix.yaml").is_file() else folder / "few/mix.yaml"
         functions = []
         for name, path in ((f"{options.leaves:,} leaves", mix), ("20 leaves", few)):
             some = [call(_FUNCTIONS, str(path)) for _ in range(options.rounds)]

@@ -93,11 +93,13 @@ def loader_of(mix: Path, hangs: Path | None = None, **options: Any) -> Any:
     return get_savable_loader(dataset, **options)
 
 
-def timed(batches: Iterator[Any], pauses: list[float]) -> Iterator[Any]:
+def timed(loader: Any, pauses: list[tuple[int, float]]) -> Iterator[Any]:
+    """Yield the batches; note how long the loop waited for each, and how many workers were replaced meanwhile."""
+    batches, replacements = iter(loader), loader.run.lanes.replacements
     while True:
-        begin = time.monotonic()
+        begin, before = time.monotonic(), replacements.replaced
         batch = next(batches)
-        pauses.append(time.monotonic() - begin)
+        pauses.append((replacements.replaced - before, time.monotonic() - begin))
         yield batch
 
 
@@ -115,16 +117,20 @@ def main() -> int:
         with loader_of(mix) as undisturbed:
             expected = list(islice(undisturbed, (arguments.count + 1) * every))
         loader = loader_of(mix, hangs, worker_timeout_s=TIMEOUT_S, max_worker_restarts=10 * arguments.count)
-        pauses: list[float] = []
+        pauses: list[tuple[int, float]] = []
         kinds = {"killed": 0, "stopped": 0, "hung": 0}
+        due = -1  # the place of the next fault among eight batches
         with loader:
-            for number, batch in enumerate(timed(iter(loader), pauses)):
+            for number, batch in enumerate(timed(loader, pauses)):
                 if batch != expected[number]:
                     print(f"batch {number} differs:\n  {batch}\n  {expected[number]}")
                     return 1
                 if number + 1 == len(expected):
                     break
-                if number % every == chosen.randrange(every) and sum(kinds.values()) < arguments.count:
+                if number % every == 0 and sum(kinds.values()) < arguments.count:
+                    due = chosen.randrange(every)
+                if number % every == due:
+                    due = -1
                     kind = chosen.choices(list(kinds), [8, 1, 1])[0]
                     kinds[kind] += 1
                     process = chosen.choice(loader.run.lanes.start()._source.processes())  # noqa: SLF001 - to kill it
@@ -136,7 +142,9 @@ def main() -> int:
         state = loader.save_state_rank()
     print(f"{len(expected)} batches, all equal; {kinds}; {state.get('worker_restarts', 0)} workers replaced")
     print(f"quarantined: {len(state.get('quarantined', []))}")
-    print(f"longest pause {max(pauses):.2f} s, with a timeout of {TIMEOUT_S:g} s")
+    for faults in sorted({faults for faults, _ in pauses}):
+        longest = max(seconds for found, seconds in pauses if found == faults)
+        print(f"longest pause {longest:.2f} s while {faults} workers were replaced; the timeout is {TIMEOUT_S:g} s")
     return 0
 
 

@@ -5,7 +5,8 @@ usage: python benchmarks/count_files.py [--functions] [--work-folder FOLDER]
 Write and prepare a small dataset of photographs, then load batches of it with the default task encoder. A profile
 function notes the file of each function of ``loader`` that is called: in this process, in its threads and in the forked
 workers. Calls made by an import (decorators, class bodies) or by a fork, and generated code (``__init__`` of
-dataclasses) do not count. The files are grouped by the rooms of ``docs/explanation/architecture.md``.
+dataclasses) do not count. The files are grouped by the rooms of ``docs/explanation/architecture.md``; those of the
+statistics, which a batch does not pass, are not part of the total.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ ROOMS = (
     "training/loaders",
 )
 OTHERS = "others"
+OBSERVERS = ("pipeline/measuring", "training/stats")
+"""Rooms that a batch does not pass: they measure the others."""
 PACKAGE = f"{Path(loader.__file__).parent}{os.sep}"
 WORKERS = 2
 BATCHES = 8
@@ -154,16 +157,18 @@ def is_importing(frame: FrameType | None) -> bool:
 
 def print_rooms(functions: dict[str, list[str]], *, with_functions: bool) -> None:
     """Print the files room by room, and their number."""
-    rooms: dict[str, list[str]] = {room: [] for room in (*ROOMS, OTHERS)}
+    rooms: dict[str, list[str]] = {room: [] for room in (*ROOMS, OTHERS, *OBSERVERS)}
     for path in sorted(functions):
-        rooms[next((room for room in ROOMS if path.startswith(f"{room}/")), OTHERS)].append(path)
+        rooms[next((room for room in rooms if path.startswith(f"{room}/")), OTHERS)].append(path)
     for room, paths in rooms.items():
         print(f"{room}: {len(paths)}")
         for path in paths:
             print(f"    {path.removeprefix(f'{room}/')}")
             if with_functions:
                 print(f"        {', '.join(functions[path])}")
-    print(f"total: {len(functions)} files")
+    observers = sum(len(rooms[room]) for room in OBSERVERS)
+    print(f"statistics: {observers} files")
+    print(f"total: {len(functions) - observers} files")
 
 
 if __name__ == "__main__":

@@ -79,6 +79,11 @@ COMMANDS = {
         attribute="analyze_debug",
         short_help="Draw which samples a run used at which step.",
     ),
+    "profile": LazyCommand(
+        module="energon_cli.profile.command",
+        attribute="profile",
+        short_help="Run a training script, and show what its loaders wait for.",
+    ),
     "browse": LazyCommand(
         module="energon_cli.browse.command",
         attribute="browse",

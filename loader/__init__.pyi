@@ -71,6 +71,7 @@ from .samples.batching.concat import (
     generic_concat as generic_concat,
     homogeneous_concat_mix as homogeneous_concat_mix,
 )
+from .samples.batching.padding import empty_batch as empty_batch, is_padding as is_padding
 from .samples.decoding.decoder import FileStoreDecoder as FileStoreDecoder, SampleDecoder as SampleDecoder
 from .samples.encoding.augment_task_encoder import AugmentTaskEncoder as AugmentTaskEncoder
 from .samples.encoding.cooking import Cooker as Cooker, basic_sample_keys as basic_sample_keys, cooker as cooker
@@ -165,5 +166,8 @@ from .training.factories.webdatasets import (
 )
 from .training.loaders.data_loader import DataLoader as DataLoader, SavableDataLoader as SavableDataLoader
 from .training.loaders.get_loader import get_loader as get_loader, get_savable_loader as get_savable_loader
+from .training.stats.options import StatsOptions as StatsOptions
+from .training.stats.profile import LoaderProfile as LoaderProfile
+from .training.stats.snapshot import LoaderStats as LoaderStats
 from .training.workers.watchdog import WatchdogDataset as WatchdogDataset
 from .version import __version__ as __version__

@@ -47,6 +47,8 @@ def unknown_words(words: list[str], group: click.Group) -> Iterator[str]:
             known = {name for option in command.get_params(context) for name in [*option.opts, *option.secondary_opts]}
             if word.partition("=")[0] not in known:
                 yield f"energon {command.name} {word}"
+        elif not command.context_settings.get("allow_interspersed_args", True):
+            return  # the rest is passed to a script
 
 
 def offenders(check: Callable[[Path, str], Iterator[str]]) -> list[str]:

@@ -32,12 +32,14 @@ PAGES = (
     "docs/how-to/dataset-classes.md",
     "docs/how-to/deal-with-failures.md",
     "docs/how-to/filter-samples.md",
+    "docs/how-to/find-what-the-loader-waits-for.md",
     "docs/how-to/import-from-hugging-face.md",
     "docs/how-to/import-tables.md",
     "docs/how-to/lightning.md",
     "docs/how-to/load-for-training.md",
     "docs/how-to/look-at-one-sample.md",
     "docs/how-to/megatron-lm.md",
+    "docs/how-to/move-batches-to-the-gpu.md",
     "docs/how-to/move-from-megatron-energon.md",
     "docs/how-to/plain-pytorch.md",
     "docs/how-to/multi-epoch.md",
@@ -45,6 +47,7 @@ PAGES = (
     "docs/how-to/serve-several-ranks.md",
     "docs/how-to/several-ranks.md",
     "docs/how-to/validate.md",
+    "docs/how-to/what-happens-when.md",
     "docs/how-to/write-shards.md",
 )
 WARNS = ("docs/how-to/lightning.md",)  # of what Lightning does itself with the present torch, among others

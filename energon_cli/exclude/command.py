@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import click
@@ -99,24 +100,10 @@ def exclude(
         raise click.UsageError("Name the samples to exclude, or pass --list or --undo.")
     is_mix = is_metadataset(path)
     if is_list:
-        listed = library.list_each(path, **names)
-        if as_json:
-            documents = [_listed_document(one) for one in listed]
-            print_json({"datasets": documents} if is_mix else documents[0])
-        else:
-            for one in listed:
-                _show_list(one, title=one.path if is_mix else None)
+        _list(path, names, is_mix=is_mix, as_json=as_json)
         return
     if is_undo:
-        undone = library.undo_each(path, **names)
-        if as_json:
-            print_json({"undone": sum(entry.samples for _, entry in undone) if undone else None})
-        elif not undone:
-            show_note("there is nothing to undo")
-        for dataset, entry in () if as_json else undone:
-            what = f"filter {entry.filter}" if entry.filter else entry.split_file
-            what += f" of {dataset}" if is_mix else ""
-            show_note(f"undid the exclusion of {_count(entry.samples)} of {entry.at} in {what}")
+        _undo(path, names, is_mix=is_mix, as_json=as_json)
         return
     query = make_query(
         split_part=split_part,
@@ -153,6 +140,39 @@ def exclude(
         if to_filter is not None:
             show_note(f"use it: 'filter: {to_filter}' in a metadataset, or filter_name={to_filter!r} of a loader")
         show_note(f"undo it: energon exclude {path} --undo")
+
+
+def _list(path: str, names: Mapping[str, str | None], *, is_mix: bool, as_json: bool) -> None:
+    """Show what is excluded."""
+    from loader.inspect import exclude as library
+
+    from ..console import print_json
+
+    listed = library.list_each(path, **names)
+    if as_json:
+        documents = [_listed_document(one) for one in listed]
+        print_json({"datasets": documents} if is_mix else documents[0])
+        return
+    for one in listed:
+        _show_list(one, title=one.path if is_mix else None)
+
+
+def _undo(path: str, names: Mapping[str, str | None], *, is_mix: bool, as_json: bool) -> None:
+    """Undo the last exclusion, and report it."""
+    from loader.inspect import exclude as library
+
+    from ..console import print_json, show_note
+
+    undone = library.undo_each(path, **names)
+    if as_json:
+        print_json({"undone": sum(entry.samples for _, entry in undone) if undone else None})
+        return
+    if not undone:
+        show_note("there is nothing to undo")
+    for dataset, entry in undone:
+        what = f"filter {entry.filter}" if entry.filter else entry.split_file
+        what += f" of {dataset}" if is_mix else ""
+        show_note(f"undid the exclusion of {_count(entry.samples)} of {entry.at} in {what}")
 
 
 def _document(report: ExcludeReport) -> dict[str, object]:

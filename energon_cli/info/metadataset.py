@@ -108,6 +108,8 @@ def _node_notes(node: dict[str, Any]) -> Text:
     notes = [f"{name}: {value}" for name, value in node.get("subflavors", {}).items()]
     if node.get("unit", "samples") != "samples":
         notes.append(f"weights by {node['unit']}")
+    if node.get("schedule") and not node["children"]:
+        notes.append(f"share {node['schedule']['text']}")
     if node.get("filter"):
         notes.append(f"filter {node['filter']}")
     notes += [f"subset {applied}" for applied in node["subset"]]

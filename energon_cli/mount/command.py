@@ -56,9 +56,10 @@ def mount(
 ) -> None:
     """Mount the dataset at PATH as read-only files at DIRECTORY, an empty folder.
 
-    Nothing is copied: the files are read from the tar shards. Each part is a file <key>.<part>; with -s, each sample is
-    a folder. A slash in a key is written as %2F. Of samples with the same key, the last one is shown; --by-shard shows
-    all shards apart.
+    PATH is a dataset, a JSONL, token or Parquet file, a metadataset, or tar shards that are not prepared: these are
+    scanned first. Nothing is copied: the files are read from the shards. Each part is a file <key>.<part>; with -s,
+    each sample is a folder. A slash in a key is written as %2F. Of samples with the same key, the last one is shown;
+    --by-shard shows all shards apart.
 
     The splits and datasets of a metadataset .yaml are folders. Its filters and subsets are not applied.
 
@@ -68,6 +69,7 @@ def mount(
     from loader.inspect.mount import Layout, open_tree, serve_tree
 
     from ..console import print_json, show_note
+    from ..progress import ProgressBar
 
     mounted = os.path.abspath(directory)
     if detach:
@@ -76,14 +78,16 @@ def mount(
         if as_json:
             print_json(facts)
         return
-    tree = open_tree(
-        check_path(path, meta_folder=meta_folder),
-        Layout(sample_folders=sample_folders, shard_folders=by_shard),
-        split_part=split_part,
-        split_config=given_name("split_config", split_config),
-        dataset_config=given_name("dataset_config", dataset_config),
-        meta_folder=meta_folder,
-    )
+    with ProgressBar("Scanning", unit="shards") as bar:
+        tree = open_tree(
+            check_path(path, takes_tar=True, meta_folder=meta_folder),
+            Layout(sample_folders=sample_folders, shard_folders=by_shard),
+            split_part=split_part,
+            split_config=given_name("split_config", split_config),
+            dataset_config=given_name("dataset_config", dataset_config),
+            meta_folder=meta_folder,
+            on_progress=lambda now: bar.update(now.shards_done, now.shards_total),
+        )
 
     def show() -> None:
         if as_json:

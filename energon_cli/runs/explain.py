@@ -22,6 +22,9 @@ _EXAMPLES = (
 )
 
 
+_MAX_STRETCHES = 20  # of a table
+
+
 @energon_command("explain", examples=_EXAMPLES, short_help="Show what a training run will read.")
 @click.argument("path")
 @click.option("--steps", metavar="N", type=click.IntRange(min=1), default=1000, show_default=True, help="Steps.")
@@ -78,6 +81,10 @@ def _show(facts: RunFacts, console: Any) -> None:
             format_bytes(one.bytes_read),
         )
     console.print(table)
+    for note in facts.notes:
+        console.print(escape_controls(note), soft_wrap=True, markup=False)
+    if facts.stretches:
+        _show_stretches(facts, console)
     for name in sorted({name for one in facts.sources for name in one.amounts}):
         known = [one for one in facts.sources if name in one.amounts]
         amounts = "; ".join(f"{escape_controls(one.path)} {one.amounts[name]:,.0f}" for one in known)
@@ -100,3 +107,29 @@ def _show(facts: RunFacts, console: Any) -> None:
     for finding in facts.findings:
         console.print(Text(f"{finding.kind}: {escape_controls(finding.message)}", style="yellow"), soft_wrap=True)
         console.print(Text(f"  {finding.hint}"))
+
+
+def _show_stretches(facts: RunFacts, console: Any) -> None:
+    """Print the shares of each dataset in the stretches of a run whose weights change."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from loader.errors import escape_controls
+    from loader.inspect import plural
+
+    changes = plural(len(facts.stretches) - 1, "time")
+    console.print(f"the weights change {changes}; shares asked → got from step to step:")
+    shown = list(facts.stretches)
+    if len(shown) > _MAX_STRETCHES:
+        shown = [*shown[: _MAX_STRETCHES - 1], shown[-1]]
+    table = Table(box=None, pad_edge=False)
+    table.add_column("steps")
+    for one in facts.sources:
+        table.add_column(Text(escape_controls(one.path)), overflow="fold", max_width=30, justify="right")
+    for row, stretch in enumerate(shown):
+        if row == len(shown) - 1 and len(shown) < len(facts.stretches):
+            table.add_row("…")
+        pairs = zip(stretch.shares_asked, stretch.shares_got, strict=True)
+        first, end = (f"{step:,.10g}" for step in stretch.steps)
+        table.add_row(f"{first} – {end}", *(f"{asked:.2%} → {got:.2%}" for asked, got in pairs))
+    console.print(table)

@@ -1,4 +1,4 @@
-"""Open a prepared dataset for reading, and its shards if they are as indexed."""
+"""Open a prepared dataset for reading."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..cached_property import cached_property
-from ..errors import ConfigError, FormatError, StorageError
-from ..escaped_log import get_logger
+from ..errors import ConfigError, StorageError
 from ..storage import LocalStorage, ReadableFile, Storage, missing_folder, open_storage, read_document
 from .columns.column_files import column_names
 from .documents.dataset_config import DatasetConfig, parse_dataset_config
@@ -23,8 +22,9 @@ from .documents.split_config import SplitConfig, split_sample_name
 from .filters.files import FilterFiles, filter_names
 from .filters.rows import FilteredShard, FilterRows, open_filter
 from .index.current import current_index, index_folders, prefetch_documents
-from .index.dataset_index import DatasetIndex, PartLocation
-from .index.layout import ROW_COLUMNS, SampleIndex, ShardEntry
+from .index.dataset_index import DatasetIndex
+from .index.fresh_shard import open_fresh_shard
+from .index.layout import ROW_COLUMNS, SampleIndex
 from .index.object_commit import read_committed_documents
 from .index.sample_bytes import read_sample
 from .nv_meta import (
@@ -35,14 +35,10 @@ from .nv_meta import (
     open_dataset_storage,
 )
 from .records.folder_index import RecordIndex, open_record_index
-from .tar.header import BLOCK, check_header, header_name, header_size
-from .tar.names import decode_name, printable
 
-__all__ = ["DatasetFolder", "open_fresh_shard"]
+__all__ = ["DatasetFolder"]
 
-_log = get_logger(__name__)
 _MAX_LISTINGS = 5  # of a dataset that is being prepared
-_PREPARE_AGAIN = "run energon prepare again on this dataset"
 
 
 class DatasetFolder:
@@ -379,70 +375,3 @@ class DatasetFolder:
 
 def _ends(numbers: range) -> tuple[int, int]:
     return numbers.start, numbers.stop
-
-
-def open_fresh_shard(storage: Storage, index: DatasetIndex, shard: ShardEntry) -> ReadableFile:
-    """Open a shard and check that it is the indexed one.
-
-    A copy of a file has another time of change, so another time alone is no fault: the first and the last header are
-    then compared with the index. The first such shard of a dataset is logged as a warning, the others at debug level,
-    because a copied dataset may have 50,000 of them.
-
-    Raises:
-        FormatError: The size has changed, or a header is not where the index has it.
-        StorageError: The shard is missing or cannot be read.
-    """
-    path = storage.path(shard.name)
-    if storage.checks_versions:
-        return storage.open(shard.name, shard.info)
-    now = storage.stat(shard.name)
-    if now.size_bytes != shard.size_bytes:
-        raise FormatError(
-            f"the shard has changed since it was indexed: it had {shard.size_bytes} bytes, now {now.size_bytes}",
-            shard=path,
-            hint=_PREPARE_AGAIN,
-        )
-    file = storage.open(shard.name)
-    if now.mtime_ns != shard.mtime_ns and shard.samples:
-        try:
-            samples = index.samples_of(shard)
-            for sample, part in ((samples[0], 0), (samples[-1], -1)):
-                _check_header_of(file, path, index.key(sample), index.parts(sample)[part], plain=shard.plain)
-        except FormatError:
-            file.close()
-            raise
-        _report_touched(index, shard.name, path)
-    return file
-
-
-_touched: dict[str, set[str]] = {}
-"""The touched shards that this process has opened, by index; global, like the log."""
-
-
-def _report_touched(index: DatasetIndex, name: str, path: str) -> None:
-    shards = _touched.setdefault(index.path, set())
-    if name in shards:
-        return  # reported when it was opened before
-    shards.add(name)
-    message = f"{printable(path)} was touched or copied since it was indexed; its first and last headers are as indexed"
-    if len(shards) == 1:
-        _log.warning("%s (more such shards of this dataset are logged at debug level)", message)
-    else:
-        _log.debug("%s; %d shards of this dataset so far", message, len(shards))
-
-
-def _check_header_of(file: ReadableFile, path: str, key: str, part: PartLocation, *, plain: bool) -> None:
-    offset = part.offset - BLOCK
-    header = file.read_at(offset, BLOCK)
-    check_header(header, shard=path, offset=offset)
-    name, expected = decode_name(header_name(header)), f"{key}.{part.name}"
-    # In shards that are not plain, a PAX or GNU header may have renamed the member.
-    size = header_size(header, shard=path, offset=offset)
-    if plain and (name, size) != (expected, part.size_bytes):
-        raise FormatError(
-            "the shard has changed since it was indexed: expected the header of "
-            f"{expected!r}, {part.size_bytes} bytes; found {name!r}, {size} bytes",
-            shard=path,
-            offset=offset,
-            hint=_PREPARE_AGAIN,
-        )

@@ -116,10 +116,11 @@ class _SplitFacts:
     def _expected_repetitions(self, leaf: LeafPlan) -> float | None:
         """Return the repetitions of each sample in a pass, or in as many samples as the whole mix has.
 
-        None if a blend with a unit leads to the leaf: its share of samples depends on their sizes.
+        None if a blend with a unit leads to the leaf, as its share of samples depends on their sizes, or if its share
+        changes during the run.
         """
         samples = self._counts[id(leaf)][0]
-        if any(step.unit != SAMPLES for step in leaf.blends):
+        if leaf.schedule is not None or any(step.unit != SAMPLES for step in leaf.blends):
             return None
         if leaf.weight is None:
             return 1.0 if leaf.repetitions is None else leaf.repetitions
@@ -134,6 +135,7 @@ class _SplitFacts:
             "split_part": node.split_part,
             "unit": node.unit,
             "share": _sum([child["share"] for child in children]),
+            "schedule": _schedule(node),
             "repetitions": node.repetitions,
             "expected_repetitions": None,
             "samples": _sum([child["samples"] for child in children]),
@@ -199,6 +201,18 @@ class _SplitFacts:
                 for member in leaf.join.members
             ],
         }
+
+
+def _schedule(node: PlanNode) -> dict[str, Any] | None:
+    """Return the share of a node in each stretch of a run; None if it never changes."""
+    if node.schedule is None:
+        return None
+    return {
+        "unit": node.schedule.unit,
+        "starts": [*node.schedule.starts],
+        "shares": [*node.schedule.weights],
+        "text": str(node.schedule),
+    }
 
 
 def _one_line(error: EnergonError, *, of_dataset: bool = True) -> str:

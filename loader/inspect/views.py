@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from ..errors import ConfigError
@@ -118,6 +119,8 @@ class _MixedLeaf:
         self.views = views
         repetitions = 1.0 if plan.repetitions is None else plan.repetitions
         self.share = plan.weight if plan.weight is not None else repetitions * len(views)
+        if plan.schedule is not None:  # samples of all stretches are drawn
+            self.share = fmean(plan.schedule.weights)
         self.weight = self.share
         self._origin = _origin(plan, folder)
 

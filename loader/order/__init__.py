@@ -3,13 +3,17 @@
 ========================  ==============================================================================
 ``stream_order.py``       the interface of an order: a stream of samples for each lane
 ``repeated_order.py``     training without end
-``edited_order.py``       training without end, with a mix that changed while it ran
+``edited_order.py``       training without end, with a mix that changes while it runs
+``lane_mixes.py``         the mixes of one lane: position → (source, position in the source's stream)
+``weight_schedule.py``    weights that change at numbers of samples
+``count_stretches.py``    the samples of each source in many lanes of a mix whose weights change
 ``finite_pass.py``        one pass with repetitions, and how it is partitioned over the lanes
 ``sequential_pass.py``    one unshuffled pass, for validation
 ``prebatched_pass.py``    a pass whose micro-batches are known ahead
 ``dealt_order.py``        the order of one lane, dealt to all lanes
 ``source_order.py``       (source, lane, position) → (epoch, sample), for sources that repeat without end
 ``blend.py``              position → (source, position in the source's stream)
+``volume_blend.py``       sizes of the items so far → the source of the next one
 ``lane_hosting.py``       micro-batch → lane, rank and worker
 ``worker_share.py``       the number of samples of a worker
 ``permutation.py``        keyed permutations that are computed, not stored
@@ -20,9 +24,10 @@
 
 from .blend import BlendOrder, quantise_weights
 from .dealt_order import DealtOrder
-from .edited_order import GONE, EditedLane, EditedOrder, LaneMixes, Mix, MixHistory
+from .edited_order import EditedLane, EditedOrder, MixHistory
 from .finite_pass import FinitePass
-from .lane_hosting import LaneHosting, default_lanes, possible_ranks
+from .lane_hosting import PASS_LANES, LaneHosting, default_lanes, possible_ranks
+from .lane_mixes import GONE, LaneMixes, Mix
 from .mixing import extend_integer, mix
 from .permutation import permute
 from .prebatched_pass import PrebatchedPass, samples_of_batch
@@ -30,10 +35,14 @@ from .repeated_order import RepeatedOrder
 from .sequential_pass import SequentialPass
 from .source_order import SourceOrder, SourceOrders
 from .stream_order import BlendedLane, LaneOrder, StreamOrder
+from .volume_blend import LeafVolume, VolumeBlend
+from .weight_schedule import MAX_SCHEDULED_SAMPLES, WeightSchedule
 from .worker_share import worker_share
 
 __all__ = [
     "GONE",
+    "MAX_SCHEDULED_SAMPLES",
+    "PASS_LANES",
     "BlendOrder",
     "BlendedLane",
     "DealtOrder",
@@ -43,6 +52,7 @@ __all__ = [
     "LaneHosting",
     "LaneMixes",
     "LaneOrder",
+    "LeafVolume",
     "Mix",
     "MixHistory",
     "PrebatchedPass",
@@ -51,6 +61,8 @@ __all__ = [
     "SourceOrder",
     "SourceOrders",
     "StreamOrder",
+    "VolumeBlend",
+    "WeightSchedule",
     "default_lanes",
     "extend_integer",
     "mix",

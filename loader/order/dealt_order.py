@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .edited_order import EditedLane, EditedOrder
 from .finite_pass import FinitePass
 from .repeated_order import RepeatedOrder
 from .stream_order import BlendedLane, Located, check_lane, check_range
@@ -31,7 +32,7 @@ class DealtOrder:
     [2, 3, 1, 2]
     """
 
-    inner: RepeatedOrder | FinitePass
+    inner: RepeatedOrder | EditedOrder | FinitePass
     lanes: int
     chunk: int
 
@@ -52,7 +53,7 @@ class DealtOrder:
 
 
 class _DealtLane:
-    def __init__(self, order: DealtOrder, stream: BlendedLane, number: int) -> None:
+    def __init__(self, order: DealtOrder, stream: BlendedLane | EditedLane, number: int) -> None:
         self._stream = stream
         self._number = number
         self._lanes = order.lanes

@@ -12,7 +12,10 @@ from dataclasses import dataclass
 
 from ..errors import StateError
 
-__all__ = ["LaneHosting", "default_lanes", "possible_ranks"]
+__all__ = ["PASS_LANES", "LaneHosting", "default_lanes", "possible_ranks"]
+
+PASS_LANES = 48
+"""Lanes of a pass whose lanes are visited one after another."""
 
 _DEFAULT_LANES = 48  # divisible by 2, 3, 4, 6, 8, 12, 16, 24
 

@@ -11,6 +11,7 @@
 `split_storage.py` a folder of files with a folder that is elsewhere
 `missing_folder.py` the error of a folder that does not exist
 `retry.py`        repetition of reads that fail for a moment
+`shared_answers.py` answers about small files that one process got for all
 `remote_path.py`  the methods of paths for URLs of object stores
 `urls.py`         the protocols of URLs, and the store of each
 ================  =============================================================

@@ -16,6 +16,7 @@ from .durable_copy import copy_into_place, flush_files, temporary_name
 from .file_lock import hold_lock
 from .protocol import ByteRange, ClosesOnExit, FileInfo, check_name, raise_storage_error
 from .retry import retry
+from .shared_answers import answers_here, shared
 
 __all__ = ["LocalStorage"]
 
@@ -142,6 +143,7 @@ class LocalStorage:
         self._prefix = os.path.join(self._root, "")
         self._replaced = None if replaced is None else (replaced[0], os.path.abspath(replaced[1]))
         self._checked_folders = {""}  # hidden ones that are no links
+        self.answers = answers_here()
 
     def path(self, name: str) -> str:
         check_name(name, folder=self._root)
@@ -209,19 +211,23 @@ class LocalStorage:
     def open(self, name: str, info: FileInfo | None = None) -> _LocalFile:  # noqa: ARG002 - the system knows it
         return _LocalFile(self.path(name))
 
+    @shared
     def read(self, name: str, byte_range: ByteRange | None = None) -> bytes:
         with self.open(name) as file:
             if byte_range is None:
                 return file.read_at(0, file.size_bytes)
             return file.read_at(byte_range.start, byte_range.size_bytes)
 
+    @shared
     def read_start(self, name: str, size_bytes: int) -> tuple[bytes, int]:
         with self.open(name) as file:
             return file.read_at(0, min(size_bytes, file.size_bytes)), file.size_bytes
 
+    @shared
     def exists(self, name: str) -> bool:
         return os.path.lexists(self.path(name))
 
+    @shared
     def stat(self, name: str) -> FileInfo:
         path, action = self.path(name), "read the status of this file"
         try:

@@ -11,9 +11,10 @@ from pathlib import PurePosixPath
 from typing import Any
 from weakref import WeakValueDictionary
 
-from ..format.dataset_folder import DatasetFolder, open_fresh_shard
+from ..format.dataset_folder import DatasetFolder
 from ..format.index.current import read_uuid
 from ..format.index.dataset_index import DatasetIndex, PartLocation
+from ..format.index.fresh_shard import open_fresh_shard
 from ..format.index.layout import ShardEntry
 from ..format.index.sample_bytes import read_sample
 from ..format.media.metadata import MediaMetadata, MediaMetadataReader

@@ -15,7 +15,15 @@ from multiprocessing import RawArray
 from pathlib import Path
 from typing import Any, NamedTuple
 
-__all__ = ["SegmentFlags", "SegmentPool", "SentSegment", "forget_segments", "has_segments", "view_of_segment"]
+__all__ = [
+    "SegmentFlags",
+    "SegmentPool",
+    "SentSegment",
+    "forget_segments",
+    "has_segments",
+    "mapped_bytes",
+    "view_of_segment",
+]
 
 _MAX_SEGMENTS = 16  # of a worker; a rank rarely holds more batches at a time
 _SPARE = 1.25  # a new segment is larger than its message by this factor, so that it fits the next message, too
@@ -102,6 +110,11 @@ def forget_segments(pids: Sequence[int]) -> None:
     """Unmap the segments of workers that have ended; tensors that refer to them keep their mappings."""
     for key in [key for key in _attached if key[0] in pids]:
         del _attached[key]
+
+
+def mapped_bytes(pids: Sequence[int]) -> int:
+    """Return the size of the segments of some workers that this process has mapped."""
+    return sum(len(attached.memory) for (pid, _), attached in [*_attached.items()] if pid in pids)
 
 
 def view_of_segment(segment: _Attached, size_bytes: int, flags: SegmentFlags) -> memoryview:

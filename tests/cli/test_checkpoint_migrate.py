@@ -109,6 +109,29 @@ def test_a_mix_that_is_migrated_twice_is_the_edited_run(energon: RunEnergon, fol
     assert told.count("edited ") == 2
 
 
+def test_a_schedule_of_weights_is_migrated_as_an_edit(energon: RunEnergon, folder: Path, tmp_path: Path) -> None:
+    weights = "{path: a, weight: {0: 2, 12: 0}}, {path: b, weight: 1}", "{path: a, weight: {0: 2, 14: 1}}, {path: b}"
+    mixes = [folder / f"scheduled{number}.yaml" for number in range(2)]
+    for mix, text in zip(mixes, weights, strict=True):
+        mix.write_text(f"{HEAD}{text}]}}}}\n")
+    run = loaders(mixes[0], 2, lanes=4)
+    keys_of(run, 10)
+    save(tmp_path / "first", run)
+    done = energon("checkpoint", "migrate", tmp_path / "first", mixes[1], tmp_path / "second")
+    assert done.code == 0, done.err
+    assert "weight schedule 0.667, 0 from step 12 → 0.667, 0.5 from step 14" in done.out
+    allowed = restored(mixes[1], 1, states_in(tmp_path / "first"), allow=True)
+    migrated = restored(mixes[1], 1, states_in(tmp_path / "second"))
+    assert keys_of(migrated, 40) == keys_of(allowed, 40)
+    # The schedule is removed.
+    save(tmp_path / "third", migrated)
+    done = energon("checkpoint", "migrate", tmp_path / "third", folder / "one.yaml", tmp_path / "fourth")
+    assert "weight schedule 0.667, 0.5 from step 14 → 0.667" in done.out
+    states = states_in(tmp_path / "fourth")
+    expected = keys_of(restored(folder / "one.yaml", 2, [allowed[0].save_state_rank()], allow=True), 10)
+    assert keys_of(restored(folder / "one.yaml", 2, states), 10) == expected
+
+
 def test_a_mix_that_has_not_changed_is_the_same_run(energon: RunEnergon, folder: Path, tmp_path: Path) -> None:
     run = loaders(folder / "one.yaml", 1)
     keys_of(run, 5)

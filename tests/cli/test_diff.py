@@ -150,6 +150,20 @@ def test_kinds_that_cannot_be_compared_are_wrong_usage(prepared: Path, energon: 
     assert "a dataset and a metadataset cannot be compared" in done.err
 
 
+def test_shards_that_are_not_prepared_are_compared_by_a_scan(prepared: Path, copy: Path, energon: RunEnergon) -> None:
+    shutil.rmtree(copy / ".nv-meta")
+    shard = min(copy.glob("*.tar"))
+    content = shard.read_bytes()
+    shard.unlink()
+    done = energon("diff", prepared, copy)
+    assert done.code == 1
+    assert f"1 only in A ({shard.name})" in done.out
+    shard.write_bytes(content)
+    done = energon("diff", prepared, copy, "--contents")
+    assert (done.code, done.out.strip(), done.err) == (0, "no differences", "")
+    assert not (copy / ".nv-meta").exists()
+
+
 def test_a_missing_path_is_an_error(prepared: Path, energon: RunEnergon) -> None:
     done = energon("diff", prepared, "/no/such/dataset")
     assert done.code == 1

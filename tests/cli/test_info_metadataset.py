@@ -20,9 +20,9 @@ from tests.source_tree import ROOT
 KEYS = {"path", "type", "faults", "splits"}
 SPLIT_KEYS = {"name", "leaves", "samples", "epoch", "mixed_by", "faults", "tree"}
 NODE_KEYS = {
-    "kind", "place", "path", "split_part", "share", "repetitions", "expected_repetitions", "samples", "split_config",
-    "dataset_config", "meta_folder", "filter", "unit", "subset", "subflavors", "aux", "aux_meta_folders", "join",
-    "fault", "children",
+    "kind", "place", "path", "split_part", "share", "schedule", "repetitions", "expected_repetitions", "samples",
+    "split_config", "dataset_config", "meta_folder", "filter", "unit", "subset", "subflavors", "aux",
+    "aux_meta_folders", "join", "fault", "children",
 }  # fmt: skip
 MEMBER_KEYS = {
     "name", "path", "split_part", "split_config", "dataset_config", "meta_folder", "nonmatch", "subflavors", "aux",
@@ -125,6 +125,20 @@ def test_samples_of_a_blend_with_a_unit_have_no_known_repetitions(datasets: Path
         None,
         pytest.approx(split["samples"] * 0.5 / 2),
     ]
+
+
+def test_shares_that_change_are_shown_with_their_steps(datasets: Path, energon: RunEnergon) -> None:
+    mix = write_mix(datasets, train=[{"path": "a", "weight": {0: 3, 10: 0}}, {"path": "b"}])
+    done = energon("info", mix)
+    assert "├─ a (train)   75 %        6             share 0.75, 0 from step 10" in done.out.splitlines()
+    tree = energon("info", mix, "--json").json["splits"][0]["tree"]
+    [a, b] = leaves(tree)
+    assert a["schedule"] == {
+        "unit": "steps", "starts": [0, 10], "shares": [0.75, 0.0], "text": "0.75, 0 from step 10",
+    }  # fmt: skip
+    assert (b["share"], b["schedule"]["shares"], b["expected_repetitions"]) == (0.25, [0.25, 1.0], None)
+    assert tree["schedule"] is None
+    assert energon("preview", mix, "--json", "-n", "3").code == 0
 
 
 def test_shares_and_repetitions_of_a_pass(datasets: Path, energon: RunEnergon) -> None:

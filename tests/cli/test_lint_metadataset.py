@@ -242,3 +242,16 @@ def test_nothing_is_excluded_through_a_metadataset(datasets: Path, energon: RunE
     done = energon("lint", write_mix(datasets, "fix.yaml", train={"path": "b"}), "--fix")
     assert done.code == 2
     assert "only a dataset of shards" in done.err
+
+
+def test_weights_that_change_are_checked_with_their_places(lint: Lint) -> None:
+    good = [
+        {"path": "a", "weight": {0: 1, 100: 0.5}},
+        {"path": "texts.jsonl", "weight": {"change": "linear", "at": {0: 0, 9: 1}}},
+    ]
+    assert lint(train=good)[:2] == (0, [])
+    bad = [{"path": "a", "weight": {0: 1, 100: -0.5}}, {"path": "b", "weight": {5: 1}}]
+    code, findings, _ = lint(train=bad)
+    assert code == 1
+    assert any("expected a number of at least 0, found -0.5" in finding for finding in findings)
+    assert any("the first weight is that at 5; expected one at 0" in finding for finding in findings)

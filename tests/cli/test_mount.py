@@ -8,12 +8,17 @@ import shutil
 import signal
 import subprocess
 import sys
+import tarfile
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from loader.errors import ConfigError
+from loader.inspect.mount import Layout, MountedTree, open_tree
+from tests.cli.make_mix import write_datasets, write_mix
 from tests.cli.run_energon import RunEnergon
 
 ENERGON = [sys.executable, "-m", "energon_cli"]
@@ -133,8 +138,72 @@ def test_without_the_extra_the_error_names_it(
     assert "pip install 'energon-toolkit[mount]'" in done.err
 
 
-def test_a_single_file_of_samples_is_refused(tmp_path: Path, energon: RunEnergon) -> None:
-    (tmp_path / "x.jsonl").write_text('{"a": 1}\n')
-    done = energon("mount", tmp_path / "x.jsonl", tmp_path)
-    assert done.code == 1
-    assert "a single file of samples is not mounted" in done.err
+@pytest.fixture(scope="module")
+def unprepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = write_datasets(tmp_path_factory.mktemp("datasets"))
+    write_mix(folder, train=[{"path": "a"}, {"path": "texts.jsonl"}, {"path": "raw"}])
+    return folder
+
+
+def files_of(tree: MountedTree, path: str = "") -> dict[str, bytes]:
+    found: dict[str, bytes] = {}
+    for name in tree.names(path or "/"):
+        child = f"{path}/{name}"
+        entry = tree.entry(child)
+        assert entry is not None
+        found |= files_of(tree, child) if entry.is_folder else {child[1:]: tree.read(child, 0, entry.size_bytes)}
+    return found
+
+
+def test_a_single_file_has_a_file_for_each_sample(unprepared: Path) -> None:
+    tree = open_tree(str(unprepared / "texts.jsonl"), Layout())
+    lines = (unprepared / "texts.jsonl").read_bytes().splitlines()
+    assert files_of(tree) == {f"{number}.json": line for number, line in enumerate(lines)}
+    tree.close()
+
+
+@pytest.mark.parametrize("single", [False, True])
+def test_shards_that_are_not_prepared_are_scanned_and_nothing_is_left(
+    unprepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, single: bool
+) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    shards = sorted((unprepared / "raw").glob("*.tar"))
+    members: dict[str, bytes] = {}
+    for shard in shards[:1] if single else shards:
+        with tarfile.open(shard) as tar:
+            for member in tar:
+                file = tar.extractfile(member)
+                members[member.name] = b"" if file is None else file.read()
+    before = sorted((unprepared / "raw").iterdir())
+    tree = open_tree(str(shards[0] if single else unprepared / "raw"), Layout())
+    assert files_of(tree) == members
+    assert [*temporary.iterdir()]
+    tree.close()
+    assert not [*temporary.iterdir()]
+    assert sorted((unprepared / "raw").iterdir()) == before
+
+
+def test_shards_that_are_not_prepared_have_no_split_parts(unprepared: Path) -> None:
+    with pytest.raises(ConfigError, match="not prepared, so they have no split part 'train'"):
+        open_tree(str(unprepared / "raw"), Layout(), split_part="train")
+    tree = open_tree(str(unprepared / "mix.yaml"), Layout())
+    found = files_of(tree)
+    assert b"run energon prepare" in found["train/2_raw/ERROR.txt"]
+    assert "train/1_texts.jsonl/0.json" in found
+    tree.close()
+
+
+@needs_fuse
+@pytest.mark.parametrize("path", ["texts.jsonl", "raw"])
+def test_other_programs_read_single_files_and_shards_that_are_not_prepared(
+    unprepared: Path, point: Path, path: str
+) -> None:
+    process = start("--json", unprepared / path, point)
+    assert process.stdout is not None
+    process.stdout.readline()
+    assert all((point / name).read_bytes() for name in os.listdir(point))
+    assert os.listdir(point)
+    subprocess.run(["fusermount3", "-u", str(point)], check=True)
+    process.communicate(timeout=20)

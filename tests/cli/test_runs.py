@@ -101,6 +101,28 @@ def test_a_run_is_explained_with_its_findings(prepared: Path, energon: RunEnergo
     assert {finding["kind"] for finding in facts["findings"]} == {"many epochs", "few samples"}
 
 
+def test_the_shares_between_changes_of_weights_are_a_table(tmp_path: Path, energon: RunEnergon) -> None:
+    for name, first in (("a", 0), ("b", 1000)):
+        write_texts(tmp_path / name, train=(100, 100), val=(3,), first=first)
+    mix = tmp_path / "mix.yaml"
+    head = "__module__: megatron.energon\n__class__: MetadatasetV2\nsplits:\n  train:\n    blend:\n    - {path: b}\n"
+    mix.write_text(f"{head}    - {{path: a, weight: {{0: 3, 10: 0}}}}\n")
+    options = ("--steps", 20, "--batch-size", 8, "--lanes", 4)
+    lines = [line.split() for line in energon("explain", mix, *options).out.splitlines()]
+    assert ["0", "–", "10", "25.00%", "→", "25.00%", "75.00%", "→", "75.00%"] in lines
+    assert ["10", "–", "20", "100.00%", "→", "100.00%", "0.00%", "→", "0.00%"] in lines
+    [first, _] = json.loads(energon("explain", mix, *options, "--json").out)["stretches"]
+    assert first == {"steps": [0.0, 10.0], "shares_asked": [0.25, 0.75], "used": [20, 60]}
+
+    linear = "{unit: samples, change: linear, at: {0: 1, 100: 3}}"  # stretches begin within steps
+    mix.write_text(f"{head}    - {{path: a, weight: {linear}}}\n")
+    done = energon("explain", mix, *options)
+    assert "the weights change 32 times; shares asked" in done.out
+    assert "\n…" in done.out
+    assert len([line for line in done.out.splitlines() if "% → " in line]) == 20
+    assert "12.5 – 20" in done.out
+
+
 def test_a_step_is_traced_and_a_key_found(prepared: Path, energon: RunEnergon) -> None:
     done = energon("trace", prepared, "--step", 3, "--batch-size", 2, "--world-size", 2, "--json")
     samples = [json.loads(line) for line in done.out.splitlines()]

@@ -1,7 +1,8 @@
 """Record the states of a version, and the micro-batches that follow them.
 
 ``tests/golden/states/<version>.tar.xz`` contains datasets as that version prepared them, ``<version>.json`` the states
-of runs over them; ``<version>-tables`` those of token, JSONL and Parquet files. Record the current version with
+of runs over them; ``<version>-tables`` those of token, JSONL and Parquet files, and ``<version>-schedules`` those of
+weights that change during the run. Record the current version with
 ``python -m tests.e2e.golden_states``, or a part of it by its name; never change an old record.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import sys
 import tarfile
 import tempfile
@@ -30,6 +32,7 @@ from loader import (
     basic_sample_keys,
     edataclass,
     prepare_metadataset,
+    sample_size_metric,
 )
 from loader.version import __version__
 from tests.e2e.drawing_encoders import (
@@ -158,6 +161,32 @@ TABLES = {
 """Cases over token, JSONL and Parquet files, recorded in ``<version>-tables.json``."""
 
 
+class Sized(PackingTwice):
+    """Measures samples from 5000 on as 30 tokens, and others as 10."""
+
+    @sample_size_metric
+    def tokens(self, sample: TextSample) -> int:
+        return 30 if int(re.findall(r"\d+", sample.text)[0]) >= 5000 else 10
+
+
+MEASURED = {
+    "blend by tokens": Case(build=partial(mix, name="tokens.yaml", encoder=Sized)),
+    "blend by tokens, packing": Case(
+        build=partial(mix, name="tokens.yaml", encoder=Sized, packing_buffer_size=9), ranks=3
+    ),
+}
+"""Cases of ``<version>-measured``: version 0.2.0 divided weights by measured sizes, which later ones count."""
+
+
+def write_measured(folder: Path) -> None:
+    """Prepare the datasets and metadatasets that the cases of :data:`MEASURED` load."""
+    data = write_mixed_data(folder)
+    inner = {"blend": [{"weight": 1, "path": "texts"}, {"weight": 2, "path": "more", "subset": {"range": [0, 20]}}]}
+    data.write("inner.yaml", {"train": inner})
+    blend = [{"weight": 2, "path": "inner.yaml"}, {"path": "more", "split_part": "val"}]
+    data.write("tokens.yaml", {"train": {"blend": blend, "blend_weight_unit": "tokens"}})
+
+
 def write_tables(folder: Path) -> None:
     """Write the files that the cases of :data:`TABLES` load."""
     write_tokens(folder / "tokens", numbered(211))
@@ -179,6 +208,25 @@ def write_tables(folder: Path) -> None:
         "splits": {"train": {"blend": blend}},
     }
     (folder / "files.yaml").write_text(yaml.safe_dump(document))
+
+
+SCHEDULES = {
+    "weights by step": Case(build=partial(mix, name="steps.yaml"), ranks=1, steps=14),
+    "weights by sample, nested": Case(build=partial(mix, name="samples.yaml"), ranks=4, steps=3),
+}
+"""Cases whose weights change during the run, recorded in ``<version>-schedules.json``."""
+
+
+def write_schedules(folder: Path) -> None:
+    """Prepare the datasets and metadatasets that the cases of :data:`SCHEDULES` load."""
+    data = write_mixed_data(folder)
+    steps = [{"weight": {0: 3, 10: 1, 20: 0}, "path": "texts"}, {"weight": {0: 0, 10: 1}, "path": "more"}]
+    data.write("steps.yaml", {"train": {"blend": [*steps, {"path": "more", "split_part": "val"}]}})
+    linear = {"unit": "samples", "change": "linear", "at": {0: 0, 90: 3}}
+    inner = {"blend": [{"weight": {"unit": "samples", "at": {0: 1, 50: 4}}, "path": "texts"}, {"path": "more"}]}
+    data.write("inner.yaml", {"train": inner})
+    outer = [{"weight": 2, "path": "inner.yaml"}, {"weight": linear, "path": "more", "split_part": "val"}]
+    data.write("samples.yaml", {"train": {"blend": outer}})
 
 
 def write_data(folder: Path) -> None:
@@ -225,7 +273,7 @@ def record(name: str, folder: Path) -> dict[str, Any]:
     return {"states": states, "delivered": before, "batches": digests(expected, folder)}
 
 
-ALL_CASES = {**CASES, **TABLES}
+ALL_CASES = {**CASES, **TABLES, **MEASURED, **SCHEDULES}
 
 
 def write_record(name: str, cases: Mapping[str, Case], write: Callable[[Path], None]) -> None:
@@ -244,7 +292,11 @@ def write_record(name: str, cases: Mapping[str, Case], write: Callable[[Path], N
 def main() -> None:
     RECORDS.mkdir(parents=True, exist_ok=True)
     add_joiner()
-    records = {__version__: (CASES, write_data), f"{__version__}-tables": (TABLES, write_tables)}
+    records = {
+        __version__: (CASES, write_data),
+        f"{__version__}-tables": (TABLES, write_tables),
+        f"{__version__}-schedules": (SCHEDULES, write_schedules),
+    }
     for name in sys.argv[1:] or records:
         write_record(name, *records[name])
 

@@ -90,7 +90,7 @@ def test_a_checkpoint_and_the_data_that_it_was_saved_with(data: Data, tmp_path: 
     assert {line.split()[0] for line in found} >= {"samples", "uuid", "checksum"}
 
 
-def write_mix(path: Path, *leaves: tuple[float, Path]) -> str:
+def write_mix(path: Path, *leaves: tuple[Any, Path]) -> str:
     blend = [{"weight": weight, "path": str(folder)} for weight, folder in leaves]
     document = {"__module__": "megatron.energon", "__class__": "MetadatasetV2", "splits": {"train": {"blend": blend}}}
     path.write_text(yaml.safe_dump(document))
@@ -166,3 +166,46 @@ def test_a_file_without_states_and_states_of_two_runs(data: Data, tmp_path: Path
     (tmp_path / "both.json").write_text(json.dumps(both))
     with pytest.raises(StateError, match="found those of 2"):
         compare_paths(saved, str(tmp_path / "both.json"))
+
+
+def test_weights_that_change_are_named_by_dataset(data: Data, tmp_path: Path) -> None:
+    def built(path: str, config: WorkerConfig) -> Any:
+        return get_train_dataset(
+            path, worker_config=config, batch_size=3, shuffle_buffer_size=20, max_samples_per_sequence=5
+        )
+
+    texts, more = data.texts, data.more
+    mix = write_mix(tmp_path / "mix.yaml", ({0: 1, 10: 3}, texts), (1, more))
+    later = write_mix(tmp_path / "later.yaml", ({0: 1, 12: 3}, texts), (1, more))
+    constant = write_mix(tmp_path / "constant.yaml", (1, texts), (3, more))
+    saved = save(tmp_path / "a.json", partial(built, mix), steps=3)
+    assert compare_paths(saved, mix).resumes
+    lines = {path: [str(one) for one in compare_paths(saved, path).differences] for path in (later, constant)}
+    assert lines[later] == [
+        f"{texts}, train: weight schedule 0.5, 0.75 from step 10 → 0.5, 0.75 from step 12",
+        f"{more}, train: weight schedule 0.5, 0.25 from step 10 → 0.5, 0.25 from step 12",
+    ]
+    assert lines[constant] == [
+        f"{texts}, train: weight schedule 0.5, 0.75 from step 10 → 0.25",
+        f"{more}, train: weight schedule 0.5, 0.25 from step 10 → 0.75",
+    ]
+    assert not compare_paths(mix, mix).differences
+    assert [str(one) for one in compare_paths(mix, later).differences] == [
+        f"train: {texts} (train): share schedule '0.5, 0.75 from step 10' → '0.5, 0.75 from step 12'",
+        f"train: {more} (train): share schedule '0.5, 0.25 from step 10' → '0.5, 0.25 from step 12'",
+    ]
+    found = [str(one) for one in compare_paths(mix, constant).differences]
+    assert f"train: {texts} (train): share schedule '0.5, 0.75 from step 10' → none" in found
+    # The texts of long schedules are cut, and their differences are found nevertheless.
+    ramps = [
+        write_mix(
+            tmp_path / f"ramp{number}.yaml",
+            ({"change": "linear", "at": {0: 1, 100 + number: 3, 200: 3}}, texts),
+            (1, more),
+        )
+        for number in range(2)
+    ]
+    saved = save(tmp_path / "b.json", partial(built, ramps[0]), steps=3)
+    assert compare_paths(saved, ramps[0]).resumes
+    assert compare_paths(saved, ramps[1]).differences
+    assert compare_paths(ramps[0], ramps[1]).differences

@@ -340,15 +340,43 @@ class BySize(Plain):
         return float(len(sample.text))
 
 
-def test_weights_in_another_unit_are_measured_for_the_new_mix(data: Mixes) -> None:
-    def build(config: WorkerConfig, *, weight: float) -> SavableDataset[Any]:
-        path = data.folder / f"tokens{weight}.yaml"
-        splits = {"train": {"blend": [leaf("a", weight), leaf("b", 1)], "blend_weight_unit": "tokens"}}
-        document = {"__module__": "megatron.energon", "__class__": "MetadatasetV2", "splits": splits}
-        path.write_text(yaml.safe_dump(document))
-        return train(path, config, task_encoder=BySize())
+def by_size(data: Mixes, config: WorkerConfig, *, weights: Mapping[str, float], **options: Any) -> SavableDataset[Any]:
+    """Build a run with a blend by tokens."""
+    path = data.folder / f"tokens{len(list(data.folder.glob('tokens*')))}.yaml"
+    splits = {
+        "train": {"blend": [leaf(name, weight) for name, weight in weights.items()], "blend_weight_unit": "tokens"}
+    }
+    document = {"__module__": "megatron.energon", "__class__": "MetadatasetV2", "splits": splits}
+    path.write_text(yaml.safe_dump(document))
+    return train(path, config, **{"task_encoder": BySize()} | options)
 
-    check_continued(partial(build, weight=1.0), partial(build, weight=3.0), "ab")
+
+class PackingBySize(Packing):
+    @sample_size_metric
+    def tokens(self, sample: TextSample) -> float:
+        return float(len(sample.text))
+
+
+@pytest.mark.parametrize("packs", [False, True])
+def test_blends_by_volume_are_edited(data: Mixes, packs: bool) -> None:
+    options: dict[str, Any] = {"packing_buffer_size": 8, "task_encoder": PackingBySize()} if packs else {}
+    builds = [
+        partial(by_size, data, weights=weights, **options)
+        for weights in ({"a": 1, "b": 1, "c": 2}, {"c": 1, "d": 1, "a": 3})
+    ]
+    check_continued(builds[0], builds[1], "ac", steps=20)
+
+
+def test_volumes_count_from_the_edit_on(data: Mixes) -> None:
+    builds = [partial(by_size, data, weights={"a": weight, "b": 1}) for weight in (1, 9)]
+    with following(builds[0], Spread(1)) as run:
+        run.steps(200)
+        states = run.states()
+    with following(builds[1], Spread(1), states, allow=True) as run:
+        numbers = [number for batch in run.steps(100).values() for number in batch]
+    sizes = {number: len(f"text {number}") for number in numbers}
+    small = sum(sizes[number] for number in numbers if number < 1000)
+    assert small / sum(sizes[number] for number in numbers) == pytest.approx(0.9, abs=0.02)
 
 
 # ------------------------------------------------------------------------------------------- blends composed by hand

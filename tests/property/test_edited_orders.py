@@ -21,6 +21,7 @@ from loader.order import (
     MixHistory,
     RepeatedOrder,
     SourceOrder,
+    WeightSchedule,
     quantise_weights,
 )
 
@@ -48,7 +49,17 @@ def pools(draw: st.DrawFn) -> tuple[SourceOrder, ...]:
 @st.composite
 def mixes(draw: st.DrawFn) -> Mix:
     origins = draw(st.lists(st.integers(0, POOL - 1), min_size=1, max_size=POOL, unique=True))
-    return Mix(tuple(origins), tuple(draw(WEIGHTS) for _ in origins))
+    schedule = draw(st.none() | schedules(len(origins)))
+    return Mix(tuple(origins), tuple(draw(WEIGHTS) for _ in origins), schedule)
+
+
+@st.composite
+def schedules(draw: st.DrawFn, sources: int) -> WeightSchedule:
+    """Draw the weights of some sources, some of them 0, in stretches of any length."""
+    lengths = draw(st.lists(st.one_of(st.integers(1, 5), st.integers(1, 5000)), max_size=6))
+    row = st.tuples(*[st.just(0.0) | WEIGHTS] * sources).filter(any)
+    starts = (0, *np.cumsum(lengths).tolist()) if lengths else (0,)
+    return WeightSchedule(starts, tuple(draw(row) for _ in starts), draw(st.sampled_from([1, 2, 30])))
 
 
 @st.composite
@@ -111,9 +122,10 @@ def test_a_range_is_located_as_its_parts_are(run: EditedRun, cut: int, length: i
 
 @given(run=edited_runs())
 def test_consumed_counts_every_position_once(run: EditedRun) -> None:
-    _, stretches, _, lane, seed = run
+    _, stretches, lanes, lane, seed = run
     ends = np.cumsum([length for _, length in stretches]).tolist()
-    counted = LaneMixes([mix for mix, _ in stretches], lane=lane, seed=seed, ends=ends[:-1]).consumed(ends[-1])
+    mixes = LaneMixes([mix for mix, _ in stretches], lane=lane, lanes=lanes, seed=seed, ends=ends[:-1])
+    counted = mixes.consumed(ends[-1])
     assert sum(counted.values()) == ends[-1]
 
 
@@ -139,7 +151,7 @@ def test_faults_are_refused() -> None:
     two = (Mix((0,), (1,)), Mix((0,), (1,)))
     for ends in ((), (3, 4), (-1,)):
         with pytest.raises(ValueError, match="expected 1 ascending positions"):
-            LaneMixes(two, lane=0, seed=0, ends=ends)
+            LaneMixes(two, lane=0, lanes=1, seed=0, ends=ends)
 
 
 def test_the_end_of_a_mix_is_known_for_lanes_that_had_begun_and_zero_for_others() -> None:

@@ -6,7 +6,8 @@ import os
 from collections.abc import Callable
 
 from ...errors import FormatError
-from ...format.dataset_folder import DatasetFolder, open_fresh_shard
+from ...format.dataset_folder import DatasetFolder
+from ...format.index.fresh_shard import open_fresh_shard
 from ...storage import LocalStorage
 from .new_output import NewFolder, raise_unwritable
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Sequence
 
 from ...errors import ConfigError, StorageError
-from ...format.dataset_folder import open_fresh_shard
+from ...format.index.fresh_shard import open_fresh_shard
 from ...format.index.layout import ShardEntry
 from ...storage import LocalStorage, raise_storage_error
 from .inputs import MergeInput

@@ -10,7 +10,8 @@ import numpy as np
 
 from ...arrays import IntArray
 from ...errors import ConfigError
-from ...format.dataset_folder import DatasetFolder, open_fresh_shard
+from ...format.dataset_folder import DatasetFolder
+from ...format.index.fresh_shard import open_fresh_shard
 from ...format.index.shard_index import ShardIndex, index_shard
 from ...format.nv_meta import SPLIT_YAML
 from ...format.unprepared import find_tars, is_prepared

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from ...cached_property import cached_property
 from ...errors import FormatError
 from ...storage import Storage, read_document
+from ...storage.shared_answers import has_answers
 from ..nv_meta import INDEX_FOLDER
 from ..tar.header import BLOCK
 from ..tar.names import decode_name, encode_name
@@ -86,10 +87,12 @@ class DatasetIndex(SampleIndex):
     def check_sizes(self) -> None:
         """Compare the sizes of a local index's columns with the layout, which costs less than to map them.
 
+        Of the ranks that share metadata, one compares them.
+
         Raises:
             FormatError: As :meth:`check` does.
         """
-        if self._storage.checks_versions:
+        if self._storage.checks_versions or has_answers(self._storage):
             return
         folder = self._storage.path(self._folder)
         for name in COLUMNS:

@@ -11,11 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ...arrays import IntArray
+from ...cached_property import cached_property
 from ...errors import FormatError
 from ..tar.header import BLOCK
 from .dataset_index import DatasetIndex
 
-__all__ = ["SampleLocations", "SampleLocator"]
+__all__ = ["IndexColumns", "SampleLocations", "SampleLocator", "ascii_keys", "row_ranges"]
 
 Column = Any
 """Integers: a list, an array of shape (n,) or a range."""
@@ -68,22 +69,49 @@ class SampleLocations:
             getattr(self, name).extend(np.asarray(getattr(more, name)).tolist())
 
 
+class IndexColumns:
+    """The columns of an index as plain arrays of signed integers: memory maps take several times as long to index.
+
+    Args:
+        index: The index.
+    """
+
+    def __init__(self, index: DatasetIndex) -> None:
+        self.part_ends, self.key_ends = (
+            np.asarray(column).view(np.int64) for column in (index.part_ends, index.key_ends)
+        )
+        self.part_name, self.part_offset, self.part_size, self.key_bytes = (
+            np.asarray(column) for column in (index.part_name, index.part_offset, index.part_size, index.key_bytes)
+        )
+
+
 class SampleLocator:
     """Locates samples in an index.
 
     Args:
         index: The index.
         parts: Names of the wanted parts; None for all.
+
+    Attributes:
+        shard_starts: For each shard, the number of its first sample.
+        shard_sizes: For each shard, its bytes.
+        wanted_names: For each number of a part's name, the name; None if it is not wanted.
     """
 
     def __init__(self, index: DatasetIndex, parts: Collection[str] | None = None) -> None:
         self._index = index
         self._names = list(index.part_names)
         self._wanted = None if parts is None else np.array([name in parts for name in self._names], dtype=bool)
-        self._shard_starts = np.array([shard.first_sample for shard in index.shards], dtype=np.int64)
-        self._shard_sizes = np.array([shard.size_bytes for shard in index.shards], dtype=np.int64)
+        self.shard_starts = np.array([shard.first_sample for shard in index.shards], dtype=np.int64)
+        self.shard_sizes = np.array([shard.size_bytes for shard in index.shards], dtype=np.int64)
         self._keys = memoryview(np.asarray(index.key_bytes).data)
         self._scalar = _ScalarLocator(index, self._wanted)
+        self.wanted_names = self._scalar.names
+
+    @cached_property
+    def columns(self) -> IndexColumns:
+        """The columns of the index."""
+        return IndexColumns(self._index)
 
     def locate(self, samples: IntArray, found: SampleLocations | None = None) -> SampleLocations:
         """Return the locations of some samples.
@@ -104,11 +132,13 @@ class SampleLocator:
         found.extend(self._locate(samples))
         return found
 
+    __call__ = locate
+
     def _locate(self, samples: IntArray) -> SampleLocations:
         index = self._index
         n = len(samples)
-        shard = np.searchsorted(self._shard_starts, samples, side="right") - 1
-        first, last = _rows(index.part_ends, samples)
+        shard = np.searchsorted(self.shard_starts, samples, side="right") - 1
+        first, last = row_ranges(self.columns.part_ends, samples)
         counts = last - first
         if (first < 0).any() or (counts < 0).any() or (last > len(index.part_name)).any():
             raise _contradiction(index, "the parts of a sample have no rows")
@@ -118,7 +148,7 @@ class SampleLocator:
         start = index.part_offset[rows].astype(np.int64) * BLOCK
         size = index.part_size[rows].astype(np.int64)
         of_sample = np.repeat(np.arange(n), counts)
-        self._check(name, start, size, self._shard_sizes[shard[of_sample]])
+        self._check(name, start, size, self.shard_sizes[shard[of_sample]])
         if self._wanted is not None:
             keep = self._wanted[name]
             name, start, size, of_sample = name[keep], start[keep], size[keep], of_sample[keep]
@@ -169,22 +199,27 @@ class SampleLocator:
             return [self._names[int(name[0])]] * len(name)
         return list(map(self._names.__getitem__, name.tolist()))
 
-    def _keys_of(self, samples: IntArray) -> list[str]:
-        first, last = _rows(self._index.key_ends, samples)
+    def gather_keys(self, samples: IntArray) -> npt.NDArray[np.uint8] | None:
+        """Return the bytes of the keys of samples, shape (n, length); None if the lengths differ."""
+        first, last = row_ranges(self.columns.key_ends, samples)
         sizes = last - first
         length = int(sizes[0]) if len(sizes) else 0
         if (
             0 < length < _MAX_GATHERED_KEY
             and (sizes == length).all()
-            and (first >= 0).all()
+            and first.min() >= 0
             and last.max() <= len(self._keys)
         ):
-            # Most keys have one length: gathering them at once takes a quarter of the time.
-            keys = self._index.key_bytes[first[:, None] + np.arange(length)]
-            if (keys < 128).all() and keys.all():
-                text = keys.astype(np.uint32).view(f"U{length}")  # four bytes a character
-                found: list[str] = text[:, 0].tolist()
-                return found
+            keys: npt.NDArray[np.uint8] = self.columns.key_bytes[first[:, None] + np.arange(length)]
+            return keys
+        return None
+
+    def _keys_of(self, samples: IntArray) -> list[str]:
+        gathered = self.gather_keys(samples)
+        found = None if gathered is None else ascii_keys(gathered)
+        if found is not None:
+            return found
+        first, last = row_ranges(self.columns.key_ends, samples)
         keys = self._keys
         return [
             str(keys[start:stop], "utf-8", "surrogateescape")
@@ -202,7 +237,7 @@ class _ScalarLocator:
 
     def __init__(self, index: DatasetIndex, wanted: npt.NDArray[np.bool_] | None) -> None:
         self._index = index
-        self._names = [
+        self.names = [
             name if wanted is None or wanted[number] else None for number, name in enumerate(index.part_names)
         ]
         ends = (index.part_ends, index.key_ends, index.key_bytes)
@@ -233,7 +268,7 @@ class _ScalarLocator:
 
     def _parts(self, first: int, last: int, shard_size: int) -> list[tuple[int, int, str]]:
         """Return start, end and name of the wanted parts in some rows."""
-        names, (part_name, part_offset, part_size) = self._names, self._rows
+        names, (part_name, part_offset, part_size) = self.names, self._rows
         if not first <= last <= len(part_name):
             raise _contradiction(self._index, "the parts of a sample have no rows")
         parts = []
@@ -256,6 +291,21 @@ def _span(parts: list[tuple[int, int, str]]) -> tuple[int, int]:
     return low, low - 1 if gaps > _MAX_GAP * (len(parts) - 1) else high
 
 
+def ascii_keys(keys: npt.NDArray[np.uint8]) -> list[str] | None:
+    """Return keys of one length as texts; None if they are not of ASCII characters only.
+
+    Decoding them at once takes a quarter of the time.
+
+    Args:
+        keys: Their bytes, shape (n, length).
+    """
+    if not (keys.max(initial=0) < 128 and keys.all()):
+        return None
+    text = keys.astype(np.uint32).view(f"U{keys.shape[1]}")  # four bytes a character
+    found: list[str] = text[:, 0].tolist()
+    return found
+
+
 def _contradiction(index: DatasetIndex, message: str) -> FormatError:
     return FormatError(
         f"the columns of the index contradict each other ({message})",
@@ -264,8 +314,9 @@ def _contradiction(index: DatasetIndex, message: str) -> FormatError:
     )
 
 
-def _rows(ends: npt.NDArray[np.uint64], samples: IntArray) -> tuple[IntArray, IntArray]:
+def row_ranges(ends: IntArray, samples: IntArray) -> tuple[IntArray, IntArray]:
     """Return the half-open ranges of rows that an end column describes."""
-    last = ends[samples].astype(np.int64)
-    first = np.where(samples > 0, ends[np.maximum(samples - 1, 0)].astype(np.int64), 0)
+    first, last = ends[samples - 1], ends[samples]
+    if not samples.all():  # the first sample, before which no row is
+        first[samples == 0] = 0
     return first, last

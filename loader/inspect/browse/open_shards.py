@@ -6,8 +6,8 @@ import threading
 from collections import Counter, OrderedDict
 from collections.abc import Callable
 
-from ...format.dataset_folder import open_fresh_shard
 from ...format.index.dataset_index import DatasetIndex
+from ...format.index.fresh_shard import open_fresh_shard
 from ...format.index.layout import ShardEntry
 from ...storage import FileInfo, LocalStorage, ReadableFile, Storage
 

@@ -26,6 +26,7 @@ __all__ = ["compare_checkpoint_with_data", "compare_checkpoints"]
 
 _PROGRESS = ("batch", "ranks", "steps", "passes", "ended", "counted_on", "ranks_at", "skip_steps")
 _OF_ARGUMENTS = ("slice_lengths", "shuffle_buffer", "measured")
+_OF_STEPS = ("batch_samples", "ranks")  # likewise, of a schedule of weights
 _MAX_LANES = 3  # that are listed
 
 
@@ -92,7 +93,6 @@ def compare_checkpoint_with_data(
     readers = list(_readers(state.dataset))
     if len(readers) == 1 and state.kind in ("endless", None) and "weights" in readers[0][1]:
         chain = _training_chain(after, readers[0][1], part, filter_name=filter_name, trust_code=trust_code)
-        chain.adopt_measurements(readers[0])
         ours = [readers[0][0], _of_data(readers[0][1]), *readers[0][2:]]
         theirs = chain.identity()
         found.extend(chain_differences(ours, [theirs[0], _of_data(theirs[1]), *theirs[2:]]))
@@ -134,7 +134,10 @@ def _training_chain(
 
 def _of_data(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of a reader without those that only arguments of the run determine."""
-    return {name: value for name, value in settings.items() if name not in _OF_ARGUMENTS}
+    kept = {name: value for name, value in settings.items() if name not in _OF_ARGUMENTS}
+    if isinstance(schedule := kept.get("schedule"), Mapping):
+        kept["schedule"] = {name: value for name, value in schedule.items() if name not in _OF_STEPS}
+    return kept
 
 
 def _compare_lanes(states: list[RunState], states_now: list[RunState], found: DifferenceList) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 from ...errors import ConfigError, StorageError
@@ -17,6 +18,7 @@ from .report import DifferenceList, DiffReport
 __all__ = ["compare_paths", "kind_of_path"]
 
 _CHECKPOINT_SUFFIXES = (".json", ".pt", ".pth", ".ckpt", ".pkl")
+_OTHER_INDEX = "the indexes have different uuids: a state that was saved with A does not restore with B"
 _UNCOMPARED = ("path", "prepared", "prepared_at", "mtime", "index")
 
 
@@ -54,6 +56,8 @@ def compare_paths(
     on_progress: Callable[[int, int], None] | None = None,
 ) -> DiffReport:
     """Compare two datasets, two metadatasets, two files of samples, two checkpoints, or a checkpoint and data.
+
+    Tar shards that are not prepared are scanned first.
 
     Args:
         before: The path A; the checkpoint, if only one is.
@@ -93,15 +97,26 @@ def compare_paths(
     elif kinds == ("records", "records"):
         _compare_facts(before, after, found)
     elif kinds == ("dataset", "dataset"):
+        from ...format.unprepared.temporary_index import index_temporarily
         from .datasets import compare_datasets
 
-        folders = [
-            DatasetFolder(
-                data_path(path), split_config=split_config or SPLIT_YAML, dataset_config=dataset_config or DATASET_YAML
+        with ExitStack() as stack:
+            scanned = [index_temporarily(path, None, stack) for path in (before, after)]
+            folders = [
+                DatasetFolder(
+                    data_path(path) if index is None else index[0],
+                    split_config=split_config or SPLIT_YAML,
+                    dataset_config=dataset_config or DATASET_YAML,
+                    meta_folder=None if index is None else index[1],
+                )
+                for path, index in zip((before, after), scanned, strict=True)
+            ]
+            prepared = scanned == [None, None]
+            compare_datasets(
+                folders[0], folders[1], found, contents=contents, documents=prepared, on_progress=on_progress
             )
-            for path in (before, after)
-        ]
-        compare_datasets(folders[0], folders[1], found, contents=contents, on_progress=on_progress)
+            if prepared and folders[0].index.uuid != folders[1].index.uuid:
+                found.notes.append(_OTHER_INDEX)
     else:
         raise ConfigError(
             f"a {kinds[0]} and a {kinds[1]} cannot be compared",

@@ -32,15 +32,17 @@ def compare_datasets(
     found: DifferenceList,
     *,
     contents: bool = False,
+    documents: bool = True,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> None:
-    """Compare two prepared datasets. Memory is bounded by two shards' index rows, and the differences that are kept.
+    """Compare two datasets. Memory is bounded by two shards' index rows, and the differences that are kept.
 
     Args:
         before: The dataset A.
         after: The dataset B.
         found: Receives the differences.
         contents: Compare the bytes of shards whose keys, parts and sizes are equal.
+        documents: Compare the split and ``dataset.yaml``, too.
         on_progress: Called with the numbers of compared shards and of all shards.
     """
     shards, others = ({shard.name: shard for shard in one.index.shards} for one in (before, after))
@@ -53,11 +55,11 @@ def compare_datasets(
         _compare_shard(before, after, shards[name], others[name], found, contents=contents)
         if on_progress is not None:
             on_progress(number + 1, len(common))
+    if not documents:
+        return
     compare_splits(before.split, after.split, found)
     configs = [None if one.config is None else dataclasses.asdict(one.config) for one in (before, after)]
     found.extend(differences(configs[0], configs[1], "dataset.yaml"))
-    if before.index.uuid != after.index.uuid:
-        found.notes.append("the indexes have different uuids: a state that was saved with A does not restore with B")
 
 
 def _order(place: str, names: Sequence[str], names_now: Sequence[str]) -> Iterator[Difference]:

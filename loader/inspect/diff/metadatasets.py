@@ -13,6 +13,7 @@ __all__ = ["compare_metadatasets"]
 
 _COMPARED = (
     "share",
+    "schedule",
     "repetitions",
     "samples",
     "split_config",
@@ -63,7 +64,9 @@ def _compare_leaves(name: str, split: dict[str, Any], split_now: dict[str, Any],
                 found.add(f"{name}: {leaf}", "share", *values)
             continue
         for key in _COMPARED:
-            if key == "share":
+            if key == "schedule":
+                _compare_schedules(f"{name}: {leaf}", one[key], two[key], found)
+            elif key == "share":
                 found.add(f"{name}: {leaf}", "share", _rounded(one[key]), _rounded(two[key]))
             else:
                 found.extend(differences({key: one[key]}, {key: two[key]}, f"{name}: {leaf}"))
@@ -73,6 +76,16 @@ def _compare_leaves(name: str, split: dict[str, Any], split_now: dict[str, Any],
         if one_name != other_name:
             found.add(f"{name}: leaves", f"number {number}", one_name, other_name)
             break
+
+
+def _compare_schedules(place: str, one: Any, two: Any, found: DifferenceList) -> None:
+    if one == two:
+        return
+    before, after = (None if each is None else each["text"] for each in (one, two))
+    if before == after:  # the texts of long schedules are cut
+        found.extend(differences(one, two, f"{place}: share schedule"))
+    else:
+        found.add(place, "share schedule", before, after)
 
 
 def _leaves_by_name(tree: dict[str, Any]) -> dict[str, dict[str, Any]]:

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ...convert.exporting import as_bytes, file_name, key_of, split_file_name
-from ...format.dataset_folder import DatasetFolder, open_fresh_shard
+from ...format.dataset_folder import DatasetFolder
+from ...format.index.fresh_shard import open_fresh_shard
 from ...format.index.layout import ShardEntry
 from ...storage import ReadableFile
 from .entry import Entry

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import PurePosixPath
 
 from ...cached_property import cached_property
@@ -10,8 +11,11 @@ from ...convert.exporting import file_name
 from ...errors import ConfigError, EnergonError
 from ...format.dataset_folder import DatasetFolder
 from ...format.documents.load_request import LoadRequest
-from ...format.documents.providers import is_metadataset, is_record_file
+from ...format.documents.providers import data_path, is_metadataset, is_record_file
 from ...format.nv_meta import DATASET_YAML, SPLIT_YAML
+from ...format.prepare.plan import ProgressCallback
+from ...format.single_file import SingleFile
+from ...format.unprepared.temporary_index import index_temporarily
 from ...metadataset.documents.leaf_plan import LeafPlan
 from ...metadataset.plans.plan_leaves import plan_splits
 from ...metadataset.plans.plan_node import PlanNode
@@ -31,20 +35,24 @@ def open_tree(
     split_config: str | None = None,
     dataset_config: str | None = None,
     meta_folder: str | None = None,
+    on_progress: ProgressCallback | None = None,
 ) -> MountedTree:
-    """Open a prepared dataset or a metadataset as a tree of files.
+    """Open a dataset or a metadataset as a tree of files.
 
     Args:
-        path: Folder of a prepared dataset, or a metadataset (``.yaml``).
+        path: Folder of a dataset, a JSONL, token or Parquet file, tar shards that are not prepared, or a metadataset
+            (``.yaml``).
         layout: The arrangement of each dataset's files.
         split_part: Only samples of this split part, or only this split of a metadataset.
         split_config: Name of the split file; None for the default one.
         dataset_config: Name of the dataset file; None for the default one.
         meta_folder: Folder to use instead of ``.nv-meta``.
+        on_progress: Called after each shard that is scanned, if the shards are not prepared.
 
     Raises:
         ConfigError: There is no such split part, or a document is invalid.
-        StorageError: The dataset is missing or not prepared.
+        FormatError: A file is damaged, or its index is missing.
+        StorageError: The dataset is missing.
     """
     if is_metadataset(path):
         names = None if split_part is None else [split_part]
@@ -52,17 +60,39 @@ def open_tree(
         if planned.faults:
             raise ConfigError(file=planned.file, faults=planned.faults)
         return MountedTree(_Folder({name: _of_node(node, layout) for name, node in planned.trees.items()}))
+    request = LoadRequest(path=path, split_config=split_config, dataset_config=dataset_config, meta_folder=meta_folder)
+    with ExitStack() as stack:
+        files = _open_files(request, layout, split_part, stack, on_progress)
+        return MountedTree(files, stack.pop_all())
+
+
+def _open_files(
+    request: LoadRequest,
+    layout: Layout,
+    split_part: str | None,
+    stack: ExitStack,
+    on_progress: ProgressCallback | None = None,
+) -> DatasetFiles:
+    """Open the files of a dataset; the stack removes a temporary index when it closes."""
+    path, meta_folder = data_path(request.path), request.meta_folder
     if is_record_file(path):
-        raise ConfigError(
-            "a single file of samples is not mounted", at=path, hint="mount a folder that energon prepare has prepared"
-        )
+        return DatasetFiles(SingleFile(path), layout, split_part=split_part)
+    indexed = index_temporarily(path, meta_folder, stack, on_progress)
+    if indexed is not None:
+        if split_part is not None:
+            raise ConfigError(
+                f"these shards are not prepared, so they have no split part {split_part!r}",
+                at=path,
+                hint="run energon prepare, or mount all samples",
+            )
+        path, meta_folder = indexed
     folder = DatasetFolder(
         path,
-        split_config=split_config or SPLIT_YAML,
-        dataset_config=dataset_config or DATASET_YAML,
+        split_config=request.split_config or SPLIT_YAML,
+        dataset_config=request.dataset_config or DATASET_YAML,
         meta_folder=meta_folder,
     )
-    return MountedTree(DatasetFiles(folder, layout, split_part=split_part))
+    return DatasetFiles(folder, layout, split_part=split_part)
 
 
 class MountedTree:
@@ -70,10 +100,12 @@ class MountedTree:
 
     Args:
         root: The files of a dataset, or a folder of them.
+        resources: What is closed after them.
     """
 
-    def __init__(self, root: _Files) -> None:
+    def __init__(self, root: _Files, resources: ExitStack | None = None) -> None:
         self._root = root
+        self._resources = resources or ExitStack()
 
     def entry(self, path: str) -> Entry | None:
         """Return the file or folder at a path; None if there is none."""
@@ -94,7 +126,8 @@ class MountedTree:
 
     def close(self) -> None:
         """Close all shards."""
-        self._root.close()
+        with self._resources:
+            self._root.close()
 
 
 def _parts(path: str) -> tuple[str, ...]:
@@ -136,20 +169,12 @@ class _LazyDataset:
     def __init__(self, request: LoadRequest, layout: Layout) -> None:
         self._request = request
         self._layout = layout
+        self._resources = ExitStack()
 
     @cached_property
     def _files(self) -> DatasetFiles | bytes:
-        request = self._request
         try:
-            if is_record_file(request.path):
-                return b"a single file of samples is not mounted\n"
-            folder = DatasetFolder(
-                request.path,
-                split_config=request.split_config or SPLIT_YAML,
-                dataset_config=request.dataset_config or DATASET_YAML,
-                meta_folder=request.meta_folder,
-            )
-            return DatasetFiles(folder, self._layout, split_part=request.split_part)
+            return _open_files(self._request, self._layout, self._request.split_part, self._resources)
         except EnergonError as error:
             return f"{error}\n".encode("utf-8", "replace")
 
@@ -173,8 +198,9 @@ class _LazyDataset:
         return self._files[offset : offset + size]
 
     def close(self) -> None:
-        if isinstance(self._files, DatasetFiles):
-            self._files.close()
+        with self._resources:
+            if isinstance(self._files, DatasetFiles):
+                self._files.close()
 
 
 _Files = DatasetFiles | _Folder | _LazyDataset

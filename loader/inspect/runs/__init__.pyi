@@ -30,6 +30,7 @@ from .restored_run import (
     load_task_encoder as load_task_encoder,
     open_run as open_run,
 )
+from .scheduled import StretchFacts as StretchFacts
 from .trace import (
     TracedSample as TracedSample,
     steps_of_key as steps_of_key,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -13,13 +13,14 @@ import numpy as np
 from ...arrays import IntArray
 from ...format.columns.column import open_column
 from ...format.columns.column_files import column_names
-from ...order import RepeatedOrder, possible_ranks
+from ...order import EditedOrder, RepeatedOrder, possible_ranks
 from ...pipeline.reading.dataset_source import DatasetSource
 from ...pipeline.reading.read_ahead import READ_AHEAD_BYTES
 from ...pipeline.reading.source import Source
 from ...storage.node_cache.settings import cache_settings
 from .planned_run import PlannedRun
 from .reads import StorageFacts, files_of, measure_shuffling, storage_facts, storage_of
+from .scheduled import StretchFacts, mean_shares, scheduled_stretches, step_of_count
 
 __all__ = ["Finding", "RunFacts", "SourceFacts", "explain_run"]
 
@@ -57,7 +58,8 @@ class SourceFacts:
         split_part: Part of its split.
         samples: Number of its samples, excluded ones included.
         excluded: Number of its excluded samples.
-        share_asked: Its weight, as a share of all.
+        share_asked: Its weight, as a share of all: of the samples, or of the volume below a ``blend_weight_unit``. If
+            weights change, the mean over the steps of the run.
         share_got: Its share of the samples of the run.
         used: Number of its samples that the run uses, repetitions included.
         epochs: ``used / (samples - excluded)``.
@@ -109,6 +111,8 @@ class RunFacts:
         mixing: Mean distance in the stored order between neighbours of a lane's stream, relative to that of a random
             permutation: 1 is as random, 0 is the stored order.
         findings: What is probably not intended.
+        notes: How the shares are to be read, if weights are shares of volumes.
+        stretches: The parts of the run between changes of its weights; empty if they do not change.
     """
 
     steps: int
@@ -127,6 +131,8 @@ class RunFacts:
     random_shard_share: float
     mixing: float
     findings: tuple[Finding, ...]
+    notes: tuple[str, ...] = ()
+    stretches: tuple[StretchFacts, ...] = ()
 
 
 def explain_run(run: PlannedRun, steps: int) -> RunFacts:
@@ -141,8 +147,16 @@ def explain_run(run: PlannedRun, steps: int) -> RunFacts:
         FormatError: An index is damaged.
     """
     used = _used(run, steps)
-    weights = np.array(run.plan.weights)
-    facts = tuple(_source_facts(run, number, int(used[number]), weights, steps) for number in range(len(run.sources)))
+    stretches = scheduled_stretches(run, steps)
+    if stretches:
+        weights = mean_shares(stretches)
+    else:
+        weights = np.array(run.plan.weights if run.volume_mix is None else run.volume_mix.volume_shares)
+    shares = (weights / weights.sum()).tolist()
+    facts = tuple(
+        _source_facts(run, number, int(used[number]), steps, share_asked=share, stretches=stretches)
+        for number, share in enumerate(shares)
+    )
     shuffling = measure_shuffling(run)
     sample_bytes = max((source.sample_bytes for source in run.sources), default=0)
     workers = max(1, run.request.num_workers)
@@ -164,6 +178,8 @@ def explain_run(run: PlannedRun, steps: int) -> RunFacts:
         random_shard_share=shuffling.random_shard_share,
         mixing=shuffling.mixing,
         findings=(),
+        notes=() if run.volume_mix is None else tuple(run.volume_mix.notes()),
+        stretches=stretches,
     )
     return replace(found, findings=tuple(_findings(run, found)))
 
@@ -195,9 +211,11 @@ def _used(run: PlannedRun, steps: int) -> IntArray:
                 total += np.bincount(source, minlength=len(total))
         return total
     order = run.order
-    positions = np.array([run.batches_of_lane(lane, batches) * size for lane in range(run.lanes)])
+    positions = run.positions(batches)
     if isinstance(order, RepeatedOrder):
         total += order.count(positions)
+    elif isinstance(order, EditedOrder):
+        total += order.count(positions[None])[0]
     else:  # an order that is not shuffled, in turns
         for lane, stop in enumerate(positions.tolist()):
             total += np.bincount(run.stream(lane).locate(0, stop)[0], minlength=len(total))
@@ -208,13 +226,15 @@ def _used(run: PlannedRun, steps: int) -> IntArray:
 
 
 def _source_facts(
-    run: PlannedRun, number: int, used: int, weights: np.ndarray[tuple[int], np.dtype[np.float64]], steps: int
+    run: PlannedRun, number: int, used: int, steps: int, *, share_asked: float, stretches: Sequence[StretchFacts]
 ) -> SourceFacts:
     source = run.sources[number]
     samples = run.batch_size * run.request.world_size
     share = used / max(1, steps * samples)
     kept = int(run.kept[number])
     exhausted = None if used < kept else int(np.ceil(kept / (share * samples)))
+    if exhausted is not None and stretches:
+        exhausted = step_of_count(stretches, number, source.samples)
     request = source.request
     return SourceFacts(
         path=request.path,
@@ -222,7 +242,7 @@ def _source_facts(
         split_part=request.split_part,
         samples=source.samples,
         excluded=source.samples - kept,
-        share_asked=float(weights[number] / weights.sum()),
+        share_asked=share_asked,
         share_got=share,
         used=used,
         epochs=used / kept,

@@ -67,6 +67,7 @@ def migrate_files(
     def convert(states: Sequence[RunState]) -> list[RunState]:
         run = merge_states(states, lockstep=True)
         reader = PlannedRun(request_of(run, dataset, trust_code=trust_code, task_encoder=None)).reader
+        reader.begin_on(run.first_ranks)
         saved = replace(run, dataset=read_stage(run.dataset))
         mix = continue_mix(reader, saved, kind=ENDLESS, lanes=run.lane_states, allowed=True)
         mix.check(saved)

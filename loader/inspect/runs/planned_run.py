@@ -14,7 +14,7 @@ from ...cached_property import cached_property
 from ...errors import ConfigError
 from ...metadataset.plans.plan_node import RepeatedLeafWarning
 from ...order import GONE, LaneOrder, RepeatedOrder, StreamOrder, default_lanes
-from ...pipeline.contract.lane import RULES
+from ...pipeline.contract.lane import RULES, child_seed
 from ...pipeline.contract.rank_stage import cut_rank_stages
 from ...pipeline.contract.stage import SavableDataset
 from ...pipeline.contract.worker_config import WorkerConfig
@@ -22,9 +22,12 @@ from ...pipeline.reading.order_plan import ShuffledPlan
 from ...pipeline.reading.read import ReadDataset
 from ...pipeline.reading.sample_chunk import SourceTable
 from ...pipeline.reading.source import Source
+from ...pipeline.stages.batch import BatchDataset
+from ...pipeline.stages.blend import BlendDataset
 from ...samples.encoding.task_encoder import TaskEncoder
 from ...training.datasets.get_datasets import get_train_dataset
 from ...training.states import RunSteps
+from .planned_encoder import PlannedEncoder
 
 __all__ = ["PlannedRun", "RunRequest"]
 
@@ -82,7 +85,8 @@ class PlannedRun:
     Attributes:
         request: The arguments of the run.
         chain: The stages of the lanes.
-        reader: The stage that reads.
+        readers: The stages that read and their seeds, by the origins of the inputs of blends that lead to them.
+        volume_mix: The shares of such a run; None for others, and if the task encoder is given.
         lanes: L of the run.
         seed: Seed of the run.
         rules: The rules of the run.
@@ -108,6 +112,7 @@ class PlannedRun:
             raise ConfigError(f"expected a batch_size of at least 1, found {request.batch_size}")
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", RepeatedLeafWarning)
+            encoder = PlannedEncoder()
             chain = get_train_dataset(
                 request.path,
                 split_part=request.split_part,
@@ -117,7 +122,7 @@ class PlannedRun:
                 shuffle_buffer_size=request.shuffle_buffer_size,
                 max_samples_per_sequence=request.max_samples_per_sequence,
                 shuffle_over_epochs_multiplier=request.shuffle_over_epochs_multiplier,
-                task_encoder=request.task_encoder,
+                task_encoder=request.task_encoder or encoder,
                 trust_code=request.trust_code,
                 **options,
             )
@@ -125,6 +130,16 @@ class PlannedRun:
         for one in caught:
             if one.category is not RepeatedLeafWarning:
                 warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+        self.volume_mix = encoder.volume_mix()
+        self._flat: ReadDataset | None = None
+        if self.volume_mix is not None:
+            flat = encoder.flat_chain(
+                self.volume_mix,
+                worker_config=config,
+                batch_size=request.batch_size,
+                shuffle_buffer_size=request.shuffle_buffer_size,
+            )
+            [(_, (self._flat, _))] = _readers_of(cut_rank_stages(flat)[0], 0)
         self.chain = cut_rank_stages(chain)[0]
         has_buffers = chain.waits or request.packing_buffer_size is not None
         self.lanes = request.lanes or default_lanes(request.world_size, request.num_workers, has_buffers=has_buffers)
@@ -140,7 +155,43 @@ class PlannedRun:
     @chain.setter
     def chain(self, chain: SavableDataset[Any]) -> None:
         self._chain = chain
-        self.reader = _reader(chain)
+        self.readers = dict(_readers_of(chain, self.request.seed_offset))
+        self._tables: dict[tuple[int, ...], SourceTable] = {}
+        if len(self.readers) > 1 and not self.is_volume:
+            raise ConfigError("expected a chain of stages with one reader", hint="explain a run without such stages")
+
+    @property
+    def reader(self) -> ReadDataset:
+        """The stage that reads; of a run whose weights are shares of volumes, one with the expected shares of samples.
+
+        Raises:
+            ConfigError: There are several readers, and the expected shares are not known.
+        """
+        if self._flat is not None:
+            return self._flat
+        if [*self.readers] != [()]:
+            raise ConfigError("expected a chain of stages with one reader", hint="explain a run without such stages")
+        return self.readers[()][0]
+
+    @property
+    def is_volume(self) -> bool:
+        """True if weights are shares of volumes, so that the order depends on the sizes of samples."""
+        return self.volume_blend is not None
+
+    @property
+    def volume_blend(self) -> BlendDataset[Any] | None:
+        """The outermost blend of a run whose weights are shares of volumes; None for others."""
+        blend = _first_blend(self._chain)
+        has_unit = blend is not None and any(one.unit is not None for one in _blends(blend))
+        return blend if has_unit else None
+
+    @cached_property
+    def order_chain(self) -> SavableDataset[Any]:
+        """The stages that determine which samples make a micro-batch, of a run by volume without hooks."""
+        blend = self.volume_blend
+        if blend is None:
+            return self._chain
+        return blend if self.request.batch_size is None else BatchDataset(blend, self.request.batch_size, list)
 
     @property
     def batch_size(self) -> int:
@@ -150,7 +201,8 @@ class PlannedRun:
     @property
     def sources(self) -> tuple[Source, ...]:
         """The datasets, in the order of the mix."""
-        return self.reader.sources
+        readers = sorted((reader for reader, _ in self.readers.values()), key=lambda reader: reader.first_source)
+        return tuple(source for reader in readers for source in reader.sources)
 
     @property
     def plan(self) -> ShuffledPlan:
@@ -191,10 +243,37 @@ class PlannedRun:
         """Return the number of micro-batches of a lane among the first ones of the run."""
         return max(0, -(-(batches - lane) // self.lanes))
 
+    def positions(self, batches: int) -> IntArray:
+        """Return the position of each lane after the first micro-batches of the run, if nothing is skipped."""
+        return np.array([self.batches_of_lane(lane, batches) * self.batch_size for lane in range(self.lanes)])
+
     def locate(self, lane: int, start: int, stop: int) -> tuple[IntArray, IntArray, IntArray]:
         """Return sources, epochs and numbers in the indexes at positions of a lane; -1 is a dataset that is gone."""
         source, epoch, sample = self.stream(lane).locate(start, stop)
         return source, epoch, self.table.index_numbers(np.maximum(source, 0), np.where(source == GONE, 0, sample))
+
+    def locate_in(self, path: tuple[int, ...], lane: int, start: int, stop: int) -> tuple[IntArray, IntArray, IntArray]:
+        """Return what :meth:`locate` does for positions of one of several readers.
+
+        Args:
+            path: The origins of the inputs of blends that lead to the reader.
+            lane: The lane.
+            start: The first position in the reader's stream.
+            stop: The end of the positions.
+        """
+        if path not in self.readers:
+            gone = np.full(stop - start, GONE)
+            return gone, np.zeros_like(gone), np.zeros_like(gone)
+        if not path:
+            return self.locate(lane, start, stop)
+        reader, seed = self.readers[path]
+        order = reader.lane_order(lane, lanes=self.lanes, seed=seed, rules=self.rules)
+        if path not in self._tables:
+            self._tables[path] = SourceTable(reader.sources)
+        source, epoch, sample = order.locate(start, stop)
+        is_gone = source == GONE
+        index = self._tables[path].index_numbers(np.maximum(source, 0), np.where(is_gone, 0, sample))
+        return np.where(is_gone, GONE, source + reader.first_source), epoch, index
 
     def batch(self, number: int, known: Mapping[str, int] | None = None) -> tuple[IntArray, IntArray, IntArray]:
         """Return the sources, epochs and numbers in the indexes of the samples of a micro-batch; shape (batch_size,).
@@ -284,6 +363,24 @@ class PlannedRun:
             yield source, epoch, index
 
 
+def _blends(stage: BlendDataset[Any]) -> Iterator[BlendDataset[Any]]:
+    """Yield a blend and those below it."""
+    yield stage
+    for upstream in stage.inputs:
+        inner = _first_blend(upstream)
+        if inner is not None:
+            yield from _blends(inner)
+
+
+def _first_blend(stage: SavableDataset[Any]) -> BlendDataset[Any] | None:
+    """Return the outermost blend of a chain; None if there is none, or another stage has several inputs."""
+    while not isinstance(stage, BlendDataset):
+        if len(stage.inputs) != 1:
+            return None
+        stage = stage.inputs[0]
+    return stage
+
+
 def _count_excluded(source: Source) -> int:
     """Return the number of excluded samples among those of a source."""
     excluded = source.excluded
@@ -297,11 +394,20 @@ def _count_excluded(source: Source) -> int:
     return int(np.isin(excluded, numbers).sum())
 
 
-def _reader(chain: SavableDataset[Any]) -> ReadDataset:
-    stage: Any = chain
+def _readers_of(
+    stage: SavableDataset[Any], seed: int, path: tuple[int, ...] = ()
+) -> Iterator[tuple[tuple[int, ...], tuple[ReadDataset, int]]]:
+    """Yield the readers below a stage with their seeds, by the origins of the inputs of blends that lead to them.
+
+    Raises:
+        ConfigError: Another stage than a blend has several inputs.
+    """
     while not isinstance(stage, ReadDataset):
-        inputs: Sequence[Any] = stage.inputs
-        if len(inputs) != 1:
+        if isinstance(stage, BlendDataset):
+            for origin, upstream in zip(stage.origins, stage.inputs, strict=True):
+                yield from _readers_of(upstream, child_seed(seed, origin), (*path, origin))
+            return
+        if len(stage.inputs) != 1:
             raise ConfigError("expected a chain of stages with one reader", hint="explain a run without such stages")
-        stage = inputs[0]
-    return stage
+        stage = stage.inputs[0]
+    yield path, (stage, seed)

@@ -6,10 +6,12 @@ import importlib
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...errors import ConfigError, StateError
+from ...order import LaneHosting
 from ...pipeline.contract.item_id import LANE_ITEM, ItemId
 from ...pipeline.contract.stage import State
 from ...samples.encoding.task_encoder import TaskEncoder
@@ -24,12 +26,13 @@ from ...training.states import (
     read_run_states,
 )
 from ...training.workers.batch_trace import TraceFile, list_traces
-from ...training.workers.lane_host import MICRO_BATCH
+from ...training.workers.lane_host import MICRO_BATCH, LanesInTurn, remade_items
 from ..diff.compare import kind_of_path
 from .planned_run import PlannedRun, RunRequest
 
 __all__ = [
     "RestoredRun",
+    "SamplePlace",
     "is_run",
     "is_trace_folder",
     "load_task_encoder",
@@ -39,13 +42,28 @@ __all__ = [
     "samples_of",
 ]
 
-_PLAIN_STAGES = {"read", "decode", "batch"}
+_PLAIN_STAGES = {"read", "decode", "batch", "blend"}
+_BLEND = " blend"  # end of the keys of blends by volume
 _HINT = "pass --task-encoder module:Class with the hooks of the run, or the folder of the loader's trace_dir"
 
 
 def is_trace_folder(path: str) -> bool:
     """Return True for a folder of traces, which a loader with ``trace_dir`` writes."""
     return "://" not in path and bool(list_traces(path))
+
+
+class SamplePlace(NamedTuple):
+    """The place of a sample in the streams of a run.
+
+    Attributes:
+        lane: The lane.
+        path: The origins of the inputs of blends that lead to the reader; empty if there is one reader.
+        position: Its position in the stream of the reader.
+    """
+
+    lane: int
+    path: tuple[int, ...]
+    position: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,8 +161,34 @@ class RestoredRun:
                 item_id = item_id[0]
             key = (MICRO_BATCH, lane, number, item_id)
             return restore_sample(self.run.chain, key, lanes=lanes, rules=rules), item_id
-        known = [self.lane_states[lane]] if lane in self.lane_states else []
-        return replay_batch(self.run.chain, number, lanes=lanes, rules=rules, known=known)
+        return replay_batch(self.run.chain, number, lanes=lanes, rules=rules, known=self._known(lane))
+
+    def made_of(self, number: int) -> ItemId:
+        """Return the item id of a micro-batch, by making it again.
+
+        Raises:
+            ConfigError: The order depends on sizes that are not known.
+            StateError: The run has hooks, which were not given; or its mix changed after the micro-batch.
+        """
+        run, lane = self.run, number % self.run.lanes
+        if run.request.task_encoder is not None or not run.is_volume:
+            return self.replay(number)[1]
+        return replay_batch(run.order_chain, number, lanes=run.lanes, rules=run.rules, known=self._known(lane))[1]
+
+    def _known(self, lane: int) -> list[State]:
+        return [self.lane_states[lane]] if lane in self.lane_states else []
+
+    def all_made(self, lane: int, batches: int) -> Iterator[tuple[int, ItemId]]:
+        """Yield the numbers and item ids of a lane's first micro-batches, of a run by volume, by making them again.
+
+        Raises:
+            ConfigError: The order depends on sizes that are not known.
+        """
+        run = self.run
+        chain = run.chain if run.request.task_encoder is not None else run.order_chain
+        hosting = LaneHosting(lanes=run.lanes, ranks=1, rank=0, workers=0)
+        host = LanesInTurn(dataset=chain, hosting=hosting, states={}, rules=run.rules)
+        yield from islice(remade_items(host, lane), batches)
 
 
 def is_run(path: str) -> bool:
@@ -205,6 +249,9 @@ def open_run(
         raise StateError(f"expected the state of a run without end, found one of kind {state.kind!r}", at=path)
     request = request_of(state, dataset, trust_code=trust_code, task_encoder=task_encoder)
     run = PlannedRun(request)
+    if run.is_volume and not log and task_encoder is None and _order_of_blends(state.dataset) != "columns":
+        raise StateError("the order of this run depends on sizes that a metric of its task encoder counted", hint=_HINT)
+    run.chain.begin_on(state.first_ranks)
     _check(state, run, whole=task_encoder is not None)
     run.chain = edited_chain(run.chain, merge_mix_changes(_mix_changes(states, log)))
     run.lanes, run.seed, run.rules, run.steps = state.lanes, state.seed, state.rules, state.run_steps
@@ -233,7 +280,7 @@ def _check(state: RunState, run: PlannedRun, *, whole: bool) -> None:
     """
     saved, now = state.dataset, run.chain.identity()
     if not whole:
-        saved, now = read_stage(saved), run.reader.identity()
+        saved, now = _order_stages(saved), _order_stages(now)
     found = [str(one) for one in chain_differences(saved, now)]
     if found:
         raise StateError(
@@ -246,8 +293,10 @@ def request_of(
     state: RunState, dataset: str | None, *, trust_code: bool, task_encoder: TaskEncoder[Any, Any, Any, Any] | None
 ) -> RunRequest:
     """Return the arguments that a state's description of the chain has."""
-    read = read_stage(state.dataset)
-    sources = [source for source in read[2:] if isinstance(source, Mapping)]
+    readers = [*_readers(state.dataset)]
+    if not readers:
+        read_stage(state.dataset)
+    sources = [source for read in readers for source in read[2:] if isinstance(source, Mapping)]
     stages = dict(_stages(state.dataset))
     names = {str(source.get("path")) for source in sources}
     if dataset is None and (len(sources) != 1 or len(names) != 1):
@@ -255,7 +304,7 @@ def request_of(
             f"the run mixes {len(sources)} datasets, and its state does not name the metadataset",
             hint="pass it as --dataset",
         )
-    settings = read[1]
+    settings = {name: _common([read[1].get(name) for read in readers]) for name in readers[0][1]}
     together, slices = settings.get("epochs_together"), settings.get("slice_lengths")
     filters = {source.get("filter") for source in sources}
     request = RunRequest(
@@ -273,6 +322,11 @@ def request_of(
         task_encoder=task_encoder,
     )
     return replace(request, filter_name=filters.pop()) if dataset is None else request
+
+
+def _common(values: list[Any]) -> Any:
+    """Return the value that all readers have, or the list of their values."""
+    return values[0] if all(value == values[0] for value in values) else values
 
 
 def _size(stages: Mapping[str, Mapping[str, Any]], name: str) -> int | None:
@@ -302,6 +356,22 @@ def read_stage(identity: Any) -> list[Any]:
     return found[0]
 
 
+def _order_stages(identity: Any) -> Any:
+    """Return the description of the readers and blends of a chain, without the other stages."""
+    if isinstance(identity, list | tuple) and identity:
+        if identity[0] == "read":
+            return identity
+        inner = [_order_stages(part) for part in identity[2:]]
+        return [*identity[:2], *inner] if identity[0] == "blend" else next(iter(inner), None)
+    return identity
+
+
+def _order_of_blends(identity: Any) -> str:
+    """Return how blends count sizes: by ``"columns"`` before decoding, or by ``"metrics"`` after it."""
+    names = [name for name, _ in _stages(identity)]
+    return "columns" if names.index("decode") < names.index("blend") else "metrics"
+
+
 def _readers(identity: Any) -> Iterator[list[Any]]:
     if isinstance(identity, list | tuple) and identity:
         if identity[0] == "read":
@@ -311,16 +381,22 @@ def _readers(identity: Any) -> Iterator[list[Any]]:
                 yield from _readers(part)
 
 
-def samples_of(item_id: ItemId, lane: int) -> Iterator[tuple[int, int]]:
-    """Yield the lanes and positions of the samples of an item, in its order; a sample may come several times.
+def samples_of(item_id: ItemId, lane: int, path: tuple[int, ...] = ()) -> Iterator[SamplePlace]:
+    """Yield the places of the samples of an item, in its order; a sample may come several times.
 
-    >>> list(samples_of((("2 encode_sample", 1, 7), ("lane", 3, 8)), 0))
+    >>> [(place.lane, place.position) for place in samples_of((("2 encode_sample", 1, 7), ("lane", 3, 8)), 0)]
     [(0, 7), (3, 8)]
+    >>> [place.path for place in samples_of((("1 blend", 4, ("2 encode_sample", 0, 7)), ("1 blend", 2, 9)), 0)]
+    [(4,), (2,)]
     """
     if not isinstance(item_id, tuple):
-        yield lane, item_id
+        yield SamplePlace(lane, path, item_id)
     elif item_id and isinstance(item_id[0], str):
-        yield from samples_of(item_id[2], item_id[1] if item_id[0] == LANE_ITEM else lane)
+        stage, number, inner = item_id
+        if stage == LANE_ITEM:
+            yield from samples_of(inner, number, path)
+        else:
+            yield from samples_of(inner, lane, (*path, number) if stage.endswith(_BLEND) else path)
     else:
         for part in item_id:
-            yield from samples_of(part, lane)
+            yield from samples_of(part, lane, path)

@@ -18,7 +18,7 @@ from ...pipeline.reading.dataset_source import DatasetSource
 from ...pipeline.reading.joined_source import JoinedSource
 from ...pipeline.reading.source import Source
 from .planned_run import PlannedRun
-from .restored_run import RestoredRun, samples_of
+from .restored_run import RestoredRun, SamplePlace, samples_of
 
 __all__ = ["TracedSample", "key_of", "steps_of_key", "trace_step"]
 
@@ -77,7 +77,9 @@ def trace_step(
         if not 0 <= rank < len(batches):
             raise ConfigError(f"expected a rank in [0, {len(batches)}), found {rank}", hint="check the number of ranks")
     numbers = [batches[rank] for rank in wanted]
-    if isinstance(run, RestoredRun) and (run.log or planned.request.task_encoder is not None):
+    if planned.is_volume and not isinstance(run, RestoredRun):
+        run = RestoredRun.of(planned)
+    if isinstance(run, RestoredRun) and (run.log or planned.request.task_encoder is not None or planned.is_volume):
         logged = run.logged(numbers)
         for number in numbers:
             yield from _traced(planned, number, _made_rows(run, number, logged))
@@ -101,21 +103,24 @@ def _made_rows(run: RestoredRun, number: int, logged: dict[int, ItemId]) -> _Row
                 hint="the run did not reach it, or all its samples were skipped, or its files are elsewhere",
             )
         return _of_item(run.run, number, logged[number])
-    return _of_item(run.run, number, run.replay(number)[1])
+    return _of_item(run.run, number, run.made_of(number))
 
 
 def _of_item(run: PlannedRun, number: int, item_id: ItemId) -> _Rows:
     """Return the samples of which an item was made."""
-    pairs = list(samples_of(item_id, number % run.lanes))
-    lane = np.array([one for one, _ in pairs], np.int64)
-    position = np.array([one for _, one in pairs], np.int64)
-    found = np.zeros((3, len(pairs)), np.int64)
-    for one in np.unique(lane).tolist():
-        own = np.flatnonzero(lane == one)
+    places = list(samples_of(item_id, number % run.lanes))
+    rows = defaultdict(list)  # of each stream
+    for row, place in enumerate(places):
+        rows[place.lane, place.path].append(row)
+    lane = np.array([place.lane for place in places], np.int64)
+    position = np.array([place.position for place in places], np.int64)
+    found = np.zeros((3, len(places)), np.int64)
+    for (one, path), some in rows.items():
+        own = np.array(some)
         own = own[np.argsort(position[own], kind="stable")]
         for near in np.split(own, np.flatnonzero(np.diff(position[own]) > _NEAR) + 1):
             start = int(position[near[0]])
-            located = run.locate(one, start, int(position[near[-1]]) + 1)
+            located = run.locate_in(path, one, start, int(position[near[-1]]) + 1)
             found[:, near] = [column[position[near] - start] for column in located]
     return lane, found[0], found[1], found[2]
 
@@ -171,6 +176,9 @@ def steps_of_key(run: PlannedRun | RestoredRun, key: str, *, steps: int) -> Iter
             hint="keys are written as energon preview shows them",
         )
     stop = planned.steps.batches(steps - 1).stop
+    if planned.is_volume and not (isinstance(run, RestoredRun) and run.log):
+        yield from _volume_uses(RestoredRun.of(planned), wanted, stop)
+        return
     if isinstance(run, RestoredRun):
         if run.log:
             yield from _logged_uses(run, wanted, stop)
@@ -190,32 +198,44 @@ def steps_of_key(run: PlannedRun | RestoredRun, key: str, *, steps: int) -> Iter
             seen += len(source)
 
 
+def _volume_uses(run: RestoredRun, wanted: dict[int, IntArray], stop: int) -> Iterator[TracedSample]:
+    """Yield the uses of samples in a run by volume, whose micro-batches are made again."""
+    planned = run.run
+    for lane in range(planned.lanes):
+        for number, item_id in run.all_made(lane, planned.batches_of_lane(lane, stop)):
+            rows = _of_item(planned, number, item_id)
+            uses = _is_one_of(wanted, rows[1], rows[3]).tolist()
+            yield from (sample for sample, uses_it in zip(_traced(planned, number, rows), uses, strict=True) if uses_it)
+
+
 def _logged_uses(run: RestoredRun, wanted: dict[int, IntArray], stop: int) -> Iterator[TracedSample]:
     """Yield the uses of samples in the log, each once if several starts of the workers made the micro-batch."""
     made: dict[int, ItemId] = {}
     for file in reversed(run.log):  # of several starts of the workers, the last one counts
         made |= dict(file.records(range(stop).__contains__))
-    ends: defaultdict[int, int] = defaultdict(int)
+    ends: defaultdict[tuple[int, tuple[int, ...]], int] = defaultdict(int)
     used = {number: list(samples_of(item_id, number % run.run.lanes)) for number, item_id in made.items()}
-    for pairs in used.values():
-        for lane, position in pairs:
-            ends[lane] = max(ends[lane], position + 1)
+    for some in used.values():
+        for lane, path, position in some:
+            ends[lane, path] = max(ends[lane, path], position + 1)
     places = {
-        (lane, row)
-        for lane, end in ends.items()
+        SamplePlace(lane, path, row)
+        for (lane, path), end in ends.items()
         for start in range(0, end, 1 << 18)
-        for row in _matching_positions(run.run, lane, range(start, min(end, start + (1 << 18))), wanted)
+        for row in _matching_positions(run.run, path, lane, range(start, min(end, start + (1 << 18))), wanted)
     }
-    for number, pairs in sorted(used.items()):
-        if places.intersection(pairs):
+    for number, some in sorted(used.items()):
+        if places.intersection(some):
             rows = _of_item(run.run, number, made[number])
-            for sample, pair in zip(_traced(run.run, number, rows), pairs, strict=True):
-                if pair in places:
+            for sample, place in zip(_traced(run.run, number, rows), some, strict=True):
+                if place in places:
                     yield sample
 
 
-def _matching_positions(run: PlannedRun, lane: int, positions: range, wanted: dict[int, IntArray]) -> list[int]:
-    source, _, index = run.locate(lane, positions.start, positions.stop)
+def _matching_positions(
+    run: PlannedRun, path: tuple[int, ...], lane: int, positions: range, wanted: dict[int, IntArray]
+) -> list[int]:
+    source, _, index = run.locate_in(path, lane, positions.start, positions.stop)
     return [positions[row] for row in np.flatnonzero(_is_one_of(wanted, source, index)).tolist()]
 
 

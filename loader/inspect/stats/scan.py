@@ -15,8 +15,9 @@ import numpy.typing as npt
 
 from ...arrays import IntArray
 from ...errors import EnergonError, SampleError
-from ...format.dataset_folder import DatasetFolder, open_fresh_shard
+from ...format.dataset_folder import DatasetFolder
 from ...format.documents.part_kinds import part_kind
+from ...format.index.fresh_shard import open_fresh_shard
 from ...format.single_file import open_samples
 from ...storage import AscendingFile, ReadableFile
 from .tokens import open_tokenizer

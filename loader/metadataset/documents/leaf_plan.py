@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from ...format.documents.load_request import LoadRequest
 from ...format.documents.subset import SubsetRange
+from .weight_schedule import EntrySchedule
 
 __all__ = ["BlendStep", "JoinMember", "JoinPlan", "Joiner", "LeafPlan", "Nonmatch"]
 
@@ -155,6 +156,8 @@ class LeafPlan(_OfRequest):
         join: The joined datasets, if it is a join.
         blends: The weighted blends that lead to it, from the outermost. ``weight`` is the product of their shares, in
             their units.
+        schedule: Its share of all samples in each stretch of the run, if weights of the tree change; ``weight`` is the
+            first one, which may be 0. None if its share never changes.
     """
 
     request: LoadRequest
@@ -163,3 +166,4 @@ class LeafPlan(_OfRequest):
     repetitions: float | None = None
     join: JoinPlan | None = None
     blends: tuple[BlendStep, ...] = ()
+    schedule: EntrySchedule | None = None

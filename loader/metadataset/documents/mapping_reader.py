@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from math import isfinite
-from typing import Any
+from typing import Any, TypeGuard
 
 from ...errors import Fault
 from ...format.documents.messages import did_you_mean, short_key, short_repr
@@ -39,6 +39,10 @@ class MappingReader:
         """Add a fault of a key, or of the whole mapping if the key is empty."""
         self.faults.append(Fault(place=self.at(key) if key else self.place, message=message))
 
+    def fault_at(self, key: object, message: str) -> None:
+        """Add a fault of a key of any type."""
+        self.faults.append(Fault(place=self.at(key), message=message))
+
     def expect_keys(self, known: Iterable[str], why_not: Mapping[str, str] | None = None) -> None:
         """Add a fault for every unknown key.
 
@@ -67,9 +71,20 @@ class MappingReader:
         value = self.mapping.get(key, default)
         if _is_number(value) and isfinite(value) and value > 0:
             return float(value)
-        hint = "; in YAML a number with an exponent is written as 1.0e-3" if _has_exponent(value) else ""
-        self.fault(key, f"expected a number > 0, found {short_repr(value)}{hint}")
+        self._fault_of_number(key, value, "> 0")
         return default
+
+    def at_least_0(self, key: object) -> float:
+        """Return a number from 0 on."""
+        value = self.mapping.get(key)
+        if _is_number(value) and isfinite(value) and value >= 0:
+            return float(value)
+        self._fault_of_number(key, value, "of at least 0")
+        return 0.0
+
+    def _fault_of_number(self, key: object, value: object, expected: str) -> None:
+        hint = "; in YAML a number with an exponent is written as 1.0e-3" if _has_exponent(value) else ""
+        self.fault_at(key, f"expected a number {expected}, found {short_repr(value)}{hint}")
 
     def child(self, key: str) -> MappingReader | None:
         """Return a reader for the mapping at a key; None if it is missing or null."""
@@ -104,7 +119,7 @@ def _has_exponent(value: object) -> bool:
         return False
 
 
-def _is_number(value: object) -> bool:
+def _is_number(value: object) -> TypeGuard[float]:
     """Return True for a number; true and false are not numbers."""
     if isinstance(value, bool):
         return False

@@ -16,6 +16,7 @@ from .mapping_reader import MappingReader
 from .parse_join import JOIN_KEYS, parse_join
 from .references import REFERENCE_KEYS, parse_epochs_together, parse_reference, parse_subset
 from .spec import BlendEntry, BlendKind, BlendSpec, JoinSpec, MetadatasetSpec, ReferenceSpec, SplitSpec
+from .weight_schedule import EntrySchedule, parse_weight
 
 __all__ = ["DocumentStore", "parse_metadataset", "parse_v1_split", "parse_v2_split"]
 
@@ -179,14 +180,14 @@ def parse_v1_split(reader: MappingReader) -> BlendSpec | None:
 def _v1_entries(reader: MappingReader) -> Iterator[BlendEntry]:
     for entry in reader.entries("datasets"):
         entry.expect_keys(_KEYS, _WHY_NOT)
-        weight = entry.positive("weight", 1.0)
+        weight, schedule = parse_weight(entry, "weight")
         label = entry.text("subflavor")
         reference = parse_reference(entry)
         if reference is None:
             continue
         if label is not None:
             reference = replace(reference, subflavors={"__subflavor__": label, **reference.subflavors})
-        yield BlendEntry(amount=weight, source=reference)
+        yield BlendEntry(amount=weight, source=reference, schedule=schedule)
 
 
 _BLENDS: tuple[BlendKind, ...] = ("blend", "blend_epochized")
@@ -245,7 +246,7 @@ def _unit(reader: MappingReader, kind: BlendKind) -> str:
 
 def _v2_entries(reader: MappingReader, kind: BlendKind) -> Iterator[BlendEntry]:
     for entry in reader.entries(kind):
-        amount = entry.positive(_AMOUNT[kind], 1.0)
+        amount, schedule = _amount(entry, kind)
         nested = next((key for key in _BLENDS if key in entry), None)
         if nested is not None:
             entry.fault(nested, "a blend within a blend has a metadataset file of its own; name that as 'path'")
@@ -256,7 +257,13 @@ def _v2_entries(reader: MappingReader, kind: BlendKind) -> Iterator[BlendEntry]:
             continue
         source = _parse_source(entry, (_AMOUNT[kind],), _ELSEWHERE_IN_BLENDS[kind])
         if source is not None:
-            yield BlendEntry(amount=amount, source=source)
+            yield BlendEntry(amount=amount, source=source, schedule=schedule)
+
+
+def _amount(entry: MappingReader, kind: BlendKind) -> tuple[float, EntrySchedule | None]:
+    if kind == "blend":
+        return parse_weight(entry, "weight")
+    return entry.positive("repetitions", 1.0), None
 
 
 def _parse_source(

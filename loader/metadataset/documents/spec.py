@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from ...format.documents.subset import SubsetRange
 from .leaf_plan import Joiner, Nonmatch
+from .weight_schedule import EntrySchedule
 
 __all__ = [
     "BlendEntry",
@@ -66,10 +67,14 @@ class JoinSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlendEntry:
-    """One dataset of a blend; ``amount`` is its weight, or its repetitions."""
+    """One dataset of a blend; ``amount`` is its weight, or its repetitions.
+
+    If the weight changes during the run, ``amount`` is the first one, and ``schedule`` has all.
+    """
 
     amount: float
     source: ReferenceSpec | JoinSpec
+    schedule: EntrySchedule | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,58 +1,134 @@
-"""Blends whose weights are shares of a volume, such as tokens, converted to shares of samples."""
+"""The tree of blends whose weights are shares of volumes, such as tokens."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from sys import float_info
 
 from ..documents.leaf_plan import BlendStep
 
-__all__ = ["SAMPLES", "sample_shares"]
+__all__ = ["SAMPLES", "LeafGroup", "UnitBlend", "blend_tree", "sample_shares"]
 
 SAMPLES = "samples"
 """The default unit of weights."""
 
 
-def sample_shares(leaves: Sequence[Sequence[BlendStep]], mean_size: Callable[[int, str], float]) -> list[float]:
-    """Return each leaf's share of the samples of a tree of blends.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeafGroup:
+    """Leaves that are mixed by shares of their samples: one leaf, or a part of the tree without another unit.
 
-    An entry of a blend with a unit gets its weight, divided by the mean size of the samples below it.
+    Attributes:
+        leaves: Numbers of the leaves.
+        weights: Share of each in the samples of the group.
+    """
+
+    leaves: tuple[int, ...]
+    weights: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitBlend:
+    """A blend on the way from the root to leaves below another unit than samples.
+
+    Attributes:
+        unit: What the weights are shares of.
+        weights: Weight of each entry.
+        entries: The entries.
+    """
+
+    unit: str
+    weights: tuple[float, ...]
+    entries: tuple[UnitBlend | LeafGroup, ...]
+
+    def groups(self) -> Iterator[LeafGroup]:
+        """Yield the groups of leaves, in their order."""
+        for entry in self.entries:
+            if isinstance(entry, LeafGroup):
+                yield entry
+            else:
+                yield from entry.groups()
+
+    def units(self) -> Iterator[str]:
+        """Yield the units of this blend and of those below, each as often as it occurs."""
+        yield self.unit
+        for entry in self.entries:
+            if isinstance(entry, UnitBlend):
+                yield from entry.units()
+
+
+def blend_tree(leaves: Sequence[Sequence[BlendStep]]) -> UnitBlend | LeafGroup:
+    """Return the tree of blends above some leaves; a part without another unit than samples is one group.
 
     Args:
         leaves: For each leaf, the blends that lead to it, from the outermost.
+
+    >>> steps = [[BlendStep(entry=0, amount=3.0, unit="tokens")], [BlendStep(entry=1, amount=1.0, unit="tokens")]]
+    >>> tree = blend_tree(steps)
+    >>> tree.unit, tree.weights, [group.leaves for group in tree.groups()]
+    ('tokens', (3.0, 1.0), [(0,), (1,)])
+    """
+    return _tree(list(range(len(leaves))), 0, leaves)
+
+
+def sample_shares(tree: UnitBlend | LeafGroup, mean_size: Callable[[int, str], float]) -> dict[int, float]:
+    """Return the expected share of each leaf in the samples of a tree of blends; they sum to 1.
+
+    Args:
+        tree: The blends.
         mean_size: Returns the mean size of a leaf's samples in a unit: ``mean_size(leaf, unit)``.
 
-    Returns:
-        The shares, which sum to 1.
-
     >>> steps = [[BlendStep(entry=0, amount=1.0, unit="tokens")], [BlendStep(entry=1, amount=1.0, unit="tokens")]]
-    >>> sample_shares(steps, lambda leaf, unit: [100.0, 300.0][leaf])
-    [0.75, 0.25]
+    >>> sample_shares(blend_tree(steps), lambda leaf, unit: [100.0, 300.0][leaf])
+    {0: 0.75, 1: 0.25}
     """
-    found = _shares(list(range(len(leaves))), 0, leaves, mean_size)
-    return [found[leaf] for leaf in range(len(leaves))]
-
-
-def _shares(
-    group: list[int], depth: int, leaves: Sequence[Sequence[BlendStep]], mean_size: Callable[[int, str], float]
-) -> dict[int, float]:
-    """Return the shares within one entry: the leaves of a group have the same steps up to ``depth``."""
-    if len(leaves[group[0]]) == depth:
-        return {group[0]: 1.0}
-    entries: dict[int, list[int]] = {}
-    for leaf in group:
-        entries.setdefault(leaves[leaf][depth].entry, []).append(leaf)
-    amounts, inner = [], []
-    for members in entries.values():
-        step = leaves[members[0]][depth]
-        within = _shares(members, depth + 1, leaves, mean_size)
+    if isinstance(tree, LeafGroup):
+        return dict(zip(tree.leaves, tree.weights, strict=True))
+    inner = [sample_shares(entry, mean_size) for entry in tree.entries]
+    amounts = []
+    for weight, within in zip(tree.weights, inner, strict=True):
         size = 1.0
-        if step.unit != SAMPLES:
-            size = sum(share * mean_size(leaf, step.unit) for leaf, share in within.items())
-        amounts.append(step.amount / size)
-        inner.append(within)
+        if tree.unit != SAMPLES:
+            size = sum(share * mean_size(leaf, tree.unit) for leaf, share in within.items())
+        amounts.append(weight / size)
     total = sum(amounts)
     return {
         leaf: amount / total * share
         for amount, within in zip(amounts, inner, strict=True)
         for leaf, share in within.items()
+    }
+
+
+def _tree(group: list[int], depth: int, leaves: Sequence[Sequence[BlendStep]]) -> UnitBlend | LeafGroup:
+    """Return the tree of one entry: its leaves have the same steps up to ``depth``."""
+    if all(step.unit == SAMPLES for leaf in group for step in leaves[leaf][depth:]):
+        shares = _shares(group, depth, leaves)
+        return LeafGroup(leaves=tuple(shares), weights=tuple(shares.values()))
+    entries = _entries(group, depth, leaves)
+    return UnitBlend(
+        unit=leaves[group[0]][depth].unit,
+        weights=tuple(leaves[members[0]][depth].amount for members in entries),
+        entries=tuple(_tree(members, depth + 1, leaves) for members in entries),
+    )
+
+
+def _entries(group: list[int], depth: int, leaves: Sequence[Sequence[BlendStep]]) -> list[list[int]]:
+    found: dict[int, list[int]] = {}
+    for leaf in group:
+        found.setdefault(leaves[leaf][depth].entry, []).append(leaf)
+    return [*found.values()]
+
+
+def _shares(group: list[int], depth: int, leaves: Sequence[Sequence[BlendStep]]) -> dict[int, float]:
+    """Return the shares of the samples within one entry, by leaf."""
+    if len(leaves[group[0]]) == depth:
+        return {group[0]: 1.0}
+    entries = _entries(group, depth, leaves)
+    amounts = [leaves[members[0]][depth].amount for members in entries]
+    largest = max(amounts)  # dividing by it first keeps the sum of large weights finite
+    total = sum(amount / largest for amount in amounts)
+    return {
+        leaf: max(amount / largest / total * share, float_info.min)  # a product may underflow to 0
+        for amount, members in zip(amounts, entries, strict=True)
+        for leaf, share in _shares(members, depth + 1, leaves).items()
     }

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import fsum
 from sys import float_info
 
 from ...format.documents.load_request import LoadRequest
 from ...format.documents.subset import SubsetRange
 from ..documents.leaf_plan import BlendStep, JoinPlan, LeafPlan
 from ..documents.spec import BlendSpec, JoinSpec, ReferenceSpec
+from ..documents.weight_schedule import EntrySchedule
+from .scheduled_shares import normalised, scheduled_shares
 
 __all__ = ["InheritedSettings", "combine_epochs_together"]
 
@@ -26,6 +27,7 @@ class InheritedSettings:
         repetitions: Repetitions in a pass; None if no level has repetitions.
         files: The enclosing metadatasets, each with its split, from the root.
         blends: The weighted blends, from the outermost.
+        schedule: Share of all samples in each stretch of the run; None if it never changes.
     """
 
     request: LoadRequest
@@ -33,6 +35,7 @@ class InheritedSettings:
     repetitions: float | None = None
     files: tuple[tuple[str, str], ...] = ()
     blends: tuple[BlendStep, ...] = ()
+    schedule: EntrySchedule | None = None
 
     @property
     def split_part(self) -> str:
@@ -52,7 +55,11 @@ class InheritedSettings:
         return replace(self, request=request)
 
     def shares(self, blend: BlendSpec, *, training: bool) -> Sequence[InheritedSettings]:
-        """Return the settings for each entry of a blend; weights and repetitions are ignored unless ``training``."""
+        """Return the settings for each entry of a blend; weights and repetitions are ignored unless ``training``.
+
+        Raises:
+            ConfigError: Weights change that cannot be combined.
+        """
         inner = replace(
             self,
             request=replace(
@@ -67,14 +74,17 @@ class InheritedSettings:
         if blend.kind == "blend_epochized":
             outer = 1.0 if self.repetitions is None else self.repetitions
             return [replace(inner, repetitions=outer * amount) for amount in amounts]
-        outer = 1.0 if self.weight is None else self.weight
-        largest = max(amounts)  # dividing by it first keeps the sum of large weights finite
-        total = fsum(amount / largest for amount in amounts)
-        # Nested shares may underflow to 0, which would drop the entry.
-        shares = [max(outer * (amount / largest / total), float_info.min) for amount in amounts]
         steps = [BlendStep(entry=entry, amount=amount, unit=blend.unit) for entry, amount in enumerate(amounts)]
+        schedules = scheduled_shares(blend, self.schedule, self.weight)
+        if schedules is not None:
+            return [
+                replace(inner, weight=own.weights[0], blends=(*self.blends, step), schedule=own)
+                for own, step in zip(schedules, steps, strict=True)
+            ]
+        outer = 1.0 if self.weight is None else self.weight
         return [
-            replace(inner, weight=share, blends=(*self.blends, step)) for share, step in zip(shares, steps, strict=True)
+            replace(inner, weight=max(outer * share, float_info.min), blends=(*self.blends, step))  # 0 drops the entry
+            for share, step in zip(normalised(amounts), steps, strict=True)
         ]
 
     def request_for(
@@ -115,6 +125,7 @@ class InheritedSettings:
             repetitions=self.repetitions,
             join=join,
             blends=self.blends,
+            schedule=self.schedule,
         )
 
 

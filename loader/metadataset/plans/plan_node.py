@@ -12,6 +12,7 @@ from ...errors import escape_controls
 from ...format.documents.providers import is_record_file
 from ...format.documents.subset import do_overlap
 from ..documents.leaf_plan import LeafPlan
+from ..documents.weight_schedule import EntrySchedule
 
 __all__ = [
     "NodeKind",
@@ -40,6 +41,7 @@ class PlanNode:
         children: The children, in order.
         leaf: The plan of a leaf; None for other nodes.
         unit: What the weights of a blend are shares of.
+        schedule: Share of all samples in each stretch of the run, if weights of the tree change.
     """
 
     place: str
@@ -51,6 +53,7 @@ class PlanNode:
     children: tuple[PlanNode, ...] = ()
     leaf: LeafPlan | None = None
     unit: str = "samples"
+    schedule: EntrySchedule | None = None
 
     def leaves(self) -> Iterator[LeafPlan]:
         """Yield all leaves in order."""

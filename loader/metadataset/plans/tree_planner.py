@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
 
@@ -15,6 +16,7 @@ from ..documents.leaf_plan import JoinMember, JoinPlan
 from ..documents.parse import DocumentStore
 from ..documents.paths import DatasetPaths, display_path, resolve_aux
 from ..documents.spec import BlendKind, BlendSpec, JoinSpec, MemberSpec, ReferenceSpec, SplitSpec
+from .blend_units import SAMPLES
 from .inherited import InheritedSettings
 from .plan_node import PlanNode
 
@@ -57,9 +59,18 @@ class TreePlanner:
             repeated = self._first_blend["blend_epochized"]
             found = f"this is mixed by weights, but {repeated} by repetitions; use blend_epochized for all of one tree"
             self._documents.fault(root, self._first_blend["blend"], found)
+        self._check_units(node)
         if self._documents.faults or node is None:
             raise ConfigError(file=root, faults=self._documents.faults)
         return node
+
+    def _check_units(self, node: PlanNode | None) -> None:
+        """Add a fault if the weights of a tree change, and some are in another unit than samples."""
+        leaves = [] if node is None else [*node.leaves()]
+        units = {step.unit for leaf in leaves for step in leaf.blends} - {SAMPLES}
+        if units and any(leaf.schedule is not None for leaf in leaves):
+            found = f"weights that change are shares of samples, but a blend_weight_unit is {', '.join(sorted(units))}"
+            self._documents.fault(self._documents.root, "splits", found)
 
     # ------------------------------------------------------------------------------------------------ inner nodes
 
@@ -103,6 +114,7 @@ class TreePlanner:
             path=file,
             split_part=outer.split_part,
             weight=outer.weight,
+            schedule=outer.schedule,
             repetitions=outer.repetitions,
             children=(child,),
         )
@@ -115,7 +127,7 @@ class TreePlanner:
         self._first_blend.setdefault(blend.kind, place)
         if isinstance(blend.subset, SampleRange):
             self._fault_of_numbers(file, blend.place.rpartition(".")[0])
-        shares = outer.shares(blend, training=self._training)
+        shares = self._shares(file, blend, outer)
         nodes = [self._source(file, entry.source, share) for entry, share in zip(blend.entries, shares, strict=True)]
         children = tuple(node for node in nodes if node is not None)
         if not children:
@@ -126,10 +138,18 @@ class TreePlanner:
             path=file,
             split_part=outer.split_part,
             weight=outer.weight,
+            schedule=outer.schedule,
             repetitions=outer.repetitions,
             children=children,
             unit=blend.unit,
         )
+
+    def _shares(self, file: str, blend: BlendSpec, outer: InheritedSettings) -> Sequence[InheritedSettings]:
+        try:
+            return outer.shares(blend, training=self._training)
+        except ConfigError as error:  # a schedule of weights
+            self._documents.fault(file, blend.place, error.message)
+            return [replace(outer, weight=1.0, schedule=None)] * len(blend.entries)
 
     def _source(self, file: str, source: ReferenceSpec | JoinSpec, outer: InheritedSettings) -> PlanNode | None:
         if self._places_left <= 0:
@@ -180,6 +200,7 @@ class TreePlanner:
             path=path,
             split_part=inner.split_part,
             weight=inner.weight,
+            schedule=inner.schedule,
             repetitions=inner.repetitions,
             leaf=leaf,
         )
@@ -203,6 +224,7 @@ class TreePlanner:
             path=file,
             split_part=inner.split_part,
             weight=inner.weight,
+            schedule=inner.schedule,
             repetitions=inner.repetitions,
             leaf=inner.leaf(replace(inner.request, path=file, filter=None), place=place, join=join),
         )

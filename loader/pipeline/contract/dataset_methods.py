@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -63,7 +64,15 @@ class DirectLoader(Protocol):
 
 
 _direct_loaders: list[Callable[[Any], DirectLoader]] = []
-_user_iterations: list[str] = []  # names of the datasets of users whose __iter__ is running, outermost first
+
+
+class _Thread(threading.local):
+    def __init__(self) -> None:
+        self.user_iterations: list[str] = []
+        """Names of the datasets of users whose ``__iter__`` is running in this thread, outermost first."""
+
+
+_thread = _Thread()
 
 
 def set_direct_loader(open_loader: Callable[[Any], DirectLoader]) -> None:
@@ -84,10 +93,10 @@ class in_user_iteration:  # noqa: N801 - a context manager; @contextmanager take
         self._name = name
 
     def __enter__(self) -> None:
-        _user_iterations.append(self._name)
+        _thread.user_iterations.append(self._name)
 
     def __exit__(self, *error: object) -> None:
-        _user_iterations.pop()
+        _thread.user_iterations.pop()
 
 
 class DatasetMethods(Generic[T_co]):
@@ -122,10 +131,10 @@ class DatasetMethods(Generic[T_co]):
     def _direct(self) -> DirectLoader:
         loader: DirectLoader | None = self.__dict__.get(_DIRECT)
         if loader is None:
-            if _user_iterations:
+            if _thread.user_iterations:
                 name = type(self).__name__
                 raise ConfigError(
-                    f"__iter__ of {_user_iterations[-1]} iterates a {name} that is in no attribute of it",
+                    f"__iter__ of {_thread.user_iterations[-1]} iterates a {name} that is in no attribute of it",
                     hint="keep inner datasets in attributes of the dataset, or in lists, tuples or dicts there",
                 )
             if not _direct_loaders:

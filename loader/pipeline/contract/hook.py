@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import GeneratorType
 from typing import Any
@@ -13,12 +13,13 @@ from ...errors import ConfigError, SkipSample, StateError
 from ...order import mix
 from ...samples.hooks import restores_encoder_seeds, restores_seeds
 from ..failures.policy import hook_name, stage_and_hook
+from ..measuring.recorder import register, skipped_items
 from .item_id import ItemId, integers_of, sample_index_of, samples_in
 from .lane import Lane
 from .rng import preserve_rng_state, seed_sample
 from .running import SKIPPED
 
-__all__ = ["Hook", "makes_several", "no_result"]
+__all__ = ["Hook", "activity_name", "makes_several", "no_result"]
 
 _HINT = "keys and states fit only the dataset and the hooks that made them"
 
@@ -33,9 +34,12 @@ class Hook:
         takes_batches: The items are micro-batches: ``current_sample_index`` is the number of the micro-batch.
         stage: The name of the stage, for messages.
         may_return_none: None is a result like others; by default an error, since most such functions lack a ``return``.
+        sizes: Metrics of the samples in the list that is the function's argument, by unit, for statistics.
     """
 
     __slots__ = (
+        "__weakref__",
+        "_call",
         "_choose_function",
         "_context",
         "_failures",
@@ -45,8 +49,10 @@ class Hook:
         "_isolates_rng",
         "_lanes",
         "_may_return_none",
+        "_next",
         "_number",
         "_seed",
+        "_skipped",
         "_takes_batches",
         "_tolerance",
         "name",
@@ -62,8 +68,11 @@ class Hook:
         takes_batches: bool = False,
         may_return_none: bool = False,
         stage: str = "",
+        sizes: Mapping[str, Callable[[Any], Any]] | None = None,
     ) -> None:
         self._function = function
+        self._call = function  # these two are replaced while calls are timed
+        self._next: Callable[[Iterator[Any]], Any] = next
         self._may_return_none = may_return_none
         self._takes_batches = takes_batches
         self._tolerance = failure_tolerance
@@ -78,6 +87,11 @@ class Hook:
         self._seed = int(mix(lane.seed, zlib.crc32(name.encode())))
         self.name = stage_and_hook(stage, function)
         self.skips = lane.failures.skips_of(function, self.name)
+        self._skipped = skipped_items(lane)
+        activity = activity_name(stage, function)
+        register(lane, activity, self, "_call", sizes)
+        if makes_several(function):
+            register(lane, activity, self, "_next")
 
     def call(self, argument: Any, item_id: ItemId) -> Any:
         """Call the function.
@@ -95,7 +109,7 @@ class Hook:
             self._context.sample_index = item_id * self._lanes + self._number
         else:
             self._note(item_id)
-        result = self._isolated(self._function, argument, item_id) if self._isolates else self._function(argument)
+        result = self._isolated(self._call, argument, item_id) if self._isolates else self._call(argument)
         if result is None and not self._may_return_none:
             raise no_result(self._function_for(argument))
         return result
@@ -131,7 +145,7 @@ class Hook:
         """
         if not self._takes_batches:
             self._note(item_id)  # other hooks have run since the last item
-        item = self._isolated(next, items, item_id) if self._isolates else next(items)
+        item = self._isolated(self._next, items, item_id) if self._isolates else self._next(items)
         if item is None:
             name = hook_name(self._function)
             raise ConfigError(f"{name} yielded None; did you forget the value after `yield`?")
@@ -146,9 +160,11 @@ class Hook:
         try:
             result = self.call(argument, item_id)
         except SkipSample:
+            self._skipped.append(item_id)
             self.skips.add(samples_in(item_id))
             return SKIPPED
         except Exception as error:
+            self._skipped.append(item_id)
             return self.failed(error, argument)
         # That a generator was created is no success: its body has not begun.
         if (self.skips.count or self._failures.pending) and not isinstance(result, GeneratorType):
@@ -245,6 +261,15 @@ class Hook:
 
     def _function_for(self, argument: Any) -> Callable[..., Any]:
         return self._function if self._choose_function is None else self._choose_function(argument)
+
+
+def activity_name(stage: str, function: Callable[..., Any]) -> str:
+    """Return the name of a hook in statistics: that of its stage, or the function's if the stage has none of its own.
+
+    >>> activity_name("encode_sample", print), activity_name("MapDataset", print)
+    ('encode_sample', 'print')
+    """
+    return hook_name(function) if not stage or stage[0].isupper() else stage
 
 
 def makes_several(function: Callable[..., Any]) -> bool:

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from ...order import mix
 from ...samples.hooks import HookContext, set_hook_context
 from ..failures.policy import FailurePolicy
+from ..measuring.recorder import WorkerRecorder
 from .item_id import LANE_ITEM, ItemId
 from .running import Running, State
 
@@ -87,6 +88,7 @@ class Lane:
         neighbours: The other lanes of the worker, whose items complete the last batch of this one; None if the lane
             ends alone.
         rules: The rules of the run.
+        recorder: Measures what the stages do; None if nothing is measured.
 
     Attributes:
         shares_pass: Where the lane ends before others of its worker, it makes whole batches of their items. So the
@@ -101,6 +103,7 @@ class Lane:
         "neighbours",
         "number",
         "path",
+        "recorder",
         "rules",
         "seed",
         "shares_pass",
@@ -118,6 +121,7 @@ class Lane:
         path: str = "",
         neighbours: Neighbours | None = None,
         rules: int = RULES,
+        recorder: WorkerRecorder | None = None,
     ) -> None:
         self.number = number
         self.count = count
@@ -128,6 +132,7 @@ class Lane:
         self.last_sample: LastSample = last_sample or _NoLastSample()
         self.neighbours = neighbours
         self.rules = rules
+        self.recorder = recorder
         self.shares_pass = False
 
     def child(self, place: int) -> Lane:
@@ -142,6 +147,7 @@ class Lane:
             path=f"{self.path}{place}/",
             neighbours=self.neighbours,
             rules=self.rules,
+            recorder=self.recorder,
         )
         child.shares_pass = self.shares_pass
         return child

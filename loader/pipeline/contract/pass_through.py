@@ -33,5 +33,8 @@ class PassThroughDataset(SavableDataset[T]):
     def moves_below(self) -> bool:
         return True
 
+    def lane_bound(self, lane: int, lanes: int) -> int | None:
+        return self.inputs[0].lane_bound(lane, lanes)
+
     def identity(self) -> list[Any]:
         return self.inputs[0].identity()

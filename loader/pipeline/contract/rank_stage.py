@@ -11,7 +11,15 @@ from ...errors import ConfigError, StateError
 from .lane import Lane
 from .stage import Running, SavableDataset, State
 
-__all__ = ["RankChain", "RankInput", "RankRunning", "RankStage", "cut_rank_stages", "rank_stage_below"]
+__all__ = [
+    "LanesInput",
+    "RankChain",
+    "RankInput",
+    "RankRunning",
+    "RankStage",
+    "cut_rank_stages",
+    "rank_stage_below",
+]
 
 
 class RankInput(Protocol):
@@ -29,6 +37,22 @@ class RankRunning(RankInput, Protocol):
 
     count: int
     """The complete state of the stage."""
+
+
+class LanesInput(RankInput, Protocol):
+    """The micro-batches of the lanes, below the innermost stage that counts on the rank."""
+
+    lanes: int
+    """Number of lanes of the run."""
+    ended: bool
+    """True if the pass is over on this rank."""
+
+    def first_batch(self) -> Any:
+        """Build the first micro-batch of the pass once more, which is the same on all ranks; the position stays.
+
+        Returns:
+            The micro-batch; :data:`.SKIPPED` if all samples of the pass are skipped.
+        """
 
 
 class RankStage(SavableDataset[Any]):

@@ -69,7 +69,11 @@ class preserve_rng_state:  # noqa: N801 - a context manager; a class takes a fra
         self._torch_state = torch.default_generator.get_state()
         self._numpy_state = _numpy.get_state(legacy=False) if self._numpy_gauss else {}
         self._numpy_generator = _numpy.get_bit_generator()
-        _numpy.set_bit_generator(_spare_generators.pop() if _spare_generators else np.random.MT19937(0))
+        try:
+            spare = _spare_generators.pop()
+        except IndexError:  # none, or another thread was faster
+            spare = np.random.MT19937(0)
+        _numpy.set_bit_generator(spare)
 
     def __exit__(self, *error: object) -> None:
         if self._unchanged:

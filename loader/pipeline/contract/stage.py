@@ -65,6 +65,12 @@ class SavableDataset(DatasetMethods[T_co], ABC):
     entry_schema: ClassVar[Schema] = None
     """Schema of the value that :meth:`Running.state` saves under this stage's key; None if it saves none."""
 
+    measured_chain: SavableDataset[Any] | None = None
+    """The chain that earlier versions built instead, which divided the weights of blends by measured sizes.
+
+    A state of such a run continues with it. Its weights are those of the state.
+    """
+
     def __init__(
         self,
         *inputs: SavableDataset[Any] | WorkerConfig,
@@ -164,6 +170,10 @@ class SavableDataset(DatasetMethods[T_co], ABC):
         """Number of samples until each one of the data has come in all lanes together; 0 if not known."""
         return sum(upstream.round_samples for upstream in self.inputs)
 
+    def lane_bound(self, lane: int, lanes: int) -> int | None:  # noqa: ARG002 - most stages have no bound
+        """Return the largest number of items that a lane may have in a pass; None if it is not known."""
+        return None
+
     def nominal_items(self, worker: int, workers: int) -> int:
         """Return the number of items of an epoch on a worker, if each stage makes one item of each input item.
 
@@ -188,27 +198,24 @@ class SavableDataset(DatasetMethods[T_co], ABC):
         """Return the arguments that determine the items and their order, as plain data; a restore compares them."""
         return {}
 
+    def shown_settings(self) -> dict[str, Any]:
+        """Return the arguments as a printed chain shows them."""
+        return self.settings()
+
     def identity(self) -> list[Any]:
         """Describe the chain for comparison with a saved state: name, settings and inputs, as plain data."""
         return [self.name, self.settings(), *(upstream.identity() for upstream in self.inputs)]
 
-    def adopt_measurements(self, saved: Any) -> None:
-        """Replace settings that were measured when the run started by those of a saved state.
-
-        Args:
-            saved: The identity of an equal chain.
-
-        Raises:
-            LookupError: It is the identity of another chain.
-        """
-        for upstream, inner in zip(self.inputs, saved[2:], strict=False):
-            upstream.adopt_measurements(inner)
+    def begin_on(self, ranks: int) -> None:
+        """Set the number of ranks with which the run began: the steps at which weights change are counted on them."""
+        for upstream in self.inputs:
+            upstream.begin_on(ranks)
 
     def lines(self) -> Iterator[str]:
         """Yield the lines of the printed chain: this stage, then its inputs, indented."""
         arguments = ", ".join(
             f"{name}={f'{value:.12g}' if isinstance(value, float) else value}"
-            for name, value in self.settings().items()
+            for name, value in self.shown_settings().items()
         )
         yield f"{self.name}({arguments})"
         for place, upstream in enumerate(self.inputs):

@@ -3,6 +3,7 @@
 ========================  ==================================================================
 ``Count(stop)``           an integer in ``[0, stop)``; ``COUNT`` has the largest stop
 ``FLAG``                  a bool
+``NUMBER``                a finite number of at least 0, also a fraction
 ``ITEM_ID``               an item id: a count, or nested lists of strings and counts
 ``PLAIN``                 any of these, None and strings, nested in lists and dicts
 ``Nullable(schema)``      None, or a value of the schema
@@ -18,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from math import isfinite
 from typing import Any
 
 from ...format.documents.messages import short_repr
@@ -27,6 +29,7 @@ __all__ = [
     "COUNT",
     "FLAG",
     "ITEM_ID",
+    "NUMBER",
     "PLAIN",
     "Count",
     "NotRequired",
@@ -69,12 +72,13 @@ class NotRequired:
 
 class _Leaf(Enum):
     FLAG = "a bool"
+    NUMBER = "a number of at least 0"
     ITEM_ID = "an item id"
     PLAIN = "plain data"
 
 
 COUNT = Count()
-FLAG, ITEM_ID, PLAIN = _Leaf.FLAG, _Leaf.ITEM_ID, _Leaf.PLAIN
+FLAG, ITEM_ID, NUMBER, PLAIN = _Leaf.FLAG, _Leaf.ITEM_ID, _Leaf.NUMBER, _Leaf.PLAIN
 BUFFERED_ITEM = (ITEM_ID, Nullable(COUNT))
 """The saved form of a :class:`~loader.pipeline.contract.buffered.BufferedItem`."""
 
@@ -104,6 +108,9 @@ def check_value(value: Any, schema: Schema, name: str = "") -> None:
     elif schema is FLAG:
         if type(value) is not bool:
             raise _mismatch(FLAG.value, value, name)
+    elif schema is NUMBER:
+        if type(value) not in (int, float) or not (isfinite(value) and value >= 0):
+            raise _mismatch(NUMBER.value, value, name)
     elif schema is ITEM_ID:
         _check_leaves(value, name, containers=(list, tuple), leaves=(str,))
     elif schema is PLAIN:

@@ -107,6 +107,9 @@ class WorkerConfig:
         skip_tolerance: Consecutive samples that a hook of a lane may skip before it has kept any, or fail for with a
             ``failure_tolerance`` of 0; more end the run, as does a pass of which all samples are skipped. None allows
             any number. The default is 20,000, or 20 times the samples of the data if these are more, up to a million.
+        share_metadata: Rank 0 reads the metadata of datasets, and sends it to the other ranks by
+            ``torch.distributed``: for runs of very many ranks on one file system. All ranks must then build the same
+            datasets in the same order.
 
     Attributes:
         active_worker_config: The config of the run whose hook is running; None outside hooks.
@@ -129,10 +132,12 @@ class WorkerConfig:
     restore_error_handler: ErrorHandler = reraise_exception
     lanes: int | None = None
     skip_tolerance: int | None = SKIP_TOLERANCE
+    share_metadata: bool = False
 
     def __post_init__(self) -> None:
         check_integers({name: getattr(self, name) for name in _INTEGERS}, may_be_none=False)
         check_integers({"lanes": self.lanes, "skip_tolerance": self.skip_tolerance})
+        check_booleans({"share_metadata": self.share_metadata})
         for name in ("global_error_handler", "restore_error_handler"):
             if not callable(getattr(self, name)):
                 raise TypeError(f"expected a function as {name}, found {getattr(self, name)!r}")
@@ -150,8 +155,12 @@ class WorkerConfig:
             raise ConfigError(f"expected a skip_tolerance of at least 1, or None, found {self.skip_tolerance}")
 
     @classmethod
-    def default_worker_config(cls, num_workers: int = 4, data_parallel_group: Any = None) -> WorkerConfig:
+    def default_worker_config(
+        cls, num_workers: int = 4, data_parallel_group: Any = None, *, share_metadata: bool = False
+    ) -> WorkerConfig:
         """Create a config with rank and world size of ``torch.distributed``; one rank if it is not initialised.
+
+        The arguments are those of the class.
 
         Warns:
             RuntimeWarning: ``torch.distributed`` is not initialised, but this process is one of several ranks.
@@ -168,7 +177,13 @@ class WorkerConfig:
                 RuntimeWarning,
                 stacklevel=2,
             )
-        return cls(rank=rank, world_size=world_size, num_workers=num_workers, data_parallel_group=data_parallel_group)
+        return cls(
+            rank=rank,
+            world_size=world_size,
+            num_workers=num_workers,
+            data_parallel_group=data_parallel_group,
+            share_metadata=share_metadata,
+        )
 
     def global_rank(self) -> int:
         """Return the rank of this process among all of ``torch.distributed``; ``rank`` if there is no group."""

@@ -12,10 +12,11 @@ import numpy as np
 from ...arrays import IntArray
 from ...cached_property import cached_property
 from ...errors import EmptyDatasetError, FormatError
-from ...format.dataset_folder import DatasetFolder, open_fresh_shard
+from ...format.dataset_folder import DatasetFolder
 from ...format.documents.load_request import LoadRequest, resolve_key_format
 from ...format.documents.subset import resolve_subset
 from ...format.filters.rows import FilterRows
+from ...format.index.fresh_shard import open_fresh_shard
 from ...format.index.locations import SampleLocations, SampleLocator
 from ...format.index.sample_bytes import read_sample
 from ...format.nv_meta import DATASET_YAML, FOLDER, SPLIT_YAML
@@ -142,7 +143,7 @@ class DatasetSource:
         if self._records is not None:
             return self._records.locate
         index = self.folder.tar_index
-        return SampleLocator(index, [name for name in index.part_names if self.builder.part_filter(name)]).locate
+        return SampleLocator(index, [name for name in index.part_names if self.builder.part_filter(name)])
 
     @cached_property
     def shard_names(self) -> list[str]:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from ...cached_property import cached_property
 from ...errors import ConfigError, SkipSample, TrustError
 from ...samples.decoding.decoder import AnyDecoder, whole_sample_decoder
 from ...samples.types import CrudeSample
 from ..contract.item_id import ItemId
 from ..contract.lane import Lane, set_restore_key
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
+from ..measuring.counts import DECODE, STORAGE
+from ..measuring.recorder import register, skipped_items
 from .joined_source import JoinedSource
-from .read import ReadDataset
-from .source import Raw, RawRow
+from .source import Raw, RawRow, Source
 
 __all__ = ["DecodeDataset"]
 
@@ -21,22 +24,39 @@ class DecodeDataset(SavableDataset[Any]):
     """Decode samples and fill their fields.
 
     Args:
-        dataset: The reader.
+        dataset: The reader, or a blend of readers.
+        sources: The datasets by their numbers in raw samples; by default those of the reader.
         names_sources: Store the number of the source in crude samples, for cookers.
     """
 
-    def __init__(self, dataset: ReadDataset, *, names_sources: bool = False) -> None:
+    def __init__(
+        self,
+        dataset: SavableDataset[Raw],
+        *,
+        sources: Sequence[Source] | None = None,
+        names_sources: bool = False,
+    ) -> None:
         super().__init__(dataset, name="decode")
-        self.sources = dataset.sources
+        own: Sequence[Source] | None = getattr(dataset, "sources", None)
+        self.sources: tuple[Source, ...] = tuple((own or ()) if sources is None else sources)
         self.names_sources = names_sources
+        self._own = self.sources if own is None else tuple(own)  # the others are decoded by other stages
 
     @property
     def keeps_positions(self) -> bool:
-        return True
+        return self.inputs[0].keeps_positions
+
+    def lane_bound(self, lane: int, lanes: int) -> int | None:
+        return self.inputs[0].lane_bound(lane, lanes)
 
     def settings(self) -> dict[str, Any]:
-        decoders = {_decoder_name(source.decoder) for source in self.sources}
+        decoders = {_decoder_name(source.decoder) for source in self._own}
         return {"decoder": decoders.pop()} if len(decoders) == 1 else {}
+
+    @cached_property
+    def joins(self) -> bool:
+        """True if some samples are joined from several datasets."""
+        return any(isinstance(source, JoinedSource) for source in self._own)
 
     def open(self, lane: Lane, state: State) -> Running:
         return _DecodeRunning(self, lane, state)
@@ -49,20 +69,42 @@ def _decoder_name(decoder: AnyDecoder | None) -> str:
     return str(getattr(decoder, "__qualname__", type(decoder).__qualname__))
 
 
+class _Build:
+    """Function that builds the samples of a lane."""
+
+    def __init__(self, definition: DecodeDataset, lane: Lane) -> None:
+        self._sources = definition.sources
+        self._joins = definition.joins
+        self._names_sources = definition.names_sources
+        self._lane = lane
+        self._number, self._context = lane.number, lane.context
+        self._stage = lane.path + definition.key
+
+    def sample(self, raw: Raw, item_id: ItemId) -> Any:
+        sample = self._sources[raw[0]].build(raw, (self._stage, self._number, self._context.batch_index, item_id))
+        if self._joins:  # a user's joiner may not have copied the key
+            set_restore_key(sample, self._stage, self._lane, item_id)
+        if self._names_sources and isinstance(sample, CrudeSample):
+            sample.source = raw[0]
+        return sample
+
+
 class _DecodeRunning:
     def __init__(self, definition: DecodeDataset, lane: Lane, state: State) -> None:
         self._upstream = definition.inputs[0].open(lane, state)
         self._sources = definition.sources
-        self._joins = any(isinstance(source, JoinedSource) for source in definition.sources)
-        self._names_sources = definition.names_sources
-        self._lane = lane
-        self._number, self._context, self._failures = lane.number, lane.context, lane.failures
-        self._stage = lane.path + definition.key
+        # Attributes of this object, so that they can be replaced while calls are timed.
+        self._read = self._upstream.next
+        self._build = _Build(definition, lane).sample
+        self._failures = lane.failures
         self._skips = lane.failures.skips_of("load_sample or sample_loader")
         self.state = self._upstream.state
+        self._skipped = skipped_items(lane)
+        register(lane, STORAGE, self, "_read")
+        register(lane, DECODE, self, "_build")
 
     def next(self) -> tuple[Any, ItemId]:
-        raw, item_id = self._upstream.next()
+        raw, item_id = self._read()
         if raw is SKIPPED:
             return raw, item_id
         try:
@@ -70,9 +112,11 @@ class _DecodeRunning:
         except (ConfigError, TrustError):
             raise
         except SkipSample:
+            self._skipped.append(item_id)
             self._skips.add()
             return SKIPPED, item_id
         except Exception as error:
+            self._skipped.append(item_id)
             self._failures.failed("decode", error, self._failed_sample(raw))
             return SKIPPED, item_id
         if self._skips.count:
@@ -80,14 +124,6 @@ class _DecodeRunning:
         if self._failures.pending:
             self._failures.succeeded("decode")
         return sample, item_id
-
-    def _build(self, raw: Raw, item_id: ItemId) -> Any:
-        sample = self._sources[raw[0]].build(raw, (self._stage, self._number, self._context.batch_index, item_id))
-        if self._joins:  # a user's joiner may not have copied the key
-            set_restore_key(sample, self._stage, self._lane, item_id)
-        if self._names_sources and isinstance(sample, CrudeSample):
-            sample.source = raw[0]
-        return sample
 
     def _failed_sample(self, raw: Raw) -> dict[str, Any]:
         source = self._sources[raw.source]

@@ -213,9 +213,20 @@ class RowReader:
         sources: The datasets, of which at least one is a join.
         shards: The open shards of this process.
         sparse: As in :class:`.ChunkReader`; of a join for its members, too.
+        first_source: As in :class:`.ChunkReader`.
+        first_file: As in :class:`.ChunkReader`; there are as many numbers as sources and members.
     """
 
-    def __init__(self, sources: Sequence[Source], shards: OpenShards, sparse: Collection[int] = ()) -> None:
+    def __init__(
+        self,
+        sources: Sequence[Source],
+        shards: OpenShards,
+        sparse: Collection[int] = (),
+        *,
+        first_source: int = 0,
+        first_file: int = 0,
+    ) -> None:
+        self._first_source = first_source
         self._joins: dict[int, JoinedSource] = {}
         self._first: dict[int, int] = {}  # number of a join → number of its first member
         members: list[ShardSource] = []
@@ -228,7 +239,13 @@ class RowReader:
                 self._first[number] = first
                 members.extend(source.members)
         # Members follow the sources. The entry of a join itself is never read.
-        self._chunks = ChunkReader((*cast("Sequence[ShardSource]", sources), *members), shards, all_sparse)
+        self._chunks = ChunkReader(
+            (*cast("Sequence[ShardSource]", sources), *members),
+            shards,
+            all_sparse,
+            first_source=first_source,
+            first_file=first_file,
+        )
 
     def read(
         self,
@@ -246,7 +263,7 @@ class RowReader:
         rows, members, sources, indexes = self._expanded(source, index)
         is_excluded = None if excluded is None else excluded[rows]
         samples = self._chunks.chunk(sources, indexes, is_excluded)
-        return _RowChunk(self._joins, (source, index), (rows, members), samples)
+        return _RowChunk(self._joins, (source, index), (rows, members), samples, first_source=self._first_source)
 
     def _expanded(self, source: IntArray, index: IntArray) -> tuple[IntArray, IntArray, IntArray, IntArray]:
         """Return the samples to read, as columns: row, member within its join, source, number in the index."""
@@ -274,6 +291,7 @@ class _RowChunk:
         numbers: Two arrays (n,): the source of each row, and its number there.
         read: Two arrays (m,): the row of each sample that is read, and its member within the join.
         samples: The m samples.
+        first_source: Added to the numbers of the sources in raw rows.
     """
 
     def __init__(
@@ -282,8 +300,11 @@ class _RowChunk:
         numbers: tuple[IntArray, IntArray],
         read: tuple[IntArray, IntArray],
         samples: SampleChunk,
+        *,
+        first_source: int = 0,
     ) -> None:
         self._joins = joins
+        self._first_source = first_source
         self._source, self._index = numbers
         self._rows, self._members = read
         self.samples = samples
@@ -291,6 +312,12 @@ class _RowChunk:
     def fetch(self, queue: FetchQueue) -> FetchedRanges | None:
         """Return the ranges of the samples that are in object stores, which the queue is to fetch."""
         return self.samples.fetch(queue)
+
+    @property
+    def size_bytes(self) -> IntArray:
+        """Shape (n,): the bytes of each row, as far as they are known."""
+        known = np.maximum(self.samples.size_bytes, 0)
+        return np.bincount(self._rows, known, minlength=len(self._source)).astype(np.int64)
 
     def read(self, positions: Sequence[int], begin: Callable[[int], None]) -> Iterator[tuple[Any, int]]:
         """Yield raw samples and rows with their positions."""
@@ -306,4 +333,4 @@ class _RowChunk:
             while done < ends[row]:
                 found[places[done]] = next(chunk)[0]
                 done += 1
-            yield RawRow(number, int(self._index[row]), tuple(found)), position
+            yield RawRow(number + self._first_source, int(self._index[row]), tuple(found)), position

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from math import ceil
 from typing import Any, Protocol
@@ -21,6 +21,7 @@ from ...order import (
     mix,
 )
 from ..contract.lane import RULES
+from .planned_schedule import PlannedSchedule
 
 __all__ = ["OrderPlan", "SequentialPlan", "ShuffledPlan"]
 
@@ -70,6 +71,7 @@ class ShuffledPlan:
         chunk: Samples of a chunk, if the lanes take chunks of an order that is not shuffled in turn; None splits it
             into one part per lane.
         shares: Repetitions of a sample of each source in a nominal epoch of an order without end; None: 1 each.
+        schedule: Weights that change during the run; ``weights`` are those of its first stretch. None: they never do.
     """
 
     slice_lengths: tuple[int, ...]
@@ -81,6 +83,7 @@ class ShuffledPlan:
     measured: bool | None = None
     chunk: int | None = None
     shares: tuple[float, ...] | None = None
+    schedule: PlannedSchedule | None = None
 
     @property
     def repeats(self) -> bool:
@@ -108,15 +111,19 @@ class ShuffledPlan:
     def round_samples(self, samples: Sequence[int]) -> int:
         if self.repetitions is not None:
             return sum(samples)
-        total = sum(self.weights)
-        return ceil(max(count * total / weight for count, weight in zip(samples, self.weights, strict=True) if weight))
+        first, weights = 0, self.weights
+        if self.schedule is not None:  # the last stretch has no end
+            first, weights = self.schedule.in_samples.starts[-1], self.schedule.weights[-1]
+        total = sum(weights)
+        return first + ceil(max(count * total / own for count, own in zip(samples, weights, strict=True) if own))
 
     def epoch_repetitions(self, sources: int) -> Sequence[float]:
         return self.repetitions or self.shares or (1.0,) * sources
 
     def settings(self) -> dict[str, Any]:
         # Shares do not affect the order, and the chunk follows from the settings of later stages.
-        settings = asdict(self) | {"chunk": None, "shares": None}
+        schedule = None if self.schedule is None else self.schedule.settings()
+        settings = asdict(replace(self, schedule=None)) | {"chunk": None, "shares": None, "schedule": schedule}
         return {name: _collapsed(value) for name, value in settings.items() if value is not None}
 
 
@@ -167,8 +174,11 @@ def _shuffled_order(plan: ShuffledPlan, samples: tuple[int, ...], lanes: int, se
     sources = _source_orders(plan, samples, seed, range(len(samples)))
     chunk = plan.chunk if rules and plan.is_sequential else None
     streams = lanes if chunk is None else 1
-    order: RepeatedOrder | FinitePass
-    if plan.repetitions is None:
+    order: RepeatedOrder | EditedOrder | FinitePass
+    if plan.schedule is not None:
+        first = Mix(tuple(range(len(samples))), plan.weights, plan.schedule.in_samples)
+        order = EditedOrder(sources, (first,), streams, seed)
+    elif plan.repetitions is None:
         order = RepeatedOrder(sources, plan.weights, streams, seed)
     else:
         order = FinitePass(sources, plan.repetitions, streams, seed)

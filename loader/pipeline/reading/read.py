@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import replace
-from typing import Any, cast
+from time import perf_counter_ns
+from typing import Any, Protocol, cast
 from weakref import WeakValueDictionary
 
 import numpy as np
-import numpy.typing as npt
 
 from ...arrays import IntArray
 from ...cached_property import cached_property
@@ -25,17 +26,20 @@ from ..contract.lane import RULES, Lane
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.state_schema import COUNT
 from ..contract.worker_config import WorkerConfig
+from ..measuring.counts import STORAGE, Counts
+from ..measuring.source_counter import SourceCounter
 from .fetched_ranges import MEMBER_BYTES
 from .joined_source import JoinedSource, RowReader
 from .order_plan import OrderPlan, ShuffledPlan
 from .read_ahead import READ_AHEAD_BYTES, FetchedChunk, ReadAhead
 from .sample_chunk import ChunkReader, SourceTable
-from .shard_reads import OpenShards
+from .shard_reads import ShardPool
 from .source import Raw, ShardSource, Source
 
 __all__ = ["ReadDataset"]
 
 _FIRST_CHUNK, _MAX_CHUNK, _GROWTH = 32, 1024, 4
+_MANY_SOURCES, _MAX_CHUNK_OF_MANY = 16, 4096  # so that some samples of each are located, and read, together
 _CHUNKS_ORDERED = 4  # at a time: the fixed cost of the order is that of about a thousand positions
 _CHUNKS_JOINED = 4  # to ranges that are fetched
 _REBUILT_TOGETHER = 256  # positions
@@ -49,6 +53,8 @@ class ReadDataset(SavableDataset[Raw]):
         sources: The datasets.
         plan: The order.
         worker_config: Ranks, workers and lanes of the run.
+        first_source: Added to the numbers of the sources in raw samples, if several readers supply one decoder.
+        pool: The open shards, if several readers share them.
 
     Attributes:
         history: The earlier mixes of a restored run; None if its mix never changed.
@@ -61,11 +67,19 @@ class ReadDataset(SavableDataset[Raw]):
     quarantined: frozenset[tuple[int, int]] = frozenset()
 
     def __init__(
-        self, sources: Sequence[Source], plan: OrderPlan, *, worker_config: WorkerConfig | None = None
+        self,
+        sources: Sequence[Source],
+        plan: OrderPlan,
+        *,
+        worker_config: WorkerConfig | None = None,
+        first_source: int = 0,
+        pool: ShardPool | None = None,
     ) -> None:
         super().__init__(worker_config=worker_config, name="read")
         self.sources = tuple(sources)
         self.plan = plan
+        self.first_source = first_source
+        self.pool = pool or ShardPool(readers=1)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name not in ("opened", "waiting")}
@@ -73,11 +87,14 @@ class ReadDataset(SavableDataset[Raw]):
     @cached_property
     def opened(self) -> tuple[SourceTable, ChunkReader | RowReader]:
         """The table of samples, and their reader; all lanes of a process share them."""
-        shards = OpenShards()
         table = SourceTable(self.sources, self.quarantined)
-        if any(isinstance(source, JoinedSource) for source in self.sources):
-            return table, RowReader(self.sources, shards, self.sparse)
-        return table, ChunkReader(cast("Sequence[ShardSource]", self.sources), shards, self.sparse)
+        joins = [source for source in self.sources if isinstance(source, JoinedSource)]
+        first_file = self.pool.reserve(len(self.sources) + sum(len(join.members) for join in joins))
+        arguments = {"first_source": self.first_source, "first_file": first_file}
+        if joins:
+            return table, RowReader(self.sources, self.pool.shards, self.sparse, **arguments)
+        sources = cast("Sequence[ShardSource]", self.sources)
+        return table, ChunkReader(sources, self.pool.shards, self.sparse, **arguments)
 
     def quarantine(self, samples: Iterable[tuple[int, int]]) -> None:
         """Pass over more samples from now on, given as in :attr:`quarantined`."""
@@ -114,7 +131,7 @@ class ReadDataset(SavableDataset[Raw]):
     def ahead_bytes(self, lanes: int) -> int:
         """Return the number of bytes that a lane fetches ahead: its share of those of the process."""
         config = self.worker_config
-        return READ_AHEAD_BYTES * config.world_size * max(1, config.num_workers) // lanes
+        return READ_AHEAD_BYTES * config.world_size * max(1, config.num_workers) // (lanes * self.pool.readers)
 
     @property
     def repeats(self) -> bool:
@@ -136,6 +153,11 @@ class ReadDataset(SavableDataset[Raw]):
     def round_samples(self) -> int:
         return self.plan.round_samples([source.samples for source in self.sources])
 
+    def lane_bound(self, lane: int, lanes: int) -> int | None:
+        if self.plan.repeats:
+            return None
+        return self.lane_order(lane, lanes=lanes, seed=self.worker_config.seed_offset).length
+
     def nominal_items(self, worker: int, workers: int) -> int:
         samples = [source.samples for source in self.sources]
         return worker_share(samples, self.plan.epoch_repetitions(len(samples)), worker=worker, workers=workers)
@@ -143,16 +165,22 @@ class ReadDataset(SavableDataset[Raw]):
     def settings(self) -> dict[str, Any]:
         return self.plan.settings()
 
-    def adopt_measurements(self, saved: Any) -> None:
-        settings = saved[1]
-        if not (isinstance(self.plan, ShuffledPlan) and self.plan.measured and settings.get("measured")):
-            return
-        weights = settings["weights"]
-        found = tuple(weights) if isinstance(weights, list) else (weights,) * len(self.sources)
-        if [*map(_without_path, saved[2:])] != [_without_path(source.identity()) for source in self.sources]:
-            return
-        if len(found) == len(self.sources) and all(isinstance(one, float) and one > 0 for one in found):
-            self.plan = replace(self.plan, weights=found)
+    def with_weights(self, weights: Sequence[float]) -> ReadDataset:
+        """Return a copy with other weights of the sources, whose plan is one of training."""
+        reader = copy(self)
+        reader.plan = replace(cast("ShuffledPlan", self.plan), weights=tuple(weights))
+        return reader
+
+    def shown_settings(self) -> dict[str, Any]:
+        settings = self.settings()
+        if "schedule" in settings:
+            starts = settings["schedule"]["starts"]
+            settings["schedule"] = f"{len(starts)} stretches to {settings['schedule']['unit'][:-1]} {starts[-1]}"
+        return settings
+
+    def begin_on(self, ranks: int) -> None:
+        if isinstance(self.plan, ShuffledPlan) and self.plan.schedule is not None:
+            self.plan = replace(self.plan, schedule=replace(self.plan.schedule, ranks=ranks))
 
     def identity(self) -> list[Any]:
         return [*super().identity(), *(source.identity() for source in self.sources)]
@@ -177,9 +205,16 @@ class ReadDataset(SavableDataset[Raw]):
         samples = [source.samples for source in self.sources]
         if self.history is None or not isinstance(self.plan, ShuffledPlan):
             return self.plan.order(samples, lanes=lanes, seed=seed, rules=rules).lane(number)
-        mixes = self.history.mixes(self.plan.weights)
+        schedule = None if self.plan.schedule is None else self.plan.schedule.in_samples
+        mixes = self.history.mixes(self.plan.weights, schedule)
         order = self.plan.edited_order(samples, mixes, lanes=lanes, seed=seed)
         return order.lane(number, self.history.ends_of(number))
+
+
+class _SizedChunk(FetchedChunk, Protocol):
+    @property
+    def size_bytes(self) -> IntArray:
+        """Shape (n,): the bytes of each sample; -1 if they are not one range."""
 
 
 class _ReadRunning:
@@ -192,8 +227,10 @@ class _ReadRunning:
         self._position: int = state.get(self._key, 0)  # of the next sample
         self._samples: Iterator[tuple[Any, int]] = iter(())  # of the current chunk
         self._ordered = range(self._position, self._position)  # positions whose order is known
-        self._found: tuple[IntArray, IntArray]  # their sources, and numbers in the indexes
+        self._found: tuple[IntArray, IntArray, IntArray]  # their sources, numbers in the indexes, and epochs
         self._size, self._max_size = _FIRST_CHUNK, _MAX_CHUNK
+        if len(definition.sources) >= _MANY_SOURCES:
+            self._max_size = _MAX_CHUNK_OF_MANY
         self._located = self._position  # position of the next sample to locate
         self._ahead: ReadAhead | None = None
         if definition.is_remote:
@@ -202,13 +239,24 @@ class _ReadRunning:
             self._max_size = min(_MAX_CHUNK, max(1, joined // _CHUNKS_JOINED))
             self._size = min(_FIRST_CHUNK, self._max_size)
             self._ahead = ReadAhead(
-                self._fetched_chunk,
+                self._locate_chunk,
                 ahead_bytes=ahead_bytes,
                 samples_joined=_CHUNKS_JOINED * self._max_size,
                 begin=self._begin,
             )
             definition.waiting[lane.number] = self._ahead
         self._waiting = definition.waiting
+        self._recorder = lane.recorder
+        if lane.recorder is not None:
+            sources = definition.sources
+            self._counter = SourceCounter(
+                lane.recorder.first_source(definition),
+                self._position,
+                lambda source: sources[source].sample_bytes,
+                sources=len(sources),
+                skipped=lane.recorder.skipped_items(lane),
+            )
+            lane.recorder.add_reader(self)
         self._first_rebuilt = -1  # first of the positions that the last load() located
         self._rebuilt: tuple[IntArray, IntArray]  # their sources, and numbers in the indexes
 
@@ -221,7 +269,24 @@ class _ReadRunning:
             except BaseException:
                 self._start_again()
                 raise
-            self._samples = self._chunk() if self._ahead is None else self._fetched(self._ahead)
+            self._samples = self._next_chunk()
+
+    def _next_chunk(self) -> Iterator[tuple[Any, int]]:
+        recorder = self._recorder
+        if recorder is None:
+            return self._chunk() if self._ahead is None else self._fetched(self._ahead)
+        begin_ns = perf_counter_ns()
+        try:
+            return self._chunk() if self._ahead is None else self._fetched(self._ahead)
+        except BaseException:
+            self.count_samples(recorder.counts)  # the end of the pass, after which this iterator is dropped
+            raise
+        finally:
+            recorder.add_always(STORAGE, begin_ns)
+
+    def count_samples(self, counts: Counts) -> None:
+        """Add the samples that were yielded since the last call."""
+        self._counter.count(self._position, counts)
 
     def _start_again(self) -> None:
         """Read on from the sample that failed, if there is a next call."""
@@ -235,9 +300,9 @@ class _ReadRunning:
         Raises:
             StopIteration: The pass is over.
         """
-        positions, source, index, excluded = self._locate()
+        chunk, positions = self._locate_chunk()
         try:
-            return self._rows.read(positions, source, index, excluded, self._begin)
+            return chunk.read(positions, self._begin)
         except BaseException:
             self._located = positions.start
             raise
@@ -255,27 +320,28 @@ class _ReadRunning:
                 other.start()
         return ahead.next()
 
-    def _fetched_chunk(self) -> tuple[FetchedChunk, range]:
-        """Return the next chunk and its positions."""
-        positions, source, index, excluded = self._locate()
-        try:
-            return self._rows.chunk(source, index, excluded), positions
-        except BaseException:
-            self._located = positions.start  # the next call finds the error again, or reads these samples
-            raise
+    def _locate_chunk(self) -> tuple[_SizedChunk, range]:
+        """Return the next chunk and its positions.
 
-    def _locate(self) -> tuple[range, IntArray, IntArray, npt.NDArray[np.bool_] | None]:
-        """Return the positions of the next chunk, their sources, numbers in the indexes, and which are excluded."""
+        Raises:
+            StopIteration: The pass is over.
+        """
         start = self._located
         if start not in self._ordered:
             self._order_more()
         rows = slice(start - self._ordered.start, start - self._ordered.start + self._size)
         self._size = min(self._size * _GROWTH, self._max_size)
-        source, index = self._found[0][rows], self._found[1][rows]
+        source, index, epoch = (column[rows] for column in self._found)
         positions = self._ordered[rows]
         excluded = self._table.excluded(source, index)
+        # If this fails, the next call finds the error again, or reads these samples.
+        chunk = self._rows.chunk(source, index, excluded)
+        if self._recorder is not None:
+            self._counter.add_chunk(positions, source, epoch, chunk.size_bytes, excluded)
+            if self._counter.is_full:
+                self.count_samples(self._recorder.counts)
         self._located = positions.stop
-        return positions, source, index, excluded
+        return chunk, positions
 
     def _order_more(self) -> None:
         start, length = self._located, self._order.length
@@ -283,11 +349,11 @@ class _ReadRunning:
         ordered = range(start, stop if length is None else min(stop, length))
         if not ordered:
             raise StopIteration
-        source, _, sample = self._order.locate(start, ordered.stop)
+        source, epoch, sample = self._order.locate(start, ordered.stop)
         if self._was_edited:
             known = _before_gone(source)
-            source, sample, ordered = source[:known], sample[:known], ordered[:known]
-        self._found = source, self._table.index_numbers(source, sample)
+            source, epoch, sample, ordered = source[:known], epoch[:known], sample[:known], ordered[:known]
+        self._found = source, self._table.index_numbers(source, sample), epoch
         self._ordered = ordered
 
     def state(self) -> State:
@@ -326,7 +392,3 @@ def _before_gone(source: IntArray) -> int:
             hint="rebuild it from a state before that change of the mix, with the documents of that time",
         )
     return int(gone[0])
-
-
-def _without_path(source: Any) -> dict[str, Any]:
-    return {name: value for name, value in source.items() if name != "path"}

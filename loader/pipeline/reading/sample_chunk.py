@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice, pairwise, repeat
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from ...arrays import IntArray
 from ...errors import FormatError
-from ...format.index.locations import SampleLocations
+from ...format.index.locate_together import locate_together
+from ...format.index.locations import SampleLocations, SampleLocator
 from ...samples.building.sample_builder import RawSample
 from ...storage import ReadableFile
 from ..contract.stage import SKIPPED
@@ -84,12 +85,23 @@ class ChunkReader:
         sources: The datasets.
         shards: The open shards of this process.
         sparse: Numbers of the sources of which an epoch reads a small part.
+        first_source: Added to the numbers of the sources in raw samples.
+        first_file: Added to the numbers of the sources in file numbers.
     """
 
-    def __init__(self, sources: Sequence[ShardSource], shards: OpenShards, sparse: Collection[int] = ()) -> None:
+    def __init__(
+        self,
+        sources: Sequence[ShardSource],
+        shards: OpenShards,
+        sparse: Collection[int] = (),
+        *,
+        first_source: int = 0,
+        first_file: int = 0,
+    ) -> None:
         self._sources = sources
         self._shards = shards
         self._sparse = sparse
+        self._first = (first_source, first_file)
 
     def read(
         self,
@@ -104,7 +116,7 @@ class ChunkReader:
 
     def chunk(self, source: IntArray, index: IntArray, excluded: npt.NDArray[np.bool_] | None) -> SampleChunk:
         """Return a chunk of samples."""
-        return SampleChunk(self._sources, self._shards, source, index, excluded, sparse=self._sparse)
+        return SampleChunk(self._sources, self._shards, source, index, excluded, sparse=self._sparse, first=self._first)
 
 
 class SampleChunk:
@@ -117,6 +129,7 @@ class SampleChunk:
         index: Shape (n,): number of the sample in the index of its source.
         excluded: Shape (n,): True for samples that the split excludes; None if there are none.
         sparse: Numbers of the sources of which an epoch reads a small part.
+        first: Added to the numbers of the sources in raw samples, and in file numbers.
     """
 
     def __init__(
@@ -128,10 +141,12 @@ class SampleChunk:
         excluded: npt.NDArray[np.bool_] | None = None,
         *,
         sparse: Collection[int] = (),
+        first: tuple[int, int] = (0, 0),
     ) -> None:
         self._sources = sources
         self._shards = shards
         self._sparse = sparse
+        self._first_source, self._first_file = first
         self._source = source
         self._excluded = excluded
         self._found, self._place = _locate(sources, source, index)
@@ -139,7 +154,7 @@ class SampleChunk:
             np.asarray(column, np.int64) if self._place is None else np.array(column, np.int64)[self._place]
             for column in (self._found.shard, self._found.start, self._found.size_bytes)
         )
-        self._file = (source << _SHARD_BITS) + self._shard  # file numbers
+        self._file = ((source + self._first_file) << _SHARD_BITS) + self._shard  # file numbers
         self._fetched: FetchedRanges | None = None
 
     def fetch(self, queue: FetchQueue) -> FetchedRanges | None:
@@ -156,6 +171,11 @@ class SampleChunk:
 
     def __len__(self) -> int:
         return len(self._source)
+
+    @property
+    def size_bytes(self) -> IntArray:
+        """Shape (n,): the bytes of each sample; -1 if they are not one range."""
+        return self._size
 
     def read(self, positions: Sequence[int], begin: Callable[[int], None]) -> Iterator[tuple[RawSample | Any, int]]:
         """Return an iterator over the samples with their positions; :data:`SKIPPED` for excluded samples.
@@ -185,14 +205,21 @@ class SampleChunk:
         columns: each additional list costs a cache miss per sample.
         """
         found, source, shard = self._found, self._source.tolist(), self._shard.tolist()
+        first = self._first_source
         parts: Any = found.part_name if found.is_one_part_each() else range(len(self))
         if self._place is None:
             names = self._sources[source[0]].shard_names
-            return repeat(source[0], len(self)), found.sample, [names[number] for number in shard], found.key, parts
+            return (
+                repeat(source[0] + first, len(self)),
+                found.sample,
+                [names[number] for number in shard],
+                found.key,
+                parts,
+            )
         shards = [self._sources[one].shard_names[number] for one, number in zip(source, shard, strict=True)]
         place = self._place.tolist()
         sample, key, part = ([column[row] for row in place] for column in (found.sample, found.key, parts))
-        return source, sample, shards, key, part
+        return (self._source + first).tolist() if first else source, sample, shards, key, part
 
     def _of_contents(
         self, contents: list[bytes], positions: Sequence[int], begin: Callable[[int], None]
@@ -228,7 +255,8 @@ class SampleChunk:
                     continue
                 begin(position)
                 if size < 0:
-                    parts = self._sources[source].read_far_apart(find(name) or self._open(name), index)
+                    its_source = self._sources[source - self._first_source]
+                    parts = its_source.read_far_apart(find(name) or self._open(name), index)
                 else:
                     if fetched is not None and fetched.has(row):
                         data = fetched.take(row, size)
@@ -249,7 +277,7 @@ class SampleChunk:
         """Return the shard of a file number; open it if necessary."""
         file = self._shards.find(name)
         if file is None:
-            number = name >> _SHARD_BITS
+            number = (name >> _SHARD_BITS) - self._first_file
             file = self._shards.add(name, self._sources[number].open_shard(name & _SHARD_MASK))
             if number in self._sparse:
                 file.expect_few()
@@ -271,7 +299,7 @@ class SampleChunk:
     def _cut(self, name: int, start: int, size: int, found: int) -> FormatError:
         return FormatError(
             f"a sample has {size} bytes in the index, the shard ends after {found} of them",
-            shard=self._sources[name >> _SHARD_BITS].shard_path(name & _SHARD_MASK),
+            shard=self._sources[(name >> _SHARD_BITS) - self._first_file].shard_path(name & _SHARD_MASK),
             offset=start,
             hint="run energon prepare again on this dataset",
         )
@@ -286,9 +314,17 @@ def _locate(
     order = np.argsort(source, kind="stable")
     grouped, numbers = source[order], index[order]
     edges = [0, *(np.flatnonzero(grouped[1:] != grouped[:-1]) + 1).tolist(), len(source)]
-    found = SampleLocations()
-    for (begin, end), number in zip(pairwise(edges), grouped[edges[:-1]].tolist(), strict=True):
-        sources[number].locate(numbers[begin:end], found)
+    groups = [
+        (sources[number].locate, numbers[begin:end])
+        for (begin, end), number in zip(pairwise(edges), grouped[edges[:-1]].tolist(), strict=True)
+    ]
+    found = None
+    if all(isinstance(locate, SampleLocator) for locate, _ in groups):
+        found = locate_together(cast("list[tuple[SampleLocator, IntArray]]", groups))
+    if found is None:
+        found = SampleLocations()
+        for locate, some in groups:
+            locate(some, found)
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
     return found, place

@@ -4,26 +4,31 @@ from __future__ import annotations
 
 import resource
 from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
 
 import numpy as np
 
 from ...arrays import IntArray
+from ...cached_property import cached_property
 from ...errors import EnergonError
 from ...storage import ReadableFile
 
-__all__ = ["OpenShards", "coalesce_ranges", "read_coalesced"]
+__all__ = ["OpenShards", "ShardPool", "coalesce_ranges", "read_coalesced"]
 
 _MAX_OPEN = 4096  # more than a run reads from at a time
 _OPEN_SHARE = 4  # use a quarter of the limit on open files: torch also passes tensors as files
 
 _MIN_COALESCED = 64  # samples; smaller chunks are read one by one
-_MAX_COALESCED_BYTES = 512 << 10  # held in memory until the samples are decoded
+_MAX_COALESCED_BYTES = 1024 << 10  # held in memory until the samples are decoded
 _GAP_BYTES = 8 << 10  # largest gap that is read over: one more read costs as much as copying some KiB
 _MIN_PER_RANGE = 2  # samples, on average
 
 
 class OpenShards:
-    """Open files by file number; adding one too many closes the file that was opened first.
+    """Open files by file number; adding one too many drops the file that was opened first.
+
+    Threads may use it at the same time: a dropped file closes itself when no thread reads from it any more.
 
     Args:
         most: Maximum number of open files; by default a quarter of the process's limit.
@@ -38,16 +43,42 @@ class OpenShards:
         """Return the open file of a number, or None."""
 
     def add(self, name: int, file: ReadableFile) -> ReadableFile:
-        """Add an open file, and return it."""
+        """Add an open file, and return it; if another thread was faster, return that thread's."""
         while len(self._files) >= self._most:
-            self._files.pop(next(iter(self._files))).close()
-        self._files[name] = file
-        return file
+            with suppress(KeyError, RuntimeError, StopIteration):  # another thread has changed the files
+                self._files.pop(next(iter(self._files)))
+        return self._files.setdefault(name, file)
 
     def close(self) -> None:
         """Close all files."""
         while self._files:
             self._files.popitem()[1].close()
+
+
+class ShardPool:
+    """The open shards of all readers of a chain, in one process: their number is limited together.
+
+    Args:
+        readers: Number of readers.
+    """
+
+    def __init__(self, readers: int) -> None:
+        self.readers = readers
+        self._reserved = 0
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"readers": self.readers, "_reserved": 0}
+
+    @cached_property
+    def shards(self) -> OpenShards:
+        """The open shards."""
+        return OpenShards()
+
+    def reserve(self, sources: int) -> int:
+        """Return the first of some numbers of sources that no other reader uses for its files."""
+        first = self._reserved
+        self._reserved += sources
+        return first
 
 
 def read_coalesced(

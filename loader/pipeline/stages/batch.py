@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from ...errors import ConfigError
@@ -67,6 +67,7 @@ class BatchDataset(SavableDataset[T]):
         self.drop_last = drop_last
         self.failure_tolerance = failure_tolerance
         self.at_positions = at_positions
+        self.size_metrics: Mapping[str, Callable[[Any], float]] = {}  # of its items, for statistics
 
     @property
     def keeps_positions(self) -> bool:
@@ -86,6 +87,11 @@ class BatchDataset(SavableDataset[T]):
         if samples is None or not self.keeps_positions:
             return None
         return samples // self.batch_size if self.drop_last else -(-samples // self.batch_size)
+
+    def lane_bound(self, lane: int, lanes: int) -> int | None:
+        # The last samples of several lanes may make one batch, so `drop_last` drops no batch for certain.
+        samples = self.inputs[0].lane_bound(lane, lanes)
+        return None if samples is None else -(-samples // self.batch_size)
 
     def nominal_items(self, worker: int, workers: int) -> int:
         samples = super().nominal_items(worker, workers)
@@ -110,6 +116,7 @@ class _BatchRunning:
             failure_tolerance=definition.failure_tolerance,
             takes_batches=True,
             stage=definition.name,
+            sizes=definition.size_metrics,
         )
         self._drops_last = definition.drop_last
         self._at_positions = definition.at_positions and lane.neighbours is None

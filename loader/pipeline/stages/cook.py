@@ -25,15 +25,26 @@ class CookDataset(MapDataset[Any]):
         dataset: The stage below.
         task_encoder: The task encoder that has the cookers.
         stores: By source: its auxiliary stores and its primary store.
+        like: A stage with the same cookers and stores, which share their memory.
     """
 
-    def __init__(self, dataset: SavableDataset[Any], task_encoder: Any, stores: Sequence[SourceStores] = ()) -> None:
-        super().__init__(dataset, _Cook(task_encoder, stores), name="cook")
-        self._makes_several = any(map(makes_several, _hooks(task_encoder)))
+    def __init__(
+        self,
+        dataset: SavableDataset[Any],
+        task_encoder: Any,
+        stores: Sequence[SourceStores] = (),
+        *,
+        like: CookDataset | None = None,
+    ) -> None:
+        super().__init__(dataset, _Cook(task_encoder, stores) if like is None else like.map_fn, name="cook")
+        self.makes_several: bool = like.makes_several if like else any(map(makes_several, _hooks(task_encoder)))
 
     @property
     def keeps_positions(self) -> bool:
-        return super().keeps_positions and not self._makes_several
+        return super().keeps_positions and not self.makes_several
+
+    def lane_bound(self, lane: int, lanes: int) -> int | None:
+        return None if self.makes_several else super().lane_bound(lane, lanes)
 
 
 def uses_stores(task_encoder: Any, stores: Sequence[SourceStores]) -> bool:

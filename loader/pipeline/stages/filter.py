@@ -11,6 +11,7 @@ from ..contract.lane import Lane
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.worker_config import WorkerConfig
 from ..failures.policy import stage_and_hook
+from ..measuring.recorder import skipped_items
 
 __all__ = ["FilterDataset"]
 
@@ -49,6 +50,9 @@ class FilterDataset(SavableDataset[T]):
     def drains_worker(self) -> bool:
         return self.inputs[0].drains_worker
 
+    def lane_bound(self, lane: int, lanes: int) -> int | None:
+        return self.inputs[0].lane_bound(lane, lanes)
+
     def open(self, lane: Lane, state: State) -> Running:
         return _FilterRunning(self, lane, state)
 
@@ -57,6 +61,7 @@ class _FilterRunning:
     def __init__(self, definition: FilterDataset[Any], lane: Lane, state: State) -> None:
         self._upstream = definition.inputs[0].open(lane, state)
         self._filter = Hook(definition.filter_fn, lane, may_return_none=True)
+        self._skipped = skipped_items(lane)
         self._skips = lane.failures.skips_of(
             definition.filter_fn, stage_and_hook(definition.name, definition.filter_fn)
         )
@@ -69,6 +74,7 @@ class _FilterRunning:
         if is_kept is SKIPPED:
             return is_kept, item_id
         if not is_kept:
+            self._skipped.append(item_id)
             self._skips.add()
             return SKIPPED, item_id
         self._skips.count = 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from math import inf
 from typing import Any, ClassVar, TypeVar
 
@@ -74,6 +74,7 @@ class GroupBatchDataset(SavableDataset[T]):
         self.batcher = batcher
         self.drop_last = drop_last
         self.failure_tolerance = failure_tolerance
+        self.size_metrics: Mapping[str, Callable[[Any], float]] = {}  # of its samples, for statistics
 
     @property
     def drains_worker(self) -> bool:
@@ -86,6 +87,10 @@ class GroupBatchDataset(SavableDataset[T]):
     @property
     def runs_user_code(self) -> bool:
         return True
+
+    def lane_bound(self, lane: int, lanes: int) -> int | None:
+        # Each sample may be of another group.
+        return self.inputs[0].lane_bound(lane, lanes)
 
     def settings(self) -> dict[str, Any]:
         return {"fixed_batch_size": self.fixed_batch_size, "drop_last": self.drop_last}
@@ -113,7 +118,12 @@ class _GroupBatchRunning:
         self._fixed_size = definition.fixed_batch_size
         self._criterion = Hook(definition.sample_group_key, lane, stage="batch_group_criterion")
         self._batcher = Hook(
-            definition.batcher, lane, failure_tolerance=definition.failure_tolerance, takes_batches=True, stage="batch"
+            definition.batcher,
+            lane,
+            failure_tolerance=definition.failure_tolerance,
+            takes_batches=True,
+            stage="batch",
+            sizes=definition.size_metrics,
         )
         self._drops_last = definition.drop_last
         failures = lane.failures

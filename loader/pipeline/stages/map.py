@@ -58,6 +58,9 @@ class MapDataset(SavableDataset[T]):
     def keeps_positions(self) -> bool:
         return self.inputs[0].keeps_positions and not makes_several(self.map_fn)
 
+    def lane_bound(self, lane: int, lanes: int) -> int | None:
+        return None if makes_several(self.map_fn) else self.inputs[0].lane_bound(lane, lanes)
+
     @property
     def moves_below(self) -> bool:
         return True

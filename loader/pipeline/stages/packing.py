@@ -83,6 +83,7 @@ class PackingDataset(MapDataset[T]):
             name="select_samples_to_pack",
             worker_config=worker_config,
         )
+        self.selection = selection
         super().__init__(selection, final_packer, failure_tolerance=final_packer_failure_tolerance, name=name)
         self.buffer_size = buffer_size
         self.pre_packer = pre_packer
@@ -128,6 +129,7 @@ class PackSelectionDataset(SavableDataset[list[Any]]):
         self.buffer_size = buffer_size
         self.pre_packer = pre_packer
         self.sample_encoder = sample_encoder
+        self.size_metrics: Mapping[str, Callable[[Any], float]] = {}  # of its samples, for statistics
         self.failure_tolerances = (pre_packer_failure_tolerance, sample_encoder_failure_tolerance)
 
     @property
@@ -137,6 +139,10 @@ class PackSelectionDataset(SavableDataset[list[Any]]):
     @property
     def runs_user_code(self) -> bool:
         return True
+
+    def lane_bound(self, lane: int, lanes: int) -> int | None:
+        # Each group has a sample at least, and a sample is in one group.
+        return self.inputs[0].lane_bound(lane, lanes)
 
     def settings(self) -> dict[str, Any]:
         return {"buffer_size": self.buffer_size}
@@ -154,7 +160,13 @@ class _SelectionRunning:
         self._lane = lane
         self._size = definition.buffer_size
         of_packer, of_encoder = definition.failure_tolerances
-        self._select = Hook(definition.pre_packer, lane, failure_tolerance=of_packer, stage=definition.name)
+        self._select = Hook(
+            definition.pre_packer,
+            lane,
+            failure_tolerance=of_packer,
+            stage=definition.name,
+            sizes=definition.size_metrics,
+        )
         encoder = definition.sample_encoder
         self._encode = (
             None if encoder is None else Hook(encoder, lane, failure_tolerance=of_encoder, stage="postencode_sample")

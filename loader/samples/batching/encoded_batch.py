@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import is_dataclass
 from typing import Any
 
 from ...errors import SampleError
 from ...escaped_log import get_logger
 from ...lazy_torch import torch
 from ..decoding.encoded_image import EncodedImage
-from .nested_values import PLAIN, map_values
+from .nested_values import PLAIN, field_names, is_own_name, map_values
 from .pad import pad_stack
 
 __all__ = ["decode_images"]
@@ -35,7 +35,8 @@ def decode_images(batch: Any, device: torch.device, decoder: Any) -> tuple[Any, 
         SampleError: An image cannot be decoded on the CPU either; the message names its sample.
         ConfigError: As the decoder.
     """
-    found = {id(image): (image, key) for image, key in _images(batch, None)}
+    found: dict[int, tuple[EncodedImage, Any]] = {}
+    _note_images(batch, None, found)
     if not found:
         return batch, None
     decoded: dict[int, Any] = {}
@@ -82,24 +83,26 @@ def _on_cpu(image: EncodedImage, key: Any) -> torch.Tensor:
         ) from error
 
 
-def _images(value: Any, key: Any) -> Iterator[tuple[EncodedImage, Any]]:
-    """Yield the images in nested values, each with the ``__key__`` of its sample."""
+def _note_images(value: Any, key: Any, found: dict[int, tuple[EncodedImage, Any]]) -> None:
+    """Collect the images in nested values by their addresses, each with the ``__key__`` of its sample."""
     if isinstance(value, EncodedImage):
-        yield value, key
+        found[id(value)] = value, key
     elif isinstance(value, Mapping):
         key = value.get("__key__", key)
-        for item in value.values():
-            if type(item) not in PLAIN:
-                yield from _images(item, key)
+        for name, item in value.items():
+            if type(item) not in PLAIN and not is_own_name(name):
+                _note_images(item, key, found)
     elif isinstance(value, list | tuple):
         each = _is_sequence_of(key, len(value))
         for number, item in enumerate(value):
             if type(item) not in PLAIN:
-                yield from _images(item, key[number] if each else key)
+                _note_images(item, key[number] if each else key, found)
     elif is_dataclass(value) and not isinstance(value, type):
         key = getattr(value, "__key__", key)
-        for field in fields(value):
-            yield from _images(getattr(value, field.name, None), key)
+        for name in field_names(type(value)):
+            item = getattr(value, name, None)
+            if type(item) not in PLAIN:
+                _note_images(item, key, found)
 
 
 def _is_sequence_of(key: Any, length: int) -> bool:

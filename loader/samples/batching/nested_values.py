@@ -5,16 +5,32 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
+from functools import lru_cache
 from operator import is_
 from types import NoneType
 from typing import Any
 
 from ...lazy_torch import torch
 
-__all__ = ["PLAIN", "map_values"]
+__all__ = ["PLAIN", "field_names", "is_own_name", "map_values"]
 
 PLAIN = frozenset({bool, bytes, float, int, str, NoneType})
 """Classes of values that stay."""
+
+
+def is_own_name(name: Any) -> bool:
+    """Return True for the name of an entry that describes a sample, such as ``__key__`` or ``__sources__``.
+
+    >>> is_own_name("__key__"), is_own_name("image")
+    (True, False)
+    """
+    return isinstance(name, str) and name.startswith("__")
+
+
+@lru_cache(maxsize=256)
+def field_names(kind: Any) -> tuple[str, ...]:
+    """Return the names of the fields of a dataclass, without those that describe the sample."""
+    return tuple(field.name for field in fields(kind) if not is_own_name(field.name))
 
 
 def _is_packed(value: Any) -> bool:
@@ -26,7 +42,7 @@ def map_values(value: Any, function: Callable[[Any], Any], *, is_leaf: Callable[
     """Apply a function to the values in nested dicts, lists, tuples, NamedTuples and dataclasses.
 
     Containers of which no value changes are returned as they are; others are copied, with their classes. Numbers, text
-    and bytes in containers stay.
+    and bytes in containers stay, and so do entries such as ``__sources__``, which describe the samples.
 
     Args:
         value: The nested values.
@@ -66,10 +82,11 @@ def _mapped(value: Any, function: Callable[[Any], Any], is_leaf: Callable[[Any],
 
 def _mapped_fields(value: Any, function: Callable[[Any], Any], is_leaf: Callable[[Any], bool]) -> Any:
     copied = value
-    for field in fields(value):
-        old = getattr(value, field.name, None)
+    kind: Any = type(value)
+    for name in field_names(kind):
+        old = getattr(value, name, None)
         new = _mapped(old, function, is_leaf)
         if new is not old:
             copied = copy.copy(value) if copied is value else copied
-            object.__setattr__(copied, field.name, new)  # also of a frozen class
+            object.__setattr__(copied, name, new)  # also of a frozen class
     return copied

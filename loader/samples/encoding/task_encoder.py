@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
 from ..batching.collate import collate
+from ..batching.padding import empty_batch
 from ..decoding.decoder import SampleDecoder
 from ..hook_rng import HookRng
 from ..hooks import alias_hook, current_cache, hook_context, library_hook, noop_hook, stateless
@@ -139,6 +140,23 @@ class TaskEncoder(Generic[T_sample, T_encoded_sample, T_raw_batch, T_batch]):
         return batch
 
     @library_hook
+    def padding_batch(self, batch: Any) -> Any:
+        """Build the padding that ``pad_ranks=True`` yields on a rank whose data has ended.
+
+        It is called once, in the process of the rank, and each step gets a copy of the result, which the library marks:
+        :func:`~loader.samples.batching.padding.is_padding`. Override it if the model cannot take an empty batch: return
+        ``batch`` with a loss mask of zeros, for example.
+
+        Args:
+            batch: The first micro-batch of the pass.
+
+        Returns:
+            By default, a batch of the same structure without samples:
+            :func:`~loader.samples.batching.padding.empty_batch`.
+        """
+        return empty_batch(batch)
+
+    @library_hook
     def build_train_datasets(
         self,
         *,
@@ -184,6 +202,7 @@ class TaskEncoder(Generic[T_sample, T_encoded_sample, T_raw_batch, T_batch]):
         packing_buffer_size: int | None = None,
         limit: int | None = None,
         even_ranks: bool = False,
+        pad_ranks: bool = False,
     ) -> Any:
         """Build the chain of stages for validation; override it to build another chain.
 
@@ -200,6 +219,7 @@ class TaskEncoder(Generic[T_sample, T_encoded_sample, T_raw_batch, T_batch]):
             packing_buffer_size=packing_buffer_size,
             limit=limit,
             even_ranks=even_ranks,
+            pad_ranks=pad_ranks,
         )
 
     @library_hook

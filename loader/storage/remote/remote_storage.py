@@ -13,6 +13,7 @@ from typing import Any, BinaryIO
 from ...errors import EnergonError, FormatError, StorageError
 from ..node_cache import CacheSettings, RemoteObject, block_cache, cache_settings, local_copy
 from ..protocol import ByteRange, FileInfo, check_name
+from ..shared_answers import answers_here, has_answers, shared
 from .clients import ClientObject, Connection, fetcher_of, has_answered, note_answer
 from .failure_errors import missing_object
 from .failures import RequestFailure
@@ -49,6 +50,7 @@ class RemoteStorage:
         self._ahead: dict[str, Fetch] = {}  # whole files that are read ahead
         self._cache: tuple[Connection | None, CacheSettings | None] = None, None
         self._instead: dict[str, str] = {}
+        self.answers = answers_here()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _unpickled, (self.url, has_answered(self._place), options_for(self.url).to_send())
@@ -138,12 +140,14 @@ class RemoteStorage:
         read = partial(self.read_cached, info, start, stop, is_sparse=is_sparse)
         return Fetch(fetcher_of(self._place), read, stop - start)
 
+    @shared
     def read(self, name: str, byte_range: ByteRange | None = None) -> bytes:
         if byte_range is not None:
             return self.read_range(name, byte_range.start, byte_range.stop)
         ahead = self._take_ahead(name)
         return self._requests.get_all(self._instead.get(name, name)).data if ahead is None else ahead
 
+    @shared
     def read_start(self, name: str, size_bytes: int) -> tuple[bytes, int]:
         ahead = self._take_ahead(name)
         if ahead is not None:
@@ -164,6 +168,8 @@ class RemoteStorage:
         return self._requests.connection().can_list
 
     def list_once(self, folder: str) -> None:
+        if has_answers(self):
+            return  # another process has listed it
         if self.can_list and self._listed.of(folder) is None:
             self._listed.add(folder, [_info(name, found) for name, found in self.objects(folder)])
 
@@ -200,6 +206,7 @@ class RemoteStorage:
         for name in names:
             fetcher.run(partial(self.copy_of_fixed, name))
 
+    @shared
     def exists(self, name: str) -> bool:
         name = self._instead.get(name, name)
         is_listed = self._listed.has(name)
@@ -215,6 +222,7 @@ class RemoteStorage:
                 return True
         return self.can_list and self.has_objects(name)
 
+    @shared
     def stat(self, name: str) -> FileInfo:
         name = self._instead.get(name, name)
         listed = self._listed.of(name)
@@ -225,6 +233,11 @@ class RemoteStorage:
         return _info(name, self._requests.head(name))
 
     def list(self, folder: str = "") -> Iterator[FileInfo]:
+        if self.answers is None:
+            return self._list(folder)
+        return iter(self.answers.ask(("list", self.path(folder)), lambda: tuple(self._list(folder))))
+
+    def _list(self, folder: str) -> Iterator[FileInfo]:
         found = self._listed.visible(folder)
         if found is None:
             found = (_info(name, one) for name, one in self.objects(folder) if is_visible(name, folder))

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any
 
+from ...cached_property import cached_property
 from ...errors import ConfigError
 from ...pipeline.contract.hook import makes_several
 from ...pipeline.contract.stage import SavableDataset
@@ -22,10 +24,11 @@ from ...pipeline.stages.cook import CookDataset, uses_stores
 from ...pipeline.stages.group_batch import GroupBatchDataset
 from ...pipeline.stages.map import MapDataset
 from ...pipeline.stages.packing import PackingDataset
+from ...samples.encoding.size_metric import After, size_metrics
 from ...samples.encoding.task_encoder import TaskEncoder
 from ...samples.hooks import is_default, is_library_hook
 
-__all__ = ["ChainOptions", "build_chain", "build_single_samples", "encoding_hooks"]
+__all__ = ["ChainOptions", "Level", "SampleStages", "batched", "build_chain", "build_single_samples", "encoding_hooks"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,41 +73,90 @@ class ChainOptions:
     @property
     def deal(self) -> int | None:
         """Number of samples of a pass that make a micro-batch; None if it is not known ahead."""
+        return None if self.repeats else self.batch_samples
+
+    @property
+    def batch_samples(self) -> int | None:
+        """Number of samples that make a micro-batch; None if it is not known ahead."""
         encoder = self.task_encoder
         hooks = [encoder.cook_crude_sample, *(cooker.cook for cooker in encoder.cookers)]
         hooks += [hook for _, hook in encoding_hooks(encoder)]
         is_known = not any(map(makes_several, hooks))
-        if self.repeats or self.packing_buffer_size is not None or self.groups or not is_known:
+        if self.packing_buffer_size is not None or self.groups or not is_known:
             return None
         return self.batch_size or 1
 
 
 def build_chain(sources: Sequence[Source], plan: OrderPlan, options: ChainOptions) -> SavableDataset[Any]:
     """Build the chain from the reader to micro-batches."""
-    encoder = options.task_encoder
-    chain = _samples(ReadDataset(sources, plan, worker_config=options.worker_config), encoder)
-    if options.packing_buffer_size is not None:
-        chain = _mapped(chain, encoder.preencode_sample, "preencode_sample")
-        chain = _packed(chain, encoder, options.packing_buffer_size)
-    else:
-        chain = _encoded(chain, encoder)
-    if options.batch_size is None and not options.groups:
-        return chain
-    chain = _batched(chain, options)
-    if is_default(encoder.encode_batch):
-        return chain
-    encoded = MapDataset[Any](chain, encoder.encode_batch, name="encode_batch")
-    encoded.takes_batches = True
-    return encoded
+    reader = ReadDataset(sources, plan, worker_config=options.worker_config)
+    return batched(SampleStages(sources, options).lift(reader, Level.READ, Level.PACKED), options)
 
 
-def build_single_samples(
-    reader: ReadDataset, encoder: TaskEncoder[Any, Any, Any, Any], *, packs: bool = False
-) -> SavableDataset[Any]:
-    """Build the chain up to encoded samples, or, if it packs, up to the packing buffer."""
-    if packs:
-        return _mapped(_samples(reader, encoder), encoder.preencode_sample, "preencode_sample")
-    return _encoded(_samples(reader, encoder), encoder)
+def build_single_samples(reader: ReadDataset, encoder: TaskEncoder[Any, Any, Any, Any]) -> SavableDataset[Any]:
+    """Build the chain up to encoded samples, without packing."""
+    options = ChainOptions(
+        task_encoder=encoder,
+        batch_size=None,
+        drop_last=False,
+        packing_buffer_size=None,
+        repeats=False,
+        worker_config=reader.worker_config,
+    )
+    return SampleStages(reader.sources, options).lift(reader, Level.READ, Level.ENCODED)
+
+
+class Level(IntEnum):
+    """What the items of a stage are."""
+
+    READ = 0
+    ENCODED = 1
+    PACKED = 2
+
+
+class SampleStages:
+    """Builds the stages from readers to encoded samples and packs.
+
+    Args:
+        sources: The datasets of all readers, by their numbers in raw samples.
+        options: Options of the stages.
+    """
+
+    def __init__(self, sources: Sequence[Source], options: ChainOptions) -> None:
+        self._sources = tuple(sources)
+        self._options = options
+        self._cook: CookDataset | None = None
+        self._names_sources = False
+
+    def lift(self, chain: SavableDataset[Any], level: Level, to: Level) -> SavableDataset[Any]:
+        """Add the stages from one level to another."""
+        options, encoder = self._options, self._options.task_encoder
+        packs = options.packing_buffer_size is not None
+        if level < Level.ENCODED <= to:
+            chain = self._samples(chain)
+            chain = _mapped(chain, encoder.preencode_sample, "preencode_sample") if packs else _encoded(chain, encoder)
+        if level < Level.PACKED <= to and options.packing_buffer_size is not None:
+            chain = _packed(chain, encoder, options.packing_buffer_size)
+        return chain
+
+    def _samples(self, reader: SavableDataset[Any]) -> SavableDataset[Any]:
+        """Add the stages that decode and cook samples."""
+        encoder = self._options.task_encoder
+        if not self._cooks:
+            return DecodeDataset(reader, sources=self._sources)
+        stores = [source.stores for source in self._sources] if self._cook is None else []
+        if self._cook is None:
+            self._names_sources = uses_stores(encoder, stores)
+        decode = DecodeDataset(reader, sources=self._sources, names_sources=self._names_sources)
+        cook = CookDataset(decode, encoder, stores, like=self._cook)
+        self._cook = self._cook or cook
+        return cook
+
+    @cached_property
+    def _cooks(self) -> bool:
+        encoder = self._options.task_encoder
+        cooks = encoder.cookers or not is_library_hook(encoder.cook_crude_sample)
+        return bool(cooks) and any(source.is_crude for source in self._sources)
 
 
 def encoding_hooks(encoder: TaskEncoder[Any, Any, Any, Any]) -> list[tuple[str, Callable[..., Any]]]:
@@ -130,15 +182,6 @@ def _encoded(chain: SavableDataset[Any], encoder: TaskEncoder[Any, Any, Any, Any
     return chain
 
 
-def _samples(reader: ReadDataset, encoder: TaskEncoder[Any, Any, Any, Any]) -> SavableDataset[Any]:
-    cooks = encoder.cookers or not is_library_hook(encoder.cook_crude_sample)
-    cooks = bool(cooks) and any(source.is_crude for source in reader.sources)
-    if not cooks:
-        return DecodeDataset(reader)
-    stores = [source.stores for source in reader.sources]
-    return CookDataset(DecodeDataset(reader, names_sources=uses_stores(encoder, stores)), encoder, stores)
-
-
 def _mapped(chain: SavableDataset[Any], hook: Callable[..., Any], name: str) -> SavableDataset[Any]:
     return chain if is_default(hook) else MapDataset(chain, hook, name=name)
 
@@ -147,32 +190,58 @@ def _packed(
     chain: SavableDataset[Any], encoder: TaskEncoder[Any, Any, Any, Any], buffer_size: int
 ) -> SavableDataset[Any]:
     post = encoder.postencode_sample
-    return PackingDataset(
+    packing = PackingDataset[Any](
         chain,
         buffer_size,
         pre_packer=encoder.select_samples_to_pack,
         final_packer=encoder.pack_selected_samples,
         sample_encoder=None if is_default(post) else post,
     )
+    packing.selection.size_metrics = _metrics(encoder, "encode")
+    return packing
 
 
-def _batched(chain: SavableDataset[Any], options: ChainOptions) -> SavableDataset[Any]:
+def _metrics(encoder: TaskEncoder[Any, Any, Any, Any], after: After) -> dict[str, Callable[[Any], float]]:
+    """Return the metrics that measure what a stage yields."""
+    return {name: metric.function for name, metric in size_metrics(encoder).items() if metric.after == after}
+
+
+def batched(chain: SavableDataset[Any], options: ChainOptions) -> SavableDataset[Any]:
+    """Add the stages that make micro-batches."""
     encoder = options.task_encoder
+    if options.batch_size is None and not options.groups:
+        return chain
+    chain = _joined(chain, options)
+    if is_default(encoder.encode_batch):
+        return chain
+    encoded = MapDataset[Any](chain, encoder.encode_batch, name="encode_batch")
+    encoded.takes_batches = True
+    return encoded
+
+
+def _joined(chain: SavableDataset[Any], options: ChainOptions) -> SavableDataset[Any]:
+    encoder = options.task_encoder
+    # Metrics measure what those of blends do; encoded samples that are packed are measured before.
+    metrics = _metrics(encoder, "encode" if options.packing_buffer_size is None else "packing")
+    batched: GroupBatchDataset[Any] | BatchDataset[Any]
     if options.groups:
-        return GroupBatchDataset(
+        batched = GroupBatchDataset(
             chain,
             options.batch_size,
             encoder.batch_group_criterion,
             batcher=encoder.batch,
             drop_last=options.drop_last,
         )
-    if options.batch_size is None:
+    elif options.batch_size is None:
         return chain
-    return BatchDataset(
-        chain,
-        options.batch_size,
-        encoder.batch,
-        drop_last=options.drop_last,
-        at_positions=options.deal is not None,
-        name="batch",
-    )
+    else:
+        batched = BatchDataset(
+            chain,
+            options.batch_size,
+            encoder.batch,
+            drop_last=options.drop_last,
+            at_positions=options.deal is not None,
+            name="batch",
+        )
+    batched.size_metrics = metrics
+    return batched

@@ -87,7 +87,7 @@ def get_train_dataset(
         }
     )
     check_booleans({"batch_drop_last": batch_drop_last, "repeat": repeat, "even_ranks": even_ranks})
-    loaded = arguments.open(encoder, training=True)
+    loaded = arguments.open(encoder, config, training=True)
     datasets = LoadedDatasets.of(
         loaded, slice_length=_checked_slice_length(max_samples_per_sequence), worker_config=config
     )
@@ -153,6 +153,7 @@ def get_val_dataset(
     packing_buffer_size: int | None = None,
     limit: int | None = None,
     even_ranks: bool = False,
+    pad_ranks: bool = False,
     task_encoder: TaskEncoder[Any, Any, Any, Any] | None = None,
     **kwargs: Any,
 ) -> SavableDataset[Any]:
@@ -169,6 +170,8 @@ def get_val_dataset(
         limit: Maximum number of micro-batches of a pass, on each rank.
         even_ranks: All ranks get the same number of micro-batches; the rest of a pass is dropped. Without it some ranks
             may get one more than others, and a collective operation in the loop would hang.
+        pad_ranks: All ranks get the same number of micro-batches; those whose data has ended get padding, which
+            :func:`~loader.samples.batching.padding.is_padding` recognises. The number is computed from the order.
         task_encoder: The hooks; by default samples are only batched.
         **kwargs: As in :func:`~loader.training.datasets.get_datasets.get_train_dataset`.
 
@@ -182,16 +185,17 @@ def get_val_dataset(
         "get_val_dataset", path, kwargs, signature(get_val_dataset).parameters, split_part=split_part
     )
     encoder = task_encoder if task_encoder is not None else DefaultTaskEncoder()
-    loaded = arguments.open(encoder, training=False)
+    config = arguments.with_handler(_checked_config(worker_config))
     return _chain(
-        loaded,
+        arguments.open(encoder, config, training=False),
         encoder,
-        worker_config=arguments.with_handler(_checked_config(worker_config)),
+        worker_config=config,
         batch_size=batch_size,
         batch_drop_last=batch_drop_last,
         packing_buffer_size=packing_buffer_size,
         limit=limit,
         even_ranks=even_ranks,
+        pad_ranks=pad_ranks,
     )
 
 
@@ -205,6 +209,7 @@ def get_val_datasets(
     packing_buffer_size: int | None = None,
     limit: int | None = None,
     even_ranks: bool = False,
+    pad_ranks: bool = False,
     task_encoder: TaskEncoder[Any, Any, Any, Any] | None = None,
     **kwargs: Any,
 ) -> list[tuple[SavableDataset[Any], SourceFactory]]:
@@ -237,10 +242,11 @@ def get_val_datasets(
                 packing_buffer_size=packing_buffer_size,
                 limit=limit,
                 even_ranks=even_ranks,
+                pad_ranks=pad_ranks,
             ),
             LoadedDatasets.of([one], training=False, worker_config=config).factories[0],
         )
-        for one in arguments.open(encoder, training=False)
+        for one in arguments.open(encoder, config, training=False)
     ]
 
 
@@ -250,15 +256,17 @@ def _chain(
     *,
     worker_config: WorkerConfig,
     even_ranks: bool,
+    pad_ranks: bool,
     **options: Any,
 ) -> SavableDataset[Any]:
     check_integers({name: options[name] for name in ("batch_size", "packing_buffer_size", "limit")})
-    check_booleans({"batch_drop_last": options["batch_drop_last"], "even_ranks": even_ranks})
+    check_booleans({"batch_drop_last": options["batch_drop_last"], "even_ranks": even_ranks, "pad_ranks": pad_ranks})
     datasets = LoadedDatasets.of(loaded, training=False, worker_config=worker_config)
     chain: SavableDataset[Any] = encoder.build_val_datasets(
         datasets=datasets,
         worker_config=worker_config,
         **({"even_ranks": True} if even_ranks else {}),
+        **({"pad_ranks": True} if pad_ranks else {}),
         **options,
     )
     return chain

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from ...errors import ConfigError
+from ...errors import ConfigError, EnergonError
 from ...format.documents.load_request import LoadRequest, checked_key_format, resolve_meta_folder
 from ...format.documents.messages import did_you_mean
 from ...format.documents.providers import is_metadataset, is_record_file
@@ -28,6 +29,7 @@ from ...samples.building.described_dataset import RESERVED_ARGUMENTS
 from ...samples.decoding.decoder import SampleDecoder
 from ...storage.remote import use_storage_options
 from .dataset_factory import DatasetSubset
+from .shared_metadata import shared_metadata
 
 __all__ = ["DatasetArguments", "LoadedSource", "given_subflavors", "open_sources"]
 
@@ -141,18 +143,27 @@ class DatasetArguments:
             unknown=unknown,
         )
 
-    def open(self, task_encoder: Any, *, training: bool) -> list[LoadedSource]:
+    def open(self, task_encoder: Any, config: WorkerConfig | None = None, *, training: bool) -> list[LoadedSource]:
         """Open the sources; other errors are those of :func:`open_sources`.
 
         Args:
             task_encoder: The task encoder of the run, whose decoder is used.
+            config: The ranks of the run, which may share what they read; None for a single process.
             training: Use weights and repetitions.
 
         Raises:
             TypeError: The task encoder is a class, or no task encoder; or no dataset class accepts an argument.
         """
         _check_encoder(task_encoder)
-        loaded = open_sources(self.request, decoder=self._decoder_of(task_encoder), training=training)
+        decoder = self._decoder_of(task_encoder)
+        if config is None or not config.share_metadata:
+            loaded = open_sources(self.request, decoder=decoder, training=training)
+        else:
+            with shared_metadata(config):
+                loaded = open_sources(self.request, decoder=decoder, training=training)
+                for one in loaded:
+                    with suppress(EnergonError):  # raised when the dataset file is used
+                        _ = one.source.is_crude
         if self.unknown and not all(one.source.accepts_options for one in loaded):
             raise TypeError(next(iter(self.unknown.values())))
         return loaded

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from ...errors import ConfigError, EnergonError
 from ...metadataset.documents.leaf_plan import BlendStep
-from ...metadataset.plans.blend_units import SAMPLES, sample_shares
+from ...metadataset.documents.weight_schedule import EntrySchedule
+from ...metadataset.plans.blend_units import LeafGroup, UnitBlend, blend_tree
 from ...pipeline.contract.stage import SavableDataset
 from ...pipeline.contract.worker_config import WorkerConfig
+from ...pipeline.padding.pad_ranks import PadRanksDataset
 from ...pipeline.reading.order_plan import SequentialPlan, ShuffledPlan
 from ...pipeline.reading.source import Source
 from ...pipeline.stages.epochize import EpochizeDataset
@@ -22,10 +23,11 @@ from ...pipeline.stages.log_sample import LogSampleDataset
 from ...storage import EPath
 from ...stores.dataset_file_store import DatasetFileStore
 from ...stores.file_store import FileStore
-from .chain import ChainOptions, build_chain, build_single_samples
+from .chain import ChainOptions, build_chain
 from .dataset_factory import BaseCoreDatasetFactory
 from .open_sources import LoadedSource
-from .sample_sizes import MeanSizes
+from .scheduled_weights import planned_schedule
+from .volume_chain import build_volume_chain
 
 if TYPE_CHECKING:
     from ...samples.encoding.task_encoder import TaskEncoder
@@ -45,6 +47,7 @@ class SourceSpec:
         repetitions: Repetitions in a pass; None if the mix is one of weights, which has no pass.
         blends: The weighted blends that lead to it; see :class:`.LeafPlan`.
         place: Its place in the document that names it; see :class:`.LeafPlan`.
+        schedule: Share of a blend in each stretch of the run; None if it never changes.
     """
 
     source: Source
@@ -54,6 +57,7 @@ class SourceSpec:
     repetitions: float | None = None
     blends: tuple[BlendStep, ...] = ()
     place: str = ""
+    schedule: EntrySchedule | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,10 +97,11 @@ class LoadedDatasets:
                 source=one.source,
                 slice_length=slice_length or one.source.largest_shard,
                 epochs_together=one.plan.request.epochs_together,
-                weight=(one.plan.weight or 1.0) if is_weighted else None,
+                weight=one.plan.weight if is_weighted else None,
                 repetitions=None if is_weighted else 1.0 if one.plan.repetitions is None else one.plan.repetitions,
                 blends=one.plan.blends if is_weighted else (),
                 place=one.plan.place,
+                schedule=one.plan.schedule if is_weighted else None,
             )
             for one in loaded
         )
@@ -124,7 +129,16 @@ class LoadedDatasets:
 
     @property
     def datasets(self) -> list[LoadedDataset]:
-        """Datasets one by one, for code that builds the chain by hand."""
+        """Datasets one by one, for code that builds the chain by hand.
+
+        Raises:
+            ConfigError: Their weights change during the run.
+        """
+        if any(spec.schedule is not None for spec in self.specs):
+            raise ConfigError(
+                "the weights of this mix change during the run, and a chain built by hand has constant weights",
+                hint="build the chain with get_train_dataset, or give each dataset one weight",
+            )
         is_repeated = self.blend_mode is DatasetBlendMode.SAMPLE_REPETITIONS
         return [
             LoadedDataset(
@@ -163,18 +177,18 @@ class LoadedDatasets:
             for spec, times in zip(self.specs, self._repetitions(), strict=True)
         )
 
-    def _measured_shares(self, options: ChainOptions) -> tuple[float, ...] | None:
-        """Return the shares of samples in a blend with a unit, from measured samples; None if no blend has a unit."""
-        units = {step.unit for spec in self.specs for step in spec.blends} - {SAMPLES}
-        if not units:
+    @property
+    def volume_tree(self) -> UnitBlend | None:
+        """The tree of blends, if some weights are shares of another unit than samples."""
+        if not self._is_weighted:
             return None
-        sizes = MeanSizes(
-            self.sources,
-            partial(build_single_samples, encoder=options.task_encoder, packs=options.packing_buffer_size is not None),
-            options.task_encoder,
-            options.worker_config,
-        )
-        return tuple(sample_shares([spec.blends for spec in self.specs], sizes))
+        tree = blend_tree([spec.blends for spec in self.specs])
+        return tree if isinstance(tree, UnitBlend) else None
+
+    def with_sample_weights(self, weights: Sequence[float]) -> LoadedDatasets:
+        """Return the datasets with shares of the samples as weights."""
+        specs = (replace(spec, weight=weight, blends=()) for spec, weight in zip(self.specs, weights, strict=True))
+        return replace(self, specs=tuple(specs))
 
     def _passes(self) -> tuple[float, ...]:
         """Return the repetitions of a pass.
@@ -204,8 +218,12 @@ class LoadedDatasets:
         shuffle_buffer_size: int | None = None,
         repeat: bool = True,
         even_ranks: bool = False,
+        needs_sizes: bool = True,
     ) -> SavableDataset[Any]:
         """Build the chain for training; the arguments are those of ``get_train_dataset``.
+
+        With ``needs_sizes=False``, the sizes of samples in the unit of a blend may be unknown: such a chain describes a
+        run, but cannot be iterated.
 
         Raises:
             ConfigError: An argument is out of range.
@@ -222,24 +240,35 @@ class LoadedDatasets:
             repeats=repeat,
             worker_config=worker_config,
         )
-        measured = self._measured_shares(options)
-        plan = ShuffledPlan(
-            slice_lengths=tuple(spec.slice_length for spec in self.specs),
-            shuffle_buffer=shuffle_buffer_size or 0,
-            epochs_together=tuple(spec.epochs_together for spec in self.specs),
-            weights=measured or self._shares(),
-            measured=measured is not None or None,
-            repetitions=None if repeat else self._passes(),
-            deal=options.deal,
-            chunk=packing_buffer_size or batch_size or 1,
-            shares=self._repetitions(),
-        )
+        whole = LeafGroup(leaves=tuple(range(len(self.specs))), weights=self._shares())
+
+        def plan_of(group: LeafGroup, *, measured: bool | None = None) -> ShuffledPlan:
+            specs = [self.specs[leaf] for leaf in group.leaves]
+            return ShuffledPlan(
+                slice_lengths=tuple(spec.slice_length for spec in specs),
+                shuffle_buffer=shuffle_buffer_size or 0,
+                epochs_together=tuple(spec.epochs_together for spec in specs),
+                weights=group.weights,
+                measured=measured,
+                repetitions=None if repeat else self._passes(),
+                deal=options.deal,
+                chunk=packing_buffer_size or batch_size or 1,
+                shares=tuple(1.0 if spec.repetitions is None else spec.repetitions for spec in specs),
+            )
+
+        plan = replace(plan_of(whole), schedule=planned_schedule(self.specs, options) if repeat else None)
         if plan.items([source.samples for source in self.sources]) == 0:
             raise ConfigError(
                 f"repetitions [{', '.join(map(str, self._passes()))}] select no samples",
                 hint="raise the repetitions, or pass repeat=True",
             )
-        chain = _logged(build_chain(self.sources, plan, options), "train")
+        tree = self.volume_tree
+        if tree is not None:
+            chain = build_volume_chain(self.sources, tree, plan_of, options, needs_sizes=needs_sizes)
+            chain.measured_chain = build_chain(self.sources, plan_of(whole, measured=True), options)
+        else:
+            chain = build_chain(self.sources, plan, options)
+        chain = _logged(chain, "train")
         if even_ranks and not repeat:
             chain = EvenRanksDataset(chain)
         return EpochizeDataset(chain, virtual_epoch_length) if virtual_epoch_length else chain
@@ -254,6 +283,7 @@ class LoadedDatasets:
         packing_buffer_size: int | None = None,
         limit: int | None = None,
         even_ranks: bool = False,
+        pad_ranks: bool = False,
     ) -> SavableDataset[Any]:
         """Build the chain for validation; the arguments are those of ``get_val_dataset``.
 
@@ -269,8 +299,15 @@ class LoadedDatasets:
             worker_config=worker_config,
         )
         chain = _logged(build_chain(self.sources, SequentialPlan(deal=options.deal), options), "val")
+        if even_ranks and pad_ranks:
+            raise ConfigError(
+                "even_ranks drops the rest of a pass, and pad_ranks keeps it; they exclude each other",
+                hint="pass one of them",
+            )
         if even_ranks:
             chain = EvenRanksDataset(chain)
+        if pad_ranks:
+            chain = PadRanksDataset(chain, padding=task_encoder.padding_batch, max_batches=limit)
         return chain if limit is None else LimitDataset(chain, limit)
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Self, TypeVar, Unpack
 
-from ...errors import StateError
+from ...errors import ConfigError, StateError
 from ...pipeline.contract.stage import SavableDataset
 from ...renamed_parameters import renamed_parameters
 from ..states.framework_state import (
@@ -17,6 +19,9 @@ from ..states.framework_state import (
     restore_framework_state,
 )
 from ..states.split_state import redistribute_states
+from ..stats.gathered import with_all_ranks
+from ..stats.profile import LoaderProfile
+from ..stats.snapshot import LoaderStats
 from ..workers.stream_options import CheckpointKeywords, StreamOptions
 from .batches_ahead import DeviceBatches
 from .framework_attributes import RankShare, TorchLoader
@@ -156,6 +161,53 @@ class DataLoader(TorchLoader[T_co]):
             ConfigError: ``prefetch`` is below 0.
         """
         return DeviceBatches(self, device, prefetch=prefetch)
+
+    # ------------------------------------------------------------------------------------------ statistics
+
+    def stats(self, *, gather: bool = False) -> LoaderStats:
+        """Return what the training loop has waited for, and what the workers did.
+
+        ``print(loader.stats())`` shows one line, ``wandb.log(loader.stats().to_dict())`` logs plain numbers. They begin
+        with the first iteration of this loader, and again when a state is restored.
+
+        Args:
+            gather: Collect the waits of all ranks, to find the slowest one. All ranks must call it.
+
+        Raises:
+            ConfigError: The loader was built with ``stats=False``, or ranks are to be gathered without a process group.
+        """
+        stats = self.run.measured().stats()
+        return with_all_ranks(stats, self.worker_config) if gather else stats
+
+    def profile(
+        self, path: str | os.PathLike[str] | None = None, *, steps: int | None = None
+    ) -> AbstractContextManager[LoaderProfile]:
+        """Record each call of the workers and the training loop, for a ``with`` block.
+
+        ``with loader.profile("trace.json", steps=100) as profile: …`` writes a trace for Perfetto (ui.perfetto.dev) or
+        Chrome (about:tracing) at the end of the block; ``profile.stats`` are the statistics of the block then.
+
+        Args:
+            path: Local file for the trace, which is replaced; None writes none.
+            steps: Number of micro-batches to record; None: all of the block.
+
+        Raises:
+            ConfigError: The loader was built with ``stats=False``, or steps are below 1.
+        """
+        if steps is not None and steps < 1:
+            raise ConfigError(f"expected at least 1 of steps, or None, found {steps}")
+        return self.run.measured().profile(path, steps)
+
+    def headroom(self, rounds: int | None = 4) -> None:
+        """Measure what a perfect loader would gain: repeat cached micro-batches in alternation with new ones.
+
+        Call it before an iteration, **for measurements only**: the model sees repeated data. A round takes about 40
+        steps. :meth:`stats` has the result as ``headroom``.
+
+        Args:
+            rounds: Number of rounds, after which all micro-batches are new; None: no end.
+        """
+        self.run.measured().begin_trial(rounds)
 
     # --------------------------------------------------------------------------------- saving and restoring
 

@@ -10,6 +10,7 @@ from ...errors import ConfigError
 from ...pipeline.contract.stage import SavableDataset
 from ...pipeline.contract.worker_config import WorkerConfig
 from ...stores.cache_pool import CachePool
+from ..stats.options import StatsOptions
 from ..workers.stream_options import LoaderKeywords, StreamOptions, WorkerType
 from .data_loader import DataLoader
 from .served_ranks import ServingDataLoader
@@ -39,6 +40,7 @@ def get_loader(
     max_worker_restarts: int = 100,
     max_quarantined: int = 16,
     quarantine: str | os.PathLike[str] | None = None,
+    stats: bool | StatsOptions = True,
 ) -> DataLoader[Any]:
     """Build the loader that a training loop iterates.
 
@@ -78,6 +80,8 @@ def get_loader(
             passed over, as an excluded one is. One more ends the run.
         quarantine: File of JSON lines to which quarantined samples are added, and whose samples are passed over from
             the start. Ranks may share it.
+        stats: Statistics of what the training loop waits for, see :meth:`DataLoader.stats`: with a line a minute in
+            the log, as these options say, or none.
 
     Raises:
         ConfigError: The worker config differs from the dataset's, or options or ``serves`` are out of range.
@@ -110,6 +114,7 @@ def get_loader(
         max_worker_restarts=max_worker_restarts,
         max_quarantined=max_quarantined,
         quarantine=quarantine,
+        stats=stats,
     )
     return DataLoader(dataset, options) if serves is None else ServingDataLoader(dataset, options, serves=serves)
 

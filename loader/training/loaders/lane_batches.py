@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ...errors import WorkerError
-from ...order import LaneHosting, default_lanes
+from ...order import PASS_LANES, LaneHosting, default_lanes
 from ...pipeline.contract.lane import RULES
 from ...pipeline.contract.rng import preserve_rng_state
 from ...pipeline.contract.stage import SKIPPED, SavableDataset, State
 from ..states.run_state import ENDLESS, FINITE, LANE_BY_LANE
+from ..stats.meter import RankMeter
+from ..stats.sources import reader_numbers
 from ..workers.batch_trace import BatchTrace
 from ..workers.bundles import WorkerBundles
 from ..workers.dropped_samples import DroppedSamples, check_dropped
@@ -26,8 +28,6 @@ from ..workers.worker_threads import WorkerThreads
 
 __all__ = ["BatchStream", "LaneBatches", "ShutDown"]
 
-_LANES_ONE_AFTER_ANOTHER = 48
-
 
 class ShutDown(Exception):  # noqa: N818 - it ends an iteration, as StopIteration does
     """Ends an iteration whose workers were ended, through all stages of the rank: the pass is not over."""
@@ -40,6 +40,7 @@ class LaneBatches:
         chain: The stages of the lanes.
         options: Options of the worker processes.
         is_repeated: A stage of the rank begins the next pass where one ends.
+        meter: Measures the workers; None for no measurements.
 
     Attributes:
         lanes: L.
@@ -53,8 +54,16 @@ class LaneBatches:
         replacements: The workers that were replaced, and the samples that are passed over.
     """
 
-    def __init__(self, chain: SavableDataset[Any], options: StreamOptions, *, is_repeated: bool = False) -> None:
+    def __init__(
+        self,
+        chain: SavableDataset[Any],
+        options: StreamOptions,
+        *,
+        is_repeated: bool = False,
+        meter: RankMeter | None = None,
+    ) -> None:
         self.chain = chain
+        self._meter = meter
         self._is_repeated = is_repeated
         self._options = options
         self._in_turn = not chain.starts_over or chain.items is not None
@@ -75,7 +84,7 @@ class LaneBatches:
         if config.lanes is not None:
             return config.lanes
         if not self._in_turn:
-            return _LANES_ONE_AFTER_ANOTHER
+            return PASS_LANES
         return default_lanes(config.world_size, config.num_workers, has_buffers=self.chain.waits)
 
     @property
@@ -134,7 +143,7 @@ class LaneBatches:
         if self._stream is None:
             if self.replacements.quarantined:
                 quarantine_samples(self.chain, self.replacements.quarantined)
-            self._stream = BatchStream(self._host(), self._options, self.replacements)
+            self._stream = BatchStream(self._host(), self._options, self.replacements, self._meter)
         return self._stream
 
     @property
@@ -174,6 +183,28 @@ class LaneBatches:
             workers=self._workers,
             first_batch=self.batch,
         )
+
+    def first_batch(self) -> Any:
+        """Build the first micro-batch of the pass once more, which is the same on all ranks; the position stays.
+
+        A worker of its own makes it, so that a sample at which workers die or hang does not end the rank.
+
+        Returns:
+            The micro-batch; :data:`.SKIPPED` if all samples of the pass are skipped.
+
+        Raises:
+            WorkerError: The worker died, and may not be replaced.
+        """
+        quarantine_samples(self.chain, self.replacements.quarantined)
+        host = LanesOneByOne(
+            dataset=self.chain, lanes=self.lanes, rank=0, ranks=1, workers=min(1, self._workers), states={}
+        )
+        stream = BatchStream(host, self._options, self.replacements)
+        try:
+            made = (message.batch for message in stream if message.lane != NO_LANE)
+            return next((batch for batch in made if batch is not SKIPPED), SKIPPED)
+        finally:
+            stream.close()
 
     def start_over(self) -> None:
         """Start the next iteration at the first micro-batch."""
@@ -215,9 +246,16 @@ class BatchStream:
         host: The work of the workers.
         options: Options of the worker processes.
         replacements: Decides what follows from the end of a worker.
+        meter: Measures the workers; None for no measurements.
     """
 
-    def __init__(self, host: LaneHost, options: StreamOptions, replacements: Replacements) -> None:
+    def __init__(
+        self,
+        host: LaneHost,
+        options: StreamOptions,
+        replacements: Replacements,
+        meter: RankMeter | None = None,
+    ) -> None:
         self._host = host
         self._replacements = replacements
         self._board = WorkerBoard(max(1, host.workers))
@@ -230,12 +268,16 @@ class BatchStream:
             replace_after_s=options.worker_timeout_s,
         )
         self._source: WorkerBundles | WorkerThreads | None = None
+        if meter is not None:
+            meter.begin_stream(self, host.workers)
         if host.workers:
             kind = WorkerThreads if options.worker_type == "thread" else WorkerBundles
-            self._source = kind(host, self._board, options)
+            self._source = kind(host, self._board, options, meter)
         self._own_messages: Iterator[Message | None] = iter(())
         if self._source is None:
-            messages = collect_garbage_every(options.gc_collect_every_n_steps, host.messages(0, self._board.slot(0)))
+            recorder = None if meter is None else meter.recorder(0, reader_numbers(host.dataset))
+            messages = host.messages(0, self._board.slot(0), recorder=recorder)
+            messages = collect_garbage_every(options.gc_collect_every_n_steps, messages)
             self._own_messages = _isolate_rng(messages) if host.dataset.runs_user_code else messages
 
     def __iter__(self) -> Iterator[Message]:
@@ -309,6 +351,18 @@ class BatchStream:
             return "none"
         sample = find_recorded(self._host, recorded)
         return str(recorded) if sample is None else f"{sample}, {recorded}"
+
+    def queue(self, worker: int) -> tuple[int, int]:
+        """Return the micro-batches of a worker that wait for the training loop, and their maximum."""
+        return (0, 0) if self._source is None else self._source.queue(worker)
+
+    def pid(self, worker: int) -> int | None:
+        """Return the process of a worker; None if it is a thread, or the training loop itself."""
+        return self._board.pid(worker) if isinstance(self._source, WorkerBundles) else None
+
+    def set_traced(self, traced: bool) -> None:
+        """Let the workers record each call, or no longer."""
+        self._board.set_traced(traced)
 
     def close(self) -> None:
         """End the worker processes and the stream."""

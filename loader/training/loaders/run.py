@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
-from ...errors import ConfigError, StateError
+from ...errors import ConfigError, EnergonError, StateError
 from ...pipeline.contract.lane import RULES
 from ...pipeline.contract.rank_stage import RankChain, cut_rank_stages
 from ...pipeline.contract.stage import SavableDataset, State, as_stage
 from ...progress_bar import progress_bar
+from ..datasets.measured_chain import measured_chain_of
 from ..states.differences import run_differences
 from ..states.edited_chain import continue_mix, is_mix_change_allowed
 from ..states.lane_checks import check_lane_states
 from ..states.mix_history import MixChanges
 from ..states.run_state import ENDLESS, RunState
 from ..states.run_steps import RunSteps, checked_skips
+from ..stats.run_stats import RunFacts, RunStats
 from ..workers.batch_trace import BatchTrace
 from ..workers.stream_options import StreamOptions
 from .debug_log import LoaderLog
@@ -30,8 +30,7 @@ __all__ = ["LoaderRun", "Position", "iteration_over"]
 _END: Any = object()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Position:
+class Position(NamedTuple):
     """The position of a rank between two micro-batches; the fields are those of :class:`.RunState`."""
 
     batch: int
@@ -60,6 +59,7 @@ class LoaderRun:
         restored_lanes: The states of lanes with which the run was restored.
         delivered: The position after the last micro-batch that the training loop got, if others were taken ahead of
             it; None if there are none.
+        stats: The statistics; None for none.
     """
 
     def __init__(self, dataset: SavableDataset[Any], options: StreamOptions) -> None:
@@ -67,8 +67,15 @@ class LoaderRun:
         self.chain = self.built
         self.mix_changes: MixChanges = ()
         self.options = options
-        self.lanes = LaneBatches(self.chain, options, is_repeated=any(stage.repeats_input for stage in stages))
+        self.stats = RunStats.of(options.stats, self._facts)
+        self.lanes = LaneBatches(
+            self.chain,
+            options,
+            is_repeated=any(stage.repeats_input for stage in stages),
+            meter=None if self.stats is None else self.stats.meter,
+        )
         self.steps = RankChain(stages, self.lanes)
+        self._first_ranks = dataset.worker_config.world_size
         self.numbering = RunSteps(ranks_at=((0, dataset.worker_config.world_size),))
         self._leave_out(self.numbering)
         if options.trace_dir is not None:
@@ -117,6 +124,10 @@ class LoaderRun:
             batches = iter(progress_bar(batches, length, unit="batch"))
         if self._log is not None:
             batches = self._log.logged(batches)
+        if self.stats is not None:
+            batches = self.stats.meter.measured(batches)
+            if self.stats.trial is not None:
+                batches = self.stats.trial.alternated(batches)
         while True:
             if iteration is not self._iteration:
                 raise iteration_over()
@@ -130,16 +141,40 @@ class LoaderRun:
                 return
             yield batch
 
+    def measured(self) -> RunStats:
+        """Return the statistics.
+
+        Raises:
+            ConfigError: The loader was built without.
+        """
+        if self.stats is None:
+            raise ConfigError("this loader measures nothing", hint="build it without stats=False")
+        return self.stats
+
+    def _facts(self) -> RunFacts:
+        config = self.chain.worker_config
+        return RunFacts(
+            chain=self.chain,
+            rank=config.rank,
+            ranks=config.world_size,
+            step=-(-(self.lanes.batch - config.rank) // config.world_size),
+            restarts=self.lanes.replacements.replaced,
+            quarantined=len(self.lanes.replacements.quarantined),
+        )
+
+    def close(self) -> None:
+        """End the workers."""
+        is_running = self.lanes.is_running
+        self.lanes.close()
+        if is_running and self.stats is not None:
+            self.stats.close()
+
     def start(self) -> None:
         """Start the workers; the next iteration uses them. Do nothing if they run."""
         if not self.lanes.is_running:
             self._prepare()
             self._continues = True
             self.lanes.start()
-
-    def close(self) -> None:
-        """End the workers; the position stays."""
-        self.lanes.close()
 
     @property
     def starts_over(self) -> bool:
@@ -226,12 +261,19 @@ class LoaderRun:
             StateError: It is of other data, another pipeline, other lanes, or of a newer version; or the mix has
                 changed, and this is not allowed or not possible exactly.
         """
+        try:
+            self._restore(saved, lane_states, allow_mix_change=allow_mix_change)
+        except EnergonError:
+            self.built.begin_on(self._first_ranks)
+            raise
+        self._first_ranks = saved.first_ranks
+
+    def _restore(self, saved: RunState, lane_states: Mapping[int, State], *, allow_mix_change: bool) -> None:
         config = self.built.worker_config
         allowed = is_mix_change_allowed(allow_mix_change)
-        if not allowed:
-            with suppress(LookupError, TypeError, AttributeError):  # of another chain, which the comparison reports
-                self.built.adopt_measurements(saved.dataset)
-        mix = continue_mix(self.built, saved, kind=self.lanes.kind, lanes=lane_states, allowed=allowed)
+        self.built.begin_on(saved.first_ranks)
+        built = measured_chain_of(self.built, saved.dataset)
+        mix = continue_mix(built, saved, kind=self.lanes.kind, lanes=lane_states, allowed=allowed)
         now = RunState(lanes=config.lanes or 0, ranks=config.world_size, rank=config.rank, seed=config.seed_offset)
         found = run_differences(saved, now)
         if found:
@@ -264,6 +306,8 @@ class LoaderRun:
         )
         self.lanes.replacements.restore(saved.worker_restarts, saved.quarantined)
         self.restored_lanes = {**lane_states}
+        if self.stats is not None:
+            self.stats.clear()
         self.end_iteration()
 
 

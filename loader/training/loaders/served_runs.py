@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple, NoReturn
 
+from ...errors import ConfigError
 from ...pipeline.contract.stage import SavableDataset
 from ...progress_bar import progress_bar
+from ..stats.options import checked_stats
 from ..workers.stream_options import StreamOptions
 from .lane_batches import LaneBatches, ShutDown
 from .run import LoaderRun, Position, iteration_over
@@ -17,8 +19,7 @@ __all__ = ["ServedPosition", "ServedRuns"]
 _END: Any = object()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServedPosition:
+class ServedPosition(NamedTuple):
     """The position between two steps.
 
     Attributes:
@@ -37,6 +38,9 @@ class ServedRuns:
         datasets: The chain of each data rank.
         options: Options of the workers of each data rank.
 
+    Raises:
+        ConfigError: The options have a port for metrics, which data ranks cannot share.
+
     Attributes:
         runs: The run of each data rank.
         options: The options.
@@ -46,6 +50,13 @@ class ServedRuns:
 
     def __init__(self, datasets: Sequence[SavableDataset[Any]], options: StreamOptions) -> None:
         self.options = options
+        stats = checked_stats(options.stats)
+        if stats is not None and stats.prometheus_port and len(datasets) > 1:
+            raise ConfigError(
+                f"the {len(datasets)} data ranks that this process serves cannot share prometheus_port="
+                f"{stats.prometheus_port}",
+                hint="pass prometheus_port=0, which chooses free ones, or prometheus_file",
+            )
         self.runs = tuple(LoaderRun(dataset, replace(options, progress=False)) for dataset in datasets)
         self.delivered: ServedPosition | None = None
         self.iteration: object = None
@@ -105,6 +116,17 @@ class ServedRuns:
                 yield tuple(None if batch is _END else batch for batch in step)
             else:
                 return
+
+    def measured(self) -> NoReturn:
+        """Refuse statistics of all data ranks together.
+
+        Raises:
+            ConfigError: Always: each data rank is measured by itself.
+        """
+        raise ConfigError(
+            "a loader that serves several data ranks has no common statistics",
+            hint="pass stats=StatsOptions(file='stats{rank}.jsonl'): each data rank has its own file",
+        )
 
     def start(self) -> None:
         """Start the workers; the next iteration uses them. Do nothing if they run."""

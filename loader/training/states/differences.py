@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...format.documents.messages import short_key, short_repr
+from ...pipeline.reading.planned_schedule import schedule_texts
 from .run_state import RunState
 
 __all__ = [
@@ -188,7 +189,9 @@ def _reader_differences(saved: Sequence[Any], now: Sequence[Any], place: str) ->
         and name in settings_now
         and (name == "weights" or list in map(type, (settings[name], settings_now[name])))
     ]
-    others, others_now = ({name: one[name] for name in one if name not in common} for one in (settings, settings_now))
+    schedules = settings.get("schedule"), settings_now.get("schedule")
+    apart = {*common, "schedule"}
+    others, others_now = ({name: one[name] for name in one if name not in apart} for one in (settings, settings_now))
     yield from differences(others, others_now, place)
     sources, sources_now = saved[2:], now[2:]
     values = {
@@ -197,6 +200,15 @@ def _reader_differences(saved: Sequence[Any], now: Sequence[Any], place: str) ->
         ]
         for name in common
     }
+    names = dict(_OF_SOURCES)
+    if schedules[0] != schedules[1]:
+        names["weights"] = "weight schedule"
+        values["weights"] = [
+            _shares_as_texts(own, shares, len(those))
+            for own, shares, those in zip(schedules, values["weights"], (sources, sources_now), strict=True)
+        ]
+        if values["weights"][0] == values["weights"][1]:  # the texts of long schedules are cut
+            yield Difference(place, "weight schedule", *schedules)
     pairs = _pair_sources(sources, sources_now)
     for row, other in pairs:
         known = None if row is None else sources[row]
@@ -206,7 +218,7 @@ def _reader_differences(saved: Sequence[Any], now: Sequence[Any], place: str) ->
             one = None if row is None else before[row]
             two = None if other is None else after[other]
             if one != two and (key == "weights" or None not in (row, other)):
-                yield Difference(name, _OF_SOURCES[key] or _NAMES[key], one, two)
+                yield Difference(name, names[key] or _NAMES[key], one, two)
         if known is not None and present is not None:
             yield from differences(known, present)
         elif "weights" not in values:
@@ -220,6 +232,11 @@ def _reader_differences(saved: Sequence[Any], now: Sequence[Any], place: str) ->
             _Text(", ".join(leaf_name(sources[row]) for row in sorted(order)[:_SHOWN_NAMES])),
             _Text(", ".join(leaf_name(sources[row]) for row in order[:_SHOWN_NAMES])),
         )
+
+
+def _shares_as_texts(schedule: Any, known: Sequence[float], count: int) -> list[Any]:
+    """Return the share of each dataset in each stretch of its schedule; one share without a schedule."""
+    return list(map(_Text, schedule_texts(schedule, count) if schedule else (f"{share:.3g}" for share in known)))
 
 
 def _of_each(value: Any, name: str, count: int) -> list[Any]:

@@ -101,6 +101,7 @@ def continue_mix(
             chain,
             lanes=lanes,
             scale=min(saved.lanes, saved.batch) / max(1, len(lanes)),
+            count=saved.lanes,
             changes=changes,
             is_dealt=bool(saved.rules),
             seed=saved.seed,
@@ -154,6 +155,7 @@ def edited_chain(dataset: SavableDataset[Any], changes: MixChanges, path: str = 
         _check_count(stage, own, len(dataset.inputs))
         blend = copy(dataset)
         blend.origins = tuple(own[-1][1]["origins"]) if own else dataset.origins
+        blend.edits = len(own)
         pairs = zip(dataset.inputs, blend.origins, strict=True)
         blend.inputs = tuple(edited_chain(upstream, changes, f"{path}{origin}/") for upstream, origin in pairs)
         return blend

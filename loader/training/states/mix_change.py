@@ -68,6 +68,7 @@ class _SavedPlace:
     Attributes:
         lanes: The states of the lanes that have begun, as far as they are known here.
         scale: Number of lanes that have begun, for each of these.
+        count: L of the run.
         changes: The earlier changes of the mix.
         is_dealt: The run deals orders that are not shuffled to the lanes.
         seed: The seed of the stages here.
@@ -78,6 +79,7 @@ class _SavedPlace:
 
     lanes: Mapping[int, State]
     scale: float
+    count: int
     changes: MixChanges
     is_dealt: bool
     seed: int
@@ -103,6 +105,7 @@ def find_mix_change(
     *,
     lanes: Mapping[int, State],
     scale: float,
+    count: int,
     changes: MixChanges,
     is_dealt: bool,
     seed: int,
@@ -114,6 +117,7 @@ def find_mix_change(
         chain: The chain of the run.
         lanes: The states of the lanes that have begun, as far as they are known here.
         scale: Number of lanes that have begun, for each of these.
+        count: L of the run.
         changes: The earlier changes of the mix in the state.
         is_dealt: The run deals orders that are not shuffled to the lanes.
         seed: Seed of the run.
@@ -124,7 +128,7 @@ def find_mix_change(
     Raises:
         StateError: A position in the state is damaged.
     """
-    place = _SavedPlace(lanes=lanes, scale=scale, changes=changes, is_dealt=is_dealt, seed=seed)
+    place = _SavedPlace(lanes=lanes, scale=scale, count=count, changes=changes, is_dealt=is_dealt, seed=seed)
     with suppress(LookupError, TypeError, AttributeError, ArithmeticError, ValueError):  # a damaged description
         return _compare(chain, saved, place)
     return None
@@ -164,7 +168,7 @@ def _compare_readers(dataset: ReadDataset, saved: Any, place: _SavedPlace) -> Mi
     if match is None:
         return None
     positions = {lane: state.get(dataset.key, 0) for lane, state in place.lanes.items()}
-    consumed = match.consumed(positions, seed=place.seed, scale=place.scale)
+    consumed = match.consumed(positions, lanes=place.count, seed=place.seed, scale=place.scale)
     change = MixChange(list(match.leaf_changes(consumed, before=place.before, after=place.after)))
     if is_same:
         return change
@@ -200,7 +204,8 @@ def _compare_blends(dataset: BlendDataset[Any], saved: Any, place: _SavedPlace) 
         new_origins.append(origin)
     for was, weight in unused.values():
         change.leaves += [LeafChange(name, "gone", part, None) for name, part in leaves_in(was, place.before * weight)]
-    if new_origins != origins or [*dataset.weights] != [*saved[1]["weights"]]:
+    is_same = [*dataset.weights] == [*saved[1]["weights"]] and dataset.unit == saved[1].get("unit")
+    if new_origins != origins or not is_same:
         change.stages[stage] = {"origins": new_origins, "next": next_origin}
     return change
 

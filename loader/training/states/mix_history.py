@@ -14,6 +14,7 @@ Datasets of a stage have numbers, *origins*, that stay the same through all chan
 ``origins``   of the datasets of the new mix, in their order
 ``next``      the number of the next new dataset
 ``weights``   of a reader: the weights of the mix that ended
+``schedule``  of a reader: the schedule of these weights, if they changed
 ``lanes``     of a reader: the position in each lane that had begun, at which that mix ended
 ``gone``      of a reader: the datasets that ended with that mix; they continue if a later mix has them again
 ============  ===============================================================================================
@@ -23,11 +24,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import isfinite
+from sys import float_info
 from typing import Any
 
 from ...errors import StateError
 from ...order import Mix, MixHistory
 from ...pipeline.contract.state_schema import COUNT, PLAIN, NotRequired, Nullable, check_value
+from ...pipeline.reading.planned_schedule import saved_schedule
 
 __all__ = [
     "MixChanges",
@@ -66,14 +69,16 @@ def checked_mix_changes(saved: Any) -> list[dict[str, Any]]:
 
 
 def _check_stage(change: Mapping[str, Any]) -> None:
-    weights = change.get("weights", [])
+    weights, schedule = change.get("weights", []), change.get("schedule")
     # JSON turns 1.0 into 1; no other part of a state is a fraction, so the schemas have none.
-    if not all(isinstance(weight, int | float) and isfinite(weight) and weight > 0 for weight in weights):
+    least = 0 if schedule else float_info.min
+    if not all(isinstance(weight, int | float) and isfinite(weight) and weight >= least for weight in weights):
         raise ValueError("expected weights above 0")
+    saved_schedule(schedule, len(weights))
     gone = [{**one, "epochs_together": None} for one in change.get("gone", [])]  # it may be -1
     for lane, position in change.get("lanes", {}).items():
         check_value(position, COUNT, f"lane {int(lane)}")
-    check_value({**change, "weights": None, "gone": gone}, _STAGE)
+    check_value({**change, "weights": None, "schedule": None, "gone": gone}, _STAGE)
     origins = change["origins"]
     if not origins or len({*origins}) < len(origins) or max(origins) >= change["next"]:
         raise ValueError("expected different origins below the next one")
@@ -96,13 +101,16 @@ def reader_history(changes: StageChanges) -> MixHistory | None:
     try:
         return MixHistory(
             earlier=tuple(
-                Mix(tuple(own), tuple(change["weights"])) for own, (_, change) in zip(origins, changes, strict=False)
+                Mix(
+                    tuple(own), tuple(change["weights"]), saved_schedule(change.get("schedule"), len(change["weights"]))
+                )
+                for own, (_, change) in zip(origins, changes, strict=False)
             ),
             origins=tuple(origins[-1]),
             ends=tuple({int(lane): position for lane, position in change["lanes"].items()} for _, change in changes),
             batches=tuple(batch for batch, _ in changes),
         )
-    except (ValueError, KeyError) as error:
+    except (ValueError, LookupError, TypeError, ArithmeticError) as error:
         raise StateError(f"this state is damaged: {error}") from error
 
 

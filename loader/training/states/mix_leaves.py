@@ -12,13 +12,14 @@ from ...errors import StateError
 from ...order import LaneMixes, Mix
 from ...pipeline.contract.state_schema import COUNT
 from ...pipeline.reading.order_plan import ShuffledPlan
+from ...pipeline.reading.planned_schedule import saved_schedule, schedule_texts
 from ...pipeline.reading.read import ReadDataset
 from .differences import Difference, differences, each_setting, leaf_name, shares
 from .mix_history import StageChanges, reader_history
 
 __all__ = ["LeafChange", "LeafMatch", "leaves_in"]
 
-_OF_LEAVES = ("weights", "slice_lengths", "epochs_together", "measured")  # settings that datasets have
+_OF_LEAVES = ("weights", "slice_lengths", "epochs_together", "measured", "schedule")  # settings that datasets have
 _NAMES = {"split_part": "split part", "filter": "filter"}
 
 
@@ -31,12 +32,14 @@ class LeafChange:
         change: ``"continues at 41 %"``, ``"new"``, ``"gone"`` or ``"changed: … (starts over)"``.
         before: Its share of the samples in the mix of the state; None if it was not in it.
         after: Its share in the mix of the run; None if it is not in it.
+        schedules: The shares before and after as texts; None: they do not change during the run.
     """
 
     name: str
     change: str
     before: float | None
     after: float | None
+    schedules: tuple[str | None, str | None] = (None, None)
 
     @property
     def continues(self) -> bool:
@@ -50,16 +53,24 @@ class LeafChange:
 
     def _weights(self) -> list[str]:
         """Return the weights of both mixes, or one if they are equal."""
-        return [*dict.fromkeys(f"{share:.3g}" for share in (self.before, self.after) if share is not None)]
+        pairs = zip((self.before, self.after), self.schedules, strict=True)
+        return [*dict.fromkeys(text or f"{share:.3g}" for share, text in pairs if share is not None)]
+
+    @property
+    def _weight(self) -> str:
+        """The weights of both mixes: ``"weight 0.5 → 0.2"``."""
+        return f"{'weight schedule' if any(self.schedules) else 'weight'} {' → '.join(self._weights())}"
 
     def difference(self) -> str:
         """Describe the change for a run that does not continue."""
+        if any(self.schedules):
+            return f"{self.name}: {self._weight}" if self.continues else str(self)
         if self.continues or None in (self.before, self.after):
             return str(Difference(self.name, "weight", self.before, self.after))
-        return f"{self.name}: {self.change}, weight {' → '.join(self._weights())}"
+        return str(self)
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.change}, weight {' → '.join(self._weights())}"
+        return f"{self.name}: {self.change}, {self._weight}"
 
     def to_plain(self) -> dict[str, Any]:
         """Return the change as plain data; the weights are rounded, for people."""
@@ -108,6 +119,8 @@ class LeafMatch:
         new_origins: The numbers of ``after``; those of datasets that continue are the same.
         next_origin: The number of the next new dataset.
         history: The earlier changes of the reader.
+        schedule: The schedule of ``weights``, as the settings of a reader; None if they do not change.
+        new_schedule: That of ``new_weights``.
     """
 
     before: Sequence[_Leaf]
@@ -118,6 +131,8 @@ class LeafMatch:
     new_origins: Sequence[int]
     next_origin: int
     history: StageChanges
+    schedule: Mapping[str, Any] | None
+    new_schedule: Mapping[str, Any] | None
 
     @classmethod
     def of(cls, saved: Any, reader: ReadDataset, history: StageChanges) -> LeafMatch | None:
@@ -153,13 +168,16 @@ class LeafMatch:
             new_origins=new_origins,
             next_origin=next_origin,
             history=history,
+            schedule=old.get("schedule"),
+            new_schedule=now.get("schedule"),
         )
 
-    def consumed(self, positions: Mapping[int, Any], *, seed: int, scale: float) -> dict[int, float]:
+    def consumed(self, positions: Mapping[int, Any], *, lanes: int, seed: int, scale: float) -> dict[int, float]:
         """Return for each number the samples that the run has read of its dataset.
 
         Args:
             positions: The positions of the lanes.
+            lanes: L of the run.
             seed: The reader's.
             scale: Factor for lanes that are not known here.
 
@@ -167,13 +185,17 @@ class LeafMatch:
             StateError: A position is damaged.
         """
         history = reader_history(self.history)
-        mixes = (Mix((*self.origins,), (*self.weights,)),) if history is None else history.mixes(self.weights)
+        schedule = saved_schedule(self.schedule, len(self.weights))
+        mixes: tuple[Mix, ...] = (Mix((*self.origins,), (*self.weights,), schedule),)
+        if history is not None:
+            mixes = history.mixes(self.weights, schedule)
         total: dict[int, float] = defaultdict(float)
         for lane, position in positions.items():
             ends = () if history is None else history.ends_of(lane)
             if not COUNT.accepts(position) or position < max(ends, default=0):
                 raise StateError(f"this state is damaged: lane {lane} is at position {position!r}")
-            for origin, count in LaneMixes(mixes, lane=lane, seed=seed, ends=ends).consumed(position).items():
+            lane_mixes = LaneMixes(mixes, lane=lane, lanes=lanes, seed=seed, ends=ends)
+            for origin, count in lane_mixes.consumed(position).items():
                 total[origin] += count * scale
         return total
 
@@ -186,19 +208,24 @@ class LeafMatch:
             after: The share in the mix of the run.
         """
         old_shares = dict(zip(self.origins, shares(self.weights, before), strict=True))
+        old_texts = dict(zip(self.origins, _texts(self.schedule, len(self.before), before), strict=True))
+        new_texts = _texts(self.new_schedule, len(self.after), after)
         ended = self._ended()
         known = {*self.origins, *consumed}
-        for origin, leaf, share in zip(self.new_origins, self.after, shares(self.new_weights, after), strict=True):
-            old_share = old_shares.get(origin)
+        new_shares = shares(self.new_weights, after)
+        for origin, leaf, share, new_text in zip(self.new_origins, self.after, new_shares, new_texts, strict=True):
+            before_origin: int | None = origin
             if origin in known:
                 text = f"continues at {_progress(consumed.get(origin, 0), leaf.source['samples'])}"
             else:
-                other = next((one for one in ended if ended[one].source["path"] == leaf.source["path"]), None)
-                text = "new" if other is None else leaf.changed_from(ended.pop(other))
-                old_share = None if other is None else old_shares[other]
-            yield LeafChange(leaf_name(leaf.source), text, old_share, share)
+                before_origin = next((one for one in ended if ended[one].source["path"] == leaf.source["path"]), None)
+                text = "new" if before_origin is None else leaf.changed_from(ended.pop(before_origin))
+            old_share, old_text = (None, None)
+            if before_origin is not None:
+                old_share, old_text = old_shares.get(before_origin), old_texts.get(before_origin)
+            yield LeafChange(leaf_name(leaf.source), text, old_share, share, (old_text, new_text))
         for origin, leaf in ended.items():
-            yield LeafChange(leaf_name(leaf.source), "gone", old_shares[origin], None)
+            yield LeafChange(leaf_name(leaf.source), "gone", old_shares[origin], None, (old_texts[origin], None))
 
     def stage_change(self, positions: Mapping[int, int]) -> dict[str, Any]:
         """Return the change as :mod:`.mix_history` describes it."""
@@ -213,6 +240,7 @@ class LeafMatch:
         ]
         return {
             "weights": [*self.weights],
+            **({} if self.schedule is None else {"schedule": dict(self.schedule)}),
             "origins": [*self.new_origins],
             "next": self.next_origin,
             "lanes": {str(lane): position for lane, position in sorted(positions.items())},
@@ -233,6 +261,11 @@ class LeafMatch:
             and plan.shuffle_buffer <= 1
             and all(leaf.epochs_together is None for leaf in self.before)
         )
+
+
+def _texts(schedule: Mapping[str, Any] | None, sources: int, whole: float) -> Sequence[str | None]:
+    """Return the shares of each dataset as texts; None each without a schedule."""
+    return [None] * sources if schedule is None else schedule_texts(schedule, sources, whole=whole)
 
 
 def leaves_in(identity: Any, share: float) -> Iterator[tuple[str, float]]:

@@ -37,6 +37,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import StateError
 from ...format.documents.messages import short_key, short_repr
+from ...pipeline.reading.planned_schedule import scheduled_ranks
 from ...pipeline.reading.quarantined_sample import QuarantinedSample
 from .mix_history import MixChanges, checked_mix_changes, merge_mix_changes
 from .plain_values import check_plain, check_size, max_values
@@ -109,6 +110,11 @@ class RunState:
     def run_steps(self) -> RunSteps:
         """The steps of the run."""
         return RunSteps(ranks_at=self.ranks_at or ((0, self.ranks),), skips=self.skip_steps)
+
+    @property
+    def first_ranks(self) -> int:
+        """The number of ranks on which steps at which weights change are counted: those at the beginning of the run."""
+        return scheduled_ranks(self.dataset) or self.run_steps.ranks_at[0][1]
 
     def to_plain(self) -> dict[str, Any]:
         """Return the state as plain data."""

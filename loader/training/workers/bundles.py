@@ -28,8 +28,12 @@ from torch.utils.data._utils import worker as torch_worker
 from torch.utils.data._utils.pin_memory import pin_memory
 
 from ...pipeline.contract.running import State
+from ...pipeline.measuring.counts import Counts
+from ...pipeline.measuring.recorder import WorkerRecorder
 from ...transport.message import PackedMessage, pack_message, unpack_message
 from ...transport.segments import SegmentFlags, SegmentPool
+from ..stats.meter import RankMeter
+from ..stats.sources import reader_numbers
 from .forked_process import forget_executors, restart_imports_of_other_threads
 from .lane_host import LaneHost, Message
 from .stream_options import StreamOptions, collect_garbage_every
@@ -57,7 +61,8 @@ class _LaneWork:
         size: The number of messages in a bundle, shared with the rank.
         options: When to collect garbage.
         collects: The rank's garbage collector is on.
-        forked_by: The process that made this object: a fork inherits its garbage, another process does not.
+        is_forked: The process inherits the garbage of the rank.
+        measures: Measure the work, for statistics.
     """
 
     host: LaneHost
@@ -69,6 +74,7 @@ class _LaneWork:
     options: StreamOptions
     collects: bool
     is_forked: bool
+    measures: bool
 
     def __call__(self, pipes: Pipes) -> None:
         self._prepare()
@@ -96,14 +102,22 @@ class _LaneWork:
     def _bundles(self, pipes: Pipes) -> Iterator[PackedMessage]:
         pool = SegmentPool(self.flags) if self.flags is not None else None
         slot = self.board.slot(self.worker)
-        messages = self.host.messages(self.worker, slot, taken=self.taken)
+        recorder = None
+        if self.measures:
+            recorder = WorkerRecorder(readers=reader_numbers(self.host.dataset))
+        messages = self.host.messages(self.worker, slot, taken=self.taken, recorder=recorder)
         messages = collect_garbage_every(self.options.gc_collect_every_n_steps, messages)
         is_last = False
         while not is_last:
+            begin_ns = time.perf_counter_ns()
             slot.note_idle(True)
             if not pipes.wait_for_request():
                 return
             slot.note_idle(False)
+            if recorder is not None:
+                recorder.add_idle(begin_ns)
+                recorder.follow(slot.is_traced())
+            begin_ns = time.perf_counter_ns()
             bundle: list[Message | PackedError | None] = []
             while not is_last and len(bundle) < self.size.value and not pipes.has_stopped:
                 try:
@@ -113,7 +127,15 @@ class _LaneWork:
                 except Exception as error:
                     bundle.append(pack_error(error, worker=self.worker))
                     is_last = True
-            yield _pack_bundle(self.worker, bundle, is_last, pool)
+            slot.note_made(len(bundle))
+            if recorder is not None:
+                recorder.add_made(sum(message is not None for message in bundle), begin_ns)
+            begin_ns = time.perf_counter_ns()
+            counts = None if recorder is None else recorder.take(is_last=is_last)
+            packed = _pack_bundle(self.worker, bundle, is_last, counts, pool)
+            if recorder is not None:
+                recorder.add_transport(begin_ns)
+            yield packed
 
 
 def _describe_worker(worker: int, host: LaneHost) -> None:
@@ -130,12 +152,14 @@ def _describe_worker(worker: int, host: LaneHost) -> None:
     )
 
 
-def _pack_bundle(worker: int, bundle: list[Any], is_last: bool, pool: SegmentPool | None) -> PackedMessage:
+def _pack_bundle(
+    worker: int, bundle: list[Any], is_last: bool, counts: Counts | None, pool: SegmentPool | None
+) -> PackedMessage:
     try:
-        return pack_message((bundle, is_last), pool)
+        return pack_message((bundle, is_last, counts), pool)
     except Exception as error:
         # A batch that does not pickle; the earlier ones of its bundle are lost with it, but the run ends anyway.
-        return pack_message(([pack_error(error, worker=worker)], True))
+        return pack_message(([pack_error(error, worker=worker)], True, counts))
 
 
 class WorkerBundles:
@@ -145,10 +169,14 @@ class WorkerBundles:
         host: The work of the workers.
         board: Their breadcrumbs.
         options: How they start, and how far they work ahead.
+        meter: Measures them; None for no measurements.
     """
 
-    def __init__(self, host: LaneHost, board: WorkerBoard, options: StreamOptions) -> None:
+    def __init__(
+        self, host: LaneHost, board: WorkerBoard, options: StreamOptions, meter: RankMeter | None = None
+    ) -> None:
         self._host = host
+        self._meter = meter
         self._board = board
         self._options = options
         method = "fork" if options.worker_type == "fork" else options.multiprocessing_context
@@ -181,6 +209,7 @@ class WorkerBundles:
                 options=self._options,
                 collects=gc.isenabled(),
                 is_forked=is_forked,
+                measures=self._meter is not None,
             )
 
         with _disabled_collector(), warnings.catch_warnings():
@@ -201,6 +230,9 @@ class WorkerBundles:
         """
         self._workers[worker].kill()
         self._board.begin_again(worker)
+        self._board.set_made(worker, self._received[worker])
+        if self._meter is not None:
+            self._meter.begin_again(worker)
         self._workers[worker] = self._start(worker, self._host.continued(self._received_states()))
 
     def _received_states(self) -> Mapping[int, State]:
@@ -232,11 +264,15 @@ class WorkerBundles:
         Raises:
             WorkerEnded: The worker has ended without one.
         """
+        begin_ns = time.perf_counter_ns()
         packed = self._workers[worker].receive(lambda: not self._end.alive)
+        arrived_ns = time.perf_counter_ns()
         if packed is None:
             self._is_done = [True] * len(self._is_done)
             return
-        bundle, is_last = unpack_message(packed, self._workers[worker].flags)
+        bundle, is_last, counts = unpack_message(packed, self._workers[worker].flags)
+        if self._meter is not None:
+            self._meter.received(worker, counts, begin_ns=begin_ns, arrived_ns=arrived_ns)
         self._messages[worker].extend(bundle)
         self._received[worker] += len(bundle)
         self._is_done[worker] = is_last
@@ -254,9 +290,18 @@ class WorkerBundles:
             return None
         message = messages.popleft()
         if self._pins and isinstance(message, Message):
+            begin_ns = time.perf_counter_ns()
             pin: Any = pin_memory
-            return message._replace(batch=pin(message.batch))
+            message = message._replace(batch=pin(message.batch))
+            if self._meter is not None:
+                self._meter.add_transport(worker, begin_ns)
         return message
+
+    def queue(self, worker: int) -> tuple[int, int]:
+        """Return the messages of a worker that were made and not taken, and their maximum."""
+        taken = self._received[worker] - len(self._messages[worker])
+        capacity = self._options.prefetch_factor * self._size.value
+        return max(0, min(capacity, self._board.made(worker) - taken)), capacity
 
     def processes(self) -> list[Any]:
         """Return the worker processes."""

@@ -13,6 +13,7 @@ from ...pipeline.contract.lane import RULES, Lane, LastSample, set_restore_key
 from ...pipeline.contract.rng import seed_batch
 from ...pipeline.contract.stage import SKIPPED, Running, SavableDataset, State
 from ...pipeline.failures.policy import FailurePolicy
+from ...pipeline.measuring.recorder import WorkerRecorder
 from ...samples.hooks import HookContext, in_hook_context, running_hook_context, set_hook_context
 from ...stores.cache_pool import CachePool, NoCachePool
 from ...transport.batch_memory import ReusedMemory, set_batch_memory
@@ -93,7 +94,12 @@ class LaneHost(Protocol):
         """The cache of hooks; None: one that fetches nothing ahead."""
 
     def messages(
-        self, worker: int, last_sample: LastSample | None = None, *, taken: int = 0
+        self,
+        worker: int,
+        last_sample: LastSample | None = None,
+        *,
+        taken: int = 0,
+        recorder: WorkerRecorder | None = None,
     ) -> Iterator[Message | None]:
         """Yield the micro-batches of a worker's lanes; None for a turn that has none.
 
@@ -101,6 +107,7 @@ class LaneHost(Protocol):
             worker: The number of the worker, in [0, workers).
             last_sample: Records the sample that is started last.
             taken: The number of messages to skip at the start, because another process has sent them.
+            recorder: Measures the work.
         """
 
     def continued(self, states: Mapping[int, State]) -> LaneHost:
@@ -138,22 +145,25 @@ class LanesInTurn:
         return self.hosting.workers
 
     def messages(
-        self, worker: int, last_sample: LastSample | None = None, *, taken: int = 0
+        self,
+        worker: int,
+        last_sample: LastSample | None = None,
+        *,
+        taken: int = 0,
+        recorder: WorkerRecorder | None = None,
     ) -> Iterator[Message | None]:
         if self.trace is None:
-            yield from self._messages(worker, last_sample, None, taken)
+            yield from self._messages(worker, _Notes(last_sample, recorder), taken)
             return
         with recording(self.trace, rank=self.hosting.rank, worker=worker) as record:
-            yield from self._messages(worker, last_sample, record, taken)
+            yield from self._messages(worker, _Notes(last_sample, recorder, record), taken)
 
     def continued(self, states: Mapping[int, State]) -> LaneHost:
         return replace(self, states=states, trace=self.trace and self.trace.again())
 
-    def _messages(
-        self, worker: int, last_sample: LastSample | None, record: Record | None, taken: int
-    ) -> Iterator[Message | None]:
+    def _messages(self, worker: int, notes: _Notes, taken: int) -> Iterator[Message | None]:
         hosting = self.hosting
-        running = _running_lanes(self, hosting.lanes_of_worker(worker), last_sample, record)
+        running = _running_lanes(self, hosting.lanes_of_worker(worker), notes)
         lanes: list[_RunningLane | None] = [*running]
         turns = range(worker, hosting.turns, max(1, hosting.workers))
         lanes += [None] * (len(turns) - len(lanes))
@@ -212,10 +222,11 @@ class LanesOneByOne:
         last_sample: LastSample | None = None,
         *,
         taken: int = 0,  # noqa: ARG002 - the states of the lanes tell how far they came
+        recorder: WorkerRecorder | None = None,
     ) -> Iterator[Message | None]:
         numbers = range(self.rank, self.lanes, self.ranks)[worker :: max(1, self.workers)]
         with recording(self.trace, rank=self.rank, worker=worker) as record:
-            running = _running_lanes(self, numbers, last_sample, record)
+            running = _running_lanes(self, numbers, _Notes(last_sample, recorder, record))
             for lane in running:
                 while (message := lane.micro_batch()) is not _ENDED:
                     yield message
@@ -226,12 +237,24 @@ _ENDED: Any = object()
 _MADE = "made"  # the key of a lane's state for the number of its micro-batches
 
 
-def _running_lanes(
-    host: LaneHost, numbers: Sequence[int], last_sample: LastSample | None, record: Record | None
-) -> list[_RunningLane]:
+class _Notes(NamedTuple):
+    """The objects that note what a worker does.
+
+    Attributes:
+        last_sample: Records the sample that is started last.
+        recorder: Measures the work.
+        record: Logs the samples of micro-batches.
+    """
+
+    last_sample: LastSample | None = None
+    recorder: WorkerRecorder | None = None
+    record: Record | None = None
+
+
+def _running_lanes(host: LaneHost, numbers: Sequence[int], notes: _Notes) -> list[_RunningLane]:
     """Return the lanes of a worker; at the end of a pass, each may take samples of the others."""
     memory = ReusedMemory()
-    lanes = [_RunningLane(host, number, memory, last_sample, record) for number in numbers]
+    lanes = [_RunningLane(host, number, memory, notes) for number in numbers]
     if host.rules and _has_end(host.dataset):
         changed: set[int] = set()
         for place, lane in enumerate(lanes):
@@ -255,22 +278,20 @@ def _last_message(lanes: Sequence[_RunningLane], worker: int) -> Iterator[Messag
 class _RunningLane:
     """The iterator over one lane's micro-batches."""
 
-    def __init__(
-        self,
-        host: LaneHost,
-        number: int,
-        memory: ReusedMemory,
-        last_sample: LastSample | None,
-        record: Record | None,
-    ) -> None:
+    def __init__(self, host: LaneHost, number: int, memory: ReusedMemory, notes: _Notes) -> None:
         self.number = number
-        self._record = record
+        self._record = notes.record
+        self._recorder = notes.recorder
         self._left_out = host.left_out
         self.has_batches = False  # other than skipped ones
         dataset, state = host.dataset, host.states.get(number)
         self._dataset = dataset
         self._seed = dataset.worker_config.seed_offset
-        self._lane = open_lane(dataset, number, host.lanes, last_sample, rules=host.rules)
+        self._lane = open_lane(
+            dataset, number, host.lanes, notes.last_sample, rules=host.rules, recorder=notes.recorder
+        )
+        if notes.recorder is not None:
+            notes.recorder.add_dropped(self._lane.failures.dropped)
         self._neighbours: WorkerNeighbours | None = None
         if host.cache_pool is not None:
             self._lane.context.cache = host.cache_pool
@@ -319,6 +340,13 @@ class _RunningLane:
             seed_batch(self._seed, lane.number, self._made)
             lane.context.rng_parts = (self._seed, lane.number, self._made)
         running = self._running
+        recorder = self._recorder
+        is_timed = False
+        if recorder is not None:
+            recorder.until_timed -= 1
+            is_timed = recorder.until_timed <= 0
+            if is_timed:
+                recorder.begin_timed(lane.number)
         try:
             if running is None:
                 running = self._running = self._dataset.open(lane, self._state)
@@ -332,6 +360,8 @@ class _RunningLane:
         finally:
             set_hook_context(outer)
             set_batch_memory(None)
+            if is_timed and recorder is not None:
+                recorder.end_timed()
         self._made += 1
         self.has_batches |= batch is not SKIPPED
         set_restore_key(batch, MICRO_BATCH, lane, item_id)
@@ -365,11 +395,19 @@ def remake_batch(host: LaneHost, lane: int, number: int) -> tuple[Any, ItemId]:
         made.clear()
         made[batch] = item_id
 
-    running = _RunningLane(host, lane, ReusedMemory(), None, record)
+    running = _RunningLane(host, lane, ReusedMemory(), _Notes(record=record))
     while (message := running.micro_batch()) is not _ENDED:
         if message.number == number:
             return message.batch, made.get(number, ())
     raise StopIteration
+
+
+def remade_items(host: LaneHost, lane: int) -> Iterator[tuple[int, ItemId]]:
+    """Yield the numbers and item ids of the micro-batches of a lane, by making them; skipped ones have an empty id."""
+    made: dict[int, ItemId] = {}
+    running = _RunningLane(host, lane, ReusedMemory(), _Notes(record=made.__setitem__))
+    while (message := running.micro_batch()) is not _ENDED:
+        yield message.number, made.pop(message.number, ())
 
 
 def open_lane(
@@ -379,6 +417,7 @@ def open_lane(
     last_sample: LastSample | None = None,
     *,
     rules: int = RULES,
+    recorder: WorkerRecorder | None = None,
 ) -> Lane:
     """Build the lane for which a chain is opened, with the error handlers of the run."""
     config = dataset.worker_config
@@ -396,4 +435,5 @@ def open_lane(
         context=HookContext(cache=NoCachePool(), worker_config=config),
         last_sample=last_sample,
         rules=rules,
+        recorder=recorder,
     )

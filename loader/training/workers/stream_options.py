@@ -14,6 +14,7 @@ from ...errors import ConfigError
 from ...pipeline.contract.worker_config import check_booleans, check_integers
 from ...stores.cache_pool import CachePool
 from ..states.run_steps import checked_skips
+from ..stats.options import StatsOptions, checked_stats
 
 __all__ = ["CheckpointKeywords", "LoaderKeywords", "StreamOptions", "WorkerType", "collect_garbage_every"]
 
@@ -50,8 +51,10 @@ class StreamOptions:
     max_worker_restarts: int = 100
     max_quarantined: int = 16
     quarantine: str | os.PathLike[str] | None = None
+    stats: bool | StatsOptions = True
 
     def __post_init__(self) -> None:
+        checked_stats(self.stats)
         if self.cache_pool is not None and not isinstance(self.cache_pool, CachePool):
             raise TypeError(
                 "expected a CachePool such as FileStoreCachePool() as cache_pool, found "
@@ -113,6 +116,7 @@ class LoaderKeywords(TypedDict, total=False):
     max_worker_restarts: int
     max_quarantined: int
     quarantine: str | os.PathLike[str] | None
+    stats: bool | StatsOptions
 
 
 class CheckpointKeywords(LoaderKeywords, total=False):

@@ -34,7 +34,7 @@ __all__ = [
 WATCHDOG_SIGNAL = signal.SIGRTMAX - 2 if hasattr(signal, "SIGRTMAX") else signal.SIGUSR2
 """A signal with few other users: trainers, schedulers and the Java machine take SIGUSR1 and SIGUSR2."""
 
-_PID, _DUMPS_STACKS, _LANE, _POSITION, _THREAD, _IDLE = range(6)
+_PID, _DUMPS_STACKS, _LANE, _POSITION, _THREAD, _IDLE, _MADE, _TRACED = range(8)
 _CELLS = 8  # of 8 bytes: a slot fills a cache line, so that workers do not slow each other down
 _PATH_BYTES = 128  # the path of a reader's lane; longer ones are cut, so that no reader has them
 
@@ -99,6 +99,14 @@ class WorkerSlot:
         """Record that the worker waits for its rank, or no longer does."""
         self._cells[_IDLE] = idle
 
+    def is_traced(self) -> bool:
+        """Report whether each call of the worker is to be recorded."""
+        return bool(self._cells[_TRACED])
+
+    def note_made(self, messages: int) -> None:
+        """Record that the worker has made more messages for its rank."""
+        self._cells[_MADE] += messages
+
     def note(self, lane: int, position: int) -> None:
         """Record lane and position."""
         self.note_lane(lane)
@@ -144,6 +152,19 @@ class WorkerBoard:
     def is_idle(self, worker: int) -> bool:
         """Report whether a worker waited for its rank when it last recorded something."""
         return bool(self._cells(worker)[_IDLE])
+
+    def made(self, worker: int) -> int:
+        """Return the number of messages that a worker has made."""
+        return self._cells(worker)[_MADE]
+
+    def set_made(self, worker: int, messages: int) -> None:
+        """Record the number of messages that a worker has made, for the process that takes its place."""
+        self._cells(worker)[_MADE] = messages
+
+    def set_traced(self, traced: bool) -> None:
+        """Let all workers record each call, or no longer."""
+        for worker in range(self.workers):
+            self._cells(worker)[_TRACED] = traced
 
     def pid(self, worker: int) -> int | None:
         """Return the process of a worker, None if it is not recorded yet."""

@@ -12,14 +12,18 @@ import threading
 import weakref
 from collections.abc import Iterator
 from contextlib import suppress
+from time import perf_counter_ns
 from typing import Any
 
 import torch
 from torch.utils.data._utils.pin_memory import pin_memory
 
+from ...pipeline.measuring.recorder import WorkerRecorder
 from ...pipeline.worker_identity import set_worker_thread
 from ...samples.hooks import separate_hook_context
 from ...transport.batch_memory import separate_batch_memory
+from ..stats.meter import RankMeter
+from ..stats.sources import reader_numbers
 from .lane_host import LaneHost, Message
 from .stream_options import StreamOptions, collect_garbage_every
 from .worker_board import WorkerBoard
@@ -40,9 +44,14 @@ class WorkerThreads:
         host: The work of the workers.
         board: Where they record their last samples.
         options: How far they work ahead.
+        meter: Measures them; None for no measurements.
     """
 
-    def __init__(self, host: LaneHost, board: WorkerBoard, options: StreamOptions) -> None:
+    def __init__(
+        self, host: LaneHost, board: WorkerBoard, options: StreamOptions, meter: RankMeter | None = None
+    ) -> None:
+        self._meter = meter
+        self._ahead = options.prefetch_factor
         self._queues = [_Queue(options.prefetch_factor) for _ in range(host.workers)]
         self._next: list[Any] = [None] * host.workers  # received and not taken; _END at the end
         self._received = [False] * host.workers
@@ -50,14 +59,19 @@ class WorkerThreads:
         self._turn = 0
         self._pins = options.pin_memory and torch.cuda.is_available()
         stop = threading.Event()
+        slots = [board.slot(worker) for worker in range(host.workers)]
+        recorders: list[WorkerRecorder | None] = [None] * host.workers
+        if meter is not None:
+            readers = reader_numbers(host.dataset)
+            recorders = [meter.recorder(worker, readers) for worker in range(host.workers)]
         messages = [
-            collect_garbage_every(options.gc_collect_every_n_steps, host.messages(worker, board.slot(worker)))
-            for worker in range(host.workers)
+            collect_garbage_every(options.gc_collect_every_n_steps, host.messages(worker, slot, recorder=recorder))
+            for worker, (slot, recorder) in enumerate(zip(slots, recorders, strict=True))
         ]
         self._threads = [
             threading.Thread(
                 target=_work,
-                args=(worker, messages[worker], self._queues[worker], stop),
+                args=(worker, messages[worker], self._queues[worker], stop, recorders[worker]),
                 name=f"loader worker {worker}",
                 daemon=True,
             )
@@ -84,7 +98,10 @@ class WorkerThreads:
 
     def receive(self, worker: int) -> None:
         """Wait for the next message of a worker."""
+        begin_ns = perf_counter_ns()
         message = self._queues[worker].get()
+        if self._meter is not None:
+            self._meter.received(worker, None, begin_ns=begin_ns, arrived_ns=perf_counter_ns())
         self._next[worker] = message if self._end.alive else _END
         self._received[worker] = True
 
@@ -96,9 +113,17 @@ class WorkerThreads:
             return None
         self._next[worker], self._received[worker] = None, False
         if self._pins and isinstance(message, Message):
+            begin_ns = perf_counter_ns()
             pin: Any = pin_memory
-            return message._replace(batch=pin(message.batch))
+            message = message._replace(batch=pin(message.batch))
+            if self._meter is not None:
+                self._meter.add_transport(worker, begin_ns)
         return message  # type: ignore[no-any-return]
+
+    def queue(self, worker: int) -> tuple[int, int]:
+        """Return the messages of a worker that were not taken, and their maximum."""
+        received = self._received[worker] and self._next[worker] is not _END
+        return min(self._ahead, self._queues[worker].qsize() + received), self._ahead
 
     def processes(self) -> list[Any]:
         """Return no process: threads do not die alone."""
@@ -118,18 +143,30 @@ class WorkerThreads:
         self._next = [_END] * len(self._queues)
 
 
-def _work(worker: int, messages: Iterator[Any], queue: _Queue, stop: threading.Event) -> None:
+def _work(
+    worker: int, messages: Iterator[Any], queue: _Queue, stop: threading.Event, recorder: WorkerRecorder | None
+) -> None:
     set_worker_thread(worker)
     separate_hook_context()
     separate_batch_memory()
     try:
+        begin_ns = perf_counter_ns()
         for message in messages:
+            if recorder is not None:
+                recorder.add_made(message is not None, begin_ns)
+                recorder.count_samples_at_times()
+            begin_ns = perf_counter_ns()
             queue.put(message)
+            if recorder is not None:
+                recorder.add_idle(begin_ns)
+                begin_ns = perf_counter_ns()
             if stop.is_set():
                 return
             del message  # memory of a batch is reused once no one refers to it
     except BaseException as error:  # also SystemExit: the rank would wait for this thread without end
         queue.put(pack_error(error, worker=worker))
+    if recorder is not None:
+        recorder.count_samples()
     queue.put(_END)
 
 

@@ -35,6 +35,10 @@ MIXES = {
     "nested": "  train:\n    blend: [{weight: 1, path: inner.yaml}, {weight: 2, path: excluded}]\n",
     "together": "  train:\n    blend:\n      - {weight: 1, path: a, shuffle_over_epochs_multiplier: 3}\n"
     "      - {weight: 1, path: b}\n",
+    "schedule": "  train:\n    blend:\n      - {weight: {0: 3, 12: 1, 30: 0}, path: a}\n      - {weight: 1, path: b}\n"
+    "      - {weight: {0: 0, 30: 1}, path: excluded}\n",
+    "linear": "  train:\n    blend:\n      - {weight: 1, path: inner.yaml}\n"
+    "      - {weight: {unit: samples, change: linear, at: {0: 0, 200: 2}}, path: excluded}\n",
 }
 
 
@@ -145,6 +149,54 @@ def test_shares_epochs_and_exhaustion_are_those_of_the_run(datasets: Path) -> No
         seen |= {one.key for one in trace_step(run, step) if one.dataset == a.path}
         step += 1
     assert a.exhausted_at - 15 <= step <= a.exhausted_at + 60  # lanes use up their parts at different steps
+
+
+def test_the_stretches_of_a_schedule_have_their_shares_and_steps(datasets: Path) -> None:
+    run = planned(datasets / "schedule.yaml", ranks=2)
+    facts = explain_run(run, 60)
+    assert [one.steps for one in facts.stretches] == [(0, 12), (12, 30), (30, 60)]
+    assert [one.shares_asked for one in facts.stretches] == [(0.75, 0.25, 0), (0.5, 0.5, 0), (0, 0.5, 0.5)]
+    for one in facts.stretches[:2]:  # the split of the third dataset excludes samples
+        steps = range(int(one.steps[0]), int(one.steps[1]))
+        used = Counter(sample.dataset for step in steps for sample in trace_step(run, step))
+        samples = 6 * len(steps)
+        assert [round(share * samples) for share in one.shares_got] == [used[one.path] for one in facts.sources]
+    assert facts.sources[0].share_asked == pytest.approx((12 * 0.75 + 18 * 0.5) / 60)
+    a = explain_run(run, 400).sources[0]
+    assert a.used == 108
+    assert a.exhausted_at is not None
+    assert 27 <= a.exhausted_at <= 28  # 54 in 12 steps, then 3 in each step
+    assert not explain_run(planned(datasets / "blend.yaml"), 60).stretches
+
+
+def test_the_stretches_of_a_run_that_is_not_shuffled_are_exact(datasets: Path) -> None:
+    options: dict[str, Any] = {"shuffle_buffer_size": None, "shuffle_over_epochs_multiplier": None}
+    run = planned(datasets / "schedule.yaml", batch_size=5, **options)
+    facts = explain_run(run, 40)
+    used = Counter(sample.dataset for step in range(12) for sample in trace_step(run, step))
+    assert [round(share * 60) for share in facts.stretches[0].shares_got] == [used[one.path] for one in facts.sources]
+    assert facts.stretches[0].shares_got == (0.75, 0.25, 0)
+
+
+def test_a_trace_of_a_schedule_counts_steps_of_the_ranks_at_the_beginning(datasets: Path, tmp_path: Path) -> None:
+    path = datasets / "schedule.yaml"
+    loaders = [loader_of(path, rank=rank, ranks=2, workers=0, lanes=4) for rank in range(2)]
+    streams = [iter(loader) for loader in loaders]
+    made = [[next(stream)["__key__"] for stream in streams] for _ in range(10)]
+    states = [loader.save_state_rank() for loader in loaders]
+    one = loader_of(path, rank=0, ranks=1, workers=0)
+    one.restore_state_global(states)
+    stream = iter(one)
+    made += [[next(stream)["__key__"]] for _ in range(60)]
+    (tmp_path / "state.json").write_text(json.dumps(one.save_state_rank()))
+    run = open_run(str(tmp_path / "state.json"), dataset=str(path))
+    for step, batches in enumerate(made):
+        found = [[sample.key for sample in trace_step(run, step, ranks=[rank])] for rank in range(len(batches))]
+        assert found == batches, f"step {step}"
+    # Steps 12 and 30 of two ranks are steps 14 and 50 of this run.
+    of_a = [any(key.partition("/")[2].startswith("a") for keys in batches for key in keys) for batches in made]
+    assert any(of_a[47:50])
+    assert not any(of_a[50:])
 
 
 def test_the_steps_of_a_key_are_those_whose_trace_has_it(datasets: Path) -> None:

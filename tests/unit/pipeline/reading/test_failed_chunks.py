@@ -19,8 +19,9 @@ class InOrder:
 
     length = 200
 
-    def locate(self, start: int, stop: int) -> tuple[Any, None, Any]:
-        return np.zeros(stop - start, np.int64), None, np.arange(start, stop)
+    def locate(self, start: int, stop: int) -> tuple[Any, Any, Any]:
+        zeros = np.zeros(stop - start, np.int64)
+        return zeros, zeros, np.arange(start, stop)
 
     def index_numbers(self, _: Any, sample: Any) -> Any:
         return sample
@@ -71,6 +72,7 @@ def waiting() -> WeakValueDictionary[int, Any]:
 def open_lane(rows: Rows, waiting: WeakValueDictionary[int, Any], number: int, *, is_remote: bool = True) -> Any:
     definition: Any = SimpleNamespace(
         opened=(InOrder(), rows),
+        sources=(),
         history=None,
         key="read",
         is_remote=is_remote,
@@ -79,7 +81,11 @@ def open_lane(rows: Rows, waiting: WeakValueDictionary[int, Any], number: int, *
         ahead_bytes=lambda _: 1 << 24,
     )
     lane: Any = SimpleNamespace(
-        number=number, count=2, last_sample=SimpleNamespace(note_positions_at=lambda path: lambda _: None), path=""
+        number=number,
+        count=2,
+        last_sample=SimpleNamespace(note_positions_at=lambda path: lambda _: None),
+        path="",
+        recorder=None,
     )
     order: Any = InOrder()
     return _ReadRunning(definition, order, lane, {})

@@ -13,8 +13,8 @@ from typing import Any, cast
 import pytest
 
 from loader.errors import FormatError, StorageError
-from loader.format.dataset_folder import open_fresh_shard
 from loader.format.index.dataset_index import DatasetIndex
+from loader.format.index.fresh_shard import open_fresh_shard
 from loader.format.index.layout import ShardEntry
 from loader.pipeline.contract.stage import SKIPPED
 from loader.pipeline.contract.worker_config import WorkerConfig

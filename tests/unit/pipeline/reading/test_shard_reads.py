@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import random
 import resource
+import sys
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
+from weakref import ref
 
 import numpy as np
 import pytest
@@ -100,7 +104,7 @@ def test_only_samples_and_the_gaps_between_neighbours_are_read(files: Files) -> 
     [
         some_samples(count=20),
         tuple(np.zeros(0, np.int64) for _ in range(3)),
-        (np.zeros(100, np.int64), np.arange(100) * 1000, np.full(100, 6000)),
+        (np.zeros(100, np.int64), np.arange(100) * 1000, np.full(100, 12_000)),
         (np.arange(100) % 3, np.arange(100) * 20_000, np.full(100, 10)),
         (np.zeros(100, np.int64), np.arange(100) * 10, np.append(np.full(99, 10), -1)),
     ],
@@ -177,7 +181,7 @@ def add_file(shards: OpenShards, name: int) -> File:
     return file
 
 
-def names_of(shards: OpenShards, files: Mapping[int, File]) -> list[int]:
+def names_of(shards: OpenShards, files: Mapping[int, Any]) -> list[int]:
     return [name for name in files if shards.find(name) is not None]
 
 
@@ -189,14 +193,39 @@ def test_an_open_file_is_found_by_its_number() -> None:
     assert (shards.find(1), shards.find(1 << 32), shards.find(0)) == (one, two, None)
 
 
-def test_the_file_opened_first_is_closed_when_there_are_too_many() -> None:
+def test_the_file_opened_first_is_dropped_when_there_are_too_many() -> None:
     shards = OpenShards(3)
-    files = {number: File() for number in range(7)}
-    for number, (name, file) in enumerate(files.items()):
-        shards.add(name, file)
+    files = {}
+    for number in range(7):
+        files[number] = ref(add_file(shards, number))
         first = max(0, number - 2)
         assert names_of(shards, files) == list(range(first, number + 1))
-    assert [file.is_open for file in files.values()] == [False] * 4 + [True] * 3
+    assert [file() is not None for file in files.values()] == [False] * 4 + [True] * 3
+
+
+def test_a_file_that_is_dropped_while_another_thread_reads_from_it_gives_its_own_bytes(tmp_path: Path) -> None:
+    storage, shards = LocalStorage(tmp_path), OpenShards(2)
+    contents = {number: f"{number:02}".encode() * 2000 for number in range(40)}
+    for number, content in contents.items():
+        (tmp_path / str(number)).write_bytes(content)
+
+    def read(seed: int) -> list[int]:
+        chosen = random.Random(seed)
+        wrong = []
+        for _ in range(2000):
+            number = chosen.randrange(len(contents))
+            file = shards.find(number) or shards.add(number, storage.open(str(number)))
+            if file.read_at(0, 4000) != contents[number]:
+                wrong.append(number)
+        return wrong
+
+    interval_s = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)  # without this, threads seldom meet
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            assert [*threads.map(read, range(4))] == [[]] * 4
+    finally:
+        sys.setswitchinterval(interval_s)
 
 
 def test_a_closed_file_can_be_opened_again() -> None:
@@ -222,5 +251,5 @@ def test_a_quarter_of_the_limit_on_open_files_is_used(
 ) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda kind: (may_open, 1 << 20))
     shards = OpenShards()
-    files = [add_file(shards, number) for number in range(most + 3)]
-    assert sum(file.is_open for file in files) == most
+    files = [ref(add_file(shards, number)) for number in range(most + 3)]
+    assert sum(file() is not None for file in files) == most

@@ -1,26 +1,24 @@
-"""Blend datasets by weight."""
+"""The stage that blends datasets by weight."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import ceil, isfinite
 from typing import Any, TypeVar
 
 import numpy as np
 
-from ...errors import ConfigError
-from ...order import BlendOrder, quantise_weights
-from ..contract.item_id import ItemId
-from ..contract.lane import Lane
-from ..contract.stage import SKIPPED, Running, SavableDataset, State
-from ..contract.state_schema import COUNT, Count, NotRequired, Schema
-from ..contract.worker_config import WorkerConfig
+from ....errors import ConfigError
+from ...contract.lane import Lane
+from ...contract.stage import Running, SavableDataset, State
+from ...contract.state_schema import COUNT, NUMBER, Count, NotRequired, Schema
+from ...contract.worker_config import WorkerConfig
+from .by_count import BlendRunning
+from .by_volume import VolumeBlendRunning
 
 __all__ = ["BlendDataset", "datasets_and_weights"]
 
 T = TypeVar("T")
-
-_CHUNK = 256
 
 
 class BlendDataset(SavableDataset[T]):
@@ -30,11 +28,19 @@ class BlendDataset(SavableDataset[T]):
     works as well. If the datasets yield batches, whole batches are blended. When a dataset ends, the others continue
     with their weights until all have ended.
 
+    With ``size``, weights are shares of the volume. ``BlendDataset((a, 2), (b, 1), size=len)`` counts the sizes of the
+    items that were yielded, and keeps the volumes of ``a`` and ``b`` at 2 to 1: :class:`~loader.order.VolumeBlend`
+    states how exactly. A skipped item counts 0.
+
     Args:
         dataset_weights: Pairs of a dataset and its weight: above 0, in any unit.
+        size: Returns the size of an item, a finite number of at least 0, which must be the same on all ranks; by
+            default weights are shares of the items.
+        unit: Name of the unit, by default that of ``size``. A state fits only a blend with the same.
         worker_config: By default the first dataset's.
 
     Attributes:
+        edits: Number of changes of the mix in a restored run; volumes count from the last one on.
         origins: For each dataset, the number that identifies it in keys and states, and seeds its order: its place,
             unless the run was restored with other datasets.
 
@@ -43,13 +49,21 @@ class BlendDataset(SavableDataset[T]):
     """
 
     origins: Sequence[int]
+    edits: int = 0
 
     def __init__(
-        self, *dataset_weights: Any, name: str | None = None, worker_config: WorkerConfig | None = None
+        self,
+        *dataset_weights: Any,
+        size: Callable[[Any], Any] | None = None,
+        unit: str | None = None,
+        name: str | None = None,
+        worker_config: WorkerConfig | None = None,
     ) -> None:
         datasets, weights = datasets_and_weights(dataset_weights)
         super().__init__(*datasets, worker_config=worker_config, name=name)
         self.weights = weights
+        self.size = size
+        self.unit = unit or (None if size is None else getattr(size, "__name__", type(size).__name__))
         self.origins = range(len(datasets))
 
     @property
@@ -69,8 +83,12 @@ class BlendDataset(SavableDataset[T]):
         ]
         return ceil(max(rounds))
 
+    @property
+    def runs_user_code(self) -> bool:
+        return self.size is not None or super().runs_user_code
+
     def settings(self) -> dict[str, Any]:
-        return {"weights": list(self.weights)}
+        return {"weights": list(self.weights)} | ({} if self.unit is None else {"unit": self.unit})
 
     def state_schema(self) -> dict[str, Schema]:
         inner = {
@@ -79,66 +97,26 @@ class BlendDataset(SavableDataset[T]):
         }
         # In a restored run, datasets that had ended may be gone.
         ended = NotRequired([Count(len(self.origins)) if isinstance(self.origins, range) else COUNT])
-        return {self.key: NotRequired({"next": COUNT, "ended": ended} | inner)}
+        own: dict[str, Schema] = {"next": COUNT}
+        if self.size is not None:
+            volume = (COUNT, COUNT, NUMBER, NUMBER)
+            own = {"total": NUMBER, "volumes": [volume], "edits": NotRequired(COUNT)}
+        return {self.key: NotRequired(own | {"ended": ended} | inner)}
 
     def open(self, lane: Lane, state: State) -> Running:
-        return _BlendRunning(self, lane, state)
-
-
-class _BlendRunning:
-    def __init__(self, definition: BlendDataset[Any], lane: Lane, state: State) -> None:
-        self._key = definition.key
-        own = state.get(self._key, {})
-        self._upstreams = {
-            origin: upstream.open(lane.child(origin), own.get(str(origin), {}))
-            for origin, upstream in zip(definition.origins, definition.inputs, strict=True)
-        }
-        self._lane = lane
-        self._origins = np.array(definition.origins)
-        self._counts = quantise_weights(definition.weights)
-        self._ended: list[int] = [origin for origin in own.get("ended", []) if origin in self._upstreams]
-        self._next: int = own.get("next", 0)  # position in the blend of the datasets that have not ended
-        self._plan()
-
-    def _plan(self) -> None:
-        counts = self._counts.copy()
-        counts[np.isin(self._origins, self._ended)] = 0
-        self._order = BlendOrder(counts, lane=self._lane.number, seed=self._lane.seed)
-        self._next_origins: list[int] = []  # which dataset is next, from position _start on
-        self._start = self._next
-
-    def next(self) -> tuple[Any, ItemId]:
-        while len(self._ended) < len(self._upstreams):
-            origin = self._origin()
-            try:
-                value, item_id = self._upstreams[origin].next()
-            except StopIteration:
-                self._ended.append(origin)
-                self._next = 0
-                self._plan()
-                continue
-            self._next += 1
-            return value, (self._key, origin, item_id)
-        raise StopIteration
-
-    def _origin(self) -> int:
-        row = self._next - self._start
-        if row == len(self._next_origins):
-            self._start = self._next
-            self._next_origins = self._origins[self._order.locate(self._next, self._next + _CHUNK)[0]].tolist()
-            row = 0
-        return self._next_origins[row]
-
-    def state(self) -> State:
-        own: State = {"next": self._next}
-        if self._ended:
-            own["ended"] = list(self._ended)
-        return {self._key: own | {str(origin): upstream.state() for origin, upstream in self._upstreams.items()}}
-
-    def load(self, item_id: ItemId) -> Any:
-        _, origin, inner = item_id  # type: ignore[misc] # ids of a blend are tuples
-        upstream = self._upstreams.get(origin)
-        return SKIPPED if upstream is None else upstream.load(inner)
+        inputs = dict(zip(self.origins, self.inputs, strict=True))
+        if self.size is None:
+            return BlendRunning(inputs, self.weights, key=self.key, lane=lane, state=state)
+        return VolumeBlendRunning(
+            inputs,
+            self.weights,
+            self.size,
+            unit=self.unit or "",
+            edits=self.edits,
+            key=self.key,
+            lane=lane,
+            state=state,
+        )
 
 
 def datasets_and_weights(pairs: Sequence[Any]) -> tuple[tuple[SavableDataset[Any], ...], tuple[float, ...]]:

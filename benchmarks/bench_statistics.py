@@ -1,0 +1,164 @@
+"""Measure what the statistics of loaders cost, in processor time: two loaders in turn, with and without them.
+
+usage: python benchmarks/bench_statistics.py [--pairs 60] [--data FOLDER]
+
+Both loaders read the same samples. They take turns of some micro-batches, in changing order, so that other programs and
+the frequency of the processor affect both. The figures are the quotients of the processor times of a pair of turns: of
+this process and its workers. The sum of all turns is the figure that counts; the quartiles show the noise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import statistics
+import tarfile
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+from report import machine_facts, print_table
+
+import loader
+from loader.format.prepare.plan import PreparePlan, SplitRequest
+from loader.format.prepare.run import run_prepare
+
+_CRUDE = "__module__: megatron.energon\n__class__: CrudeWebdataset\n"
+_CAPTIONS = "sample_type: {__module__: megatron.energon, __class__: CaptioningSample}\n"
+_CAPTIONS += "field_map: {image: jpg, caption: txt}\n"
+SAMPLES = 2000
+
+
+class Undecoded(loader.DefaultTaskEncoder[Any, Any, Any, Any]):
+    """Batches of undecoded json: the least work that a sample can be."""
+
+    decoder: Any = None
+    batch: Any = staticmethod(loader.batch_list)
+
+
+class Encoding(loader.DefaultTaskEncoder[Any, Any, Any, Any]):
+    """Batches of decoded json, of which each is encoded, with a metric."""
+
+    batch: Any = staticmethod(loader.batch_list)
+
+    def encode_sample(self, sample: Any) -> Any:
+        return sample["json"]
+
+    @loader.sample_size_metric
+    def characters(self, sample: Any) -> int:
+        return len(sample["text"])
+
+
+class Pictures(loader.DefaultTaskEncoder[Any, Any, Any, Any]):
+    """Batches of decoded JPEG pictures of equal size."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pairs", type=int, default=60)
+    parser.add_argument("--data", type=Path)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = arguments.data or Path(temporary)
+        texts = make_dataset(folder / "texts", "json", json_part, _CRUDE)
+        pictures = make_dataset(folder / "pictures", "jpg", jpeg_part, _CAPTIONS)
+        cells = [
+            ["samples", "workers", "µs of a sample", "with statistics", "quartiles of the pairs", "their estimate"]
+        ]
+        for name, path, encoder, turn in (
+            ("undecoded json", texts, Undecoded(), 400),
+            ("json, encoded", texts, Encoding(), 200),
+            ("JPEG 256 × 256", pictures, Pictures(), 12),
+        ):
+            cells += ([name, str(some), *compared(path, encoder, some, turn, arguments.pairs)] for some in (0, 2))
+        print_table(cells)
+    print(json.dumps(machine_facts(), indent=1))
+
+
+def make_dataset(path: Path, ending: str, part: Callable[[int], bytes], document: str) -> Path:
+    """Write and prepare a dataset, unless it is there."""
+    if (path / ".nv-meta").is_dir():
+        return path
+    path.mkdir(parents=True)
+    for shard in range(4):
+        with tarfile.open(path / f"shard_{shard}.tar", "w") as tar:
+            for number in range(shard * SAMPLES // 4, (shard + 1) * SAMPLES // 4):
+                for name, data in ((ending, part(number)), ("txt", f"caption {number}".encode())):
+                    info = tarfile.TarInfo(f"{number:06d}.{name}")
+                    info.size = len(data)
+                    tar.addfile(info, io.BytesIO(data))
+    split = SplitRequest(ratio={"train": 1.0})
+    run_prepare(PreparePlan(path=str(path), split=split, files={"dataset.yaml": document}, workers=1))
+    return path
+
+
+def json_part(number: int) -> bytes:
+    return json.dumps({"number": number, "text": "word " * (number % 60)}).encode()
+
+
+def jpeg_part(number: int) -> bytes:
+    noise = np.random.default_rng(number).integers(0, 255, (16, 16, 3), np.uint8)
+    stream = io.BytesIO()
+    Image.fromarray(noise).resize((256, 256)).save(stream, "JPEG", quality=90)
+    return stream.getvalue()
+
+
+def compared(path: Path, encoder: Any, workers: int, turn: int, pairs: int) -> list[str]:
+    """Return the cells of a case; a turn takes ``turn`` micro-batches."""
+    loaders = {on: loader_of(path, encoder, workers, on) for on in (True, False)}
+    running = {on: iter(one) for on, one in loaders.items()}
+    for batches in running.values():
+        take(batches, 2 * turn)
+    spent: dict[bool, list[float]] = {True: [], False: []}
+    for pair in range(pairs):
+        for on in (True, False) if pair % 2 else (False, True):
+            before = processor_s(loaders[on])
+            take(running[on], turn)
+            spent[on].append(processor_s(loaders[on]) - before)
+    estimate = loaders[True].stats().cost_share
+    for one in loaders.values():
+        one.shutdown()
+    quotients = [on / off for on, off in zip(spent[True], spent[False], strict=True)]
+    low, _, high = statistics.quantiles(quotients, n=4)
+    total = sum(spent[True]) / sum(spent[False])
+    sample_us = sum(spent[False]) / (pairs * turn * 16) * 1e6
+    return [
+        f"{sample_us:.1f}",
+        f"{100 * (total - 1):+.2f} %",
+        f"{100 * (low - 1):+.2f} to {100 * (high - 1):+.2f} %",
+        f"{100 * estimate:.2f} %",
+    ]
+
+
+def loader_of(path: Path, encoder: Any, workers: int, on: bool) -> loader.DataLoader[Any]:
+    dataset = loader.get_train_dataset(
+        path,
+        worker_config=loader.WorkerConfig(rank=0, world_size=1, num_workers=workers, lanes=48),
+        batch_size=16,
+        shuffle_buffer_size=100,
+        max_samples_per_sequence=100,
+        task_encoder=encoder,
+    )
+    return loader.get_loader(dataset, stats=on)
+
+
+def take(batches: Iterator[Any], count: int) -> None:
+    for _ in range(count):
+        next(batches)
+
+
+def processor_s(one: loader.DataLoader[Any]) -> float:
+    """Return the processor time of this process and of the workers of a loader, in seconds."""
+    stream = one.run.lanes.start()
+    pids = [pid for pid in map(stream.pid, range(one.num_workers)) if pid is not None]
+    workers_ns = sum(int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) for pid in pids)
+    return time.process_time() + workers_ns / 1e9
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,121 @@
+"""Run a script in another process, whose loaders record their steps, and collect what they wrote."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ...errors import StorageError
+from ...training.stats.script_profile import PROFILE_VARIABLE
+
+__all__ = ["ProfiledLoader", "ScriptProfileReport", "profile_script"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfiledLoader:
+    """The statistics of one loader of the script.
+
+    Attributes:
+        name: Process and number of the loader, and its rank if there are several.
+        line: The statistics in one line.
+        suggestions: What would make it faster.
+        numbers: The statistics as a flat dict, see ``LoaderStats.to_dict``.
+    """
+
+    name: str
+    line: str
+    suggestions: tuple[str, ...]
+    numbers: dict[str, Any]
+
+    def seconds(self, group: str) -> dict[str, float]:
+        """Return the seconds of ``waited_for`` or ``workers`` by cause or activity, the longest first."""
+        found = {
+            name.removeprefix(f"{group}/").removesuffix("_s"): value
+            for name, value in self.numbers.items()
+            if name.startswith(f"{group}/")
+        }
+        return dict(sorted(found.items(), key=lambda item: -item[1]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptProfileReport:
+    """The profile of a script.
+
+    Attributes:
+        exit_code: Of the script.
+        loaders: Its loaders that delivered micro-batches, in the order in which they began.
+    """
+
+    exit_code: int
+    loaders: tuple[ProfiledLoader, ...]
+
+
+def profile_script(
+    script: str,
+    arguments: Sequence[str],
+    *,
+    steps: int,
+    trace: str | os.PathLike[str],
+    stats: str | os.PathLike[str] | None = None,
+) -> ScriptProfileReport:
+    """Run a Python script with profiles of its loaders. It is the caller's program: it is run as it is.
+
+    Args:
+        script: The path of the script.
+        arguments: Its arguments.
+        steps: Number of micro-batches of each loader in the trace.
+        trace: File for the trace of all loaders, in Chrome's format, which is replaced.
+        stats: File for their statistics as JSON, likewise; None writes none.
+
+    Raises:
+        StorageError: There is no such script, or a file cannot be written.
+    """
+    if not Path(script).is_file():
+        raise StorageError("there is no such script", at=script)
+    with tempfile.TemporaryDirectory(prefix="energon-profile-") as folder:
+        environment = os.environ | {PROFILE_VARIABLE: f"{steps}:{folder}"}
+        done = subprocess.run([sys.executable, script, *arguments], env=environment, check=False)
+        loaders, events = [], []
+        for number, path in enumerate(sorted(Path(folder).glob("*.stats.json"), key=_started)):
+            found = json.loads(path.read_text(encoding="utf-8"))
+            _, process, own_number = path.name.removesuffix(".stats.json").split("-")
+            name = f"loader {own_number} of process {process}"
+            if found["ranks"] > 1:
+                name += f", rank {found['rank']}"
+            line, suggestions = found.pop("line"), tuple(found.pop("suggestions"))
+            loaders.append(ProfiledLoader(name=name, line=line, suggestions=suggestions, numbers=found))
+            events += _events_of(path, number, name)
+    _write(trace, {"traceEvents": events, "displayTimeUnit": "ms"})
+    if stats is not None:
+        _write(stats, {"exit_code": done.returncode, "loaders": [asdict(one) for one in loaders]})
+    return ScriptProfileReport(exit_code=done.returncode, loaders=tuple(loaders))
+
+
+def _write(path: str | os.PathLike[str], document: Any) -> None:
+    try:
+        Path(path).write_text(json.dumps(document), encoding="utf-8")
+    except OSError as error:
+        raise StorageError(f"cannot write a file of the profile: {error.strerror}", at=os.fspath(path)) from error
+
+
+def _started(path: Path) -> tuple[int, int]:
+    _, process, number = path.name.removesuffix(".stats.json").split("-")
+    return int(process), int(number)
+
+
+def _events_of(stats: Path, number: int, name: str) -> list[dict[str, Any]]:
+    """Return the events of a loader's trace, as those of a process of the common trace."""
+    path = stats.with_name(stats.name.replace(".stats.json", ".trace.json"))
+    events: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))["traceEvents"]
+    for event in events:
+        event["pid"] = number
+        if event["name"] == "process_name":
+            event["args"] = {"name": name}
+    return events

@@ -1,0 +1,226 @@
+"""The mixes of one lane: which source is at each position, and the place in its stream.
+
+A lane's stream is a sequence of stretches: one for each mix, and one for each time at which the schedule of a mix
+changes its weights. Each stretch is blended from its own start, and consumes the stream of each of its sources from
+where the stretches before it ended. That place is a count, which is computed, so a position costs the same after any
+number of changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..arrays import IntArray
+from .blend import BlendOrder, quantise_weights
+from .mixing import Words, mix
+from .weight_schedule import WeightSchedule, divide_stretches, quantise_scheduled_weights
+
+__all__ = ["GONE", "LaneMix", "LaneMixes", "Mix", "rounding_words", "stretch_seed"]
+
+GONE = -1
+"""The source of earlier positions whose source is not in the last mix."""
+
+_MIX, _STRETCH, _ROUNDING = 8, 9, 10  # purposes of random numbers: the blends of mixes and stretches, their rounding
+
+
+@dataclass(frozen=True, slots=True)
+class Mix:
+    """The sources of a stretch, and their shares.
+
+    Attributes:
+        origins: For each source, the number that identifies it in all mixes of the run, and seeds its order.
+        weights: For each source, its share of the positions: above 0, in any unit.
+        schedule: Weights that change during the run, instead of ``weights``; None if they do not.
+    """
+
+    origins: tuple[int, ...]
+    weights: tuple[float, ...]
+    schedule: WeightSchedule | None = None
+
+    def __post_init__(self) -> None:
+        if not self.origins or len(self.origins) != len(self.weights) or len({*self.origins}) < len(self.origins):
+            raise ValueError(f"expected different origins, and a weight for each, found {self}")
+
+
+def stretch_seed(seed: int, number: int) -> int:
+    """Return the seed of the blend of a stretch of a schedule, from the seed of its mix."""
+    return int(mix(seed, _STRETCH, number))
+
+
+def rounding_words(seed: int, numbers: IntArray) -> Words:
+    """Return the hashes by which the lanes round the shares of stretches of a schedule; shape of ``numbers``."""
+    return mix(seed, _ROUNDING, numbers)
+
+
+class LaneMixes:
+    """The mixes of one lane, and the samples that they consume of each source.
+
+    Args:
+        mixes: The first one first.
+        lane: The lane.
+        lanes: Number of lanes of the run.
+        seed: Seed of the run.
+        ends: The position at which each mix but the last one ended.
+
+    Raises:
+        ValueError: The ends are not ascending positions, one for each earlier mix.
+    """
+
+    def __init__(self, mixes: Sequence[Mix], *, lane: int, lanes: int, seed: int, ends: Sequence[int]) -> None:
+        starts = [0, *ends]
+        if len(starts) != len(mixes) or starts != sorted(starts):
+            raise ValueError(f"expected {len(mixes) - 1} ascending positions, found {list(ends)}")
+        self.number = lane
+        self.origins, row = np.unique(np.concatenate([one.origins for one in mixes]), return_inverse=True)
+        rows = np.split(row, np.cumsum([len(one.origins) for one in mixes])[:-1])
+        last = np.full(len(self.origins), GONE)  # for each origin, its source in the last mix
+        last[rows[-1]] = np.arange(len(rows[-1]))
+        consumed = np.zeros(len(self.origins), np.int64)
+        self.parts: list[LaneMix] = []
+        for turn, (one, own) in enumerate(zip(mixes, rows, strict=True)):
+            blend_seed = seed if turn == 0 else int(mix(seed, _MIX, turn))
+            part = LaneMix(one, starts[turn], consumed[own], last[own], lane=lane, lanes=lanes, seed=blend_seed)
+            self.parts.append(part)
+            if turn < len(ends):
+                consumed[own] += part.counts(ends[turn])
+        self._consumed, self._last = consumed, rows[-1]
+
+    def consumed(self, position: int) -> dict[int, int]:
+        """Return for each origin its number of samples before a position of the last mix."""
+        found = self._consumed.copy()
+        found[self._last] += self.parts[-1].counts(position)
+        return dict(zip(self.origins.tolist(), found.tolist(), strict=True))
+
+
+class LaneMix:
+    """The positions of one mix in a lane: a stretch, or one for each time at which its schedule changes the weights.
+
+    Args:
+        mix: The mix.
+        start: Its first position.
+        offset: For each source, the position in its stream at which the mix continues it.
+        last: For each source, its number in the last mix, or ``GONE``.
+        lane: The lane.
+        lanes: Number of lanes of the run.
+        seed: Seed of the blend.
+    """
+
+    def __init__(
+        self, mix: Mix, start: int, offset: IntArray, last: IntArray, *, lane: int, lanes: int, seed: int
+    ) -> None:
+        self.start = start
+        self._mix = mix
+        self._offset = offset
+        self._last = last
+        self._lane = lane
+        self._seed = seed
+        self._starts = np.array([start])
+        self._first = 0  # the number in the schedule of the first stretch here
+        if mix.schedule is not None:
+            starts = mix.schedule.lane_starts(lane, lanes)
+            self._first = int(starts.searchsorted(start, side="right")) - 1
+            self._starts = np.concatenate([self._starts, starts[self._first + 1 :]])
+        self._divided = 0, offset  # a stretch, and the position of each source's stream at its start
+        self._stretch = self._open(0)
+
+    def counts(self, stop: int) -> IntArray:
+        """Return the number of samples of each source of the mix before a position."""
+        stretch = self._stretch_at(stop)
+        found: IntArray = stretch.offset - self._offset + stretch.counts(stop)
+        return found
+
+    def locate(self, start: int, stop: int) -> tuple[IntArray, IntArray]:
+        """Return the sources, as numbers in the last mix, and the positions in their streams."""
+        parts: list[tuple[IntArray, ...]] = []
+        while True:
+            stretch = self._stretch_at(start)
+            end = stop if stretch.end is None else min(stop, stretch.end)
+            parts.append(stretch.locate(start, end))
+            if end == stop:
+                break
+            start = end
+        if len(parts) > 1:
+            parts = [tuple(np.concatenate(columns) for columns in zip(*parts, strict=True))]
+        source, position = parts[0]
+        return self._last[source], position
+
+    def _stretch_at(self, position: int) -> _Stretch:
+        found = self._stretch
+        if not (found.start <= position and (found.end is None or position < found.end)):
+            found = self._stretch = self._open(int(self._starts.searchsorted(position, side="right")) - 1)
+        return found
+
+    def _open(self, row: int) -> _Stretch:
+        start, end = int(self._starts[row]), None
+        schedule, blend = self._mix.schedule, None
+        if len(self._offset) > 1:
+            counts, seed = None, self._seed
+            if schedule is not None:
+                number = self._first + row
+                seed = stretch_seed(seed, number)
+                if row + 1 < len(self._starts):
+                    end = int(self._starts[row + 1])
+                    counts = self._divide(schedule, row, row + 1)[0]
+                else:
+                    counts = quantise_scheduled_weights(schedule.weights[number])
+            if counts is None:
+                counts = quantise_weights(self._mix.weights)
+            blend = BlendOrder(counts, lane=self._lane, seed=seed)
+        return _Stretch(start, end, blend, self._offset_of(row))
+
+    def _offset_of(self, row: int) -> IntArray:
+        """Return the position of each source's stream at the start of a stretch."""
+        schedule = self._mix.schedule
+        if schedule is None or len(self._offset) == 1:
+            return self._offset
+        known, offset = self._divided
+        if known > row:
+            known, offset = 0, self._offset
+        found: IntArray = offset + self._divide(schedule, known, row).sum(axis=0)
+        self._divided = row, found
+        return found
+
+    def _divide(self, schedule: WeightSchedule, first: int, stop: int) -> IntArray:
+        """Return the number of samples of each source in some stretches that end; shape (stretches, sources)."""
+        rows = np.arange(first, stop)
+        numbers = self._first + rows
+        return divide_stretches(
+            schedule.counts[numbers],
+            self._starts[rows + 1] - self._starts[rows],
+            lane=self._lane,
+            words=rounding_words(self._seed, numbers),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Stretch:
+    """The positions of one blend.
+
+    Attributes:
+        start: The first one.
+        end: The one after the last; None if it has no end.
+        blend: The blend; None for a single source.
+        offset: For each source, the position in its stream at which it continues.
+    """
+
+    start: int
+    end: int | None
+    blend: BlendOrder | None
+    offset: IntArray
+
+    def counts(self, stop: int) -> IntArray:
+        """Return the number of samples of each source before a position."""
+        length = stop - self.start
+        return np.array([length]) if self.blend is None else self.blend.counts(length)
+
+    def locate(self, start: int, stop: int) -> tuple[IntArray, IntArray]:
+        """Return the sources, and the positions in their streams."""
+        start, stop = start - self.start, stop - self.start
+        if self.blend is None:
+            source, position = np.zeros(stop - start, np.int64), np.arange(start, stop)
+        else:
+            source, position = self.blend.locate(start, stop)
+        return source, position + self.offset[source]

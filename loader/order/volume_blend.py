@@ -1,0 +1,152 @@
+"""Blend by volume: choose the dataset of each item from the sizes of the items before it.
+
+A lane counts, for each dataset i, the volume ``c_i`` of its items, and their sum T. Among the datasets that are not
+ahead, ``c_i ≤ w_i T`` for weights that sum to 1, the next item is of the one whose deadline
+``(c_i + u a_i) / w_i`` is the earliest. ``a_i`` is the average size of its items, and u a number in [0, 1) that
+differs for each lane, dataset and item: without it, all lanes would take the same dataset at the same step if the sizes
+are constant. A dataset without items counts with the average of all.
+
+Let ``M_i`` be the largest size of an item of dataset i, L that of any dataset, all sizes above 0. After each step:
+
+- a dataset is ahead of its target by less than its own largest item: ``c_i - w_i T ≤ (1 - w_i) M_i``;
+- it is behind by at most ``L + w_i (L + sum of the other M_j)``. That is the worst case, for sizes that are not known
+  before; with sizes of a heavy tail it is rarely above ``M_i + w_i L``.
+
+No rule keeps each dataset within one own item behind its target: a single item of size L of another dataset puts it
+``w_i L`` behind. The second bound is that of fair queueing: an item waits for one item that was begun before, and for
+items with earlier deadlines. Their volumes are their shares of the time until its deadline, plus at most one item of
+each dataset. Over several lanes, the bounds of the lanes add up.
+
+Items of size 0, and skipped ones, do not change a volume. So that they do not delay the other datasets for ever, each
+counts for the choice like an average item until its dataset yields one with a size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from heapq import heappop, heappush
+from math import fsum, isfinite
+
+import numpy as np
+
+from .mixing import mix
+
+__all__ = ["LeafVolume", "VolumeBlend"]
+
+LeafVolume = tuple[int, float, float]
+"""Of a dataset: number of items with a size, their volume, and the volume that empty items since then count as."""
+
+_PHASE = 26  # purpose of the random numbers: part of their seed
+_GOLDEN = 0.6180339887498949  # multiples of it, modulo 1, are spread evenly
+
+
+class VolumeBlend:
+    """The choices of one lane.
+
+    Args:
+        weights: For each dataset, its share of the volume: above 0, in any unit.
+        lane: The lane.
+        seed: Seed of the run.
+        origins: For each dataset, the number that seeds its choices; by default its place.
+        total: The volume of all items so far.
+        volumes: For each dataset with items, by its place, what :meth:`volume` returned.
+
+    Raises:
+        ValueError: A weight is not above 0, or there is none.
+
+    >>> blend = VolumeBlend([1.0, 1.0], lane=0, seed=0)
+    >>> for size in [3, 1, 1, 1]:
+    ...     blend.count(blend.choose(), size)
+    >>> [blend.volume(place)[1] for place in range(2)]
+    [3.0, 3.0]
+    """
+
+    def __init__(
+        self,
+        weights: Sequence[float],
+        *,
+        lane: int,
+        seed: int,
+        origins: Sequence[int] | None = None,
+        total: float = 0.0,
+        volumes: Mapping[int, LeafVolume] | None = None,
+    ) -> None:
+        if not weights or not all(isfinite(weight) and weight > 0 for weight in weights):
+            raise ValueError(f"expected weights above 0, found {list(weights)}")
+        largest = max(weights)  # dividing by it first keeps the sum of large weights finite
+        whole = fsum(weight / largest for weight in weights)
+        self._shares = [max(weight / largest / whole, 5e-324) for weight in weights]
+        numbers = np.arange(len(weights)) if origins is None else np.asarray(origins, dtype=np.int64)
+        words = mix(seed, _PHASE, lane, numbers) >> np.uint64(11)
+        self._phases: list[float] = (words / float(1 << 53)).tolist()  # in [0, 1)
+        self._volumes = dict(volumes or {})
+        self.total = total
+        """The volume of all items."""
+        self._items = sum(items for items, _, _ in self._volumes.values())
+        # Datasets with items that are ahead, by the total at which they are not any more; and the others, by deadline.
+        self._ahead: list[tuple[float, float, int]] = []
+        self._ready: list[tuple[float, int]] = []
+        for place, counts in self._volumes.items():
+            heappush(self._ahead, (*self._times(place, counts), place))
+        # Those without items, the next one last. Their deadlines are multiples of one average.
+        self._deadlines = [phase / share for phase, share in zip(self._phases, self._shares, strict=True)]
+        fresh = [place for place in range(len(weights)) if place not in self._volumes]
+        self._fresh = sorted(fresh, key=lambda place: (self._deadlines[place], place), reverse=True)
+        self._chosen: int | None = None
+
+    def choose(self) -> int:
+        """Return the place of the dataset of the next item; the same until :meth:`count` is called."""
+        if self._chosen is not None:
+            return self._chosen
+        ahead, ready, total = self._ahead, self._ready, self.total
+        while ahead and ahead[0][0] <= total:
+            _, deadline, place = heappop(ahead)
+            heappush(ready, (deadline, place))
+        if self._fresh:
+            place = self._fresh[-1]
+            average = total / self._items if self._items else 1.0
+            if not ready or (self._deadlines[place] * average, place) <= ready[0]:
+                self._chosen = self._fresh.pop()
+                return self._chosen
+        # If all are ahead, because of rounding or of empty items, the one that is least.
+        self._chosen = heappop(ready)[1] if ready else heappop(ahead)[2]
+        return self._chosen
+
+    def count(self, place: int, size: float) -> None:
+        """Count the item of a dataset that :meth:`choose` returned.
+
+        Args:
+            place: The dataset.
+            size: The item's size, finite and at least 0; 0 for a skipped item.
+        """
+        items, volume, empty = self._volumes.get(place, (0, 0.0, 0.0))
+        if size:
+            self.total += size
+            self._items += 1
+            counts = items + 1, volume + size, 0.0
+        else:
+            counts = items, volume, empty + (self.total / self._items if self._items else 1.0)
+        self._volumes[place] = counts
+        self._chosen = None
+        start, deadline = self._times(place, counts)
+        if start <= self.total:
+            heappush(self._ready, (deadline, place))
+        else:
+            heappush(self._ahead, (start, deadline, place))
+
+    def _times(self, place: int, counts: LeafVolume) -> tuple[float, float]:
+        """Return the total at which a dataset has its share of it, and the deadline of its next item."""
+        items, volume, empty = counts
+        share, volume = self._shares[place], volume + empty
+        if not items:
+            return volume / share, volume / share
+        spread = (self._phases[place] + items * _GOLDEN) % 1.0
+        return volume / share, (volume + spread * (counts[1] / items)) / share
+
+    def volume(self, place: int) -> LeafVolume:
+        """Return the counts of a dataset."""
+        return self._volumes.get(place, (0, 0.0, 0.0))
+
+    def target(self, place: int) -> float:
+        """Return the volume that a dataset would have if each had exactly its share."""
+        return self._shares[place] * self.total

@@ -1,0 +1,156 @@
+"""Counts of one worker: plain numbers that add up, and travel to the rank with its micro-batches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+__all__ = ["DECODE", "STORAGE", "Counts", "Event", "SourceCounts", "add_numbers"]
+
+STORAGE = "storage"
+"""The activity of the reader: locate samples and read their bytes, or wait until they are fetched."""
+
+DECODE = "decode"
+"""The activity that decodes parts and builds samples."""
+
+
+class SourceCounts(NamedTuple):
+    """Counts of one source.
+
+    Attributes:
+        samples: Samples that were read, or passed over because they are excluded.
+        size_bytes: Bytes of their parts.
+        repeats: Those of a second or later epoch.
+        excluded: Those that are excluded.
+        dropped: Those that a hook skipped or failed for, as far as their source is known.
+    """
+
+    samples: int = 0
+    size_bytes: int = 0
+    repeats: int = 0
+    excluded: int = 0
+    dropped: int = 0
+
+    def plus(self, other: SourceCounts) -> SourceCounts:
+        """Return the sum."""
+        return SourceCounts(*(one + two for one, two in zip(self, other, strict=True)))
+
+
+class Event(NamedTuple):
+    """One call in the trace of a worker; times are those of ``time.perf_counter_ns``."""
+
+    name: str
+    begin_ns: int
+    duration_ns: int
+
+
+class Counts:
+    """Counts and times of a worker.
+
+    Attributes:
+        batches: Micro-batches that it made.
+        make_ns: Time to make them.
+        transport_ns: Time to pack them for the rank.
+        idle_ns: Time in which it waited for the rank.
+        timed: Micro-batches whose activities were timed.
+        timed_ns: Time to make these, without the activities that are always timed.
+        activities: Of ``timed_ns``, the time of each activity by name.
+        always: Time of the activities that are always timed, by name; part of ``make_ns``.
+        cost_ns: Estimated time that measuring itself took.
+        sources: By the number of a source.
+        dropped: Samples that were skipped, by reason.
+        sizes: By metric: its sum over the measured samples, and their number.
+        events: Calls while a trace is recorded.
+    """
+
+    __slots__ = (
+        "activities",
+        "always",
+        "batches",
+        "cost_ns",
+        "dropped",
+        "events",
+        "idle_ns",
+        "make_ns",
+        "sizes",
+        "sources",
+        "timed",
+        "timed_ns",
+        "transport_ns",
+    )
+
+    def __init__(self) -> None:
+        self.batches = self.make_ns = self.transport_ns = self.idle_ns = 0
+        self.timed = self.timed_ns = self.cost_ns = 0
+        self.activities: dict[str, int] = {}
+        self.always: dict[str, int] = {}
+        self.sources: dict[int, SourceCounts] = {}
+        self.dropped: dict[str, int] = {}
+        self.sizes: dict[str, tuple[float, int]] = {}
+        self.events: list[Event] = []
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, tuple(getattr(self, name) for name in self.__slots__)  # faster than pickle's own way
+
+    def add(self, other: Counts) -> None:
+        """Add the counts of a later time."""
+        for name in _NUMBERS:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        for mine, more in (
+            (self.activities, other.activities),
+            (self.always, other.always),
+            (self.dropped, other.dropped),
+        ):
+            add_numbers(mine, more)
+        for source, counts in other.sources.items():
+            self.sources[source] = self.sources.get(source, _NONE).plus(counts)
+        for unit, (total, samples) in other.sizes.items():
+            self.add_size(unit, total, samples)
+        self.events += other.events
+
+    def add_source(self, source: int, counts: SourceCounts) -> None:
+        """Add the counts of a source."""
+        self.sources[source] = self.sources.get(source, _NONE).plus(counts)
+
+    def add_size(self, unit: str, total: float, samples: int) -> None:
+        """Add the sizes of measured samples."""
+        known, measured = self.sizes.get(unit, (0.0, 0))
+        self.sizes[unit] = known + total, measured + samples
+
+    def copy(self) -> Counts:
+        """Return a copy without the events."""
+        copied = Counts()
+        events, self.events = self.events, []
+        copied.add(self)
+        self.events = events
+        return copied
+
+    def times(self) -> dict[str, float]:
+        """Return the seconds of each activity, extrapolated from the timed micro-batches, and those of the rest.
+
+        The sum is that of ``make_ns``. The rest, ``"other"``, is the pipeline's own work.
+        """
+        found: dict[str, float] = dict(self.always)
+        rest = max(0, self.make_ns - sum(self.always.values()))
+        if self.timed_ns > 0:
+            factor = rest / max(self.timed_ns, sum(self.activities.values()))
+            add_numbers(found, {name: ns * factor for name, ns in self.activities.items()})
+        found["other"] = max(0.0, self.make_ns - sum(found.values()))
+        return {name: ns / 1e9 for name, ns in found.items()}
+
+
+def _restored(*values: Any) -> Counts:
+    counts = Counts.__new__(Counts)
+    for name, value in zip(Counts.__slots__, values, strict=True):
+        setattr(counts, name, value)
+    return counts
+
+
+_NUMBERS = ("batches", "make_ns", "transport_ns", "idle_ns", "timed", "timed_ns", "cost_ns")
+_NONE = SourceCounts()
+
+
+def add_numbers(mine: dict[str, Any], more: Mapping[str, float]) -> None:
+    """Add numbers by name."""
+    for name, number in more.items():
+        mine[name] = mine.get(name, 0) + number

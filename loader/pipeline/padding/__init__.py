@@ -1,0 +1,1 @@
+"""Passes that have the same number of micro-batches on all ranks, without messages between them."""

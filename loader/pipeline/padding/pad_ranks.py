@@ -1,0 +1,173 @@
+"""Pad passes, so that all ranks have the same number of micro-batches."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+from ...errors import ConfigError
+from ...escaped_log import get_logger
+from ...order import PASS_LANES
+from ...samples.batching.padding import empty_batch, mark_padding
+from ..contract.rank_stage import LanesInput, RankInput, RankRunning, RankStage, rank_stage_below
+from ..contract.stage import SKIPPED, SavableDataset
+from ..contract.worker_config import WorkerConfig
+
+__all__ = ["PadRanksDataset"]
+
+_log = get_logger(__name__)
+
+
+class PadRanksDataset(RankStage):
+    """Yield the same number of micro-batches on all ranks: a rank whose data has ended yields padding.
+
+    Each rank computes the number from the order of the pass, and exchanges no message with others.
+
+    If the number of micro-batches of a pass is known in advance, each rank yields ``ceil(number / world_size)`` of
+    them. Otherwise (packing, grouping) it yields as many as the rank with the most samples could have: one pack or
+    group of each sample, in batches of ``batch_size``. Where a hook is a generator, there is no such number, and
+    ``max_batches`` replaces it. A single rank gets no padding.
+
+    Padding is made of the first micro-batch of the pass, and so is equal on all ranks; see
+    :func:`~loader.samples.batching.padding.is_padding`.
+
+    Args:
+        dataset: The stage below, which yields micro-batches.
+        padding: Makes the padding of the first micro-batch of the pass.
+        max_batches: The number of micro-batches of each rank, if the order does not determine one.
+        worker_config: By default the dataset's.
+
+    Raises:
+        ConfigError: The pass has no end, or none that is known and no ``max_batches``; or the stage below counts the
+            micro-batches of the rank.
+    """
+
+    def __init__(
+        self,
+        dataset: SavableDataset[Any],
+        *,
+        padding: Callable[[Any], Any] = empty_batch,
+        max_batches: int | None = None,
+        worker_config: WorkerConfig | None = None,
+    ) -> None:
+        super().__init__(dataset, worker_config=worker_config, name="pad_ranks")
+        self.padding = padding
+        self.max_batches = max_batches
+        below = rank_stage_below(dataset)
+        if below is not None:
+            raise ConfigError(
+                f"pad_ranks pads the passes of the data, so {below.name} cannot come before it",
+                hint=f"apply pad_ranks first, then {below.name}",
+            )
+        if dataset.repeats:
+            raise ConfigError("pad_ranks pads passes that end, and this dataset repeats without end")
+        if max_batches is None and self._total is None and self._bound(self._default_lanes) is None:
+            raise ConfigError(
+                "pad_ranks cannot compute from the order how many micro-batches a pass has at most: a hook is a "
+                "generator, or a stage is of a class that does not define lane_bound",
+                hint="pass limit=…, the number of micro-batches of each rank, or even_ranks=True instead",
+            )
+
+    @property
+    def _total(self) -> int | None:
+        """Number of micro-batches of a pass on all ranks; None if not known in advance."""
+        return self.inputs[0].items
+
+    @property
+    def _default_lanes(self) -> int:
+        return self.worker_config.lanes or PASS_LANES
+
+    def _bound(self, lanes: int) -> int | None:
+        """Return the largest number of micro-batches that a rank may have in a pass; None if there is no bound."""
+        bounds = [self.inputs[0].lane_bound(lane, lanes) for lane in range(lanes)]
+        if None in bounds:
+            return None
+        ranks = self.worker_config.world_size
+        return max(sum(cast("list[int]", bounds)[rank::ranks]) for rank in range(ranks))
+
+    def steps(self, lanes: int) -> int:
+        """Return the number of micro-batches of each rank in a pass."""
+        total = self._total
+        if total is not None:
+            return -(-total // self.worker_config.world_size)
+        bound = self._bound(lanes)
+        return bound if bound is not None else self.max_batches or 0
+
+    def __len__(self) -> int:
+        return len(self.inputs[0]) if self.worker_config.world_size == 1 else self.steps(self._default_lanes)
+
+    # The count of the stage is 0 at the beginning of a pass. In a pass of a known number of micro-batches, it is the
+    # number of those that the steps so far have of all ranks, which is the same on any number of ranks. Otherwise it
+    # is the number of samples and 1, less the remaining steps.
+
+    def count_after(self, steps: int, count: int, lanes: int) -> int:
+        """Return the count after some more steps."""
+        if self._total is not None:
+            return count + steps * self.worker_config.world_size
+        return self._complement(self.remaining(count, lanes) - steps)
+
+    def remaining(self, count: int, lanes: int) -> int:
+        """Return the number of steps that remain in a pass."""
+        total = self._total
+        if total is not None:
+            return max(0, -(-(total - count) // self.worker_config.world_size))
+        return self._complement(count) if count else self.steps(lanes)
+
+    def _complement(self, number: int) -> int:
+        return max(0, self.inputs[0].round_samples + (self.max_batches or 0) + 1 - number)
+
+    def count_on(self, ranks: int, count: int) -> int:
+        config = self.worker_config
+        is_bounded = self._bound(self._default_lanes) is not None
+        if self._total is not None or not count or ranks == config.world_size or not is_bounded:
+            return count
+        # A rank may get all that is left of the lanes, and each worker ends with a short batch.
+        remaining = self._complement(count)
+        more = remaining * ranks + max(1, config.num_workers) if remaining else 0
+        return self._complement(min(more, self.inputs[0].round_samples))
+
+    def on_rank(self, upstream: RankInput, count: int) -> RankRunning:
+        return _PadRanks(self, cast("LanesInput", upstream), count)
+
+
+class _PadRanks:
+    def __init__(self, definition: PadRanksDataset, upstream: LanesInput, count: int) -> None:
+        self._definition = definition
+        self._upstream = upstream
+        self._padding: Any = None  # of this run; the same in all passes
+        self.count = count
+
+    def batches(self) -> Iterator[Any]:
+        lanes, alone = self._upstream.lanes, self._definition.worker_config.world_size == 1
+        # A rank whose data ended before the state was saved continues with its padding.
+        own: Iterator[Any] = iter(()) if self.count and self._upstream.ended else self._upstream.batches()
+        for _ in range(self._definition.remaining(self.count, lanes)):
+            batch = next(own, _END)
+            if batch is _END:
+                if alone:
+                    break
+                batch = self._next_padding()
+            self.count = self._definition.count_after(1, self.count, lanes)
+            yield batch
+        self.count = 0
+        if next(own, _END) is not _END:
+            _log.error(
+                "rank %d has more micro-batches in this pass than the order allows, and drops the rest: a stage makes "
+                "several items of one, such as a sample that is in several groups to pack",
+                self._definition.worker_config.rank,
+            )
+            self._upstream.start_over()
+
+    def _next_padding(self) -> Any:
+        if self._padding is None:
+            first = self._upstream.first_batch()
+            self._padding = mark_padding({} if first is SKIPPED else self._definition.padding(first))
+        return mark_padding(copy.deepcopy(self._padding))
+
+    def start_over(self) -> None:
+        self.count = 0
+        self._upstream.start_over()
+
+
+_END: Any = object()

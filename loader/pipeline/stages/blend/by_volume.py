@@ -1,0 +1,174 @@
+"""Run a blend whose weights are shares of a volume, which is counted item by item."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import isfinite
+from typing import Any
+
+from ....errors import ConfigError, SkipSample
+from ....order import VolumeBlend
+from ...contract.item_id import ItemId
+from ...contract.lane import Lane
+from ...contract.stage import SKIPPED, Running, SavableDataset, State
+
+__all__ = ["VolumeBlendRunning", "checked_size"]
+
+
+class VolumeBlendRunning:
+    """Iterator of one lane. An input is opened when its first item is due, so a state has only the used ones.
+
+    Args:
+        inputs: The datasets by their origins.
+        weights: Their weights, in the same order.
+        size: Returns the size of an item.
+        unit: Name of the unit, for messages.
+        edits: Number of changes of the mix before; volumes count from the last one on.
+        key: Key of the stage in states and ids.
+        lane: The lane.
+        state: Its state.
+    """
+
+    def __init__(
+        self,
+        inputs: Mapping[int, SavableDataset[Any]],
+        weights: Sequence[float],
+        size: Callable[[Any], Any],
+        *,
+        unit: str,
+        edits: int,
+        key: str,
+        lane: Lane,
+        state: State,
+    ) -> None:
+        self._key = key
+        self._inputs = inputs
+        self._weights = dict(zip(inputs, weights, strict=True))
+        self._size = size
+        self._unit = unit
+        self._edits = edits
+        self._lane = lane
+        self._failures = lane.failures
+        own = state.get(key, {})
+        # States of the inputs; those of the running ones are replaced when a state is asked for.
+        self._states: dict[str, State] = {str(origin): own[str(origin)] for origin in inputs if str(origin) in own}
+        self._running: dict[int, Running] = {}
+        self._changed: dict[int, None] = {}  # inputs that were used since the last state, in the order of first use
+        self._ended: list[int] = [origin for origin in own.get("ended", []) if origin in inputs]
+        self._counts(own if own.get("edits", 0) == edits else {})
+
+    def _counts(self, own: State) -> None:
+        """Start to count, where the state stopped or at 0."""
+        self._volumes: dict[int, tuple[Any, ...]] = {
+            row[0]: tuple(row) for row in own.get("volumes", ())
+        }  # as of the last state
+        self._left = [origin for origin in self._inputs if origin not in self._ended]
+        self._places = places = {origin: place for place, origin in enumerate(self._left)}
+        self._blend = (
+            VolumeBlend(
+                [self._weights[origin] for origin in self._left],
+                lane=self._lane.number,
+                seed=self._lane.seed,
+                origins=self._left,
+                total=float(own.get("total", 0)),
+                volumes={
+                    places[origin]: (items, float(volume), float(empty))
+                    for origin, items, volume, empty in self._volumes.values()
+                    if origin in places
+                },
+            )
+            if self._left
+            else None
+        )
+
+    def next(self) -> tuple[Any, ItemId]:
+        """Return the next item and its id."""
+        while (blend := self._blend) is not None:
+            place = blend.choose()
+            origin = self._left[place]
+            self._changed[origin] = None
+            try:
+                value, item_id = (self._running.get(origin) or self._open(origin)).next()
+            except StopIteration:
+                self._ended.append(origin)
+                self._counts({})
+                continue
+            if value is SKIPPED:
+                blend.count(place, 0.0)
+                return value, (self._key, origin, item_id)
+            try:
+                size = self._size(value)
+            except Exception as error:
+                self._failed(error, value)
+                blend.count(place, 0.0)
+                return SKIPPED, (self._key, origin, item_id)
+            if self._failures.pending:
+                self._failures.succeeded(self._size)
+            blend.count(place, float(size) if type(size) is int and size >= 0 else checked_size(size, self._unit))
+            return value, (self._key, origin, item_id)
+        raise StopIteration
+
+    def _failed(self, error: Exception, value: Any) -> None:
+        """Count the failure of the metric for an item, which is skipped.
+
+        Raises:
+            ConfigError: The fault is not one of the item.
+            Exception: The failure is not tolerated.
+        """
+        if isinstance(error, ConfigError):
+            raise error
+        if not isinstance(error, SkipSample):
+            self._failures.failed(self._size, error, value)
+
+    def _open(self, origin: int) -> Running:
+        """Open an input at its state."""
+        running = self._inputs[origin].open(self._lane.child(origin), self._states.get(str(origin), {}))
+        self._running[origin] = running
+        return running
+
+    def state(self) -> State:
+        """Return the volumes, and the states of the inputs that have been used.
+
+        Only those that were used since the last call are asked: there may be thousands.
+        """
+        blend = self._blend
+        for origin in self._changed:
+            name, running = str(origin), self._running.get(origin)
+            if running is not None:
+                self._states[name] = running.state()
+            if blend is not None and origin in self._places:
+                counts = blend.volume(self._places[origin])
+                if any(counts):
+                    self._volumes[origin] = (origin, *counts)
+        self._changed.clear()
+        own: State = {"total": 0 if blend is None else blend.total, "volumes": [*self._volumes.values()]}
+        if self._edits:
+            own["edits"] = self._edits
+        if self._ended:
+            own["ended"] = list(self._ended)
+        return {self._key: own | self._states}
+
+    def load(self, item_id: ItemId) -> Any:
+        """Rebuild an item; :data:`SKIPPED` if its dataset is gone."""
+        _, origin, inner = item_id  # type: ignore[misc] # ids of a blend are tuples
+        if origin not in self._inputs:
+            return SKIPPED
+        return (self._running.get(origin) or self._open(origin)).load(inner)
+
+
+def checked_size(size: Any, unit: str) -> float:
+    """Return a size as a float.
+
+    Raises:
+        ConfigError: It is no finite number of at least 0.
+    """
+    try:
+        number = float(size)
+    except (TypeError, ValueError):
+        number = -1.0
+    if not (isfinite(number) and number >= 0):
+        raise ConfigError(
+            f"expected the metric {unit!r} to return a number of at least 0, found {size!r}",
+            hint="check the method with @sample_size_metric, or the function passed as size",
+        )
+    return number

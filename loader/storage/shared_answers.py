@@ -1,0 +1,98 @@
+"""Answers about small files that one process got, and others use instead of their own reads.
+
+A run of ten thousand ranks opens the same datasets: each rank reads the same few documents of each. With this module,
+one rank records what it reads, and the others answer the same questions from the record. Questions that are not in it
+go to the files as ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
+
+from .protocol import FileInfo
+
+__all__ = ["Answer", "Answers", "answers_here", "has_answers", "shared", "use_answers"]
+
+Answer = bytes | bool | FileInfo | tuple[FileInfo, ...] | tuple[bytes, int]
+"""What a store answers: the bytes of a file, whether it exists, its size and time, a listing, or its first bytes."""
+
+_MAX_ANSWER_BYTES = 1 << 24
+"""Longer documents are read by each process; a list of 100,000 shards has about as many bytes."""
+
+_R = TypeVar("_R")
+_P = ParamSpec("_P")
+
+
+class Answers:
+    """A record of answers.
+
+    Args:
+        found: The answers of another process; None records those of this one.
+
+    Attributes:
+        found: The answers by question.
+        records: True if this process reads the files, and records what it finds.
+    """
+
+    def __init__(self, found: dict[tuple[Any, ...], Answer] | None = None) -> None:
+        self.records = found is None
+        self.found: dict[tuple[Any, ...], Answer] = {} if found is None else found
+
+    def ask(self, question: tuple[Any, ...], read: Callable[[], _R]) -> _R:
+        """Return the recorded answer, or that of the files."""
+        if not self.records and question in self.found:
+            return self.found[question]  # type: ignore[return-value]  # a question has answers of one type
+        answer = read()
+        if self.records and not (isinstance(answer, bytes) and len(answer) > _MAX_ANSWER_BYTES):
+            self.found[question] = answer  # type: ignore[assignment]
+        return answer
+
+
+_here: ContextVar[Answers | None] = ContextVar("energon_answers", default=None)
+
+
+def answers_here() -> Answers | None:
+    """Return the record that stores opened here take part in; None if there is none."""
+    return _here.get()
+
+
+@contextmanager
+def use_answers(answers: Answers) -> Iterator[None]:
+    """Let the stores that the block opens take part in a record, also after the block."""
+    token = _here.set(answers)
+    try:
+        yield
+    finally:
+        _here.reset(token)
+
+
+def has_answers(storage: object) -> bool:
+    """Return True if another process has read and checked the small files of a store."""
+    answers: Answers | None = getattr(storage, "answers", None)
+    return answers is not None and not answers.records
+
+
+class _Shares(Protocol):
+    answers: Answers | None
+
+    def path(self, name: str) -> str: ...
+
+
+_S = TypeVar("_S", bound=_Shares)
+
+
+def shared(method: Callable[Concatenate[_S, str, _P], _R]) -> Callable[Concatenate[_S, str, _P], _R]:
+    """Decorate a method of a store that reads small files, so that it takes part in the store's record."""
+
+    @wraps(method)
+    def ask(self: _S, name: str, *args: _P.args, **options: _P.kwargs) -> _R:
+        if self.answers is None:
+            return method(self, name, *args, **options)
+        question = (method.__name__, self.path(name), *args, *options.values())
+        return self.answers.ask(question, lambda: method(self, name, *args, **options))
+
+    return cast("Callable[Concatenate[_S, str, _P], _R]", ask)

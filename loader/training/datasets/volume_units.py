@@ -1,0 +1,159 @@
+"""The sizes of samples in the units of blends: metrics of the task encoder, or columns of the datasets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from math import isnan
+from typing import Any
+
+from ...cached_property import cached_property
+from ...errors import ConfigError
+from ...format.columns.column import Column, open_column
+from ...format.columns.column_files import column_names
+from ...pipeline.reading.dataset_source import DatasetSource
+from ...pipeline.reading.joined_source import JoinedSource
+from ...pipeline.reading.source import Raw, RawRow, Source
+from ...samples.encoding.size_metric import SizeMetric, size_metrics
+from .chain import Level
+
+__all__ = ["ColumnSize", "UnknownSize", "VolumeUnits", "column_folder"]
+
+_MAX_NAMED = 5  # datasets, in a message
+
+
+class ColumnSize:
+    """Function that returns the size of a raw sample from a column of its dataset.
+
+    Args:
+        sources: The datasets by their numbers in raw samples.
+        unit: Name of the columns.
+    """
+
+    def __init__(self, sources: Sequence[Source], unit: str) -> None:
+        self._sources = sources
+        self.__name__ = unit
+        self._columns: dict[int, Column] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_columns": {}}
+
+    def __call__(self, raw: Raw) -> float:
+        number: int
+        if isinstance(raw, RawRow):
+            primary = raw.members[0]
+            number = -1 if primary is None else primary.number
+        else:
+            number = raw.number
+        return self.size(raw.source, number)
+
+    def size(self, source: int, number: int) -> float:
+        """Return the size of a sample.
+
+        Args:
+            source: Number of its dataset.
+            number: Its number in the index; of a join, in that of the primary dataset.
+
+        Raises:
+            ConfigError: The column has no value for it.
+        """
+        column = self._columns.get(source) or self._open(source)
+        value = column.values[number].item()
+        if isnan(value) or value == column.record.missing:
+            folder = column_folder(self._sources[source])
+            path = "" if folder is None else folder.folder.path
+            name = str(number) if folder is None else folder.full_key(number)
+            raise ConfigError(
+                f"column {self.__name__!r} has no value for sample {name!r}, and a blend counts it",
+                at=path,
+                hint=f"write it for all samples: energon stats {path} --write {self.__name__}",
+            )
+        return float(value)
+
+    def _open(self, source: int) -> Column:
+        folder = column_folder(self._sources[source])
+        if folder is None:
+            raise LookupError(source)
+        self._columns[source] = open_column(folder.folder.storage, folder.folder.index, self.__name__)
+        return self._columns[source]
+
+
+def column_folder(source: Source) -> DatasetSource | None:
+    """Return the prepared dataset that has the columns of a source: of a join, the primary one; None for files."""
+    if isinstance(source, JoinedSource):
+        source = source.members[0]
+    return source if isinstance(source, DatasetSource) else None
+
+
+class UnknownSize:
+    """Function in the place of one that returns the size of a sample, in the chain of a run that is only described.
+
+    Args:
+        unit: The unit.
+    """
+
+    def __init__(self, unit: str) -> None:
+        self.__name__ = unit
+
+    def __call__(self, value: Any) -> float:  # noqa: ARG002 - has the arguments of a metric
+        raise ConfigError(
+            f"the order of this run depends on the sizes of its samples in {self.__name__!r}, which are not known",
+            hint="pass the task encoder of the run, which has the metric; or write columns of the sizes by energon "
+            f"stats --write {self.__name__}",
+        )
+
+
+class VolumeUnits:
+    """The units of a run's blends.
+
+    Args:
+        sources: The datasets.
+        encoder: The task encoder, whose metrics are used.
+        needs_sizes: Refuse units whose sizes are not known.
+    """
+
+    def __init__(self, sources: Sequence[Source], encoder: object, *, needs_sizes: bool = True) -> None:
+        self._needs_sizes = needs_sizes
+        self._sources = sources
+        self._encoder = encoder
+
+    @cached_property
+    def _metrics(self) -> dict[str, SizeMetric]:
+        return size_metrics(self._encoder)
+
+    def size(self, unit: str, leaves: Sequence[int]) -> tuple[Callable[[Any], Any], Level]:
+        """Return the function that measures items in a unit, and the items that it takes.
+
+        Args:
+            unit: The unit.
+            leaves: Numbers of the datasets below the blend.
+
+        Raises:
+            ConfigError: The task encoder has no such metric, and some of the datasets have no such column.
+        """
+        metric = self._metrics.get(unit)
+        if metric is not None:
+            return metric.function, Level.PACKED if metric.after == "packing" else Level.ENCODED
+        lacking = [*self._lacking(unit, leaves)]
+        if not lacking:
+            return ColumnSize(self._sources, unit), Level.READ
+        if not self._needs_sizes:
+            return UnknownSize(unit), Level.READ
+        known = ", ".join(map(repr, self._metrics)) or "none"
+        names = ", ".join(lacking[:_MAX_NAMED]) + (", …" if len(lacking) > _MAX_NAMED else "")
+        raise ConfigError(
+            f"a blend has the unit {unit!r}, which is no metric of {type(self._encoder).__name__}; known are {known}. "
+            f"Nor is it a column of all its datasets: {len(lacking)} of {len(leaves)} have none: {names}",
+            hint=f"add a method {unit}(self, sample) with @sample_size_metric to the task encoder, or write the "
+            f"columns: energon stats {lacking[0]} --write {unit}",
+        )
+
+    def _lacking(self, unit: str, leaves: Sequence[int]) -> Iterator[str]:
+        """Yield the datasets without a column, each once."""
+        seen: set[str] = set()
+        for leaf in leaves:
+            source = self._sources[leaf]
+            folder = column_folder(source)
+            path = source.request.path if folder is None else folder.request.path
+            if path not in seen and (folder is None or unit not in column_names(folder.folder.storage)):
+                yield path
+            seen.add(path)

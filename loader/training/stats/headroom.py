@@ -1,0 +1,87 @@
+"""Measure what a perfect loader would gain: alternate steps with new micro-batches and steps with cached ones.
+
+In a round, the training loop first gets new micro-batches, of which a few are kept, then the kept ones again and again
+for as many steps. Meanwhile the workers fill their queues; so the steps that empty them afterwards do not count, nor
+does the first step of each phase, whose time includes work of the phase before.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from time import perf_counter_ns
+from typing import Any
+
+from .snapshot import Headroom
+
+__all__ = ["HeadroomTrial"]
+
+_KEPT = 4  # micro-batches
+_WARM_UP = 4  # steps, before the first round
+_STEPS = 16  # measured in a phase
+
+
+class HeadroomTrial:
+    """Alternates new and cached micro-batches, and measures the steps of both.
+
+    Args:
+        queued: Returns the micro-batches that wait for the training loop.
+        rounds: Number of rounds; None alternates until the end.
+
+    Attributes:
+        found: The measurements.
+    """
+
+    def __init__(self, queued: Callable[[], int], *, rounds: int | None = None) -> None:
+        self._queued = queued
+        self._rounds = rounds
+        self.found = Headroom()
+
+    @property
+    def is_over(self) -> bool:
+        """True if all rounds were measured."""
+        return self._rounds is not None and self._rounds <= 0
+
+    def alternated(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """Yield the micro-batches of an iteration, and cached ones in between."""
+        unmeasured = _WARM_UP
+        while True:
+            if self.is_over:
+                yield from batches
+                return
+            kept: deque[Any] = deque(maxlen=_KEPT)
+            for _ in range(unmeasured):
+                batch = next(batches, _END)
+                if batch is _END:
+                    return
+                yield batch
+                del batch
+            begin_ns = perf_counter_ns()
+            for _ in range(_STEPS):
+                batch = next(batches, _END)
+                if batch is _END:
+                    return
+                kept.append(batch)
+                yield batch
+                del batch
+            loaded_ns = perf_counter_ns() - begin_ns
+            yield kept[0]
+            begin_ns = perf_counter_ns()
+            for step in range(_STEPS):
+                yield kept[step % len(kept)]
+            self._add(loaded_ns, perf_counter_ns() - begin_ns)
+            unmeasured = 1 + self._queued()
+
+    def _add(self, loaded_ns: int, cached_ns: int) -> None:
+        before = self.found
+        self.found = Headroom(
+            loaded_steps=before.loaded_steps + _STEPS,
+            loaded_s=before.loaded_s + loaded_ns / 1e9,
+            cached_steps=before.cached_steps + _STEPS,
+            cached_s=before.cached_s + cached_ns / 1e9,
+        )
+        if self._rounds is not None:
+            self._rounds -= 1
+
+
+_END: Any = object()

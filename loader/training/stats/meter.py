@@ -1,0 +1,267 @@
+"""Measure, on the rank, what the training loop waits for."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from time import perf_counter_ns
+from typing import Any, Protocol
+
+from ...pipeline.measuring.counts import Counts, Event, add_numbers
+from ...pipeline.measuring.recorder import WorkerRecorder
+
+__all__ = ["START", "TRANSPORT", "MeteredStream", "RankMeter", "Reporter", "WorkerMeter"]
+
+START = "start"
+"""Waits for the first micro-batch of each worker, which opens files and fills buffers."""
+
+TRANSPORT = "transport"
+"""The way of micro-batches from the workers to the training loop."""
+
+_NEVER = float("inf")
+_END: Any = object()
+
+
+class MeteredStream(Protocol):
+    """The running workers, as statistics see them."""
+
+    def queue(self, worker: int) -> tuple[int, int]:
+        """Return the micro-batches of a worker that wait for the training loop, and their maximum."""
+
+    def pid(self, worker: int) -> int | None:
+        """Return the process of a worker; None if it is a thread, or the training loop itself."""
+
+    def set_traced(self, traced: bool) -> None:
+        """Let the workers record each call, or no longer."""
+
+
+class Reporter(Protocol):
+    """Reports the measurements of a loader."""
+
+    def begin(self) -> None:
+        """Prepare before the first micro-batch."""
+
+    def report(self) -> None:
+        """Report at an interval, in the thread of the training loop."""
+
+
+class WorkerMeter:
+    """The measurements of one worker.
+
+    Attributes:
+        counts: What it did, as far as the rank has received it.
+        waited_ns: Time in which the training loop waited for it, without ``start_ns``.
+        start_ns: The same for the first micro-batch after each start.
+        transport_ns: Time in which the training loop unpacked what it sent.
+        waited_for: ``waited_ns`` and ``transport_ns`` by activity, in seconds.
+        is_started: A micro-batch of its present process has arrived.
+    """
+
+    def __init__(self) -> None:
+        self.counts = Counts()
+        self.waited_ns = self.start_ns = self.transport_ns = 0
+        self.waited_for: dict[str, float] = {}
+        self.is_started = False
+        self._attributed_ns = 0
+        self._times: Mapping[str, float] = {}
+
+    def times(self) -> dict[str, float]:
+        """Return the seconds of each activity, without idle time."""
+        return {**self.counts.times(), TRANSPORT: (self.counts.transport_ns + self.transport_ns) / 1e9}
+
+    def attribute(self, waited_ns: int) -> None:
+        """Attribute the waits since the last call to what the worker did in this time, in proportion.
+
+        Args:
+            waited_ns: All waits for the worker.
+        """
+        times = self.times()
+        spent = {name: max(0.0, seconds - self._times.get(name, 0.0)) for name, seconds in times.items()}
+        total = sum(spent.values())
+        new_ns = waited_ns - self._attributed_ns
+        if new_ns <= 0 or total <= 0:
+            return  # nothing is known yet: the next call attributes these waits, too
+        add_numbers(self.waited_for, {name: new_ns / 1e9 * seconds / total for name, seconds in spent.items()})
+        self._attributed_ns, self._times = waited_ns, times
+
+
+class RankMeter:
+    """The measurements of a loader, from its first iteration on, or the last restore.
+
+    Args:
+        owner: Reports the measurements. It is not kept alive.
+        every_s: Seconds between two reports; None for none.
+
+    Attributes:
+        workers: By number; one for a loader without workers.
+        steps: Micro-batches that were delivered.
+        waited_ns: Time that the training loop spent in the loader.
+        begin_ns: When the first iteration began; 0 before.
+        end_ns: When the last micro-batch was delivered, or the loader was closed.
+        events: Calls of the training loop, while a trace is recorded.
+    """
+
+    def __init__(self, owner: Reporter, every_s: float | None) -> None:
+        # A cycle of references would leave the loader, and its workers, to the garbage collector.
+        self._owner: Callable[[], Reporter | None] = weakref.ref(owner)
+        self._every_ns = None if every_s is None else int(every_s * 1e9)
+        self._due_ns: float = _NEVER
+        self.is_traced = False
+        self._traced_steps: int | None = None
+        self._stream: Callable[[], MeteredStream | None] = lambda: None
+        self._recorders: list[WorkerRecorder] = []
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all measurements."""
+        self.workers: list[WorkerMeter] = []
+        self.steps = self.waited_ns = self.begin_ns = self.end_ns = 0
+        self.events: list[Event] = []
+        self.is_own_work = False
+
+    # ------------------------------------------------------------------------------------- the workers
+
+    def begin_stream(self, stream: MeteredStream, workers: int) -> None:
+        """Measure workers that start.
+
+        Args:
+            stream: The workers; not kept alive.
+            workers: Their number; 0 if the training loop makes the micro-batches.
+        """
+        self._stream = weakref.ref(stream)
+        self._recorders = []
+        self.is_own_work = not workers
+        while len(self.workers) < max(1, workers):
+            self.workers.append(WorkerMeter())
+        for worker in self.workers:
+            worker.is_started = False
+        stream.set_traced(self.is_traced)
+
+    def begin_again(self, worker: int) -> None:
+        """Note that another process takes the place of a worker."""
+        self.workers[worker].is_started = False
+
+    def recorder(self, worker: int, readers: Mapping[int, int]) -> WorkerRecorder:
+        """Return the recorder of a worker in this process."""
+        recorder = WorkerRecorder(self.workers[worker].counts, readers=readers)
+        recorder.follow(self.is_traced)
+        self._recorders.append(recorder)
+        return recorder
+
+    def queued(self) -> int:
+        """Return the number of micro-batches that wait for the training loop."""
+        stream = None if self.is_own_work else self.stream
+        return 0 if stream is None else sum(stream.queue(worker)[0] for worker in range(len(self.workers)))
+
+    def received(self, worker: int, counts: Counts | None, *, begin_ns: int, arrived_ns: int) -> None:
+        """Note a message of a worker, which is unpacked now.
+
+        Args:
+            worker: The number of the worker.
+            counts: What the worker did since its last message; None if it adds them itself.
+            begin_ns: When the training loop began to wait for it.
+            arrived_ns: When it had arrived.
+        """
+        meter = self.workers[worker]
+        if meter.is_started:
+            meter.waited_ns += arrived_ns - begin_ns
+        else:
+            meter.start_ns += arrived_ns - begin_ns
+            meter.is_started = True
+        now_ns = perf_counter_ns()
+        meter.transport_ns += now_ns - arrived_ns
+        if counts is not None:
+            meter.counts.add(counts)
+        if self.is_traced:
+            self.events += (
+                Event(f"wait for worker {worker}", begin_ns, arrived_ns - begin_ns),
+                Event("unpack", arrived_ns, now_ns - arrived_ns),
+            )
+
+    def add_transport(self, worker: int, begin_ns: int) -> None:
+        """Add time, until now, in which the training loop moved a micro-batch of a worker."""
+        self.workers[worker].transport_ns += perf_counter_ns() - begin_ns
+
+    # ------------------------------------------------------------------------------------- the training loop
+
+    def measured(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """Yield the micro-batches of an iteration of the training loop, and measure its waits for them."""
+        if not self.begin_ns:
+            if (owner := self._owner()) is not None:
+                owner.begin()
+            self.begin_ns = perf_counter_ns()
+        if self._every_ns is not None and self._due_ns == _NEVER:
+            self._due_ns = perf_counter_ns() + self._every_ns
+        # These lines cost the training loop a few hundred nanoseconds a step.
+        while True:
+            begin_ns = perf_counter_ns()
+            batch = next(batches, _END)
+            self.end_ns = now_ns = perf_counter_ns()
+            self.waited_ns += now_ns - begin_ns
+            if batch is _END:
+                return
+            self.steps += 1
+            if self.is_traced:
+                self._note_step(begin_ns, now_ns)
+            if now_ns >= self._due_ns and self._every_ns is not None:
+                self._due_ns = now_ns + self._every_ns
+                if (owner := self._owner()) is not None:
+                    owner.report()
+            yield batch
+            del batch
+
+    # ------------------------------------------------------------------------------------- results
+
+    @property
+    def elapsed_ns(self) -> int:
+        """Time from the first iteration to the last micro-batch."""
+        return self.end_ns - self.begin_ns
+
+    @property
+    def stream(self) -> MeteredStream | None:
+        """The workers, while they run."""
+        return self._stream()
+
+    def begin_trace(self, steps: int | None) -> None:
+        """Record each call of the workers and of the training loop, for some steps; None: until the end."""
+        self._traced_steps = steps
+        self._set_traced(True)
+
+    def end_trace(self) -> None:
+        """Record no calls any more, and drop those that were recorded."""
+        self._set_traced(False)
+        self.events = []
+        for worker in self.workers:
+            worker.counts.events = []
+
+    def _note_step(self, begin_ns: int, end_ns: int) -> None:
+        self.events.append(Event("next", begin_ns, end_ns - begin_ns))
+        if self._traced_steps is not None:
+            self._traced_steps -= 1
+            if self._traced_steps <= 0:
+                self._set_traced(False)
+
+    def _set_traced(self, traced: bool) -> None:
+        self.is_traced = traced
+        for recorder in self._recorders:
+            recorder.follow(traced)
+        stream = self.stream
+        if stream is not None:
+            stream.set_traced(traced)
+
+    def waited_for(self) -> dict[str, float]:
+        """Return the seconds that the training loop waited, by cause; the sum is ``waited_ns``."""
+        if self.is_own_work:
+            for recorder in self._recorders:
+                recorder.count_samples()
+            self.workers[0].counts.batches, self.workers[0].counts.make_ns = self.steps, self.waited_ns
+        found: dict[str, float] = {}
+        for worker in self.workers:
+            waited_ns = self.waited_ns if self.is_own_work else worker.waited_ns
+            worker.attribute(waited_ns)
+            add_numbers(found, worker.waited_for)
+            if not self.is_own_work:
+                add_numbers(found, {START: worker.start_ns / 1e9, TRANSPORT: worker.transport_ns / 1e9})
+        rest = self.waited_ns / 1e9 - sum(found.values())
+        found["other"] = found.get("other", 0.0) + max(0.0, rest)
+        return {name: seconds for name, seconds in found.items() if seconds > 0}

@@ -1,0 +1,254 @@
+"""Statistics of a loader while it runs: builds them from the measurements, and reports them at intervals."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ...escaped_log import get_logger
+from ...pipeline.measuring.counts import Counts, SourceCounts, add_numbers
+from ...transport.segments import mapped_bytes
+from .headroom import HeadroomTrial
+from .memory import resident_bytes
+from .meter import RankMeter
+from .monitoring import observe_with_opentelemetry, serve_prometheus
+from .options import StatsOptions, checked_stats
+from .profile import LoaderProfile
+from .report_files import append_json_line, rank_path, replace_prometheus_file
+from .script_profile import ScriptProfile
+from .snapshot import LoaderStats, SourceStats, WorkerStats
+from .sources import decoded_format, source_names
+
+__all__ = ["RunFacts", "RunStats"]
+
+_log = get_logger("loader")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFacts:
+    """The position of a run.
+
+    Attributes:
+        chain: The stages of the lanes.
+        rank: The rank.
+        ranks: Number of ranks.
+        step: Number of the rank's next micro-batch.
+        restarts: Workers that were replaced.
+        quarantined: Samples that are passed over.
+    """
+
+    chain: Any
+    rank: int
+    ranks: int
+    step: int
+    restarts: int
+    quarantined: int
+
+
+class RunStats:
+    """The statistics of one loader.
+
+    Args:
+        options: What is reported, and when.
+        facts: Method that returns the position of the run; its object is not kept alive.
+
+    Attributes:
+        options: As passed.
+        meter: The measurements.
+        trial: The comparison with cached micro-batches; None for none.
+    """
+
+    def __init__(self, options: StatsOptions, facts: Callable[[], RunFacts]) -> None:
+        self.options = options
+        self.meter = RankMeter(self, options.every_s)
+        self.trial: HeadroomTrial | None = HeadroomTrial(self.meter.queued) if options.headroom else None
+        self._known_facts: RunFacts | None = None
+        self._known_at = 0  # steps
+        self._find_facts = weakref.WeakMethod(facts)
+        self._reported: LoaderStats | None = None
+        self._names: list[str] | None = None
+        self._script = ScriptProfile.of_environment()
+        self._is_served = False
+
+    @staticmethod
+    def of(stats: bool | StatsOptions, facts: Callable[[], RunFacts]) -> RunStats | None:
+        """Return the statistics that an argument ``stats`` requests, or ``energon profile``; None for none."""
+        options = checked_stats(stats)
+        if options is None and ScriptProfile.of_environment() is not None:
+            options = StatsOptions(every_s=None)
+        return None if options is None else RunStats(options, facts)
+
+    def clear(self) -> None:
+        """Begin again, as after a restore."""
+        self.meter.clear()
+        self._reported = None
+        self._names = None
+
+    def report(self) -> None:
+        """Log a line about the time since the last report, and export."""
+        stats = self.stats()
+        _log.info("%s", stats.since(self._reported))
+        self._export(stats)
+
+    def close(self) -> None:
+        """Report the time since the last report, and log suggestions for the whole run."""
+        if not self.meter.steps or (self._reported is not None and self._reported.steps == self.meter.steps):
+            return
+        stats = self.stats()
+        self._export(stats)
+        for suggestion in stats.suggestions:
+            _log.info("%s", suggestion)
+
+    def _export(self, stats: LoaderStats) -> None:
+        """Write the files of a report; a full disk does not end the training."""
+        self._reported = stats
+        options, ranks = self.options, {"rank": stats.rank, "ranks": stats.ranks}
+        try:
+            if options.file is not None:
+                append_json_line(rank_path(options.file, **ranks), stats)
+            if options.prometheus_file is not None:
+                replace_prometheus_file(rank_path(options.prometheus_file, **ranks), stats)
+        except OSError as error:
+            _log.warning("cannot write statistics: %s", error)
+
+    def begin(self) -> None:
+        """Start the reports that others ask for, before the first micro-batch."""
+        if not self._is_served:
+            self._is_served = True
+            reference = weakref.ref(self)  # the server and the meter must not keep the loader alive
+
+            def latest() -> LoaderStats | None:
+                own = reference()
+                return None if own is None else own._reported  # noqa: SLF001 - this class
+
+            if self.options.prometheus_port is not None:
+                host, port = self.options.prometheus_host, self.options.prometheus_port
+                self.served_port, end = serve_prometheus(latest, host=host, port=port)
+                weakref.finalize(self, end)
+            if self.options.opentelemetry:
+                observe_with_opentelemetry(latest)
+        self._facts()
+        if self._script is not None:
+            self._script.begin(self.profile)
+
+    def _facts(self) -> RunFacts:
+        """Return the position of the run, also if the loader does not exist any more."""
+        find = self._find_facts()
+        if find is not None:
+            self._known_facts, self._known_at = find(), self.meter.steps
+        if self._known_facts is None:
+            raise ReferenceError("the loader of these statistics does not exist any more")
+        return replace(self._known_facts, step=self._known_facts.step + self.meter.steps - self._known_at)
+
+    def begin_trial(self, rounds: int | None) -> None:
+        """Compare new micro-batches with cached ones in the iterations that follow."""
+        self.trial = HeadroomTrial(self.meter.queued, rounds=rounds)
+
+    def profile(self, path: str | os.PathLike[str] | None, steps: int | None) -> LoaderProfile:
+        """Return a profile, which begins with its ``with`` block."""
+        return LoaderProfile(self.meter, self.stats, path=path, steps=steps, rank=self._facts().rank)
+
+    def stats(self) -> LoaderStats:
+        """Return the statistics since the first iteration."""
+        meter, facts = self.meter, self._facts()
+        waited_for = meter.waited_for()  # also counts the samples of a loader without workers
+        counts = _sum_of(meter)
+        worker_s: dict[str, float] = {}
+        for worker in meter.workers:
+            add_numbers(worker_s, worker.times())
+        if not meter.is_own_work:
+            worker_s["idle"] = counts.idle_ns / 1e9
+        workers, queue, capacity = self._workers()
+        excluded = sum(source.excluded for source in counts.sources.values())
+        return LoaderStats(
+            rank=facts.rank,
+            ranks=facts.ranks,
+            step=facts.step,
+            steps=meter.steps,
+            elapsed_s=meter.elapsed_ns / 1e9,
+            waited_s=meter.waited_ns / 1e9,
+            waited_for=_longest_first(waited_for),
+            worker_s=_longest_first(worker_s),
+            samples=sum(source.samples for source in counts.sources.values()),
+            size_bytes=sum(source.size_bytes for source in counts.sources.values()),
+            repeats=sum(source.repeats for source in counts.sources.values()),
+            skipped=excluded + sum(counts.dropped.values()),
+            dropped=dict(counts.dropped),
+            sizes=_sizes(counts),
+            sources=self._sources(facts, counts),
+            workers=workers,
+            queue=queue,
+            queue_capacity=capacity,
+            rss_bytes=resident_bytes(),
+            shared_bytes=mapped_bytes(self._pids()),
+            restarts=facts.restarts,
+            quarantined=facts.quarantined,
+            cost_share=counts.cost_ns / counts.make_ns if counts.make_ns else 0.0,
+            headroom=None if self.trial is None else self.trial.found,
+            makes_own=meter.is_own_work,
+            decodes=decoded_format(facts.chain),
+        )
+
+    def _pids(self) -> list[int]:
+        stream = self.meter.stream
+        if stream is None or self.meter.is_own_work:
+            return []
+        pids = (stream.pid(worker) for worker in range(len(self.meter.workers)))
+        return [pid for pid in pids if pid is not None]
+
+    def _workers(self) -> tuple[tuple[WorkerStats, ...], int, int]:
+        stream = None if self.meter.is_own_work else self.meter.stream
+        found, queue, capacity = [], 0, 0
+        for number, worker in enumerate(self.meter.workers):
+            ready, most = (0, 0) if stream is None else stream.queue(number)
+            pid = None if stream is None else stream.pid(number)
+            queue, capacity = queue + ready, capacity + most
+            counts = worker.counts
+            found.append(
+                WorkerStats(
+                    worker=number,
+                    batches=counts.batches,
+                    busy_s=(counts.make_ns + counts.transport_ns) / 1e9,
+                    idle_s=counts.idle_ns / 1e9,
+                    waited_s=(self.meter.waited_ns if self.meter.is_own_work else worker.waited_ns) / 1e9,
+                    queue=ready,
+                    rss_bytes=0 if pid is None else resident_bytes(pid),
+                )
+            )
+        return tuple(found), queue, capacity
+
+    def _sources(self, facts: RunFacts, counts: Counts) -> tuple[SourceStats, ...]:
+        if self._names is None:
+            self._names = source_names(facts.chain)
+        none = SourceCounts()
+        found = [counts.sources.get(number, none) for number in range(len(self._names))]
+        return tuple(
+            SourceStats(
+                name=name,
+                samples=one.samples,
+                size_bytes=one.size_bytes,
+                repeats=one.repeats,
+                skipped=one.excluded + one.dropped,
+            )
+            for name, one in zip(self._names, found, strict=True)
+        )
+
+
+def _sum_of(meter: RankMeter) -> Counts:
+    total = Counts()
+    for worker in meter.workers:
+        total.add(worker.counts.copy())
+    return total
+
+
+def _sizes(counts: Counts) -> dict[str, float]:
+    """Return the sums of metrics over all samples, from those that were measured."""
+    kept = sum(source.samples - source.excluded for source in counts.sources.values()) - sum(counts.dropped.values())
+    return {unit: total / samples * kept for unit, (total, samples) in counts.sizes.items() if samples}
+
+
+def _longest_first(seconds: Mapping[str, float]) -> dict[str, float]:
+    return dict(sorted(seconds.items(), key=lambda item: -item[1]))

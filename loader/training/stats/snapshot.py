@@ -1,0 +1,301 @@
+"""The statistics of a loader as a value: printed as one line, and a plain dict for loggers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from .suggestions import Facts, suggestions
+
+__all__ = ["Headroom", "LoaderStats", "RankWait", "SourceStats", "WorkerStats"]
+
+_SHOWN = 4  # causes of waits in the line
+_MIN_SHOWN = 0.005  # of the time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceStats:
+    """Counts of one dataset.
+
+    Attributes:
+        name: Path and split part: ``/data/coco:train``.
+        samples: Samples that were read, or passed over because they are excluded.
+        size_bytes: Bytes of their parts that were needed.
+        repeats: Those that came in an earlier epoch already.
+        skipped: Those that are excluded, or that a hook skipped or failed for.
+    """
+
+    name: str
+    samples: int
+    size_bytes: int
+    repeats: int
+    skipped: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerStats:
+    """Statistics of one worker.
+
+    Attributes:
+        worker: Its number.
+        batches: Micro-batches that arrived from it.
+        busy_s: Seconds in which it made and packed them.
+        idle_s: Seconds in which it waited for the training loop.
+        waited_s: Seconds in which the training loop waited for it.
+        queue: Its micro-batches that wait for the training loop.
+        rss_bytes: Resident memory of its process; 0 if it has none of its own, or it has ended.
+    """
+
+    worker: int
+    batches: int
+    busy_s: float
+    idle_s: float
+    waited_s: float
+    queue: int
+    rss_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankWait:
+    """The waits of a rank, by which the slowest one is found.
+
+    Attributes:
+        rank: The rank.
+        elapsed_s: Seconds from its first iteration to its last micro-batch.
+        waited_s: Seconds of these in which its training loop waited.
+        samples: Samples that its workers read.
+    """
+
+    rank: int
+    elapsed_s: float
+    waited_s: float
+    samples: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Headroom:
+    """The comparison of new micro-batches with cached ones.
+
+    Attributes:
+        loaded_steps: Steps with new micro-batches that were measured.
+        loaded_s: Their time, in seconds.
+        cached_steps: Steps with cached micro-batches that were measured.
+        cached_s: Their time, in seconds.
+    """
+
+    loaded_steps: int = 0
+    loaded_s: float = 0.0
+    cached_steps: int = 0
+    cached_s: float = 0.0
+
+    @property
+    def gain(self) -> float | None:
+        """The share of a step's time that a perfect loader would save, 0 or more; None before both were measured."""
+        if not self.loaded_steps or not self.cached_steps or not self.loaded_s:
+            return None
+        loaded, cached = self.loaded_s / self.loaded_steps, self.cached_s / self.cached_steps
+        return max(0.0, 1 - cached / loaded)
+
+    def __str__(self) -> str:
+        if self.gain is None:
+            return "headroom: not measured yet"
+        return (
+            f"a perfect loader would make steps {100 * self.gain:.0f} % shorter (measured over {self.loaded_steps} "
+            f"steps with new and {self.cached_steps} with cached micro-batches)"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoaderStats:
+    """Statistics of one rank's loader, from its first iteration, or the last restore, to the last micro-batch.
+
+    Times of activities are extrapolated from a part of the micro-batches; the other numbers are counted. Samples are
+    counted when the micro-batches of a worker arrive at the rank, so they are ahead of ``steps`` by those that wait.
+
+    Attributes:
+        rank: The rank.
+        ranks: Number of ranks.
+        step: Number of the next micro-batch of this rank, counted from the beginning of the run.
+        steps: Micro-batches that the loader delivered.
+        elapsed_s: Seconds.
+        waited_s: Seconds of these in which the training loop waited for the loader.
+        waited_for: ``waited_s`` by cause: ``storage``, ``decode``, the names of hooks, ``transport``, ``start`` and
+            ``other``; the longest first.
+        worker_s: Seconds of all workers together, by the same names, and ``idle``.
+        samples: Samples that the workers read.
+        size_bytes: Bytes that they read.
+        repeats: Samples of a second or later epoch.
+        skipped: Samples that are excluded, or that hooks skipped or failed for.
+        dropped: The latter, by reason.
+        sizes: Sums of the task encoder's ``@sample_size_metric`` by name, such as ``tokens``; extrapolated.
+        sources: Counts by dataset, in the order of the mix.
+        workers: Statistics by worker.
+        queue: Micro-batches that wait for the training loop.
+        queue_capacity: The most that may wait; 0 without workers.
+        rss_bytes: Resident memory of this process.
+        shared_bytes: Shared memory in which micro-batches travel, as far as it is mapped here.
+        restarts: Workers that were replaced in the run.
+        quarantined: Samples that are passed over since they killed workers.
+        cost_share: Estimated share of the workers' time that these statistics took.
+        headroom: The comparison with cached micro-batches; None if it was not requested.
+        ranks_waited: With ``gather=True``, the waits of all ranks.
+        makes_own: The training loop makes the micro-batches itself: it has no workers.
+        decodes: What is decoded, such as ``JPEG``; empty if it is not known.
+    """
+
+    rank: int
+    ranks: int
+    step: int
+    steps: int
+    elapsed_s: float
+    waited_s: float
+    waited_for: Mapping[str, float]
+    worker_s: Mapping[str, float]
+    samples: int
+    size_bytes: int
+    repeats: int
+    skipped: int
+    dropped: Mapping[str, int]
+    sizes: Mapping[str, float]
+    sources: tuple[SourceStats, ...]
+    workers: tuple[WorkerStats, ...]
+    queue: int
+    queue_capacity: int
+    rss_bytes: int
+    shared_bytes: int
+    restarts: int
+    quarantined: int
+    cost_share: float
+    headroom: Headroom | None = None
+    ranks_waited: tuple[RankWait, ...] = ()
+    makes_own: bool = field(default=False, repr=False)
+    decodes: str = field(default="", repr=False)
+
+    @property
+    def waited_share(self) -> float:
+        """Share of the time in which the training loop waited, in [0, 1]."""
+        return self.waited_s / self.elapsed_s if self.elapsed_s else 0.0
+
+    @property
+    def samples_per_s(self) -> float:
+        """Samples per second of this rank."""
+        return self.samples / self.elapsed_s if self.elapsed_s else 0.0
+
+    @property
+    def slowest_rank(self) -> int | None:
+        """The rank whose training loop waited longest, so that the others wait for it; None unless gathered."""
+        return max(self.ranks_waited, key=lambda one: one.waited_s).rank if self.ranks_waited else None
+
+    @property
+    def workers_rss_bytes(self) -> int:
+        """Resident memory of the worker processes together; pages that they share count in each of them."""
+        return sum(worker.rss_bytes for worker in self.workers)
+
+    @property
+    def suggestions(self) -> tuple[str, ...]:
+        """Changes that would make the loader faster, with figures; the first one matters most."""
+        return suggestions(
+            Facts(
+                elapsed_s=self.elapsed_s,
+                waited_s=self.waited_s,
+                waited_for=self.waited_for,
+                worker_s=self.worker_s,
+                workers=0 if self.makes_own else len(self.workers),
+                rss_bytes=self.rss_bytes + self.workers_rss_bytes,
+                decodes=self.decodes,
+            )
+        )
+
+    def since(self, before: LoaderStats | None) -> LoaderStats:
+        """Return the statistics of the time since earlier ones of the same loader; None: since the beginning."""
+        if before is None or before.steps > self.steps:
+            return self
+        return replace(
+            self,
+            steps=self.steps - before.steps,
+            elapsed_s=self.elapsed_s - before.elapsed_s,
+            waited_s=self.waited_s - before.waited_s,
+            waited_for=_less(self.waited_for, before.waited_for),
+            worker_s=_less(self.worker_s, before.worker_s),
+            samples=self.samples - before.samples,
+            size_bytes=self.size_bytes - before.size_bytes,
+            repeats=self.repeats - before.repeats,
+            skipped=self.skipped - before.skipped,
+            dropped=_less(self.dropped, before.dropped),
+            sizes=_less(self.sizes, before.sizes),
+            sources=_sources_less(self.sources, before.sources),
+            restarts=self.restarts - before.restarts,
+        )
+
+    def __str__(self) -> str:
+        causes = [
+            f"{name} {_percent(seconds / self.elapsed_s)}"
+            for name, seconds in self.waited_for.items()
+            if self.elapsed_s and seconds / self.elapsed_s >= _MIN_SHOWN
+        ][:_SHOWN]
+        parts = [f"step {self.step}", f"{self.samples_per_s:.4g} samples/s"]
+        parts.append(f"waited {_percent(self.waited_share)}" + (f" ({', '.join(causes)})" if causes else ""))
+        if self.queue_capacity:
+            parts.append(f"queue {self.queue}/{self.queue_capacity}")
+        parts.append(f"skipped {self.skipped}")
+        if self.restarts:
+            parts.append(f"replaced {self.restarts} workers")
+        if self.ranks_waited:
+            slowest = max(self.ranks_waited, key=lambda one: one.waited_s)
+            parts.append(f"slowest rank {slowest.rank}, waited {slowest.waited_s:.3g} s")
+        if self.headroom is not None:
+            parts.append(str(self.headroom))
+        return " · ".join(parts)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return flat plain data, for ``wandb.log`` and TensorBoard: names to numbers.
+
+        Names of several parts have slashes: ``waited_for/decode_s``, ``source/<path>:<split part>/samples``.
+        """
+        found: dict[str, Any] = {
+            name: getattr(self, name) for name in self.__slots__ if type(getattr(self, name)) in (int, float)
+        }
+        found["waited_share"] = self.waited_share
+        found["samples_per_s"] = self.samples_per_s
+        found["workers_rss_bytes"] = self.workers_rss_bytes
+        found |= {f"waited_for/{name}_s": seconds for name, seconds in self.waited_for.items()}
+        found |= {f"workers/{name}_s": seconds for name, seconds in self.worker_s.items()}
+        found |= {f"dropped/{reason}": number for reason, number in self.dropped.items()}
+        found |= {f"sizes/{unit}": total for unit, total in self.sizes.items()}
+        for source in self.sources:
+            for name in ("samples", "size_bytes", "repeats", "skipped"):
+                found[f"source/{source.name}/{name}"] = getattr(source, name)
+        for worker in self.workers:
+            for name in ("batches", "busy_s", "idle_s", "waited_s", "queue", "rss_bytes"):
+                found[f"worker/{worker.worker}/{name}"] = getattr(worker, name)
+        if self.headroom is not None and self.headroom.gain is not None:
+            found["headroom"] = self.headroom.gain
+        if self.slowest_rank is not None:
+            found["slowest_rank"] = self.slowest_rank
+        return found
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %" if 0 < share < 0.01 else f"{100 * share:.0f} %"
+
+
+def _less(now: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
+    left = {name: number - before.get(name, 0) for name, number in now.items()}
+    return dict(sorted(left.items(), key=lambda item: -item[1]))
+
+
+def _sources_less(now: Sequence[SourceStats], before: Sequence[SourceStats]) -> tuple[SourceStats, ...]:
+    known = {source.name: source for source in before}
+    return tuple(
+        source
+        if source.name not in known
+        else SourceStats(
+            name=source.name,
+            **{
+                name: getattr(source, name) - getattr(known[source.name], name)
+                for name in ("samples", "size_bytes", "repeats", "skipped")
+            },
+        )
+        for source in now
+    )

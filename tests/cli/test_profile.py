@@ -1,0 +1,86 @@
+"""``energon profile`` runs a script, and shows and traces what its loaders do."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loader.format.prepare.plan import SplitRequest
+from tests.e2e.dataset_tree import prepare, write_shards
+from tests.source_tree import ROOT
+
+CONFIG = "sample_type: {__module__: megatron.energon, __class__: TextSample}\nfield_map: {text: txt}\n"
+SCRIPT = """\
+import sys, time
+from itertools import islice
+import loader
+
+class Encoder(loader.DefaultTaskEncoder):
+    def encode_sample(self, sample):
+        time.sleep(0.002)
+        return sample
+    batch = staticmethod(loader.batch_list)
+
+def main(data, steps, exit_code):
+    dataset = loader.get_train_dataset(
+        data, worker_config=loader.WorkerConfig(rank=0, world_size=1, num_workers=2), task_encoder=Encoder(),
+        batch_size=4, shuffle_buffer_size=None, max_samples_per_sequence=None,
+    )
+    for _ in islice(loader.get_loader(dataset, stats=False), int(steps)):
+        pass
+    print("trained")
+    return int(exit_code)
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
+"""
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = write_shards(tmp_path_factory.mktemp("profile") / "data", samples=20)
+    prepare(folder, split=SplitRequest(ratio={"train": 1.0}), files={"dataset.yaml": CONFIG})
+    (folder.parent / "train.py").write_text(SCRIPT)
+    return folder
+
+
+def profile(*arguments: object) -> Any:
+    command = [sys.executable, "-m", "energon_cli", "profile", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+
+
+def test_a_script_is_profiled(data: Path, tmp_path: Path) -> None:
+    trace, stats = tmp_path / "trace.json", tmp_path / "stats.json"
+    done = profile("--steps", 10, "--trace", trace, "--stats", stats, data.parent / "train.py", data, 80, 0)
+    assert (done.returncode, done.stdout) == (0, "trained\n")
+    assert "step 80 · " in done.stderr
+    assert "  the training loop waited for\n    encode_sample " in done.stderr
+    assert "bound by encode_sample: " in done.stderr
+    events = json.loads(trace.read_text())["traceEvents"]
+    assert {event["args"]["name"] for event in events if event["name"] == "thread_name"} == {
+        "training loop",
+        "worker 0",
+        "worker 1",
+    }
+    assert len([event for event in events if event["name"] == "next"]) == 10
+    document = json.loads(stats.read_text())
+    assert document["loaders"][0]["numbers"]["steps"] == 80
+
+
+def test_the_exit_code_and_the_options_are_the_scripts(data: Path, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("import sys\nprint(sys.argv[1:])\nsys.exit(7)\n")
+    done = profile("--trace", tmp_path / "trace.json", script, "--steps", "many", "-h")
+    assert (done.returncode, done.stdout) == (7, "['--steps', 'many', '-h']\n")
+    assert "the script took no micro-batch of a loader" in done.stderr
+
+
+def test_a_missing_script_is_an_error(tmp_path: Path) -> None:
+    done = profile(tmp_path / "none.py")
+    assert done.returncode == 1
+    assert "there is no such script" in done.stderr

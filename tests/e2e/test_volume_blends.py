@@ -1,0 +1,246 @@
+"""Runs with blends by counted volumes: after packing, from columns, nested; on other ranks, with killed workers."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from loader import (
+    ConfigError,
+    SkipSample,
+    TaskEncoder,
+    TextSample,
+    WorkerConfig,
+    get_loader,
+    get_savable_loader,
+    get_train_dataset,
+    sample_size_metric,
+)
+from loader.format.columns.column import write_column
+from loader.format.dataset_folder import DatasetFolder
+from tests.e2e.drawing_encoders import Augmented, Cooking, PackingTwice, number_in
+from tests.e2e.drawing_pipelines import ignore
+from tests.e2e.mixed_data import MixedData, write_mixed_data
+from tests.e2e.test_worker_replacement import pids_of
+from tests.elastic_runs import Pipeline, Spread, check_every_save
+
+pytestmark = pytest.mark.filterwarnings("ignore:samples of .* are reached twice")
+
+ONE = WorkerConfig(rank=0, world_size=1, num_workers=0, lanes=4)
+
+
+def tokens_of(number: int) -> int:
+    """Return a size of a heavy tail: 1 to 20, and for one in ten 200."""
+    return 200 if number % 10 == 3 else 1 + number * 7 % 20
+
+
+class Sized(Augmented):
+    """Encoder that draws random numbers, skips and repeats samples, and has metrics."""
+
+    def encode_sample(self, sample: TextSample) -> Iterator[Any]:
+        if number_in(sample) % 7 == 3:
+            raise SkipSample
+        yield super().encode_sample(sample)
+        if number_in(sample) % 5 == 0:
+            yield super().encode_sample(sample)
+
+    @sample_size_metric
+    def tokens(self, sample: TextSample) -> int:
+        return tokens_of(number_in(sample))
+
+    @sample_size_metric("pages")
+    def count_pages(self, sample: TextSample) -> float:
+        return 0.25 + number_in(sample) % 3
+
+
+class SizedCooking(Cooking):
+    @sample_size_metric
+    def tokens(self, sample: TextSample) -> int:
+        return tokens_of(number_in(sample))
+
+
+class SizedPacks(PackingTwice):
+    """Packs samples; the metric counts the letters of a pack."""
+
+    @sample_size_metric(after="packing")
+    def letters(self, pack: TextSample) -> int:
+        return len(pack.text)
+
+    @sample_size_metric
+    def tokens(self, sample: TextSample) -> int:
+        return tokens_of(number_in(sample))
+
+
+class Plain(TaskEncoder[Any, Any, Any, Any]):
+    pass
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> MixedData:
+    data = write_mixed_data(tmp_path_factory.mktemp("volumes"))
+    for path in (data.texts, data.more, data.crude):
+        opened = DatasetFolder(str(path))
+        numbers = [int(opened.index.key(row)) for row in range(len(opened.index))]
+        write_column(opened.storage, opened.index, "tokens", np.array([tokens_of(number) for number in numbers]))
+    entries = [{"weight": 2, "path": "texts"}, {"weight": 1, "path": "more"}]
+    for unit in ("tokens", "pages", "letters"):
+        data.write(f"{unit}.yaml", {"train": {"blend": entries, "blend_weight_unit": unit}})
+    crude = [*entries, {"weight": 1, "path": "crude"}]
+    data.write("crude.yaml", {"train": {"blend": crude, "blend_weight_unit": "tokens"}})
+    samples = [{"weight": 1, "path": "texts"}, {"weight": 1, "path": "more", "split_part": "val"}]
+    data.write("samples.yaml", {"train": {"blend": samples}})
+    nested = [{"weight": 3, "path": "pages.yaml"}, {"weight": 1, "path": "samples.yaml"}]
+    data.write("nested.yaml", {"train": {"blend": nested, "blend_weight_unit": "tokens"}})
+    outer = [{"weight": 1, "path": "tokens.yaml"}, {"weight": 1, "path": "more"}]
+    data.write("outer.yaml", {"train": {"blend": outer}})
+    data.write("early.yaml", {"train": {"blend": [{"path": "letters.yaml"}, {"path": "more"}]}})
+    below = [{"path": "letters.yaml"}, {"path": "more"}]
+    data.write("below.yaml", {"train": {"blend": below, "blend_weight_unit": "tokens"}})
+    data.write("lines.yaml", {"train": {"blend": [*entries, {"path": "lines.jsonl"}], "blend_weight_unit": "tokens"}})
+    return data
+
+
+def train(data: MixedData, name: str, encoder: type[Any], config: WorkerConfig = ONE, **options: Any) -> Any:
+    defaults = {"batch_size": 3, "shuffle_buffer_size": 20, "max_samples_per_sequence": 5}
+    return get_train_dataset(
+        data.folder / name,
+        worker_config=replace(config, global_error_handler=ignore),
+        task_encoder=encoder(),
+        **defaults | options,
+    )
+
+
+CASES: dict[str, tuple[str, type[Any], dict[str, Any]]] = {
+    "metric": ("tokens.yaml", Sized, {}),
+    "nested units": ("nested.yaml", Sized, {}),
+    "samples above tokens": ("outer.yaml", Sized, {}),
+    "packing after the metric": ("tokens.yaml", SizedPacks, {"packing_buffer_size": 7}),
+    "packing before the metric": ("letters.yaml", SizedPacks, {"packing_buffer_size": 7}),
+    "column": ("crude.yaml", Cooking, {}),
+    "column, packing": ("tokens.yaml", PackingTwice, {"packing_buffer_size": 7}),
+    "crude": ("crude.yaml", SizedCooking, {}),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_run_continues_exactly_on_other_ranks_and_workers(data: MixedData, case: str) -> None:
+    name, encoder, options = CASES[case]
+    if encoder is Cooking or encoder is SizedCooking:
+        options = {**options, "batch_size": 2}
+    pipeline = Pipeline(build=partial(train, data, name, encoder, **options), batches=20, lanes=4)
+    check_every_save(pipeline, Spread(2), [Spread(1), Spread(4), Spread(1, 2), Spread(2, 1)], every=4)
+
+
+def numbers(dataset: Any, count: int) -> list[int]:
+    """Return the numbers of the first samples of a run with one lane."""
+    return [number_in(sample) for sample in islice(get_loader(dataset), count)]
+
+
+def check_shares(found: list[int], size: Any) -> None:
+    """Check the volumes of samples below 5000, and of others, for the weights 2 and 1, at every step."""
+    small = large = 0.0
+    largest = max(map(size, found))
+    for one in found:
+        small, large = (small + size(one), large) if one < 5000 else (small, large + size(one))
+        assert abs(small - 2 / 3 * (small + large)) <= largest
+
+
+def test_a_column_is_counted_before_decoding(data: MixedData) -> None:
+    alone = WorkerConfig(rank=0, world_size=1, num_workers=0, lanes=1)
+    dataset = train(data, "tokens.yaml", Plain, alone, batch_size=None)
+    assert str(dataset).startswith("decode(")
+    check_shares(numbers(dataset, 1000), tokens_of)
+
+
+def test_packs_are_counted_after_packing(data: MixedData) -> None:
+    alone = WorkerConfig(rank=0, world_size=1, num_workers=0, lanes=1)
+    dataset = train(data, "letters.yaml", SizedPacks, alone, batch_size=None, packing_buffer_size=7)
+    assert str(dataset).startswith("blend(weights=[2.0, 1.0], unit=letters)")
+    packs = [pack.text for pack in islice(get_loader(dataset), 300)]
+    parts = [[int(part) >= 5000 for part in pack_numbers(text)] for text in packs]
+    assert all(len({*part}) == 1 for part in parts)  # a pack is of one dataset
+    small = sum(len(text) for text, part in zip(packs, parts, strict=True) if not part[0])
+    assert small / sum(map(len, packs)) == pytest.approx(2 / 3, abs=0.01)
+
+
+def pack_numbers(text: str) -> list[str]:
+    return [piece.split("'")[0].split()[0] for piece in text.split("text ")[1:]]
+
+
+def test_a_metric_after_packing_takes_samples_in_a_run_without(data: MixedData) -> None:
+    alone = WorkerConfig(rank=0, world_size=1, num_workers=0, lanes=1)
+    dataset = train(data, "letters.yaml", SizedPacks, alone, batch_size=None)
+    texts = [sample.text for sample in islice(get_loader(dataset), 600)]
+    small = sum(len(text) for text in texts if int(pack_numbers(text)[0]) < 5000)
+    assert small / sum(map(len, texts)) == pytest.approx(2 / 3, abs=0.01)
+
+
+def test_nested_blends_count_in_their_own_units(data: MixedData) -> None:
+    alone = WorkerConfig(rank=0, world_size=1, num_workers=0, lanes=1)
+
+    class Sizes(Plain):
+        tokens, count_pages = Sized.tokens, Sized.count_pages
+
+    dataset = train(data, "nested.yaml", Sizes, alone, batch_size=None)
+    tokens, pages = [0.0, 0.0], [0.0, 0.0]
+    for sample in islice(get_loader(dataset), 3000):
+        _, outer, inner = sample.__restore_key__[3]
+        number = number_in(sample)
+        tokens[outer] += tokens_of(number)
+        if outer == 0:
+            pages[inner[1]] += 0.25 + number % 3
+    assert tokens[0] / sum(tokens) == pytest.approx(0.75, abs=0.01)
+    assert pages[0] / sum(pages) == pytest.approx(2 / 3, abs=0.01)
+
+
+def test_a_blend_must_not_count_samples_above_one_that_counts_packs(data: MixedData) -> None:
+    expected = "a blend counts 'tokens' in encoded samples, and a blend below it counts packs"
+    with pytest.raises(ConfigError, match=expected):
+        train(data, "below.yaml", SizedPacks, packing_buffer_size=7)
+    assert train(data, "early.yaml", SizedPacks, packing_buffer_size=7)
+
+
+def test_datasets_without_the_column_are_named(data: MixedData) -> None:
+    with pytest.raises(ConfigError, match=r"1 of 3 have none: .*lines.jsonl") as caught:
+        train(data, "lines.yaml", Plain)
+    assert "energon stats" in str(caught.value)
+    assert "--write tokens" in str(caught.value)
+
+
+def test_a_sample_without_a_value_is_named(data: MixedData, tmp_path: Path) -> None:
+    other = write_mixed_data(tmp_path)
+    opened = DatasetFolder(str(other.more))
+    values = np.arange(len(opened.index), dtype=np.float64)
+    values[3] = np.nan
+    write_column(opened.storage, opened.index, "words", values)
+    entries = [{"path": "more"}, {"path": "more", "subset": {"range": [0, 10]}}]
+    other.write("words.yaml", {"train": {"blend": entries, "blend_weight_unit": "words"}})
+    with pytest.raises(ConfigError, match=r"column 'words' has no value for sample 'train_0.tar/05003'"):
+        list(islice(get_loader(train(other, "words.yaml", Plain, batch_size=None)), 100))
+
+
+def test_killed_workers_change_no_batch(data: MixedData) -> None:
+    config = WorkerConfig(rank=0, world_size=1, num_workers=2, lanes=4)
+
+    def loader_of() -> Any:
+        return get_savable_loader(train(data, "nested.yaml", Sized, config), max_worker_restarts=20)
+
+    with loader_of() as loader:
+        expected = [batch.text for batch in islice(loader, 60)]
+    chosen, found = random.Random(1), []
+    with loader_of() as loader:
+        for number, batch in enumerate(islice(loader, 60)):
+            found.append(batch.text)
+            if number % 15 == 7:
+                os.kill(chosen.choice(pids_of(loader)), signal.SIGKILL)
+    assert found == expected

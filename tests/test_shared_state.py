@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from tests.source_tree import ROOT
 
 REASONS = {
-    "format/dataset_folder.py _touched": "setdefault and add are one step; at worst a line of the log comes twice",
+    "format/index/fresh_shard.py _touched": "setdefault and add are one step; at worst a line of the log comes twice",
     "format/parquet/row_cache.py row_cache": "each change of its dicts is one step; see RowCache",
     "format/parquet/row_cache.py serials": "next() of a count is one step",
     "pipeline/contract/dataset_methods.py _direct_loaders": "set when the modules are imported",
@@ -39,6 +39,7 @@ REASONS = {
     "storage/remote/clients/helper_client.py _of_parents": "changed after a fork, when there is one thread",
     "stores/dataset_file_store.py _opened": "at worst a dataset is opened twice",
     "training/loaders/debug_log.py _numbers": "numbers of log files, taken by the thread that makes a loader",
+    "training/stats/script_profile.py _numbers": "next() of a count is one step",
     "training/workers/worker_process.py _processes": "add is one step; read in forked processes, which have one thread",
     "transport/batch_memory.py _thread": "each worker has its own",
     "transport/segments.py _attached": "of worker processes; a rank reads their messages in one thread",

@@ -22,6 +22,7 @@ from loader import (
     WorkerConfig,
     get_savable_loader,
     get_val_dataset,
+    random_access,
     stateless,
 )
 from tests.e2e.rank_processes import rank_processes
@@ -137,6 +138,7 @@ def test_validation_and_random_access_ignore_weights_that_change(data: Mixes) ->
     config = WorkerConfig(rank=0, world_size=1, num_workers=0)
     loader = get_savable_loader(get_val_dataset(document, worker_config=config, batch_size=1))
     assert len(list(loader)) == 74
+    assert len(random_access(document, "val")) == 74
 
 
 # ------------------------------------------------------------------------------------------------------------- resume

@@ -134,7 +134,7 @@ class LoadedDatasets:
         Raises:
             ConfigError: Their weights change during the run.
         """
-        if any(spec.schedule is not None for spec in self.specs):
+        if self._weights_change:
             raise ConfigError(
                 "the weights of this mix change during the run, and a chain built by hand has constant weights",
                 hint="build the chain with get_train_dataset, or give each dataset one weight",
@@ -160,6 +160,10 @@ class LoadedDatasets:
     @property
     def _is_weighted(self) -> bool:
         return any(spec.weight is not None for spec in self.specs)
+
+    @property
+    def _weights_change(self) -> bool:
+        return any(spec.schedule is not None for spec in self.specs)
 
     def __iter__(self) -> Iterator[LoadedDataset]:
         return iter(self.datasets)
@@ -256,7 +260,9 @@ class LoadedDatasets:
                 shares=tuple(1.0 if spec.repetitions is None else spec.repetitions for spec in specs),
             )
 
-        plan = replace(plan_of(whole), schedule=planned_schedule(self.specs, options) if repeat else None)
+        plan = plan_of(whole)
+        if repeat and self._weights_change:
+            plan = replace(plan, schedule=planned_schedule(self.specs, options))
         if plan.items([source.samples for source in self.sources]) == 0:
             raise ConfigError(
                 f"repetitions [{', '.join(map(str, self._passes()))}] select no samples",

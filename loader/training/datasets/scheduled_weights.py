@@ -26,19 +26,17 @@ class _Scheduled(Protocol):
         """Share in each stretch of the run; None if it never changes."""
 
 
-def planned_schedule(specs: Sequence[_Scheduled], options: ChainOptions) -> PlannedSchedule | None:
-    """Return the schedule of a run; None if no weight changes.
+def planned_schedule(specs: Sequence[_Scheduled], options: ChainOptions) -> PlannedSchedule:
+    """Return the schedule of a run.
 
     Args:
-        specs: The shares of the datasets.
+        specs: The shares of the datasets, some of which change.
         options: The stages of the run.
 
     Raises:
         ConfigError: The schedule is too large, or counts steps whose samples are not known ahead.
     """
     known = [spec.schedule for spec in specs if spec.schedule is not None]
-    if not known:
-        return None
     starts = combine_starts(known)
     if len(starts) * len(specs) > _MAX_WEIGHTS:
         raise ConfigError(

@@ -29,6 +29,7 @@ __all__ = [
     "LanesOneByOne",
     "Message",
     "open_lane",
+    "remade_items",
     "remake_batch",
 ]
 

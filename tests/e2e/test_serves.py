@@ -24,6 +24,7 @@ from loader import (
     MapDataset,
     SortPoolDataset,
     StateError,
+    StatsOptions,
     WorkerConfig,
     get_loader,
     get_savable_loader,
@@ -77,6 +78,7 @@ PIPELINES: dict[str, Build] = {
     "validation": val,
     "validation with skips": partial(val, encoder=Skipping),
     "even ranks": partial(val, even_ranks=True),
+    "padded ranks": partial(val, pad_ranks=True, batch_size=7),
     "one pass": partial(train, repeat=False),
     "passes in virtual epochs": in_epochs,
 }
@@ -401,6 +403,21 @@ def test_a_group_that_does_not_serve_all_ranks_is_refused_on_all_processes(
     data: Data, processes: RankProcesses
 ) -> None:
     assert processes.run(save_without_all, data) == ["no process of the group serves the data ranks 3 of 4"] * 2
+
+
+# ------------------------------------------------------------------------------------------------- statistics
+
+
+def test_data_ranks_have_statistics_of_their_own(data: Data, tmp_path: Path) -> None:
+    options = StatsOptions(file=tmp_path / "stats{rank}.jsonl", every_s=0.001)
+    loader = get_loader(train(data, config(4)), serves=[1, 3], stats=options)
+    assert len(list(islice(loader, 5))) == 5
+    loader.close()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["stats1.jsonl", "stats3.jsonl"]
+    with pytest.raises(ConfigError, match="has no common statistics"):
+        loader.stats()
+    with pytest.raises(ConfigError, match="cannot share prometheus_port=9400"):
+        get_loader(train(data, config(4)), serves=[1, 3], stats=StatsOptions(prometheus_port=9400))
 
 
 # ------------------------------------------------------------------------------------------------- commands

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import os
 import signal
 import time
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 from torch.utils.data import get_worker_info
 
 from loader import (
     ConfigError,
     DataLoader,
     DefaultTaskEncoder,
+    FilterDataset,
+    GroupBatchDataset,
+    IterMapDataset,
     LoaderStats,
+    MapDataset,
+    PackingDataset,
+    SavableDataset,
     SkipSample,
     StatsOptions,
     TextSample,
@@ -144,7 +153,7 @@ def test_a_slow_storage_is_named_as_the_cause(
 
     monkeypatch.setattr(local._LocalFile, "read_at", slowly)
     monkeypatch.setattr(shard_reads, "_MIN_COALESCED", 1 << 30)  # a read for each sample
-    stats = run(loader_of(mix / "one", **options), 40)
+    stats = run(loader_of(mix / "one", **options), 80)
     assert main_cause(stats) == "storage"
     assert "bound by storage" in stats.suggestions[0]
 
@@ -159,6 +168,97 @@ def test_a_fast_loader_has_nothing_to_gain(mix: Path, options: dict[str, Any]) -
     assert stats.queue > 0
     if stats.waited_s - stats.waited_for["start"] < 0.02 * stats.elapsed_s:  # not on a machine that is overloaded
         assert stats.suggestions[0].startswith("nothing to gain: ")
+
+
+class Users(SavableDataset[Any]):
+    """A dataset of a user that iterates its samples itself, slowly."""
+
+    def __init__(self, dataset: SavableDataset[Any]) -> None:
+        super().__init__(dataset)
+        self.inner = dataset
+
+    def __iter__(self) -> Iterator[Any]:
+        for sample in self.inner:
+            time.sleep(0.002)
+            yield sample
+
+    def len_worker(self, worker_idx: int | None = None) -> int:
+        return 100
+
+
+@pytest.mark.parametrize(
+    ("stage", "cause"),
+    [
+        (lambda dataset: MapDataset(dataset, slow), "slow"),
+        (lambda dataset: IterMapDataset(dataset, slow_items), "slow_items"),
+        (lambda dataset: FilterDataset(dataset, slow), "slow"),
+        (lambda dataset: PackingDataset(dataset, 8, slow_groups, list), "select_samples_to_pack"),
+        (lambda dataset: GroupBatchDataset(dataset, 4, slow_key, list), "batch_group_criterion"),
+        (Users, "Users"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:Users iterates its samples itself")
+def test_functions_of_stages_are_named(mix: Path, stage: Callable[[Any], Any], cause: str) -> None:
+    dataset = get_train_dataset(
+        mix / "one",
+        worker_config=WorkerConfig(rank=0, world_size=1, num_workers=0, lanes=2),
+        batch_size=None,
+        shuffle_buffer_size=None,
+        max_samples_per_sequence=None,
+    )
+    loader = get_savable_loader(stage(dataset))
+    for _ in islice(loader, 20):
+        pass
+    assert main_cause(loader.stats()) == cause
+
+
+def slow(sample: Any) -> Any:
+    time.sleep(0.002)
+    return sample
+
+
+def slow_items(samples: Iterator[Any]) -> Iterator[Any]:
+    for sample in samples:
+        yield slow(sample)
+
+
+def slow_groups(samples: list[Any]) -> list[list[Any]]:
+    slow(samples)
+    return [[sample] for sample in samples]
+
+
+def slow_key(sample: Any) -> tuple[int, None]:
+    slow(sample)
+    return 0, None
+
+
+def test_the_format_that_is_decoded_is_named(tmp_path: Path) -> None:
+    picture = io.BytesIO()
+    Image.new("RGB", (600, 600)).save(picture, "JPEG")
+    write_shard(tmp_path / "0.tar", {f"{number:03d}": {"jpg": picture.getvalue()} for number in range(8)})
+    document = "sample_type: {__module__: megatron.energon, __class__: ImageSample}\nfield_map: {image: jpg}\n"
+    prepare(tmp_path, split=SplitRequest(ratio={"train": 1.0}), files={"dataset.yaml": document})
+    config = WorkerConfig(rank=0, world_size=1, num_workers=0, lanes=2)
+    dataset = get_train_dataset(
+        tmp_path, worker_config=config, batch_size=2, shuffle_buffer_size=None, max_samples_per_sequence=None
+    )
+    loader = get_savable_loader(dataset)
+    for _ in islice(loader, 100):
+        pass
+    stats = loader.stats()
+    assert stats.decodes == "JPEG"
+    assert stats.waited_for["decode"] > 0
+
+
+def test_a_loader_that_did_nothing_has_no_figures(mix: Path) -> None:
+    stats = loader_of(mix / "one").stats()
+    assert (stats.steps, stats.samples, stats.waited_share, stats.suggestions) == (0, 0, 0, ())
+
+
+def test_spawned_workers_are_measured(mix: Path) -> None:
+    stats = run(loader_of(mix / "mix.yaml", multiprocessing_context="spawn"), 10)
+    assert stats.samples >= 40
+    assert all(source.samples for source in stats.sources)
 
 
 def test_the_time_that_workers_take_to_start_is_a_cause_of_its_own(mix: Path) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ...errors import StateError, escape_controls
+from ..measuring.recorder import register
 from .buffered import BufferedItem
 from .dataset_methods import BOUND, in_user_iteration, inherits_stage
 from .inner_datasets import replace_datasets
@@ -53,6 +54,8 @@ class UserRunning:
                 each.resume(own.get(str(each.place), {}))
             self._dataset.restore_state(decode_state(own[_OWN], decode_sample=self._decode_sample))
         self._items: Iterator[Any] | None = None
+        self._next: Callable[[Iterator[Any]], Any] = next  # replaced while calls are timed
+        register(lane, self._name, self, "_next")
 
     def _copy(self, dataset: Any) -> Any:
         """Copy the user's dataset for this lane, in its initial state."""
@@ -73,7 +76,7 @@ class UserRunning:
             if self._items is None:
                 self._items = iter(self._dataset)
             try:
-                value = next(self._items)
+                value = self._next(self._items)
             except StopIteration:
                 self._is_over = True
                 raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import add
 from typing import Any, NamedTuple
 
 __all__ = ["DECODE", "STORAGE", "Counts", "Event", "SourceCounts", "add_numbers"]
@@ -33,7 +34,7 @@ class SourceCounts(NamedTuple):
 
     def plus(self, other: SourceCounts) -> SourceCounts:
         """Return the sum."""
-        return SourceCounts(*(one + two for one, two in zip(self, other, strict=True)))
+        return SourceCounts(*map(add, self, other))
 
 
 class Event(NamedTuple):

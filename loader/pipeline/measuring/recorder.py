@@ -1,6 +1,6 @@
 """Measure the activities of a worker, each call in a sample of its micro-batches.
 
-Timing a call costs about half a microsecond, which is much for a hook that takes two. So the functions that stages call
+Timing a call costs about a microsecond, which is much for a hook that takes two. So the functions that stages call
 are replaced by timed ones for a whole micro-batch, then restored: micro-batches that are not timed cost nothing more.
 The interval between timed micro-batches follows from their calls and their duration.
 """
@@ -18,8 +18,8 @@ from .counts import Counts, Event
 
 __all__ = ["Measured", "Reader", "WorkerRecorder", "register", "skipped_items"]
 
-_CALL_NS = 700  # of a timed call
-_SWAP_NS = 1500  # to replace a function and restore it
+_CALL_NS = 1500  # of a timed call
+_SWAP_NS = 3000  # to replace a function and restore it
 _MAX_SHARE = 0.002  # of a worker's time that may be spent on timed calls
 _MAX_INTERVAL = 10_000  # micro-batches
 _MAX_COUNT_SHARE = 0.002  # of a worker's time to count samples

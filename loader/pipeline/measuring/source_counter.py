@@ -124,18 +124,17 @@ class SourceCounter:
         if size_bytes.min() < 0:
             size_bytes = self._known_sizes(source, size_bytes)
         excluded = None if chunk.excluded is None else chunk.excluded[rows]
-        repeated = chunk.epoch[rows] > 0
         if self._is_one or (source == source[0]).all():
             found = SourceCounts(
                 len(source),
                 int(size_bytes.sum()),
-                int(np.count_nonzero(repeated)),
+                int(np.count_nonzero(chunk.epoch[rows])),
                 0 if excluded is None else int(np.count_nonzero(excluded)),
             )
             counts.add_source(self._first + int(source[0]), found)
             return
         numbers, place = np.unique(source, return_inverse=True)
-        weights: list[Any] = [None, size_bytes, repeated]
+        weights: list[Any] = [None, size_bytes, chunk.epoch[rows] > 0]
         columns = [np.bincount(place, column, minlength=len(numbers)).astype(int).tolist() for column in weights]
         skipped = [0] * len(numbers)
         if excluded is not None:

@@ -9,13 +9,14 @@ from typing import Any, ClassVar, TypeVar
 from ...errors import ConfigError, SkipSample
 from ...samples.hooks import restores_seeds
 from ..contract.buffered import BufferedItem
-from ..contract.hook import no_result
+from ..contract.hook import activity_name, no_result
 from ..contract.item_id import ItemId, sample_index_of
 from ..contract.lane import Lane, set_restore_key
 from ..contract.rng import preserve_rng_state, seed_sample
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.state_schema import BUFFERED_ITEM, COUNT, FLAG, NotRequired, Schema
 from ..contract.worker_config import WorkerConfig
+from ..measuring.recorder import register
 
 __all__ = ["IterMapDataset"]
 
@@ -111,6 +112,8 @@ class _IterMapRunning:
         self._held = [BufferedItem.from_state(one) for one in own.get("held", [])]  # inputs since the last start
         self._given: int = own.get("given", 0)  # outputs since then
         self._is_over: bool = own.get("over", False)
+        self._next: Callable[..., Any] = next  # replaced while calls are timed
+        register(lane, activity_name(definition.name, definition.iter_map_fn), self, "_next")
         self._replayed: deque[BufferedItem] = deque(self._held)
         self._peeked: list[tuple[Any, ItemId]] = []  # at most one item, for the next call
         self._skips = lane.failures.skips_of(definition.iter_map_fn)
@@ -225,10 +228,10 @@ class _IterMapRunning:
     def _advance(self, items: Iterator[Any], item_id: ItemId) -> Any:
         """Run the function up to its next item; return ``_END`` after the last one."""
         if not self._isolates:
-            return next(items, _END)
+            return self._next(items, _END)
         with preserve_rng_state():
             self._seed(item_id)
-            return next(items, _END)
+            return self._next(items, _END)
 
     def _seed(self, item_id: ItemId) -> None:
         if self._isolates:

@@ -25,7 +25,7 @@ from ...pipeline.stages.group_batch import GroupBatchDataset
 from ...pipeline.stages.map import MapDataset
 from ...pipeline.stages.packing import PackingDataset
 from ...samples.encoding.size_metric import After, size_metrics
-from ...samples.encoding.task_encoder import TaskEncoder
+from ...samples.encoding.task_encoder import DefaultTaskEncoder, TaskEncoder
 from ...samples.hooks import is_default, is_library_hook
 
 __all__ = ["ChainOptions", "Level", "SampleStages", "batched", "build_chain", "build_single_samples", "encoding_hooks"]
@@ -202,7 +202,9 @@ def _packed(
 
 
 def _metrics(encoder: TaskEncoder[Any, Any, Any, Any], after: After) -> dict[str, Callable[[Any], float]]:
-    """Return the metrics that measure what a stage yields."""
+    """Return the metrics that measure what a stage yields; the library's own encoder has none."""
+    if type(encoder) is DefaultTaskEncoder:
+        return {}
     return {name: metric.function for name, metric in size_metrics(encoder).items() if metric.after == after}
 
 

@@ -12,7 +12,7 @@ from ...escaped_log import get_logger
 from ...pipeline.measuring.counts import Counts, SourceCounts, add_numbers
 from ...transport.segments import mapped_bytes
 from .headroom import HeadroomTrial
-from .memory import resident_bytes
+from .memory import memory_bytes, resident_bytes
 from .meter import RankMeter
 from .monitoring import observe_with_opentelemetry, serve_prometheus
 from .options import StatsOptions, checked_stats
@@ -184,6 +184,7 @@ class RunStats:
             queue_capacity=capacity,
             rss_bytes=resident_bytes(),
             shared_bytes=mapped_bytes(self._pids()),
+            memory_bytes=memory_bytes(),
             restarts=facts.restarts,
             quarantined=facts.quarantined,
             cost_share=counts.cost_ns / counts.make_ns if counts.make_ns else 0.0,

@@ -135,6 +135,7 @@ class LoaderStats:
         queue_capacity: The most that may wait; 0 without workers.
         rss_bytes: Resident memory of this process.
         shared_bytes: Shared memory in which micro-batches travel, as far as it is mapped here.
+        memory_bytes: Memory of the machine or container.
         restarts: Workers that were replaced in the run.
         quarantined: Samples that are passed over since they killed workers.
         cost_share: Estimated share of the workers' time that these statistics took.
@@ -164,6 +165,7 @@ class LoaderStats:
     queue_capacity: int
     rss_bytes: int
     shared_bytes: int
+    memory_bytes: int
     restarts: int
     quarantined: int
     cost_share: float
@@ -203,6 +205,7 @@ class LoaderStats:
                 worker_s=self.worker_s,
                 workers=0 if self.makes_own else len(self.workers),
                 rss_bytes=self.rss_bytes + self.workers_rss_bytes,
+                memory_bytes=self.memory_bytes,
                 decodes=self.decodes,
             )
         )

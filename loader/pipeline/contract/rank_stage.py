@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
-from ...errors import ConfigError
+from ...errors import ConfigError, StateError
 from .lane import Lane
 from .stage import Running, SavableDataset, State
 
-__all__ = ["LanesInput", "RankInput", "RankRunning", "RankStage", "cut_rank_stages", "rank_stage_below"]
+__all__ = [
+    "LanesInput",
+    "RankChain",
+    "RankInput",
+    "RankRunning",
+    "RankStage",
+    "cut_rank_stages",
+    "rank_stage_below",
+]
 
 
 class RankInput(Protocol):
@@ -125,3 +133,57 @@ def _has_rank_stage(dataset: SavableDataset[Any]) -> bool:
         if isinstance(dataset, RankStage):
             return True
     return False
+
+
+class RankChain:
+    """The running stages of the rank.
+
+    Args:
+        stages: Their definitions, outermost first.
+        lanes: The input of the innermost stage.
+    """
+
+    def __init__(self, stages: Sequence[RankStage], lanes: RankInput) -> None:
+        self._stages = stages
+        self._lanes = lanes
+        self._running: list[RankRunning] = []
+        self._outermost = lanes
+        self._start([0] * len(stages))
+
+    def batches(self) -> Iterator[Any]:
+        """Yield the micro-batches of an iteration."""
+        return self._outermost.batches()
+
+    def start_over(self) -> None:
+        """Start the next iteration at the first micro-batch."""
+        self._outermost.start_over()
+
+    def counts(self) -> list[int]:
+        """Return the stages' states, outermost first."""
+        return [running.count for running in self._running]
+
+    def restore(self, counts: Sequence[int], *, ranks: int) -> None:
+        """Continue from saved states.
+
+        Args:
+            counts: The result of :meth:`counts`.
+            ranks: The number of ranks of the saved run.
+
+        Raises:
+            StateError: The number of stages differs.
+        """
+        if len(counts) != len(self._stages):
+            raise StateError(
+                f"the state has the counts of {len(counts)} virtual epochs and limits, the dataset has "
+                f"{len(self._stages)}",
+                hint="build the dataset with the arguments of the run that was saved",
+            )
+        self._start([stage.count_on(ranks, count) for stage, count in zip(self._stages, counts, strict=True)])
+
+    def _start(self, counts: Sequence[int]) -> None:
+        self._running = []
+        self._outermost = self._lanes
+        for stage, count in zip(reversed(self._stages), reversed(counts), strict=True):
+            running = stage.on_rank(self._outermost, count)
+            self._running.insert(0, running)
+            self._outermost = running

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -41,6 +42,23 @@ class EvenRanksDataset(RankStage):
 
     def __init__(self, dataset: SavableDataset[Any], *, worker_config: WorkerConfig | None = None) -> None:
         super().__init__(dataset, worker_config=worker_config, name="even_ranks")
+        self.agrees = True
+
+    def without_agreement(self) -> EvenRanksDataset:
+        """Return the stage for a process that has several data ranks: they end by their known share.
+
+        Raises:
+            ConfigError: The number of micro-batches of a pass is not known in advance.
+        """
+        if self._share is None and not self.repeats:
+            raise ConfigError(
+                "even_ranks has to synchronise the ranks, since the number of micro-batches is not known in advance; "
+                "ranks that serve several data ranks cannot do this",
+                hint="omit even_ranks: data ranks that have ended give None",
+            )
+        stage = copy.copy(self)
+        stage.agrees = False
+        return stage
 
     @property
     def _share(self) -> int | None:
@@ -68,7 +86,9 @@ class EvenRanksDataset(RankStage):
                 config.world_size,
             )
         # Connected ranks agree even if their share is known, because whole micro-batches may be skipped.
-        alone = config.world_size == 1 or self.repeats or (share is not None and not _has_group(config))
+        alone = (
+            not self.agrees or config.world_size == 1 or self.repeats or (share is not None and not _has_group(config))
+        )
         agree = _alone if alone else _agreement(config)
         return _EvenRanks(upstream, share, agree, count)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
 from typing import Any, Literal, get_args
@@ -67,16 +67,20 @@ class SampleDecoder(FileStoreDecoder):
             all samples of audio; ``pyav``, an open container of PyAV; ``bytes`` or None.
         video_decode_audio: With ``torch``, also decode the audio of videos.
         guess_content: Decode parts of unknown names as images if their first bytes are those of one.
+        image_decode_device: ``"cpu"``: workers decode images. ``"cuda"``: they keep JPEGs as
+            :class:`~.encoded_image.EncodedImage`, and ``loader.to_device("cuda")`` decodes those of a batch together on
+            the GPU. It needs ``image_decode`` ``torchrgb``, ``torch`` or ``torchrgb8``.
 
     Raises:
-        ConfigError: There is no such ``image_decode`` or ``av_decode``.
+        ConfigError: There is no such ``image_decode``, ``av_decode`` or ``image_decode_device``, or the device does not
+            decode to this ``image_decode``.
 
     >>> decoder = SampleDecoder(image_decode="rgb8")
     >>> decoder({"__key__": "0", "txt": b"a cat", "json": b'{"id": 3}', "bin": b"?"})
     {'__key__': '0', 'txt': 'a cat', 'json': {'id': 3}, 'bin': b'?'}
     """
 
-    __slots__ = ("av_decode", "guess_content", "image_decode", "video_decode_audio")
+    __slots__ = ("av_decode", "guess_content", "image_decode", "image_decode_device", "video_decode_audio")
 
     def __init__(
         self,
@@ -85,9 +89,12 @@ class SampleDecoder(FileStoreDecoder):
         av_decode: str | None = "AVDecoder",
         video_decode_audio: bool = False,
         guess_content: bool = False,
+        image_decode_device: str = "cpu",
     ) -> None:
         if image_decode not in IMAGE_FORMS:
             raise ConfigError(f"there is no image_decode {image_decode!r}{did_you_mean(image_decode, IMAGE_FORMS)}")
+        _check_device(image_decode_device, image_decode)
+        self.image_decode_device = image_decode_device
         media_form(av_decode)
         self.image_decode = image_decode
         self.av_decode = av_decode
@@ -134,12 +141,31 @@ class SampleDecoder(FileStoreDecoder):
 
     def config(self) -> dict[str, Any]:
         """Return the arguments as plain data."""
-        return {
-            name: getattr(self, name) for name in ("image_decode", "av_decode", "video_decode_audio", "guess_content")
-        }
+        names = ["image_decode", "av_decode", "video_decode_audio", "guess_content"]
+        return {name: getattr(self, name) for name in (*names, *self._device_names())}
 
     def __repr__(self) -> str:
-        return f"SampleDecoder({', '.join(f'{name}={getattr(self, name)!r}' for name in sorted(self.__slots__))})"
+        names = sorted({*SampleDecoder.__slots__} - {"image_decode_device"} | {*self._device_names()})
+        return f"SampleDecoder({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
+
+    def _device_names(self) -> list[str]:
+        """Return the name of the device unless it is the default: states of earlier versions do not have it."""
+        return [] if self.image_decode_device == "cpu" else ["image_decode_device"]
+
+
+def _check_device(device: str, image_decode: str) -> None:
+    """Raise ConfigError for a device that does not exist, or does not decode to a form."""
+    if device not in ("cpu", "cuda"):
+        raise ConfigError(
+            f"expected an image_decode_device of 'cpu' or 'cuda', found {device!r}",
+            hint="loader.to_device() chooses which GPU" if str(device).startswith("cuda") else None,
+        )
+    form = IMAGE_FORMS[image_decode]
+    if device == "cuda" and (form.container, form.mode) != ("torch", "RGB"):
+        raise ConfigError(
+            f"image_decode_device='cuda' decodes to RGB tensors, not to image_decode={image_decode!r}",
+            hint="pass image_decode='torchrgb8', or 'torchrgb' for floats",
+        )
 
 
 AnyDecoder = SampleDecoder | Callable[[dict[str, Any]], Mapping[str, Any]]
@@ -168,6 +194,8 @@ class PartDecoders(dict[str, Callable[[bytes], Any] | None]):
     def __init__(self, decoder: SampleDecoder, *, trust_code: bool) -> None:
         super().__init__()
         self._form = IMAGE_FORMS[decoder.image_decode]
+        if decoder.image_decode_device == "cuda":
+            self._form = replace(self._form, device="cuda")
         self._guesses = decoder.guess_content
         self._media = media_form(decoder.av_decode, video_decode_audio=decoder.video_decode_audio)
         self._trust_code = trust_code

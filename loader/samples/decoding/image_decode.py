@@ -40,11 +40,13 @@ class ImageForm:
         container: ``"numpy"`` (H, W, C), ``"torch"`` (C, H, W) or ``"pil"``; grey arrays and tensors are (H, W).
         floating: float32 in [0, 1] rather than uint8.
         mode: Pillow's name for the channels.
+        device: Where JPEGs are decoded: by a worker on the CPU, or those of a batch on the GPU.
     """
 
     container: Literal["numpy", "torch", "pil"]
     floating: bool
     mode: Literal["L", "RGB", "RGBA"]
+    device: Literal["cpu", "cuda"] = "cpu"
 
 
 IMAGE_FORMS: Mapping[str, ImageForm] = {

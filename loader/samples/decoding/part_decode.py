@@ -28,6 +28,7 @@ import msgspec
 from ...errors import EnergonError, SampleError
 from ...format.documents.part_kinds import is_compressed, part_extension, part_kind
 from ..trust import is_trusted, refuse
+from .encoded_image import keep_encoded
 from .image_decode import ImageForm, decode_image, looks_like_image
 
 __all__ = ["MAX_DECOMPRESSED_BYTES", "decode_part", "decode_with", "part_decoder", "part_error"]
@@ -92,7 +93,7 @@ def part_decoder(
     kind = part_kind(part_name)
     decoder: Callable[[bytes], Any] | None
     if kind == "image":
-        decoder = partial(decode_image, form=form, trust_code=trust_code)
+        decoder = partial(_decode_image, form=form, trust_code=trust_code)
     elif media_decoder is not None:
         decoder = media_decoder
     elif kind == "bytes" and guess_content:
@@ -129,7 +130,13 @@ def _value_decoder(part_name: str, *, trust_code: bool) -> Callable[[bytes], Any
 
 
 def _decode_guessed(data: bytes, *, form: ImageForm, trust_code: bool) -> Any:
-    return decode_image(data, form, trust_code=trust_code) if looks_like_image(data) else data
+    return _decode_image(data, form, trust_code=trust_code) if looks_like_image(data) else data
+
+
+def _decode_image(data: bytes, form: ImageForm, *, trust_code: bool) -> Any:
+    if form.device == "cuda":
+        return keep_encoded(data, form, trust_code=trust_code)
+    return decode_image(data, form, trust_code=trust_code)
 
 
 def _decode_compressed(decoder: Callable[[bytes], Any] | None, data: bytes) -> Any:

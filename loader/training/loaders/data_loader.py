@@ -18,16 +18,17 @@ from ..states.framework_state import (
     rank_in_group,
     restore_framework_state,
 )
-from ..states.run_state import RunState
 from ..states.split_state import redistribute_states
 from ..stats.gathered import with_all_ranks
 from ..stats.profile import LoaderProfile
 from ..stats.snapshot import LoaderStats
 from ..workers.stream_options import CheckpointKeywords, StreamOptions
+from .batches_ahead import DeviceBatches
 from .framework_attributes import RankShare, TorchLoader
 from .replay import replay_step
 from .restore_sample import restore_sample
 from .run import LoaderRun
+from .served_states import list_of_states, states_of_ranks, states_of_served
 
 __all__ = ["DataLoader", "SavableDataLoader"]
 
@@ -146,6 +147,21 @@ class DataLoader(TorchLoader[T_co]):
     def _options(self) -> StreamOptions:
         return self.run.options
 
+    def to_device(self, device: Any, *, prefetch: int = 2) -> DeviceBatches[T_co]:
+        """Return an iterable of the same micro-batches on a device, copied while the training loop computes.
+
+        Tensors in nested dicts, lists, tuples and dataclasses are copied; all else stays. States stay exact: they are
+        those after the last micro-batch that the training loop got.
+
+        Args:
+            device: The device, such as ``"cuda"`` or ``torch.device("cuda", 3)``. For the CPU nothing is copied.
+            prefetch: Micro-batches that are on their way to the device, each of which takes its memory there.
+
+        Raises:
+            ConfigError: ``prefetch`` is below 0.
+        """
+        return DeviceBatches(self, device, prefetch=prefetch)
+
     # ------------------------------------------------------------------------------------------ statistics
 
     def stats(self, *, gather: bool = False) -> LoaderStats:
@@ -218,8 +234,9 @@ class DataLoader(TorchLoader[T_co]):
         """
         if state is None:
             return
-        saved = RunState.from_plain(state)
         config = self.worker_config
+        parts = states_of_served(state)
+        saved = next((part for part in parts if part.rank == config.rank), parts[0])
         if (saved.ranks, saved.rank) != (config.world_size, config.rank):
             raise StateError(
                 f"this state is of rank {saved.rank} of {saved.ranks}; this is rank {config.rank} of "
@@ -274,15 +291,8 @@ class DataLoader(TorchLoader[T_co]):
             state = broadcast_states(state, self.worker_config, src_rank)
         if state is None:
             return
-        if not isinstance(state, list | tuple):
-            what = f"a dict with the keys {[*state][:8]}" if isinstance(state, dict) else f"a {type(state).__name__}"
-            raise StateError(
-                f"expected the list of the states of all ranks, found {what}",
-                hint="pass the result of save_state_global(); restore_state_rank() takes that of save_state_rank(), "
-                "and load_state_dict() that of state_dict()",
-            )
         config = self.worker_config
-        states = [RunState.from_plain(one) for one in state]
+        states = states_of_ranks(list_of_states(state))
         lane_states = {lane: own for one in states for lane, own in one.lane_states.items()}
         saved = redistribute_states(states, config.world_size)[config.rank]
         self.run.restore(saved, lane_states, allow_mix_change=allow_mix_change)

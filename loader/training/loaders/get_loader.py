@@ -13,6 +13,7 @@ from ...stores.cache_pool import CachePool
 from ..stats.options import StatsOptions
 from ..workers.stream_options import LoaderKeywords, StreamOptions, WorkerType
 from .data_loader import DataLoader
+from .served_ranks import ServingDataLoader
 
 __all__ = ["get_loader", "get_savable_loader"]
 
@@ -21,6 +22,7 @@ def get_loader(
     dataset: SavableDataset[Any],
     *,
     worker_config: WorkerConfig | None = None,
+    serves: Sequence[int] | None = None,
     prefetch_factor: int = 2,
     cache_pool: CachePool | None = None,
     watchdog_timeout_seconds: float | None = 60,
@@ -45,6 +47,8 @@ def get_loader(
     Args:
         dataset: A dataset, such as :func:`get_train_dataset` returns.
         worker_config: None, or the dataset's.
+        serves: The data ranks, of the ``world_size`` of the worker config, whose micro-batches this process gets in
+            step: each item is a tuple with one for each, in this order. None: the micro-batches of its own rank.
         prefetch_factor: Micro-batches that each worker makes ahead.
         cache_pool: The ``cache`` of cookers and the ``self.cache`` of hooks; the default fetches nothing ahead.
         watchdog_timeout_seconds: Time for a micro-batch after which a warning reports the hang; None: no limit.
@@ -80,7 +84,7 @@ def get_loader(
             the log, as these options say, or none.
 
     Raises:
-        ConfigError: The worker config differs from the dataset's, or options are out of range.
+        ConfigError: The worker config differs from the dataset's, or options or ``serves`` are out of range.
         TypeError: ``dataset`` is no dataset, or another argument has another type.
     """
     if not isinstance(dataset, SavableDataset):
@@ -112,7 +116,7 @@ def get_loader(
         quarantine=quarantine,
         stats=stats,
     )
-    return DataLoader(dataset, options)
+    return DataLoader(dataset, options) if serves is None else ServingDataLoader(dataset, options, serves=serves)
 
 
 def get_savable_loader(
@@ -122,6 +126,7 @@ def get_savable_loader(
     checkpoint_every_min_n_samples: int | None = None,  # noqa: ARG001
     n_checkpoints: int | None = None,  # noqa: ARG001
     worker_config: WorkerConfig | None = None,
+    serves: Sequence[int] | None = None,
     **options: Unpack[LoaderKeywords],
 ) -> DataLoader[Any]:
     """Build the loader that a training loop iterates, saves and restores: the same as :func:`get_loader`.
@@ -132,9 +137,10 @@ def get_savable_loader(
         checkpoint_every_min_n_samples: Ignored, likewise.
         n_checkpoints: Ignored, likewise.
         worker_config: None, or the dataset's.
+        serves: As in :func:`get_loader`.
         **options: As in :func:`get_loader`.
     """
-    return get_loader(dataset, worker_config=worker_config, **options)
+    return get_loader(dataset, worker_config=worker_config, serves=serves, **options)
 
 
 def _no_dataset(given: Any) -> TypeError:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...errors import ConfigError, EnergonError, StateError
 from ...pipeline.contract.lane import RULES
-from ...pipeline.contract.rank_stage import RankInput, RankRunning, RankStage, cut_rank_stages
+from ...pipeline.contract.rank_stage import RankChain, cut_rank_stages
 from ...pipeline.contract.stage import SavableDataset, State, as_stage
 from ...progress_bar import progress_bar
 from ..states.differences import run_differences
@@ -25,63 +25,20 @@ from .debug_log import LoaderLog
 from .lane_batches import LaneBatches, ShutDown
 from .measured_chain import measured_chain_of
 
-__all__ = ["LoaderRun", "RankChain"]
+__all__ = ["LoaderRun", "Position", "iteration_over"]
 
 _END: Any = object()
 
 
-class RankChain:
-    """The running stages of the rank.
+class Position(NamedTuple):
+    """The position of a rank between two micro-batches; the fields are those of :class:`.RunState`."""
 
-    Args:
-        stages: Their definitions, outermost first.
-        lanes: The input of the innermost stage.
-    """
-
-    def __init__(self, stages: Sequence[RankStage], lanes: RankInput) -> None:
-        self._stages = stages
-        self._lanes = lanes
-        self._running: list[RankRunning] = []
-        self._outermost = lanes
-        self._start([0] * len(stages))
-
-    def batches(self) -> Iterator[Any]:
-        """Yield the micro-batches of an iteration."""
-        return self._outermost.batches()
-
-    def start_over(self) -> None:
-        """Start the next iteration at the first micro-batch."""
-        self._outermost.start_over()
-
-    def counts(self) -> list[int]:
-        """Return the stages' states, outermost first."""
-        return [running.count for running in self._running]
-
-    def restore(self, counts: Sequence[int], *, ranks: int) -> None:
-        """Continue from saved states.
-
-        Args:
-            counts: The result of :meth:`counts`.
-            ranks: The number of ranks of the saved run.
-
-        Raises:
-            StateError: The number of stages differs.
-        """
-        if len(counts) != len(self._stages):
-            raise StateError(
-                f"the state has the counts of {len(counts)} virtual epochs and limits, the dataset has "
-                f"{len(self._stages)}",
-                hint="build the dataset with the arguments of the run that was saved",
-            )
-        self._start([stage.count_on(ranks, count) for stage, count in zip(self._stages, counts, strict=True)])
-
-    def _start(self, counts: Sequence[int]) -> None:
-        self._running = []
-        self._outermost = self._lanes
-        for stage, count in zip(reversed(self._stages), reversed(counts), strict=True):
-            running = stage.on_rank(self._outermost, count)
-            self._running.insert(0, running)
-            self._outermost = running
+    batch: int
+    lane_states: Mapping[int, State]
+    steps: Sequence[int]
+    passes: int
+    ended: bool
+    rules: int
 
 
 class LoaderRun:
@@ -100,6 +57,8 @@ class LoaderRun:
         steps: The stages of the rank.
         options: Options of the workers.
         restored_lanes: The states of lanes with which the run was restored.
+        delivered: The position after the last micro-batch that the training loop got, if others were taken ahead of
+            it; None if there are none.
         stats: The statistics; None for none.
     """
 
@@ -123,6 +82,7 @@ class LoaderRun:
             self.lanes.trace = partial(self._begin_trace, options.trace_dir)
         self._log = LoaderLog(dataset) if dataset.worker_config.should_log(1) else None
         self.restored_lanes: Mapping[int, State] = {}
+        self.delivered: Position | None = None
         self._continues = False  # the next iteration continues, even if the loader is one that starts over
         self._iteration: object = None
 
@@ -144,18 +104,21 @@ class LoaderRun:
         run = {**self.state().to_plain(), "lane": {}, "workers": self.chain.worker_config.num_workers}
         return BatchTrace.begin(folder, run)
 
-    def iterate(self, length: int | None) -> Iterator[Any]:
+    def iterate(self, length: int | None, *, raises_shut_down: bool = False) -> Iterator[Any]:
         """Begin an iteration, which ends the last one.
 
         Args:
             length: Micro-batches of an iteration, for the progress bar; None if not known.
+            raises_shut_down: Raise :class:`.ShutDown` where the workers were ended meanwhile, instead of ending.
         """
+        if self.delivered is not None:
+            self.rewind(self.delivered)
         self._prepare()
         self._continues = False
         self._iteration = iteration = object()
-        return self._iterate(iteration, length)
+        return self._iterate(iteration, length, raises_shut_down)
 
-    def _iterate(self, iteration: object, length: int | None) -> Iterator[Any]:
+    def _iterate(self, iteration: object, length: int | None, raises_shut_down: bool) -> Iterator[Any]:
         batches = self.steps.batches()
         if self.options.progress:
             batches = iter(progress_bar(batches, length, unit="batch"))
@@ -167,13 +130,12 @@ class LoaderRun:
                 batches = self.stats.trial.alternated(batches)
         while True:
             if iteration is not self._iteration:
-                raise StateError(
-                    "this iteration of the loader is over: another one has begun, or a state was restored",
-                    hint="finish with one iteration before the next, or make a second loader",
-                )
+                raise iteration_over()
             try:
                 batch = next(batches, _END)
             except ShutDown:
+                if raises_shut_down:
+                    raise
                 return
             if batch is _END:
                 return
@@ -214,31 +176,72 @@ class LoaderRun:
             self._continues = True
             self.lanes.start()
 
+    @property
+    def starts_over(self) -> bool:
+        """True if the next iteration begins at the first micro-batch, as in validation."""
+        return self.chain.starts_over and not self._continues
+
     def _prepare(self) -> None:
-        if self.chain.starts_over and not self._continues:
+        if self.starts_over:
             self.steps.start_over()
 
     def end_iteration(self) -> None:
         """End the live iteration; the next one continues at the position, as after a restore."""
+        self.delivered = None
         self._iteration = None
         self._continues = True
 
-    def state(self) -> RunState:
-        """Return the position of this rank, after the last micro-batch that it delivered."""
-        config, lanes = self.chain.worker_config, self.lanes
-        return RunState(
-            lanes=lanes.lanes,
-            ranks=config.world_size,
-            rank=config.rank,
-            seed=config.seed_offset,
+    @property
+    def iteration(self) -> object:
+        """Identifies the live iteration; None if there is none."""
+        return self._iteration
+
+    def position(self) -> Position:
+        """Return the position after the last micro-batch that was taken."""
+        lanes = self.lanes
+        return Position(
             batch=lanes.batch,
             lane_states=dict(lanes.lane_states),
             steps=self.steps.counts(),
             passes=lanes.passes,
             ended=lanes.ended,
+            rules=lanes.rules,
+        )
+
+    def hold(self, position: Position | None) -> None:
+        """Set the position of the training loop, whose state is saved; None: the last micro-batch that was taken."""
+        self.delivered = position
+
+    def rewind(self, position: Position) -> None:
+        """Continue from an earlier position of this run, in new workers; the live iteration ends."""
+        self.delivered = self._iteration = None
+        self.steps.restore(position.steps, ranks=self.chain.worker_config.world_size)
+        self.lanes.restore(
+            lanes=self.lanes.lanes,
+            batch=position.batch,
+            lane_states=position.lane_states,
+            passes=position.passes,
+            ended=position.ended,
+            rules=position.rules,
+        )
+
+    def state(self) -> RunState:
+        """Return the position of this rank, after the last micro-batch that the training loop got."""
+        config, lanes = self.chain.worker_config, self.lanes
+        position = self.position() if self.delivered is None else self.delivered
+        return RunState(
+            lanes=lanes.lanes,
+            ranks=config.world_size,
+            rank=config.rank,
+            seed=config.seed_offset,
+            batch=position.batch,
+            lane_states=position.lane_states,
+            steps=position.steps,
+            passes=position.passes,
+            ended=position.ended,
             dataset=self.chain.identity(),
             kind=lanes.kind,
-            rules=lanes.rules,
+            rules=position.rules,
             mix_changes=self.mix_changes,
             ranks_at=self.numbering.ranks_at,
             skip_steps=self.numbering.skips,
@@ -306,3 +309,11 @@ class LoaderRun:
         if self.stats is not None:
             self.stats.clear()
         self.end_iteration()
+
+
+def iteration_over() -> StateError:
+    """Return the error for an iteration that is continued after another one has begun."""
+    return StateError(
+        "this iteration of the loader is over: another one has begun, or a state was restored",
+        hint="finish with one iteration before the next, or make a second loader",
+    )

@@ -1,0 +1,109 @@
+"""Decode the encoded images of a micro-batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import is_dataclass
+from typing import Any
+
+from ...errors import SampleError
+from ...escaped_log import get_logger
+from ...lazy_torch import torch
+from ..decoding.encoded_image import EncodedImage
+from .nested_values import PLAIN, field_names, is_own_name, map_values
+from .pad import pad_stack
+
+__all__ = ["decode_images"]
+
+_log = get_logger(__name__)
+
+
+def decode_images(batch: Any, device: torch.device, decoder: Any) -> tuple[Any, Any]:
+    """Decode the images of a micro-batch to tensors on a device.
+
+    A list of images becomes one tensor, zero-padded to the largest, as the default ``batch`` makes of tensors.
+
+    Args:
+        batch: The micro-batch.
+        device: The device of the tensors.
+        decoder: Called for a ``JpegDecoder`` if there are JPEGs; None decodes them on the CPU.
+
+    Returns:
+        The micro-batch, itself if it has no images, and what has to be kept until the stream of the device is done.
+
+    Raises:
+        SampleError: An image cannot be decoded on the CPU either; the message names its sample.
+        ConfigError: As the decoder.
+    """
+    found: dict[int, tuple[EncodedImage, Any]] = {}
+    _note_images(batch, None, found)
+    if not found:
+        return batch, None
+    decoded: dict[int, Any] = {}
+    kept: Any = None
+    jpegs = [image for image, _ in found.values() if image.data is not None]
+    if decoder is not None and jpegs:
+        tensors, kept = decoder()([image.data for image in jpegs])
+        decoded = {
+            id(image): _in_form(tensor, image)
+            for image, tensor in zip(jpegs, tensors, strict=True)
+            if tensor is not None
+        }
+    for number, (image, key) in found.items():
+        if number not in decoded:
+            if decoder is not None and image.data is not None:
+                _log.warning("the GPU cannot decode the image of sample %s; it is decoded on the CPU", key)
+            decoded[number] = _on_cpu(image, key).to(device, non_blocking=True)
+
+    def tensor_of(value: Any) -> Any:
+        if isinstance(value, EncodedImage):
+            return decoded[id(value)]
+        return pad_stack([decoded[id(image)] for image in value]) if _is_list(value) else value
+
+    return map_values(batch, tensor_of, is_leaf=_is_list), kept
+
+
+def _is_list(value: Any) -> bool:
+    return type(value) is list and bool(value) and all(isinstance(item, EncodedImage) for item in value)
+
+
+def _in_form(tensor: torch.Tensor, image: EncodedImage) -> torch.Tensor:
+    return tensor.float().div_(255) if image.form.floating else tensor
+
+
+def _on_cpu(image: EncodedImage, key: Any) -> torch.Tensor:
+    try:
+        return image.decode()
+    except Exception as error:
+        cause = str(error).partition("\n")[0]
+        raise SampleError(
+            f"the image of sample {key} cannot be decoded: {cause or type(error).__name__}",
+            key=key if isinstance(key, str) else None,
+            hint="rewrite it, or exclude the sample (energon lint --fix does)",
+        ) from error
+
+
+def _note_images(value: Any, key: Any, found: dict[int, tuple[EncodedImage, Any]]) -> None:
+    """Collect the images in nested values by their addresses, each with the ``__key__`` of its sample."""
+    if isinstance(value, EncodedImage):
+        found[id(value)] = value, key
+    elif isinstance(value, Mapping):
+        key = value.get("__key__", key)
+        for name, item in value.items():
+            if type(item) not in PLAIN and not is_own_name(name):
+                _note_images(item, key, found)
+    elif isinstance(value, list | tuple):
+        each = _is_sequence_of(key, len(value))
+        for number, item in enumerate(value):
+            if type(item) not in PLAIN:
+                _note_images(item, key[number] if each else key, found)
+    elif is_dataclass(value) and not isinstance(value, type):
+        key = getattr(value, "__key__", key)
+        for name in field_names(type(value)):
+            item = getattr(value, name, None)
+            if type(item) not in PLAIN:
+                _note_images(item, key, found)
+
+
+def _is_sequence_of(key: Any, length: int) -> bool:
+    return isinstance(key, Sequence) and not isinstance(key, str) and len(key) == length

@@ -1,0 +1,177 @@
+"""Micro-batches that are taken ahead of the training loop, and copied to a device meanwhile."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import Any, Generic, Protocol, Self, TypeVar
+
+import torch
+
+from ...errors import ConfigError
+from ...pipeline.contract.worker_config import check_integers
+from ...samples.batching.device_copy import DeviceCopies, PendingCopy
+from .run import iteration_over
+
+__all__ = ["DeviceBatches"]
+
+T_co = TypeVar("T_co", covariant=True)
+
+_NEW_BATCHES = 1  # by which the number ahead grows a step, so that the first micro-batch comes no later
+
+
+class _Loader(Protocol[T_co]):
+    run: Any
+
+    def __iter__(self) -> Iterator[T_co]: ...
+
+    def __len__(self) -> int: ...
+
+    def start(self) -> Any: ...
+
+    def shutdown(self) -> None: ...
+
+    def restore_state_rank(self, state: dict[str, Any] | None, *, allow_mix_change: bool = False) -> None: ...
+
+    def restore_state_global(
+        self, state: Sequence[dict[str, Any]] | None, *, src_rank: int | None = None, allow_mix_change: bool = False
+    ) -> None: ...
+
+
+class DeviceBatches(Generic[T_co]):
+    """Iterate the micro-batches of a loader on a device: :meth:`.DataLoader.to_device` returns it.
+
+    It takes ``prefetch`` micro-batches ahead and starts their copies while the training loop computes. A state that is
+    saved meanwhile, here or by the loader, is that after the last micro-batch that the training loop got. All other
+    attributes are those of the loader: ``save_state_rank``, ``worker_config``, ``shutdown`` ….
+
+    As with the loader, an iteration that was left is continued by the next one in training, and starts over in
+    validation.
+
+    Args:
+        loader: The loader.
+        device: The device of tensors.
+        prefetch: Micro-batches that are on their way to the device; 0 copies each when it is due.
+
+    Raises:
+        ConfigError: ``prefetch`` is below 0.
+        TypeError: ``prefetch`` is no integer.
+    """
+
+    def __init__(self, loader: _Loader[T_co], device: Any, *, prefetch: int = 2) -> None:
+        check_integers({"prefetch": prefetch}, may_be_none=False)
+        if prefetch < 0:
+            raise ConfigError(f"expected a prefetch of at least 0 micro-batches, found {prefetch}")
+        self.device = torch.device(device)
+        self.prefetch = prefetch
+        self._loader = loader
+        self._copies = DeviceCopies(self.device)
+        self._ahead: _Ahead | None = None
+
+    def __iter__(self) -> Iterator[T_co]:
+        ahead = self._ahead
+        if ahead is None or not ahead.continues(self._loader.run):
+            ahead = self._ahead = _Ahead(self._loader, self._copies, self.prefetch)
+        return iter(ahead)
+
+    def __len__(self) -> int:
+        """Return the length of the loader."""
+        return len(self._loader)
+
+    def __bool__(self) -> bool:
+        return True  # Python would call __len__, which may be 0
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__}(device={str(self.device)!r}, prefetch={self.prefetch})\n└─ " + str(
+            self._loader
+        ).replace("\n", "\n   ")
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_loader":
+            raise AttributeError(name)  # of a copy that has no attributes yet
+        return getattr(self._loader, name)
+
+    def __enter__(self) -> Self:
+        self._loader.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._loader.shutdown()
+
+    def start(self) -> Self:
+        """Start the workers, as the loader does."""
+        self._loader.start()
+        return self
+
+    def with_restored_state_rank(self, state: dict[str, Any] | None, *, allow_mix_change: bool = False) -> Self:
+        """Restore the state of this rank, as the loader does."""
+        self._loader.restore_state_rank(state, allow_mix_change=allow_mix_change)
+        return self
+
+    def with_restored_state_global(
+        self,
+        state: Sequence[dict[str, Any]] | None,
+        *,
+        src_rank: int | None = None,
+        allow_mix_change: bool = False,
+    ) -> Self:
+        """Restore the states of all ranks, as the loader does."""
+        self._loader.restore_state_global(state, src_rank=src_rank, allow_mix_change=allow_mix_change)
+        return self
+
+
+class _Ahead:
+    """One iteration over a loader, some micro-batches of which are on their way."""
+
+    def __init__(self, loader: _Loader[Any], copies: DeviceCopies, prefetch: int) -> None:
+        self._items = iter(loader)
+        self._run: Any = loader.run
+        self._iteration = self._run.iteration
+        self._copies = copies
+        self._prefetch = prefetch
+        self._wanted = _NEW_BATCHES
+        self._queue: deque[tuple[PendingCopy, Any]] = deque()  # and the position after each
+        self._is_over = False
+        self._failure: Exception | None = None
+        self._run.hold(self._run.position())
+
+    def continues(self, run: Any) -> bool:
+        """Report whether the next iteration is the rest of this one."""
+        has_more = bool(self._queue) if self._is_over else run.lanes.is_running  # not after a shutdown
+        return has_more and run.iteration is self._iteration and self._failure is None and not run.starts_over
+
+    def __iter__(self) -> Iterator[Any]:
+        while True:
+            self._fill()
+            if not self._queue:
+                break
+            pending, position = self._queue.popleft()
+            batch = self._copies.finish(pending)
+            del pending  # the memory of its source is used again once no one refers to it
+            self._run.hold(position)
+            yield batch
+            del batch
+            if self._run.iteration is not self._iteration:
+                self._queue.clear()
+                raise iteration_over()
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            self._iteration = None
+            raise failure
+        self._run.hold(None)
+
+    def _fill(self) -> None:
+        """Start copies until enough are on their way, or the iteration ends."""
+        while len(self._queue) < self._wanted and not self._is_over:
+            try:
+                batch = next(self._items)
+            except StopIteration:
+                self._is_over = True
+            except Exception as error:
+                self._failure, self._is_over = error, True
+            except BaseException:
+                self._iteration = None  # the next iteration continues after the last delivered micro-batch
+                raise
+            else:
+                self._queue.append((self._copies.start(batch), self._run.position()))
+        self._wanted = min(self._wanted + _NEW_BATCHES, self._prefetch + 1)

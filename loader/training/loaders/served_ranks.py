@@ -1,0 +1,210 @@
+"""The loader of a process that serves several data ranks, such as a rank of an encoder for several ranks of a model."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from operator import index
+from typing import Any
+
+from ...errors import ConfigError, StateError
+from ...pipeline.contract.stage import SavableDataset, State, as_stage
+from ...pipeline.stages.even_ranks import EvenRanksDataset
+from ..states.framework_state import is_distributed
+from ..states.lightning_file import ALL_RANKS
+from ..states.run_state import RunState
+from ..states.split_state import redistribute_states
+from ..workers.stream_options import StreamOptions
+from .data_loader import DataLoader
+from .replay import replay_step
+from .served_runs import ServedRuns
+from .served_states import (
+    SERVED,
+    broadcast_to_serving,
+    destination,
+    gather_served,
+    list_of_states,
+    states_of_ranks,
+    states_of_served,
+)
+
+__all__ = ["ServingDataLoader", "checked_serves"]
+
+
+class ServingDataLoader(DataLoader[tuple[Any, ...]]):
+    """Iterate the micro-batches of several data ranks in step: ``get_loader(dataset, serves=[…])`` returns it.
+
+    Each item is a tuple: for each data rank of ``serves``, in this order, the micro-batch that its own loader would
+    give at this step. In a finite pass a data rank may end before others; then its place holds None until all
+    have ended.
+
+    The ``rank`` of the worker config is not used. Its ``data_parallel_group`` is the group of the processes that serve,
+    over which :meth:`save_state_global` gathers. Each data rank has ``num_workers`` workers here.
+
+    Args:
+        dataset: The chain.
+        options: Options of the workers of each data rank.
+        serves: The data ranks.
+
+    Raises:
+        ConfigError: ``serves`` is empty, names a data rank twice, or one that the run does not have; or the dataset
+            ends passes evenly, which needs messages between the data ranks.
+    """
+
+    run: ServedRuns  # type: ignore[assignment] # it has the methods of a LoaderRun that this class calls
+
+    def __init__(self, dataset: SavableDataset[Any], options: StreamOptions, *, serves: Sequence[int]) -> None:
+        self.serves = checked_serves(serves, dataset.worker_config.world_size)
+        self._datasets = [_on_rank(as_stage(dataset), rank) for rank in self.serves]
+        super().__init__(dataset, run=ServedRuns(self._datasets, options))  # type: ignore[arg-type] # likewise
+
+    def __len__(self) -> int:
+        """Return the number of steps of an iteration: that of the data rank with the most micro-batches."""
+        return max(map(len, self._datasets))
+
+    # --------------------------------------------------------------------------------- saving and restoring
+
+    def save_state_rank(self) -> dict[str, Any]:
+        """Return the states of the served data ranks, after the last step that was delivered.
+
+        Returns:
+            Plain data. A loader of one of these data ranks restores it, too.
+        """
+        return {SERVED: list(self._plain_states().values())}
+
+    def _plain_states(self) -> dict[int, dict[str, Any]]:
+        return {rank: run.state().to_plain() for rank, run in zip(self.serves, self.run.runs, strict=True)}
+
+    def restore_state_rank(self, state: dict[str, Any] | None, *, allow_mix_change: bool = False) -> None:
+        """Continue from the states of the served data ranks.
+
+        Args:
+            state: The result of :meth:`save_state_rank` of a loader that served these data ranks, or more.
+            allow_mix_change: As in :meth:`DataLoader.restore_state_rank`.
+
+        Raises:
+            StateError: A data rank has no state here; or as in :meth:`DataLoader.restore_state_rank`.
+        """
+        if state is None:
+            return
+        saved = {one.rank: one for one in states_of_served(state)}
+        ranks = self.worker_config.world_size
+        for rank in self.serves:
+            if rank not in saved or saved[rank].ranks != ranks:
+                raise StateError(
+                    f"this state is of the data ranks {', '.join(map(str, saved))} of "
+                    f"{next(iter(saved.values())).ranks}; this loader serves {', '.join(map(str, self.serves))} of "
+                    f"{ranks}",
+                    hint="pass the states of all data ranks to restore_state_global()",
+                )
+        ended = all(saved[rank].ended for rank in self.serves)  # until then, a rank that has ended waits for others
+        self._restore(
+            {rank: replace(saved[rank], ended=ended) for rank in self.serves},
+            {lane: own for one in saved.values() for lane, own in one.lane_states.items()},
+            allow_mix_change=allow_mix_change,
+        )
+
+    def _restore(
+        self, saved: Mapping[int, RunState], lane_states: Mapping[int, State], *, allow_mix_change: bool
+    ) -> None:
+        self.run.end_iteration()
+        for run, rank in zip(self.run.runs, self.serves, strict=True):
+            run.restore(saved[rank], lane_states, allow_mix_change=allow_mix_change)
+
+    def save_state_global(self, dst_rank: int | None = None, *, global_dst_rank: int | None = None) -> Any:
+        """Collect the states of all data ranks, each once; all processes of the group must call it.
+
+        Args:
+            dst_rank: The process, within the group of those that serve, that receives the states.
+            global_dst_rank: The same process, counted among all ranks of the run.
+
+        Returns:
+            The list of all data ranks' states on that process, None on the others: the same as that of loaders without
+            ``serves``.
+
+        Raises:
+            StateError: A data rank is served by no process of the group.
+        """
+        config = self.worker_config
+        return gather_served(self._plain_states(), config, destination(dst_rank, global_dst_rank, config))
+
+    def restore_state_global(
+        self,
+        state: Sequence[dict[str, Any]] | None,
+        *,
+        src_rank: int | None = None,
+        allow_mix_change: bool = False,
+    ) -> None:
+        """Continue from the states of all data ranks, also of another number of them.
+
+        Args:
+            state: The result of :meth:`save_state_global`, or the list of the results of :meth:`save_state_rank` of all
+                processes.
+            src_rank: The process that has the states and broadcasts them; None: each has them.
+            allow_mix_change: As in :meth:`restore_state_rank`.
+
+        Raises:
+            StateError: As in :meth:`DataLoader.restore_state_global`.
+        """
+        config = self.worker_config
+        if src_rank is not None:
+            state = broadcast_to_serving(state, config, src_rank)
+        if state is None:
+            return
+        states: list[RunState] = states_of_ranks(list_of_states(state))
+        lane_states = {lane: own for one in states for lane, own in one.lane_states.items()}
+        parts = dict(enumerate(redistribute_states(states, config.world_size)))
+        self._restore(parts, lane_states, allow_mix_change=allow_mix_change)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state of the run, under the name that frameworks call: see :meth:`DataLoader.state_dict`."""
+        if not is_distributed():
+            return self.save_state_rank()
+        return {ALL_RANKS: gather_served(self._plain_states(), self.worker_config, None)}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Continue from the state of a run: see :meth:`DataLoader.load_state_dict`."""
+        if ALL_RANKS in state_dict:
+            self.restore_state_global(state_dict[ALL_RANKS])
+        else:
+            self.restore_state_rank(state_dict)
+
+    def replay(self, step: int) -> tuple[Any, ...]:
+        """Rebuild the micro-batches of a step, of each served data rank: see :meth:`DataLoader.replay`."""
+        return tuple(replay_step(run, step) for run in self.run.runs)
+
+
+def checked_serves(serves: Any, ranks: int) -> tuple[int, ...]:
+    """Return the argument ``serves`` as integers.
+
+    Raises:
+        ConfigError: It is empty, names a data rank twice, or one that the run does not have.
+        TypeError: It is no sequence of integers.
+    """
+    try:
+        found = tuple(map(index, serves))
+    except TypeError:
+        raise TypeError(f"expected a list of data ranks as serves, such as [0, 1], found {serves!r}") from None
+    if not found:
+        raise ConfigError("expected at least one data rank as serves, found none", hint="pass no serves for one rank")
+    for place, rank in enumerate(found):
+        if not 0 <= rank < ranks:
+            raise ConfigError(
+                f"expected data ranks from 0 to {ranks - 1} as serves, found {rank}",
+                hint="the world_size of the worker config is the number of data ranks of the run, not of the processes "
+                "that serve them",
+            )
+        if rank in found[:place]:
+            raise ConfigError(f"expected each data rank once as serves, found {rank} twice")
+    return found
+
+
+def _on_rank(dataset: SavableDataset[Any], rank: int) -> SavableDataset[Any]:
+    """Copy the definitions of a chain for another data rank of the run."""
+    if isinstance(dataset, EvenRanksDataset):
+        dataset = dataset.without_agreement()
+    copied = copy.copy(dataset)
+    copied.worker_config = replace(dataset.worker_config, rank=rank)
+    copied.inputs = tuple(_on_rank(upstream, rank) for upstream in dataset.inputs)
+    return copied

@@ -1,0 +1,160 @@
+"""The states of the data ranks that one process serves, and their way between such processes.
+
+Each served data rank has the state that its own loader would have, so a state does not tell how many ranks a process
+served.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch.distributed as dist
+
+from ...errors import StateError
+from ...format.documents.messages import short_repr
+from ...pipeline.contract.worker_config import WorkerConfig
+from ..states.framework_state import is_distributed, rank_in_group
+from ..states.run_state import RunState
+
+__all__ = [
+    "SERVED",
+    "broadcast_to_serving",
+    "destination",
+    "gather_served",
+    "list_of_states",
+    "states_of_ranks",
+    "states_of_served",
+]
+
+SERVED = "states of served ranks"
+"""The key under which ``save_state_rank()`` of a loader with ``serves`` has the states of its data ranks."""
+
+
+_POSITION = ("batch", "lane_states", "steps", "passes", "ended")
+
+
+def list_of_states(state: Any) -> Sequence[Any]:
+    """Return the argument of ``restore_state_global``.
+
+    Raises:
+        StateError: It is no list of states.
+    """
+    if isinstance(state, list | tuple):
+        return state
+    what = f"a dict with the keys {[*state][:8]}" if isinstance(state, dict) else f"a {type(state).__name__}"
+    raise StateError(
+        f"expected the list of the states of all ranks, found {what}",
+        hint="pass the result of save_state_global(); restore_state_rank() takes that of save_state_rank(), "
+        "and load_state_dict() that of state_dict()",
+    )
+
+
+def states_of_ranks(saved: Sequence[Any]) -> list[RunState]:
+    """Return the states of data ranks in a list of the results of ``save_state_rank``, each data rank once.
+
+    Args:
+        saved: Results of loaders with and without ``serves``.
+
+    Raises:
+        StateError: A state is damaged, or a data rank was saved by several processes at different steps.
+    """
+    if not any(isinstance(one, Mapping) and SERVED in one for one in saved):
+        return [RunState.from_plain(one) for one in saved]
+    found: dict[int | None, RunState] = {}
+    for one in saved:
+        for state in states_of_served(one):
+            other = found.setdefault(state.rank, state)
+            if any(getattr(state, name) != getattr(other, name) for name in _POSITION):
+                raise StateError(
+                    f"data rank {state.rank} was saved twice, after different steps: its next micro-batches are "
+                    f"{found[state.rank].batch} and {state.batch}",
+                    hint="save on all ranks after the same step",
+                )
+    return list(found.values())
+
+
+def states_of_served(saved: Any) -> list[RunState]:
+    """Return the states of data ranks in the result of ``save_state_rank``, of a loader with or without ``serves``.
+
+    Raises:
+        StateError: A state is damaged.
+    """
+    if not isinstance(saved, Mapping) or SERVED not in saved:
+        return [RunState.from_plain(saved)]
+    parts = saved[SERVED]
+    if not isinstance(parts, list | tuple) or not parts:
+        raise StateError(f"this state is damaged: expected a list of states as {SERVED!r}, found {short_repr(parts)}")
+    return [RunState.from_plain(part) for part in parts]
+
+
+def gather_served(
+    states: Mapping[int, dict[str, Any]], config: WorkerConfig, dst_rank: int | None
+) -> list[dict[str, Any]] | None:
+    """Return the states of all data ranks, by number; all processes of the group must call it.
+
+    Args:
+        states: The states of the data ranks that this process serves.
+        config: The worker config of the run.
+        dst_rank: The process, within the group, that gets them, and the others None; None: all get them.
+
+    Raises:
+        StateError: No process serves one of the data ranks, or the group has no process ``dst_rank``.
+    """
+    group = config.data_parallel_group
+    served = [list(states)]
+    if is_distributed():
+        served = [[]] * dist.get_world_size(group)
+        dist.all_gather_object(served, list(states), group=group)
+    missing = sorted(set(range(config.world_size)).difference(*served))
+    if missing:
+        shown = ", ".join(map(str, missing[:8])) + ", …" * (len(missing) > 8)
+        raise StateError(
+            f"no process of the group serves the data ranks {shown} of {config.world_size}"
+            if is_distributed()
+            else f"the states of the data ranks {shown} are in other processes; torch.distributed is not initialised",
+            hint="let the ranks of the group serve all data ranks; or save with save_state_rank() in each process, and "
+            "restore with restore_state_global([…])",
+        )
+    if dst_rank is not None and not 0 <= dst_rank < len(served):
+        raise StateError(f"expected a rank from 0 to {len(served) - 1}, found {dst_rank}")
+    if not is_distributed():
+        return [states[rank] for rank in range(config.world_size)]
+    # Two processes may serve the same data rank: the first one sends its state.
+    here = dist.get_rank(group)
+    sender = {rank: process for process, ranks in reversed(list(enumerate(served))) for rank in ranks}
+    own = {rank: state for rank, state in states.items() if sender[rank] == here}
+    parts: list[Any] | None = [None] * len(served)
+    if dst_rank is None:
+        dist.all_gather_object(parts, own, group=group)
+    else:
+        parts = parts if here == dst_rank else None
+        dist.gather_object(own, parts, group=group, group_dst=dst_rank)
+    if parts is None:
+        return None
+    found = {rank: state for part in parts for rank, state in part.items()}
+    return [found[rank] for rank in range(config.world_size)]
+
+
+def broadcast_to_serving(states: Any, config: WorkerConfig, src_rank: int) -> Any:
+    """Return the states of process ``src_rank`` of the group on every process; all must call it.
+
+    Raises:
+        StateError: The group has no such process.
+    """
+    group = config.data_parallel_group
+    processes = dist.get_world_size(group) if is_distributed() else 1
+    if not 0 <= src_rank < processes:
+        raise StateError(f"expected a rank from 0 to {processes - 1}, found {src_rank}")
+    if processes == 1:
+        return states
+    held = [states if dist.get_rank(group) == src_rank else None]
+    dist.broadcast_object_list(held, group=group, group_src=src_rank)
+    return held[0]
+
+
+def destination(dst_rank: int | None, global_dst_rank: int | None, config: WorkerConfig) -> int:
+    """Return the process within the group that ``save_state_global`` names; 0 by default."""
+    if dst_rank is not None:
+        return dst_rank
+    return 0 if global_dst_rank is None else rank_in_group(global_dst_rank, config)

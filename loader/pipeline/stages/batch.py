@@ -8,9 +8,10 @@ from typing import Any, TypeVar
 from ...errors import ConfigError
 from ...samples.batching.collate import generic_batch
 from ...samples.hooks import is_library_hook
+from ..contract.batch_maker import BatchMaker
 from ..contract.hook import Hook
 from ..contract.item_id import ItemId
-from ..contract.lane import Lane, LaneInput, set_restore_key
+from ..contract.lane import Lane, LaneInput
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.state_schema import COUNT
 from ..contract.worker_config import WorkerConfig, check_integers
@@ -106,11 +107,11 @@ class BatchDataset(SavableDataset[T]):
 
 class _BatchRunning:
     def __init__(self, definition: BatchDataset[Any], lane: Lane, state: State) -> None:
-        self._stage = lane.path + definition.key
-        self._upstream = LaneInput(definition.inputs[0], lane, state, self._stage)
+        stage = lane.path + definition.key
+        self._upstream = LaneInput(definition.inputs[0], lane, state, stage)
         self._lane = lane
         self._size = definition.batch_size
-        self._hook = Hook(
+        batcher = Hook(
             definition.batcher,
             lane,
             failure_tolerance=definition.failure_tolerance,
@@ -118,6 +119,8 @@ class _BatchRunning:
             stage=definition.name,
             sizes=definition.size_metrics,
         )
+        self._maker = BatchMaker(batcher, self._upstream, lane, stage)
+        self.load = self._maker.load
         self._drops_last = definition.drop_last
         self._at_positions = definition.at_positions and lane.neighbours is None
         self._name = definition.name
@@ -127,7 +130,7 @@ class _BatchRunning:
 
     def next(self) -> tuple[Any, ItemId]:
         values, item_ids = self._take_at_positions() if self._at_positions else self._take()
-        return self._joined(values, item_ids)
+        return self._maker.make(values, item_ids)
 
     def _take(self) -> tuple[list[Any], tuple[ItemId, ...]]:
         values: list[Any] = []
@@ -177,21 +180,5 @@ class _BatchRunning:
                 f"drop_last of {self._name} dropped {len(values)} samples, fewer than batch_size={self._size}"
             )
 
-    def _joined(self, values: list[Any], item_ids: tuple[ItemId, ...]) -> tuple[Any, ItemId]:
-        if not values:
-            return SKIPPED, item_ids
-        batch = self._hook.attempt(values, item_ids)
-        set_restore_key(batch, self._stage, self._lane, item_ids)
-        return batch, item_ids
-
     def _state_of_positions(self) -> State:
         return self._upstream.state() | {self._key: self._number}
-
-    def load(self, item_id: ItemId) -> Any:
-        loaded = [self._upstream.load(inner) for inner in item_id] if isinstance(item_id, tuple) else []
-        values = [value for value in loaded if value is not SKIPPED]
-        if not values:
-            return SKIPPED
-        batch = self._hook.call(values, item_id)
-        set_restore_key(batch, self._stage, self._lane, item_id)
-        return batch

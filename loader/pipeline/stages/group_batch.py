@@ -9,10 +9,11 @@ from typing import Any, ClassVar, TypeVar
 
 from ...errors import ConfigError, RepeatedSampleError, SkipSample
 from ...samples.batching.collate import generic_batch
+from ..contract.batch_maker import BatchMaker
 from ..contract.buffered import BufferedItem
 from ..contract.hook import Hook
 from ..contract.item_id import ItemId, samples_in
-from ..contract.lane import Lane, LaneInput, set_restore_key
+from ..contract.lane import Lane, LaneInput
 from ..contract.rng import preserve_rng_state
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.state_schema import BUFFERED_ITEM, Schema
@@ -111,13 +112,13 @@ class _Group:
 
 class _GroupBatchRunning:
     def __init__(self, definition: GroupBatchDataset[Any], lane: Lane, state: State) -> None:
-        self._stage = lane.path + definition.key
-        self._upstream = LaneInput(definition.inputs[0], lane, state, self._stage)
+        stage = lane.path + definition.key
+        self._upstream = LaneInput(definition.inputs[0], lane, state, stage)
         self._upstream.release = self._release
         self._lane = lane
         self._fixed_size = definition.fixed_batch_size
         self._criterion = Hook(definition.sample_group_key, lane, stage="batch_group_criterion")
-        self._batcher = Hook(
+        batcher = Hook(
             definition.batcher,
             lane,
             failure_tolerance=definition.failure_tolerance,
@@ -125,6 +126,8 @@ class _GroupBatchRunning:
             stage="batch",
             sizes=definition.size_metrics,
         )
+        self._maker = BatchMaker(batcher, self._upstream, lane, stage)
+        self.load = self._maker.load
         self._drops_last = definition.drop_last
         failures = lane.failures
         self._max_groups = inf if failures.skip_tolerance is None else max(SKIP_TOLERANCE, failures.samples)
@@ -243,12 +246,7 @@ class _GroupBatchRunning:
         made = [(sample.value(self._upstream, self._lane), sample.item_id) for sample in samples]
         item_ids = tuple(item_id for value, item_id in made if value is not SKIPPED)
         values = [value for value, _ in made if value is not SKIPPED]
-        if not values:
-            return SKIPPED, item_ids
-        batch = self._batcher.attempt(values, item_ids)
-        if batch is not SKIPPED:
-            set_restore_key(batch, self._stage, self._lane, item_ids)
-        return batch, item_ids
+        return self._maker.make(values, item_ids)
 
     def state(self) -> State:
         state = self._upstream.state()
@@ -256,12 +254,3 @@ class _GroupBatchRunning:
         if groups:
             state[self._key] = [[sample.to_state() for sample in group] for group in groups]
         return state
-
-    def load(self, item_id: ItemId) -> Any:
-        loaded = [self._upstream.load(inner) for inner in item_id] if isinstance(item_id, tuple) else []
-        values = [value for value in loaded if value is not SKIPPED]
-        if not values:
-            return SKIPPED
-        batch = self._batcher.call(values, item_id)
-        set_restore_key(batch, self._stage, self._lane, item_id)
-        return batch

@@ -11,10 +11,11 @@ import numpy as np
 from ...errors import ConfigError
 from ...order import mix
 from ...samples.batching.collate import generic_batch
+from ..contract.batch_maker import BatchMaker
 from ..contract.buffered import BufferedItem
 from ..contract.hook import Hook
 from ..contract.item_id import ItemId
-from ..contract.lane import Lane, set_restore_key
+from ..contract.lane import Lane
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.state_schema import BUFFERED_ITEM, COUNT, Schema
 from ..contract.worker_config import WorkerConfig
@@ -95,14 +96,15 @@ class _SortPoolRunning:
     def __init__(self, definition: SortPoolDataset[Any], lane: Lane, state: State) -> None:
         self._upstream = definition.inputs[0].open(lane, state)
         self._lane = lane
-        self._stage = lane.path + definition.key
         self._key = definition.key
         self._depth = definition.depth
         self._pool_size, self._batch_size = definition.pool_size, definition.batch_size
         self._drops_last = definition.drop_last
         tolerance = definition.failure_tolerance
         self._cost = Hook(definition.key_function, lane, failure_tolerance=tolerance, stage="key")
-        self._batcher = Hook(definition.batcher, lane, failure_tolerance=tolerance, takes_batches=True, stage="batcher")
+        batcher = Hook(definition.batcher, lane, failure_tolerance=tolerance, takes_batches=True, stage="batcher")
+        self._maker = BatchMaker(batcher, self._upstream, lane, lane.path + definition.key)
+        self.load = self._maker.load
         own = state.get(self._key, {"pools": 0, "batches": []})
         self._pools: int = own["pools"]
         self._batches = deque([BufferedItem.from_state(one) for one in batch] for batch in own["batches"])
@@ -114,7 +116,7 @@ class _SortPoolRunning:
             raise StopIteration
         items = [(item.value(self._upstream, self._lane), item.item_id) for item in self._batches.popleft()]
         item_ids = tuple(item_id for value, item_id in items if value is not SKIPPED)
-        return self._joined([value for value, _ in items if value is not SKIPPED], item_ids)
+        return self._maker.make([value for value, _ in items if value is not SKIPPED], item_ids)
 
     def _pool(self) -> list[list[BufferedItem]]:
         """Return the batches of the next pool; none at the end of the lane."""
@@ -143,25 +145,8 @@ class _SortPoolRunning:
         found: list[int] = np.argsort(words, kind="stable").tolist()
         return found
 
-    def _joined(self, values: list[Any], item_ids: tuple[ItemId, ...]) -> tuple[Any, ItemId]:
-        if not values:
-            return SKIPPED, item_ids
-        batch = self._batcher.attempt(values, item_ids)
-        if batch is not SKIPPED:
-            set_restore_key(batch, self._stage, self._lane, item_ids)
-        return batch, item_ids
-
     def state(self) -> State:
         state = self._upstream.state()
         batches = [[item.to_state() for item in batch] for batch in self._batches]
         state[self._key] = {"pools": self._pools, "batches": batches}
         return state
-
-    def load(self, item_id: ItemId) -> Any:
-        loaded = [self._upstream.load(inner) for inner in item_id] if isinstance(item_id, tuple) else []
-        values = [value for value in loaded if value is not SKIPPED]
-        if not values:
-            return SKIPPED
-        batch = self._batcher.call(values, item_id)
-        set_restore_key(batch, self._stage, self._lane, item_id)
-        return batch

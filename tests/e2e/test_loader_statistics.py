@@ -125,6 +125,25 @@ def main_cause(stats: LoaderStats) -> str:
     return next(cause for cause in stats.waited_for if cause != "start")
 
 
+class OddMetrics(Encoding):
+    """Metrics, in the order of their names: one fails, one is not a number; ``characters`` is measured all the same."""
+
+    @sample_size_metric
+    def a_failing(self, sample: TextSample) -> int:
+        raise ValueError(sample.text)
+
+    @sample_size_metric
+    def b_unknown(self, sample: TextSample) -> float:
+        return float("nan")
+
+
+def test_metrics_that_fail_or_are_no_numbers_spoil_no_other(mix: Path) -> None:
+    stats = run(loader_of(mix / "one", encoder=OddMetrics(), workers=0), 30)
+    assert set(stats.sizes) == {"characters"}
+    assert stats.sizes["characters"] == pytest.approx(8 * 120, rel=0.5)
+    json.dumps(stats.to_dict(), allow_nan=False)
+
+
 # ------------------------------------------------------------------------------------------------------ causes
 
 

@@ -11,6 +11,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from math import inf
 from time import perf_counter_ns
 from typing import Any, Protocol
 
@@ -220,9 +221,11 @@ class WorkerRecorder:
     def _measure(self, sizes: Mapping[str, Measure], samples: Any) -> None:
         """Measure samples, apart from the activity that takes them."""
         begin_ns = perf_counter_ns()
-        with suppress(Exception):  # a user's function that fails must not end a run that does not need it
-            for unit, metric in sizes.items():
-                self.counts.add_size(unit, float(sum(map(metric, samples))), len(samples))
+        for unit, metric in sizes.items():
+            with suppress(Exception):  # a user's function that fails must not end a run that does not need it
+                total = float(sum(map(metric, samples)))
+                if 0 <= total < inf:  # others, NaN among them, would spoil the sum of the run
+                    self.counts.add_size(unit, total, len(samples))
         took_ns = perf_counter_ns() - begin_ns
         self._nested_ns += took_ns
         self._metrics_ns += took_ns

@@ -14,6 +14,8 @@ from ...contract.stage import SKIPPED, Running, SavableDataset, State
 
 __all__ = ["VolumeBlendRunning", "checked_size"]
 
+_EXACT = 1 << 53  # largest of the integers that all are floats
+
 
 class VolumeBlendRunning:
     """Iterator of one lane. An input is opened when its first item is due, so a state has only the used ones.
@@ -106,7 +108,9 @@ class VolumeBlendRunning:
                 return SKIPPED, (self._key, origin, item_id)
             if self._failures.pending:
                 self._failures.succeeded(self._size)
-            blend.count(place, float(size) if type(size) is int and size >= 0 else checked_size(size, self._unit))
+            blend.count(
+                place, float(size) if type(size) is int and 0 <= size <= _EXACT else checked_size(size, self._unit)
+            )
             return value, (self._key, origin, item_id)
         raise StopIteration
 
@@ -166,7 +170,7 @@ def checked_size(size: Any, unit: str) -> float:
     """
     try:
         number = float(size)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, ArithmeticError, RuntimeError):  # tensors raise a RuntimeError
         number = -1.0
     if not (isfinite(number) and number >= 0):
         raise ConfigError(

@@ -49,8 +49,7 @@ class DeviceCopies:
         """Start the copy of a micro-batch.
 
         Raises:
-            ConfigError: This machine has no such GPU, or the batch has JPEGs for it and no package that decodes them there is
-                installed.
+            ConfigError: This machine has no such GPU, or no package that decodes JPEGs there is installed.
             SampleError: An image is damaged.
         """
         if self._device.type == "cpu":

@@ -439,6 +439,14 @@ def assert_nested(events: list[dict[str, Any]]) -> None:
         ends.append(end)
 
 
+def test_mistakes_are_refused_before_the_first_step(mix: Path, tmp_path: Path) -> None:
+    loader = loader_of(mix / "one", workers=0)
+    with pytest.raises(ConfigError, match=r"there is no folder for the trace: '.*gone'"):
+        loader.profile(tmp_path / "gone" / "trace.json")
+    with pytest.raises(ConfigError, match="at least 1 of rounds, or None, found 0"):
+        loader.headroom(rounds=0)
+
+
 def test_headroom_is_what_a_perfect_loader_would_gain(mix: Path) -> None:
     loader = loader_of(mix / "one", workers=0, encoder=Encoding(batch_s=0.01))
     loader.headroom(rounds=2)

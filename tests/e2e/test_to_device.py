@@ -173,6 +173,11 @@ def test_wrong_options_are_refused(data: Data) -> None:
         loader.to_device("cpu", prefetch=-1)
     with pytest.raises(TypeError, match="integer as prefetch"):
         loader.to_device("cpu", prefetch="2")  # type: ignore[arg-type] # the mistake
+    for device in ("cud", None):
+        with pytest.raises(ConfigError, match=f"expected a device such as .* found {device!r}: .+"):
+            loader.to_device(device)
+    with pytest.raises(ConfigError, match=r"cannot copy micro-batches to the device 'cuda:99': .+"):
+        next(iter(loader.to_device("cuda:99")))
 
 
 # ------------------------------------------------------------------------------------------------- nested values

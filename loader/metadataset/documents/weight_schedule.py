@@ -162,7 +162,9 @@ def _parse_points(reader: MappingReader) -> dict[int, float]:
     for key in reader.mapping:
         start = _parse_start(key)
         if start is None:
-            reader.fault_at(key, "expected the number of a step or sample: a whole number from 0 on, of 12 digits")
+            reader.fault_at(
+                key, "expected the number of a step or sample: a whole number from 0 on, of at most 12 digits"
+            )
         elif start in weights:
             reader.fault_at(key, f"{start:,} has two weights")
         else:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from ...errors import ConfigError
 from ...lazy_torch import torch
 from .encoded_batch import decode_images
 from .nested_values import map_values
@@ -48,7 +49,7 @@ class DeviceCopies:
         """Start the copy of a micro-batch.
 
         Raises:
-            ConfigError: It has JPEGs for a GPU, and no package that decodes them there is installed.
+            ConfigError: This machine has no such GPU, or no package that decodes JPEGs there is installed.
             SampleError: An image is damaged.
         """
         if self._device.type == "cpu":
@@ -56,7 +57,11 @@ class DeviceCopies:
         if self._device.type != "cuda":
             return PendingCopy(self._moved(decode_images(batch, self._device, None)[0]))
         if self._stream is None:
-            self._stream = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
+            try:
+                self._stream = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
+            except RuntimeError as error:
+                cause = str(error).partition("\n")[0]
+                raise ConfigError(f"cannot copy micro-batches to the device {str(self._device)!r}: {cause}") from error
         with torch.cuda.stream(self._stream):
             decoded, kept = decode_images(batch, self._device, self._jpeg_decoder)
             moved = self._moved(decoded)

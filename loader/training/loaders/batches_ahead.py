@@ -54,7 +54,7 @@ class DeviceBatches(Generic[T_co]):
         prefetch: Micro-batches that are on their way to the device; 0 copies each when it is due.
 
     Raises:
-        ConfigError: ``prefetch`` is below 0.
+        ConfigError: ``prefetch`` is below 0, or torch knows no such device.
         TypeError: ``prefetch`` is no integer.
     """
 
@@ -62,7 +62,11 @@ class DeviceBatches(Generic[T_co]):
         check_integers({"prefetch": prefetch}, may_be_none=False)
         if prefetch < 0:
             raise ConfigError(f"expected a prefetch of at least 0 micro-batches, found {prefetch}")
-        self.device = torch.device(device)
+        try:
+            self.device = torch.device(device)
+        except (RuntimeError, TypeError) as error:  # torch knows no such device
+            cause = str(error).partition("\n")[0]
+            raise ConfigError(f"expected a device such as 'cuda' or 'cpu', found {device!r}: {cause}") from error
         self.prefetch = prefetch
         self._loader = loader
         self._copies = DeviceCopies(self.device)

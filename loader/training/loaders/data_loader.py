@@ -158,7 +158,7 @@ class DataLoader(TorchLoader[T_co]):
             prefetch: Micro-batches that are on their way to the device, each of which takes its memory there.
 
         Raises:
-            ConfigError: ``prefetch`` is below 0.
+            ConfigError: ``prefetch`` is below 0, or torch knows no such device.
         """
         return DeviceBatches(self, device, prefetch=prefetch)
 
@@ -192,7 +192,7 @@ class DataLoader(TorchLoader[T_co]):
             steps: Number of micro-batches to record; None: all of the block.
 
         Raises:
-            ConfigError: The loader was built with ``stats=False``, or steps are below 1.
+            ConfigError: The loader was built with ``stats=False``, steps are below 1, or the file has no folder.
         """
         if steps is not None and steps < 1:
             raise ConfigError(f"expected at least 1 of steps, or None, found {steps}")
@@ -206,6 +206,9 @@ class DataLoader(TorchLoader[T_co]):
 
         Args:
             rounds: Number of rounds, after which all micro-batches are new; None: no end.
+
+        Raises:
+            ConfigError: The loader was built with ``stats=False``, or rounds are below 1.
         """
         self.run.measured().begin_trial(rounds)
 

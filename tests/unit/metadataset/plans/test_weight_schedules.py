@@ -14,7 +14,7 @@ from loader.metadataset.documents.weight_schedule import MAX_STRETCHES, EntrySch
 from tests.unit.metadataset.metadataset_files import MetadatasetFiles
 
 AT = "splits.train.blend[1].weight"
-NUMBER = "expected the number of a step or sample: a whole number from 0 on, of 12 digits"
+NUMBER = "expected the number of a step or sample: a whole number from 0 on, of at most 12 digits"
 
 
 def blend(*weights: Any) -> dict[str, Any]:

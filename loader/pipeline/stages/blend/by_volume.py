@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from math import isfinite
 from typing import Any
 
 from ....errors import ConfigError, SkipSample
@@ -15,6 +14,8 @@ from ...contract.stage import SKIPPED, Running, SavableDataset, State
 __all__ = ["VolumeBlendRunning", "checked_size"]
 
 _EXACT = 1 << 53  # largest of the integers that all are floats
+
+_MAX_SIZE = 1e15
 
 
 class VolumeBlendRunning:
@@ -166,15 +167,15 @@ def checked_size(size: Any, unit: str) -> float:
     """Return a size as a float.
 
     Raises:
-        ConfigError: It is no finite number of at least 0.
+        ConfigError: It is no number of at least 0, or too large for totals to stay exact.
     """
     try:
         number = float(size)
     except (TypeError, ValueError, ArithmeticError, RuntimeError):  # tensors raise a RuntimeError
         number = -1.0
-    if not (isfinite(number) and number >= 0):
+    if not 0 <= number <= _MAX_SIZE:  # False for NaN
         raise ConfigError(
-            f"expected the metric {unit!r} to return a number of at least 0, found {size!r}",
+            f"expected the metric {unit!r} to return a number from 0 to {_MAX_SIZE:,.0f}, found {size!r}",
             hint="check the method with @sample_size_metric, or the function passed as size",
         )
     return number

@@ -299,7 +299,7 @@ def test_samples_are_counted_by_dataset(mix: Path, options: dict[str, Any]) -> N
     one, another = stats.sources
     assert (Path(one.name).name, Path(another.name).name) == ("one:train", "another:train")
     ahead = stats.samples - stats.skipped - len(texts)
-    assert 0 <= ahead <= 4 * 40  # messages that wait on the rank
+    assert 0 <= ahead <= 4 * 100  # bundles that wait on the rank, more of them if it is slow
     assert one.samples + another.samples == stats.samples
     assert one.size_bytes == one.samples * len("one 000")
     assert another.size_bytes == another.samples * len("another 000")

@@ -87,6 +87,7 @@ class PlannedRun:
         request: The arguments of the run.
         chain: The stages of the lanes.
         readers: The stages that read and their seeds, by the origins of the inputs of blends that lead to them.
+        sources: The datasets, in the order of the mix.
         volume_mix: The shares of such a run; None for others, and if the task encoder is given.
         lanes: L of the run.
         seed: Seed of the run.
@@ -159,6 +160,8 @@ class PlannedRun:
     def chain(self, chain: SavableDataset[Any]) -> None:
         self._chain = chain
         self.readers = dict(_readers_of(chain, self.request.seed_offset))
+        readers = sorted((reader for reader, _ in self.readers.values()), key=lambda reader: reader.first_source)
+        self.sources: tuple[Source, ...] = tuple(source for reader in readers for source in reader.sources)
         self._tables: dict[tuple[int, ...], SourceTable] = {}
         if len(self.readers) > 1 and not self.is_volume:
             raise ConfigError("expected a chain of stages with one reader", hint="explain a run without such stages")
@@ -200,12 +203,6 @@ class PlannedRun:
     def batch_size(self) -> int:
         """Samples of a micro-batch."""
         return self.request.batch_size or 1
-
-    @property
-    def sources(self) -> tuple[Source, ...]:
-        """The datasets, in the order of the mix."""
-        readers = sorted((reader for reader, _ in self.readers.values()), key=lambda reader: reader.first_source)
-        return tuple(source for reader in readers for source in reader.sources)
 
     @property
     def plan(self) -> ShuffledPlan:

@@ -15,8 +15,11 @@ LOADERS ?= webdataset==1.0.2 mosaicml-streaming==0.13.0 litdata==0.2.76 boto3
 # More than the two processors of small machines: tests also wait for processes and terminals.
 PYTEST_WORKERS ?= 4
 BIN := .venv/bin
-# Tests kill processes, race threads and fill disks: one that fails gets a second run, and the report names it.
-PYTEST := $(BIN)/pytest -n $(PYTEST_WORKERS) --reruns 1 --reruns-delay 1 -raR
+# pytest ARGUMENTS, MORE FOR THE FIRST RUN: tests kill processes, race threads and fill disks, so those that fail run
+# once more, by themselves. (pytest-rerunfailures costs 40 ms per test beside pytest-xdist: they talk over a socket.)
+pytest = $(BIN)/pytest -n $(PYTEST_WORKERS) $(2) $(1) $(ARGS) || { \
+	[ $$? -eq 1 ] && echo "once more, by themselves:" && \
+	$(BIN)/pytest --last-failed --last-failed-no-failures=none $(1) $(ARGS); }
 ARGS ?=
 
 PEER_BIN := .venv-peer/bin
@@ -63,13 +66,13 @@ check: $(INSTALLED)  ## lint, formatting and types
 	$(BIN)/mypy
 
 test: $(INSTALLED)  ## the tests (ARGS='--last-failed', for example)
-	$(PYTEST) $(ARGS)
+	$(call pytest)
 
 test-all: $(INSTALLED) $(PEER_INSTALLED)  ## also the slow tests, and those against megatron-energon in .venv-peer
-	ENERGON_PEER_BIN=$(CURDIR)/$(PEER_BIN) $(PYTEST) -m "" --hypothesis-profile=thorough $(ARGS)
+	export ENERGON_PEER_BIN=$(CURDIR)/$(PEER_BIN); $(call pytest,-m "" --hypothesis-profile=thorough)
 
 test-browser: $(INSTALLED)  ## the pages of `energon browse` in a real Chromium (apt-get install chromium chromium-driver)
-	$(PYTEST) -m browser tests/browser $(ARGS)
+	$(call pytest,-m browser tests/browser)
 
 fuzz: $(INSTALLED)  ## change files at random for an hour, and report what is not an error of this library
 	$(BIN)/python -m tests.fuzz.run $(ARGS)
@@ -79,7 +82,7 @@ compat: $(INSTALLED) $(PEER_INSTALLED)  ## scripts written for megatron-energon,
 
 coverage: $(INSTALLED)  ## check the branch coverage of the layers that promise it
 	$(BIN)/coverage erase
-	$(PYTEST) $(COVERING) --cov --cov-report= $(ARGS)
+	$(call pytest,$(COVERING),--cov --cov-report=)
 	$(BIN)/coverage report --show-missing
 	@for layer in $(COVERED); do \
 		echo "$$layer: at least $(COVERED_PERCENT) % of lines and branches"; \
@@ -87,7 +90,7 @@ coverage: $(INSTALLED)  ## check the branch coverage of the layers that promise 
 	done
 
 test-rest: $(INSTALLED)  ## the tests that `make coverage` does not run
-	$(PYTEST) $(addprefix --ignore=,$(COVERING)) $(ARGS)
+	$(call pytest,$(addprefix --ignore=,$(COVERING)))
 
 dist: $(INSTALLED)  ## build the wheel and the source distribution, and check both
 	rm -rf dist build/lib

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -63,3 +64,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def scripts() -> Iterator[ForkedScripts]:
     with forked_scripts() as scripts:
         yield scripts
+
+
+@pytest.fixture(scope="session")
+def lightning() -> Any:
+    """Models and trainers of Lightning, which takes seconds to import: not for those who only collect tests."""
+    return import_module("tests.e2e.lightning_parts")

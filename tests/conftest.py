@@ -19,7 +19,7 @@ from tests.forked_scripts import ForkedScripts, forked_scripts
 # No deadlines, since machines differ in speed; the same examples in each run, so failures are reproducible.
 settings.register_profile(
     "everywhere",
-    max_examples=50,
+    max_examples=30,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],

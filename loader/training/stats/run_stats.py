@@ -71,6 +71,7 @@ class RunStats:
         self._known_at = 0  # steps
         self._find_facts = weakref.WeakMethod(facts)
         self._reported: LoaderStats | None = None
+        self._closed_at = 0  # steps
         self._names: list[str] | None = None
         self._script = ScriptProfile.of_environment()
         self._is_served = False
@@ -87,6 +88,7 @@ class RunStats:
         """Begin again, as after a restore."""
         self.meter.clear()
         self._reported = None
+        self._closed_at = 0
         self._names = None
 
     def report(self) -> None:
@@ -96,11 +98,13 @@ class RunStats:
         self._export(stats)
 
     def close(self) -> None:
-        """Report the time since the last report, and log suggestions for the whole run."""
-        if not self.meter.steps or (self._reported is not None and self._reported.steps == self.meter.steps):
+        """Report the time since the last report, and log suggestions for the whole run, once for the same steps."""
+        if self.meter.steps == self._closed_at:
             return
+        self._closed_at = self.meter.steps
         stats = self.stats()
-        self._export(stats)
+        if self._reported is None or self._reported.steps != stats.steps:  # the last step may have been reported
+            self._export(stats)
         for suggestion in stats.suggestions:
             _log.info("%s", suggestion)
 

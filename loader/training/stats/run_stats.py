@@ -172,6 +172,7 @@ class RunStats:
         if not meter.is_own_work:
             worker_s["idle"] = counts.idle_ns / 1e9
         workers, queue, capacity = self._workers()
+        sizes, sizes_by_source = counts.estimated_sizes()
         excluded = sum(source.excluded for source in counts.sources.values())
         return LoaderStats(
             rank=facts.rank,
@@ -187,8 +188,8 @@ class RunStats:
             repeats=sum(source.repeats for source in counts.sources.values()),
             skipped=excluded + sum(counts.dropped.values()),
             dropped=dict(counts.dropped),
-            sizes=_sizes(counts),
-            sources=self._sources(facts, counts),
+            sizes=sizes,
+            sources=self._sources(facts, counts, sizes_by_source),
             workers=workers,
             queue=queue,
             queue_capacity=capacity,
@@ -231,7 +232,9 @@ class RunStats:
             )
         return tuple(found), queue, capacity
 
-    def _sources(self, facts: RunFacts, counts: Counts) -> tuple[SourceStats, ...]:
+    def _sources(
+        self, facts: RunFacts, counts: Counts, sizes: Mapping[int, Mapping[str, float]]
+    ) -> tuple[SourceStats, ...]:
         if self._names is None:
             self._names = source_names(facts.chain)
         none = SourceCounts()
@@ -243,8 +246,9 @@ class RunStats:
                 size_bytes=one.size_bytes,
                 repeats=one.repeats,
                 skipped=one.excluded + one.dropped,
+                sizes=sizes.get(number, {}),
             )
-            for name, one in zip(self._names, found, strict=True)
+            for number, (name, one) in enumerate(zip(self._names, found, strict=True))
         )
 
 
@@ -253,12 +257,6 @@ def _sum_of(meter: RankMeter) -> Counts:
     for worker in meter.workers:
         total.add(worker.counts.copy())
     return total
-
-
-def _sizes(counts: Counts) -> dict[str, float]:
-    """Return the sums of metrics over all samples, from those that were measured."""
-    kept = sum(source.samples - source.excluded for source in counts.sources.values()) - sum(counts.dropped.values())
-    return {unit: total / samples * kept for unit, (total, samples) in counts.sizes.items() if samples}
 
 
 def _longest_first(seconds: Mapping[str, float]) -> dict[str, float]:

@@ -1,7 +1,7 @@
 """Find the sources of items by their ids, also above stages that blend chains, join items or take those of other lanes.
 
 An id has the places of the inputs that lead to a sample, and its position in the lane's stream. So nothing is noted for
-each sample: the sources of the few items that are asked for are computed.
+each sample: the sources of the few items in question are computed.
 """
 
 from __future__ import annotations

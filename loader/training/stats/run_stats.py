@@ -6,10 +6,8 @@ import os
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
-from ...errors import ConfigError
 from ...escaped_log import get_logger
 from ...pipeline.measuring.counts import Counts, SourceCounts, add_numbers
 from ...transport.segments import mapped_bytes
@@ -18,7 +16,7 @@ from .memory import memory_bytes, resident_bytes
 from .meter import RankMeter
 from .monitoring import observe_with_opentelemetry, serve_prometheus
 from .options import StatsOptions, checked_stats
-from .profile import LoaderProfile
+from .profile import LoaderProfile, check_trace_path
 from .report_files import append_json_line, rank_path, replace_prometheus_file
 from .script_profile import ScriptProfile
 from .snapshot import LoaderStats, SourceStats, WorkerStats
@@ -151,15 +149,12 @@ class RunStats:
 
     def begin_trial(self, rounds: int | None) -> None:
         """Compare new micro-batches with cached ones in the iterations that follow."""
-        if rounds is not None and rounds < 1:
-            raise ConfigError(f"expected at least 1 of rounds, or None, found {rounds}")
         self.trial = HeadroomTrial(self.meter.queued, rounds=rounds)
 
     def profile(self, path: str | os.PathLike[str] | None, steps: int | None) -> LoaderProfile:
         """Return a profile, which begins with its ``with`` block."""
-        if path is not None and not Path(path).absolute().parent.is_dir():  # now, not after the steps
-            raise ConfigError(f"there is no folder for the trace: {str(Path(path).parent)!r}")
-        return LoaderProfile(self.meter, self.stats, path=path, steps=steps, rank=self._facts().rank)
+        check_trace_path(path)
+        return LoaderProfile({self._facts().rank: self.meter}, self.stats, path=path, steps=steps)
 
     def stats(self) -> LoaderStats:
         """Return the statistics since the first iteration."""

@@ -88,3 +88,13 @@ def test_a_missing_script_is_an_error(tmp_path: Path) -> None:
     done = profile(tmp_path / "none.py")
     assert done.returncode == 1
     assert "there is no such script" in done.stderr
+
+
+@pytest.mark.parametrize("option", ["--trace", "--stats"])
+def test_an_output_that_cannot_be_written_is_an_error_before_the_script_runs(option: str, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("print('ran')\n")
+    for path, message in ((tmp_path, "found a folder"), (tmp_path / "gone" / "file.json", "there is no folder")):
+        done = profile(option, path, script)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert message in done.stderr

@@ -476,6 +476,13 @@ def test_mistakes_are_refused_before_the_first_step(mix: Path, tmp_path: Path) -
     loader = loader_of(mix / "one", workers=0)
     with pytest.raises(ConfigError, match=r"there is no folder for the trace: '.*gone'"):
         loader.profile(tmp_path / "gone" / "trace.json")
+    with pytest.raises(ConfigError, match="expected a file for the trace, found a folder"):
+        loader.profile(tmp_path)
+    (tmp_path / "folder.prom").mkdir()
+    with pytest.raises(ConfigError, match="expected a file as file, found a folder"):
+        StatsOptions(file=tmp_path)
+    with pytest.raises(ConfigError, match="expected a file as prometheus_file, found a folder"):
+        StatsOptions(prometheus_file=tmp_path / "folder.prom")
     with pytest.raises(ConfigError, match="at least 1 of rounds, or None, found 0"):
         loader.headroom(rounds=0)
 

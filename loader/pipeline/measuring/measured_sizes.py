@@ -12,7 +12,7 @@ from typing import Any
 from .counts import Counts
 from .item_sources import ItemSample, MeasuredLane, samples_of
 
-__all__ = ["Metric", "Sizes", "measure_items"]
+__all__ = ["Metric", "Sizes", "measure_items", "number_of"]
 
 Metric = Callable[[Any], Any]
 
@@ -44,6 +44,16 @@ class Sizes:
         return [[*samples_of(lane, item_id)] for item_id in item_ids]
 
 
+def number_of(size: Any) -> float:
+    """Return the result of a metric as a float: a number, or a tensor or array with one element.
+
+    Raises:
+        TypeError: It is no number; ValueError and RuntimeError likewise, as ``float`` and ``item`` raise them.
+    """
+    item = getattr(size, "item", None)
+    return float(size if item is None else item())
+
+
 def measure_items(sizes: Sizes, argument: Any, result: Any, counts: Counts) -> None:
     """Add the sizes of the items of a call to the counts of their sources; those of a pack to its samples, equally.
 
@@ -59,7 +69,7 @@ def measure_items(sizes: Sizes, argument: Any, result: Any, counts: Counts) -> N
     samples = sizes.samples()
     for unit, metric in sizes.metrics.items():
         with suppress(Exception):  # a user's function that fails must not end a run that does not need it
-            measured = [float(metric(item)) for item in items]
+            measured = [number_of(metric(item)) for item in items]
             if all(0 <= size < inf for size in measured):  # others, NaN among them, would spoil the sum of the run
                 _add(unit, measured, samples, counts)
 

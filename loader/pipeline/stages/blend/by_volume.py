@@ -10,6 +10,7 @@ from ....order import VolumeBlend
 from ...contract.item_id import ItemId
 from ...contract.lane import Lane
 from ...contract.stage import SKIPPED, Running, SavableDataset, State
+from ...measuring.measured_sizes import number_of
 from ...measuring.recorder import skipped_items
 
 __all__ = ["VolumeBlendRunning", "checked_size"]
@@ -173,7 +174,7 @@ def checked_size(size: Any, unit: str) -> float:
         ConfigError: It is no number of at least 0, or too large for totals to stay exact.
     """
     try:
-        number = float(size)
+        number = number_of(size)
     except (TypeError, ValueError, ArithmeticError, RuntimeError):  # tensors raise a RuntimeError
         number = -1.0
     if not 0 <= number <= _MAX_SIZE:  # False for NaN

@@ -255,7 +255,7 @@ def test_a_loader_gives_its_batches_on_the_device(data: Data) -> None:
     alone = WorkerConfig(rank=0, world_size=1, num_workers=0, lanes=1)
     dataset = MapDataset(Values(list(range(5)), worker_config=alone), lambda value: {"x": torch.ones(value + 1)})
     moved = get_loader(dataset).to_device("cpu")
-    moved._copies = DeviceCopies(torch.device("meta"))  # stands for a GPU, where there is none
+    moved._copies = DeviceCopies(torch.device("meta"))  # as for a GPU, where there is none
     assert [(batch["x"].device.type, len(batch["x"])) for batch in moved] == [("meta", size) for size in range(1, 6)]
 
 

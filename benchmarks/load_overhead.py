@@ -25,7 +25,7 @@ from loader.pipeline.reading.read import ReadDataset
 from loader.pipeline.reading.sample_chunk import SampleChunk, SourceTable
 from loader.pipeline.reading.shard_reads import OpenShards
 from loader.pipeline.reading.source import ShardSource
-from loader.training.workers.lane_host import open_lane
+from loader.training.workers.running_lane import open_lane
 
 LANES = 48
 CHUNK = 1024  # positions that the reader locates in one call

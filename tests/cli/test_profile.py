@@ -22,7 +22,7 @@ import loader
 
 class Encoder(loader.DefaultTaskEncoder):
     def encode_sample(self, sample):
-        time.sleep(0.002)
+        time.sleep(0.01)
         return sample
     batch = staticmethod(loader.batch_list)
 
@@ -59,8 +59,9 @@ def test_a_script_is_profiled(data: Path, tmp_path: Path) -> None:
     done = profile("--steps", 10, "--trace", trace, "--stats", stats, data.parent / "train.py", data, 80, 0)
     assert (done.returncode, done.stdout) == (0, "trained\n")
     assert "step 80 · " in done.stderr
-    assert "  the training loop waited for\n    encode_sample " in done.stderr
-    assert "bound by encode_sample: " in done.stderr
+    assert "  the training loop waited for\n    " in done.stderr
+    assert "\n    encode_sample " in done.stderr
+    assert "bound by encode_sample: " in done.stderr, done.stderr
     events = json.loads(trace.read_text())["traceEvents"]
     assert {event["args"]["name"] for event in events if event["name"] == "thread_name"} == {
         "training loop",
@@ -69,7 +70,10 @@ def test_a_script_is_profiled(data: Path, tmp_path: Path) -> None:
     }
     assert len([event for event in events if event["name"] == "next"]) == 10
     document = json.loads(stats.read_text())
-    assert document["loaders"][0]["numbers"]["steps"] == 80
+    numbers = document["loaders"][0]["numbers"]
+    assert numbers["steps"] == 80
+    waited_s = numbers["waited_s"] - numbers["waited_for/start_s"]  # a machine that is overloaded starts workers late
+    assert numbers["waited_for/encode_sample_s"] > 0.5 * waited_s
 
 
 def test_the_exit_code_and_the_options_are_the_scripts(data: Path, tmp_path: Path) -> None:
@@ -84,3 +88,13 @@ def test_a_missing_script_is_an_error(tmp_path: Path) -> None:
     done = profile(tmp_path / "none.py")
     assert done.returncode == 1
     assert "there is no such script" in done.stderr
+
+
+@pytest.mark.parametrize("option", ["--trace", "--stats"])
+def test_an_output_that_cannot_be_written_is_an_error_before_the_script_runs(option: str, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("print('ran')\n")
+    for path, message in ((tmp_path, "found a folder"), (tmp_path / "gone" / "file.json", "there is no folder")):
+        done = profile(option, path, script)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert message in done.stderr

@@ -42,7 +42,7 @@ def loader_of(path: Path, rank: int) -> Any:
     dataset = get_train_dataset(
         path,
         worker_config=WorkerConfig(rank=rank, world_size=RANKS, num_workers=0, lanes=4),
-        task_encoder=SlowOnRank(0.01 if rank == 1 else 0.0),
+        task_encoder=SlowOnRank(0.05 if rank == 1 else 0.0),
         batch_size=4,
         shuffle_buffer_size=None,
         max_samples_per_sequence=None,

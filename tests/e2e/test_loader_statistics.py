@@ -125,6 +125,11 @@ def main_cause(stats: LoaderStats) -> str:
     return next(cause for cause in stats.waited_for if cause != "start")
 
 
+def suggests(stats: LoaderStats, beginning: str) -> bool:
+    """Return True if a suggestion begins so; the first one may be about the memory of a machine that is overloaded."""
+    return any(line.startswith(beginning) for line in stats.suggestions)
+
+
 class OddMetrics(Encoding):
     """Metrics, in the order of their names: one fails, one is not a number; ``characters`` is measured all the same."""
 
@@ -149,11 +154,11 @@ def test_metrics_that_fail_or_are_no_numbers_spoil_no_other(mix: Path) -> None:
 
 @pytest.mark.parametrize("options", WORKERS)
 def test_a_slow_hook_is_named_as_the_cause(mix: Path, options: dict[str, Any]) -> None:
-    stats = run(loader_of(mix / "one", encoder=Encoding(encode_s=0.005), **options), 60)
-    assert main_cause(stats) == "encode_sample"
-    assert stats.waited_for["encode_sample"] > 0.5 * (stats.waited_s - stats.waited_for.get("start", 0))
+    stats = run(loader_of(mix / "one", encoder=Encoding(encode_s=0.01), **options), 40)
+    assert main_cause(stats) == "encode_sample", stats
+    assert stats.waited_for["encode_sample"] > 0.5 * (stats.waited_s - stats.waited_for.get("start", 0)), stats
     assert sum(stats.waited_for.values()) == pytest.approx(stats.waited_s, rel=0.02)
-    assert "bound by encode_sample" in stats.suggestions[0]
+    assert suggests(stats, "bound by encode_sample: "), stats.suggestions
 
 
 def test_a_slow_batch_is_named(mix: Path) -> None:
@@ -173,8 +178,8 @@ def test_a_slow_storage_is_named_as_the_cause(
     monkeypatch.setattr(local._LocalFile, "read_at", slowly)
     monkeypatch.setattr(shard_reads, "_MIN_COALESCED", 1 << 30)  # a read for each sample
     stats = run(loader_of(mix / "one", **options), 80)
-    assert main_cause(stats) == "storage"
-    assert "bound by storage" in stats.suggestions[0]
+    assert main_cause(stats) == "storage", stats
+    assert suggests(stats, "bound by storage: "), stats.suggestions
 
 
 @pytest.mark.parametrize("options", WORKERS[:2])
@@ -182,11 +187,20 @@ def test_a_fast_loader_has_nothing_to_gain(mix: Path, options: dict[str, Any]) -
     with loader_of(mix / "one", **options) as loader:
         for _ in islice(loader, 60):
             time.sleep(0.05)
-        stats = loader.stats()
-    assert stats.waited_s - stats.waited_for["start"] < 0.1 * stats.elapsed_s
+        stats = queued(loader)
+    waited_s = stats.waited_s - stats.waited_for["start"]
+    assert waited_s < 0.5 * stats.elapsed_s, stats  # the work of the training loop is no wait
+    if waited_s < 0.02 * stats.elapsed_s:  # not on a machine that is overloaded
+        assert suggests(stats, "nothing to gain: "), stats.suggestions
+
+
+def queued(loader: DataLoader[Any]) -> LoaderStats:
+    """Return the statistics as soon as micro-batches wait."""
+    end_s = time.monotonic() + 60
+    while not (stats := loader.stats()).queue and time.monotonic() < end_s:
+        time.sleep(0.01)
     assert stats.queue > 0
-    if stats.waited_s - stats.waited_for["start"] < 0.02 * stats.elapsed_s:  # not on a machine that is overloaded
-        assert stats.suggestions[0].startswith("nothing to gain: ")
+    return stats
 
 
 class Users(SavableDataset[Any]):
@@ -198,8 +212,7 @@ class Users(SavableDataset[Any]):
 
     def __iter__(self) -> Iterator[Any]:
         for sample in self.inner:
-            time.sleep(0.002)
-            yield sample
+            yield slow(sample)
 
     def len_worker(self, worker_idx: int | None = None) -> int:
         return 100
@@ -228,11 +241,11 @@ def test_functions_of_stages_are_named(mix: Path, stage: Callable[[Any], Any], c
     loader = get_savable_loader(stage(dataset))
     for _ in islice(loader, 20):
         pass
-    assert main_cause(loader.stats()) == cause
+    assert main_cause(loader.stats()) == cause, loader.stats()
 
 
 def slow(sample: Any) -> Any:
-    time.sleep(0.002)
+    time.sleep(0.01)
     return sample
 
 
@@ -242,7 +255,8 @@ def slow_items(samples: Iterator[Any]) -> Iterator[Any]:
 
 
 def slow_groups(samples: list[Any]) -> list[list[Any]]:
-    slow(samples)
+    for sample in samples:
+        slow(sample)
     return [[sample] for sample in samples]
 
 
@@ -281,8 +295,8 @@ def test_spawned_workers_are_measured(mix: Path) -> None:
 
 
 def test_the_time_that_workers_take_to_start_is_a_cause_of_its_own(mix: Path) -> None:
-    stats = run(loader_of(mix / "one", encoder=Encoding(encode_s=0.05)), 2)
-    assert stats.waited_for["start"] > 0.15  # a micro-batch of 4 samples
+    stats = run(loader_of(mix / "one", encoder=Encoding(encode_s=0.2)), 2)
+    assert stats.waited_for["start"] > 0.2, stats  # a micro-batch takes 0.8 s
 
 
 # ------------------------------------------------------------------------------------------------------ counts
@@ -369,18 +383,37 @@ def test_a_line_is_logged_at_intervals_and_suggestions_at_the_end(
     mix: Path, log: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     options = StatsOptions(every_s=0.1, file=tmp_path / "stats.jsonl")
-    run(loader_of(mix / "one", encoder=Encoding(encode_s=0.005), stats=options), 60)
-    lines = [record.getMessage() for record in log.records if record.name == "loader"]
+    run(loader_of(mix / "one", encoder=Encoding(encode_s=0.02), stats=options), 30)
+    lines = logged(log)
     reports = [line for line in lines if line.startswith("step ")]
-    assert len(reports) >= 2
+    assert len(reports) >= 2, lines
     assert " samples/s · waited " in reports[-1]
-    assert "(encode_sample " in reports[-1]
+    assert any("(encode_sample " in line for line in reports), lines
     assert " · queue " in reports[-1]
-    assert any(line.startswith("bound by encode_sample: ") for line in lines)
+    assert any(line.startswith("bound by encode_sample: ") for line in lines), lines
     documents = [json.loads(line) for line in (tmp_path / "stats.jsonl").read_text().splitlines()]
-    assert len(documents) == len(reports) + 1
-    assert documents[-1]["steps"] == 60
+    assert len(documents) - len(reports) in (0, 1)  # the last step may be one with a line
+    assert documents[-1]["steps"] == 30
     assert documents[-1]["waited_for/encode_sample_s"] > 0
+
+
+def logged(log: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in log.records if record.name == "loader"]
+
+
+def test_suggestions_come_once_also_if_the_last_step_was_reported(
+    mix: Path, log: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    options = StatsOptions(every_s=1e-9, file=tmp_path / "stats.jsonl")  # a line for each step
+    loader = loader_of(mix / "one", encoder=Encoding(encode_s=0.02), workers=0, stats=options)
+    run(loader, 10)
+    loader.close()
+    lines = logged(log)
+    assert [line.partition(" · ")[0] for line in lines if line.startswith("step ")] == [
+        f"step {step}" for step in range(1, 11)
+    ]
+    assert len([line for line in lines if line.startswith("bound by encode_sample: ")]) == 1, lines
+    assert len((tmp_path / "stats.jsonl").read_text().splitlines()) == 10
 
 
 def test_the_dict_is_flat(mix: Path) -> None:
@@ -443,20 +476,27 @@ def test_mistakes_are_refused_before_the_first_step(mix: Path, tmp_path: Path) -
     loader = loader_of(mix / "one", workers=0)
     with pytest.raises(ConfigError, match=r"there is no folder for the trace: '.*gone'"):
         loader.profile(tmp_path / "gone" / "trace.json")
+    with pytest.raises(ConfigError, match="expected a file for the trace, found a folder"):
+        loader.profile(tmp_path)
+    (tmp_path / "folder.prom").mkdir()
+    with pytest.raises(ConfigError, match="expected a file as file, found a folder"):
+        StatsOptions(file=tmp_path)
+    with pytest.raises(ConfigError, match="expected a file as prometheus_file, found a folder"):
+        StatsOptions(prometheus_file=tmp_path / "folder.prom")
     with pytest.raises(ConfigError, match="at least 1 of rounds, or None, found 0"):
         loader.headroom(rounds=0)
 
 
 def test_headroom_is_what_a_perfect_loader_would_gain(mix: Path) -> None:
-    loader = loader_of(mix / "one", workers=0, encoder=Encoding(batch_s=0.01))
+    loader = loader_of(mix / "one", workers=0, encoder=Encoding(batch_s=0.03))
     loader.headroom(rounds=2)
     batches = []
     for batch in islice(loader, 120):
         batches.append(tuple(batch))
-        time.sleep(0.01)
+        time.sleep(0.03 if len(batches) < 80 else 0)  # both rounds are over then
     headroom = loader.stats().headroom
     assert headroom is not None
-    assert headroom.gain == pytest.approx(0.5, abs=0.15)
+    assert headroom.gain == pytest.approx(0.5, abs=0.2)
     assert headroom.loaded_steps == headroom.cached_steps == 32
     assert len({*batches[20:37]}) == 4  # cached ones
     expected = [tuple(batch) for batch in islice(loader_of(mix / "one", workers=0), loader.stats().steps)]

@@ -176,6 +176,8 @@ def test_wrong_options_are_refused(data: Data) -> None:
     for device in ("cud", None):
         with pytest.raises(ConfigError, match=f"expected a device such as .* found {device!r}: .+"):
             loader.to_device(device)
+    with pytest.raises(ConfigError, match="found 'meta', whose tensors have no values"):
+        loader.to_device("meta")
     with pytest.raises(ConfigError, match=r"cannot copy micro-batches to the device 'cuda:99': .+"):
         next(iter(loader.to_device("cuda:99")))
 
@@ -252,7 +254,8 @@ def test_nothing_is_copied_for_the_cpu() -> None:
 def test_a_loader_gives_its_batches_on_the_device(data: Data) -> None:
     alone = WorkerConfig(rank=0, world_size=1, num_workers=0, lanes=1)
     dataset = MapDataset(Values(list(range(5)), worker_config=alone), lambda value: {"x": torch.ones(value + 1)})
-    moved = get_loader(dataset).to_device("meta")
+    moved = get_loader(dataset).to_device("cpu")
+    moved._copies = DeviceCopies(torch.device("meta"))  # as for a GPU, where there is none
     assert [(batch["x"].device.type, len(batch["x"])) for batch in moved] == [("meta", size) for size in range(1, 6)]
 
 

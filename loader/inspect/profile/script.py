@@ -75,10 +75,13 @@ def profile_script(
         stats: File for their statistics as JSON, likewise; None writes none.
 
     Raises:
-        StorageError: There is no such script, or a file cannot be written.
+        StorageError: There is no such script, or a file cannot be written; if it is a folder, or has none, this is
+            raised before the script runs.
     """
     if not Path(script).is_file():
         raise StorageError("there is no such script", at=script)
+    for path in (trace, stats):
+        _check_file(path)  # now, not after the script
     with tempfile.TemporaryDirectory(prefix="energon-profile-") as folder:
         environment = os.environ | {PROFILE_VARIABLE: f"{steps}:{folder}"}
         done = subprocess.run([sys.executable, script, *arguments], env=environment, check=False)
@@ -96,6 +99,15 @@ def profile_script(
     if stats is not None:
         _write(stats, {"exit_code": done.returncode, "loaders": [asdict(one) for one in loaders]})
     return ScriptProfileReport(exit_code=done.returncode, loaders=tuple(loaders))
+
+
+def _check_file(path: str | os.PathLike[str] | None) -> None:
+    if path is None:
+        return
+    if Path(path).is_dir():
+        raise StorageError("expected a file for the profile, found a folder", at=os.fspath(path))
+    if not Path(path).absolute().parent.is_dir():
+        raise StorageError("there is no folder for this file of the profile", at=os.fspath(path))
 
 
 def _write(path: str | os.PathLike[str], document: Any) -> None:

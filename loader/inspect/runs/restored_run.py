@@ -27,7 +27,8 @@ from ...training.states import (
     read_run_states,
 )
 from ...training.workers.batch_trace import TraceFile, list_traces
-from ...training.workers.lane_host import MICRO_BATCH, LanesInTurn, remade_items
+from ...training.workers.lane_host import LanesInTurn
+from ...training.workers.running_lane import MICRO_BATCH, remade_items
 from ..diff.compare import kind_of_path
 from .planned_run import PlannedRun, RunRequest
 

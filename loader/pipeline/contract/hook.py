@@ -35,6 +35,7 @@ class Hook:
         stage: The name of the stage, for messages.
         may_return_none: None is a result like others; by default an error, since most such functions lack a ``return``.
         sizes: Metrics of the samples in the list that is the function's argument, by unit, for statistics.
+        result_sizes: Metrics of the function's result, likewise.
     """
 
     __slots__ = (
@@ -55,6 +56,7 @@ class Hook:
         "_skipped",
         "_takes_batches",
         "_tolerance",
+        "item_id",
         "name",
         "skips",
     )
@@ -69,6 +71,7 @@ class Hook:
         may_return_none: bool = False,
         stage: str = "",
         sizes: Mapping[str, Callable[[Any], Any]] | None = None,
+        result_sizes: Mapping[str, Callable[[Any], Any]] | None = None,
     ) -> None:
         self._function = function
         self._call = function  # these two are replaced while calls are timed
@@ -81,7 +84,7 @@ class Hook:
         self._number, self._lanes, self._context, self._failures = lane.number, lane.count, lane.context, lane.failures
         self._isolates_global = restores_seeds(function)
         self._isolates_rng = restores_encoder_seeds(function)
-        self._isolates = self._isolates_global or self._isolates_rng
+        self._isolates = self._isolates_global or self._isolates_rng or bool(result_sizes)
         # Two hooks of a chain draw different numbers for the same sample.
         name = getattr(function, "__qualname__", type(function).__qualname__)
         self._seed = int(mix(lane.seed, zlib.crc32(name.encode())))
@@ -89,7 +92,8 @@ class Hook:
         self.skips = lane.failures.skips_of(function, self.name)
         self._skipped = skipped_items(lane)
         activity = activity_name(stage, function)
-        register(lane, activity, self, "_call", sizes)
+        self.item_id: ItemId = ()  # of the items that are measured, while the function is called
+        register(lane, activity, self, "_call", sizes=sizes, result_sizes=result_sizes)
         if makes_several(function):
             register(lane, activity, self, "_next")
 
@@ -115,15 +119,17 @@ class Hook:
         return result
 
     def _note(self, item_id: ItemId) -> None:
+        self.item_id = item_id
         index = self._context.batch_index if self._takes_batches else None
         if index is None:
             index = sample_index_of(item_id, self._number, self._lanes)
         self._context.sample_index = index
 
     def _isolated(self, function: Callable[[Any], Any], argument: Any, item_id: ItemId) -> Any:
-        """Call a function with generators that are seeded for an item."""
+        """Call a function with generators that are seeded for an item, and note the item's id for statistics."""
+        self.item_id = item_id
         if not self._isolates_rng:
-            return self._seeded(function, argument, item_id)
+            return self._seeded(function, argument, item_id) if self._isolates_global else function(argument)
         with self._context.seeded_rng(self._seed, self._number, *integers_of(item_id)):
             return self._seeded(function, argument, item_id) if self._isolates_global else function(argument)
 
@@ -160,11 +166,11 @@ class Hook:
         try:
             result = self.call(argument, item_id)
         except SkipSample:
-            self._skipped.append(item_id)
+            self.note_skipped(item_id)
             self.skips.add(samples_in(item_id))
             return SKIPPED
         except Exception as error:
-            self._skipped.append(item_id)
+            self.note_skipped(item_id)
             return self.failed(error, argument)
         # That a generator was created is no success: its body has not begun.
         if (self.skips.count or self._failures.pending) and not isinstance(result, GeneratorType):
@@ -195,6 +201,7 @@ class Hook:
                 self.ended(number, item_id)
                 return
             except Exception as error:
+                self.note_skipped(item_id)
                 self.failed(error, argument)
                 return
             self.succeeded(argument)
@@ -238,6 +245,10 @@ class Hook:
             self._failures.note_rebuilt(error, self._function_for(argument), argument)
             raise
 
+    def note_skipped(self, item_id: ItemId) -> None:
+        """Note an item that is skipped, for the statistics of its source."""
+        self._skipped.append(item_id)
+
     def failed(self, error: Exception, argument: Any) -> Any:
         """Count a failure; return :data:`SKIPPED` if it is tolerated.
 
@@ -252,6 +263,7 @@ class Hook:
         if items:
             self.skips.count = 0
         else:
+            self.note_skipped(item_id)
             self.skips.add(samples_in(item_id))
 
     def succeeded(self, argument: Any = None) -> None:

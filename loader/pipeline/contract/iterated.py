@@ -44,7 +44,7 @@ class UserRunning:
         self._is_over: bool = own.get("over", False)
         self._received = ReceivedItems()
         self._inputs = [
-            OpenInput(definition, place, len(inputs), lane=lane, received=self._received)
+            OpenInput(definition, place, len(inputs), lane=lane, key=key, received=self._received)
             for place, definition in enumerate(inputs)
         ]
         self._name = type(dataset).__name__
@@ -134,11 +134,15 @@ class OpenInput:
         place: Its number among the inputs.
         inputs: The number of inputs.
         lane: The lane of the user's dataset.
+        key: The key of its stage.
         received: Records the items that the user's code receives.
     """
 
-    def __init__(self, definition: Any, place: int, inputs: int, *, lane: Lane, received: ReceivedItems) -> None:
+    def __init__(
+        self, definition: Any, place: int, inputs: int, *, lane: Lane, key: str, received: ReceivedItems
+    ) -> None:
         self.place = place
+        self._key = key
         self._definition, self._inputs, self._lane, self._received = definition, inputs, lane, received
         self._running: Running | None = None
         self._peeked: list[tuple[Any, ItemId]] = []  # at most one item, for the next call
@@ -164,7 +168,8 @@ class OpenInput:
 
     def _open(self) -> Running:
         if self._running is None:
-            self._running = self._definition.open(self._lane_of(self._pass), self._saved)
+            lane = self._lane.child(self.place + self._pass * self._inputs, self._key)
+            self._running = self._definition.open(lane, self._saved)
             self._saved = {}
         return self._running
 

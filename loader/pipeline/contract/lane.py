@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from ...order import mix
 from ...samples.hooks import HookContext, set_hook_context
 from ..failures.policy import FailurePolicy
+from ..measuring.item_sources import PositionSources
 from ..measuring.recorder import WorkerRecorder
 from .item_id import LANE_ITEM, ItemId
 from .running import Running, State
@@ -92,19 +93,26 @@ class Lane:
 
     Attributes:
         shared: Objects that stages of the chain share, by their types.
+        root_number: The number of the lane of the run; stages rotate the lanes of inputs and passes.
+        readers: The sources of the samples of this lane's reader; None if inputs have readers, or nothing is measured.
+        inputs: By key of a stage that opens several inputs or passes: their lanes; None if nothing is measured.
         shares_pass: Where the lane ends before others of its worker, it makes whole batches of their items. So the
             worker finishes a repeated pass before it begins the next.
     """
 
     __slots__ = (
+        "__weakref__",
         "context",
         "count",
         "failures",
+        "inputs",
         "last_sample",
         "neighbours",
         "number",
         "path",
+        "readers",
         "recorder",
+        "root_number",
         "rules",
         "seed",
         "shared",
@@ -125,7 +133,7 @@ class Lane:
         rules: int = RULES,
         recorder: WorkerRecorder | None = None,
     ) -> None:
-        self.number = number
+        self.number = self.root_number = number
         self.count = count
         self.path = path
         self.seed = seed
@@ -135,11 +143,19 @@ class Lane:
         self.neighbours = neighbours
         self.rules = rules
         self.recorder = recorder
+        self.readers: PositionSources | None = None
+        self.inputs: dict[str, dict[int, Lane]] | None = None if recorder is None else {}
         self.shared: dict[Any, Any] = {}
         self.shares_pass = False
 
-    def child(self, place: int) -> Lane:
-        """Return the lane for the ``place``-th of several inputs: with another seed, and a longer path."""
+    def child(self, place: int, key: str | None = None) -> Lane:
+        """Return the lane for the ``place``-th of several inputs: with another seed, and a longer path.
+
+        Args:
+            place: The input, or the pass.
+            key: The key of the stage in the ids of its items, if it opens the input now: statistics find the sources
+                of items by it.
+        """
         child = Lane(
             self.number,
             self.count,
@@ -154,6 +170,9 @@ class Lane:
         )
         child.shares_pass = self.shares_pass
         child.shared = self.shared
+        child.root_number = self.root_number
+        if key is not None and self.inputs is not None:
+            self.inputs.setdefault(key, {})[place] = child
         return child
 
     def alone(self) -> Lane:

@@ -60,7 +60,7 @@ class Counts:
         cost_ns: Estimated time that measuring itself took.
         sources: By the number of a source.
         dropped: Samples that were skipped, by reason.
-        sizes: By metric: its sum over the measured samples, and their number.
+        sizes: By metric and number of a source: its sum over the measured samples, and their number.
         events: Calls while a trace is recorded.
     """
 
@@ -87,7 +87,7 @@ class Counts:
         self.always: dict[str, int] = {}
         self.sources: dict[int, SourceCounts] = {}
         self.dropped: dict[str, int] = {}
-        self.sizes: dict[str, tuple[float, int]] = {}
+        self.sizes: dict[tuple[str, int], tuple[float, int]] = {}
         self.events: list[Event] = []
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -105,18 +105,44 @@ class Counts:
             add_numbers(mine, more)
         for source, counts in other.sources.items():
             self.sources[source] = self.sources.get(source, _NONE).plus(counts)
-        for unit, (total, samples) in other.sizes.items():
-            self.add_size(unit, total, samples)
+        for (unit, source), (total, samples) in other.sizes.items():
+            self.add_size(unit, source, total, samples)
         self.events += other.events
 
     def add_source(self, source: int, counts: SourceCounts) -> None:
         """Add the counts of a source."""
         self.sources[source] = self.sources.get(source, _NONE).plus(counts)
 
-    def add_size(self, unit: str, total: float, samples: int) -> None:
-        """Add the sizes of measured samples."""
-        known, measured = self.sizes.get(unit, (0.0, 0))
-        self.sizes[unit] = known + total, measured + samples
+    def add_size(self, unit: str, source: int, total: float, samples: int) -> None:
+        """Add the sizes of measured samples of a source."""
+        known, measured = self.sizes.get((unit, source), (0.0, 0))
+        self.sizes[unit, source] = known + total, measured + samples
+
+    def estimated_sizes(self) -> tuple[dict[str, float], dict[int, dict[str, float]]]:
+        """Return the sums of metrics over all samples that were kept, and those of each source.
+
+        The mean size of the measured samples of a source is that of all its samples. The sum over all sources also has
+        samples of which none of the same source was measured, or whose source is not known, with the mean of all.
+        """
+        kept = {number: one.samples - one.excluded - one.dropped for number, one in self.sources.items()}
+        unknown = sum(one.dropped for one in self.sources.values()) - sum(self.dropped.values())  # 0 or less
+        totals: dict[str, float] = {}
+        by_source: dict[int, dict[str, float]] = {}
+        for unit in dict.fromkeys(unit for unit, _ in self.sizes):
+            measured = {source: size for (own, source), size in self.sizes.items() if own == unit}
+            total, samples = (sum(column) for column in zip(*measured.values(), strict=True))
+            if not samples:
+                continue
+            rest = sum(kept.values()) + min(0, unknown)
+            totals[unit] = 0.0
+            for source, (size, number) in measured.items():
+                if number and source in kept:
+                    estimate = size / number * max(0, kept[source])
+                    by_source.setdefault(source, {})[unit] = estimate
+                    totals[unit] += estimate
+                    rest -= kept[source]
+            totals[unit] += total / samples * max(0, rest)
+        return totals, by_source
 
     def copy(self) -> Counts:
         """Return a copy without the events."""

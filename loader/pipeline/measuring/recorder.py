@@ -8,14 +8,14 @@ The interval between timed micro-batches follows from their calls and their dura
 from __future__ import annotations
 
 import weakref
-from collections import deque
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-from math import inf
 from time import perf_counter_ns
 from typing import Any, Protocol
 
 from .counts import Counts, Event
+from .item_sources import MeasuredLane
+from .measured_sizes import Metric, Sizes, measure_items
+from .skipped_items import SkippedItems
 
 __all__ = ["Measured", "Reader", "WorkerRecorder", "register", "skipped_items"]
 
@@ -25,17 +25,12 @@ _MAX_SHARE = 0.002  # of a worker's time that may be spent on timed calls
 _MAX_INTERVAL = 10_000  # micro-batches
 _MAX_COUNT_SHARE = 0.002  # of a worker's time to count samples
 _EARLY_COUNTS = 64  # at once, so that short runs have exact counts
-_MAX_SKIPPED = 4096  # items of a lane whose source is not known yet
 _MAX_EVENTS = 200_000  # of one worker on their way to the rank
 
-Measure = Callable[[Any], Any]
 
-
-class Measured(Protocol):
+class Measured(MeasuredLane, Protocol):
     """A lane, which knows the recorder of its worker."""
 
-    number: int
-    path: str
     recorder: WorkerRecorder | None
 
 
@@ -46,7 +41,15 @@ class Reader(Protocol):
         """Add the samples that were yielded since the last call."""
 
 
-def register(lane: Measured, name: str, owner: Any, attribute: str, sizes: Mapping[str, Measure] | None = None) -> None:
+def register(
+    lane: Measured,
+    name: str,
+    owner: Any,
+    attribute: str,
+    *,
+    sizes: Mapping[str, Metric] | None = None,
+    result_sizes: Mapping[str, Metric] | None = None,
+) -> None:
     """Let the recorder of a lane time a function that a stage calls; without a recorder, do nothing.
 
     Args:
@@ -55,15 +58,19 @@ def register(lane: Measured, name: str, owner: Any, attribute: str, sizes: Mappi
         owner: The object that holds the function. It is not kept alive.
         attribute: The attribute that the owner calls. It must be one of the object, not of its class: to hide a method
             by an attribute would make every later access to the object slower.
-        sizes: Metrics of the samples in the list that is the function's argument.
+        sizes: Metrics of the items in the list that is the function's argument; ``owner.item_id`` has their ids.
+        result_sizes: Metrics of the function's result; ``owner.item_id`` is its id.
     """
     if lane.recorder is not None:
-        lane.recorder.add(lane.number, _Function(name, owner, attribute, sizes or {}))
+        function = _Function(name, owner, attribute)
+        if sizes or result_sizes:
+            function.sizes = Sizes(lane, owner, sizes or result_sizes or {}, of_result=not sizes)
+        lane.recorder.add(lane.root_number, function)
 
 
 def skipped_items(lane: Measured) -> Any:
     """Return the collection to which a stage adds the ids of items that it skips."""
-    return _NO_ITEMS if lane.recorder is None else lane.recorder.skipped_items(lane)
+    return _NO_ITEMS if lane.recorder is None else SkippedItems(lane, lane.recorder.skipped)
 
 
 class _NoItems:
@@ -79,11 +86,11 @@ class _Function:
 
     __slots__ = ("attribute", "name", "owner", "sizes")
 
-    def __init__(self, name: str, owner: Any, attribute: str, sizes: Mapping[str, Measure]) -> None:
+    def __init__(self, name: str, owner: Any, attribute: str) -> None:
         self.name = name
         self.owner = weakref.ref(owner)
         self.attribute = attribute
-        self.sizes = sizes
+        self.sizes: Sizes | None = None
 
 
 class WorkerRecorder:
@@ -95,6 +102,7 @@ class WorkerRecorder:
 
     Attributes:
         counts: The measurements since they were taken last.
+        skipped: The lanes and inputs with skipped items that are not counted.
         until_timed: The lanes count it down with each micro-batch; from 0 on, they call :meth:`begin_timed`.
     """
 
@@ -105,11 +113,11 @@ class WorkerRecorder:
         readers: Mapping[int, int] | None = None,
     ) -> None:
         self.counts = counts if counts is not None else Counts()
+        self.skipped: list[SkippedItems] = []
         self._readers = readers or {}
         self._is_traced = False
         self._functions: dict[int, list[_Function]] = {}  # by lane
         self._open_readers: list[weakref.ref[Reader]] = []
-        self._skipped: dict[tuple[int, str], deque[Any]] = {}  # ids of skipped items, by lane and path
         self._dropped: list[tuple[Mapping[str, int], dict[str, int]]] = []  # of lanes, and those that are counted
         self._next_count_ns = 0
         self._early_counts = _EARLY_COUNTS
@@ -137,10 +145,6 @@ class WorkerRecorder:
     def first_source(self, definition: object) -> int:
         """Return the number of a reader's first source among the sources of the chain."""
         return self._readers.get(id(definition), 0)
-
-    def skipped_items(self, lane: Measured) -> deque[Any]:
-        """Return the collection to which stages at a lane's path add the ids of items that they skip."""
-        return self._skipped.setdefault((lane.number, lane.path), deque(maxlen=_MAX_SKIPPED))
 
     def add_dropped(self, dropped: Mapping[str, int]) -> None:
         """Count the samples that a lane drops, by reason: a counter that grows."""
@@ -203,8 +207,10 @@ class WorkerRecorder:
         def timed(*arguments: Any) -> Any:
             begin_ns = perf_counter_ns()
             outer_ns, self._nested_ns = self._nested_ns, 0
+            result: Any = None
             try:
-                return call(*arguments)
+                result = call(*arguments)
+                return result
             finally:
                 took_ns = perf_counter_ns() - begin_ns
                 activities = self.counts.activities
@@ -213,19 +219,15 @@ class WorkerRecorder:
                 self._calls += 1
                 if self._is_traced:
                     self._note(name, begin_ns, took_ns)
-                if sizes:
-                    self._measure(sizes, arguments[0])
+                if sizes is not None:
+                    self._measure(sizes, arguments[0], result)
 
         return timed
 
-    def _measure(self, sizes: Mapping[str, Measure], samples: Any) -> None:
-        """Measure samples, apart from the activity that takes them."""
+    def _measure(self, sizes: Sizes, argument: Any, result: Any) -> None:
+        """Measure items, apart from the activity that takes or makes them."""
         begin_ns = perf_counter_ns()
-        for unit, metric in sizes.items():
-            with suppress(Exception):  # a user's function that fails must not end a run that does not need it
-                total = float(sum(map(metric, samples)))
-                if 0 <= total < inf:  # others, NaN among them, would spoil the sum of the run
-                    self.counts.add_size(unit, total, len(samples))
+        measure_items(sizes, argument, result, self.counts)
         took_ns = perf_counter_ns() - begin_ns
         self._nested_ns += took_ns
         self._metrics_ns += took_ns
@@ -270,6 +272,8 @@ class WorkerRecorder:
                 reader.count_samples(self.counts)
         if any(reader is None for _, reader in readers):
             self._open_readers = [reference for reference, reader in readers if reader is not None]
+        for skipped in [*self.skipped]:
+            skipped.count()
         for dropped, known in self._dropped:
             if len(dropped) > len(known) or (dropped and dropped != known):
                 for reason, samples in [*dropped.items()]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -45,18 +45,6 @@ class _Chunk:
         self.excluded = excluded
 
 
-def _positions(item_id: Any) -> Iterator[int]:
-    """Yield the positions of an item's samples, without those of other lanes."""
-    if not isinstance(item_id, tuple):
-        yield item_id
-    elif item_id and isinstance(item_id[0], str):
-        if item_id[0] != "lane":
-            yield from _positions(item_id[2])
-    else:
-        for part in item_id:
-            yield from _positions(part)
-
-
 class SourceCounter:
     """Counts the samples that a reader has yielded in one lane.
 
@@ -65,22 +53,16 @@ class SourceCounter:
         position: The position of the next sample.
         mean_bytes: Returns the mean size of a source's samples, for samples whose size is not in the index.
         sources: Number of the reader's sources.
-        skipped: Ids of the items of this reader that hooks skip; it is emptied when they are counted.
     """
 
-    __slots__ = ("_chunks", "_counted", "_first", "_is_one", "_last", "_mean_bytes", "_skipped")
+    __slots__ = ("_chunks", "_counted", "_first", "_is_one", "_mean_bytes")
 
-    def __init__(
-        self, first: int, position: int, mean_bytes: Callable[[int], int], *, sources: int, skipped: deque[Any]
-    ) -> None:
+    def __init__(self, first: int, position: int, mean_bytes: Callable[[int], int], *, sources: int) -> None:
         self._first = first
-        self._skipped = skipped
         self._is_one = sources == 1
         self._mean_bytes = mean_bytes
         self._counted = position
         self._chunks: deque[_Chunk] = deque()
-        # Of the last chunk that was counted, to name the sources of samples that a hook skips.
-        self._last: tuple[range, IntArray | int] = (range(0), 0)
 
     def add_chunk(
         self,
@@ -106,8 +88,6 @@ class SourceCounter:
 
     def count(self, position: int, counts: Counts) -> None:
         """Add the samples that were yielded since the last call: those before ``position``."""
-        if self._skipped:
-            self._count_skipped(counts)
         while self._counted < position and self._chunks:
             chunk = self._chunks[0]
             stop = min(position, chunk.positions.stop)
@@ -117,7 +97,6 @@ class SourceCounter:
             self._counted = stop
             if stop == chunk.positions.stop:
                 self._chunks.popleft()
-                self._last = chunk.positions, int(chunk.source[0]) if self._is_one else chunk.source
 
     def _count_rows(self, chunk: _Chunk, rows: slice, counts: Counts) -> None:
         source, size_bytes = chunk.source[rows], chunk.size_bytes[rows]
@@ -147,12 +126,3 @@ class SourceCounter:
         for number in set(source[size_bytes < 0].tolist()):
             known[(size_bytes < 0) & (source == number)] = self._mean_bytes(number)
         return known
-
-    def _count_skipped(self, counts: Counts) -> None:
-        positions = np.array([*_positions(tuple(self._skipped))], np.int64)
-        self._skipped.clear()
-        for covered, source in (self._last, *((chunk.positions, chunk.source) for chunk in self._chunks)):
-            rows = positions[(positions >= covered.start) & (positions < covered.stop)] - covered.start
-            numbers = np.bincount(np.full(len(rows), source) if isinstance(source, int) else source[rows])
-            for number in np.flatnonzero(numbers).tolist():
-                counts.add_source(self._first + number, SourceCounts(dropped=int(numbers[number])))

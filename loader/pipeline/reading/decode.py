@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...errors import ConfigError, SkipSample, TrustError
@@ -39,6 +39,7 @@ class DecodeDataset(SavableDataset[Any]):
         own: Sequence[Source] | None = getattr(dataset, "sources", None)
         self.sources: tuple[Source, ...] = tuple((own or ()) if sources is None else sources)
         self.names_sources = names_sources
+        self.size_metrics: Mapping[str, Callable[[Any], float]] = {}  # of its samples, for statistics
         self._own = self.sources if own is None else tuple(own)  # the others are decoded by other stages
 
     @property
@@ -94,13 +95,15 @@ class _DecodeRunning:
         self._sources = definition.sources
         # Attributes of this object, so that they can be replaced while calls are timed.
         self._read = self._upstream.next
-        self._build = _Build(definition, lane).sample
+        self._build_sample = _Build(definition, lane).sample
+        self._build = self._build_noted if definition.size_metrics else self._build_sample
+        self.item_id: ItemId = ()  # of the sample that is measured
         self._failures = lane.failures
         self._skips = lane.failures.skips_of("load_sample or sample_loader")
         self.state = self._upstream.state
         self._skipped = skipped_items(lane)
         register(lane, STORAGE, self, "_read")
-        register(lane, DECODE, self, "_build")
+        register(lane, DECODE, self, "_build", result_sizes=definition.size_metrics)
 
     def next(self) -> tuple[Any, ItemId]:
         raw, item_id = self._read()
@@ -123,6 +126,10 @@ class _DecodeRunning:
         if self._failures.pending:
             self._failures.succeeded("decode")
         return sample, item_id
+
+    def _build_noted(self, raw: Raw, item_id: ItemId) -> Any:
+        self.item_id = item_id
+        return self._build_sample(raw, item_id)
 
     def _failed_sample(self, raw: Raw) -> dict[str, Any]:
         source = self._sources[raw.source]

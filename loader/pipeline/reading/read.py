@@ -32,6 +32,7 @@ from .fetched_ranges import MEMBER_BYTES
 from .joined_source import JoinedSource, RowReader
 from .order_plan import OrderPlan, ShuffledPlan
 from .ordered_together import OrderedTogether
+from .position_sources import ReaderSources
 from .read_ahead import READ_AHEAD_BYTES, FetchedChunk, ReadAhead
 from .sample_chunk import ChunkReader, SourceTable
 from .shard_reads import ShardPool
@@ -253,14 +254,11 @@ class _ReadRunning:
         self._waiting = definition.waiting
         self._recorder = lane.recorder
         if lane.recorder is not None:
-            sources = definition.sources
+            sources, first = definition.sources, lane.recorder.first_source(definition)
             self._counter = SourceCounter(
-                lane.recorder.first_source(definition),
-                self._position,
-                lambda source: sources[source].sample_bytes,
-                sources=len(sources),
-                skipped=lane.recorder.skipped_items(lane),
+                first, self._position, lambda source: sources[source].sample_bytes, sources=len(sources)
             )
+            lane.readers = ReaderSources(definition, lane, first=first, sources=len(sources))
             lane.recorder.add_reader(self)
         self._first_rebuilt = -1  # first of the positions that the last load() located
         self._rebuilt: tuple[IntArray, IntArray]  # their sources, and numbers in the indexes

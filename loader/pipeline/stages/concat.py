@@ -61,7 +61,7 @@ class ConcatDataset(SavableDataset[T]):
         Items of a known number are dealt to the lanes in turn. The lanes of a dataset are rotated, so that its first
         item follows the last one of the dataset before it.
         """
-        child = lane.child(place)
+        child = lane.child(place, self.key)
         before = _sum([upstream.items for upstream in self.inputs[:place]])
         child.number = (lane.number - (before or 0)) % lane.count
         return child

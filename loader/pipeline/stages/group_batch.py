@@ -193,9 +193,11 @@ class _GroupBatchRunning:
             key, size = self._criterion.call(value, item_id)
             hash(key)
         except SkipSample:
+            self._criterion.note_skipped(item_id)
             self._criterion.skips.add(samples_in(item_id))
             return None
         except Exception as error:
+            self._criterion.note_skipped(item_id)
             self._criterion.failed(error, value)
             return None
         self._criterion.skips.count = 0

@@ -16,7 +16,7 @@ from ..contract.rng import preserve_rng_state, seed_sample
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.state_schema import BUFFERED_ITEM, COUNT, FLAG, NotRequired, Schema
 from ..contract.worker_config import WorkerConfig
-from ..measuring.recorder import register
+from ..measuring.recorder import register, skipped_items
 
 __all__ = ["IterMapDataset"]
 
@@ -117,6 +117,7 @@ class _IterMapRunning:
         self._replayed: deque[BufferedItem] = deque(self._held)
         self._peeked: list[tuple[Any, ItemId]] = []  # at most one item, for the next call
         self._skips = lane.failures.skips_of(definition.iter_map_fn)
+        self._skipped = skipped_items(lane)
         self._repeats = definition.repeats
         self._items: Iterator[Any] | None = None
         self._source_ended = False
@@ -128,10 +129,12 @@ class _IterMapRunning:
         try:
             value = self._step()
         except SkipSample:
+            self._note_skipped()
             self._skips.add(len(self._held))
             return self._skip_held()
         except Exception as error:
             if self._source_error is None:
+                self._note_skipped()
                 self._lane.failures.failed(self._function, error, None)
             return self._skip_held()
         if value is _END:
@@ -202,9 +205,14 @@ class _IterMapRunning:
         else:
             deque(self._inputs(), maxlen=0)  # drops inputs that the function did not take
             if not self._given:
+                self._note_skipped()
                 self._skips.add(len(self._held))
         self._items = None
         self._start_over()
+
+    def _note_skipped(self) -> None:
+        for item in self._held:
+            self._skipped.append(item.item_id)
 
     def _skip_held(self) -> tuple[Any, ItemId]:
         """Skip the items for which the function failed.

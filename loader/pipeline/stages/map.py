@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from types import GeneratorType
 from typing import Any, TypeVar
 
@@ -53,6 +53,7 @@ class MapDataset(SavableDataset[T]):
         self.map_fn = map_fn
         self.failure_tolerance = failure_tolerance
         self.takes_batches = False  # the items are micro-batches
+        self.size_metrics: Mapping[str, Callable[[Any], float]] = {}  # of its results, for statistics
 
     @property
     def keeps_positions(self) -> bool:
@@ -82,6 +83,7 @@ class _MapRunning:
             failure_tolerance=definition.failure_tolerance,
             takes_batches=definition.takes_batches,
             stage=definition.name,
+            result_sizes=definition.size_metrics,
         )
         self._lane = lane
         self._key = definition.key
@@ -122,6 +124,7 @@ class _MapRunning:
             return SKIPPED, item_id
         except Exception as error:
             self._items = None
+            self._hook.note_skipped(item_id)
             return self._hook.failed(error, value), item_id
         self._hook.succeeded(value)
         self._taken += 1

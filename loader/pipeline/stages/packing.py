@@ -224,17 +224,20 @@ class _SelectionRunning:
 
     def _select_groups(self, samples: list[tuple[Any, ItemId]]) -> None:
         values = [value for value, _ in samples]
+        item_ids = tuple([item_id for _, item_id in samples])
         try:
             # A copy of the list, since the function may sort or empty it.
-            selected = self._select.call(list(values), tuple(item_id for _, item_id in samples))
+            selected = self._select.call(list(values), item_ids)
             pushback = list(selected.pushback) if isinstance(selected, PackedSamplesOutput) else []
             groups = [
                 list(group) for group in (selected.groups if isinstance(selected, PackedSamplesOutput) else selected)
             ]
         except SkipSample:
+            self._select.note_skipped(item_ids)
             self._select.skips.add(len(samples))
             return
         except Exception as error:
+            self._select.note_skipped(item_ids)
             self._select.failed(error, values)
             return
         self._select.succeeded()
@@ -244,8 +247,13 @@ class _SelectionRunning:
         self._groups.extend(group for group in items if group)
         if self._groups:
             self._select.skips.count = 0
-        else:
-            self._select.skips.add(len(samples) - len(self._pushback))  # samples in no group are skipped
+        used = {item.item_id for item in self._pushback}.union(*([item.item_id for item in group] for group in items))
+        unused = tuple([item_id for item_id in item_ids if item_id not in used])
+        if unused:  # samples in no group are skipped
+            self._select.note_skipped(unused)
+            self._select.skips.add(len(unused))
+        if self._groups:
+            self._select.skips.count = 0
 
     def _checked_pushback(
         self, pushback: list[BufferedItem], samples: Sequence[tuple[Any, ItemId]]

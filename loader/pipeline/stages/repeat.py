@@ -20,6 +20,8 @@ __all__ = ["RepeatDataset"]
 
 T = TypeVar("T")
 
+_PASSES_KNOWN = 16  # passes whose items statistics can attribute to sources: buffers hold no older ones
+
 
 class RepeatDataset(SavableDataset[T]):
     """Repeat a dataset a number of times, or without end.
@@ -105,7 +107,9 @@ class RepeatDataset(SavableDataset[T]):
 
     def lane_of(self, lane: Lane, number: int) -> Lane:
         """Return the lane for pass ``number``: with another seed, and rotated so that passes join without a gap."""
-        child = lane.child(number)
+        child = lane.child(number, self.key)
+        if lane.inputs is not None:
+            lane.inputs[self.key].pop(number - _PASSES_KNOWN, None)
         items = self.inputs[0].items
         child.shares_pass = self.shares_passes
         if items is None and not child.shares_pass:

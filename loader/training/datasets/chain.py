@@ -20,6 +20,7 @@ from ...pipeline.reading.order_plan import OrderPlan
 from ...pipeline.reading.read import ReadDataset
 from ...pipeline.reading.source import Source
 from ...pipeline.stages.batch import BatchDataset
+from ...pipeline.stages.blend import BlendDataset
 from ...pipeline.stages.cook import CookDataset, uses_stores
 from ...pipeline.stages.group_batch import GroupBatchDataset
 from ...pipeline.stages.map import MapDataset
@@ -212,6 +213,7 @@ def batched(chain: SavableDataset[Any], options: ChainOptions) -> SavableDataset
     """Add the stages that make micro-batches."""
     encoder = options.task_encoder
     if options.batch_size is None and not options.groups:
+        _measure_items(chain, options)
         return chain
     chain = _joined(chain, options)
     if is_default(encoder.encode_batch):
@@ -221,10 +223,22 @@ def batched(chain: SavableDataset[Any], options: ChainOptions) -> SavableDataset
     return encoded
 
 
+def _measure_items(stage: SavableDataset[Any], options: ChainOptions) -> None:
+    """Let statistics measure the items of a chain that makes no micro-batches, where they are made."""
+    if isinstance(stage, BlendDataset):
+        for upstream in stage.inputs:
+            _measure_items(upstream, options)
+    elif isinstance(stage, MapDataset | DecodeDataset):
+        stage.size_metrics = _metrics_of_items(options)
+
+
+def _metrics_of_items(options: ChainOptions) -> dict[str, Callable[[Any], float]]:
+    # Metrics measure what those of blends do; encoded samples that are packed are measured before.
+    return _metrics(options.task_encoder, "encode" if options.packing_buffer_size is None else "packing")
+
+
 def _joined(chain: SavableDataset[Any], options: ChainOptions) -> SavableDataset[Any]:
     encoder = options.task_encoder
-    # Metrics measure what those of blends do; encoded samples that are packed are measured before.
-    metrics = _metrics(encoder, "encode" if options.packing_buffer_size is None else "packing")
     batched: GroupBatchDataset[Any] | BatchDataset[Any]
     if options.groups:
         batched = GroupBatchDataset(
@@ -245,5 +259,5 @@ def _joined(chain: SavableDataset[Any], options: ChainOptions) -> SavableDataset
             at_positions=options.deal is not None,
             name="batch",
         )
-    batched.size_metrics = metrics
+    batched.size_metrics = _metrics_of_items(options)
     return batched

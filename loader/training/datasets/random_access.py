@@ -25,7 +25,7 @@ from ...pipeline.reading.pick import PickDataset, excluded_positions, positions_
 from ...pipeline.reading.source import Source
 from ...samples.encoding.task_encoder import DefaultTaskEncoder, TaskEncoder
 from ...samples.hooks import in_hook_context, running_hook_context
-from ..workers.lane_host import open_lane
+from ..workers.running_lane import open_lane
 from .chain import build_single_samples, encoding_hooks
 from .open_sources import DatasetArguments
 

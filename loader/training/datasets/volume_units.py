@@ -41,7 +41,14 @@ class ColumnSize:
         number: int
         if isinstance(raw, RawRow):
             primary = raw.members[0]
-            number = -1 if primary is None else primary.number
+            if primary is None:
+                raise ConfigError(
+                    f"column {self.__name__!r} has no value for row {raw.number} of a join, which has no sample of its "
+                    "primary dataset, and a blend counts it",
+                    at=self._sources[raw.source].request.path,
+                    hint=f"add a method {self.__name__}(self, sample) with @sample_size_metric to the task encoder",
+                )
+            number = primary.number
         else:
             number = raw.number
         return self.size(raw.source, number)

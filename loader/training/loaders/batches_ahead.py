@@ -54,7 +54,7 @@ class DeviceBatches(Generic[T_co]):
         prefetch: Micro-batches that are on their way to the device; 0 copies each when it is due.
 
     Raises:
-        ConfigError: ``prefetch`` is below 0, or torch knows no such device.
+        ConfigError: ``prefetch`` is below 0, torch knows no such device, or it is ``meta``.
         TypeError: ``prefetch`` is no integer.
     """
 
@@ -67,6 +67,11 @@ class DeviceBatches(Generic[T_co]):
         except (RuntimeError, TypeError) as error:  # torch knows no such device
             cause = str(error).partition("\n")[0]
             raise ConfigError(f"expected a device such as 'cuda' or 'cpu', found {device!r}: {cause}") from error
+        if self.device.type == "meta":
+            raise ConfigError(
+                "expected a device with memory, such as 'cuda' or 'cpu', found 'meta', whose tensors have no values",
+                hint="iterate the loader itself, and convert its tensors where you need their shapes",
+            )
         self.prefetch = prefetch
         self._loader = loader
         self._copies = DeviceCopies(self.device)

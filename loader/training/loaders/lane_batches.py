@@ -16,9 +16,10 @@ from ..stats.sources import reader_numbers
 from ..workers.batch_trace import BatchTrace
 from ..workers.bundles import WorkerBundles
 from ..workers.dropped_samples import DroppedSamples, check_dropped
-from ..workers.lane_host import NO_LANE, LaneHost, LanesInTurn, LanesOneByOne, Message
+from ..workers.lane_host import LaneHost, LanesInTurn, LanesOneByOne
 from ..workers.quarantine import find_recorded, quarantine_samples
 from ..workers.replacements import Replacements
+from ..workers.running_lane import NO_LANE, Message
 from ..workers.stream_options import StreamOptions, collect_garbage_every
 from ..workers.watchdog import Watchdog
 from ..workers.worker_board import WorkerBoard
@@ -321,9 +322,11 @@ class BatchStream:
                 self.close()
                 raise
             except WorkerEnded as ended:
+                if not isinstance(source, WorkerBundles):
+                    raise  # a thread does not end alone
                 self._replace(ended, source)
 
-    def _replace(self, ended: WorkerEnded, source: WorkerBundles | WorkerThreads) -> None:
+    def _replace(self, ended: WorkerEnded, source: WorkerBundles) -> None:
         """Replace a worker process that has ended.
 
         Raises:

@@ -12,7 +12,8 @@ from ...pipeline.contract.rng import preserve_rng_state
 from ...pipeline.contract.stage import SKIPPED, SavableDataset, State
 from ...pipeline.stages.batch import BatchDataset
 from ..states.run_state import ENDLESS
-from ..workers.lane_host import LanesInTurn, remake_batch
+from ..workers.lane_host import LanesInTurn
+from ..workers.running_lane import remake_batch
 
 if TYPE_CHECKING:
     from .run import LoaderRun

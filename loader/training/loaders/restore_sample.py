@@ -14,7 +14,7 @@ from ...pipeline.contract.stage import SKIPPED, SavableDataset
 from ...samples.hooks import in_hook_context
 from ..states.plain_values import check_plain, check_size, max_values
 from ..workers.input_paths import input_at
-from ..workers.lane_host import MICRO_BATCH, open_lane
+from ..workers.running_lane import MICRO_BATCH, open_lane
 
 __all__ = ["restore_sample"]
 

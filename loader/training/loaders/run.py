@@ -25,7 +25,7 @@ from .debug_log import LoaderLog
 from .lane_batches import LaneBatches, ShutDown
 from .measured_chain import measured_chain_of
 
-__all__ = ["LoaderRun", "Position", "iteration_over"]
+__all__ = ["LoaderRun", "Position", "iteration_over", "not_measured"]
 
 _END: Any = object()
 
@@ -148,7 +148,7 @@ class LoaderRun:
             ConfigError: The loader was built without.
         """
         if self.stats is None:
-            raise ConfigError("this loader measures nothing", hint="build it without stats=False")
+            raise not_measured()
         return self.stats
 
     def _facts(self) -> RunFacts:
@@ -309,6 +309,11 @@ class LoaderRun:
         if self.stats is not None:
             self.stats.clear()
         self.end_iteration()
+
+
+def not_measured() -> ConfigError:
+    """Return the error for statistics of a loader that was built without."""
+    return ConfigError("this loader measures nothing", hint="build it without stats=False")
 
 
 def iteration_over() -> StateError:

@@ -15,6 +15,8 @@ from ..states.framework_state import is_distributed
 from ..states.lightning_file import ALL_RANKS
 from ..states.run_state import RunState
 from ..states.split_state import redistribute_states
+from ..stats.gathered import with_all_served
+from ..stats.snapshot import LoaderStats
 from ..workers.stream_options import StreamOptions
 from .data_loader import DataLoader
 from .replay import replay_step
@@ -62,6 +64,21 @@ class ServingDataLoader(DataLoader[tuple[Any, ...]]):
     def __len__(self) -> int:
         """Return the number of steps of an iteration: that of the data rank with the most micro-batches."""
         return max(map(len, self._datasets))
+
+    def stats(self, *, gather: bool = False) -> LoaderStats:
+        """Return the sums over the served data ranks, for which the loop waits one after another.
+
+        ``rank`` is the first of them, and ``workers`` has the workers of all, numbered through.
+
+        Args:
+            gather: Also return the waits for each data rank, of all processes of the group, which must all call it.
+
+        Raises:
+            ConfigError: The loader was built with ``stats=False``.
+        """
+        measured = self.run.measured()
+        stats = measured.stats()
+        return with_all_served(stats, measured.each(), self.worker_config) if gather else stats
 
     # --------------------------------------------------------------------------------- saving and restoring
 

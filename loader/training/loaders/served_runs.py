@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 from ...errors import ConfigError
 from ...pipeline.contract.stage import SavableDataset
 from ...progress_bar import progress_bar
 from ..stats.options import checked_stats
+from ..stats.served_stats import ServedStats
 from ..workers.stream_options import StreamOptions
 from .lane_batches import LaneBatches, ShutDown
-from .run import LoaderRun, Position, iteration_over
+from .run import LoaderRun, Position, iteration_over, not_measured
 
 __all__ = ["ServedPosition", "ServedRuns"]
 
@@ -45,6 +46,7 @@ class ServedRuns:
         runs: The run of each data rank.
         options: The options.
         delivered: The position after the last step that the training loop got, if others were taken ahead of it.
+        stats: The statistics; None for none.
         iteration: Identifies the live iteration; None if there is none.
     """
 
@@ -57,7 +59,10 @@ class ServedRuns:
                 f"{stats.prometheus_port}",
                 hint="pass prometheus_port=0, which chooses free ones, or prometheus_file",
             )
-        self.runs = tuple(LoaderRun(dataset, replace(options, progress=False)) for dataset in datasets)
+        own = options if stats is None else replace(options, stats=replace(stats, headroom=False))
+        self.runs = tuple(LoaderRun(dataset, replace(own, progress=False)) for dataset in datasets)
+        measured = {run.chain.worker_config.rank: run.stats for run in self.runs if run.stats is not None}
+        self.stats = ServedStats(measured, headroom=stats is not None and stats.headroom) if measured else None
         self.delivered: ServedPosition | None = None
         self.iteration: object = None
         self._over: frozenset[int] = frozenset()  # in the last iteration, if that was left before its end
@@ -92,13 +97,24 @@ class ServedRuns:
             for number, run in enumerate(self.runs)
         ]
         self.iteration = iteration = object()
-        steps = self._steps(iteration, iterations)
+        steps = self._steps(iterations)
+        if self.stats is not None and self.stats.trial is not None:
+            steps = self.stats.trial.alternated(steps)
+        steps = self._live(iteration, steps)
         return iter(progress_bar(steps, length, unit="step")) if self.options.progress else steps
 
-    def _steps(self, iteration: object, iterations: Sequence[Iterator[Any]]) -> Iterator[tuple[Any, ...]]:
+    def _live(self, iteration: object, steps: Iterator[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
         while True:
             if iteration is not self.iteration:
                 raise iteration_over()
+            step = next(steps, _END)
+            if step is _END:
+                return
+            yield step
+            del step
+
+    def _steps(self, iterations: Sequence[Iterator[Any]]) -> Iterator[tuple[Any, ...]]:
+        while True:
             before = self.position()
             try:
                 step = tuple([next(own, _END) for own in iterations])
@@ -117,16 +133,15 @@ class ServedRuns:
             else:
                 return
 
-    def measured(self) -> NoReturn:
-        """Refuse statistics of all data ranks together.
+    def measured(self) -> ServedStats:
+        """Return the statistics of all data ranks together.
 
         Raises:
-            ConfigError: Always: each data rank is measured by itself.
+            ConfigError: The loader was built without.
         """
-        raise ConfigError(
-            "a loader that serves several data ranks has no common statistics",
-            hint="pass stats=StatsOptions(file='stats{rank}.jsonl'): each data rank has its own file",
-        )
+        if self.stats is None:
+            raise not_measured()
+        return self.stats
 
     def start(self) -> None:
         """Start the workers; the next iteration uses them. Do nothing if they run."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from time import perf_counter_ns
 from typing import Any
 
+from ...errors import ConfigError
 from .snapshot import Headroom
 
 __all__ = ["HeadroomTrial"]
@@ -28,11 +29,16 @@ class HeadroomTrial:
         queued: Returns the micro-batches that wait for the training loop.
         rounds: Number of rounds; None alternates until the end.
 
+    Raises:
+        ConfigError: ``rounds`` is below 1.
+
     Attributes:
         found: The measurements.
     """
 
     def __init__(self, queued: Callable[[], int], *, rounds: int | None = None) -> None:
+        if rounds is not None and rounds < 1:
+            raise ConfigError(f"expected at least 1 of rounds, or None, found {rounds}")
         self._queued = queued
         self._rounds = rounds
         self.found = Headroom()

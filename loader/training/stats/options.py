@@ -34,7 +34,7 @@ class StatsOptions:
             gain. **For measurements only**: the model sees repeated data.
 
     Raises:
-        ConfigError: A value is out of range, or a file's name has another ending.
+        ConfigError: A value is out of range, a file is a folder, or its name has another ending.
         TypeError: A value has another type.
 
     >>> StatsOptions(every_s=10).every_s
@@ -63,6 +63,8 @@ class StatsOptions:
                 raise TypeError(f"expected a path or None as {name}, found {value!r}")
             if "://" in os.fspath(value):
                 raise ConfigError(f"expected a local path as {name}, found {os.fspath(value)!r}")
+            if os.path.isdir(value):
+                raise ConfigError(f"expected a file as {name}, found a folder: {os.fspath(value)!r}")
         if self.prometheus_file is not None and not os.fspath(self.prometheus_file).endswith(".prom"):
             raise ConfigError(
                 f"expected a prometheus_file whose name ends in .prom, found {os.fspath(self.prometheus_file)!r}",

@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from ...errors import ConfigError
 from ...pipeline.measuring.counts import Event
 from .meter import RankMeter
 from .snapshot import LoaderStats
 from .trace_file import LOOP, write_trace
 
-__all__ = ["LoaderProfile"]
+__all__ = ["LoaderProfile", "check_trace_path"]
 
 
 class LoaderProfile:
     """A profile of some steps of a loader: a context manager, which :meth:`DataLoader.profile` returns.
 
     Args:
-        meter: The measurements of the loader.
+        meters: The measurements of the loader by rank: one, or those of the data ranks that it serves.
         stats: Returns its statistics.
         path: File for the trace; None writes none.
         steps: Number of micro-batches to record; None records until the end of the block.
-        rank: The rank.
 
     Attributes:
         stats: The statistics of the block, after its end.
@@ -31,24 +32,23 @@ class LoaderProfile:
 
     def __init__(
         self,
-        meter: RankMeter,
+        meters: Mapping[int, RankMeter],
         stats: Callable[[], LoaderStats],
         *,
         path: str | os.PathLike[str] | None,
         steps: int | None,
-        rank: int,
     ) -> None:
-        self._meter = meter
+        self._meters = meters
         self._statistics = stats
         self._path = path
         self._steps = steps
-        self._rank = rank
         self._before: LoaderStats | None = None
         self.stats: LoaderStats | None = None
 
     def __enter__(self) -> Self:
         self._before = self._statistics()
-        self._meter.begin_trace(self._steps)
+        for meter in self._meters.values():
+            meter.begin_trace(self._steps)
         return self
 
     def __exit__(
@@ -56,11 +56,28 @@ class LoaderProfile:
     ) -> None:
         self.stats = self._statistics().since(self._before)
         calls = self.calls()
-        self._meter.end_trace()
+        for meter in self._meters.values():
+            meter.end_trace()
         if self._path is not None:
-            write_trace(self._path, calls, rank=self._rank)
+            write_trace(self._path, calls)
 
-    def calls(self) -> dict[int, list[Event]]:
-        """Return the calls that were recorded, by worker, and of the training loop."""
-        workers = {number: worker.counts.events for number, worker in enumerate(self._meter.workers)}
-        return {LOOP: self._meter.events, **workers}
+    def calls(self) -> dict[int, dict[int, list[Event]]]:
+        """Return the calls that were recorded by rank: of each worker, and of the training loop."""
+        return {
+            rank: {LOOP: meter.events} | {number: worker.counts.events for number, worker in enumerate(meter.workers)}
+            for rank, meter in self._meters.items()
+        }
+
+
+def check_trace_path(path: str | os.PathLike[str] | None) -> None:
+    """Check, before the steps and not after them, that a trace can be written.
+
+    Raises:
+        ConfigError: The file has no folder, or is one itself.
+    """
+    if path is None:
+        return
+    if not Path(path).absolute().parent.is_dir():
+        raise ConfigError(f"there is no folder for the trace: {str(Path(path).parent)!r}")
+    if Path(path).is_dir():
+        raise ConfigError(f"expected a file for the trace, found a folder: {str(Path(path))!r}")

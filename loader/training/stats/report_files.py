@@ -101,7 +101,10 @@ METRICS = {
     "shared_memory_bytes": "Shared memory in which micro-batches travel.",
     "skipped_samples_total": "Samples that are excluded, skipped or failed.",
     "source_bytes_total": "Bytes by dataset.",
+    "source_repeated_samples_total": "Samples of a second or later epoch, by dataset.",
+    "source_sample_size_total": "Sums of the metrics of the task encoder by dataset, extrapolated.",
     "source_samples_total": "Samples by dataset.",
+    "source_skipped_samples_total": "Samples that are excluded, skipped or failed, by dataset.",
     "sample_size_total": "Sums of the metrics of the task encoder, extrapolated.",
     "steps_total": "Micro-batches that were delivered.",
     "waited_seconds_total": "Time in which the training loop waited, by cause.",
@@ -137,6 +140,10 @@ def metrics_of(stats: LoaderStats) -> Iterator[Metric]:
     for source in stats.sources:
         yield metric("source_samples_total", source.samples, source=source.name)
         yield metric("source_bytes_total", source.size_bytes, source=source.name)
+        yield metric("source_repeated_samples_total", source.repeats, source=source.name)
+        yield metric("source_skipped_samples_total", source.skipped, source=source.name)
+        for unit, total in source.sizes.items():
+            yield metric("source_sample_size_total", total, source=source.name, unit=unit)
     yield metric("resident_memory_bytes", stats.rss_bytes, process="rank")
     for worker in stats.workers:
         if worker.rss_bytes:

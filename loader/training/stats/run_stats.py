@@ -6,10 +6,8 @@ import os
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
-from ...errors import ConfigError
 from ...escaped_log import get_logger
 from ...pipeline.measuring.counts import Counts, SourceCounts, add_numbers
 from ...transport.segments import mapped_bytes
@@ -18,7 +16,7 @@ from .memory import memory_bytes, resident_bytes
 from .meter import RankMeter
 from .monitoring import observe_with_opentelemetry, serve_prometheus
 from .options import StatsOptions, checked_stats
-from .profile import LoaderProfile
+from .profile import LoaderProfile, check_trace_path
 from .report_files import append_json_line, rank_path, replace_prometheus_file
 from .script_profile import ScriptProfile
 from .snapshot import LoaderStats, SourceStats, WorkerStats
@@ -71,6 +69,7 @@ class RunStats:
         self._known_at = 0  # steps
         self._find_facts = weakref.WeakMethod(facts)
         self._reported: LoaderStats | None = None
+        self._closed_at = 0  # steps
         self._names: list[str] | None = None
         self._script = ScriptProfile.of_environment()
         self._is_served = False
@@ -87,6 +86,7 @@ class RunStats:
         """Begin again, as after a restore."""
         self.meter.clear()
         self._reported = None
+        self._closed_at = 0
         self._names = None
 
     def report(self) -> None:
@@ -96,11 +96,13 @@ class RunStats:
         self._export(stats)
 
     def close(self) -> None:
-        """Report the time since the last report, and log suggestions for the whole run."""
-        if not self.meter.steps or (self._reported is not None and self._reported.steps == self.meter.steps):
+        """Report the time since the last report, and log suggestions for the whole run, once for the same steps."""
+        if self.meter.steps == self._closed_at:
             return
+        self._closed_at = self.meter.steps
         stats = self.stats()
-        self._export(stats)
+        if self._reported is None or self._reported.steps != stats.steps:  # the last step may have been reported
+            self._export(stats)
         for suggestion in stats.suggestions:
             _log.info("%s", suggestion)
 
@@ -147,15 +149,12 @@ class RunStats:
 
     def begin_trial(self, rounds: int | None) -> None:
         """Compare new micro-batches with cached ones in the iterations that follow."""
-        if rounds is not None and rounds < 1:
-            raise ConfigError(f"expected at least 1 of rounds, or None, found {rounds}")
         self.trial = HeadroomTrial(self.meter.queued, rounds=rounds)
 
     def profile(self, path: str | os.PathLike[str] | None, steps: int | None) -> LoaderProfile:
         """Return a profile, which begins with its ``with`` block."""
-        if path is not None and not Path(path).absolute().parent.is_dir():  # now, not after the steps
-            raise ConfigError(f"there is no folder for the trace: {str(Path(path).parent)!r}")
-        return LoaderProfile(self.meter, self.stats, path=path, steps=steps, rank=self._facts().rank)
+        check_trace_path(path)
+        return LoaderProfile({self._facts().rank: self.meter}, self.stats, path=path, steps=steps)
 
     def stats(self) -> LoaderStats:
         """Return the statistics since the first iteration."""
@@ -168,6 +167,7 @@ class RunStats:
         if not meter.is_own_work:
             worker_s["idle"] = counts.idle_ns / 1e9
         workers, queue, capacity = self._workers()
+        sizes, sizes_by_source = counts.estimated_sizes()
         excluded = sum(source.excluded for source in counts.sources.values())
         return LoaderStats(
             rank=facts.rank,
@@ -183,8 +183,8 @@ class RunStats:
             repeats=sum(source.repeats for source in counts.sources.values()),
             skipped=excluded + sum(counts.dropped.values()),
             dropped=dict(counts.dropped),
-            sizes=_sizes(counts),
-            sources=self._sources(facts, counts),
+            sizes=sizes,
+            sources=self._sources(facts, counts, sizes_by_source),
             workers=workers,
             queue=queue,
             queue_capacity=capacity,
@@ -227,7 +227,9 @@ class RunStats:
             )
         return tuple(found), queue, capacity
 
-    def _sources(self, facts: RunFacts, counts: Counts) -> tuple[SourceStats, ...]:
+    def _sources(
+        self, facts: RunFacts, counts: Counts, sizes: Mapping[int, Mapping[str, float]]
+    ) -> tuple[SourceStats, ...]:
         if self._names is None:
             self._names = source_names(facts.chain)
         none = SourceCounts()
@@ -239,8 +241,9 @@ class RunStats:
                 size_bytes=one.size_bytes,
                 repeats=one.repeats,
                 skipped=one.excluded + one.dropped,
+                sizes=sizes.get(number, {}),
             )
-            for name, one in zip(self._names, found, strict=True)
+            for number, (name, one) in enumerate(zip(self._names, found, strict=True))
         )
 
 
@@ -249,12 +252,6 @@ def _sum_of(meter: RankMeter) -> Counts:
     for worker in meter.workers:
         total.add(worker.counts.copy())
     return total
-
-
-def _sizes(counts: Counts) -> dict[str, float]:
-    """Return the sums of metrics over all samples, from those that were measured."""
-    kept = sum(source.samples - source.excluded for source in counts.sources.values()) - sum(counts.dropped.values())
-    return {unit: total / samples * kept for unit, (total, samples) in counts.sizes.items() if samples}
 
 
 def _longest_first(seconds: Mapping[str, float]) -> dict[str, float]:

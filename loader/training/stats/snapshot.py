@@ -24,6 +24,7 @@ class SourceStats:
         size_bytes: Bytes of their parts that were needed.
         repeats: Those that came in an earlier epoch already.
         skipped: Those that are excluded, or that a hook skipped or failed for.
+        sizes: Sums of the task encoder's ``@sample_size_metric`` by name, such as ``tokens``; extrapolated.
     """
 
     name: str
@@ -31,6 +32,7 @@ class SourceStats:
     size_bytes: int
     repeats: int
     skipped: int
+    sizes: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,6 +271,7 @@ class LoaderStats:
         for source in self.sources:
             for name in ("samples", "size_bytes", "repeats", "skipped"):
                 found[f"source/{source.name}/{name}"] = getattr(source, name)
+            found |= {f"source/{source.name}/sizes/{unit}": total for unit, total in source.sizes.items()}
         for worker in self.workers:
             for name in ("batches", "busy_s", "idle_s", "waited_s", "queue", "rss_bytes"):
                 found[f"worker/{worker.worker}/{name}"] = getattr(worker, name)
@@ -299,6 +302,7 @@ def _sources_less(now: Sequence[SourceStats], before: Sequence[SourceStats]) -> 
                 name: getattr(source, name) - getattr(known[source.name], name)
                 for name in ("samples", "size_bytes", "repeats", "skipped")
             },
+            sizes=_less(source.sizes, known[source.name].sizes),
         )
         for source in now
     )

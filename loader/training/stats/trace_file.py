@@ -9,28 +9,32 @@ from typing import Any
 
 from ...pipeline.measuring.counts import Event
 
-__all__ = ["LOOP", "trace_events", "write_trace"]
+__all__ = ["LOOP", "Calls", "trace_events", "write_trace"]
 
 LOOP = -1
 """The number of the training loop, next to those of the workers."""
 
 
-def write_trace(path: str | os.PathLike[str], calls: Mapping[int, Sequence[Event]], *, rank: int) -> None:
+Calls = Mapping[int, Sequence[Event]]
+"""Calls by worker, and by :data:`LOOP` for the training loop."""
+
+
+def write_trace(path: str | os.PathLike[str], calls: Mapping[int, Calls]) -> None:
     """Write calls as a trace.
 
     Args:
         path: The file, which is replaced.
-        calls: By worker, and by :data:`LOOP` for the training loop.
-        rank: The rank, which is a process of the trace.
+        calls: By rank, which is a process of the trace.
     """
-    document = {"traceEvents": [*trace_events(calls, rank=rank)], "displayTimeUnit": "ms"}
+    first_ns = min((event.begin_ns for own in calls.values() for events in own.values() for event in events), default=0)
+    found = [event for rank, own in calls.items() for event in trace_events(own, rank=rank, first_ns=first_ns)]
+    document = {"traceEvents": found, "displayTimeUnit": "ms"}
     with open(path, "w", encoding="utf-8") as file:
         json.dump(document, file, separators=(",", ":"))
 
 
-def trace_events(calls: Mapping[int, Sequence[Event]], *, rank: int) -> Iterator[dict[str, Any]]:
-    """Yield the events of a trace: complete events in microseconds since the first one, and the names of tracks."""
-    first_ns = min((event.begin_ns for events in calls.values() for event in events), default=0)
+def trace_events(calls: Calls, *, rank: int, first_ns: int) -> Iterator[dict[str, Any]]:
+    """Yield the events of a rank: complete events in microseconds since ``first_ns``, and the names of tracks."""
     yield {"ph": "M", "name": "process_name", "pid": rank, "tid": 0, "args": {"name": f"loader of rank {rank}"}}
     for number, events in sorted(calls.items()):
         track = number + 1

@@ -35,7 +35,8 @@ from ...transport.segments import SegmentFlags, SegmentPool
 from ..stats.meter import RankMeter
 from ..stats.sources import reader_numbers
 from .forked_process import forget_executors, restart_imports_of_other_threads
-from .lane_host import LaneHost, Message
+from .lane_host import LaneHost
+from .running_lane import Message
 from .stream_options import StreamOptions, collect_garbage_every
 from .worker_board import WorkerBoard, register_stack_dump
 from .worker_errors import PackedError, pack_error

@@ -15,7 +15,8 @@ from ...pipeline.contract.stage import SavableDataset
 from ...pipeline.reading.quarantined_sample import QuarantinedSample
 from ...pipeline.reading.read import ReadDataset
 from .input_paths import reader_at
-from .lane_host import LaneHost, open_lane
+from .lane_host import LaneHost
+from .running_lane import open_lane
 from .worker_board import RecordedSample
 
 __all__ = ["append_report", "find_recorded", "quarantine_samples", "read_report"]

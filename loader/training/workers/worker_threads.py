@@ -24,7 +24,8 @@ from ...samples.hooks import separate_hook_context
 from ...transport.batch_memory import separate_batch_memory
 from ..stats.meter import RankMeter
 from ..stats.sources import reader_numbers
-from .lane_host import LaneHost, Message
+from .lane_host import LaneHost
+from .running_lane import Message
 from .stream_options import StreamOptions, collect_garbage_every
 from .worker_board import WorkerBoard
 from .worker_errors import PackedError, pack_error
@@ -128,10 +129,6 @@ class WorkerThreads:
     def processes(self) -> list[Any]:
         """Return no process: threads do not die alone."""
         return []
-
-    def replace(self, worker: int) -> None:
-        """Never called: a thread cannot be ended."""
-        raise NotImplementedError(worker)
 
     def close(self) -> None:
         """End the threads, each after the micro-batch that it makes, and a wait of another thread for one."""

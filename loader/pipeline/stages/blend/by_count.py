@@ -40,7 +40,8 @@ class BlendRunning:
         self._key = key
         own = state.get(self._key, {})
         self._upstreams = {
-            origin: upstream.open(lane.child(origin), own.get(str(origin), {})) for origin, upstream in inputs.items()
+            origin: upstream.open(lane.child(origin, key), own.get(str(origin), {}))
+            for origin, upstream in inputs.items()
         }
         self._lane = lane
         self._origins = np.array([*inputs])

@@ -10,6 +10,8 @@ from ....order import VolumeBlend
 from ...contract.item_id import ItemId
 from ...contract.lane import Lane
 from ...contract.stage import SKIPPED, Running, SavableDataset, State
+from ...measuring.measured_sizes import number_of
+from ...measuring.recorder import skipped_items
 
 __all__ = ["VolumeBlendRunning", "checked_size"]
 
@@ -52,6 +54,7 @@ class VolumeBlendRunning:
         self._edits = edits
         self._lane = lane
         self._failures = lane.failures
+        self._skipped = skipped_items(lane)
         own = state.get(key, {})
         # States of the inputs; those of the running ones are replaced when a state is requested.
         self._states: dict[str, State] = {str(origin): own[str(origin)] for origin in inputs if str(origin) in own}
@@ -104,6 +107,7 @@ class VolumeBlendRunning:
             try:
                 size = self._size(value)
             except Exception as error:
+                self._skipped.append((self._key, origin, item_id))
                 self._failed(error, value)
                 blend.count(place, 0.0)
                 return SKIPPED, (self._key, origin, item_id)
@@ -129,7 +133,7 @@ class VolumeBlendRunning:
 
     def _open(self, origin: int) -> Running:
         """Open an input at its state."""
-        running = self._inputs[origin].open(self._lane.child(origin), self._states.get(str(origin), {}))
+        running = self._inputs[origin].open(self._lane.child(origin, self._key), self._states.get(str(origin), {}))
         self._running[origin] = running
         return running
 
@@ -170,7 +174,7 @@ def checked_size(size: Any, unit: str) -> float:
         ConfigError: It is no number of at least 0, or too large for totals to stay exact.
     """
     try:
-        number = float(size)
+        number = number_of(size)
     except (TypeError, ValueError, ArithmeticError, RuntimeError):  # tensors raise a RuntimeError
         number = -1.0
     if not 0 <= number <= _MAX_SIZE:  # False for NaN

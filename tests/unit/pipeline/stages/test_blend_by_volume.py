@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
 from loader.errors import ConfigError, SkipSample
 from loader.pipeline.contract.stage import SKIPPED
@@ -141,3 +144,21 @@ def test_volumes_count_from_the_last_change_of_the_mix_on() -> None:
     assert own["volumes"] == []
     assert own["edits"] == 1
     assert own["0"] == state[blend.key]["0"]
+
+
+def constant(size: Any, item: Any) -> Any:
+    return size
+
+
+@pytest.mark.parametrize("number", [np.array([3]), np.int64(3), np.float32(3), torch.tensor([3]), torch.tensor(3)])
+def test_arrays_and_tensors_with_one_element_are_sizes(number: Any) -> None:
+    blend: BlendDataset[Any] = BlendDataset((endless(0), 1), (endless(100), 1), size=partial(constant, number))
+    plain: BlendDataset[Any] = BlendDataset((endless(0), 1), (endless(100), 1), size=partial(constant, 3))
+    assert values(blend, most=50) == values(plain, most=50)
+
+
+@pytest.mark.parametrize("sizes", [np.array([3, 4]), torch.tensor([3, 4]), np.array([]), np.array(["a"])])
+def test_arrays_and_tensors_with_other_contents_are_no_sizes(sizes: Any) -> None:
+    blend: BlendDataset[Any] = BlendDataset((endless(0), 1), size=partial(constant, sizes), unit="tokens")
+    with pytest.raises(ConfigError, match="expected the metric 'tokens' to return a number from 0 to"):
+        values(blend, most=5)

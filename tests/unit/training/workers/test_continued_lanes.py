@@ -11,7 +11,8 @@ import pytest
 
 from loader import BatchDataset, PackingDataset, WorkerConfig
 from loader.order import LaneHosting
-from loader.training.workers.lane_host import LaneHost, LanesInTurn, LanesOneByOne, Message
+from loader.training.workers.lane_host import LaneHost, LanesInTurn, LanesOneByOne
+from loader.training.workers.running_lane import Message
 from tests.unit.pipeline.stage_check import Values
 
 

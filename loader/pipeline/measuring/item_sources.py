@@ -1,0 +1,103 @@
+"""Find the sources of items by their ids, also above stages that blend chains, join items or take those of other lanes.
+
+An id has the places of the inputs that lead to a sample, and its position in the lane's stream. So nothing is noted for
+each sample: the sources of the few items in question are computed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, Protocol
+
+__all__ = ["NO_SOURCE", "ItemSample", "MeasuredLane", "PositionSources", "samples_by_source", "samples_of"]
+
+NO_SOURCE = -1
+"""The source of samples for which it is not known, such as those that a user's dataset made itself."""
+
+_LANE_ITEM = "lane"  # see loader.pipeline.contract.item_id
+
+
+class PositionSources(Protocol):
+    """The sources of the samples of a reader."""
+
+    @property
+    def only(self) -> int | None:
+        """The number of the only source; None if there are several."""
+
+    def at(self, lane: int, position: int) -> int:
+        """Return the number of the source of a sample; :data:`NO_SOURCE` if it is not known."""
+
+
+class MeasuredLane(Protocol):
+    """A lane, with those of the inputs below it."""
+
+    number: int
+    root_number: int
+    count: int
+
+    @property
+    def readers(self) -> PositionSources | None:
+        """The sources of the samples of its reader; None if inputs have readers."""
+
+    @property
+    def inputs(self) -> Mapping[str, Mapping[int, MeasuredLane]] | None:
+        """The lanes of inputs or passes, by key of the stage that opened them, and number."""
+
+
+class ItemSample(NamedTuple):
+    """A sample of which an item was made.
+
+    Attributes:
+        source: The number of its source, or :data:`NO_SOURCE`.
+        is_first: False for the second and later items that a generator made of the sample.
+    """
+
+    source: int
+    is_first: bool = True
+
+
+def samples_of(lane: MeasuredLane, item_id: Any) -> Iterator[ItemSample]:
+    """Yield the samples of an item of a lane."""
+    return _samples_of(lane, item_id, lane.number, is_first=True)
+
+
+def _samples_of(lane: MeasuredLane, item_id: Any, number: int, *, is_first: bool) -> Iterator[ItemSample]:
+    """Yield the samples of an item.
+
+    Args:
+        lane: The lane whose stages the id names.
+        item_id: The id.
+        number: The lane of the item, which may be another one.
+        is_first: See :class:`ItemSample`.
+    """
+    if not isinstance(item_id, tuple):
+        source = NO_SOURCE if lane.readers is None else lane.readers.at(number, item_id)
+        yield ItemSample(source, is_first)
+    elif not item_id:
+        return
+    elif not isinstance(item_id[0], str):
+        for part in item_id:
+            yield from _samples_of(lane, part, number, is_first=is_first)
+    elif len(item_id) != 3:  # an item that a user's dataset made
+        yield ItemSample(NO_SOURCE, is_first)
+    elif item_id[0] == _LANE_ITEM:
+        yield from _samples_of(lane, item_id[2], item_id[1], is_first=is_first)
+    elif lane.inputs is None or item_id[0] not in lane.inputs:
+        yield from _samples_of(lane, item_id[2], number, is_first=is_first and item_id[1] == 0)
+    else:
+        child = lane.inputs[item_id[0]].get(item_id[1])
+        if child is None:  # an earlier pass
+            yield ItemSample(NO_SOURCE, is_first)
+            return
+        # Stages may rotate the lanes of an input, all of them by the same number.
+        of_child = (number + child.number - lane.number) % lane.count
+        yield from _samples_of(child, item_id[2], of_child, is_first=is_first)
+
+
+def samples_by_source(lane: MeasuredLane, item_ids: Iterable[Any]) -> Counter[int]:
+    """Return the numbers of the samples of some items, by source."""
+    readers = lane.readers
+    if readers is not None and readers.only is not None and all(type(item_id) is int for item_id in item_ids):
+        return Counter({readers.only: sum(1 for _ in item_ids)})
+    return Counter(sample.source for item_id in item_ids for sample in samples_of(lane, item_id))

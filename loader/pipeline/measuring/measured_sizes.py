@@ -1,0 +1,85 @@
+"""Measure items by the metrics of a task encoder, and divide their sizes among the sources of their samples."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from math import inf
+from types import GeneratorType
+from typing import Any
+
+from .counts import Counts
+from .item_sources import ItemSample, MeasuredLane, samples_of
+
+__all__ = ["Metric", "Sizes", "measure_items", "number_of"]
+
+Metric = Callable[[Any], Any]
+
+
+class Sizes:
+    """The metrics of the items that a function takes or makes.
+
+    Args:
+        lane: The lane. It is not kept alive.
+        owner: The object that has the ids of the items as ``item_id``. It is not kept alive.
+        metrics: The metrics by unit.
+        of_result: They measure the function's result; otherwise the items of the list that is its argument.
+    """
+
+    __slots__ = ("_lane", "_owner", "metrics", "of_result")
+
+    def __init__(self, lane: MeasuredLane, owner: Any, metrics: Mapping[str, Metric], *, of_result: bool) -> None:
+        self._lane = weakref.ref(lane)
+        self._owner = weakref.ref(owner)
+        self.metrics = metrics
+        self.of_result = of_result
+
+    def samples(self) -> list[list[ItemSample]]:
+        """Return the samples of each item of the present call."""
+        lane, owner = self._lane(), self._owner()
+        if lane is None or owner is None:
+            return []
+        item_ids = (owner.item_id,) if self.of_result else owner.item_id
+        return [[*samples_of(lane, item_id)] for item_id in item_ids]
+
+
+def number_of(size: Any) -> float:
+    """Return the result of a metric as a float: a number, or a tensor or array with one element.
+
+    Raises:
+        TypeError: It is no number; ValueError and RuntimeError likewise, as ``float`` and ``item`` raise them.
+    """
+    item = getattr(size, "item", None)
+    return float(size if item is None else item())
+
+
+def measure_items(sizes: Sizes, argument: Any, result: Any, counts: Counts) -> None:
+    """Add the sizes of the items of a call to the counts of their sources; those of a pack to its samples, equally.
+
+    Args:
+        sizes: The metrics.
+        argument: The first argument of the function.
+        result: Its result; None if it failed.
+        counts: Where sizes are added.
+    """
+    if sizes.of_result and (result is None or isinstance(result, GeneratorType)):
+        return
+    items: Sequence[Any] = (result,) if sizes.of_result else argument
+    samples = sizes.samples()
+    for unit, metric in sizes.metrics.items():
+        with suppress(Exception):  # a user's function that fails must not end a run that does not need it
+            measured = [number_of(metric(item)) for item in items]
+            if all(0 <= size < inf for size in measured):  # others, NaN among them, would spoil the sum of the run
+                _add(unit, measured, samples, counts)
+
+
+def _add(unit: str, measured: Sequence[float], samples: Sequence[Sequence[ItemSample]], counts: Counts) -> None:
+    found: dict[int, list[float]] = {}
+    for size, of_item in zip(measured, samples, strict=True):
+        for source, is_first in of_item:
+            total = found.setdefault(source, [0.0, 0])
+            total[0] += size / len(of_item)
+            total[1] += is_first
+    for source, (total_size, number) in found.items():
+        counts.add_size(unit, source, total_size, int(number))

@@ -1,0 +1,294 @@
+"""A lane that runs: the iterator over its micro-batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from ...pipeline.contract.item_id import ItemId
+from ...pipeline.contract.lane import RULES, Lane, LastSample, set_restore_key
+from ...pipeline.contract.rng import seed_batch
+from ...pipeline.contract.stage import SKIPPED, Running, SavableDataset, State
+from ...pipeline.failures.policy import FailurePolicy
+from ...pipeline.measuring.recorder import WorkerRecorder
+from ...samples.hooks import HookContext, in_hook_context, running_hook_context, set_hook_context
+from ...stores.cache_pool import CachePool, NoCachePool
+from ...transport.batch_memory import ReusedMemory, set_batch_memory
+from .batch_trace import Record
+from .dropped_samples import dropped_samples
+from .neighbours import WorkerNeighbours
+
+__all__ = [
+    "ENDED",
+    "MICRO_BATCH",
+    "NO_LANE",
+    "LaneSettings",
+    "Message",
+    "Notes",
+    "RunningLane",
+    "last_message",
+    "open_lane",
+    "remade_items",
+    "remake_batch",
+    "running_lanes",
+]
+
+MICRO_BATCH = "micro-batch"
+"""The stage in the ``__restore_key__`` of a micro-batch, as opposed to a sample of an inner stage."""
+
+
+NO_LANE = -1
+"""The lane of a worker's last message if it made no micro-batch: its batch is a :class:`.DroppedSamples`."""
+
+
+class Message(NamedTuple):
+    """A micro-batch on its way from a worker to its rank.
+
+    Attributes:
+        number: m, the number of the micro-batch within the run.
+        lane: The lane that made it.
+        state: The lane's state after it.
+        batch: The batch itself; :data:`SKIPPED` if all its samples were skipped.
+        others: The states of other lanes whose samples were taken since the last message; None if there are none.
+    """
+
+    number: int
+    lane: int
+    state: State
+    batch: Any
+    others: Mapping[int, State] | None = None
+
+
+class LaneSettings(Protocol):
+    """The settings that all lanes of a rank share."""
+
+    @property
+    def dataset(self) -> SavableDataset[Any]:
+        """The chain."""
+
+    @property
+    def lanes(self) -> int:
+        """L, the lanes of the run."""
+
+    @property
+    def states(self) -> Mapping[int, State]:
+        """The states of lanes that have begun, by number."""
+
+    @property
+    def rules(self) -> int:
+        """The rules of the run."""
+
+    @property
+    def left_out(self) -> tuple[range, ...]:
+        """The micro-batches that are skipped: made and not delivered."""
+
+    @property
+    def cache_pool(self) -> CachePool | None:
+        """The cache of hooks; None: one that fetches nothing ahead."""
+
+
+ENDED: Any = object()
+"""Takes the place of a message after the last one."""
+_MADE = "made"  # the key of a lane's state for the number of its micro-batches
+
+
+class Notes(NamedTuple):
+    """The objects that note what a worker does.
+
+    Attributes:
+        last_sample: Records the sample that is started last.
+        recorder: Measures the work.
+        record: Logs the samples of micro-batches.
+    """
+
+    last_sample: LastSample | None = None
+    recorder: WorkerRecorder | None = None
+    record: Record | None = None
+
+
+def running_lanes(host: LaneSettings, numbers: Sequence[int], notes: Notes) -> list[RunningLane]:
+    """Return the lanes of a worker; at the end of a pass, each may take samples of the others."""
+    memory = ReusedMemory()
+    lanes = [RunningLane(host, number, memory, notes) for number in numbers]
+    if host.rules and _has_end(host.dataset):
+        changed: set[int] = set()
+        for place, lane in enumerate(lanes):
+            lane.join(WorkerNeighbours(lane.number, changed, (*lanes[place + 1 :], *lanes[:place])))
+    return lanes
+
+
+def _has_end(dataset: SavableDataset[Any]) -> bool:
+    """Return True if a source of the chain ends, even if its passes are repeated."""
+    return any(map(_has_end, dataset.inputs)) if dataset.inputs else not dataset.repeats
+
+
+def last_message(lanes: Sequence[RunningLane], worker: int) -> Iterator[Message]:
+    """Yield the message about dropped samples, if the lanes made no micro-batch."""
+    if not any(lane.has_batches for lane in lanes):
+        dropped = dropped_samples((lane.failures for lane in lanes), worker=worker)
+        if dropped is not None:
+            yield Message(0, NO_LANE, {}, dropped)
+
+
+class RunningLane:
+    """The iterator over one lane's micro-batches."""
+
+    def __init__(self, host: LaneSettings, number: int, memory: ReusedMemory, notes: Notes) -> None:
+        self.number = number
+        self._record = notes.record
+        self._recorder = notes.recorder
+        self._left_out = host.left_out
+        self.has_batches = False  # other than skipped ones
+        dataset, state = host.dataset, host.states.get(number)
+        self._dataset = dataset
+        self._seed = dataset.worker_config.seed_offset
+        self._lane = open_lane(
+            dataset, number, host.lanes, notes.last_sample, rules=host.rules, recorder=notes.recorder
+        )
+        if notes.recorder is not None:
+            notes.recorder.add_dropped(self._lane.failures.dropped)
+        self._neighbours: WorkerNeighbours | None = None
+        if host.cache_pool is not None:
+            self._lane.context.cache = host.cache_pool
+        self._memory = memory
+        self._state = state or {}
+        self._made: int = self._state.get(_MADE, 0)
+        self._skips_turns = dataset.items is not None
+        self._seeds = dataset.runs_user_code
+        self._running: Running | None = None  # opened at its first turn, so that other lanes do not delay it
+
+    def join(self, neighbours: WorkerNeighbours) -> None:
+        """Let the lane take samples of the other lanes of its worker when it ends."""
+        self._neighbours = self._lane.neighbours = neighbours
+
+    def registered(self, stage: str) -> Any:
+        """Return what a stage of this lane registered, opened for another lane; None if the lane has no such stage."""
+        if self._neighbours is None:
+            return None
+        with in_hook_context(self._lane.context):
+            if self._running is None:
+                self._running = self._dataset.open(self._lane, self._state)
+            return self._neighbours.reach(stage)
+
+    @property
+    def failures(self) -> FailurePolicy:
+        """The counts of dropped samples."""
+        return self._lane.failures
+
+    def state(self) -> State:
+        """Return the state of the lane after its last micro-batch."""
+        return self._state if self._running is None else {_MADE: self._made, **self._running.state()}
+
+    def micro_batch(self, number: int | None = None) -> Any:
+        """Return micro-batch ``number`` of the run (None: the lane's next); None if the lane has made it already."""
+        lane = self._lane
+        if number is None:
+            number = self._made * lane.count + lane.number
+        if self._made > number // lane.count:
+            return None
+        outer = running_hook_context()
+        set_hook_context(lane.context)
+        set_batch_memory(self._memory)
+        lane.context.batch_index = number
+        lane.last_sample.note_lane(lane.number)
+        if self._seeds:
+            seed_batch(self._seed, lane.number, self._made)
+            lane.context.rng_parts = (self._seed, lane.number, self._made)
+        running = self._running
+        recorder = self._recorder
+        is_timed = False
+        if recorder is not None:
+            recorder.until_timed -= 1
+            is_timed = recorder.until_timed <= 0
+            if is_timed:
+                recorder.begin_timed(lane.number)
+        try:
+            if running is None:
+                running = self._running = self._dataset.open(lane, self._state)
+            batch, item_id = running.next()
+            while batch is SKIPPED and not self._skips_turns:
+                batch, item_id = running.next()
+        except StopIteration:
+            if self._neighbours is not None:
+                self._neighbours.note_change()  # the lane may have skipped its last samples
+            return ENDED
+        finally:
+            set_hook_context(outer)
+            set_batch_memory(None)
+            if is_timed and recorder is not None:
+                recorder.end_timed()
+        self._made += 1
+        self.has_batches |= batch is not SKIPPED
+        set_restore_key(batch, MICRO_BATCH, lane, item_id)
+        if self._record is not None and batch is not SKIPPED:
+            self._record(number, item_id)
+        if self._left_out and any(number in batches for batches in self._left_out):
+            batch = SKIPPED
+        state = {_MADE: self._made, **running.state()}
+        if self._neighbours is None:
+            return Message(number, lane.number, state, batch)
+        return Message(number, lane.number, state, batch, self._neighbours.changed_states())
+
+
+def remake_batch(host: LaneSettings, lane: int, number: int) -> tuple[Any, ItemId]:
+    """Rebuild a micro-batch of a lane, by making those since the lane's state.
+
+    Args:
+        host: The lanes, with the states at which they begin.
+        lane: The lane.
+        number: The micro-batch of the run; not before the lane's state.
+
+    Returns:
+        The micro-batch, :data:`SKIPPED` if all its samples were skipped, and its item id.
+
+    Raises:
+        StopIteration: The lane ends before it.
+    """
+    made: dict[int, ItemId] = {}
+
+    def record(batch: int, item_id: ItemId) -> None:
+        made.clear()
+        made[batch] = item_id
+
+    running = RunningLane(host, lane, ReusedMemory(), Notes(record=record))
+    while (message := running.micro_batch()) is not ENDED:
+        if message.number == number:
+            return message.batch, made.get(number, ())
+    raise StopIteration
+
+
+def remade_items(host: LaneSettings, lane: int) -> Iterator[tuple[int, ItemId]]:
+    """Yield the numbers and item ids of the micro-batches of a lane, by making them; skipped ones have an empty id."""
+    made: dict[int, ItemId] = {}
+    running = RunningLane(host, lane, ReusedMemory(), Notes(record=made.__setitem__))
+    while (message := running.micro_batch()) is not ENDED:
+        yield message.number, made.pop(message.number, ())
+
+
+def open_lane(
+    dataset: SavableDataset[Any],
+    number: int,
+    count: int,
+    last_sample: LastSample | None = None,
+    *,
+    rules: int = RULES,
+    recorder: WorkerRecorder | None = None,
+) -> Lane:
+    """Build the lane for which a chain is opened, with the error handlers of the run."""
+    config = dataset.worker_config
+    return Lane(
+        number,
+        count,
+        seed=config.seed_offset,
+        failures=FailurePolicy(
+            config.global_error_handler,
+            restore_handler=config.restore_error_handler,
+            lane=number,
+            skip_tolerance=config.skip_tolerance,
+            samples=dataset.round_samples,
+        ),
+        context=HookContext(cache=NoCachePool(), worker_config=config),
+        last_sample=last_sample,
+        rules=rules,
+        recorder=recorder,
+    )

@@ -21,9 +21,9 @@ __all__ = ["Measured", "Reader", "WorkerRecorder", "register", "skipped_items"]
 
 _CALL_NS = 1500  # of a timed call
 _SWAP_NS = 3000  # to replace a function and restore it
-_MAX_SHARE = 0.002  # of a worker's time that may be spent on timed calls
+_MAX_SHARE = 0.001  # of a worker's time that may be spent on timed calls
 _MAX_INTERVAL = 10_000  # micro-batches
-_MAX_COUNT_SHARE = 0.002  # of a worker's time to count samples
+_MAX_COUNT_SHARE = 0.001  # of a worker's time to count samples
 _EARLY_COUNTS = 64  # at once, so that short runs have exact counts
 _MAX_EVENTS = 200_000  # of one worker on their way to the rank
 

@@ -41,7 +41,7 @@ COVERED := loader/format loader/order
 COVERED_PERCENT := 95
 COVERING := $(filter-out %_states.py %_keys.py,$(wildcard tests/malformed/test_*.py)) tests/unit/av tests/unit/format tests/unit/inspect/exclude tests/unit/inspect/extract \
 	tests/unit/order tests/unit/storage $(addprefix tests/unit/convert/test_,add_parts.py merge.py split.py) \
-	$(addprefix tests/property/test_,dataset_index.py dealt_order.py edited_orders.py key_table.py order.py permute.py small_shards.py tar_rename.py tar_scan.py volume_blend.py weight_schedules.py) \
+	$(addprefix tests/property/test_,dataset_index.py dealt_order.py edited_orders.py key_table.py order.py permute.py scheduled_volumes.py small_shards.py tar_rename.py tar_scan.py volume_blend.py weight_schedules.py) \
 	tests/e2e/test_meta_folder.py tests/e2e/test_prepare_parts.py tests/unit/stores/test_dataset_file_store.py \
 	tests/remote/test_prepare_at_url.py tests/remote/test_parts_at_url.py \
 	$(addprefix tests/cli/test_,info.py lint_files.py lint_jsonl.py meta_folder.py prepare_conversations.py prepare_media.py unprepared.py)

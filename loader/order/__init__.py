@@ -35,7 +35,7 @@ from .repeated_order import RepeatedOrder
 from .sequential_pass import SequentialPass
 from .source_order import SourceOrder, SourceOrders
 from .stream_order import BlendedLane, LaneOrder, StreamOrder
-from .volume_blend import LeafVolume, VolumeBlend
+from .volume_blend import LeafVolume, VolumeBlend, VolumeChange
 from .weight_schedule import MAX_SCHEDULED_SAMPLES, WeightSchedule
 from .worker_share import worker_share
 
@@ -62,6 +62,7 @@ __all__ = [
     "SourceOrders",
     "StreamOrder",
     "VolumeBlend",
+    "VolumeChange",
     "WeightSchedule",
     "default_lanes",
     "extend_integer",

@@ -59,7 +59,7 @@ def check_bounds(plan: Sequence[tuple[int, Sequence[float]]], size: Callable[[in
                 assert target - own <= largest + maximum + share * (largest + together) + rounding
                 behind[each] = max(behind[each], target - own)
     units = [own + share * max(most) for own, share in zip(most, share_so_far, strict=True)]
-    return max(far / unit for far, unit in zip(behind, units, strict=True) if unit)
+    return max((far / unit for far, unit in zip(behind, units, strict=True) if unit), default=0.0)
 
 
 @given(plan=stretches(), sizes=SIZES, lane=st.integers(0, 1000))

@@ -30,6 +30,7 @@ from ..measuring.counts import STORAGE, Counts
 from ..measuring.source_counter import SourceCounter
 from .fetched_ranges import MEMBER_BYTES
 from .joined_source import JoinedSource, RowReader
+from .lane_samples import CountedReader, LaneSamples
 from .order_plan import OrderPlan, ShuffledPlan
 from .ordered_together import OrderedTogether
 from .read_ahead import READ_AHEAD_BYTES, FetchedChunk, ReadAhead
@@ -174,9 +175,8 @@ class ReadDataset(SavableDataset[Raw]):
 
     def shown_settings(self) -> dict[str, Any]:
         settings = self.settings()
-        if "schedule" in settings:
-            starts = settings["schedule"]["starts"]
-            settings["schedule"] = f"{len(starts)} stretches to {settings['schedule']['unit'][:-1]} {starts[-1]}"
+        if isinstance(self.plan, ShuffledPlan) and self.plan.schedule is not None:
+            settings["schedule"] = str(self.plan.schedule)
         return settings
 
     def begin_on(self, ranks: int) -> None:
@@ -199,7 +199,8 @@ class ReadDataset(SavableDataset[Raw]):
         known = OrderedTogether.take(lane, state.get(self.key, 0)) if lane.shared else None
         if known is not None:
             running.use_order(*known)
-        return running
+        samples: LaneSamples | None = lane.shared.get(LaneSamples) if lane.shared else None
+        return running if samples is None else CountedReader(running, samples)
 
     def lane_order(self, number: int, *, lanes: int, seed: int, rules: int = RULES) -> LaneOrder:
         """Return the stream of a lane.
@@ -264,6 +265,11 @@ class _ReadRunning:
             lane.recorder.add_reader(self)
         self._first_rebuilt = -1  # first of the positions that the last load() located
         self._rebuilt: tuple[IntArray, IntArray]  # their sources, and numbers in the indexes
+
+    @property
+    def position(self) -> int:
+        """The position of the next sample."""
+        return self._position
 
     def use_order(self, epochs: IntArray, samples: IntArray) -> None:
         """Use the order of the next samples of the only source, which is known already."""

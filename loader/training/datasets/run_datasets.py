@@ -260,18 +260,19 @@ class LoadedDatasets:
                 shares=tuple(1.0 if spec.repetitions is None else spec.repetitions for spec in specs),
             )
 
+        tree = self.volume_tree
         plan = plan_of(whole)
-        if repeat and self._weights_change:
+        if repeat and self._weights_change and tree is None:
             plan = replace(plan, schedule=planned_schedule(self.specs, options))
         if plan.items([source.samples for source in self.sources]) == 0:
             raise ConfigError(
                 f"repetitions [{', '.join(map(str, self._passes()))}] select no samples",
                 hint="raise the repetitions, or pass repeat=True",
             )
-        tree = self.volume_tree
         if tree is not None:
             chain = build_volume_chain(self.sources, tree, plan_of, options, needs_sizes=needs_sizes)
-            chain.measured_chain = build_chain(self.sources, plan_of(whole, measured=True), options)
+            if not self._weights_change:  # runs of earlier versions
+                chain.measured_chain = build_chain(self.sources, plan_of(whole, measured=True), options)
         else:
             chain = build_chain(self.sources, plan, options)
         chain = _logged(chain, "train")

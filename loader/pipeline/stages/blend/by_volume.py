@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ....errors import ConfigError, SkipSample
-from ....order import VolumeBlend
+from ....order import VolumeBlend, VolumeChange
 from ...contract.item_id import ItemId
 from ...contract.lane import Lane
 from ...contract.stage import SKIPPED, Running, SavableDataset, State
+from .lane_schedule import LaneSchedule
 
 __all__ = ["VolumeBlendRunning", "checked_size"]
 
@@ -30,6 +31,7 @@ class VolumeBlendRunning:
         key: Key of the stage in states and ids.
         lane: The lane.
         state: Its state.
+        schedule: Weights that change during the run, instead of ``weights``.
     """
 
     def __init__(
@@ -43,10 +45,14 @@ class VolumeBlendRunning:
         key: str,
         lane: Lane,
         state: State,
+        schedule: LaneSchedule | None = None,
     ) -> None:
         self._key = key
         self._inputs = inputs
-        self._weights = dict(zip(inputs, weights, strict=True))
+        self._rows = {origin: row for row, origin in enumerate(inputs)}
+        self._weights = weights
+        self._schedule = schedule
+        self._stretch = 0  # the present one of the schedule
         self._size = size
         self._unit = unit
         self._edits = edits
@@ -67,9 +73,16 @@ class VolumeBlendRunning:
         }  # as of the last state
         self._left = [origin for origin in self._inputs if origin not in self._ended]
         self._places = places = {origin: place for place, origin in enumerate(self._left)}
+        changed = None
+        if self._schedule is not None and (stretch := own.get("stretch")) is not None:
+            self._stretch = stretch["number"]
+            targets = {places[origin]: float(target) for origin, target in stretch["targets"] if origin in places}
+            if stretch["items"]:
+                changed = VolumeChange(float(stretch["total"]), stretch["items"], targets)
+        weights = self._weights_of(self._stretch)
         self._blend = (
             VolumeBlend(
-                [self._weights[origin] for origin in self._left],
+                weights,
                 lane=self._lane.number,
                 seed=self._lane.seed,
                 origins=self._left,
@@ -79,14 +92,29 @@ class VolumeBlendRunning:
                     for origin, items, volume, empty in self._volumes.values()
                     if origin in places
                 },
+                changed=changed,
             )
-            if self._left
+            if any(weights)
             else None
         )
+
+    def _weights_of(self, stretch: int) -> list[float]:
+        """Return the weights of the inputs that have not ended."""
+        weights = self._weights if self._schedule is None else self._schedule.weights(stretch)
+        return [weights[self._rows[origin]] for origin in self._left]
+
+    def _follow(self, schedule: LaneSchedule) -> None:
+        """Change the weights, if the schedule does."""
+        stretch = schedule.current()
+        if stretch != self._stretch and self._blend is not None:
+            self._stretch = stretch
+            self._blend.change(self._weights_of(stretch))
 
     def next(self) -> tuple[Any, ItemId]:
         """Return the next item and its id."""
         opened, changed = self._running, self._changed
+        if self._schedule is not None and self._schedule.has_changed:
+            self._follow(self._schedule)
         while (blend := self._blend) is not None:
             left = self._left
             place = blend.choose()
@@ -149,6 +177,15 @@ class VolumeBlendRunning:
                     self._volumes[origin] = (origin, *counts)
         self._changed.clear()
         own: State = {"total": 0 if blend is None else blend.total, "volumes": [*self._volumes.values()]}
+        if self._schedule is not None and blend is not None:
+            change = blend.changed or VolumeChange()
+            targets = [[self._left[place], target] for place, target in change.targets.items()]
+            own["stretch"] = {
+                "number": self._stretch,
+                "total": change.total,
+                "items": change.items,
+                "targets": targets,
+            }
         if self._edits:
             own["edits"] = self._edits
         if self._ended:

@@ -81,3 +81,71 @@ def test_a_run_whose_weights_change_continues_exactly_on_other_ranks(scheduled: 
     began = Spread(2)  # its steps are those at which weights change
     others = [Spread(1), Spread(4), Spread(1, 2), Spread(2, 1)]
     check_every_save(pipeline, began, others, reference=uninterrupted(pipeline, began), every=4)
+
+
+def volumes_by_step(dataset: Any, batches: int) -> Iterator[tuple[int, list[int]]]:
+    """Yield the micro-batches of a run with one lane and single samples, and the numbers of their samples."""
+    for number, batch in enumerate(islice(get_loader(dataset), batches)):
+        yield number, [int(key.rpartition("/")[2]) for key in batch.__key__]
+
+
+def test_each_dataset_has_the_sum_of_its_shares_at_every_step_of_a_lane(scheduled: MixedData) -> None:
+    entries = [{"weight": steps(2, 0, 1, every=50), "path": "texts"}, {"weight": 1, "path": "more"}]
+    write(scheduled, "long.yaml", entries)
+    share_of = {0: 2 / 3, 1: 0.0, 2: 0.5}
+    volume, target, total, lack = 0.0, 0.0, 0.0, 0.0
+    texts = set()
+    for number, samples in volumes_by_step(train(scheduled, "long.yaml", Plain, ALONE), 300):
+        stretch = min(2, number // 50)
+        for sample in samples:
+            size = tokens_of(sample)
+            total += size
+            target += share_of[stretch] * size
+            if sample < 5000:
+                volume += size
+                texts.add(stretch)
+            assert volume - target <= 200
+            assert target - volume <= 200 + 200 * share_of[0] + lack
+    assert texts == {0, 2}, "a dataset of weight 0 comes"
+    assert total > 10_000
+
+
+def test_a_change_comes_at_the_first_micro_batch_of_its_step_whatever_is_skipped(scheduled: MixedData) -> None:
+    entries = [{"weight": {0: 1, 5: 0}, "path": "texts"}, {"weight": {0: 0, 5: 1}, "path": "more"}]
+    write(scheduled, "switch.yaml", entries)
+    for encoder in (Plain, Sized):  # the latter skips and repeats samples
+        for number, samples in volumes_by_step(train(scheduled, "switch.yaml", encoder, ALONE), 20):
+            assert all((sample >= 5000) == (number >= 5) for sample in samples), number
+
+
+def test_samples_are_those_that_the_readers_of_all_lanes_have_read(scheduled: MixedData) -> None:
+    at = {"unit": "samples", "at": {0: 1, 40: 0}}
+    entries = [{"weight": at, "path": "texts"}, {"weight": {"unit": "samples", "at": {0: 0, 40: 1}}, "path": "more"}]
+    write(scheduled, "after_40.yaml", entries)
+    dataset = train(scheduled, "after_40.yaml", Plain, batch_size=1)
+    numbers = [samples[0] for _, samples in volumes_by_step(dataset, 80)]
+    assert [number < 5000 for number in numbers] == [True] * 40 + [False] * 40
+    loader = get_savable_loader(train(scheduled, "after_40.yaml", Plain, batch_size=1))
+    list(islice(loader, 50))
+    blends = [next(value for key, value in lane.items() if key.endswith("blend")) for lane in lanes_of(loader)]
+    assert [blend["read"] for blend in blends] == [13, 13, 12, 12]
+    assert {blend["stretch"]["number"] for blend in blends} == {1}
+
+
+def lanes_of(loader: Any) -> list[dict[str, Any]]:
+    return list(through_json(loader.save_state_rank())["lane"].values())
+
+
+def test_blends_of_constant_weights_have_the_states_of_before(scheduled: MixedData) -> None:
+    loader = get_savable_loader(train(scheduled, "nested.yaml", Sized))
+    list(islice(loader, 8))
+    blend = next(value for key, value in lanes_of(loader)[0].items() if key.endswith("blend"))
+    assert blend.keys() <= {"total", "volumes", "0", "1"}
+    assert "schedule" not in str(blend_of(train(scheduled, "nested.yaml", Sized)).identity())
+
+
+def test_units_of_steps_and_samples_do_not_mix_in_a_tree(scheduled: MixedData) -> None:
+    write(scheduled, "both.yaml", [{"weight": steps(1, 2), "path": "inner_pages.yaml"}, {"path": "more"}])
+    with pytest.raises(ConfigError, match="some weights change at steps and others at samples"):
+        train(scheduled, "both.yaml", Sized)
+    assert CONSTANT

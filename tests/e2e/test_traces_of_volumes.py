@@ -71,6 +71,14 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> MixedData:
     for unit in ("tokens", "words"):
         entries = [{"weight": 3, "path": "texts"}, {"weight": 1, "path": "more"}, {"weight": 1, "path": "inner.yaml"}]
         data.write(f"{unit}.yaml", {"train": {"blend": entries, "blend_weight_unit": unit}})
+    for unit, name in (({}, "steps"), ({"unit": "samples"}, "samples")):
+        times = 1 if name == "steps" else 4
+        entries = [
+            {"weight": {**unit, "at": {0: 3, 10 * times: 0, 15 * times: 1}}, "path": "texts"},
+            {"weight": 1, "path": "more"},
+            {"weight": {**unit, "at": {0: 0, 20 * times: 1}}, "path": "inner.yaml"},
+        ]
+        data.write(f"{name}.yaml", {"train": {"blend": entries, "blend_weight_unit": "tokens"}})
     return data
 
 
@@ -122,14 +130,17 @@ class Nothing(TaskEncoder[Any, Any, Any, Any]):
     pass
 
 
-def test_a_run_by_columns_is_traced_by_its_arguments_and_by_a_checkpoint(data: MixedData, tmp_path: Path) -> None:
-    found, states = delivered(data, "tokens", Nothing(), 30)
-    run = planned(data, "tokens")
-    checkpoint = open_run(write_states(tmp_path / "state.json", states), dataset=str(data.folder / "tokens.yaml"))
+@pytest.mark.parametrize("name", ["tokens", "steps", "samples"])
+def test_a_run_by_columns_is_traced_by_its_arguments_and_by_a_checkpoint(
+    data: MixedData, tmp_path: Path, name: str
+) -> None:
+    found, states = delivered(data, name, Nothing(), 30)
+    run = planned(data, name)
+    checkpoint = open_run(write_states(tmp_path / "state.json", states), dataset=str(data.folder / f"{name}.yaml"))
     for step in (0, 3, 17, 29):
         assert traced(run, step) == found[step]
         assert traced(checkpoint, step) == found[step]
-    later = delivered(data, "tokens", Nothing(), 36)[0]
+    later = delivered(data, name, Nothing(), 36)[0]
     assert traced(checkpoint, 35) == later[35]
     key = next(trace_step(run, 5)).key
     expected = [
@@ -142,10 +153,11 @@ def test_a_run_by_columns_is_traced_by_its_arguments_and_by_a_checkpoint(data: M
     assert sorted((use.step, use.rank) for use in steps_of_key(run, key, steps=30)) == expected
 
 
-def test_a_run_by_a_metric_is_traced_with_its_hooks_or_its_log(data: MixedData, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["tokens", "steps", "samples"])
+def test_a_run_by_a_metric_is_traced_with_its_hooks_or_its_log(data: MixedData, tmp_path: Path, name: str) -> None:
     log = tmp_path / "log"
-    found, states = delivered(data, "tokens", Counting(), 30, trace_dir=log)
-    path, dataset = write_states(tmp_path / "state.json", states), str(data.folder / "tokens.yaml")
+    found, states = delivered(data, name, Counting(), 30, trace_dir=log)
+    path, dataset = write_states(tmp_path / "state.json", states), str(data.folder / f"{name}.yaml")
     for run in (
         open_run(path, dataset=dataset, task_encoder=Counting()),
         open_run(str(log), dataset=dataset),
@@ -154,7 +166,7 @@ def test_a_run_by_a_metric_is_traced_with_its_hooks_or_its_log(data: MixedData, 
             assert traced(run, step) == found[step]
     with pytest.raises(StateError, match="depends on sizes that a metric of its task encoder counted"):
         open_run(path, dataset=dataset)
-    by_arguments = planned(data, "tokens", task_encoder=Counting())
+    by_arguments = planned(data, name, task_encoder=Counting())
     assert traced(by_arguments, 11) == found[11]
     key = next(iter(trace_step(by_arguments, 5))).key
     number = int(key.rpartition("/")[2])
@@ -191,6 +203,20 @@ def test_explain_gives_the_expected_shares(data: MixedData) -> None:
     assert facts.notes == (
         "weights are shares of 'tokens': asked is a share of the volume, got an expected share of the samples",
     )
+
+
+def test_explain_gives_the_expected_shares_of_each_stretch(data: MixedData) -> None:
+    facts = explain_run(planned(data, "steps", batch_size=16), 40)
+    assert [one.steps for one in facts.stretches] == [(0, 10), (10, 15), (15, 20), (20, 40)]
+    first, second, *_, last = facts.stretches
+    assert [one.shares_asked for one in (first, second)] == [(0.75, 0.25, 0, 0), (0, 1, 0, 0)]
+    assert last.shares_asked == pytest.approx((1 / 3, 1 / 3, 1 / 9, 2 / 9))
+    texts, more = (np.mean(list(map(size_of, numbers))) for numbers in (range(157), range(5000, 5040)))
+    amounts = 3 / texts, 1 / more
+    assert first.shares_got == pytest.approx((amounts[0] / sum(amounts), amounts[1] / sum(amounts), 0, 0), abs=0.01)
+    assert second.shares_got == (0, 1, 0, 0)
+    assert facts.sources[0].share_asked == pytest.approx((10 * 0.75 + 5 * 0.5 + 20 / 3) / 40)
+    assert "weights are shares of 'tokens'" in facts.notes[0]
 
 
 def test_explain_says_what_it_cannot_know(data: MixedData) -> None:

@@ -189,9 +189,15 @@ class LoadedDatasets:
         tree = blend_tree([spec.blends for spec in self.specs])
         return tree if isinstance(tree, UnitBlend) else None
 
-    def with_sample_weights(self, weights: Sequence[float]) -> LoadedDatasets:
-        """Return the datasets with shares of the samples as weights."""
-        specs = (replace(spec, weight=weight, blends=()) for spec, weight in zip(self.specs, weights, strict=True))
+    def with_sample_weights(
+        self, weights: Sequence[float], schedules: Sequence[EntrySchedule] | None = None
+    ) -> LoadedDatasets:
+        """Return the datasets with shares of the samples as weights, and with schedules of these shares."""
+        changes = [None] * len(weights) if schedules is None else schedules
+        specs = (
+            replace(spec, weight=weight, blends=(), schedule=schedule)
+            for spec, weight, schedule in zip(self.specs, weights, changes, strict=True)
+        )
         return replace(self, specs=tuple(specs))
 
     def _passes(self) -> tuple[float, ...]:

@@ -22,10 +22,10 @@ from .differences import differences, shares
 from .mix_history import MixChanges, stage_changes
 from .mix_leaves import LeafChange, LeafMatch, leaves_in
 
-__all__ = ["ENDS", "MixChange", "find_mix_change", "nests_states"]
+__all__ = ["DEALT", "ENDS", "MixChange", "find_mix_change", "nests_states"]
 
 ENDS = "a pass that ends is divided over the lanes as a whole, so none of its datasets has an order of its own"
-_DEALT = "the datasets are not shuffled, so the lanes take turns in one sequence of all of them"
+DEALT = "the datasets are not shuffled, so the lanes take turns in one sequence of all of them"
 
 
 @dataclass(slots=True)
@@ -36,11 +36,13 @@ class MixChange:
         leaves: The change of each dataset.
         stages: Path of a reader or blend → its change, as :mod:`.mix_history` describes it.
         obstacles: Reasons why a run cannot continue exactly with the new mix.
+        is_restructured: Blends became blends of another kind.
     """
 
     leaves: list[LeafChange] = field(default_factory=list)
     stages: dict[str, dict[str, Any]] = field(default_factory=dict)
     obstacles: list[str] = field(default_factory=list)
+    is_restructured: bool = False
 
     @property
     def keeps_datasets(self) -> bool:
@@ -54,7 +56,9 @@ class MixChange:
 
     def entry(self, batch: int) -> dict[str, Any]:
         """Return the entry of the change in the states of the run."""
-        return {"batch": batch, "leaves": [leaf.to_plain() for leaf in self.leaves], "stages": self.stages}
+        leaves = [leaf.to_plain() for leaf in self.leaves]
+        found: dict[str, Any] = {"batch": batch, "leaves": leaves, "stages": self.stages}
+        return found | ({"restructured": True} if self.is_restructured else {})
 
     def add(self, other: MixChange) -> None:
         """Add the change of a part of the chain."""
@@ -176,7 +180,7 @@ def _compare_readers(dataset: ReadDataset, saved: Any, place: _SavedPlace) -> Mi
         return change
     change.stages[stage] = match.stage_change(positions)
     if place.is_dealt and not history and match.was_sequential(dataset):
-        change.obstacles.append(_DEALT)
+        change.obstacles.append(DEALT)
     return change
 
 

@@ -34,7 +34,6 @@ from .planned_run import PlannedRun, RunRequest
 __all__ = [
     "RestoredRun",
     "SamplePlace",
-    "has_one_reader",
     "is_run",
     "is_trace_folder",
     "load_task_encoder",
@@ -342,11 +341,6 @@ def _stages(identity: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
         yield identity[0], identity[1] if isinstance(identity[1], Mapping) else {}
         for part in identity[2:]:
             yield from _stages(part)
-
-
-def has_one_reader(identity: Any) -> bool:
-    """Return True if a chain reads in one place."""
-    return len([*_readers(identity)]) == 1
 
 
 def read_stage(identity: Any) -> list[Any]:

@@ -20,7 +20,7 @@ from ...pipeline.reading.read import ReadDataset
 from ...pipeline.stages.blend import BlendDataset
 from .differences import differences, shares
 from .mix_history import MixChanges, stage_changes
-from .mix_leaves import LeafChange, LeafMatch, leaves_in
+from .mix_leaves import LeafChange, LeafMatch, leaves_in, replaced_leaves
 
 __all__ = ["DEALT", "ENDS", "MixChange", "find_mix_change", "nests_states"]
 
@@ -194,13 +194,10 @@ def _compare_blends(dataset: BlendDataset[Any], saved: Any, place: _SavedPlace) 
     change = MixChange()
     unused = dict(zip(origins, zip(inputs, before, strict=True), strict=True))
     pairs = _pair_inputs(dataset, unused, place)
-    new_origins = []
+    new_origins, added = [], []
     for upstream, share, origin in zip(dataset.inputs, after, pairs, strict=True):
         if origin is None:
-            change.leaves += [
-                LeafChange(name, "new", None, part)
-                for name, part in leaves_in(upstream.identity(), place.after * share)
-            ]
+            added.append((upstream.identity(), place.after * share))
             new_origins.append(next_origin)
             next_origin += 1
             continue
@@ -208,8 +205,7 @@ def _compare_blends(dataset: BlendDataset[Any], saved: Any, place: _SavedPlace) 
         inner = _compare(upstream, was, place.child(dataset.key, origin, before=weight, after=share))
         change.add(inner or MixChange())
         new_origins.append(origin)
-    for was, weight in unused.values():
-        change.leaves += [LeafChange(name, "gone", part, None) for name, part in leaves_in(was, place.before * weight)]
+    change.leaves += replaced_leaves([(was, place.before * weight) for was, weight in unused.values()], added)
     is_same = [*dataset.weights] == [*saved[1]["weights"]] and dataset.unit == saved[1].get("unit")
     if new_origins != origins or not is_same:
         change.stages[stage] = {"origins": new_origins, "next": next_origin}

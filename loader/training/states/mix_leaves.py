@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +26,7 @@ __all__ = [
     "leaves_of",
     "match_leaves",
     "progress_text",
+    "replaced_leaves",
 ]
 
 OF_LEAVES = ("weights", "slice_lengths", "epochs_together", "measured", "schedule")
@@ -292,14 +293,39 @@ def leaves_in(identity: Any, share: float) -> Iterator[tuple[str, float]]:
         identity: ``[name, settings, *inputs]``.
         share: The share of the whole chain.
     """
+    yield from ((leaf_name(leaf.source), part) for leaf, part in _leaves_with_shares(identity, share))
+
+
+def _leaves_with_shares(identity: Any, share: float) -> Iterator[tuple[Leaf, float]]:
     settings, inputs = identity[1], identity[2:]
     if inputs and isinstance(inputs[0], Mapping):
         weights = settings.get("weights") or [one["samples"] for one in inputs]
-        yield from zip(map(leaf_name, inputs), shares(each_setting(weights, len(inputs)), share), strict=True)
+        leaves = leaves_of({"slice_lengths": 0} | dict(settings), inputs)
+        yield from zip(leaves, shares(each_setting(weights, len(inputs)), share), strict=True)
         return
     weights = settings.get("weights") or [1.0] * len(inputs)
     for inner, part in zip(inputs, shares(weights, share), strict=True):
-        yield from leaves_in(inner, part)
+        yield from _leaves_with_shares(inner, part)
+
+
+def replaced_leaves(before: Iterable[tuple[Any, float]], after: Iterable[tuple[Any, float]]) -> Iterator[LeafChange]:
+    """Yield the changes of datasets of inputs that are gone, and of new ones; those of one path have changed.
+
+    Args:
+        before: Descriptions of chains that are gone, and their shares of the samples.
+        after: Those of new ones.
+    """
+    ended = [leaf for identity, share in before for leaf in _leaves_with_shares(identity, share)]
+    for identity, share in after:
+        for leaf, part in _leaves_with_shares(identity, share):
+            was = next((one for one in ended if one[0].source["path"] == leaf.source["path"]), None)
+            if was is None:
+                yield LeafChange(leaf_name(leaf.source), "new", None, part)
+            else:
+                ended.remove(was)
+                yield LeafChange(leaf_name(leaf.source), leaf.changed_from(was[0]), was[1], part)
+    for leaf, part in ended:
+        yield LeafChange(leaf_name(leaf.source), "gone", part, None)
 
 
 def leaves_of(settings: Mapping[str, Any], sources: Sequence[Mapping[str, Any]]) -> list[Leaf]:

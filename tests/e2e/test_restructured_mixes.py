@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from loader import SavableDataset, TaskEncoder, TextSample, WorkerConfig, sample_size_metric, stateless
+from loader import StateError, TaskEncoder, TextSample, WorkerConfig, sample_size_metric, stateless
 from tests.e2e.test_edited_mixes import (
     LANES,
     Mixes,
@@ -22,7 +22,6 @@ from tests.e2e.test_edited_mixes import (
     number_in,
     refusal,
     sequences,
-    state_of,
     train,
     without,
 )
@@ -134,3 +133,103 @@ def test_a_run_is_followed_over_changes_of_the_unit_and_of_ranks(
     with following(four, Spread(1), states) as run:
         assert run.steps(24) == resumed
     assert [bool(entry.get("restructured")) for entry in states[0]["mix_changes"]] == [True, False, True]
+
+
+def test_a_dataset_that_moves_in_a_tree_of_blends_continues(data: Mixes, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, logger="loader")
+    path = data.folder / "inner.yaml"
+    head = {"__module__": "megatron.energon", "__class__": "MetadatasetV2"}
+    inner = {"blend": [{"path": "b"}, {"path": "c", "weight": 2}], "blend_weight_unit": "tokens"}
+    path.write_text(yaml.safe_dump({**head, "splits": {"train": inner}}))
+    build = partial(mix, data=data, unit="tokens")
+    flat = partial(build, weights={"a": 1, "b": 1, "c": 1})
+    nested = partial(build, weights={"a": 1, "inner.yaml": 3})
+    samples = partial(mix, data=data, unit=None, weights={"a": 1, "inner.yaml": 3})
+    with following(flat, Spread(1)) as run:
+        undisturbed = sequences(run.steps(300))
+    with following(flat, Spread(2)) as run:
+        parts, states = [run.steps(30)], run.states()
+    for edited, spread in ((nested, Spread(4)), (samples, Spread(1, 1)), (flat, Spread(2))):
+        caplog.clear()
+        with following(edited, spread, states, allow=True) as run:
+            parts, states = [*parts, run.steps(36)], run.states()
+        assert caplog.text.count("continues at") == 3
+        for name in "abc":
+            assert_continued(name, sequences(*parts), undisturbed)
+    with following(flat, Spread(1), states) as run:
+        parts.append(run.steps(30))
+    for name in "abc":
+        assert_continued(name, sequences(*parts), undisturbed)
+
+
+@pytest.mark.parametrize("unit", ["tokens", None])
+def test_a_schedule_counts_its_steps_and_samples_on_over_a_change_of_the_unit(data: Mixes, unit: str | None) -> None:
+    other = None if unit else "tokens"
+    weights = {"a": {"unit": "samples", "at": {0: 1, 100: 0}}, "b": {"unit": "samples", "at": {0: 0, 100: 1}}}
+    build = partial(mix, data=data, batch_size=1)
+    with following(partial(build, unit=unit, weights={"a": 1}), Spread(2)) as run:
+        run.steps(40)
+        states = run.states()
+    with following(partial(build, unit=other, weights=weights), Spread(1), states, allow=True) as run:
+        found = run.steps(100)
+    assert [found[batch][0] < 1000 for batch in sorted(found)] == [True] * 60 + [False] * 40
+
+
+def test_the_rest_of_a_partly_consumed_generator_follows_its_dataset(data: Mixes) -> None:
+    build = partial(mix, data=data, task_encoder=Tripled(), weights={"a": 1, "b": 1})
+    with following(partial(build, unit=None), Spread(1)) as run:
+        undisturbed = sequences(run.steps(100))
+    with following(partial(build, unit=None), Spread(2)) as run:
+        parts, states = [run.steps(30)], run.states()
+    with following(partial(build, unit="tokens"), Spread(4), states, allow=True) as run:
+        parts.append(run.steps(30))
+        states = run.states()
+    for name in "ab":
+        assert_continued(name, sequences(*parts), undisturbed)
+    # Now each dataset has its own generator, and both may be partly consumed.
+    found = refusal(partial(build, unit=None), states, allow=True)
+    assert "buffers items of several datasets in 'encode_sample'" in found
+    assert "save the state at another step if a generator is partly consumed" in found
+
+
+def test_packs_of_each_dataset_are_no_packs_of_all(data: Mixes) -> None:
+    build = partial(mix, data=data, packing_buffer_size=8, weights={"a": 1, "b": 1})
+    by_packs = partial(build, unit="letters", task_encoder=SizedPacks())
+    plain = partial(build, unit=None, task_encoder=SizedPacks())
+    for first, second in ((by_packs, plain), (plain, by_packs)):
+        with following(first, Spread(1)) as run:
+            undisturbed = sequences(run.steps(120))
+        refused = 0
+        for steps in range(28, 36):  # if but one dataset has a buffer, the change is exact
+            with following(first, Spread(1)) as run:
+                parts, states = [run.steps(steps)], run.states()
+            try:
+                with following(second, Spread(2), states, allow=True) as run:
+                    parts.append(run.steps(30))
+            except StateError as error:
+                refused += 1
+                assert "has one buffer for each dataset before or after the change" in str(error)  # noqa: PT017
+                assert "count samples before packing" in str(error)  # noqa: PT017
+                continue
+            for name in "ab":
+                assert_continued(name, sequences(*parts), undisturbed)
+        assert refused
+
+
+def test_samples_in_buffers_of_datasets_that_are_gone_are_dropped_and_no_others(
+    data: Mixes, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = OPTIONS["packing"]
+    for first, second in (("tokens", None), (None, "tokens")):
+        one = partial(mix, data=data, unit=first, weights={"a": 1, "b": 1}, **options)
+        two = partial(mix, data=data, unit=second, weights={"a": 1, "d": 1}, **options)
+        with following(one, Spread(1)) as run:
+            undisturbed = sequences(run.steps(100))
+        with following(one, Spread(2)) as run:
+            before, states = run.steps(30), run.states()
+        caplog.clear()
+        with following(two, Spread(1), states, allow=True) as run:
+            after = run.steps(40)
+        assert "from buffers: their datasets are gone from the mix" in caplog.text
+        for lane in range(LANES):
+            assert not without(sequences(before, after)[lane, "a"], undisturbed[lane, "a"])

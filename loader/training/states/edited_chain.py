@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import nullcontext, suppress
 from copy import copy
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +19,7 @@ from .comparison import compare_datasets
 from .lost_samples import count_lost_samples
 from .mix_change import DEALT, ENDS, MixChange, find_mix_change, nests_states
 from .mix_history import MixChanges, StageChanges, reader_history, stage_changes, streams_of
-from .restructured import find_restructured
+from .restructured import Restructured, find_restructured
 from .run_state import ENDLESS, RunState
 
 __all__ = ["VARIABLE", "ContinuedMix", "continue_mix", "edited_chain", "is_mix_change_allowed"]
@@ -112,7 +113,8 @@ def continue_mix(
             "seed": saved.seed,
         }
         change = find_mix_change(saved.dataset, chain, is_dealt=bool(saved.rules), **arguments)
-        if change is None and (found := find_restructured(saved.dataset, chain, **arguments)) is not None:
+        found = _restructured(saved, chain, change, arguments)
+        if found is not None:
             new_lanes = found.lanes
             change = MixChange([*found.leaves], dict(found.stages), is_restructured=True)
             change.obstacles += [DEALT] if found.is_sequential else []
@@ -135,6 +137,24 @@ def continue_mix(
         changes = [*changes, change.entry(saved.batch)]
     edited = edited_chain(chain, changes, seed=saved.seed)
     return ContinuedMix(chain=edited, changes=changes, change=change, new_lanes=new_lanes)
+
+
+def _restructured(
+    saved: RunState, chain: SavableDataset[Any], change: MixChange | None, arguments: Mapping[str, Any]
+) -> Restructured | None:
+    """Return the change to blends of another kind, if the chains have no other change by which as many datasets stay.
+
+    Raises:
+        StateError: A buffer has no place in the new chain.
+    """
+    kept = 0 if change is None else sum(leaf.continues for leaf in change.leaves)
+    if change is not None and (change.obstacles or kept == len(change.leaves)):
+        return None
+    with nullcontext() if change is None else suppress(StateError):
+        found = find_restructured(saved.dataset, chain, **arguments)
+        if found is not None and sum(leaf.continues for leaf in found.leaves) > kept:
+            return found
+    return None
 
 
 def is_mix_change_allowed(allow_mix_change: bool) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict, deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 from ...pipeline.contract.lane import child_seed
 from ...pipeline.contract.pass_through import PassThroughDataset
 from ...pipeline.contract.stage import SavableDataset, State
+from ...pipeline.reading.planned_schedule import schedule_texts
 from ...pipeline.reading.read import ReadDataset
 from ...pipeline.stages.blend import BlendDataset
 from .differences import differences, shares
@@ -184,7 +185,9 @@ def _compare_readers(dataset: ReadDataset, saved: Any, place: _SavedPlace) -> Mi
     return change
 
 
-def _compare_blends(dataset: BlendDataset[Any], saved: Any, place: _SavedPlace) -> MixChange:
+def _compare_blends(dataset: BlendDataset[Any], saved: Any, place: _SavedPlace) -> MixChange | None:
+    if (dataset.unit is None) != (saved[1].get("unit") is None):
+        return None  # their states have other entries
     stage = place.path + dataset.key
     history = stage_changes(place.changes, stage)
     inputs = saved[2:]
@@ -195,21 +198,32 @@ def _compare_blends(dataset: BlendDataset[Any], saved: Any, place: _SavedPlace) 
     unused = dict(zip(origins, zip(inputs, before, strict=True), strict=True))
     pairs = _pair_inputs(dataset, unused, place)
     new_origins, added = [], []
-    for upstream, share, origin in zip(dataset.inputs, after, pairs, strict=True):
+    old_texts = dict(zip(origins, _texts(saved[1], len(inputs), place.before), strict=True))
+    new_texts = _texts(dataset.settings(), len(dataset.inputs), place.after)
+    for upstream, share, text, origin in zip(dataset.inputs, after, new_texts, pairs, strict=True):
         if origin is None:
             added.append((upstream.identity(), place.after * share))
             new_origins.append(next_origin)
             next_origin += 1
             continue
         was, weight = unused.pop(origin)
-        inner = _compare(upstream, was, place.child(dataset.key, origin, before=weight, after=share))
-        change.add(inner or MixChange())
+        inner = _compare(upstream, was, place.child(dataset.key, origin, before=weight, after=share)) or MixChange()
+        if len(inner.leaves) == 1 and not any(inner.leaves[0].schedules):
+            inner.leaves = [replace(inner.leaves[0], schedules=(old_texts[origin], text))]
+        change.add(inner)
         new_origins.append(origin)
     change.leaves += replaced_leaves([(was, place.before * weight) for was, weight in unused.values()], added)
-    is_same = [*dataset.weights] == [*saved[1]["weights"]] and dataset.unit == saved[1].get("unit")
+    now = dataset.settings()
+    is_same = all(now.get(name) == saved[1].get(name) for name in ("weights", "unit", "schedule"))
     if new_origins != origins or not is_same:
         change.stages[stage] = {"origins": new_origins, "next": next_origin}
     return change
+
+
+def _texts(settings: Mapping[str, Any], inputs: int, whole: float) -> Sequence[str | None]:
+    """Return the shares of the inputs of a blend as texts; None each without a schedule."""
+    schedule = settings.get("schedule")
+    return [None] * inputs if schedule is None else schedule_texts(schedule, inputs, whole=whole)
 
 
 def _pair_inputs(

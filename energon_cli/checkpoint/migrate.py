@@ -60,9 +60,7 @@ def migrate(
         raise click.UsageError("A path is empty. Check whether a shell variable is unset.")
     read = read_states_to_convert(files, place)
     encoder = None if task_encoder is None else load_task_encoder(task_encoder)
-    done = migrate_files(
-        read, dataset, output_path, trust_code=trust_code, overwrite=overwrite, task_encoder=encoder
-    )
+    done = migrate_files(read, dataset, output_path, trust_code=trust_code, overwrite=overwrite, task_encoder=encoder)
     note_dropped(done.written)
     if as_json:
         written = done.written

@@ -178,6 +178,8 @@ class EditedLane:
     def locate_at(self, place: IntArray) -> Located:
         """Return the samples at some positions of a mix that never changed, in ascending order; shape (m,)."""
         runs = np.split(place, np.flatnonzero(np.diff(place) != 1) + 1) if len(place) else [place]
-        parts = [self._mixes.parts[-1].locate(int(run[0]), int(run[-1]) + 1) if len(run) else (run, run) for run in runs]
+        parts = [
+            self._mixes.parts[-1].locate(int(run[0]), int(run[-1]) + 1) if len(run) else (run, run) for run in runs
+        ]
         source, position = (np.concatenate(columns) for columns in zip(*parts, strict=True))
         return source, *self._streams.locate(source, self._number, position)

@@ -166,9 +166,7 @@ def test_a_run_of_one_dataset_may_become_a_mix(energon: RunEnergon, folder: Path
     assert keys_of(restored(folder / "two.yaml", 1, states_in(tmp_path / "second")), 12) == keys_of(allowed, 12)
 
 
-def test_a_unit_that_the_state_does_not_know_needs_the_hooks(
-    energon: RunEnergon, folder: Path, tmp_path: Path
-) -> None:
+def test_a_unit_that_the_state_does_not_know_needs_the_hooks(energon: RunEnergon, folder: Path, tmp_path: Path) -> None:
     run = loaders(folder / "one.yaml", 1)
     keys_of(run, 2)
     save(tmp_path / "first", run)

@@ -62,7 +62,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def loaders(mix: Path, ranks: int, encoder: str, *, lanes: int | None = None) -> list[Any]:
-    packing = {"packing_buffer_size": 7} if encoder == "packing" else {}
     return [
         get_savable_loader(
             get_train_dataset(
@@ -72,7 +71,7 @@ def loaders(mix: Path, ranks: int, encoder: str, *, lanes: int | None = None) ->
                 max_samples_per_sequence=5,
                 task_encoder=ENCODERS[encoder](),
                 worker_config=WorkerConfig(rank=rank, world_size=ranks, num_workers=0, lanes=lanes),
-                **packing,
+                packing_buffer_size=7 if encoder == "packing" else None,
             )
         )
         for rank in range(ranks)

@@ -10,7 +10,15 @@ from typing import Any
 
 import pytest
 
-from loader import ConfigError, TaskEncoder, WorkerConfig, get_loader, get_savable_loader, sample_size_metric
+from loader import (
+    ConfigError,
+    StateError,
+    TaskEncoder,
+    WorkerConfig,
+    get_loader,
+    get_savable_loader,
+    sample_size_metric,
+)
 from tests.e2e.drawing_encoders import Cooking, PackingTwice, number_in
 from tests.e2e.mixed_data import MixedData
 from tests.e2e.test_volume_blends import CASES as CONSTANT, Sized, SizedPacks, blend_of, data, tokens_of, train
@@ -46,13 +54,16 @@ def write(data: MixedData, name: str, entries: list[Any], unit: str | None = "to
 def scheduled(data: MixedData) -> MixedData:
     """Write metadatasets whose weights change."""
     for unit in ("tokens", "letters"):
-        entries = [{"weight": steps(2, 0, 1), "path": "texts"}, {"weight": steps(0, 1, 5), "path": "more"}]
+        entries: list[Any] = [{"weight": steps(2, 0, 1), "path": "texts"}, {"weight": steps(0, 1, 5), "path": "more"}]
         write(data, f"steps_{unit}.yaml", entries, unit)
         entries = [{"weight": ramp(2, 0, 1), "path": "texts"}, {"weight": 1, "path": "more"}]
         write(data, f"ramp_{unit}.yaml", entries, unit)
-    inner = [{"weight": steps(0, 1, every=4), "path": "texts"}, {"weight": 1, "path": "more", "split_part": "val"}]
+    inner: list[Any] = [
+        {"weight": steps(0, 1, every=4), "path": "texts"},
+        {"weight": 1, "path": "more", "split_part": "val"},
+    ]
     write(data, "inner.yaml", inner, None)
-    outer = [{"weight": steps(1, 3, 0, 1), "path": "inner.yaml"}, {"weight": 1, "path": "more"}]
+    outer: list[Any] = [{"weight": steps(1, 3, 0, 1), "path": "inner.yaml"}, {"weight": 1, "path": "more"}]
     write(data, "nested_steps.yaml", outer)
     inner = [{"weight": ramp(0, 1), "path": "texts"}, {"weight": 1, "path": "more", "split_part": "val"}]
     write(data, "inner_pages.yaml", inner, "pages")
@@ -144,8 +155,58 @@ def test_blends_of_constant_weights_have_the_states_of_before(scheduled: MixedDa
     assert "schedule" not in str(blend_of(train(scheduled, "nested.yaml", Sized)).identity())
 
 
+def test_a_damaged_stretch_is_refused(scheduled: MixedData) -> None:
+    loader = get_savable_loader(train(scheduled, "steps_tokens.yaml", Sized))
+    list(islice(loader, 8))
+    for damage in ({"number": 9}, {"number": -1}, {"total": "x"}, {"items": 0.5}, {"targets": [[0]]}):
+        state = through_json(loader.save_state_rank())
+        next(value for key, value in state["lane"]["0"].items() if key.endswith("blend"))["stretch"] |= damage
+        with pytest.raises(StateError, match="damaged"):
+            next(iter(get_savable_loader(train(scheduled, "steps_tokens.yaml", Sized)).with_restored_state_rank(state)))
+
+
 def test_units_of_steps_and_samples_do_not_mix_in_a_tree(scheduled: MixedData) -> None:
     write(scheduled, "both.yaml", [{"weight": steps(1, 2), "path": "inner_pages.yaml"}, {"path": "more"}])
     with pytest.raises(ConfigError, match="some weights change at steps and others at samples"):
         train(scheduled, "both.yaml", Sized)
     assert CONSTANT
+
+
+def edited(data: MixedData, name: str, states: Any, ranks: int, batches: int, *, allow: bool = False) -> Any:
+    """Restore a run, and return its micro-batches in order and its states."""
+    loaders = [
+        get_savable_loader(train(data, name, Sized, WorkerConfig(rank=rank, world_size=ranks, num_workers=0)))
+        for rank in range(ranks)
+    ]
+    for loader in loaders:
+        loader.restore_state_global(states, allow_mix_change=allow)
+    iterators = [iter(loader) for loader in loaders]
+    found = [next(one).__key__ for _ in range(batches // ranks) for one in iterators]
+    return found, through_json([loader.save_state_rank() for loader in loaders])
+
+
+@pytest.mark.parametrize("first", ["steps_tokens.yaml", "tokens.yaml"])
+def test_a_schedule_is_edited_and_resumed_on_other_ranks(
+    scheduled: MixedData, caplog: pytest.LogCaptureFixture, first: str
+) -> None:
+    write(scheduled, "later.yaml", [{"weight": {0: 2, 12: 0}, "path": "texts"}, {"weight": 1, "path": "more"}])
+    configs = [WorkerConfig(rank=rank, world_size=2, num_workers=0, lanes=4) for rank in range(2)]
+    loaders = [get_savable_loader(train(scheduled, first, Sized, config)) for config in configs]
+    for loader in loaders:
+        list(islice(loader, 8))
+    states = through_json([loader.save_state_rank() for loader in loaders])
+    found, after = edited(scheduled, "later.yaml", states, 1, 12, allow=True)
+    before = "1, 0 from step 3, 0.167 from step 6" if first.startswith("steps") else "0.667"
+    assert f"weight schedule {before} → 0.667, 0 from step 12" in caplog.text
+    again, _ = edited(scheduled, "later.yaml", states, 4, 12, allow=True)
+    assert found == again
+    by_texts = [any("/00" in key for key in keys) for keys in found]
+    assert sum(by_texts[:8]) > 4
+    assert not any(by_texts[8:]), "step 12 is micro-batch 24 of a run that began on 2 ranks"
+    resumed, states = edited(scheduled, "later.yaml", after, 4, 12)
+    assert resumed == edited(scheduled, "later.yaml", after, 2, 12)[0]
+    # The schedule is removed.
+    caplog.clear()
+    one, _ = edited(scheduled, "tokens.yaml", states, 1, 12, allow=True)
+    assert "weight schedule 0.667, 0 from step 12 → 0.667" in caplog.text
+    assert one == edited(scheduled, "tokens.yaml", states, 2, 12, allow=True)[0]

@@ -123,7 +123,7 @@ class ShuffledPlan:
             seed: Seed of the reader.
             source_seeds: For each source, the seed of its order; None, or none at all: that of its origin.
         """
-        return _edited_order(self, tuple(samples), lanes, seed, tuple(mixes), tuple(source_seeds))
+        return _edited_order(self, tuple(samples), (lanes, seed), tuple(mixes), tuple(source_seeds))
 
     def items(self, samples: Sequence[int]) -> int | None:
         return None if self.repetitions is None else _pass_samples(samples, self.repetitions)
@@ -211,11 +211,11 @@ def _shuffled_order(plan: ShuffledPlan, samples: tuple[int, ...], lanes: int, se
 def _edited_order(
     plan: ShuffledPlan,
     samples: tuple[int, ...],
-    lanes: int,
-    seed: int,
+    lanes_and_seed: tuple[int, int],
     mixes: tuple[Mix, ...],
     source_seeds: tuple[int | None, ...],
 ) -> EditedOrder:
+    lanes, seed = lanes_and_seed
     sources = _source_orders(plan, samples, seed, mixes[-1].origins)
     if source_seeds:
         sources = tuple(

@@ -199,9 +199,12 @@ def edited_chain(
         blend = copy(dataset)
         blend.origins = tuple(own[-1][1]["origins"]) if own else dataset.origins
         blend.edits = len(own)
+        blend.edited_at = own[-1][0] if own and not path else 0
         blend.begin = None  # it knows the readers by their places
         pairs = zip(dataset.inputs, blend.origins, strict=True)
-        blend.inputs = tuple(edited_chain(upstream, changes, seed=seed, path=f"{path}{origin}/") for upstream, origin in pairs)
+        blend.inputs = tuple(
+            edited_chain(upstream, changes, seed=seed, path=f"{path}{origin}/") for upstream, origin in pairs
+        )
         return blend
     if nests_states(dataset):
         return dataset

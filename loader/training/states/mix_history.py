@@ -192,6 +192,7 @@ def merge_mix_changes(states: Sequence[MixChanges]) -> list[dict[str, Any]]:
 
 def _without_lanes(changes: MixChanges) -> list[Any]:
     return [
-        {stage: {**change, **dict.fromkeys(_OF_LANES)} for stage, change in entry["stages"].items()} | {"batch": entry["batch"]}
+        {stage: {**change, **dict.fromkeys(_OF_LANES)} for stage, change in entry["stages"].items()}
+        | {"batch": entry["batch"]}
         for entry in changes
     ]

@@ -75,7 +75,7 @@ class VolumeBlendRunning:
         self._places = places = {origin: place for place, origin in enumerate(self._left)}
         changed = None
         if self._schedule is not None and (stretch := own.get("stretch")) is not None:
-            self._stretch = stretch["number"]
+            self._stretch = self._schedule.checked(stretch["number"])
             targets = {places[origin]: float(target) for origin, target in stretch["targets"] if origin in places}
             if stretch["items"]:
                 changed = VolumeChange(float(stretch["total"]), stretch["items"], targets)

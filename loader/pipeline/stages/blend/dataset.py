@@ -16,6 +16,7 @@ from ...contract.state_schema import COUNT, NUMBER, Count, NotRequired, Schema
 from ...contract.worker_config import WorkerConfig
 from ...reading.lane_samples import CountedBlend, LaneSamples
 from ...reading.planned_schedule import PlannedSchedule
+from .before_edit import BeforeEdit
 from .by_count import BlendRunning
 from .by_volume import VolumeBlendRunning
 from .lane_schedule import LaneSchedule
@@ -48,6 +49,8 @@ class BlendDataset(SavableDataset[T]):
     Attributes:
         begin: Called with the lane and its state before the stage is opened.
         counts_samples: A schedule of this blend, or of one below, changes weights at samples of the run.
+        edited_at: The micro-batch of the run before which its mix changed last; 0 if it never did. Lanes that had begun
+            continue from a state only.
         edits: Number of changes of the mix in a restored run; volumes count from the last one on.
         origins: For each dataset, the number that identifies it in keys and states, and seeds its order: its place,
             unless the run was restored with other datasets.
@@ -57,6 +60,7 @@ class BlendDataset(SavableDataset[T]):
     """
 
     origins: Sequence[int]
+    edited_at: int = 0
     edits: int = 0
     counts_samples: bool = False
     begin: Callable[[Lane, State], None] | None = None
@@ -134,12 +138,9 @@ class BlendDataset(SavableDataset[T]):
         own: dict[str, Schema] = {"next": COUNT}
         if self.size is not None:
             volume = (COUNT, COUNT, NUMBER, NUMBER)
-            own = {"total": NUMBER, "volumes": [volume], "edits": NotRequired(COUNT)}
-        if self.schedule is not None:
-            stretch = Count(len(self.schedule.starts))
-            own["stretch"] = NotRequired(
-                {"number": stretch, "total": NUMBER, "items": COUNT, "targets": [(COUNT, NUMBER)]}
-            )
+            # A schedule may have been edited, added or removed since.
+            stretch = {"number": COUNT, "total": NUMBER, "items": COUNT, "targets": [(COUNT, NUMBER)]}
+            own = {"total": NUMBER, "volumes": [volume], "edits": NotRequired(COUNT), "stretch": NotRequired(stretch)}
         if self.counts_samples:
             own["read"] = NotRequired(COUNT)
         return {self.key: NotRequired(own | {"ended": ended} | inner)}
@@ -148,10 +149,13 @@ class BlendDataset(SavableDataset[T]):
         inputs = dict(zip(self.origins, self.inputs, strict=True))
         if self.begin is not None:
             self.begin(lane, state)
-        if not self.counts_samples or LaneSamples in lane.shared:
-            return self._open(inputs, lane, state)
-        samples = LaneSamples.begin(lane, state.get(self.key, {}))
-        return CountedBlend(self._open(inputs, lane, state), self.key, samples)
+        samples: LaneSamples | None = None
+        if self.counts_samples and LaneSamples not in lane.shared:
+            samples = LaneSamples.begin(lane, state.get(self.key, {}))
+        running = self._open(inputs, lane, state)
+        if self.key not in state and lane.number < self.edited_at:
+            return BeforeEdit(running)
+        return running if samples is None else CountedBlend(running, self.key, samples)
 
     def _open(self, inputs: Mapping[int, SavableDataset[Any]], lane: Lane, state: State) -> Running:
         if self.size is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 
+from ....errors import StateError
 from ...contract.lane import Lane
 from ...reading.lane_samples import LaneSamples
 from ...reading.planned_schedule import PlannedSchedule
@@ -51,6 +52,19 @@ class LaneSchedule:
         """Return the number of the stretch of the next item."""
         number = bisect_right(self._starts, self._position) - 1
         self._end = self._starts[number + 1] if number + 1 < len(self._starts) else _NEVER
+        return number
+
+    def checked(self, number: int) -> int:
+        """Return the number of a stretch in a state.
+
+        Raises:
+            StateError: There is no such stretch.
+        """
+        if number >= len(self._starts):
+            raise StateError(
+                f"this state is damaged: it is in stretch {number} of a schedule of {len(self._starts)}",
+                hint="restore another state",
+            )
         return number
 
     def weights(self, number: int) -> Sequence[float]:

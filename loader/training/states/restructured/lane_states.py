@@ -299,6 +299,6 @@ def _no_place(stage: SavableDataset[Any], lane: int) -> StateError:
     return StateError(
         f"the run cannot continue exactly with this mix: lane {lane} buffers items of several datasets in "
         f"{stage.key.partition(' ')[2]!r}, which has one buffer for each dataset before or after the change",
-        hint="count samples before packing (@sample_size_metric without after=\"packing\") in both mixes, save the "
+        hint='count samples before packing (@sample_size_metric without after="packing") in both mixes, save the '
         "state at another step if a generator is partly consumed, or start a new run",
     )

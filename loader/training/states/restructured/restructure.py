@@ -223,4 +223,3 @@ class _NewChain:
 
 def _leaves_in(reader: ReadDataset) -> list[Leaf]:
     return leaves_of(reader.settings(), [source.identity() for source in reader.sources])
-

@@ -111,9 +111,7 @@ def saved_readers(
     if not is_blend(identity):
         if len(inputs) != 1:
             raise LookupError(identity[0])
-        yield from saved_readers(
-            inputs[0], lanes, changes=changes, seed=seed, count=count, share=share, path=path
-        )
+        yield from saved_readers(inputs[0], lanes, changes=changes, seed=seed, count=count, share=share, path=path)
         return
     own = _blend_states(lanes)
     origins = _blend_origins(changes, "".join(f"{number}/" for number in path), len(inputs))

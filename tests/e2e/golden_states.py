@@ -2,8 +2,8 @@
 
 ``tests/golden/states/<version>.tar.xz`` contains datasets as that version prepared them, ``<version>.json`` the states
 of runs over them; ``<version>-tables`` those of token, JSONL and Parquet files, ``<version>-schedules`` those of
-weights that change during the run, and ``<version>-volumes`` those of weights that are shares of volumes. Record the current version with
-``python -m tests.e2e.golden_states``, or a part of it by its name; never change an old record.
+weights that change during the run, and ``<version>-volumes`` those of weights that are shares of volumes. Record the
+current version with ``python -m tests.e2e.golden_states``, or a part of it by its name; never change an old record.
 """
 
 from __future__ import annotations
@@ -237,15 +237,16 @@ def write_schedules(folder: Path) -> None:
 
 _STEPS = partial(mix, name="volume_steps.yaml", encoder=Sized)
 _SAMPLES = partial(mix, name="volume_samples.yaml", encoder=Sized)
-_PACKS = {"packing_buffer_size": 9}
 
 VOLUMES = {
     "volumes": Case(build=partial(mix, name="volumes.yaml", encoder=Sized)),
-    "volumes that change by step": Case(build=partial(_STEPS, **_PACKS), ranks=1, steps=14),
+    "volumes that change by step": Case(build=partial(_STEPS, packing_buffer_size=9), ranks=1, steps=14),
     "volumes that change by sample, nested": Case(build=_SAMPLES, ranks=4, steps=3),
     "samples that became volumes": Case(before=partial(mix, name="blend.yaml", encoder=Sized), build=_SAMPLES),
     "volumes that became samples, packing": Case(
-        before=partial(_SAMPLES, **_PACKS), build=partial(mix, name="blend.yaml", encoder=Sized, **_PACKS), ranks=3
+        before=partial(_SAMPLES, packing_buffer_size=9),
+        build=partial(mix, name="blend.yaml", encoder=Sized, packing_buffer_size=9),
+        ranks=3,
     ),
 }
 """Cases whose weights are shares of volumes, recorded in ``<version>-volumes.json``."""

@@ -205,9 +205,7 @@ def test_the_start_of_an_order_is_checked() -> None:
     for start in (StreamStart(3, (1,)), StreamStart(1, (1, 0), ((0, 0), (1, 0)))):
         with pytest.raises(ValueError, match="expected the start of 2 streams"):
             order.lane(0, (), start)
-    history = MixHistory(
-        earlier=(), origins=(0, 1), ends=(), batches=(), starts={1: StreamStart(2, (1, 1))}, started=2
-    )
+    history = MixHistory(earlier=(), origins=(0, 1), ends=(), batches=(), starts={1: StreamStart(2, (1, 1))}, started=2)
     assert history.start_of(1) == StreamStart(2, (1, 1))
     assert history.start_of(2) is None
     with pytest.raises(StateError, match="the position of lane 0 at that change is not known"):

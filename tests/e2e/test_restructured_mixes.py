@@ -10,7 +10,15 @@ from typing import Any
 import pytest
 import yaml
 
-from loader import StateError, TaskEncoder, TextSample, WorkerConfig, sample_size_metric, stateless
+from loader import (
+    StateError,
+    TaskEncoder,
+    TextSample,
+    WorkerConfig,
+    get_savable_loader,
+    sample_size_metric,
+    stateless,
+)
 from tests.e2e.test_edited_mixes import (
     LANES,
     Mixes,
@@ -25,7 +33,7 @@ from tests.e2e.test_edited_mixes import (
     train,
     without,
 )
-from tests.elastic_runs import Spread
+from tests.elastic_runs import Spread, through_json
 
 __all__ = ["data"]  # a fixture
 
@@ -233,3 +241,50 @@ def test_samples_in_buffers_of_datasets_that_are_gone_are_dropped_and_no_others(
         assert "from buffers: their datasets are gone from the mix" in caplog.text
         for lane in range(LANES):
             assert not without(sequences(before, after)[lane, "a"], undisturbed[lane, "a"])
+
+
+@pytest.mark.parametrize("first", [None, "tokens"])
+def test_each_rank_changes_the_unit_of_its_own_lanes_and_together_they_are_the_run(
+    data: Mixes, first: str | None
+) -> None:
+    second = "tokens" if first is None else None
+    build = partial(mix, data=data, **OPTIONS["packing"])
+    one = partial(build, unit=first, weights={"a": 1, "b": 1})
+    two = partial(build, unit=second, weights={"a": 1, "d": 1})
+    with following(one, Spread(2)) as run:
+        run.steps(18)
+        states = run.states()
+    loaders = [get_savable_loader(two(WorkerConfig(rank=rank, world_size=2, num_workers=0))) for rank in range(2)]
+    for loader, state in zip(loaders, states, strict=True):
+        loader.restore_state_rank(state, allow_mix_change=True)
+    later = through_json([loader.save_state_rank() for loader in loaders])
+    with following(two, Spread(4), later) as run:
+        parted = run.steps(20)
+    with following(two, Spread(1), states, allow=True) as run:
+        assert run.steps(20) == parted
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("streams", [[0]]),
+        ("streams", None),
+        ("consumed", {"0": [1]}),
+        ("consumed", {"x": [1, 1]}),
+        ("held", {"0": [[0]]}),
+        ("lanes", {"0": -1}),
+        ("origins", [5, 5]),
+    ],
+)
+def test_damaged_edits_of_the_unit_are_refused(data: Mixes, name: str, value: Any) -> None:
+    build = partial(mix, data=data, weights={"a": 1, "b": 1})
+    with following(partial(build, unit="tokens"), Spread(1)) as run:
+        run.steps(8)
+        states = run.states()
+    path = partial(build, unit=None)
+    with following(path, Spread(1), states, allow=True) as run:
+        [state] = run.states()
+    state["mix_changes"][0]["stages"]["0 read"][name] = value
+    loader = get_savable_loader(path(WorkerConfig(rank=0, world_size=1, num_workers=0)))
+    with pytest.raises(StateError, match=r"damaged|not known on this rank"):
+        next(iter(loader.with_restored_state_rank(state)))

@@ -106,6 +106,9 @@ def _check_stage(change: Mapping[str, Any]) -> None:
         check_value(held, [(COUNT, COUNT)], f"lane {int(lane)}")
     check_value({**change, "weights": None, "schedule": None, "gone": gone}, _STAGE)
     origins = change["origins"]
+    streams = change.get("streams", origins)
+    if len(streams) != len(origins) or not all(stream or stream == 0 for stream in streams):
+        raise ValueError("expected a stream for each dataset")
     if not origins or len({*origins}) < len(origins) or max(origins) >= change["next"]:
         raise ValueError("expected different origins below the next one")
 

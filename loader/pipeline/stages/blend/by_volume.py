@@ -53,6 +53,7 @@ class VolumeBlendRunning:
         self._weights = weights
         self._schedule = schedule
         self._stretch = 0  # the present one of the schedule
+        self._saved_stretch: State | None = None
         self._size = size
         self._unit = unit
         self._edits = edits
@@ -68,6 +69,7 @@ class VolumeBlendRunning:
 
     def _counts(self, own: State) -> None:
         """Start to count, where the state stopped or at 0."""
+        self._saved_stretch = None
         self._volumes: dict[int, tuple[Any, ...]] = {
             row[0]: tuple(row) for row in own.get("volumes", ())
         }  # as of the last state
@@ -107,7 +109,7 @@ class VolumeBlendRunning:
         """Change the weights, if the schedule does."""
         stretch = schedule.current()
         if stretch != self._stretch and self._blend is not None:
-            self._stretch = stretch
+            self._stretch, self._saved_stretch = stretch, None
             self._blend.change(self._weights_of(stretch))
 
     def next(self) -> tuple[Any, ItemId]:
@@ -178,19 +180,20 @@ class VolumeBlendRunning:
         self._changed.clear()
         own: State = {"total": 0 if blend is None else blend.total, "volumes": [*self._volumes.values()]}
         if self._schedule is not None and blend is not None:
-            change = blend.changed or VolumeChange()
-            targets = [[self._left[place], target] for place, target in change.targets.items()]
-            own["stretch"] = {
-                "number": self._stretch,
-                "total": change.total,
-                "items": change.items,
-                "targets": targets,
-            }
+            own["stretch"] = self._stretch_state(blend)
         if self._edits:
             own["edits"] = self._edits
         if self._ended:
             own["ended"] = list(self._ended)
         return {self._key: own | self._states}
+
+    def _stretch_state(self, blend: VolumeBlend) -> State:
+        """Return the stretch of the schedule and the counts at its start, which stay the same until the next one."""
+        if self._saved_stretch is None:
+            change = blend.changed or VolumeChange()
+            targets = [[self._left[place], target] for place, target in change.targets.items()]
+            self._saved_stretch = {"total": change.total, "items": change.items, "targets": targets}
+        return {"number": self._stretch, **self._saved_stretch}
 
     def load(self, item_id: ItemId) -> Any:
         """Rebuild an item; :data:`SKIPPED` if its dataset is gone."""

@@ -210,3 +210,22 @@ def test_a_schedule_is_edited_and_resumed_on_other_ranks(
     one, _ = edited(scheduled, "tokens.yaml", states, 1, 12, allow=True)
     assert "weight schedule 0.667, 0 from step 12 → 0.667" in caplog.text
     assert one == edited(scheduled, "tokens.yaml", states, 2, 12, allow=True)[0]
+
+
+def test_schedules_of_nested_blends_multiply(scheduled: MixedData) -> None:
+    inner = [{"weight": steps(1, 3, 0, every=200), "path": "texts"}, {"path": "more"}]
+    write(scheduled, "inner_tokens.yaml", inner)
+    outer = [{"weight": steps(1, 1, 4, every=200), "path": "inner_tokens.yaml"}, {"path": "texts", "split_part": "val"}]
+    write(scheduled, "outer_tokens.yaml", outer)
+    asked = [(0.25, 0.25, 0.5), (0.375, 0.125, 0.5), (0.0, 0.8, 0.2)]
+    targets, volumes = [0.0] * 3, [0.0] * 3
+    for number, batch in enumerate(islice(get_loader(train(scheduled, "outer_tokens.yaml", Plain, ALONE)), 600)):
+        for key in batch.__key__:
+            sample = int(key.rpartition("/")[2])
+            leaf = 1 if sample >= 5000 else 2 if key.startswith("val_") else 0
+            size = tokens_of(sample)
+            volumes[leaf] += size
+            targets = [target + share * size for target, share in zip(targets, asked[number // 200], strict=True)]
+        for volume, target in zip(volumes, targets, strict=True):
+            assert abs(volume - target) < 4 * 200  # samples have up to 200 tokens, and each blend has its own distance
+    assert sum(volumes) > 20_000

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from tests.forked_scripts import ForkedScripts, forked_scripts
 # No deadlines, since machines differ in speed; the same examples in each run, so failures are reproducible.
 settings.register_profile(
     "everywhere",
-    max_examples=50,
+    max_examples=30,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
@@ -63,3 +64,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def scripts() -> Iterator[ForkedScripts]:
     with forked_scripts() as scripts:
         yield scripts
+
+
+@pytest.fixture(scope="session")
+def lightning() -> Any:
+    """Models and trainers of Lightning, which takes seconds to import: not for those who only collect tests."""
+    return import_module("tests.e2e.lightning_parts")

@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-import logging
 import warnings
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import lightning.pytorch as pl
 import pytest
 import torch
-from lightning.fabric import Fabric
-from torch.utils.data import DataLoader
 
 from energon_cli.main import main
 from loader import (
-    IdentityMultiEpochDatasetWrapper,
-    MegatronDataModule,
-    MultiEpochDatasetResampler,
     SavableDataLoader,
     WorkerConfig,
-    generic_batch,
     get_loader,
     get_savable_loader,
     get_train_dataset,
     get_val_dataset,
-    random_access,
 )
-from loader.integrations.megatron_data_sampler import MegatronDataSampler
 from tests.e2e.text_dataset import write_texts
 
 pytestmark = [
@@ -58,90 +48,41 @@ def loader_of(texts: str, *, workers: int = 0, rank: int = 0, ranks: int = 1, **
     return get_savable_loader(dataset)
 
 
+def data_of(lightning: Any, texts: str) -> Any:
+    loader = loader_of(texts, virtual_epoch_length=EPOCH)
+    validation = get_val_dataset(texts, batch_size=8, worker_config=loader.worker_config)
+    return lightning.Texts(loader, get_loader(validation))
+
+
 @pytest.fixture(scope="module")
 def expected(texts: str) -> list[list[str]]:
     """The first micro-batches of the run."""
     return [batch.text for batch in islice(loader_of(texts), 40)]
 
 
-class Recorder(pl.LightningModule):
-    """Model of one weight that records its training batches, and saves a checkpoint after each step."""
-
-    def __init__(self, checkpoints: Path) -> None:
-        super().__init__()
-        self.weight = torch.nn.Parameter(torch.ones(1))
-        self.checkpoints = checkpoints
-        self.seen: list[list[str]] = []
-
-    def training_step(self, batch: Any, _: int) -> Any:
-        self.seen.append(list(batch.text))
-        return self.weight**2
-
-    def on_train_batch_end(self, *_: Any) -> None:
-        self.trainer.save_checkpoint(self.checkpoints / f"{self.trainer.global_step}.ckpt")
-
-    def configure_optimizers(self) -> Any:
-        return torch.optim.SGD(self.parameters(), lr=0.1)
-
-
-class ValidatedRecorder(Recorder):
-    """Model that also records its validation batches."""
-
-    def __init__(self, checkpoints: Path) -> None:
-        super().__init__(checkpoints)
-        self.validated: list[str] = []
-
-    def validation_step(self, batch: Any, _: int) -> None:
-        self.validated += batch.text
-
-
-def fit(
-    folder: Path,
-    steps: int,
-    *,
-    model_type: type[Recorder] = Recorder,
-    checkpoint: Path | None = None,
-    limit: int | None = None,
-    **data: Any,
-) -> Any:
-    logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
-    trainer = pl.Trainer(
-        accelerator="cpu",
-        max_epochs=-1,
-        max_steps=steps,
-        limit_train_batches=limit,
-        num_sanity_val_steps=0,
-        enable_checkpointing=False,
-        logger=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-    )
-    model = model_type(folder)
-    trainer.fit(model, **data, ckpt_path=checkpoint)
-    return model
-
-
 @pytest.mark.parametrize("workers", [0, 2])
 def test_lightning_saves_and_restores_a_loader_by_itself(
-    workers: int, texts: str, expected: list[list[str]], tmp_path: Path
+    lightning: Any, workers: int, texts: str, expected: list[list[str]], tmp_path: Path
 ) -> None:
     def loader() -> SavableDataLoader[Any]:
         return loader_of(texts, virtual_epoch_length=EPOCH, workers=workers)
 
     first = loader()
-    assert fit(tmp_path, 8, train_dataloaders=first).seen == expected[:8]
+    assert lightning.fit(tmp_path, 8, train_dataloaders=first).seen == expected[:8]
     first.close()
     for stopped in (2,) if workers else (1, EPOCH - 1, EPOCH, EPOCH + 1, 8):
         second = loader()
-        resumed = fit(tmp_path / "again", 13, train_dataloaders=second, checkpoint=tmp_path / f"{stopped}.ckpt")
+        resumed = lightning.fit(
+            tmp_path / "again", 13, train_dataloaders=second, checkpoint=tmp_path / f"{stopped}.ckpt"
+        )
         assert resumed.seen == expected[stopped:13], stopped
         second.close()
 
 
-def test_a_pass_that_ends_is_gone_through_once(texts: str, tmp_path: Path) -> None:
+def test_a_pass_that_ends_is_gone_through_once(lightning: Any, texts: str, tmp_path: Path) -> None:
     once = [batch.text for batch in loader_of(texts, repeat=False)]
-    assert fit(tmp_path, 30, train_dataloaders=loader_of(texts, repeat=False)).seen == once[:30]
-    rest = fit(
+    assert lightning.fit(tmp_path, 30, train_dataloaders=loader_of(texts, repeat=False)).seen == once[:30]
+    rest = lightning.fit(
         tmp_path / "again", 40, train_dataloaders=loader_of(texts, repeat=False), checkpoint=tmp_path / "30.ckpt"
     )
     assert rest.seen == once[30:]
@@ -150,21 +91,28 @@ def test_a_pass_that_ends_is_gone_through_once(texts: str, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("limit", [None, EPOCH])
 def test_an_endless_loader_is_saved_and_restored_at_any_step(
-    limit: int | None, texts: str, expected: list[list[str]], tmp_path: Path
+    lightning: Any, limit: int | None, texts: str, expected: list[list[str]], tmp_path: Path
 ) -> None:
-    assert fit(tmp_path, EPOCH + 2, limit=limit, train_dataloaders=loader_of(texts)).seen == expected[: EPOCH + 2]
+    assert (
+        lightning.fit(tmp_path, EPOCH + 2, limit=limit, train_dataloaders=loader_of(texts)).seen
+        == expected[: EPOCH + 2]
+    )
     for stopped in (1, EPOCH - 1, EPOCH, EPOCH + 1):
         checkpoint = tmp_path / f"{stopped}.ckpt"
-        again = fit(tmp_path / "again", 9, limit=limit, train_dataloaders=loader_of(texts), checkpoint=checkpoint)
+        again = lightning.fit(
+            tmp_path / "again", 9, limit=limit, train_dataloaders=loader_of(texts), checkpoint=checkpoint
+        )
         assert again.seen == expected[stopped:9], stopped
 
 
-def test_an_endless_loader_is_validated_after_each_epoch(texts: str, tmp_path: Path) -> None:
+def test_an_endless_loader_is_validated_after_each_epoch(lightning: Any, texts: str, tmp_path: Path) -> None:
     train = loader_of(texts)
     steps = -(-TRAIN // 4)
     assert len(train) == steps
     validation = get_loader(get_val_dataset(texts, batch_size=8, worker_config=train.worker_config))
-    model = fit(tmp_path, 2 * steps, model_type=ValidatedRecorder, train_dataloaders=train, val_dataloaders=validation)
+    model = lightning.fit(
+        tmp_path, 2 * steps, model_type=lightning.ValidatedRecorder, train_dataloaders=train, val_dataloaders=validation
+    )
     assert model.seen == [batch.text for batch in islice(loader_of(texts), 2 * steps)]
     assert model.validated == 2 * VAL
 
@@ -183,9 +131,9 @@ def without_loader(checkpoint: Path) -> Any:
 
 
 def test_a_checkpoint_is_converted_to_other_ranks_and_keeps_the_trainer(
-    texts: str, expected: list[list[str]], tmp_path: Path
+    lightning: Any, texts: str, expected: list[list[str]], tmp_path: Path
 ) -> None:
-    fit(tmp_path / "1", 3, train_dataloaders=loader_of(texts))
+    lightning.fit(tmp_path / "1", 3, train_dataloaders=loader_of(texts))
     two = redistribute(tmp_path / "1" / "3.ckpt", tmp_path / "2", 2)
     one = redistribute(two, tmp_path / "again", 1)
     trainer_state, _ = without_loader(tmp_path / "1" / "3.ckpt")
@@ -197,26 +145,28 @@ def test_a_checkpoint_is_converted_to_other_ranks_and_keeps_the_trainer(
         loader.load_state_dict(without_loader(two)[1])
         seen.append([batch.text for batch in islice(loader, 5)])
     assert [batch for step in zip(*seen, strict=True) for batch in step] == expected[3:13]
-    again = fit(tmp_path / "c", 9, train_dataloaders=loader_of(texts), checkpoint=one)
+    again = lightning.fit(tmp_path / "c", 9, train_dataloaders=loader_of(texts), checkpoint=one)
     assert again.seen == expected[3:9]
 
 
 def test_the_state_of_a_data_module_is_converted_with_that_of_the_loader(
-    texts: str, expected: list[list[str]], tmp_path: Path
+    lightning: Any, texts: str, expected: list[list[str]], tmp_path: Path
 ) -> None:
-    fit(tmp_path / "1", 3, model_type=ValidatedRecorder, datamodule=Texts(texts))
+    lightning.fit(tmp_path / "1", 3, model_type=lightning.ValidatedRecorder, datamodule=data_of(lightning, texts))
     two = redistribute(tmp_path / "1" / "3.ckpt", tmp_path / "2", 2)
     content = torch.load(two, weights_only=True)
     assert [state["rank"] for state in content["Texts"]["run"]] == [0, 1]
     one = redistribute(two, tmp_path / "again", 1)
-    again = fit(tmp_path / "b", 6, model_type=ValidatedRecorder, datamodule=Texts(texts), checkpoint=one)
+    again = lightning.fit(
+        tmp_path / "b", 6, model_type=lightning.ValidatedRecorder, datamodule=data_of(lightning, texts), checkpoint=one
+    )
     assert again.seen == expected[3:6]
 
 
 def test_a_checkpoint_is_replaced_only_with_the_flag_and_converted_alone(
-    texts: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    lightning: Any, texts: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    fit(tmp_path, 2, train_dataloaders=loader_of(texts))
+    lightning.fit(tmp_path, 2, train_dataloaders=loader_of(texts))
     path = tmp_path / "1.ckpt"
     for arguments, message in (
         ([str(path), str(tmp_path)], "exist already"),
@@ -228,60 +178,33 @@ def test_a_checkpoint_is_replaced_only_with_the_flag_and_converted_alone(
     assert [state["rank"] for state in without_loader(path)[1]["states of all ranks"]] == [0, 1]
 
 
-class Texts(pl.LightningDataModule):
-    """Data module with the loaders of a run; its own state has the position of training."""
-
-    def __init__(self, path: str) -> None:
-        super().__init__()
-        self.loader = loader_of(path, virtual_epoch_length=EPOCH)
-        validation = get_val_dataset(path, batch_size=8, worker_config=self.loader.worker_config)
-        self.validation = get_loader(validation)
-
-    def train_dataloader(self) -> Any:
-        return self.loader
-
-    def val_dataloader(self) -> Any:
-        return self.validation
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"run": self.loader.save_state_global(0)}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self.loader.restore_state_global(state_dict["run"])
-
-
-def test_a_data_module_carries_the_exact_position(texts: str, expected: list[list[str]], tmp_path: Path) -> None:
-    first = fit(tmp_path, 8, model_type=ValidatedRecorder, datamodule=Texts(texts))
+def test_a_data_module_carries_the_exact_position(
+    lightning: Any, texts: str, expected: list[list[str]], tmp_path: Path
+) -> None:
+    first = lightning.fit(tmp_path, 8, model_type=lightning.ValidatedRecorder, datamodule=data_of(lightning, texts))
     assert first.seen == expected[:8]
     assert first.validated == VAL, "once, after the first virtual epoch"
     checkpoint = tmp_path / "3.ckpt"
-    second = fit(tmp_path / "b", 11, model_type=ValidatedRecorder, datamodule=Texts(texts), checkpoint=checkpoint)
+    second = lightning.fit(
+        tmp_path / "b",
+        11,
+        model_type=lightning.ValidatedRecorder,
+        datamodule=data_of(lightning, texts),
+        checkpoint=checkpoint,
+    )
     assert second.seen == expected[3:11]
     assert second.validated == 2 * VAL
 
 
-class Epochs(MegatronDataModule):
-    """Data module of two epochs of a prepared dataset."""
-
-    def __init__(self, path: str) -> None:
-        super().__init__()
-        samples = IdentityMultiEpochDatasetWrapper(random_access(path))
-        self.dataset = MultiEpochDatasetResampler(samples, num_epochs=2)
-        self.data_sampler = MegatronDataSampler(global_batch_size=2, micro_batch_size=2)
-
-    def train_dataloader(self) -> Any:
-        self.update_init_global_step()
-        sampler = self.data_sampler.batches(len(self.dataset))
-        return DataLoader(self.dataset, batch_sampler=sampler, collate_fn=generic_batch)
-
-
 @pytest.mark.filterwarnings("ignore:.*your dataloader is not resumable")  # Lightning cannot know that it is
-def test_each_sample_comes_once_in_each_epoch_of_a_run_that_was_stopped_twice(texts: str, tmp_path: Path) -> None:
+def test_each_sample_comes_once_in_each_epoch_of_a_run_that_was_stopped_twice(
+    lightning: Any, texts: str, tmp_path: Path
+) -> None:
     seen: list[list[str]] = []
     checkpoint = None
     for number, steps in enumerate((50, 100, TRAIN)):
         folder = tmp_path / str(number)
-        seen += fit(folder, steps, datamodule=Epochs(texts), checkpoint=checkpoint).seen
+        seen += lightning.fit(folder, steps, datamodule=lightning.Epochs(texts), checkpoint=checkpoint).seen
         checkpoint = folder / f"{steps}.ckpt"
     texts_seen = [text for batch in seen for text in batch]
     epochs = texts_seen[:TRAIN], texts_seen[TRAIN:]
@@ -293,54 +216,41 @@ def test_each_sample_comes_once_in_each_epoch_of_a_run_that_was_stopped_twice(te
 # ----------------------------------------------------------------------------------------- what Lightning rebuilds
 
 
-class Predictor(Recorder):
-    """Model that records the texts that it predicts for."""
-
-    def predict_step(self, batch: Any, _: int) -> Any:
-        return list(batch.text)
-
-
-def quiet_trainer(**options: Any) -> pl.Trainer:
-    return pl.Trainer(
-        accelerator="cpu",
-        devices=1,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        **options,
-    )
-
-
-def test_prediction_rebuilds_the_loader_and_reads_the_same_batches(texts: str, tmp_path: Path) -> None:
+def test_prediction_rebuilds_the_loader_and_reads_the_same_batches(lightning: Any, texts: str, tmp_path: Path) -> None:
     config = WorkerConfig(rank=0, world_size=1, num_workers=0)
     loader = get_loader(get_val_dataset(texts, batch_size=4, worker_config=config))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Couldn't infer the batch indices")
-        predicted: Any = quiet_trainer().predict(Predictor(tmp_path), loader)
+        predicted: Any = lightning.quiet_trainer().predict(lightning.Predictor(tmp_path), loader)
     assert [text for batch in predicted for text in batch] == VAL
 
 
-def test_a_restored_loader_predicts_from_its_position(texts: str, tmp_path: Path, expected: list[list[str]]) -> None:
+def test_a_restored_loader_predicts_from_its_position(
+    lightning: Any, texts: str, tmp_path: Path, expected: list[list[str]]
+) -> None:
     first = loader_of(texts)
     list(islice(first, 3))
     loader = loader_of(texts).with_restored_state_rank(first.save_state_rank())
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Couldn't infer the batch indices")
-        predicted = quiet_trainer(limit_predict_batches=4).predict(Predictor(tmp_path), loader)
+        predicted = lightning.quiet_trainer(limit_predict_batches=4).predict(lightning.Predictor(tmp_path), loader)
     assert predicted == expected[3:7]
 
 
 @pytest.mark.filterwarnings("ignore:You requested to overfit")
-def test_overfitting_on_some_batches_keeps_the_order(texts: str, tmp_path: Path, expected: list[list[str]]) -> None:
-    model = Recorder(tmp_path)
-    trainer = quiet_trainer(overfit_batches=2, max_steps=4, num_sanity_val_steps=0)
+def test_overfitting_on_some_batches_keeps_the_order(
+    lightning: Any, texts: str, tmp_path: Path, expected: list[list[str]]
+) -> None:
+    model = lightning.Recorder(tmp_path)
+    trainer = lightning.quiet_trainer(overfit_batches=2, max_steps=4, num_sanity_val_steps=0)
     with pytest.warns(UserWarning, match="SequentialSampler is ignored"):
         trainer.fit(model, loader_of(texts, virtual_epoch_length=2))
     assert model.seen == expected[:4]
 
 
-def test_fabric_accepts_the_loader_and_keeps_its_batches(texts: str, expected: list[list[str]]) -> None:
+def test_fabric_accepts_the_loader_and_keeps_its_batches(lightning: Any, texts: str, expected: list[list[str]]) -> None:
+    from lightning.fabric import Fabric
+
     fabric = Fabric(accelerator="cpu", devices=1)
     loader: Any = fabric.setup_dataloaders(loader_of(texts, virtual_epoch_length=5))
     assert [list(batch.text) for _ in range(2) for batch in loader] == expected[:10]

@@ -14,7 +14,7 @@ import torch
 from energon_cli.main import main
 from loader import StateError
 from loader.errors import EnergonError
-from tests.e2e.test_lightning import EPOCH, Epochs, Texts, ValidatedRecorder, fit, loader_of
+from tests.e2e.test_lightning import EPOCH, data_of, loader_of
 from tests.e2e.text_dataset import write_texts
 from tests.malformed.test_damaged_states import endless_list, with_a_wrong_number
 
@@ -64,9 +64,9 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="module")
-def checkpoint(texts: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def checkpoint(lightning: Any, texts: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("checkpoints")
-    fit(folder, 2, model_type=ValidatedRecorder, datamodule=Texts(texts))
+    lightning.fit(folder, 2, model_type=lightning.ValidatedRecorder, datamodule=data_of(lightning, texts))
     return folder / "2.ckpt"
 
 
@@ -98,29 +98,41 @@ def test_any_value_in_any_place_of_a_state_is_refused_or_restored_at_once(texts:
 
 
 @pytest.mark.parametrize("value", [None, 5, "x", [[]], {"consumed_samples": True}, {"consumed_samples": 2**53}])
-def test_a_damaged_count_of_a_data_module_is_refused(texts: str, value: Any) -> None:
+def test_a_damaged_count_of_a_data_module_is_refused(lightning: Any, texts: str, value: Any) -> None:
     with pytest.raises(StateError, match="expected a number of samples as consumed_samples"):
-        Epochs(texts).load_state_dict(value)
+        lightning.Epochs(texts).load_state_dict(value)
 
 
 @pytest.mark.parametrize("change", [{"lanes": "3"}, {"dataset": "x" * (1 << 20)}, {"lane": [1]}, {"batch": 2**60}])
 @pytest.mark.parametrize("is_of_module", [False, True])
 def test_a_run_that_continues_from_a_damaged_state_ends_in_words(
-    texts: str, checkpoint: Path, tmp_path: Path, change: dict[str, Any], *, is_of_module: bool
+    lightning: Any, texts: str, checkpoint: Path, tmp_path: Path, change: dict[str, Any], *, is_of_module: bool
 ) -> None:
     content = content_of(checkpoint)
     (content["Texts"]["run"][0] if is_of_module else state_in(content)).update(change)
     torch.save(content, tmp_path / "2.ckpt")
     with pytest.raises(StateError):
-        fit(tmp_path, 4, model_type=ValidatedRecorder, datamodule=Texts(texts), checkpoint=tmp_path / "2.ckpt")
+        lightning.fit(
+            tmp_path,
+            4,
+            model_type=lightning.ValidatedRecorder,
+            datamodule=data_of(lightning, texts),
+            checkpoint=tmp_path / "2.ckpt",
+        )
 
 
 def test_a_changed_byte_is_found_though_torch_compares_no_checksum(
-    texts: str, checkpoint: Path, tmp_path: Path
+    lightning: Any, texts: str, checkpoint: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "2.ckpt").write_bytes(with_a_wrong_number(checkpoint.read_bytes()))
     with pytest.raises(StateError, match="lanes"):
-        fit(tmp_path, 4, model_type=ValidatedRecorder, datamodule=Texts(texts), checkpoint=tmp_path / "2.ckpt")
+        lightning.fit(
+            tmp_path,
+            4,
+            model_type=lightning.ValidatedRecorder,
+            datamodule=data_of(lightning, texts),
+            checkpoint=tmp_path / "2.ckpt",
+        )
 
 
 @pytest.mark.parametrize("damage", [lambda data: data[:-1], lambda data: data[: len(data) // 2], with_a_wrong_number])

@@ -15,13 +15,18 @@ from loader.convert.sources.hugging_face import HuggingFaceSource
 from loader.errors import ConfigError, FormatError
 from tests.imports import imported, picture
 
-datasets: Any = pytest.importorskip("datasets")
-datasets.disable_progress_bars()
-
 WAV = b"RIFF\x24\0\0\0WAVEfmt " + bytes(28)
 
 
+def library() -> Any:
+    """The library, which takes a second to import: not for runs that only collect these tests."""
+    datasets: Any = pytest.importorskip("datasets")
+    datasets.disable_progress_bars()
+    return datasets
+
+
 def make(numbers: range) -> Any:
+    datasets = library()
     values = {
         "image": [{"bytes": picture(number), "path": None} for number in numbers],
         "label": [number % 2 for number in numbers],
@@ -51,7 +56,7 @@ def test_a_dataset_with_rows_chosen_and_shuffled_is_read_as_it_stands(tmp_path: 
 
 @pytest.mark.parametrize("seed", [None, 2])
 def test_splits_become_split_parts(seed: int | None, tmp_path: Path) -> None:
-    both = datasets.DatasetDict({"train": make(range(40)), "validation": make(range(40, 45))})
+    both = library().DatasetDict({"train": make(range(40)), "validation": make(range(40, 45))})
     both.save_to_disk(tmp_path / "saved")
     source = HuggingFaceSource(path=str(tmp_path / "saved"))
     layout = ShardLayout(samples_per_shard=11, shuffle_seed=seed)
@@ -78,6 +83,7 @@ def test_files_of_the_hub_are_read_in_place(tmp_path: Path) -> None:
 
 def test_paths_of_pictures_are_read(tmp_path: Path) -> None:
     (tmp_path / "a.jpg").write_bytes(picture(1))
+    datasets = library()
     table = datasets.Dataset.from_dict({"image": [str(tmp_path / "a.jpg")]}).cast_column("image", datasets.Image())
     table.save_to_disk(tmp_path / "saved")
     samples, _ = imported(HuggingFaceSource(path=str(tmp_path / "saved")), tmp_path / "out")

@@ -7,7 +7,8 @@ long enough to locate and read all chunks of samples, in turn with the same load
 of those of the rounds. The datasets are those of ``bench_mixes.py``: the same samples in 1, 2 and 200 datasets.
 
 The shares are those of four datasets whose samples have sizes of a heavy tail (Pareto, exponent 1.1, up to 100,000
-times the least): of one lane over 100,000 samples, and of 4 ranks with 2 workers each.
+times the least): of one lane over 100,000 samples, with constant weights and with weights that change every 10,000,
+and of 4 ranks with 2 workers each.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ BLOCK = LANES * 256  # micro-batches: each lane locates its samples several time
 SAMPLES = 10_000  # of each dataset with a heavy tail
 WEIGHTS = (5, 3, 1, 0.2)
 STEPS = 100_000
+EVERY = 10_000  # samples between changes
 HEAD = {"__module__": "megatron.energon", "__class__": "MetadatasetV2"}
 
 
@@ -80,8 +82,12 @@ def print_costs(folder: Path, rounds: int) -> None:
         "1 dataset": partial(train, mixes[1], Decoded()),
         "2 datasets": partial(train, mixes[2], Decoded()),
         "2 datasets, by characters": partial(train, with_unit(mixes[2], "characters"), Sized()),
+        "2 datasets, by characters, changing": partial(train, with_unit(mixes[2], "characters", changes=True), Sized()),
         "200 datasets": partial(train, mixes[200], Decoded()),
         "200 datasets, by characters": partial(train, with_unit(mixes[200], "characters"), Sized()),
+        "200 datasets, by characters, changing": partial(
+            train, with_unit(mixes[200], "characters", changes=True), Sized()
+        ),
     }
     opened = {name: seconds(run) for name, run in runs.items()}
     batches = {name: iter(loader.get_loader(run())) for name, run in runs.items()}
@@ -91,7 +97,15 @@ def print_costs(folder: Path, rounds: int) -> None:
         for name, some in batches.items():
             found[name].append(microseconds(some))
     rows = [
-        ["crude json", "opening, s", "µs a sample: first block", "median", "next to 1 dataset", "next to a plain blend"]
+        [
+            "crude json",
+            "opening, s",
+            "µs a sample: first block",
+            "median",
+            "next to 1 dataset",
+            "next to a plain blend",
+            "next to constant weights",
+        ]
     ]
     for name, times in found.items():
         rows.append(
@@ -102,17 +116,21 @@ def print_costs(folder: Path, rounds: int) -> None:
                 f"{statistics.median(times):.1f}",
                 ratio(times, found["1 dataset"]),
                 ratio(times, found[name.partition(",")[0]]),
+                ratio(times, found[name.removesuffix(", changing")]),
             ]
         )
     print_table(rows)
     print()
 
 
-def with_unit(mix: Path, unit: str) -> Path:
-    """Write a metadataset next to another one, whose weights are shares of a volume."""
+def with_unit(mix: Path, unit: str, *, changes: bool = False) -> Path:
+    """Write a metadataset next to another one, whose weights are shares of a volume, and change every 1,000 steps."""
     document = yaml.safe_load(mix.read_text())
     document["splits"]["train"]["blend_weight_unit"] = unit
-    path = mix.with_name(f"{unit}.yaml")
+    if changes:
+        for place, entry in enumerate(document["splits"]["train"]["blend"]):
+            entry["weight"] = {1000 * row: 1 + (place + row) % 3 for row in range(100)}
+    path = mix.with_name(f"{unit}{'_changing' if changes else ''}.yaml")
     path.write_text(yaml.safe_dump(document))
     return path
 
@@ -173,6 +191,22 @@ def write_heavy(folder: Path) -> Path:
     return mix
 
 
+def write_changing(mix: Path) -> Path:
+    """Write the same with weights that change."""
+    document = yaml.safe_load(mix.read_text())
+    for leaf, entry in enumerate(document["splits"]["train"]["blend"]):
+        entry["weight"] = {EVERY * row: weights[leaf] for row, weights in enumerate(changing_weights())}
+    path = mix.with_name("changing.yaml")
+    path.write_text(yaml.safe_dump(document))
+    return path
+
+
+def changing_weights() -> list[list[float]]:
+    """Return the weights of each stretch: those of constant weights, moved on by one dataset each time."""
+    places = range(len(WEIGHTS))
+    return [[WEIGHTS[(place + row) % len(WEIGHTS)] for place in places] for row in range(STEPS // EVERY)]
+
+
 def print_shares(mix: Path) -> None:
     rows = [
         [
@@ -187,6 +221,8 @@ def print_shares(mix: Path) -> None:
     alone = loader.WorkerConfig(rank=0, world_size=1, num_workers=0, lanes=1)
     lane = list(islice(loader.get_loader(train(mix, Tokens(), config=alone, batch_size=None)), STEPS))
     rows += [["one lane, every step", *row] for row in distances(lane, lanes=1)]
+    changing = loader.get_loader(train(write_changing(mix), Tokens(), config=alone, batch_size=None))
+    rows += [["one lane, changing weights", *row] for row in distances([*islice(changing, STEPS)], changes=True)]
     samples: list[tuple[int, int]] = []
     for rank in range(4):
         config = loader.WorkerConfig(rank=rank, world_size=4, num_workers=2, lanes=LANES)
@@ -196,28 +232,35 @@ def print_shares(mix: Path) -> None:
     print_table(rows)
 
 
-def distances(samples: list[tuple[int, int]], *, lanes: int, at_every_step: bool = True) -> Iterator[list[str]]:
-    """Yield a row for each dataset: the largest distances from its share, next to the bounds of as many lanes."""
-    shares = [weight / sum(WEIGHTS) for weight in WEIGHTS]
+def distances(
+    samples: list[tuple[int, int]], *, lanes: int = 1, at_every_step: bool = True, changes: bool = False
+) -> Iterator[list[str]]:
+    """Yield a row for each dataset: the largest distances from its target, next to the bounds of as many lanes."""
+    stretches = changing_weights() if changes else [[*WEIGHTS]]
+    shares = [weight / sum(WEIGHTS) for weight in map(max, *stretches, stretches[0])]
+    targets = [0.0] * len(WEIGHTS)
     largest = [max((size for leaf, size in samples if leaf == number), default=0) for number in range(len(WEIGHTS))]
     volumes, ahead, behind = [0] * len(WEIGHTS), [0.0] * len(WEIGHTS), [0.0] * len(WEIGHTS)
     for number, (leaf, size) in enumerate(samples, 1):
         volumes[leaf] += size
+        for place, weight in enumerate(stretches[(number - 1) // EVERY] if changes else WEIGHTS):
+            targets[place] += weight / sum(WEIGHTS) * size
         if not at_every_step and number < len(samples):
             continue
-        total = sum(volumes)
-        for place, share in enumerate(shares):
-            distance = volumes[place] - share * total
+        for place, target in enumerate(targets):
+            distance = volumes[place] - target
             ahead[place] = max(ahead[place], distance)
             behind[place] = max(behind[place], -distance)
     for place, share in enumerate(shares):
         most = max(largest) + share * (max(largest) + sum(largest) - largest[place])
+        if changes:
+            most += (1 + share) * largest[place]
         yield [
             f"{sum(leaf == place for leaf, _ in samples):,} of dataset {place}",
             f"{ahead[place] / (lanes * largest[place]):.3f}",
             f"{behind[place] / (lanes * most):.3f}",
             f"{behind[place] / (lanes * (largest[place] + share * max(largest))):.3f}",
-            f"{volumes[place] / sum(volumes):.2%} for {share:.2%}",
+            f"{volumes[place] / sum(volumes):.2%} for {targets[place] / sum(volumes):.2%}",
         ]
 
 

@@ -26,6 +26,7 @@ _EXAMPLES = (
 @click.argument("dataset", metavar="NEW_MIX")
 @click.argument("output_path", metavar="OUTPUT_PATH")
 @click.option("--place", metavar="PLACE", help="Place of the states, in files with states of several loaders.")
+@click.option("--task-encoder", metavar="M:CLASS", help="Hooks of the run: a class in a module, which is run.")
 @click.option("--trust-code", is_flag=True, help="Let the datasets run their own code.")
 @click.option("--overwrite", is_flag=True, help="Replace existing files in OUTPUT_PATH.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -35,6 +36,7 @@ def migrate(
     output_path: str,
     *,
     place: str | None,
+    task_encoder: str | None,
     trust_code: bool,
     overwrite: bool,
     as_json: bool,
@@ -45,9 +47,11 @@ def migrate(
     states in OUTPUT_PATH restore in a run with NEW_MIX, on any number of ranks, without allow_mix_change. INPUT_FILES
     stay as they are.
 
-    A change that the run cannot follow exactly is refused, and so are states of a pass that ends.
+    A change that the run cannot follow exactly is refused, and so are states of a pass that ends. If weights become
+    shares of a volume (blend_weight_unit), or shares of samples again, runs with packing, grouping, generators or a
+    new metric need --task-encoder.
     """
-    from loader.inspect.runs import migrate_files
+    from loader.inspect.runs import load_task_encoder, migrate_files
 
     from ..console import escape_controls, output_console, print_json
     from .files import note_dropped, read_states_to_convert, written_files
@@ -55,7 +59,8 @@ def migrate(
     if not output_path or not dataset:
         raise click.UsageError("A path is empty. Check whether a shell variable is unset.")
     read = read_states_to_convert(files, place)
-    done = migrate_files(read, dataset, output_path, trust_code=trust_code, overwrite=overwrite)
+    encoder = None if task_encoder is None else load_task_encoder(task_encoder)
+    done = migrate_files(read, dataset, output_path, trust_code=trust_code, overwrite=overwrite, task_encoder=encoder)
     note_dropped(done.written)
     if as_json:
         written = done.written

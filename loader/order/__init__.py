@@ -27,7 +27,7 @@ from .dealt_order import DealtOrder
 from .edited_order import EditedLane, EditedOrder, MixHistory
 from .finite_pass import FinitePass
 from .lane_hosting import PASS_LANES, LaneHosting, default_lanes, possible_ranks
-from .lane_mixes import GONE, LaneMixes, Mix
+from .lane_mixes import GONE, LaneMixes, Mix, StreamStart
 from .mixing import extend_integer, mix
 from .permutation import permute
 from .prebatched_pass import PrebatchedPass, samples_of_batch
@@ -35,7 +35,7 @@ from .repeated_order import RepeatedOrder
 from .sequential_pass import SequentialPass
 from .source_order import SourceOrder, SourceOrders
 from .stream_order import BlendedLane, LaneOrder, StreamOrder
-from .volume_blend import LeafVolume, VolumeBlend
+from .volume_blend import LeafVolume, VolumeBlend, VolumeChange
 from .weight_schedule import MAX_SCHEDULED_SAMPLES, WeightSchedule
 from .worker_share import worker_share
 
@@ -61,7 +61,9 @@ __all__ = [
     "SourceOrder",
     "SourceOrders",
     "StreamOrder",
+    "StreamStart",
     "VolumeBlend",
+    "VolumeChange",
     "WeightSchedule",
     "default_lanes",
     "extend_integer",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +11,7 @@ from ..arrays import IntArray
 from ..cached_property import cached_property
 from ..errors import StateError
 from .count_stretches import count_stretches
-from .lane_mixes import GONE, LaneMix, LaneMixes, Mix
+from .lane_mixes import GONE, LaneMixes, Mix, StreamStart
 from .source_order import SourceOrder, SourceOrders
 from .stream_order import Located, check_lane, check_range
 from .weight_schedule import WeightSchedule
@@ -28,12 +28,17 @@ class MixHistory:
         origins: For each source of the present mix, its number in all mixes.
         ends: For each earlier mix, the position at which it ended: lane → position, for the lanes that had begun.
         batches: For each earlier mix, the next micro-batch of the run at its end.
+        starts: Lane → the place at which the first mix starts, if it continues streams of another chain; None: at the
+            beginning of all streams.
+        started: The next micro-batch of the run at these starts.
     """
 
     earlier: tuple[Mix, ...]
     origins: tuple[int, ...]
     ends: tuple[Mapping[int, int], ...]
     batches: tuple[int, ...]
+    starts: Mapping[int, StreamStart] | None = None
+    started: int = 0
 
     def mixes(self, weights: Sequence[float], schedule: WeightSchedule | None = None) -> tuple[Mix, ...]:
         """Return all mixes; the weights and the schedule are those of the present one."""
@@ -48,13 +53,28 @@ class MixHistory:
         found = []
         for positions, batch in zip(self.ends, self.batches, strict=True):
             if lane not in positions and lane < batch:
-                raise StateError(
-                    f"the mix of datasets changed, and the position of lane {lane} at that change is not known on "
-                    "this rank",
-                    hint="restore the states of all ranks by restore_state_global()",
-                )
+                raise _unknown_lane(lane)
             found.append(positions.get(lane, 0))
         return tuple(found)
+
+    def start_of(self, lane: int) -> StreamStart | None:
+        """Return the place at which the first mix starts in a lane; None: at the beginning of all streams.
+
+        Raises:
+            StateError: It is not known here.
+        """
+        if self.starts is None or (lane not in self.starts and lane >= self.started):
+            return None
+        if lane not in self.starts:
+            raise _unknown_lane(lane)
+        return self.starts[lane]
+
+
+def _unknown_lane(lane: int) -> StateError:
+    return StateError(
+        f"the mix of datasets changed, and the position of lane {lane} at that change is not known on this rank",
+        hint="restore the states of all ranks by restore_state_global()",
+    )
 
 
 @dataclass(frozen=True)
@@ -89,18 +109,19 @@ class EditedOrder:
     def batches(self) -> None:
         """None, because the order is endless."""
 
-    def lane(self, number: int, ends: Sequence[int] = ()) -> EditedLane:
+    def lane(self, number: int, ends: Sequence[int] = (), start: StreamStart | None = None) -> EditedLane:
         """Return the stream of a lane.
 
         Args:
             number: The lane.
             ends: The position at which each mix but the last one ended in this lane.
+            start: The place at which the first mix starts; by default the beginning of all streams.
 
         Raises:
             ValueError: The ends are not ascending positions, one for each earlier mix.
         """
         check_lane(number, self.lanes)
-        mixes = LaneMixes(self.mixes, lane=number, lanes=self.lanes, seed=self.seed, ends=ends)
+        mixes = LaneMixes(self.mixes, lane=number, lanes=self.lanes, seed=self.seed, ends=ends, start=start)
         return EditedLane(mixes, self._streams)
 
     def count(self, stops: IntArray) -> IntArray:
@@ -136,7 +157,7 @@ class EditedLane:
 
     def __init__(self, mixes: LaneMixes, streams: SourceOrders) -> None:
         self._number = mixes.number
-        self._parts = mixes.parts
+        self._mixes = mixes
         self._streams = streams
 
     def locate(self, start: int, stop: int) -> Located:
@@ -146,28 +167,19 @@ class EditedLane:
             ValueError: Not ``0 <= start <= stop``.
         """
         check_range(start, stop, None)
-        last = self._parts[-1]
-        if start >= last.start:
-            source, position = last.locate(start, stop)
+        source, position = self._mixes.locate(start, stop)
+        if start >= self._mixes.parts[-1].start:
             return source, *self._streams.locate(source, self._number, position)
-        parts = [part.locate(low, high) for part, low, high in self._cut(start, stop)]
-        source, position = (np.concatenate(columns) for columns in zip(*parts, strict=True))
         is_gone = source == GONE
-        located = self._streams.locate(np.where(is_gone, 0, source), self._number, np.where(is_gone, 0, position))
+        located = self._streams.locate(np.where(is_gone, 0, source), self._number, position)
         epoch, sample = (np.where(is_gone, 0, column) for column in located)
         return source, epoch, sample
 
     def locate_at(self, place: IntArray) -> Located:
         """Return the samples at some positions of a mix that never changed, in ascending order; shape (m,)."""
         runs = np.split(place, np.flatnonzero(np.diff(place) != 1) + 1) if len(place) else [place]
-        parts = [self._parts[-1].locate(int(run[0]), int(run[-1]) + 1) if len(run) else (run, run) for run in runs]
+        parts = [
+            self._mixes.parts[-1].locate(int(run[0]), int(run[-1]) + 1) if len(run) else (run, run) for run in runs
+        ]
         source, position = (np.concatenate(columns) for columns in zip(*parts, strict=True))
         return source, *self._streams.locate(source, self._number, position)
-
-    def _cut(self, start: int, stop: int) -> Iterator[tuple[LaneMix, int, int]]:
-        """Yield the parts of a range; one of them may be empty."""
-        ends = [*(part.start for part in self._parts[1:]), max(stop, self._parts[-1].start)]
-        for part, end in zip(self._parts, ends, strict=True):
-            low, high = max(start, part.start), min(stop, end)
-            if low < high or low == start == high:
-                yield part, low, high

@@ -17,6 +17,14 @@ No rule keeps each dataset within one own item behind its target: a single item 
 items with earlier deadlines. Their volumes are their shares of the time until its deadline, plus at most one item of
 each dataset. Over several lanes, the bounds of the lanes add up.
 
+Weights may change. The target of a dataset is then the sum of its shares of the volumes between the changes, and both
+``c_i`` and T count from the last change on, where ``c_i`` begins at the distance from the target. A dataset of weight 0
+gets no item. What it lacks of its target then, the others have together. Let ``w_i`` be the largest share of dataset i
+so far, and H the most that the datasets of weight 0 lacked together. After each step, a dataset is
+
+- ahead of its target by at most ``M_i + w_i H``: less than one own item, unless a dataset left while it was behind;
+- behind it by at most ``L + M_i + w_i (L + sum of all M_j)``.
+
 Items of size 0, and skipped ones, do not change a volume. So that they do not delay the other datasets forever, each
 counts for the choice like an average item until its dataset yields one with a size.
 """
@@ -24,6 +32,7 @@ counts for the choice like an average item until its dataset yields one with a s
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from math import fsum, isfinite
 
@@ -31,7 +40,7 @@ import numpy as np
 
 from .mixing import mix
 
-__all__ = ["LeafVolume", "VolumeBlend"]
+__all__ = ["LeafVolume", "VolumeBlend", "VolumeChange"]
 
 LeafVolume = tuple[int, float, float]
 """Of a dataset: number of items with a size, their volume, and the volume that empty items since then count as."""
@@ -40,19 +49,35 @@ _PHASE = 26  # purpose of the random numbers: part of their seed
 _GOLDEN = 0.6180339887498949  # multiples of it, modulo 1, are spread evenly
 
 
+@dataclass(frozen=True, slots=True)
+class VolumeChange:
+    """The counts of a blend at the last change of its weights.
+
+    Attributes:
+        total: The volume of all items.
+        items: The number of items with a size.
+        targets: For each dataset whose target is above 0, by its place, the target.
+    """
+
+    total: float = 0.0
+    items: int = 0
+    targets: Mapping[int, float] = field(default_factory=dict)
+
+
 class VolumeBlend:
     """The choices of one lane.
 
     Args:
-        weights: For each dataset, its share of the volume: above 0, in any unit.
+        weights: For each dataset, its share of the volume, in any unit: at least 0, and one of them above 0.
         lane: The lane.
         seed: Seed of the run.
         origins: For each dataset, the number that seeds its choices; by default its place.
         total: The volume of all items so far.
         volumes: For each dataset with items, by its place, what :meth:`volume` returned.
+        changed: The last change of the weights; None if they have not changed, or before the first item.
 
     Raises:
-        ValueError: A weight is not above 0, or there is none.
+        ValueError: A weight is below 0 or not finite, or none is above 0.
 
     >>> blend = VolumeBlend([1.0, 1.0], lane=0, seed=0)
     >>> for size in [3, 1, 1, 1]:
@@ -70,29 +95,64 @@ class VolumeBlend:
         origins: Sequence[int] | None = None,
         total: float = 0.0,
         volumes: Mapping[int, LeafVolume] | None = None,
+        changed: VolumeChange | None = None,
     ) -> None:
-        if not weights or not all(isfinite(weight) and weight > 0 for weight in weights):
-            raise ValueError(f"expected weights above 0, found {list(weights)}")
-        largest = max(weights)  # dividing by it first keeps the sum of large weights finite
-        whole = fsum(weight / largest for weight in weights)
-        self._shares = [max(weight / largest / whole, 5e-324) for weight in weights]
         numbers = np.arange(len(weights)) if origins is None else np.asarray(origins, dtype=np.int64)
         words = mix(seed, _PHASE, lane, numbers) >> np.uint64(11)
         self._phases: list[float] = (words / float(1 << 53)).tolist()  # in [0, 1)
         self._volumes = dict(volumes or {})
         self.total = total
         """The volume of all items."""
+        self.changed = changed
+        """The last change of the weights; None if they have not changed since the first item."""
         self._items = sum(items for items, _, _ in self._volumes.values())
+        self._begin(weights)
+
+    def change(self, weights: Sequence[float]) -> None:
+        """Change the weights from the next item on.
+
+        Raises:
+            ValueError: As for the class.
+        """
+        if self._items:
+            targets = {place: self.target(place) for place in range(len(self._shares))}
+            targets = {place: target for place, target in targets.items() if target}
+            self.changed = VolumeChange(self.total, self._items, targets)
+        self._begin(weights)
+
+    def _begin(self, weights: Sequence[float]) -> None:
+        """Begin to choose by some weights."""
+        if not all(isfinite(weight) and weight >= 0 for weight in weights) or not any(weights):
+            raise ValueError(f"expected weights above 0, found {list(weights)}")
+        largest = max(weights)  # dividing by it first keeps the sum of large weights finite
+        whole = fsum(weight / largest for weight in weights)
+        self._shares = [max(weight / largest / whole, 5e-324) if weight else 0.0 for weight in weights]
+        used = [place for place, share in enumerate(self._shares) if share]
         # Datasets with items that are ahead, by the total at which they are not any more; and the others, by deadline.
         self._ahead: list[tuple[float, float, int]] = []
         self._ready: list[tuple[float, int]] = []
-        for place, counts in self._volumes.items():
-            heappush(self._ahead, (*self._times(place, counts), place))
-        # Those without items, the next one last. Their deadlines are multiples of one average.
-        self._deadlines = [phase / share for phase, share in zip(self._phases, self._shares, strict=True)]
-        fresh = [place for place in range(len(weights)) if place not in self._volumes]
-        self._fresh = sorted(fresh, key=lambda place: (self._deadlines[place], place), reverse=True)
+        self._fresh: list[int] = []
         self._chosen: int | None = None
+        self._targets: Mapping[int, float] = {}
+        self._start = 0.0
+        fresh = [place for place in used if place not in self._volumes]
+        if self.changed is None:
+            # Those without items, the next one last. Their deadlines are multiples of one average.
+            self._deadlines = {place: self._phases[place] / self._shares[place] for place in fresh}
+            self._fresh = sorted(fresh, key=lambda place: (self._deadlines[place], place), reverse=True)
+        else:
+            self._targets = targets = self.changed.targets
+            left_out = [place for place, share in enumerate(self._shares) if not share]
+            lack = fsum(targets.get(place, 0.0) - self.volume(place)[1] for place in left_out)
+            self._start = self.changed.total - lack
+            average = self.changed.total / self.changed.items
+            for place in fresh:
+                share, target = self._shares[place], targets.get(place, 0.0)
+                deadline = self._start + (self._phases[place] * average - target) / share
+                heappush(self._ahead, (self._start - target / share, deadline, place))
+        for place in used:
+            if place in self._volumes:
+                heappush(self._ahead, (*self._times(place, self._volumes[place]), place))
 
     def choose(self) -> int:
         """Return the place of the dataset of the next item; the same until :meth:`count` is called."""
@@ -137,16 +197,19 @@ class VolumeBlend:
     def _times(self, place: int, counts: LeafVolume) -> tuple[float, float]:
         """Return the total at which a dataset has its share of it, and the deadline of its next item."""
         items, volume, empty = counts
-        share, volume = self._shares[place], volume + empty
+        share, volume = self._shares[place], volume + empty - self._targets.get(place, 0.0)
+        start = self._start + volume / share
         if not items:
-            return volume / share, volume / share
+            return start, start
         spread = (self._phases[place] + items * _GOLDEN) % 1.0
-        return volume / share, (volume + spread * (counts[1] / items)) / share
+        return start, self._start + (volume + spread * (counts[1] / items)) / share
 
     def volume(self, place: int) -> LeafVolume:
         """Return the counts of a dataset."""
         return self._volumes.get(place, (0, 0.0, 0.0))
 
     def target(self, place: int) -> float:
-        """Return the volume that a dataset would have if each had exactly its share."""
-        return self._shares[place] * self.total
+        """Return the volume that a dataset would have if each had exactly its share, between all changes."""
+        if self.changed is None:
+            return self._shares[place] * self.total
+        return self.changed.targets.get(place, 0.0) + self._shares[place] * (self.total - self.changed.total)

@@ -1,15 +1,16 @@
 """Record the states of a version, and the micro-batches that follow them.
 
 ``tests/golden/states/<version>.tar.xz`` contains datasets as that version prepared them, ``<version>.json`` the states
-of runs over them; ``<version>-tables`` those of token, JSONL and Parquet files, and ``<version>-schedules`` those of
-weights that change during the run. Record the current version with
-``python -m tests.e2e.golden_states``, or a part of it by its name; never change an old record.
+of runs over them; ``<version>-tables`` those of token, JSONL and Parquet files, ``<version>-schedules`` those of
+weights that change during the run, and ``<version>-volumes`` those of weights that are shares of volumes. Record the
+current version with ``python -m tests.e2e.golden_states``, or a part of it by its name; never change an old record.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import sys
 import tarfile
@@ -59,7 +60,7 @@ from tests.e2e.drawing_pipelines import (
     val,
 )
 from tests.e2e.mixed_data import write_mixed_data
-from tests.elastic_runs import Delivered, Pipeline, Spread, running, uninterrupted
+from tests.elastic_runs import Delivered, Pipeline, Spread, running
 from tests.tables import prepare_parts, write_lines, write_rows
 from tests.token_files import numbered, write_tokens
 
@@ -82,8 +83,12 @@ _JOINER = "tests_golden_joiner"  # the module that the recorded join names
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """A run whose states are recorded after ``steps`` steps of ``ranks`` ranks."""
+    """A run whose states are recorded after ``steps`` steps of ``ranks`` ranks.
 
+    With ``before``, as many steps of another mix were made before, and the run continued its state.
+    """
+
+    before: Callable[[Data, WorkerConfig], SavableDataset[Any]] | None = None
     build: Callable[[Data, WorkerConfig], SavableDataset[Any]]
     batches: int | None = 36
     known_ahead: bool = True
@@ -91,10 +96,11 @@ class Case:
     ranks: int = 2
     steps: int = 4
 
-    def pipeline(self, folder: Path) -> Pipeline:
+    def pipeline(self, folder: Path, *, before: bool = False) -> Pipeline:
         data = Data(texts=folder / "texts", more=folder / "more", crude=folder / "crude")
+        build = self.before if before and self.before is not None else self.build
         return Pipeline(
-            build=partial(self.build, data), batches=self.batches, known_ahead=self.known_ahead, lanes=self.lanes
+            build=partial(build, data), batches=self.batches, known_ahead=self.known_ahead, lanes=self.lanes
         )
 
 
@@ -229,6 +235,40 @@ def write_schedules(folder: Path) -> None:
     data.write("samples.yaml", {"train": {"blend": outer}})
 
 
+_STEPS = partial(mix, name="volume_steps.yaml", encoder=Sized)
+_SAMPLES = partial(mix, name="volume_samples.yaml", encoder=Sized)
+
+VOLUMES = {
+    "volumes": Case(build=partial(mix, name="volumes.yaml", encoder=Sized)),
+    "volumes that change by step": Case(build=partial(_STEPS, packing_buffer_size=9), ranks=1, steps=14),
+    "volumes that change by sample, nested": Case(build=_SAMPLES, ranks=4, steps=3),
+    "samples that became volumes": Case(before=partial(mix, name="blend.yaml", encoder=Sized), build=_SAMPLES),
+    "volumes that became samples, packing": Case(
+        before=partial(_SAMPLES, packing_buffer_size=9),
+        build=partial(mix, name="blend.yaml", encoder=Sized, packing_buffer_size=9),
+        ranks=3,
+    ),
+}
+"""Cases whose weights are shares of volumes, recorded in ``<version>-volumes.json``."""
+
+
+def write_volumes(folder: Path) -> None:
+    """Prepare the datasets and metadatasets that the cases of :data:`VOLUMES` load."""
+    data = write_mixed_data(folder)
+
+    def write(name: str, unit: str | None, *weights: Any, path: str = "texts") -> None:
+        entries = [{"path": path, "weight": weights[0]}, {"path": "more", "split_part": "val", "weight": weights[1]}]
+        data.write(name, {"train": {"blend": entries} | ({} if unit is None else {"blend_weight_unit": unit})})
+
+    write("volumes.yaml", "tokens", 2, 1)
+    write("volume_steps.yaml", "tokens", {0: 3, 10: 1, 20: 0}, {0: 0, 10: 1})
+    linear = {"unit": "samples", "change": "linear", "at": {0: 0, 90: 3}}
+    inner = [{"path": "texts"}, {"path": "more", "weight": {"unit": "samples", "at": {0: 1, 50: 4}}}]
+    data.write("inner.yaml", {"train": {"blend": inner}})
+    write("volume_samples.yaml", "tokens", linear, 2, path="inner.yaml")
+    write("blend.yaml", None, 2, 1)
+
+
 def write_data(folder: Path) -> None:
     """Prepare the datasets and metadatasets that the cases load."""
     data = write_mixed_data(folder)
@@ -265,15 +305,25 @@ def digests(delivered: Delivered, folder: Path) -> dict[str, str]:
 def record(name: str, folder: Path) -> dict[str, Any]:
     """Return the states of a case, and all micro-batches of an uninterrupted run."""
     case = ALL_CASES[name]
-    with running(case.pipeline(folder), Spread(case.ranks)) as run:
+    earlier = None
+    if case.before is not None:
+        with running(case.pipeline(folder, before=True), Spread(case.ranks)) as run:
+            for _ in range(case.steps):
+                run.step()
+            earlier = run.states()
+    os.environ["ENERGON_ALLOW_MIX_CHANGE"] = "1"
+    with running(case.pipeline(folder), Spread(case.ranks), earlier) as run:
         for _ in range(case.steps):
             run.step()
         states, before = run.states(), sorted(run.delivered)
-    expected = uninterrupted(case.pipeline(folder))
+    with running(case.pipeline(folder), Spread(), earlier) as run:
+        while run.is_unfinished() and run.step():
+            pass
+        expected = run.delivered
     return {"states": states, "delivered": before, "batches": digests(expected, folder)}
 
 
-ALL_CASES = {**CASES, **TABLES, **MEASURED, **SCHEDULES}
+ALL_CASES = {**CASES, **TABLES, **MEASURED, **SCHEDULES, **VOLUMES}
 
 
 def write_record(name: str, cases: Mapping[str, Case], write: Callable[[Path], None]) -> None:
@@ -296,6 +346,7 @@ def main() -> None:
         __version__: (CASES, write_data),
         f"{__version__}-tables": (TABLES, write_tables),
         f"{__version__}-schedules": (SCHEDULES, write_schedules),
+        f"{__version__}-volumes": (VOLUMES, write_volumes),
     }
     for name in sys.argv[1:] or records:
         write_record(name, *records[name])

@@ -71,6 +71,18 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> MixedData:
     for unit in ("tokens", "words"):
         entries = [{"weight": 3, "path": "texts"}, {"weight": 1, "path": "more"}, {"weight": 1, "path": "inner.yaml"}]
         data.write(f"{unit}.yaml", {"train": {"blend": entries, "blend_weight_unit": unit}})
+    data.write(
+        "edited.yaml", {"train": {"blend": [{"path": "texts"}, {"path": "more"}], "blend_weight_unit": "tokens"}}
+    )
+    data.write("plain.yaml", {"train": {"blend": [{"path": "more"}, {"path": "texts"}]}})
+    for name, times in (("steps", 1), ("samples", 4)):
+        weights = [{0: 3, 10 * times: 0, 15 * times: 1}, {0: 0, 20 * times: 1}]
+        scheduled: list[Any] = [
+            {"weight": {"unit": name, "at": at}, "path": path}
+            for at, path in zip(weights, ("texts", "inner.yaml"), strict=True)
+        ]
+        entries = [scheduled[0], {"weight": 1, "path": "more"}, scheduled[1]]
+        data.write(f"{name}.yaml", {"train": {"blend": entries, "blend_weight_unit": "tokens"}})
     return data
 
 
@@ -122,14 +134,17 @@ class Nothing(TaskEncoder[Any, Any, Any, Any]):
     pass
 
 
-def test_a_run_by_columns_is_traced_by_its_arguments_and_by_a_checkpoint(data: MixedData, tmp_path: Path) -> None:
-    found, states = delivered(data, "tokens", Nothing(), 30)
-    run = planned(data, "tokens")
-    checkpoint = open_run(write_states(tmp_path / "state.json", states), dataset=str(data.folder / "tokens.yaml"))
+@pytest.mark.parametrize("name", ["tokens", "steps", "samples"])
+def test_a_run_by_columns_is_traced_by_its_arguments_and_by_a_checkpoint(
+    data: MixedData, tmp_path: Path, name: str
+) -> None:
+    found, states = delivered(data, name, Nothing(), 30)
+    run = planned(data, name)
+    checkpoint = open_run(write_states(tmp_path / "state.json", states), dataset=str(data.folder / f"{name}.yaml"))
     for step in (0, 3, 17, 29):
         assert traced(run, step) == found[step]
         assert traced(checkpoint, step) == found[step]
-    later = delivered(data, "tokens", Nothing(), 36)[0]
+    later = delivered(data, name, Nothing(), 36)[0]
     assert traced(checkpoint, 35) == later[35]
     key = next(trace_step(run, 5)).key
     expected = [
@@ -142,10 +157,11 @@ def test_a_run_by_columns_is_traced_by_its_arguments_and_by_a_checkpoint(data: M
     assert sorted((use.step, use.rank) for use in steps_of_key(run, key, steps=30)) == expected
 
 
-def test_a_run_by_a_metric_is_traced_with_its_hooks_or_its_log(data: MixedData, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["tokens", "steps", "samples"])
+def test_a_run_by_a_metric_is_traced_with_its_hooks_or_its_log(data: MixedData, tmp_path: Path, name: str) -> None:
     log = tmp_path / "log"
-    found, states = delivered(data, "tokens", Counting(), 30, trace_dir=log)
-    path, dataset = write_states(tmp_path / "state.json", states), str(data.folder / "tokens.yaml")
+    found, states = delivered(data, name, Counting(), 30, trace_dir=log)
+    path, dataset = write_states(tmp_path / "state.json", states), str(data.folder / f"{name}.yaml")
     for run in (
         open_run(path, dataset=dataset, task_encoder=Counting()),
         open_run(str(log), dataset=dataset),
@@ -154,7 +170,7 @@ def test_a_run_by_a_metric_is_traced_with_its_hooks_or_its_log(data: MixedData, 
             assert traced(run, step) == found[step]
     with pytest.raises(StateError, match="depends on sizes that a metric of its task encoder counted"):
         open_run(path, dataset=dataset)
-    by_arguments = planned(data, "tokens", task_encoder=Counting())
+    by_arguments = planned(data, name, task_encoder=Counting())
     assert traced(by_arguments, 11) == found[11]
     key = next(iter(trace_step(by_arguments, 5))).key
     number = int(key.rpartition("/")[2])
@@ -193,8 +209,63 @@ def test_explain_gives_the_expected_shares(data: MixedData) -> None:
     )
 
 
+def test_explain_gives_the_expected_shares_of_each_stretch(data: MixedData) -> None:
+    facts = explain_run(planned(data, "steps", batch_size=16), 40)
+    assert [one.steps for one in facts.stretches] == [(0, 10), (10, 15), (15, 20), (20, 40)]
+    first, second, *_, last = facts.stretches
+    assert first.shares_asked == pytest.approx((0.75, 0.25, 0, 0))
+    assert second.shares_asked == pytest.approx((0, 1, 0, 0))
+    assert last.shares_asked == pytest.approx((1 / 3, 1 / 3, 1 / 9, 2 / 9))
+    texts, more = (float(np.mean([size_of(one) for one in numbers])) for numbers in (range(157), range(5000, 5040)))
+    amounts = 3 / texts, 1 / more
+    assert first.shares_got == pytest.approx((amounts[0] / sum(amounts), amounts[1] / sum(amounts), 0, 0), abs=0.01)
+    assert second.shares_got == pytest.approx((0, 1, 0, 0))
+    assert facts.sources[0].share_asked == pytest.approx((10 * 0.75 + 5 * 0.5 + 20 / 3) / 40)
+    assert "weights are shares of 'tokens'" in facts.notes[0]
+
+
 def test_explain_says_what_it_cannot_know(data: MixedData) -> None:
     facts = explain_run(planned(data, "words"), 100)
     assert len(facts.notes) == 2
     assert f"the sizes of samples in 'words' are not known for {data.more}" in facts.notes[1]
     assert f"energon stats {data.more} --write words" in facts.notes[1]
+
+
+def test_steps_before_an_edit_are_not_made_again_by_another_mix(data: MixedData, tmp_path: Path) -> None:
+    _, states = delivered(data, "tokens", Nothing(), 10)
+    loaders = [run_of(data, "edited", Nothing(), rank=rank, ranks=2) for rank in range(2)]
+    for loader in loaders:
+        loader.restore_state_global(states, allow_mix_change=True)
+    iterators = [iter(loader) for loader in loaders]
+    for _ in range(6):
+        for one in iterators:
+            next(one)
+    states = [loader.save_state_rank() for loader in loaders]
+    dataset = str(data.folder / "edited.yaml")
+    checkpoint = open_run(write_states(tmp_path / "state.json", states), dataset=dataset)
+    for step in (3, 12):
+        with pytest.raises(StateError, match="micro-batches between that change and the state"):
+            traced(checkpoint, step)
+    later = [[[int(text.split()[-1]) for text in next(one).text] for one in iterators] for _ in range(4)]
+    assert [traced(checkpoint, 16 + step) for step in range(4)] == later
+    with pytest.raises(StateError, match="micro-batches between that change and the state"):
+        loaders[0].replay(3)
+
+
+@pytest.mark.parametrize(("first", "second"), [("tokens", "plain"), ("plain", "tokens")])
+def test_a_run_whose_unit_changed_is_traced_from_its_checkpoint_on(
+    data: MixedData, tmp_path: Path, first: str, second: str
+) -> None:
+    _, states = delivered(data, first, Nothing(), 10)
+    loaders = [run_of(data, second, Nothing(), rank=rank, ranks=2) for rank in range(2)]
+    for loader in loaders:
+        loader.restore_state_global(states, allow_mix_change=True)
+    iterators = [iter(loader) for loader in loaders]
+    made = [[[int(text.split()[-1]) for text in next(one).text] for one in iterators] for _ in range(6)]
+    states = [loader.save_state_rank() for loader in loaders]
+    made += [[[int(text.split()[-1]) for text in next(one).text] for one in iterators] for _ in range(4)]
+    dataset = str(data.folder / f"{second}.yaml")
+    checkpoint = open_run(write_states(tmp_path / "state.json", states), dataset=dataset)
+    steps = range(10, 20) if second == "plain" else range(16, 20)
+    assert [traced(checkpoint, step) for step in steps] == made[steps.start - 10 :]
+    assert states[0]["mix_changes"][0]["restructured"]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...errors import StateError
+from ...samples.encoding.task_encoder import TaskEncoder
 from ...training.states import (
     ENDLESS,
     Redistributed,
@@ -17,8 +18,9 @@ from ...training.states import (
     merge_states,
     rewrite_files,
 )
+from .migrated_chain import has_buffers, migrated_chain
 from .planned_run import PlannedRun
-from .restored_run import has_one_reader, read_stage, request_of
+from .restored_run import request_of
 
 __all__ = ["MigratedRun", "migrate_files"]
 
@@ -44,6 +46,7 @@ def migrate_files(
     *,
     trust_code: bool = False,
     overwrite: bool = False,
+    task_encoder: TaskEncoder[Any, Any, Any, Any] | None = None,
 ) -> MigratedRun:
     """Write the states of a run so that they continue with another mix of datasets.
 
@@ -56,6 +59,7 @@ def migrate_files(
         folder: The folder to write to; created if missing.
         trust_code: The datasets may run their code.
         overwrite: Replace existing files.
+        task_encoder: The hooks of the run. Only changes between shares of samples and of volumes may need them.
 
     Raises:
         ConfigError: A document is invalid.
@@ -67,28 +71,36 @@ def migrate_files(
 
     def convert(states: Sequence[RunState]) -> list[RunState]:
         run = merge_states(states, lockstep=True)
-        planned = PlannedRun(request_of(run, dataset, trust_code=trust_code, task_encoder=None))
-        if planned.is_volume or not has_one_reader(run.dataset):
+        if not _is_known_mix(run.dataset):
             raise StateError(
-                "weights of this mix are shares of volumes (blend_weight_unit), before or after the edit, and the "
-                "stages that count them are those of the program",
+                "the datasets of this run are mixed by a chain that the program composed",
                 hint="pass allow_mix_change=True to the call that restores the state in the program instead",
             )
-        reader = planned.reader
-        reader.begin_on(run.first_ranks)
-        saved = replace(run, dataset=read_stage(run.dataset))
-        mix = continue_mix(reader, saved, kind=ENDLESS, lanes=run.lane_states, allowed=True)
-        mix.check(saved)
+        planned = PlannedRun(request_of(run, dataset, trust_code=trust_code, task_encoder=task_encoder))
+        chain = migrated_chain(run.dataset, planned)
+        chain.begin_on(run.first_ranks)
+        mix = continue_mix(chain, run, kind=ENDLESS, lanes=run.lane_states, allowed=True)
+        if mix.new_lanes is not None and task_encoder is None and any(map(has_buffers, run.lane_states.values())):
+            raise StateError(
+                "lanes of this run buffer samples, and the states of buffers are those of stages of the program",
+                hint="pass --task-encoder module:Class with the hooks of the run; or pass allow_mix_change=True to the "
+                "call that restores the state in the program",
+            )
+        mix.check(replace(run, lane_states=mix.states_of(run.lane_states)))
         leaves[:] = mix.lines()
-        chain = _with_reader(run.dataset, reader.identity())
-        return [replace(state, dataset=chain, mix_changes=mix.changes) for state in states]
+        identity = chain.identity()
+        return [
+            replace(state, dataset=identity, mix_changes=mix.changes, lane_states=mix.states_of(state.lane_states))
+            for state in states
+        ]
 
     written = rewrite_files(files, convert, folder, overwrite=overwrite)
     return MigratedRun(leaves=tuple(leaves), written=written)
 
 
-def _with_reader(identity: Any, reader: list[Any]) -> Any:
-    """Return the description of a chain with that of its reader replaced."""
-    if not isinstance(identity, list | tuple) or not identity:
-        return identity
-    return reader if identity[0] == "read" else [_with_reader(part, reader) for part in identity]
+def _is_known_mix(identity: Any) -> bool:
+    """Return True if a chain has one reader, or blends that a metadataset defines above its readers."""
+    if identity[0] == "read":
+        return True
+    inputs = identity[2:]
+    return (len(inputs) == 1 or identity[0] == "blend") and all(map(_is_known_mix, inputs))

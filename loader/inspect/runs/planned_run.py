@@ -139,6 +139,7 @@ class PlannedRun:
         if self.volume_mix is not None:
             flat = encoder.flat_chain(
                 self.volume_mix.sample_shares,
+                self.volume_mix.sample_schedules,
                 worker_config=config,
                 batch_size=request.batch_size,
                 shuffle_buffer_size=request.shuffle_buffer_size,

@@ -35,7 +35,6 @@ from .planned_run import PlannedRun, RunRequest
 __all__ = [
     "RestoredRun",
     "SamplePlace",
-    "has_one_reader",
     "is_run",
     "is_trace_folder",
     "load_task_encoder",
@@ -257,7 +256,7 @@ def open_run(
         raise StateError("the order of this run depends on sizes that a metric of its task encoder counted", hint=_HINT)
     run.chain.begin_on(state.first_ranks)
     _check(state, run, whole=task_encoder is not None)
-    run.chain = edited_chain(run.chain, merge_mix_changes(_mix_changes(states, log)))
+    run.chain = edited_chain(run.chain, merge_mix_changes(_mix_changes(states, log)), seed=state.seed)
     run.lanes, run.seed, run.rules, run.steps = state.lanes, state.seed, state.rules, state.run_steps
     return RestoredRun(
         run=run,
@@ -343,11 +342,6 @@ def _stages(identity: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
         yield identity[0], identity[1] if isinstance(identity[1], Mapping) else {}
         for part in identity[2:]:
             yield from _stages(part)
-
-
-def has_one_reader(identity: Any) -> bool:
-    """Return True if a chain reads in one place."""
-    return len([*_readers(identity)]) == 1
 
 
 def read_stage(identity: Any) -> list[Any]:

@@ -24,7 +24,8 @@ class StretchFacts:
 
     Attributes:
         steps: The first step, and the one after the last; fractions if the weights change within a step.
-        shares_asked: For each dataset, its weight as a share of all.
+        shares_asked: For each dataset, its weight as a share of all: of the samples, or of the volume below a
+            ``blend_weight_unit``.
         used: For each dataset, its samples in the stretch, those that the split excludes included.
     """
 
@@ -51,9 +52,10 @@ def scheduled_stretches(run: PlannedRun, steps: int) -> tuple[StretchFacts, ...]
         counts = run.order.count(np.vstack([by_lane.T, run.positions(steps * run.request.world_size)]))
     else:
         counts = _count_dealt(run, [*starts, end])
+    asked = schedule.weights if run.volume_mix is None else run.volume_mix.volumes_of_stretches
     found = []
     for row, (start, stop) in enumerate(pairwise([*starts, end])):
-        weights, got = np.array(schedule.weights[row]), counts[row + 1] - counts[row]
+        weights, got = np.array(asked[row]), counts[row + 1] - counts[row]
         found.append(
             StretchFacts(
                 steps=(start / step_samples, stop / step_samples),

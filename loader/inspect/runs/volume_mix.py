@@ -6,6 +6,7 @@ import numpy as np
 
 from ...format.columns.column import open_column
 from ...format.columns.column_files import column_names
+from ...metadataset.documents.weight_schedule import EntrySchedule, ScheduleUnit, combine_starts
 from ...metadataset.plans.blend_units import UnitBlend, sample_shares
 from ...training.datasets.run_datasets import LoadedDatasets
 from ...training.datasets.volume_units import column_folder
@@ -25,7 +26,10 @@ class VolumeMix:
         unknown: Units → the datasets whose sizes in it are not known from a column.
         volume_shares: Weight of each dataset, as a share of all: the product of the shares of all levels.
         sample_shares: Expected share of each dataset in the samples. Sizes that are not known count as the mean of the
-            known ones.
+            known ones. If weights change, those of the beginning.
+        schedule: Of a run whose weights change, what its stretches count, and their starts; None for others.
+        volumes_of_stretches: The shares of the volume in each stretch.
+        samples_of_stretches: The expected shares of the samples in each stretch.
     """
 
     def __init__(self, datasets: LoadedDatasets, tree: UnitBlend) -> None:
@@ -42,9 +46,33 @@ class VolumeMix:
                 self.unknown[unit] = list(dict.fromkeys(lacking))
             usual = float(np.mean(known)) if known else 1.0
             means[unit] = [usual if mean is None else mean for mean in found]
-        shares = sample_shares(tree, lambda leaf, unit: means[unit][leaf] or 1.0)
-        self.sample_shares = tuple(shares[leaf] for leaf in range(len(datasets.specs)))
-        self.volume_shares = tuple(spec.weight or 1.0 for spec in datasets.specs)
+
+        def shares_of(blends: UnitBlend) -> tuple[float, ...]:
+            found = sample_shares(blends, lambda leaf, unit: means[unit][leaf] or 1.0)
+            return tuple(found[leaf] for leaf in range(len(datasets.specs)))
+
+        self.volume_shares = tuple(spec.weight or 0.0 for spec in datasets.specs)
+        schedules = [spec.schedule for spec in datasets.specs if spec.schedule is not None]
+        self.schedule: tuple[ScheduleUnit, tuple[int, ...]] | None = None
+        if schedules:
+            starts = combine_starts(schedules)
+            self.schedule = schedules[0].unit, starts
+            columns = [
+                (spec.weight or 0.0,) * len(starts) if spec.schedule is None else spec.schedule.on(starts)
+                for spec in datasets.specs
+            ]
+            self.volumes_of_stretches = tuple(zip(*columns, strict=True))
+            self.samples_of_stretches = tuple(shares_of(tree.at(start)) for start in starts)
+        self.sample_shares = self.samples_of_stretches[0] if schedules else shares_of(tree)
+
+    @property
+    def sample_schedules(self) -> tuple[EntrySchedule, ...] | None:
+        """The expected share of each dataset in the samples of each stretch; None if weights do not change."""
+        if self.schedule is None:
+            return None
+        unit, starts = self.schedule
+        columns = zip(*self.samples_of_stretches, strict=True)
+        return tuple(EntrySchedule(unit=unit, starts=starts, weights=weights) for weights in columns)
 
     def _mean(self, leaf: int, unit: str) -> float | None:
         """Return the mean size of a dataset's samples from its column; None if it has none."""

@@ -135,11 +135,13 @@ class BlendStep:
         entry: Number of the blend's entry that leads to the leaf.
         amount: The weight of the entry.
         unit: What the weights are shares of: ``"samples"``, or the name of a task encoder's metric.
+        schedule: The weights of the entry in the stretches of the run; None if its weight never changes.
     """
 
     entry: int
     amount: float
     unit: str
+    schedule: EntrySchedule | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -50,6 +51,10 @@ class EntrySchedule:
     unit: ScheduleUnit
     starts: tuple[int, ...]
     weights: tuple[float, ...]
+
+    def at(self, start: int) -> float:
+        """Return the weight at a step or sample."""
+        return self.weights[bisect_right(self.starts, start) - 1]
 
     def on(self, starts: tuple[int, ...]) -> tuple[float, ...]:
         """Return the weights in stretches that cut these.

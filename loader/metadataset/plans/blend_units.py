@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from sys import float_info
 
 from ..documents.leaf_plan import BlendStep
+from ..documents.weight_schedule import EntrySchedule
 
 __all__ = ["SAMPLES", "LeafGroup", "UnitBlend", "blend_tree", "sample_shares"]
 
@@ -33,13 +34,29 @@ class UnitBlend:
 
     Attributes:
         unit: What the weights are shares of.
-        weights: Weight of each entry.
+        weights: Weight of each entry; of one whose weight changes, the first, which may be 0.
         entries: The entries.
+        schedules: The weights of each entry in the stretches of the run; None if its weight never changes.
     """
 
     unit: str
     weights: tuple[float, ...]
     entries: tuple[UnitBlend | LeafGroup, ...]
+    schedules: tuple[EntrySchedule | None, ...]
+
+    @property
+    def is_scheduled(self) -> bool:
+        """True if a weight changes."""
+        return any(schedule is not None for schedule in self.schedules)
+
+    def at(self, start: int) -> UnitBlend:
+        """Return the blends with the constant weights at a step or sample."""
+        weights = tuple(
+            weight if schedule is None else schedule.at(start)
+            for weight, schedule in zip(self.weights, self.schedules, strict=True)
+        )
+        entries = tuple(entry.at(start) if isinstance(entry, UnitBlend) else entry for entry in self.entries)
+        return replace(self, weights=weights, entries=entries, schedules=(None,) * len(weights))
 
     def groups(self) -> Iterator[LeafGroup]:
         """Yield the groups of leaves, in their order."""
@@ -60,6 +77,8 @@ class UnitBlend:
 def blend_tree(leaves: Sequence[Sequence[BlendStep]]) -> UnitBlend | LeafGroup:
     """Return the tree of blends above some leaves; a part without another unit than samples is one group.
 
+    Below or above another unit, blends whose weights change are blends of their own.
+
     Args:
         leaves: For each leaf, the blends that lead to it, from the outermost.
 
@@ -68,7 +87,10 @@ def blend_tree(leaves: Sequence[Sequence[BlendStep]]) -> UnitBlend | LeafGroup:
     >>> tree.unit, tree.weights, [group.leaves for group in tree.groups()]
     ('tokens', (3.0, 1.0), [(0,), (1,)])
     """
-    return _tree(list(range(len(leaves))), 0, leaves)
+    group = list(range(len(leaves)))
+    if all(step.unit == SAMPLES for steps in leaves for step in steps):
+        return _group(group, 0, leaves)
+    return _tree(group, 0, leaves)
 
 
 def sample_shares(tree: UnitBlend | LeafGroup, mean_size: Callable[[int, str], float]) -> dict[int, float]:
@@ -89,9 +111,9 @@ def sample_shares(tree: UnitBlend | LeafGroup, mean_size: Callable[[int, str], f
     for weight, within in zip(tree.weights, inner, strict=True):
         size = 1.0
         if tree.unit != SAMPLES:
-            size = sum(share * mean_size(leaf, tree.unit) for leaf, share in within.items())
+            size = sum(share * mean_size(leaf, tree.unit) for leaf, share in within.items()) or 1.0
         amounts.append(weight / size)
-    total = sum(amounts)
+    total = sum(amounts) or 1.0  # all are 0 where the blend has no share
     return {
         leaf: amount / total * share
         for amount, within in zip(amounts, inner, strict=True)
@@ -101,15 +123,21 @@ def sample_shares(tree: UnitBlend | LeafGroup, mean_size: Callable[[int, str], f
 
 def _tree(group: list[int], depth: int, leaves: Sequence[Sequence[BlendStep]]) -> UnitBlend | LeafGroup:
     """Return the tree of one entry: its leaves have the same steps up to ``depth``."""
-    if all(step.unit == SAMPLES for leaf in group for step in leaves[leaf][depth:]):
-        shares = _shares(group, depth, leaves)
-        return LeafGroup(leaves=tuple(shares), weights=tuple(shares.values()))
+    if all(step.unit == SAMPLES and step.schedule is None for leaf in group for step in leaves[leaf][depth:]):
+        return _group(group, depth, leaves)
     entries = _entries(group, depth, leaves)
+    steps = [leaves[members[0]][depth] for members in entries]
     return UnitBlend(
-        unit=leaves[group[0]][depth].unit,
-        weights=tuple(leaves[members[0]][depth].amount for members in entries),
+        unit=steps[0].unit,
+        weights=tuple(step.amount for step in steps),
         entries=tuple(_tree(members, depth + 1, leaves) for members in entries),
+        schedules=tuple(step.schedule for step in steps),
     )
+
+
+def _group(group: list[int], depth: int, leaves: Sequence[Sequence[BlendStep]]) -> LeafGroup:
+    shares = _shares(group, depth, leaves)
+    return LeafGroup(leaves=tuple(shares), weights=tuple(shares.values()))
 
 
 def _entries(group: list[int], depth: int, leaves: Sequence[Sequence[BlendStep]]) -> list[list[int]]:
@@ -125,8 +153,8 @@ def _shares(group: list[int], depth: int, leaves: Sequence[Sequence[BlendStep]])
         return {group[0]: 1.0}
     entries = _entries(group, depth, leaves)
     amounts = [leaves[members[0]][depth].amount for members in entries]
-    largest = max(amounts)  # dividing by it first keeps the sum of large weights finite
-    total = sum(amount / largest for amount in amounts)
+    largest = max(amounts) or 1.0  # dividing by it first keeps the sum of large weights finite
+    total = sum(amount / largest for amount in amounts) or 1.0
     return {
         leaf: max(amount / largest / total * share, float_info.min)  # a product may underflow to 0
         for amount, members in zip(amounts, entries, strict=True)

@@ -74,7 +74,10 @@ class InheritedSettings:
         if blend.kind == "blend_epochized":
             outer = 1.0 if self.repetitions is None else self.repetitions
             return [replace(inner, repetitions=outer * amount) for amount in amounts]
-        steps = [BlendStep(entry=entry, amount=amount, unit=blend.unit) for entry, amount in enumerate(amounts)]
+        steps = [
+            BlendStep(entry=number, amount=entry.amount, unit=blend.unit, schedule=entry.schedule)
+            for number, entry in enumerate(blend.entries)
+        ]
         schedules = scheduled_shares(blend, self.schedule, self.weight)
         if schedules is not None:
             return [

@@ -16,7 +16,6 @@ from ..documents.leaf_plan import JoinMember, JoinPlan
 from ..documents.parse import DocumentStore
 from ..documents.paths import DatasetPaths, display_path, resolve_aux
 from ..documents.spec import BlendKind, BlendSpec, JoinSpec, MemberSpec, ReferenceSpec, SplitSpec
-from .blend_units import SAMPLES
 from .inherited import InheritedSettings
 from .plan_node import PlanNode
 
@@ -59,18 +58,9 @@ class TreePlanner:
             repeated = self._first_blend["blend_epochized"]
             found = f"this is mixed by weights, but {repeated} by repetitions; use blend_epochized for all of one tree"
             self._documents.fault(root, self._first_blend["blend"], found)
-        self._check_units(node)
         if self._documents.faults or node is None:
             raise ConfigError(file=root, faults=self._documents.faults)
         return node
-
-    def _check_units(self, node: PlanNode | None) -> None:
-        """Add a fault if the weights of a tree change, and some are in another unit than samples."""
-        leaves = [] if node is None else [*node.leaves()]
-        units = {step.unit for leaf in leaves for step in leaf.blends} - {SAMPLES}
-        if units and any(leaf.schedule is not None for leaf in leaves):
-            found = f"weights that change are shares of samples, but a blend_weight_unit is {', '.join(sorted(units))}"
-            self._documents.fault(self._documents.root, "splits", found)
 
     # ------------------------------------------------------------------------------------------------ inner nodes
 

@@ -16,7 +16,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from math import isfinite
@@ -37,6 +37,7 @@ __all__ = [
     "Schema",
     "check_value",
     "item_ids_in",
+    "map_item_ids",
 ]
 
 _MAX_COUNT = 1 << 53  # every JSON reader keeps smaller integers exactly
@@ -140,6 +141,25 @@ def item_ids_in(value: Any, schema: Schema) -> Iterator[Any]:
         schemas: Iterable[Schema] = schema if isinstance(schema, tuple) else schema * len(value)
         for one, inner in zip(value, schemas, strict=True):
             yield from item_ids_in(one, inner)
+
+
+def map_item_ids(value: Any, schema: Schema, function: Callable[[Any], Any]) -> Any:
+    """Return a saved value that matches its schema with other item ids, in the order of :func:`item_ids_in`.
+
+    >>> map_item_ids({"next": 3, "held": [[7, 0]]}, {"next": COUNT, "held": [BUFFERED_ITEM]}, lambda found: found + 1)
+    {'next': 3, 'held': [[8, 0]]}
+    """
+    if isinstance(schema, Nullable | NotRequired):
+        return None if value is None else map_item_ids(value, schema.schema, function)
+    if schema is ITEM_ID:
+        return function(value)
+    if isinstance(schema, dict):
+        mapped = {key: map_item_ids(value[key], inner, function) for key, inner in schema.items() if key in value}
+        return {**value, **mapped}
+    if isinstance(schema, list | tuple):
+        schemas: Iterable[Schema] = schema if isinstance(schema, tuple) else schema * len(value)
+        return [map_item_ids(one, inner, function) for one, inner in zip(value, schemas, strict=True)]
+    return value
 
 
 def _check_dict(value: Any, schema: dict[str, Schema], name: str) -> None:

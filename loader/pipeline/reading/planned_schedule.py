@@ -15,6 +15,7 @@ from ...order import MAX_SCHEDULED_SAMPLES, WeightSchedule
 __all__ = ["PlannedSchedule", "saved_schedule", "schedule_texts", "scheduled_ranks"]
 
 _MAX_RANKS = 1 << 32
+_SCHEDULED = ("read", "blend", "BlendDataset")  # names of stages that have schedules
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +58,9 @@ class PlannedSchedule:
         starts = tuple(start * self.step_samples for start in self.starts)
         return WeightSchedule(starts, self.weights, self.batch_samples if self.unit == "steps" else 1)
 
+    def __str__(self) -> str:
+        return f"{len(self.starts)} stretches to {self.unit[:-1]} {self.starts[-1]}"
+
     def settings(self) -> dict[str, Any]:
         """Return the arguments as plain data; weights are those of each source, one if they never change."""
         columns = zip(*self.weights, strict=True)
@@ -96,7 +100,7 @@ def scheduled_ranks(identity: Any) -> int | None:
     if not isinstance(identity, list | tuple) or len(identity) < 2:
         return None
     settings = identity[1] if isinstance(identity[1], Mapping) else {}
-    schedule = settings.get("schedule") if identity[0] == "read" else None
+    schedule = settings.get("schedule") if identity[0] in _SCHEDULED else None
     ranks = schedule.get("ranks") if isinstance(schedule, Mapping) else None
     if isinstance(ranks, int) and 0 < ranks < _MAX_RANKS:
         return ranks

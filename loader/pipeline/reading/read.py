@@ -30,6 +30,7 @@ from ..measuring.counts import STORAGE, Counts
 from ..measuring.source_counter import SourceCounter
 from .fetched_ranges import MEMBER_BYTES
 from .joined_source import JoinedSource, RowReader
+from .lane_samples import CountedReader, LaneSamples
 from .order_plan import OrderPlan, ShuffledPlan
 from .ordered_together import OrderedTogether
 from .position_sources import ReaderSources
@@ -60,12 +61,15 @@ class ReadDataset(SavableDataset[Raw]):
 
     Attributes:
         history: The earlier mixes of a restored run; None if its mix never changed.
+        source_seeds: For each source of such a run that continues the stream of another chain, the seed of its order;
+            None for the others.
         quarantined: Samples that are passed over as excluded ones are: pairs of a source's number, and the sample's
             number in its index.
     """
 
     entry_schema = COUNT
     history: MixHistory | None = None
+    source_seeds: tuple[int | None, ...] = ()
     quarantined: frozenset[tuple[int, int]] = frozenset()
 
     def __init__(
@@ -175,9 +179,8 @@ class ReadDataset(SavableDataset[Raw]):
 
     def shown_settings(self) -> dict[str, Any]:
         settings = self.settings()
-        if "schedule" in settings:
-            starts = settings["schedule"]["starts"]
-            settings["schedule"] = f"{len(starts)} stretches to {settings['schedule']['unit'][:-1]} {starts[-1]}"
+        if isinstance(self.plan, ShuffledPlan) and self.plan.schedule is not None:
+            settings["schedule"] = str(self.plan.schedule)
         return settings
 
     def begin_on(self, ranks: int) -> None:
@@ -200,7 +203,8 @@ class ReadDataset(SavableDataset[Raw]):
         known = OrderedTogether.take(lane, state.get(self.key, 0)) if lane.shared else None
         if known is not None:
             running.use_order(*known)
-        return running
+        samples: LaneSamples | None = lane.shared.get(LaneSamples) if lane.shared else None
+        return running if samples is None else CountedReader(running, samples)
 
     def lane_order(self, number: int, *, lanes: int, seed: int, rules: int = RULES) -> LaneOrder:
         """Return the stream of a lane.
@@ -213,8 +217,8 @@ class ReadDataset(SavableDataset[Raw]):
             return self.plan.order(samples, lanes=lanes, seed=seed, rules=rules).lane(number)
         schedule = None if self.plan.schedule is None else self.plan.schedule.in_samples
         mixes = self.history.mixes(self.plan.weights, schedule)
-        order = self.plan.edited_order(samples, mixes, lanes=lanes, seed=seed)
-        return order.lane(number, self.history.ends_of(number))
+        order = self.plan.edited_order(samples, mixes, lanes=lanes, seed=seed, source_seeds=self.source_seeds)
+        return order.lane(number, self.history.ends_of(number), self.history.start_of(number))
 
 
 class _SizedChunk(FetchedChunk, Protocol):
@@ -262,6 +266,11 @@ class _ReadRunning:
             lane.recorder.add_reader(self)
         self._first_rebuilt = -1  # first of the positions that the last load() located
         self._rebuilt: tuple[IntArray, IntArray]  # their sources, and numbers in the indexes
+
+    @property
+    def position(self) -> int:
+        """The position of the next sample."""
+        return self._position
 
     def use_order(self, epochs: IntArray, samples: IntArray) -> None:
         """Use the order of the next samples of the only source, which is known already."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ...metadataset.documents.weight_schedule import EntrySchedule
 from ...pipeline.contract.stage import SavableDataset
 from ...samples.encoding.task_encoder import DefaultTaskEncoder
 from .run_datasets import LoadedDatasets
@@ -27,8 +28,10 @@ class PlannedEncoder(DefaultTaskEncoder[Any, Any, Any, Any]):
         arguments.pop("blend_mode", None)
         return datasets.train_chain(self, needs_sizes=False, **arguments)
 
-    def flat_chain(self, sample_shares: Sequence[float], **arguments: Any) -> SavableDataset[Any]:
+    def flat_chain(
+        self, sample_shares: Sequence[float], schedules: Sequence[EntrySchedule] | None, **arguments: Any
+    ) -> SavableDataset[Any]:
         """Build the chain of a run that mixes the same datasets by shares of the samples."""
         if self.datasets is None:
             raise LookupError("no datasets were loaded")
-        return self.datasets.with_sample_weights(sample_shares).train_chain(self, **arguments)
+        return self.datasets.with_sample_weights(sample_shares, schedules).train_chain(self, **arguments)

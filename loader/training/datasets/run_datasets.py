@@ -189,9 +189,15 @@ class LoadedDatasets:
         tree = blend_tree([spec.blends for spec in self.specs])
         return tree if isinstance(tree, UnitBlend) else None
 
-    def with_sample_weights(self, weights: Sequence[float]) -> LoadedDatasets:
-        """Return the datasets with shares of the samples as weights."""
-        specs = (replace(spec, weight=weight, blends=()) for spec, weight in zip(self.specs, weights, strict=True))
+    def with_sample_weights(
+        self, weights: Sequence[float], schedules: Sequence[EntrySchedule] | None = None
+    ) -> LoadedDatasets:
+        """Return the datasets with shares of the samples as weights, and with schedules of these shares."""
+        changes = [None] * len(weights) if schedules is None else schedules
+        specs = (
+            replace(spec, weight=weight, blends=(), schedule=schedule)
+            for spec, weight, schedule in zip(self.specs, weights, changes, strict=True)
+        )
         return replace(self, specs=tuple(specs))
 
     def _passes(self) -> tuple[float, ...]:
@@ -260,18 +266,19 @@ class LoadedDatasets:
                 shares=tuple(1.0 if spec.repetitions is None else spec.repetitions for spec in specs),
             )
 
+        tree = self.volume_tree
         plan = plan_of(whole)
-        if repeat and self._weights_change:
+        if repeat and self._weights_change and tree is None:
             plan = replace(plan, schedule=planned_schedule(self.specs, options))
         if plan.items([source.samples for source in self.sources]) == 0:
             raise ConfigError(
                 f"repetitions [{', '.join(map(str, self._passes()))}] select no samples",
                 hint="raise the repetitions, or pass repeat=True",
             )
-        tree = self.volume_tree
         if tree is not None:
             chain = build_volume_chain(self.sources, tree, plan_of, options, needs_sizes=needs_sizes)
-            chain.measured_chain = build_chain(self.sources, plan_of(whole, measured=True), options)
+            if not self._weights_change:  # runs of earlier versions
+                chain.measured_chain = build_chain(self.sources, plan_of(whole, measured=True), options)
         else:
             chain = build_chain(self.sources, plan, options)
         chain = _logged(chain, "train")

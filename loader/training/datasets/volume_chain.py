@@ -20,6 +20,7 @@ from ...pipeline.reading.shard_reads import ShardPool
 from ...pipeline.reading.source import Source
 from ...pipeline.stages.blend import BlendDataset
 from .chain import ChainOptions, Level, SampleStages, batched
+from .scheduled_weights import planned_volumes
 from .volume_units import VolumeUnits
 
 __all__ = ["build_volume_chain"]
@@ -104,9 +105,10 @@ class _Builder:
                 hint=f"count {blend.unit!r} later, or give both blends one unit",
             )
         chains = [self._stages.lift(chain, level, own) for chain, level in entries]
-        pairs = zip(chains, blend.weights, strict=True)
+        schedule = planned_volumes(blend, self._options)
+        pairs = zip(chains, blend.weights if schedule is None else [1.0] * len(chains), strict=True)
         stage: BlendDataset[Any] = BlendDataset(
-            *pairs, size=size, unit=None if size is None else blend.unit, name="blend"
+            *pairs, size=size, unit=None if size is None else blend.unit, schedule=schedule, name="blend"
         )
         stage.depth = max(chain.depth for chain in chains)  # later stages have the keys that they have without blends
         return stage, own

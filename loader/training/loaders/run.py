@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -274,6 +275,7 @@ class LoaderRun:
         self.built.begin_on(saved.first_ranks)
         built = measured_chain_of(self.built, saved.dataset)
         mix = continue_mix(built, saved, kind=self.lanes.kind, lanes=lane_states, allowed=allowed)
+        saved, lane_states = replace(saved, lane_states=mix.states_of(saved.lane_states)), mix.states_of(lane_states)
         now = RunState(lanes=config.lanes or 0, ranks=config.world_size, rank=config.rank, seed=config.seed_offset)
         found = run_differences(saved, now)
         if found:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import nullcontext, suppress
 from copy import copy
 from dataclasses import dataclass
 from typing import Any
@@ -11,12 +12,14 @@ from typing import Any
 from ...errors import StateError
 from ...escaped_log import get_logger
 from ...pipeline.contract.stage import SavableDataset, State
+from ...pipeline.reading.order_plan import stream_seed
 from ...pipeline.reading.read import ReadDataset
 from ...pipeline.stages.blend import BlendDataset
 from .comparison import compare_datasets
 from .lost_samples import count_lost_samples
-from .mix_change import ENDS, MixChange, find_mix_change, nests_states
-from .mix_history import MixChanges, StageChanges, reader_history, stage_changes
+from .mix_change import DEALT, ENDS, MixChange, find_mix_change, nests_states
+from .mix_history import MixChanges, StageChanges, reader_history, stage_changes, streams_of
+from .restructured import Restructured, find_restructured
 from .run_state import ENDLESS, RunState
 
 __all__ = ["VARIABLE", "ContinuedMix", "continue_mix", "edited_chain", "is_mix_change_allowed"]
@@ -40,11 +43,17 @@ class ContinuedMix:
         chain: The chain of the run; a copy of its readers and blends knows their earlier mixes.
         changes: The changes of the mix, the first one first.
         change: The last one, if this restore makes it.
+        new_lanes: The states of the lanes in the chain, if its blends became blends of another kind; None otherwise.
     """
 
     chain: SavableDataset[Any]
     changes: MixChanges
     change: MixChange | None
+    new_lanes: Mapping[int, State] | None = None
+
+    def states_of(self, lanes: Mapping[int, State]) -> Mapping[int, State]:
+        """Return the states of some lanes as the chain has them."""
+        return lanes if self.new_lanes is None else {lane: self.new_lanes[lane] for lane in lanes}
 
     def check(self, saved: RunState) -> None:
         """Check that each lane is after the last change of the mix.
@@ -92,20 +101,23 @@ def continue_mix(
         StateError: The state is of another dataset or pipeline; the mix has changed, which is not allowed; or the run
             cannot continue with it exactly.
     """
-    changes, change = saved.mix_changes, None
+    changes, change, new_lanes = saved.mix_changes, None, None
     try:
         compare_datasets(saved.dataset, chain.identity())
     except StateError as error:
-        change = find_mix_change(
-            saved.dataset,
-            chain,
-            lanes=lanes,
-            scale=min(saved.lanes, saved.batch) / max(1, len(lanes)),
-            count=saved.lanes,
-            changes=changes,
-            is_dealt=bool(saved.rules),
-            seed=saved.seed,
-        )
+        arguments: dict[str, Any] = {
+            "lanes": lanes,
+            "scale": min(saved.lanes, saved.batch) / max(1, len(lanes)),
+            "count": saved.lanes,
+            "changes": changes,
+            "seed": saved.seed,
+        }
+        change = find_mix_change(saved.dataset, chain, is_dealt=bool(saved.rules), **arguments)
+        found = _restructured(saved, chain, change, arguments)
+        if found is not None:
+            new_lanes = found.lanes
+            change = MixChange([*found.leaves], dict(found.stages), is_restructured=True)
+            change.obstacles += [DEALT] if found.is_sequential else []
         if change is None:
             raise
         if {kind, saved.kind or kind} != {ENDLESS}:
@@ -123,7 +135,26 @@ def continue_mix(
                 hint="build the dataset with the documents of the run that was saved, or start a new run",
             ) from None
         changes = [*changes, change.entry(saved.batch)]
-    return ContinuedMix(chain=edited_chain(chain, changes), changes=changes, change=change)
+    edited = edited_chain(chain, changes, seed=saved.seed)
+    return ContinuedMix(chain=edited, changes=changes, change=change, new_lanes=new_lanes)
+
+
+def _restructured(
+    saved: RunState, chain: SavableDataset[Any], change: MixChange | None, arguments: Mapping[str, Any]
+) -> Restructured | None:
+    """Return the change to blends of another kind, if the chains have no other change by which as many datasets stay.
+
+    Raises:
+        StateError: A buffer has no place in the new chain.
+    """
+    kept = 0 if change is None else sum(leaf.continues for leaf in change.leaves)
+    if change is not None and (change.obstacles or kept == len(change.leaves)):
+        return None
+    with nullcontext() if change is None else suppress(StateError):
+        found = find_restructured(saved.dataset, chain, **arguments)
+        if found is not None and sum(leaf.continues for leaf in found.leaves) > kept:
+            return found
+    return None
 
 
 def is_mix_change_allowed(allow_mix_change: bool) -> bool:
@@ -136,8 +167,16 @@ def _shortened(lines: list[str]) -> list[str]:
     return lines if more <= 1 else [*lines[:_MAX_LINES], f"… and {more} more"]
 
 
-def edited_chain(dataset: SavableDataset[Any], changes: MixChanges, path: str = "") -> SavableDataset[Any]:
+def edited_chain(
+    dataset: SavableDataset[Any], changes: MixChanges, *, seed: int, path: str = ""
+) -> SavableDataset[Any]:
     """Return a copy of a chain whose readers and blends know their earlier mixes.
+
+    Args:
+        dataset: The chain.
+        changes: The changes of the mix.
+        seed: Seed of the run.
+        path: The numbers of the inputs of blends that lead to it: ``"1/0/"``.
 
     Raises:
         StateError: The changes are of another chain.
@@ -149,6 +188,10 @@ def edited_chain(dataset: SavableDataset[Any], changes: MixChanges, path: str = 
     if isinstance(dataset, ReadDataset):
         reader = copy(dataset)
         reader.history = reader_history(own)
+        if reader.history is not None and (streams := streams_of(own)):
+            reader.source_seeds = tuple(
+                stream_seed(seed, streams[origin]) if origin in streams else None for origin in reader.history.origins
+            )
         _check_count(stage, own, len(dataset.sources))
         return reader
     if isinstance(dataset, BlendDataset):
@@ -156,14 +199,17 @@ def edited_chain(dataset: SavableDataset[Any], changes: MixChanges, path: str = 
         blend = copy(dataset)
         blend.origins = tuple(own[-1][1]["origins"]) if own else dataset.origins
         blend.edits = len(own)
+        blend.edited_at = own[-1][0] if own and not path else 0
         blend.begin = None  # it knows the readers by their places
         pairs = zip(dataset.inputs, blend.origins, strict=True)
-        blend.inputs = tuple(edited_chain(upstream, changes, f"{path}{origin}/") for upstream, origin in pairs)
+        blend.inputs = tuple(
+            edited_chain(upstream, changes, seed=seed, path=f"{path}{origin}/") for upstream, origin in pairs
+        )
         return blend
     if nests_states(dataset):
         return dataset
     copied = copy(dataset)
-    copied.inputs = (edited_chain(dataset.inputs[0], changes, path),)
+    copied.inputs = (edited_chain(dataset.inputs[0], changes, seed=seed, path=path),)
     return copied
 
 
@@ -171,7 +217,8 @@ def _check_position(dataset: SavableDataset[Any], state: State, lane: int) -> No
     if isinstance(dataset, ReadDataset):
         if dataset.history is None or dataset.key not in state:
             return
-        if state[dataset.key] < dataset.history.ends_of(lane)[-1]:
+        start = dataset.history.start_of(lane)
+        if state[dataset.key] < max((0 if start is None else start.position, *dataset.history.ends_of(lane))):
             raise StateError(
                 f"this state is damaged: lane {lane} is at position {state[dataset.key]}, before the last change of "
                 "the mix",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict, deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,16 +16,17 @@ from typing import Any
 from ...pipeline.contract.lane import child_seed
 from ...pipeline.contract.pass_through import PassThroughDataset
 from ...pipeline.contract.stage import SavableDataset, State
+from ...pipeline.reading.planned_schedule import schedule_texts
 from ...pipeline.reading.read import ReadDataset
 from ...pipeline.stages.blend import BlendDataset
 from .differences import differences, shares
 from .mix_history import MixChanges, stage_changes
-from .mix_leaves import LeafChange, LeafMatch, leaves_in
+from .mix_leaves import LeafChange, LeafMatch, leaves_in, replaced_leaves
 
-__all__ = ["ENDS", "MixChange", "find_mix_change", "nests_states"]
+__all__ = ["DEALT", "ENDS", "MixChange", "find_mix_change", "nests_states"]
 
 ENDS = "a pass that ends is divided over the lanes as a whole, so none of its datasets has an order of its own"
-_DEALT = "the datasets are not shuffled, so the lanes take turns in one sequence of all of them"
+DEALT = "the datasets are not shuffled, so the lanes take turns in one sequence of all of them"
 
 
 @dataclass(slots=True)
@@ -36,11 +37,13 @@ class MixChange:
         leaves: The change of each dataset.
         stages: Path of a reader or blend → its change, as :mod:`.mix_history` describes it.
         obstacles: Reasons why a run cannot continue exactly with the new mix.
+        is_restructured: Blends became blends of another kind.
     """
 
     leaves: list[LeafChange] = field(default_factory=list)
     stages: dict[str, dict[str, Any]] = field(default_factory=dict)
     obstacles: list[str] = field(default_factory=list)
+    is_restructured: bool = False
 
     @property
     def keeps_datasets(self) -> bool:
@@ -54,7 +57,9 @@ class MixChange:
 
     def entry(self, batch: int) -> dict[str, Any]:
         """Return the entry of the change in the states of the run."""
-        return {"batch": batch, "leaves": [leaf.to_plain() for leaf in self.leaves], "stages": self.stages}
+        leaves = [leaf.to_plain() for leaf in self.leaves]
+        found: dict[str, Any] = {"batch": batch, "leaves": leaves, "stages": self.stages}
+        return found | ({"restructured": True} if self.is_restructured else {})
 
     def add(self, other: MixChange) -> None:
         """Add the change of a part of the chain."""
@@ -176,11 +181,13 @@ def _compare_readers(dataset: ReadDataset, saved: Any, place: _SavedPlace) -> Mi
         return change
     change.stages[stage] = match.stage_change(positions)
     if place.is_dealt and not history and match.was_sequential(dataset):
-        change.obstacles.append(_DEALT)
+        change.obstacles.append(DEALT)
     return change
 
 
-def _compare_blends(dataset: BlendDataset[Any], saved: Any, place: _SavedPlace) -> MixChange:
+def _compare_blends(dataset: BlendDataset[Any], saved: Any, place: _SavedPlace) -> MixChange | None:
+    if (dataset.unit is None) != (saved[1].get("unit") is None):
+        return None  # their states have other entries
     stage = place.path + dataset.key
     history = stage_changes(place.changes, stage)
     inputs = saved[2:]
@@ -190,26 +197,33 @@ def _compare_blends(dataset: BlendDataset[Any], saved: Any, place: _SavedPlace) 
     change = MixChange()
     unused = dict(zip(origins, zip(inputs, before, strict=True), strict=True))
     pairs = _pair_inputs(dataset, unused, place)
-    new_origins = []
-    for upstream, share, origin in zip(dataset.inputs, after, pairs, strict=True):
+    new_origins, added = [], []
+    old_texts = dict(zip(origins, _texts(saved[1], len(inputs), place.before), strict=True))
+    new_texts = _texts(dataset.settings(), len(dataset.inputs), place.after)
+    for upstream, share, text, origin in zip(dataset.inputs, after, new_texts, pairs, strict=True):
         if origin is None:
-            change.leaves += [
-                LeafChange(name, "new", None, part)
-                for name, part in leaves_in(upstream.identity(), place.after * share)
-            ]
+            added.append((upstream.identity(), place.after * share))
             new_origins.append(next_origin)
             next_origin += 1
             continue
         was, weight = unused.pop(origin)
-        inner = _compare(upstream, was, place.child(dataset.key, origin, before=weight, after=share))
-        change.add(inner or MixChange())
+        inner = _compare(upstream, was, place.child(dataset.key, origin, before=weight, after=share)) or MixChange()
+        if len(inner.leaves) == 1 and not any(inner.leaves[0].schedules):
+            inner.leaves = [replace(inner.leaves[0], schedules=(old_texts[origin], text))]
+        change.add(inner)
         new_origins.append(origin)
-    for was, weight in unused.values():
-        change.leaves += [LeafChange(name, "gone", part, None) for name, part in leaves_in(was, place.before * weight)]
-    is_same = [*dataset.weights] == [*saved[1]["weights"]] and dataset.unit == saved[1].get("unit")
+    change.leaves += replaced_leaves([(was, place.before * weight) for was, weight in unused.values()], added)
+    now = dataset.settings()
+    is_same = all(now.get(name) == saved[1].get(name) for name in ("weights", "unit", "schedule"))
     if new_origins != origins or not is_same:
         change.stages[stage] = {"origins": new_origins, "next": next_origin}
     return change
+
+
+def _texts(settings: Mapping[str, Any], inputs: int, whole: float) -> Sequence[str | None]:
+    """Return the shares of the inputs of a blend as texts; None each without a schedule."""
+    schedule = settings.get("schedule")
+    return [None] * inputs if schedule is None else schedule_texts(schedule, inputs, whole=whole)
 
 
 def _pair_inputs(

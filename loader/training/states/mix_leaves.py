@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,9 +17,20 @@ from ...pipeline.reading.read import ReadDataset
 from .differences import Difference, differences, each_setting, leaf_name, shares
 from .mix_history import StageChanges, reader_history
 
-__all__ = ["LeafChange", "LeafMatch", "leaves_in"]
+__all__ = [
+    "OF_LEAVES",
+    "Leaf",
+    "LeafChange",
+    "LeafMatch",
+    "leaves_in",
+    "leaves_of",
+    "match_leaves",
+    "progress_text",
+    "replaced_leaves",
+]
 
-_OF_LEAVES = ("weights", "slice_lengths", "epochs_together", "measured", "schedule")  # settings that datasets have
+OF_LEAVES = ("weights", "slice_lengths", "epochs_together", "measured", "schedule")
+"""Settings of a reader that its datasets have."""
 _NAMES = {"split_part": "split part", "filter": "filter"}
 
 
@@ -78,8 +89,14 @@ class LeafChange:
 
 
 @dataclass(frozen=True, slots=True)
-class _Leaf:
-    """A dataset of a reader, with the settings of its order."""
+class Leaf:
+    """A dataset of a reader, with the settings of its order.
+
+    Attributes:
+        source: Its description.
+        slice_length: Neighbouring samples that are read one after another.
+        epochs_together: ``shuffle_over_epochs_multiplier``.
+    """
 
     source: Mapping[str, Any]
     slice_length: int
@@ -90,7 +107,7 @@ class _Leaf:
         source = {name: value for name, value in self.source.items() if not (moved and name == "path")}
         return json.dumps([source, self.epochs_together], sort_keys=True)
 
-    def changed_from(self, old: _Leaf) -> str:
+    def changed_from(self, old: Leaf) -> str:
         """Describe the difference from another version of the dataset."""
         found = [
             f"{text} {old.source.get(name) or 'none'} → {self.source.get(name) or 'none'}"
@@ -123,8 +140,8 @@ class LeafMatch:
         new_schedule: That of ``new_weights``.
     """
 
-    before: Sequence[_Leaf]
-    after: Sequence[_Leaf]
+    before: Sequence[Leaf]
+    after: Sequence[Leaf]
     weights: Sequence[float]
     new_weights: Sequence[float]
     origins: Sequence[int]
@@ -141,14 +158,14 @@ class LeafMatch:
         A dataset continues one of the state, or one that an earlier change of the mix removed.
         """
         old, now = saved[1], reader.settings()
-        others, others_now = ({name: one[name] for name in one if name not in _OF_LEAVES} for one in (old, now))
+        others, others_now = ({name: one[name] for name in one if name not in OF_LEAVES} for one in (old, now))
         if any(differences(others, others_now)):
             return None
-        before = _leaves(old, saved[2:])
-        after = _leaves(now, [source.identity() for source in reader.sources])
+        before = leaves_of(old, saved[2:])
+        after = leaves_of(now, [source.identity() for source in reader.sources])
         origins = [*history[-1][1]["origins"]] if history else [*range(len(before))]
         known = dict(zip(origins, before, strict=True)) | _gone(history, origins)
-        matched = _match(known, after)
+        matched = match_leaves(known, after)
         if any(
             origin is not None and known[origin].slice_length != leaf.slice_length
             for origin, leaf in zip(matched, after, strict=True)
@@ -192,9 +209,10 @@ class LeafMatch:
         total: dict[int, float] = defaultdict(float)
         for lane, position in positions.items():
             ends = () if history is None else history.ends_of(lane)
-            if not COUNT.accepts(position) or position < max(ends, default=0):
+            start = None if history is None else history.start_of(lane)
+            if not COUNT.accepts(position) or position < max((*ends, 0 if start is None else start.position)):
                 raise StateError(f"this state is damaged: lane {lane} is at position {position!r}")
-            lane_mixes = LaneMixes(mixes, lane=lane, lanes=lanes, seed=seed, ends=ends)
+            lane_mixes = LaneMixes(mixes, lane=lane, lanes=lanes, seed=seed, ends=ends, start=start)
             for origin, count in lane_mixes.consumed(position).items():
                 total[origin] += count * scale
         return total
@@ -216,7 +234,7 @@ class LeafMatch:
         for origin, leaf, share, new_text in zip(self.new_origins, self.after, new_shares, new_texts, strict=True):
             before_origin: int | None = origin
             if origin in known:
-                text = f"continues at {_progress(consumed.get(origin, 0), leaf.source['samples'])}"
+                text = f"continues at {progress_text(consumed.get(origin, 0), leaf.source['samples'])}"
             else:
                 before_origin = next((one for one in ended if ended[one].source["path"] == leaf.source["path"]), None)
                 text = "new" if before_origin is None else leaf.changed_from(ended.pop(before_origin))
@@ -247,7 +265,7 @@ class LeafMatch:
             "gone": gone,
         }
 
-    def _ended(self) -> dict[int, _Leaf]:
+    def _ended(self) -> dict[int, Leaf]:
         """Return the datasets that do not continue."""
         kept = {*self.new_origins}
         return {origin: leaf for origin, leaf in zip(self.origins, self.before, strict=True) if origin not in kept}
@@ -275,33 +293,59 @@ def leaves_in(identity: Any, share: float) -> Iterator[tuple[str, float]]:
         identity: ``[name, settings, *inputs]``.
         share: The share of the whole chain.
     """
+    yield from ((leaf_name(leaf.source), part) for leaf, part in _leaves_with_shares(identity, share))
+
+
+def _leaves_with_shares(identity: Any, share: float) -> Iterator[tuple[Leaf, float]]:
     settings, inputs = identity[1], identity[2:]
     if inputs and isinstance(inputs[0], Mapping):
         weights = settings.get("weights") or [one["samples"] for one in inputs]
-        yield from zip(map(leaf_name, inputs), shares(each_setting(weights, len(inputs)), share), strict=True)
+        leaves = leaves_of({"slice_lengths": 0} | dict(settings), inputs)
+        yield from zip(leaves, shares(each_setting(weights, len(inputs)), share), strict=True)
         return
     weights = settings.get("weights") or [1.0] * len(inputs)
     for inner, part in zip(inputs, shares(weights, share), strict=True):
-        yield from leaves_in(inner, part)
+        yield from _leaves_with_shares(inner, part)
 
 
-def _leaves(settings: Mapping[str, Any], sources: Sequence[Mapping[str, Any]]) -> list[_Leaf]:
+def replaced_leaves(before: Iterable[tuple[Any, float]], after: Iterable[tuple[Any, float]]) -> Iterator[LeafChange]:
+    """Yield the changes of datasets of inputs that are gone, and of new ones; those of one path have changed.
+
+    Args:
+        before: Descriptions of chains that are gone, and their shares of the samples.
+        after: Those of new ones.
+    """
+    ended = [leaf for identity, share in before for leaf in _leaves_with_shares(identity, share)]
+    for identity, share in after:
+        for leaf, part in _leaves_with_shares(identity, share):
+            was = next((one for one in ended if one[0].source["path"] == leaf.source["path"]), None)
+            if was is None:
+                yield LeafChange(leaf_name(leaf.source), "new", None, part)
+            else:
+                ended.remove(was)
+                yield LeafChange(leaf_name(leaf.source), leaf.changed_from(was[0]), was[1], part)
+    for leaf, part in ended:
+        yield LeafChange(leaf_name(leaf.source), "gone", part, None)
+
+
+def leaves_of(settings: Mapping[str, Any], sources: Sequence[Mapping[str, Any]]) -> list[Leaf]:
+    """Return the datasets of a reader from its settings and their descriptions."""
     lengths = each_setting(settings["slice_lengths"], len(sources))
     together = each_setting(settings.get("epochs_together"), len(sources))
-    return [_Leaf(*one) for one in zip(sources, lengths, together, strict=True)]
+    return [Leaf(*one) for one in zip(sources, lengths, together, strict=True)]
 
 
-def _gone(history: StageChanges, origins: Sequence[int]) -> dict[int, _Leaf]:
+def _gone(history: StageChanges, origins: Sequence[int]) -> dict[int, Leaf]:
     """Return the datasets that earlier changes removed, the last one first."""
     return {
-        one["origin"]: _Leaf(one["source"], one["slice_length"], one["epochs_together"])
+        one["origin"]: Leaf(one["source"], one["slice_length"], one["epochs_together"])
         for _, change in reversed(history)
         for one in change["gone"]
         if one["origin"] not in origins
     }
 
 
-def _match(known: Mapping[int, _Leaf], leaves: Sequence[_Leaf]) -> list[int | None]:
+def match_leaves(known: Mapping[int, Leaf], leaves: Sequence[Leaf]) -> list[int | None]:
     """Return for each dataset the number of the known one with the same data and order; None for a new one.
 
     Equal ones in several places are matched in their order. The uuid identifies data that were moved.
@@ -319,6 +363,7 @@ def _match(known: Mapping[int, _Leaf], leaves: Sequence[_Leaf]) -> list[int | No
     return found
 
 
-def _progress(consumed: float, samples: int) -> str:
+def progress_text(consumed: float, samples: int) -> str:
+    """Describe how far a dataset was read: ``"41 % of epoch 2"``."""
     epoch, percent = divmod(int(100 * consumed / samples), 100)
     return f"{percent} % of epoch {epoch + 1}" if epoch else f"{percent} %"

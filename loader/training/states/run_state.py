@@ -55,7 +55,7 @@ FINITE = "finite"
 LANE_BY_LANE = "lane by lane"
 """Lanes one after another, each to its end, on any number of ranks."""
 
-_VERSION, _EDITED_VERSION = 1, 2
+_VERSION, _EDITED_VERSION, _RESTRUCTURED_VERSION = 1, 2, 3
 _MAX_SHOWN = 8
 _MAX_LANES = 1 << 32
 _MAX_SEED = 1 << 128
@@ -116,10 +116,16 @@ class RunState:
         """The number of ranks on which steps at which weights change are counted: those at the beginning of the run."""
         return scheduled_ranks(self.dataset) or self.run_steps.ranks_at[0][1]
 
+    @property
+    def _version(self) -> int:
+        if any(entry.get("restructured") for entry in self.mix_changes):
+            return _RESTRUCTURED_VERSION
+        return _EDITED_VERSION if self.mix_changes or self.skip_steps else _VERSION
+
     def to_plain(self) -> dict[str, Any]:
         """Return the state as plain data."""
         return {
-            "version": _EDITED_VERSION if self.mix_changes or self.skip_steps else _VERSION,
+            "version": self._version,
             "lanes": self.lanes,
             "ranks": self.ranks,
             "rank": self.rank,
@@ -154,9 +160,9 @@ class RunState:
             )
         check_size(saved, max_values())
         check_plain(saved)
-        if saved["version"] not in (_VERSION, _EDITED_VERSION):
+        if saved["version"] not in range(_VERSION, _RESTRUCTURED_VERSION + 1):
             raise StateError(
-                f"expected a state of version {_VERSION} or {_EDITED_VERSION}, "
+                f"expected a state of version {_VERSION} to {_RESTRUCTURED_VERSION}, "
                 f"found version {short_repr(saved['version'])}"
             )
         try:

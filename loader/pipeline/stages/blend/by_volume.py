@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ....errors import ConfigError, SkipSample
-from ....order import VolumeBlend
+from ....order import VolumeBlend, VolumeChange
 from ...contract.item_id import ItemId
 from ...contract.lane import Lane
 from ...contract.stage import SKIPPED, Running, SavableDataset, State
 from ...measuring.measured_sizes import number_of
 from ...measuring.recorder import skipped_items
+from .lane_schedule import LaneSchedule
 
 __all__ = ["VolumeBlendRunning", "checked_size"]
 
@@ -32,6 +33,7 @@ class VolumeBlendRunning:
         key: Key of the stage in states and ids.
         lane: The lane.
         state: Its state.
+        schedule: Weights that change during the run, instead of ``weights``.
     """
 
     def __init__(
@@ -45,10 +47,15 @@ class VolumeBlendRunning:
         key: str,
         lane: Lane,
         state: State,
+        schedule: LaneSchedule | None = None,
     ) -> None:
         self._key = key
         self._inputs = inputs
-        self._weights = dict(zip(inputs, weights, strict=True))
+        self._rows = {origin: row for row, origin in enumerate(inputs)}
+        self._weights = weights
+        self._schedule = schedule
+        self._stretch = 0  # the present one of the schedule
+        self._saved_stretch: State | None = None
         self._size = size
         self._unit = unit
         self._edits = edits
@@ -65,14 +72,22 @@ class VolumeBlendRunning:
 
     def _counts(self, own: State) -> None:
         """Start to count, where the state stopped or at 0."""
+        self._saved_stretch = None
         self._volumes: dict[int, tuple[Any, ...]] = {
             row[0]: tuple(row) for row in own.get("volumes", ())
         }  # as of the last state
         self._left = [origin for origin in self._inputs if origin not in self._ended]
         self._places = places = {origin: place for place, origin in enumerate(self._left)}
+        changed = None
+        if self._schedule is not None and (stretch := own.get("stretch")) is not None:
+            self._stretch = self._schedule.checked(stretch["number"])
+            targets = {places[origin]: float(target) for origin, target in stretch["targets"] if origin in places}
+            if stretch["items"]:
+                changed = VolumeChange(float(stretch["total"]), stretch["items"], targets)
+        weights = self._weights_of(self._stretch)
         self._blend = (
             VolumeBlend(
-                [self._weights[origin] for origin in self._left],
+                weights,
                 lane=self._lane.number,
                 seed=self._lane.seed,
                 origins=self._left,
@@ -82,14 +97,29 @@ class VolumeBlendRunning:
                     for origin, items, volume, empty in self._volumes.values()
                     if origin in places
                 },
+                changed=changed,
             )
-            if self._left
+            if any(weights)
             else None
         )
+
+    def _weights_of(self, stretch: int) -> list[float]:
+        """Return the weights of the inputs that have not ended."""
+        weights = self._weights if self._schedule is None else self._schedule.weights(stretch)
+        return [weights[self._rows[origin]] for origin in self._left]
+
+    def _follow(self, schedule: LaneSchedule) -> None:
+        """Change the weights, if the schedule does."""
+        stretch = schedule.current()
+        if stretch != self._stretch and self._blend is not None:
+            self._stretch, self._saved_stretch = stretch, None
+            self._blend.change(self._weights_of(stretch))
 
     def next(self) -> tuple[Any, ItemId]:
         """Return the next item and its id."""
         opened, changed = self._running, self._changed
+        if self._schedule is not None and self._schedule.has_changed:
+            self._follow(self._schedule)
         while (blend := self._blend) is not None:
             left = self._left
             place = blend.choose()
@@ -153,11 +183,21 @@ class VolumeBlendRunning:
                     self._volumes[origin] = (origin, *counts)
         self._changed.clear()
         own: State = {"total": 0 if blend is None else blend.total, "volumes": [*self._volumes.values()]}
+        if self._schedule is not None and blend is not None:
+            own["stretch"] = self._stretch_state(blend)
         if self._edits:
             own["edits"] = self._edits
         if self._ended:
             own["ended"] = list(self._ended)
         return {self._key: own | self._states}
+
+    def _stretch_state(self, blend: VolumeBlend) -> State:
+        """Return the stretch of the schedule and the counts at its start, which stay the same until the next one."""
+        if self._saved_stretch is None:
+            change = blend.changed or VolumeChange()
+            targets = [[self._left[place], target] for place, target in change.targets.items()]
+            self._saved_stretch = {"total": change.total, "items": change.items, "targets": targets}
+        return {"number": self._stretch, **self._saved_stretch}
 
     def load(self, item_id: ItemId) -> Any:
         """Rebuild an item; :data:`SKIPPED` if its dataset is gone."""

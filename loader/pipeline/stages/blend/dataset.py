@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from math import ceil, isfinite
 from typing import Any, TypeVar
 
@@ -13,8 +14,12 @@ from ...contract.lane import Lane
 from ...contract.stage import Running, SavableDataset, State
 from ...contract.state_schema import COUNT, NUMBER, Count, NotRequired, Schema
 from ...contract.worker_config import WorkerConfig
+from ...reading.lane_samples import CountedBlend, LaneSamples
+from ...reading.planned_schedule import PlannedSchedule
+from .before_edit import BeforeEdit
 from .by_count import BlendRunning
 from .by_volume import VolumeBlendRunning
+from .lane_schedule import LaneSchedule
 
 __all__ = ["BlendDataset", "datasets_and_weights"]
 
@@ -37,10 +42,15 @@ class BlendDataset(SavableDataset[T]):
         size: Returns the size of an item, a finite number of at least 0, which must be the same on all ranks; by
             default weights are shares of the items.
         unit: Name of the unit, by default that of ``size``. A state fits only a blend with the same.
+        schedule: Weights that change during the run, instead of those of the pairs; without ``size``, each item counts
+            1.
         worker_config: By default the first dataset's.
 
     Attributes:
         begin: Called with the lane and its state before the stage is opened.
+        counts_samples: A schedule of this blend, or of one below, changes weights at samples of the run.
+        edited_at: The micro-batch of the run before which its mix changed last; 0 if it never did. Lanes that had begun
+            continue from a state only.
         edits: Number of changes of the mix in a restored run; volumes count from the last one on.
         origins: For each dataset, the number that identifies it in keys and states, and seeds its order: its place,
             unless the run was restored with other datasets.
@@ -50,7 +60,9 @@ class BlendDataset(SavableDataset[T]):
     """
 
     origins: Sequence[int]
+    edited_at: int = 0
     edits: int = 0
+    counts_samples: bool = False
     begin: Callable[[Lane, State], None] | None = None
 
     def __init__(
@@ -58,12 +70,22 @@ class BlendDataset(SavableDataset[T]):
         *dataset_weights: Any,
         size: Callable[[Any], Any] | None = None,
         unit: str | None = None,
+        schedule: PlannedSchedule | None = None,
         name: str | None = None,
         worker_config: WorkerConfig | None = None,
     ) -> None:
         datasets, weights = datasets_and_weights(dataset_weights)
         super().__init__(*datasets, worker_config=worker_config, name=name)
-        self.weights = weights
+        self.weights = weights if schedule is None else schedule.weights[0]
+        self.schedule = schedule
+        if schedule is not None:
+            if any(len(row) != len(datasets) for row in schedule.weights):
+                raise ConfigError(f"expected schedules of {len(datasets)} datasets, found {len(self.weights)}")
+            if size is None:
+                size, unit = _one_item, "samples"
+        self.counts_samples = any(map(_counts_samples, datasets)) or (
+            schedule is not None and schedule.unit == "samples"
+        )
         self.size = size
         self.unit = unit or (None if size is None else getattr(size, "__name__", type(size).__name__))
         self.origins = range(len(datasets))
@@ -79,9 +101,12 @@ class BlendDataset(SavableDataset[T]):
 
     @property
     def round_samples(self) -> int:
-        total = sum(self.weights)
+        weights = self.weights if self.schedule is None else self.schedule.weights[-1]  # the last stretch has no end
+        total = sum(weights)
         rounds = [
-            upstream.round_samples * total / weight for upstream, weight in zip(self.inputs, self.weights, strict=True)
+            upstream.round_samples * total / weight
+            for upstream, weight in zip(self.inputs, weights, strict=True)
+            if weight
         ]
         return ceil(max(rounds))
 
@@ -90,7 +115,18 @@ class BlendDataset(SavableDataset[T]):
         return self.size is not None or super().runs_user_code
 
     def settings(self) -> dict[str, Any]:
-        return {"weights": list(self.weights)} | ({} if self.unit is None else {"unit": self.unit})
+        settings: dict[str, Any] = {"weights": list(self.weights)}
+        settings |= {} if self.unit is None else {"unit": self.unit}
+        return settings | ({} if self.schedule is None else {"schedule": self.schedule.settings()})
+
+    def shown_settings(self) -> dict[str, Any]:
+        settings = self.settings()
+        return settings if self.schedule is None else settings | {"schedule": str(self.schedule)}
+
+    def begin_on(self, ranks: int) -> None:
+        if self.schedule is not None:
+            self.schedule = replace(self.schedule, ranks=ranks)
+        super().begin_on(ranks)
 
     def state_schema(self) -> dict[str, Schema]:
         inner = {
@@ -102,13 +138,26 @@ class BlendDataset(SavableDataset[T]):
         own: dict[str, Schema] = {"next": COUNT}
         if self.size is not None:
             volume = (COUNT, COUNT, NUMBER, NUMBER)
-            own = {"total": NUMBER, "volumes": [volume], "edits": NotRequired(COUNT)}
+            # A schedule may have been edited, added or removed since.
+            stretch = {"number": COUNT, "total": NUMBER, "items": COUNT, "targets": [(COUNT, NUMBER)]}
+            own = {"total": NUMBER, "volumes": [volume], "edits": NotRequired(COUNT), "stretch": NotRequired(stretch)}
+        if self.counts_samples:
+            own["read"] = NotRequired(COUNT)
         return {self.key: NotRequired(own | {"ended": ended} | inner)}
 
     def open(self, lane: Lane, state: State) -> Running:
         inputs = dict(zip(self.origins, self.inputs, strict=True))
         if self.begin is not None:
             self.begin(lane, state)
+        samples: LaneSamples | None = None
+        if self.counts_samples and LaneSamples not in lane.shared:
+            samples = LaneSamples.begin(lane, state.get(self.key, {}))
+        running = self._open(inputs, lane, state)
+        if self.key not in state and lane.number < self.edited_at:
+            return BeforeEdit(running)
+        return running if samples is None else CountedBlend(running, self.key, samples)
+
+    def _open(self, inputs: Mapping[int, SavableDataset[Any]], lane: Lane, state: State) -> Running:
         if self.size is None:
             return BlendRunning(inputs, self.weights, key=self.key, lane=lane, state=state)
         return VolumeBlendRunning(
@@ -120,7 +169,17 @@ class BlendDataset(SavableDataset[T]):
             key=self.key,
             lane=lane,
             state=state,
+            schedule=None if self.schedule is None else LaneSchedule(self.schedule, lane),
         )
+
+
+def _counts_samples(dataset: SavableDataset[Any]) -> bool:
+    """Return True if a blend of a chain has weights that change at samples of the run."""
+    return getattr(dataset, "counts_samples", False) or any(map(_counts_samples, dataset.inputs))
+
+
+def _one_item(item: Any) -> int:  # noqa: ARG001 - has the arguments of a metric
+    return 1
 
 
 def datasets_and_weights(pairs: Sequence[Any]) -> tuple[tuple[SavableDataset[Any], ...], tuple[float, ...]]:

@@ -11,6 +11,7 @@ import pytest
 from loader.errors import ConfigError
 from loader.metadataset.documents.leaf_plan import LeafPlan
 from loader.metadataset.documents.weight_schedule import MAX_STRETCHES, EntrySchedule, combine_starts, schedule_text
+from loader.metadataset.plans.blend_units import LeafGroup, UnitBlend, blend_tree
 from tests.unit.metadataset.metadataset_files import MetadatasetFiles
 
 AT = "splits.train.blend[1].weight"
@@ -158,15 +159,23 @@ def test_schedules_that_do_not_fit_each_other_are_faults_of_their_blend(files: M
     files.plan_train({"blend": [{"path": "inner.yaml", "weight": {0: 1, 20: 0}}, {"path": "c"}]})
 
 
-def test_schedules_belong_to_blends_of_samples(files: MetadatasetFiles) -> None:
+def test_repetitions_have_no_schedules(files: MetadatasetFiles) -> None:
     repetitions = {"blend_epochized": [{"path": "a", "repetitions": {0: 1, 5: 2}}]}
     [fault] = files.faults_of_train(repetitions)
     assert fault.startswith("splits.train.blend_epochized[0].repetitions: expected a number > 0, found {")
+
+
+def test_each_blend_below_a_unit_keeps_the_schedule_of_its_own_weights(files: MetadatasetFiles) -> None:
     files.write("inner.yaml", {"train": blend({0: 1, 20: 0}, 1)})
-    outer = {"blend": [{"path": "inner.yaml"}, {"path": "c"}], "blend_weight_unit": "tokens"}
-    assert files.faults_of_train(outer) == [
-        "splits: weights that change are shares of samples, but a blend_weight_unit is tokens"
-    ]
+    outer = {"blend": [{"path": "inner.yaml"}, {"path": "c", "weight": 3}], "blend_weight_unit": "tokens"}
+    tree = blend_tree([leaf.blends for leaf in files.plan_train(outer)])
+    assert isinstance(tree, UnitBlend)
+    assert (tree.unit, tree.is_scheduled) == ("tokens", False)
+    inner = tree.entries[0]
+    assert isinstance(inner, UnitBlend)
+    assert (inner.unit, inner.is_scheduled) == ("samples", True)
+    assert [found.weights for found in tree.at(20).entries[:1] if isinstance(found, UnitBlend)] == [(0, 1)]
+    assert [*inner.groups()][1] == LeafGroup(leaves=(1,), weights=(1.0,))
 
 
 def test_texts_name_the_changes_alone() -> None:

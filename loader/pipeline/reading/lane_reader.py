@@ -7,12 +7,14 @@ does not affect the order.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, MutableMapping
 from contextlib import suppress
 from time import perf_counter_ns
 from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from ...arrays import IntArray
 from ...errors import EnergonError, StateError
@@ -25,6 +27,7 @@ from ..measuring.source_counter import SourceCounter
 from .fetched_ranges import MEMBER_BYTES
 from .joined_source import RowReader
 from .read_ahead import FetchedChunk, ReadAhead
+from .read_together import LaneReaders
 from .sample_chunk import ChunkReader, SourceTable
 from .source import Source
 
@@ -75,22 +78,31 @@ class LaneReader:
         order: The stream of the lane.
         lane: The lane.
         state: Its state.
+
+    Attributes:
+        position: Position of the next sample.
+        located: Position of the first sample that is not located.
+        table: The table of samples.
+        begin: Called with the position of each sample before it is read.
     """
 
     def __init__(self, definition: _Definition, order: LaneOrder, lane: Lane, state: State) -> None:
         self._order = order
-        self._table, self._rows = definition.opened
-        self._begin = lane.last_sample.note_positions_at(lane.path)
+        self.table, self._rows = definition.opened
+        self.begin = lane.last_sample.note_positions_at(lane.path)
         self._key = definition.key
         self._was_edited = definition.history is not None
-        self._position: int = state.get(self._key, 0)  # of the next sample
+        self.position: int = state.get(self._key, 0)  # of the next sample
         self._samples: Iterator[tuple[Any, int]] = iter(())  # of the current chunk
-        self._ordered = range(self._position, self._position)  # positions whose order is known
+        self._ordered = range(self.position, self.position)  # positions whose order is known
         self._found: tuple[IntArray, IntArray, IntArray]  # their sources, numbers in the indexes, and epochs
         self._size, self._max_size = _FIRST_CHUNK, _MAX_CHUNK
         if len(definition.sources) >= _MANY_SOURCES:
             self._max_size = _MAX_CHUNK_OF_MANY
-        self._located = self._position  # position of the next sample to locate
+        self.located = self.position  # position of the next sample to locate
+        self._more: deque[Iterator[tuple[Any, int]]] = deque()  # the samples that follow
+        self._together: LaneReaders | None = None
+        self._opened_at = self.position
         self._ahead: ReadAhead | None = None
         if definition.is_remote:
             ahead_bytes = definition.ahead_bytes(lane.count)
@@ -101,7 +113,7 @@ class LaneReader:
                 self._locate_chunk,
                 ahead_bytes=ahead_bytes,
                 samples_joined=_CHUNKS_JOINED * self._max_size,
-                begin=self._begin,
+                begin=self.begin,
             )
             definition.waiting[lane.number] = self._ahead
         self._waiting = definition.waiting
@@ -110,7 +122,7 @@ class LaneReader:
             sources = definition.sources
             self._counter = SourceCounter(
                 lane.recorder.first_source(definition),
-                self._position,
+                self.position,
                 lambda source: sources[source].sample_bytes,
                 sources=len(sources),
                 skipped=lane.recorder.skipped_items(lane),
@@ -119,18 +131,54 @@ class LaneReader:
         self._first_rebuilt = -1  # first of the positions that the last load() located
         self._rebuilt: tuple[IntArray, IntArray]  # their sources, and numbers in the indexes
 
-    def use_order(self, epochs: IntArray, samples: IntArray) -> None:
-        """Use the order of the next samples of the only source, which is known already."""
-        source = np.zeros(len(samples), dtype=np.int64)
-        self._found = source, self._table.index_numbers(source, samples), epochs
-        self._ordered = range(self._position, self._position + len(samples))
+    def read_with(self, together: LaneReaders, path: str, *, is_sparse: bool) -> None:
+        """Order, and locate, the samples of the only source together with those of other readers of the lane.
+
+        Args:
+            together: These readers.
+            path: The path of the lane.
+            is_sparse: An epoch reads less than half of the source's samples.
+        """
+        known = together.take_first(path, self.position)
+        if known is not None:
+            epochs, samples = known
+            source = np.zeros(len(samples), dtype=np.int64)
+            self._found = source, self.table.index_numbers(source, samples), epochs
+            self._ordered = range(self.position, self.position + len(samples))
+        if (
+            self._ahead is None
+            and isinstance(self._rows, ChunkReader)
+            and together.join(path, self, is_sparse=is_sparse)
+        ):
+            self._together = together
+            self._size = min(self._size, together.first_samples)
+
+    def add_samples(
+        self,
+        samples: Iterator[tuple[Any, int]],
+        positions: range,
+        columns: tuple[IntArray, IntArray, IntArray, npt.NDArray[np.bool_] | None],
+    ) -> None:
+        """Add located samples to those that come next.
+
+        Args:
+            samples: The samples, with their positions.
+            positions: Their positions.
+            columns: Their sources, epochs and bytes; and True for the excluded ones, None if there are none.
+        """
+        self._more.append(samples)
+        self.located = positions.stop
+        if self._recorder is not None:
+            self._counter.add_chunk(positions, *columns)
+            if self._counter.is_full:
+                self.count_samples(self._recorder.counts)
 
     def next(self) -> tuple[Any, ItemId]:
         """Return the next sample and its position."""
         while True:
             try:
                 for item in self._samples:  # returns after one item
-                    self._position = item[1] + 1
+                    self.position = item[1] + 1
                     return item
             except BaseException:
                 self._start_again()
@@ -152,11 +200,12 @@ class LaneReader:
 
     def count_samples(self, counts: Counts) -> None:
         """Add the samples that were yielded since the last call."""
-        self._counter.count(self._position, counts)
+        self._counter.count(self.position, counts)
 
     def _start_again(self) -> None:
         """Read on from the sample that failed, if there is a next call."""
-        self._located = self._position
+        self.located = self.position
+        self._more.clear()
         if self._ahead is not None:
             self._ahead.clear()
 
@@ -166,11 +215,15 @@ class LaneReader:
         Raises:
             StopIteration: The pass is over.
         """
+        if not self._more and self._together is not None and self.located != self._opened_at:
+            self._together.locate_more()
+        if self._more:
+            return self._more.popleft()
         chunk, positions = self._locate_chunk()
         try:
-            return chunk.read(positions, self._begin)
+            return chunk.read(positions, self.begin)
         except BaseException:
-            self._located = positions.start
+            self.located = positions.start
             raise
 
     def _fetched(self, ahead: ReadAhead) -> Iterator[tuple[Any, int]]:
@@ -192,25 +245,25 @@ class LaneReader:
         Raises:
             StopIteration: The pass is over.
         """
-        start = self._located
+        start = self.located
         if start not in self._ordered:
             self._order_more()
         rows = slice(start - self._ordered.start, start - self._ordered.start + self._size)
         self._size = min(self._size * _GROWTH, self._max_size)
         source, index, epoch = (column[rows] for column in self._found)
         positions = self._ordered[rows]
-        excluded = self._table.excluded(source, index)
+        excluded = self.table.excluded(source, index)
         # If this fails, the next call finds the error again, or reads these samples.
         chunk = self._rows.chunk(source, index, excluded)
         if self._recorder is not None:
             self._counter.add_chunk(positions, source, epoch, chunk.size_bytes, excluded)
             if self._counter.is_full:
                 self.count_samples(self._recorder.counts)
-        self._located = positions.stop
+        self.located = positions.stop
         return chunk, positions
 
     def _order_more(self) -> None:
-        start, length = self._located, self._order.length
+        start, length = self.located, self._order.length
         stop = start + self._size * _CHUNKS_ORDERED
         ordered = range(start, stop if length is None else min(stop, length))
         if not ordered:
@@ -219,12 +272,12 @@ class LaneReader:
         if self._was_edited:
             known = _before_gone(source)
             source, epoch, sample, ordered = source[:known], epoch[:known], sample[:known], ordered[:known]
-        self._found = source, self._table.index_numbers(source, sample), epoch
+        self._found = source, self.table.index_numbers(source, sample), epoch
         self._ordered = ordered
 
     def state(self) -> State:
         """Return the position of the next sample."""
-        return {self._key: self._position}
+        return {self._key: self.position}
 
     def load(self, item_id: ItemId) -> Any:
         """Read a sample again; :data:`SKIPPED` if its dataset is gone."""
@@ -236,13 +289,13 @@ class LaneReader:
             if self._order.length is not None:
                 stop = min(stop, self._order.length)
             source, _, sample = self._order.locate(first, stop)
-            self._rebuilt = source, self._table.index_numbers(source, sample)
+            self._rebuilt = source, self.table.index_numbers(source, sample)
             self._first_rebuilt = first
         row = slice(position - first, position - first + 1)
         source, index = (column[row] for column in self._rebuilt)
         if source[0] == GONE:
             return SKIPPED
-        return next(self._rows.read((position,), source, index, self._table.excluded(source, index), self._begin))[0]
+        return next(self._rows.read((position,), source, index, self.table.excluded(source, index), self.begin))[0]
 
 
 def _before_gone(source: IntArray) -> int:

@@ -17,8 +17,8 @@ from ..contract.worker_config import WorkerConfig
 from .joined_source import JoinedSource, RowReader
 from .lane_reader import LaneReader
 from .order_plan import OrderPlan, ShuffledPlan
-from .ordered_together import OrderedTogether
 from .read_ahead import READ_AHEAD_BYTES, ReadAhead
+from .read_together import ReadTogether
 from .sample_chunk import ChunkReader, SourceTable
 from .shard_reads import ShardPool
 from .source import Raw, ShardSource, Source
@@ -61,7 +61,7 @@ class ReadDataset(SavableDataset[Raw]):
         self.sources = tuple(sources)
         self.plan = plan
         self.first_source = first_source
-        self.pool = pool or ShardPool(readers=1)
+        self.pool = pool or ShardPool(readers=1, sources=first_source + len(self.sources))
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name not in ("opened", "waiting")}
@@ -70,13 +70,13 @@ class ReadDataset(SavableDataset[Raw]):
     def opened(self) -> tuple[SourceTable, ChunkReader | RowReader]:
         """The table of samples, and their reader; all lanes of a process share them."""
         table = SourceTable(self.sources, self.quarantined)
+        first, shards = self.first_source, self.pool.shards
         joins = [source for source in self.sources if isinstance(source, JoinedSource)]
-        first_file = self.pool.reserve(len(self.sources) + sum(len(join.members) for join in joins))
-        arguments = {"first_source": self.first_source, "first_file": first_file}
         if joins:
-            return table, RowReader(self.sources, self.pool.shards, self.sparse, **arguments)
+            files = self.pool.reserve(len(self.sources) + sum(len(join.members) for join in joins))
+            return table, RowReader(self.sources, shards, self.sparse, first_source=first, first_file=files)
         sources = cast("Sequence[ShardSource]", self.sources)
-        return table, ChunkReader(sources, self.pool.shards, self.sparse, **arguments)
+        return table, ChunkReader(sources, shards, self.sparse, first_source=first, first_file=first)
 
     def quarantine(self, samples: Iterable[tuple[int, int]]) -> None:
         """Pass over more samples from now on, given as in :attr:`quarantined`."""
@@ -177,9 +177,9 @@ class ReadDataset(SavableDataset[Raw]):
     def open(self, lane: Lane, state: State) -> Running:
         order = self.lane_order(lane.number, lanes=lane.count, seed=lane.seed, rules=lane.rules)
         running = LaneReader(self, order, lane, state)
-        known = OrderedTogether.take(lane, state.get(self.key, 0)) if lane.shared else None
-        if known is not None:
-            running.use_order(*known)
+        together = ReadTogether.of(lane)
+        if together is not None:
+            running.read_with(together, lane.path, is_sparse=bool(self.sparse))
         return running
 
     def lane_order(self, number: int, *, lanes: int, seed: int, rules: int = RULES) -> LaneOrder:

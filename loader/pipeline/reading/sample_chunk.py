@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import islice, pairwise, repeat
+from itertools import chain, islice, pairwise, repeat
 from typing import Any, cast
 
 import numpy as np
@@ -217,15 +217,11 @@ class SampleChunk:
             )
         columns = [iter(column) for column in self._columns()]
         if contents is not None:
+            joined = zip(chain.from_iterable(positions for positions, _ in parts), contents, *columns, strict=True)
             if len(parts) == 1:
-                ((positions, begin),) = parts
-                return [self._of_contents(zip(positions, zip(contents, *columns, strict=True), strict=True), begin)]
+                return [self._of_contents(joined, parts[0][1])]
             # A tuple for each sample: the samples that come next are of other parts, and each list costs a cache miss.
-            joined = zip(contents, *columns, strict=True)
-            return [
-                self._of_contents(zip(positions, [*islice(joined, len(positions))], strict=True), begin)
-                for positions, begin in parts
-            ]
+            return [self._of_contents([*islice(joined, len(positions))], begin) for positions, begin in parts]
         # Those of object stores are being fetched.
         announced = (
             len(self) if len(self) < _MIN_ANNOUNCED or self._fetched is not None else self._announce(0, len(self))
@@ -262,9 +258,9 @@ class SampleChunk:
         return (self._source + first).tolist() if first else source, sample, shards, key, part
 
     def _of_contents(
-        self, rows: Iterable[tuple[int, tuple[Any, ...]]], begin: Callable[[int], None]
+        self, rows: Iterable[tuple[Any, ...]], begin: Callable[[int], None]
     ) -> Iterator[tuple[RawSample, int]]:
-        for position, (data, source, index, shard, key, part) in rows:
+        for position, data, source, index, shard, key, part in rows:
             begin(position)
             parts = {part: data} if type(part) is str else self._parts(part, data)
             yield _raw((source, index, shard, key, parts)), position

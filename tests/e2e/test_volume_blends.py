@@ -19,6 +19,7 @@ from torch.utils.data import get_worker_info
 from loader import (
     BlendDataset,
     ConfigError,
+    EnergonError,
     SkipSample,
     TaskEncoder,
     TextSample,
@@ -30,6 +31,7 @@ from loader import (
 )
 from loader.format.columns.column import write_column
 from loader.format.dataset_folder import DatasetFolder
+from loader.pipeline.reading import read_together
 from tests.e2e.drawing_encoders import Augmented, Cooking, PackingTwice, number_in
 from tests.e2e.drawing_pipelines import ignore
 from tests.e2e.mixed_data import MixedData, write_mixed_data
@@ -231,18 +233,50 @@ def test_a_sample_without_a_value_is_named(data: MixedData, tmp_path: Path) -> N
         list(islice(get_loader(train(other, "words.yaml", Plain, batch_size=None)), 100))
 
 
+@pytest.mark.parametrize("located", [None, 40])
 @pytest.mark.parametrize("name", ["tokens.yaml", "nested.yaml", "outer.yaml"])
-def test_readers_that_are_ordered_together_have_the_order_of_each(data: MixedData, name: str) -> None:
+def test_readers_that_read_together_have_the_samples_of_each(
+    data: MixedData, monkeypatch: pytest.MonkeyPatch, name: str, located: int | None
+) -> None:
+    if located is not None:
+        for constant, value in (("_MIN_READERS", 1), ("_FIRST_SAMPLES", 2), ("_MIN_SAMPLES", 3)):
+            monkeypatch.setattr(read_together, constant, value)
+        monkeypatch.setattr(read_together, "_MAX_SAMPLES", located)
     together, alone = (train(data, name, Sized) for _ in range(2))
     assert blend_of(together).begin is not None
     blend_of(alone).begin = None
     loaders = [get_savable_loader(dataset) for dataset in (together, alone)]
     found = [[batch.text for batch in islice(loader, 150)] for loader in loaders]
     assert found[0] == found[1]
+    assert loaders[0].save_state_rank() == loaders[1].save_state_rank()
+    counts = [[replace(source, sizes={}) for source in loader.stats().sources] for loader in loaders]
+    assert counts[0] == counts[1], "sizes are estimates, from the micro-batches that are timed"
     restored = get_savable_loader(train(data, name, Sized))
     restored.restore_state_rank(loaders[1].save_state_rank())
     expected = [batch.text for batch in islice(loaders[1], 30)]
     assert [batch.text for batch in islice(restored, 30)] == expected
+
+
+def test_a_reader_that_cannot_read_together_finds_its_own_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for constant, value in (("_MIN_READERS", 1), ("_FIRST_SAMPLES", 2), ("_MAX_SAMPLES", 40)):
+        monkeypatch.setattr(read_together, constant, value)
+    other = write_mixed_data(tmp_path)
+    entries = [{"path": "texts"}, {"path": "more"}]
+    other.write("cut.yaml", {"train": {"blend": entries, "blend_weight_unit": "tokens"}})
+    errors = []
+    for is_together in (True, False):
+        dataset = train(other, "cut.yaml", Sized)
+        if not is_together:
+            blend_of(dataset).begin = None
+        with (other.more / "train_1.tar").open("r+b") as shard:
+            shard.truncate(1024)
+        with pytest.raises(EnergonError) as caught:
+            list(islice(get_loader(dataset), 400))
+        errors.append(str(caught.value))
+    assert errors[0] == errors[1]
+    assert "train_1.tar" in errors[0]
 
 
 def blend_of(dataset: Any) -> BlendDataset[Any]:

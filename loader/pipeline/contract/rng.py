@@ -12,8 +12,6 @@ All threads of a process share these generators. In a worker that is a thread, n
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache, lru_cache
 from typing import Any
 
@@ -109,13 +107,22 @@ class _NoState:
         """Keep the generator as it is."""
 
 
-@contextmanager
-def _without_bit_generator(generator: Any) -> Iterator[None]:
-    """Let the state of a generator be its cached number alone."""
+def _get_cached(generator: Any) -> dict[str, Any]:
+    """Return the state of a generator without that of its bit generator: the cached number."""
     bit_generator = generator._bit_generator
     generator._bit_generator = _NoState(bit_generator)
     try:
-        yield
+        return dict(generator.get_state(legacy=False))
+    finally:
+        generator._bit_generator = bit_generator
+
+
+def _set_cached(generator: Any, state: dict[str, Any]) -> None:
+    """Set the cached number of a generator."""
+    bit_generator = generator._bit_generator
+    generator._bit_generator = _NoState(bit_generator)
+    try:
+        generator.set_state(state)
     finally:
         generator._bit_generator = bit_generator
 
@@ -126,14 +133,12 @@ def _is_separable() -> bool:
     one = np.random.RandomState(0)
     first = one.normal()
     try:
-        with _without_bit_generator(one):
-            state = one.get_state(legacy=False)
+        state = _get_cached(one)
         second, third = one.normal(), one.normal()
         again = np.random.RandomState(0)
         again.normal()
         again.normal()
-        with _without_bit_generator(again):
-            again.set_state(state)
+        _set_cached(again, state)
         restored = again.normal(), again.normal()
     except (AttributeError, TypeError, ValueError):
         return False
@@ -143,15 +148,13 @@ def _is_separable() -> bool:
 def _cached_normal() -> dict[str, Any]:
     if not _is_separable():
         return dict(_numpy.get_state(legacy=False))
-    with _without_bit_generator(_numpy.mtrand._rand):
-        return dict(_numpy.get_state(legacy=False))
+    return _get_cached(_numpy.mtrand._rand)
 
 
 def _restore_cached_normal(state: dict[str, Any]) -> None:
-    if not _is_separable():
-        _numpy.set_state(state)
-        return
-    with _without_bit_generator(_numpy.mtrand._rand):
+    if _is_separable():
+        _set_cached(_numpy.mtrand._rand, state)
+    else:
         _numpy.set_state(state)
 
 

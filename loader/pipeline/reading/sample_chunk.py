@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import islice, pairwise, repeat
+from itertools import chain, islice, pairwise, repeat
 from typing import Any, cast
 
 import numpy as np
@@ -18,12 +18,13 @@ from ...samples.building.sample_builder import RawSample
 from ...storage import ReadableFile
 from ..contract.stage import SKIPPED
 from .fetched_ranges import FetchedRanges, FetchQueue
-from .shard_reads import OpenShards, coalesce_ranges, read_coalesced
+from .shard_reads import COALESCED_BYTES, OpenShards, coalesce_ranges, read_coalesced
 from .source import ShardSource, Source
 
 __all__ = ["ChunkReader", "SampleChunk", "SourceTable"]
 
 _AHEAD_BYTES = 8 << 20  # announced to the storage at a time
+_MIN_ANNOUNCED = 2  # samples; a single one is read at once
 _AHEAD_GAP_BYTES = 128 << 10  # samples closer than this are announced as one range
 
 _SHARD_BITS = 32  # a file number is the source's number, followed by 32 bits for the shard's
@@ -189,14 +190,49 @@ class SampleChunk:
             FormatError: A shard has changed since it was indexed, or ends within a part.
             StorageError: A shard is missing or cannot be read.
         """
-        contents = None
+        return self.read_parts([(positions, begin)])[0]
+
+    def read_parts(
+        self,
+        parts: Sequence[tuple[Sequence[int], Callable[[int], None]]],
+        *,
+        coalesced_bytes: int = COALESCED_BYTES,
+    ) -> list[Iterator[tuple[RawSample | Any, int]]]:
+        """Return an iterator over each of several parts of the chunk, which follow one another, as :meth:`read` does.
+
+        Args:
+            parts: For each part, the positions of its samples, and the function that is called with them.
+            coalesced_bytes: Largest size of a chunk that is read by ranges.
+        """
+        contents: list[bytes] | None = None
         if self._excluded is None and self._fetched is None:
+            first_positions, begin_first = parts[0]
             contents = read_coalesced(
-                self._file, self._start, self._size, open_file=self._open, begin=partial(begin, positions[0])
+                self._file,
+                self._start,
+                self._size,
+                open_file=self._open,
+                begin=partial(begin_first, first_positions[0]),
+                max_bytes=coalesced_bytes,
             )
-        if contents is None:
-            return self._one_by_one(positions, begin)
-        return self._of_contents(contents, positions, begin)
+        columns = [iter(column) for column in self._columns()]
+        if contents is not None:
+            joined = zip(chain.from_iterable(positions for positions, _ in parts), contents, *columns, strict=True)
+            if len(parts) == 1:
+                return [self._of_contents(joined, parts[0][1])]
+            # A tuple for each sample: the samples that come next are of other parts, and each list costs a cache miss.
+            return [self._of_contents([*islice(joined, len(positions))], begin) for positions, begin in parts]
+        # Those of object stores are being fetched.
+        announced = (
+            len(self) if len(self) < _MIN_ANNOUNCED or self._fetched is not None else self._announce(0, len(self))
+        )
+        found = []
+        first = 0
+        for positions, begin in parts:
+            own = [list(islice(column, len(positions))) for column in columns]
+            found.append(self._one_by_one(first, positions, begin, own, announced))
+            first += len(positions)
+        return found
 
     def _columns(self) -> tuple[Iterable[Any], ...]:
         """Return the columns source, number in the index, shard, key, and part.
@@ -222,31 +258,44 @@ class SampleChunk:
         return (self._source + first).tolist() if first else source, sample, shards, key, part
 
     def _of_contents(
-        self, contents: list[bytes], positions: Sequence[int], begin: Callable[[int], None]
+        self, rows: Iterable[tuple[Any, ...]], begin: Callable[[int], None]
     ) -> Iterator[tuple[RawSample, int]]:
-        rows = zip(positions, contents, *self._columns(), strict=True)
         for position, data, source, index, shard, key, part in rows:
             begin(position)
             parts = {part: data} if type(part) is str else self._parts(part, data)
             yield _raw((source, index, shard, key, parts)), position
 
     def _one_by_one(
-        self, positions: Sequence[int], begin: Callable[[int], None]
+        self,
+        first: int,
+        positions: Sequence[int],
+        begin: Callable[[int], None],
+        columns: list[list[Any]],
+        announced: int,
     ) -> Iterator[tuple[RawSample | Any, int]]:
+        """Yield the samples of a part.
+
+        Args:
+            first: Row of its first sample.
+            positions: Those of its samples.
+            begin: Called with each.
+            columns: Their columns.
+            announced: Number of the chunk's samples, from its first one on, whose reads were announced.
+        """
+        stop = first + len(positions)
         rows = zip(
             positions,
-            [False] * len(self) if self._excluded is None else self._excluded.tolist(),
-            self._file.tolist(),
-            self._start.tolist(),
-            self._size.tolist(),
-            *self._columns(),
+            [False] * len(positions) if self._excluded is None else self._excluded[first:stop].tolist(),
+            self._file[first:stop].tolist(),
+            self._start[first:stop].tolist(),
+            self._size[first:stop].tolist(),
+            *columns,
             strict=True,
         )
         find, fetched = self._shards.find, self._fetched
-        done = 0
-        while done < len(self):
-            # A single sample is read at once, and those of object stores are being fetched.
-            ahead = len(self) if len(self) == 1 or fetched is not None else self._announce(done)
+        done = first
+        while done < stop:
+            ahead = min(announced, stop) if done < announced else self._announce(done, stop)
             for position, is_excluded, name, start, size, source, index, shard, key, part in islice(rows, ahead - done):
                 row = done
                 done += 1
@@ -283,10 +332,10 @@ class SampleChunk:
                 file.expect_few()
         return file
 
-    def _announce(self, row: int) -> int:
-        """Announce the next reads to the storage, from a row on; return the row at which to announce more."""
-        ahead = np.cumsum(np.maximum(self._size[row:], 0))
-        stop = row + 1 + int(np.searchsorted(ahead, _AHEAD_BYTES))
+    def _announce(self, row: int, stop: int) -> int:
+        """Announce the next reads to the storage, in some rows; return the row at which to announce more."""
+        ahead = np.cumsum(np.maximum(self._size[row:stop], 0))
+        stop = min(stop, row + 1 + int(np.searchsorted(ahead, _AHEAD_BYTES)))
         rows = slice(row, stop)
         size = np.maximum(self._size[rows], 0)
         _, ranges = coalesce_ranges(self._file[rows], self._start[rows], size, gap_bytes=_AHEAD_GAP_BYTES)

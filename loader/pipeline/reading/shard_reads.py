@@ -14,13 +14,15 @@ from ...cached_property import cached_property
 from ...errors import EnergonError
 from ...storage import ReadableFile
 
-__all__ = ["OpenShards", "ShardPool", "coalesce_ranges", "read_coalesced"]
+__all__ = ["COALESCED_BYTES", "OpenShards", "ShardPool", "coalesce_ranges", "read_coalesced"]
 
 _MAX_OPEN = 4096  # more than a run reads from at a time
 _OPEN_SHARE = 4  # use a quarter of the limit on open files: torch also passes tensors as files
 
 _MIN_COALESCED = 64  # samples; smaller chunks are read one by one
-_MAX_COALESCED_BYTES = 1024 << 10  # held in memory until the samples are decoded
+COALESCED_BYTES = 1024 << 10
+"""Largest size of samples that are read together, by default; they are held in memory until they are decoded."""
+
 _GAP_BYTES = 8 << 10  # largest gap that is read over: one more read costs as much as copying some KiB
 _MIN_PER_RANGE = 2  # samples, on average
 
@@ -60,14 +62,15 @@ class ShardPool:
 
     Args:
         readers: Number of readers.
+        sources: Number of their sources. The files of a source have its number, those of the members of joins others.
     """
 
-    def __init__(self, readers: int) -> None:
+    def __init__(self, readers: int, sources: int) -> None:
         self.readers = readers
-        self._reserved = 0
+        self._sources = self._reserved = sources
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"readers": self.readers, "_reserved": 0}
+        return {"readers": self.readers, "_sources": self._sources, "_reserved": self._sources}
 
     @cached_property
     def shards(self) -> OpenShards:
@@ -75,7 +78,7 @@ class ShardPool:
         return OpenShards()
 
     def reserve(self, sources: int) -> int:
-        """Return the first of some numbers of sources that no other reader uses for its files."""
+        """Return the first of some numbers that no source has and no other reader uses for its files."""
         first = self._reserved
         self._reserved += sources
         return first
@@ -88,6 +91,7 @@ def read_coalesced(
     *,
     open_file: Callable[[int], ReadableFile],
     begin: Callable[[], None],
+    max_bytes: int = COALESCED_BYTES,
 ) -> list[bytes] | None:
     """Read small samples in any order by few reads, which include the gaps between neighbours.
 
@@ -97,12 +101,13 @@ def read_coalesced(
         size_bytes: Shape (n,): its bytes; -1 if it is not one range.
         open_file: Returns the file of a number.
         begin: Called before the first read.
+        max_bytes: Largest size of all samples together.
 
     Returns:
         The bytes of each sample. None if the samples are too few, too large or too far apart, or if some cannot be
         read: reading them one by one raises an error that names the sample.
     """
-    if len(file) < _MIN_COALESCED or size_bytes.min() < 0 or size_bytes.sum() > _MAX_COALESCED_BYTES:
+    if len(file) < _MIN_COALESCED or size_bytes.min() < 0 or size_bytes.sum() > max_bytes:
         return None
     which, (range_file, range_start, range_bytes) = coalesce_ranges(file, start, size_bytes, gap_bytes=_GAP_BYTES)
     if len(range_start) * _MIN_PER_RANGE > len(file):

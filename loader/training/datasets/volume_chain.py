@@ -14,8 +14,8 @@ from ...errors import ConfigError
 from ...metadataset.plans.blend_units import SAMPLES, LeafGroup, UnitBlend
 from ...pipeline.contract.stage import SavableDataset
 from ...pipeline.reading.order_plan import OrderPlan, ShuffledPlan
-from ...pipeline.reading.ordered_together import OrderedTogether, ReaderPlace
 from ...pipeline.reading.read import ReadDataset
+from ...pipeline.reading.read_together import ReaderPlace, ReadTogether
 from ...pipeline.reading.shard_reads import ShardPool
 from ...pipeline.reading.source import Source
 from ...pipeline.stages.blend import BlendDataset
@@ -48,10 +48,11 @@ def build_volume_chain(
     Raises:
         ConfigError: A unit is not known; or a blend would count samples, and one below it packs.
     """
-    chain, level = _Builder(sources, tree, plan_of, options, needs_sizes=needs_sizes).blend(tree)
+    pool = ShardPool(readers=sum(1 for _ in tree.groups()), sources=len(sources))
+    chain, level = _Builder(sources, plan_of, options, pool, needs_sizes=needs_sizes).blend(tree)
     places = [*_reader_places(chain)]
     if places:
-        chain.begin = OrderedTogether(places).begin
+        chain.begin = ReadTogether(places, sources, pool).begin
     return batched(SampleStages(sources, options).lift(chain, level, Level.PACKED), options)
 
 
@@ -68,16 +69,16 @@ def _reader_places(stage: SavableDataset[Any], steps: tuple[tuple[str, int], ...
             return
     plan = stage.plan
     if len(stage.sources) == 1 and isinstance(plan, ShuffledPlan) and not plan.is_sequential:
-        yield ReaderPlace(steps, stage.key, plan, stage.sources[0])
+        yield ReaderPlace(steps, stage.key, plan, stage.first_source, stage.sources[0])
 
 
 class _Builder:
     def __init__(
         self,
         sources: Sequence[Source],
-        tree: UnitBlend,
         plan_of: Callable[[LeafGroup], OrderPlan],
         options: ChainOptions,
+        pool: ShardPool,
         *,
         needs_sizes: bool,
     ) -> None:
@@ -86,7 +87,7 @@ class _Builder:
         self._options = options
         self._stages = SampleStages(self._sources, options)
         self._units = VolumeUnits(self._sources, options.task_encoder, needs_sizes=needs_sizes)
-        self._pool = ShardPool(readers=sum(1 for _ in tree.groups()))
+        self._pool = pool
 
     def blend(self, blend: UnitBlend) -> tuple[BlendDataset[Any], Level]:
         """Return a blend, and the level of its items."""

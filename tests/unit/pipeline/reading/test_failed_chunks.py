@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from loader.errors import StorageError
-from loader.pipeline.reading.read import _ReadRunning
+from loader.pipeline.reading.lane_reader import LaneReader
 
 
 class InOrder:
@@ -88,7 +88,7 @@ def open_lane(rows: Rows, waiting: WeakValueDictionary[int, Any], number: int, *
         recorder=None,
     )
     order: Any = InOrder()
-    return _ReadRunning(definition, order, lane, {})
+    return LaneReader(definition, order, lane, {})
 
 
 @pytest.mark.parametrize("is_remote", [True, False])

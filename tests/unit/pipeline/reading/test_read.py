@@ -18,7 +18,7 @@ from loader.format.index.fresh_shard import open_fresh_shard
 from loader.format.index.layout import ShardEntry
 from loader.pipeline.contract.stage import SKIPPED
 from loader.pipeline.contract.worker_config import WorkerConfig
-from loader.pipeline.reading import dataset_source as dataset_leaf, read
+from loader.pipeline.reading import dataset_source as dataset_leaf, lane_reader
 from loader.pipeline.reading.order_plan import SequentialPlan, ShuffledPlan
 from loader.pipeline.reading.read import ReadDataset
 from loader.pipeline.reading.sample_chunk import ChunkReader, SourceTable
@@ -105,9 +105,9 @@ def test_the_sizes_of_chunks_have_no_effect(
     dataset = reader(small, other, plan=shuffled(sources=2, repeats=repeats))
     expected = [steps(dataset, lane(number, 2), most=70) for number in range(2)]
     for name, size in (("_FIRST_CHUNK", first), ("_MAX_CHUNK", most), ("_GROWTH", growth)):
-        monkeypatch.setattr(read, name, size)
+        monkeypatch.setattr(lane_reader, name, size)
     for together in (1, 3):
-        monkeypatch.setattr(read, "_CHUNKS_ORDERED", together)
+        monkeypatch.setattr(lane_reader, "_CHUNKS_ORDERED", together)
         assert [steps(dataset, lane(number, 2), most=70) for number in range(2)] == expected
 
 

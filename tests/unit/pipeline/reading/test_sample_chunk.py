@@ -144,3 +144,24 @@ def test_each_position_is_noted_before_its_sample_is_read(near: Path) -> None:
     assert parts == raw_samples(near)[4][4]
     assert began == [100, 102]
     assert len([entry for entry in noted if entry[0] == "read"]) == 2
+
+
+@pytest.mark.parametrize("is_excluded", [False, True])
+@pytest.mark.parametrize("most_bytes", [0, 1 << 20])
+def test_parts_of_a_chunk_have_its_samples_and_note_their_own_positions(
+    near: Path, is_excluded: bool, most_bytes: int
+) -> None:
+    if is_excluded:
+        leave_out(near, "a.tar/003")
+    numbers = [*range(30)] * 3  # enough for a coalesced read
+    whole, _ = chunk(near, numbers)
+    expected: list[Any] = read_all(whole)[0]
+    some, _ = chunk(near, numbers)
+    first: list[int] = []
+    second: list[int] = []
+    parts = some.read_parts([(range(5, 25), first.append), (range(70), second.append)], coalesced_bytes=most_bytes)
+    assert [*parts[1]] == [(sample, place) for place, sample in enumerate(expected[20:])]
+    first.clear()  # a coalesced read notes the first position of all
+    assert [*parts[0]] == [(sample, place) for place, sample in enumerate(expected[:20], 5)]
+    assert first == [place for place in range(5, 25) if expected[place - 5] is not SKIPPED]
+    assert second == [place for place in range(70) if expected[20 + place] is not SKIPPED]

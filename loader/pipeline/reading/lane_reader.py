@@ -1,0 +1,315 @@
+"""Read the samples of one lane.
+
+The order returns the samples of several chunks of positions at a time, a chunk of samples is located in the index
+together, and each sample takes one positioned read. Chunks start small so that the first batch comes early; their size
+does not affect the order.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, MutableMapping
+from contextlib import suppress
+from time import perf_counter_ns
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from ...arrays import IntArray
+from ...errors import EnergonError, StateError
+from ...order import GONE, LaneOrder, MixHistory
+from ..contract.item_id import ItemId, position_of
+from ..contract.lane import Lane
+from ..contract.stage import SKIPPED, State
+from ..measuring.counts import STORAGE, Counts
+from ..measuring.source_counter import SourceCounter
+from .fetched_ranges import MEMBER_BYTES
+from .joined_source import RowReader
+from .position_sources import ReaderSources
+from .read_ahead import FetchedChunk, ReadAhead
+from .read_together import LaneReaders
+from .sample_chunk import ChunkReader, SourceTable
+from .source import Source
+
+__all__ = ["LaneReader"]
+
+_FIRST_CHUNK, _MAX_CHUNK, _GROWTH = 32, 1024, 4
+_MANY_SOURCES, _MAX_CHUNK_OF_MANY = 16, 4096  # so that some samples of each are located, and read, together
+_CHUNKS_ORDERED = 4  # at a time: the fixed cost of the order is that of about a thousand positions
+_CHUNKS_JOINED = 4  # to ranges that are fetched
+_REBUILT_TOGETHER = 256  # positions
+
+
+class _Definition(Protocol):
+    """The stage, which all lanes share; see :class:`.ReadDataset`."""
+
+    sources: tuple[Source, ...]
+    history: MixHistory | None
+
+    @property
+    def key(self) -> str: ...
+
+    @property
+    def opened(self) -> tuple[SourceTable, ChunkReader | RowReader]: ...
+
+    @property
+    def waiting(self) -> MutableMapping[int, ReadAhead]: ...
+
+    @property
+    def is_remote(self) -> bool: ...
+
+    @property
+    def sample_bytes(self) -> int: ...
+
+    def ahead_bytes(self, lanes: int) -> int: ...
+
+    def lane_order(self, number: int, *, lanes: int, seed: int, rules: int) -> LaneOrder: ...
+
+
+class _SizedChunk(FetchedChunk, Protocol):
+    @property
+    def size_bytes(self) -> IntArray:
+        """Shape (n,): the bytes of each sample; -1 if they are not one range."""
+
+
+class LaneReader:
+    """The running reader of a lane.
+
+    Args:
+        definition: The stage.
+        order: The stream of the lane.
+        lane: The lane.
+        state: Its state.
+
+    Attributes:
+        position: Position of the next sample.
+        located: Position of the first sample that is not located.
+        table: The table of samples.
+        begin: Called with the position of each sample before it is read.
+    """
+
+    def __init__(self, definition: _Definition, order: LaneOrder, lane: Lane, state: State) -> None:
+        self._order = order
+        self.table, self._rows = definition.opened
+        self.begin = lane.last_sample.note_positions_at(lane.path)
+        self._key = definition.key
+        self._was_edited = definition.history is not None
+        self.position: int = state.get(self._key, 0)  # of the next sample
+        self._samples: Iterator[tuple[Any, int]] = iter(())  # of the current chunk
+        self._ordered = range(self.position, self.position)  # positions whose order is known
+        self._found: tuple[IntArray, IntArray, IntArray]  # their sources, numbers in the indexes, and epochs
+        self._size, self._max_size = _FIRST_CHUNK, _MAX_CHUNK
+        if len(definition.sources) >= _MANY_SOURCES:
+            self._max_size = _MAX_CHUNK_OF_MANY
+        self.located = self.position  # position of the next sample to locate
+        self._more: deque[Iterator[tuple[Any, int]]] = deque()  # the samples that follow
+        self._together: LaneReaders | None = None
+        self._opened_at = self.position
+        self._ahead: ReadAhead | None = None
+        if definition.is_remote:
+            ahead_bytes = definition.ahead_bytes(lane.count)
+            joined = 2 * ahead_bytes // (definition.sample_bytes + MEMBER_BYTES)
+            self._max_size = min(_MAX_CHUNK, max(1, joined // _CHUNKS_JOINED))
+            self._size = min(_FIRST_CHUNK, self._max_size)
+            self._ahead = ReadAhead(
+                self._locate_chunk,
+                ahead_bytes=ahead_bytes,
+                samples_joined=_CHUNKS_JOINED * self._max_size,
+                begin=self.begin,
+            )
+            definition.waiting[lane.number] = self._ahead
+        self._waiting = definition.waiting
+        self._recorder = lane.recorder
+        if lane.recorder is not None:
+            sources, first = definition.sources, lane.recorder.first_source(definition)
+            self._counter = SourceCounter(
+                first, self.position, lambda source: sources[source].sample_bytes, sources=len(sources)
+            )
+            lane.readers = ReaderSources(definition, lane, first=first, sources=len(sources))
+            lane.recorder.add_reader(self)
+        self._first_rebuilt = -1  # first of the positions that the last load() located
+        self._rebuilt: tuple[IntArray, IntArray]  # their sources, and numbers in the indexes
+
+    def read_with(self, together: LaneReaders, path: str, *, is_sparse: bool) -> None:
+        """Order, and locate, the samples of the only source together with those of other readers of the lane.
+
+        Args:
+            together: These readers.
+            path: The path of the lane.
+            is_sparse: An epoch reads less than half of the source's samples.
+        """
+        known = together.take_first(path, self.position)
+        if known is not None:
+            epochs, samples = known
+            source = np.zeros(len(samples), dtype=np.int64)
+            self._found = source, self.table.index_numbers(source, samples), epochs
+            self._ordered = range(self.position, self.position + len(samples))
+        if (
+            self._ahead is None
+            and isinstance(self._rows, ChunkReader)
+            and together.join(path, self, is_sparse=is_sparse)
+        ):
+            self._together = together
+            self._size = min(self._size, together.first_samples)
+
+    def add_samples(
+        self,
+        samples: Iterator[tuple[Any, int]],
+        positions: range,
+        columns: tuple[IntArray, IntArray, IntArray, npt.NDArray[np.bool_] | None],
+    ) -> None:
+        """Add located samples to those that come next.
+
+        Args:
+            samples: The samples, with their positions.
+            positions: Their positions.
+            columns: Their sources, epochs and bytes; and True for the excluded ones, None if there are none.
+        """
+        self._more.append(samples)
+        self.located = positions.stop
+        if self._recorder is not None:
+            self._counter.add_chunk(positions, *columns)
+            if self._counter.is_full:
+                self.count_samples(self._recorder.counts)
+
+    def next(self) -> tuple[Any, ItemId]:
+        """Return the next sample and its position."""
+        while True:
+            try:
+                for item in self._samples:  # returns after one item
+                    self.position = item[1] + 1
+                    return item
+            except BaseException:
+                self._start_again()
+                raise
+            self._samples = self._next_chunk()
+
+    def _next_chunk(self) -> Iterator[tuple[Any, int]]:
+        recorder = self._recorder
+        if recorder is None:
+            return self._chunk() if self._ahead is None else self._fetched(self._ahead)
+        begin_ns = perf_counter_ns()
+        try:
+            return self._chunk() if self._ahead is None else self._fetched(self._ahead)
+        except BaseException:
+            self.count_samples(recorder.counts)  # the end of the pass, after which this iterator is dropped
+            raise
+        finally:
+            recorder.add_always(STORAGE, begin_ns)
+
+    def count_samples(self, counts: Counts) -> None:
+        """Add the samples that were yielded since the last call."""
+        self._counter.count(self.position, counts)
+
+    def _start_again(self) -> None:
+        """Read on from the sample that failed, if there is a next call."""
+        self.located = self.position
+        self._more.clear()
+        if self._ahead is not None:
+            self._ahead.clear()
+
+    def _chunk(self) -> Iterator[tuple[Any, int]]:
+        """Return the samples of the next chunk.
+
+        Raises:
+            StopIteration: The pass is over.
+        """
+        if not self._more and self._together is not None and self.located != self._opened_at:
+            self._together.locate_more()
+        if self._more:
+            return self._more.popleft()
+        chunk, positions = self._locate_chunk()
+        try:
+            return chunk.read(positions, self.begin)
+        except BaseException:
+            self.located = positions.start
+            raise
+
+    def _fetched(self, ahead: ReadAhead) -> Iterator[tuple[Any, int]]:
+        """Return the samples of the next chunk; before the first one, let the lanes that come next fetch theirs.
+
+        Raises:
+            StopIteration: The pass is over.
+        """
+        ahead.start()
+        for number, other in list(self._waiting.items()):
+            self._waiting.pop(number, None)
+            with suppress(EnergonError):  # its own lane finds the error again
+                other.start()
+        return ahead.next()
+
+    def _locate_chunk(self) -> tuple[_SizedChunk, range]:
+        """Return the next chunk and its positions.
+
+        Raises:
+            StopIteration: The pass is over.
+        """
+        start = self.located
+        if start not in self._ordered:
+            self._order_more()
+        rows = slice(start - self._ordered.start, start - self._ordered.start + self._size)
+        self._size = min(self._size * _GROWTH, self._max_size)
+        source, index, epoch = (column[rows] for column in self._found)
+        positions = self._ordered[rows]
+        excluded = self.table.excluded(source, index)
+        # If this fails, the next call finds the error again, or reads these samples.
+        chunk = self._rows.chunk(source, index, excluded)
+        if self._recorder is not None:
+            self._counter.add_chunk(positions, source, epoch, chunk.size_bytes, excluded)
+            if self._counter.is_full:
+                self.count_samples(self._recorder.counts)
+        self.located = positions.stop
+        return chunk, positions
+
+    def _order_more(self) -> None:
+        start, length = self.located, self._order.length
+        stop = start + self._size * _CHUNKS_ORDERED
+        ordered = range(start, stop if length is None else min(stop, length))
+        if not ordered:
+            raise StopIteration
+        source, epoch, sample = self._order.locate(start, ordered.stop)
+        if self._was_edited:
+            known = _before_gone(source)
+            source, epoch, sample, ordered = source[:known], epoch[:known], sample[:known], ordered[:known]
+        self._found = source, self.table.index_numbers(source, sample), epoch
+        self._ordered = ordered
+
+    def state(self) -> State:
+        """Return the position of the next sample."""
+        return {self._key: self.position}
+
+    def load(self, item_id: ItemId) -> Any:
+        """Read a sample again; :data:`SKIPPED` if its dataset is gone."""
+        position = position_of(item_id)
+        first = position - position % _REBUILT_TOGETHER
+        if first != self._first_rebuilt:
+            # Samples of a buffer have positions close to each other: locate their neighbourhood once.
+            stop = first + _REBUILT_TOGETHER
+            if self._order.length is not None:
+                stop = min(stop, self._order.length)
+            source, _, sample = self._order.locate(first, stop)
+            self._rebuilt = source, self.table.index_numbers(source, sample)
+            self._first_rebuilt = first
+        row = slice(position - first, position - first + 1)
+        source, index = (column[row] for column in self._rebuilt)
+        if source[0] == GONE:
+            return SKIPPED
+        return next(self._rows.read((position,), source, index, self.table.excluded(source, index), self.begin))[0]
+
+
+def _before_gone(source: IntArray) -> int:
+    """Return the number of positions before the first one whose dataset left the mix.
+
+    Raises:
+        StateError: It is the first position.
+    """
+    gone = np.flatnonzero(source == GONE)
+    if not len(gone):
+        return len(source)
+    if gone[0] == 0:
+        raise StateError(
+            "a sample of this micro-batch is of a dataset that has left the mix of the run",
+            hint="rebuild it from a state before that change of the mix, with the documents of that time",
+        )
+    return int(gone[0])

@@ -1,0 +1,253 @@
+"""Order, locate and read samples of many readers of a lane at once.
+
+The order and the place of a few samples take as long as those of a thousand: calls of numpy. A blend that counts
+volumes has a reader for each of its datasets, and opens it when its first sample is due. So the first of these readers
+orders the first samples of all. Later, a reader that has none left locates its next samples together with those that
+the other readers will need soon, in proportion to those that they took so far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol, cast
+from weakref import WeakValueDictionary
+
+import numpy as np
+import numpy.typing as npt
+
+from ...arrays import IntArray
+from ...cached_property import cached_property
+from ...errors import EnergonError
+from ...order import SourceOrders
+from ..contract.lane import Lane, child_seed
+from ..contract.running import State
+from .order_plan import ShuffledPlan
+from .sample_chunk import SampleChunk, SourceTable
+from .shard_reads import ShardPool
+from .source import ShardSource, Source
+
+__all__ = ["LaneReaders", "ReadTogether", "ReaderPlace"]
+
+_MAX_POSITIONS, _MIN_EACH, _MAX_EACH = 1 << 14, 4, 128  # that are ordered before the readers are opened
+_MIN_READERS = 16  # fewer are faster one by one
+_FIRST_SAMPLES = 1 << 10  # that all readers locate one by one, when they are opened
+_MIN_SAMPLES, _MAX_SAMPLES = 1 << 12, 1 << 14  # that are located at a time, later
+_MAX_BYTES = 4 << 20  # that a lane reads at a time
+_MAX_LEFT = 0.5  # of the samples that a reader should have, so that it gets more
+
+
+class _Reader(Protocol):
+    """A running reader of one dataset."""
+
+    position: int
+    """Position of the next sample."""
+
+    located: int
+    """Position of the first sample that is not located."""
+
+    table: SourceTable
+    begin: Callable[[int], None]
+
+    def add_samples(
+        self,
+        samples: Iterator[tuple[Any, int]],
+        positions: range,
+        columns: tuple[IntArray, IntArray, IntArray, npt.NDArray[np.bool_] | None],
+    ) -> None:
+        """Add located samples to those that it yields next."""
+
+
+class ReaderPlace:
+    """A reader below a blend.
+
+    Args:
+        steps: The key and the input's number of each blend on the way, from the outermost.
+        key: Key of the reader in states.
+        plan: Its order.
+        number: Number of its only dataset in the chain.
+        source: This dataset.
+    """
+
+    def __init__(
+        self, steps: Sequence[tuple[str, int]], key: str, plan: ShuffledPlan, number: int, source: Source
+    ) -> None:
+        self.steps = tuple(steps)
+        self.key = key
+        self.plan = plan
+        self.number = number
+        self.source = source
+
+    @property
+    def path(self) -> str:
+        """The path of its lane, below that of the outermost blend."""
+        return "".join(f"{number}/" for _, number in self.steps)
+
+    def position(self, state: State) -> int:
+        """Return its position in the state of a lane."""
+        for key, number in self.steps:
+            state = state.get(key, {}).get(str(number), {})
+        found: int = state.get(self.key, 0)
+        return found
+
+    def seed(self, seed: int) -> int:
+        """Return the seed of its lane, from that of the outermost blend."""
+        for _, number in self.steps:
+            seed = child_seed(seed, number)
+        return seed
+
+
+class ReadTogether:
+    """Readers below a blend that order and locate samples together.
+
+    Args:
+        places: The readers.
+        sources: The datasets of the chain.
+        pool: Their open shards.
+    """
+
+    def __init__(self, places: Sequence[ReaderPlace], sources: Sequence[Source], pool: ShardPool) -> None:
+        self._places = tuple(places)
+        self._sources = tuple(sources)
+        self._pool = pool
+
+    def begin(self, lane: Lane, state: State) -> None:
+        """Note that the outermost blend is opened for a lane."""
+        lane.shared[LaneReaders] = LaneReaders(self._places, self._sources, self._pool, lane, state)
+
+    @staticmethod
+    def of(lane: Lane) -> LaneReaders | None:
+        """Return the readers of a lane; None if they read one by one."""
+        found: LaneReaders | None = lane.shared.get(LaneReaders) if lane.shared else None
+        return found
+
+
+class LaneReaders:
+    """The readers of one lane, by their paths."""
+
+    def __init__(
+        self,
+        places: Sequence[ReaderPlace],
+        sources: Sequence[Source],
+        pool: ShardPool,
+        lane: Lane,
+        state: State,
+    ) -> None:
+        self._places = places
+        self._sources = cast("Sequence[ShardSource]", sources)
+        self._pool = pool
+        self._lane = (lane.number, lane.count, lane.seed)
+        self._numbers = {lane.path + place.path: number for number, place in enumerate(places)}
+        self._state: State | None = state
+        self._first: dict[int, tuple[int, IntArray, IntArray]] = {}  # first positions, epochs and samples from them
+        self._readers: WeakValueDictionary[int, _Reader] = WeakValueDictionary()
+        self._sparse: set[int] = set()  # numbers of datasets
+        self._datasets = np.array([place.number for place in places])
+        self._seen = np.zeros(len(places), np.int64)  # positions of the readers, when samples were located last
+        self._taken = np.zeros(len(places))  # samples of each reader up to there, older ones less
+        self._samples = _MIN_SAMPLES
+
+    @cached_property
+    def _orders(self) -> SourceOrders:
+        _, lanes, seed = self._lane
+        orders = [place.plan.source_order(place.source.samples, place.seed(seed)) for place in self._places]
+        return SourceOrders(tuple(orders), lanes)
+
+    @property
+    def first_samples(self) -> int:
+        """Number of samples that a reader locates for itself, when it is opened."""
+        return max(_MIN_EACH, _FIRST_SAMPLES // len(self._places))
+
+    def take_first(self, path: str, position: int) -> tuple[IntArray, IntArray] | None:
+        """Return the epochs and numbers of the first samples of a reader from a position on; None if not known.
+
+        Args:
+            path: The path of its lane.
+            position: Its position.
+        """
+        if self._state is not None:
+            self._order_first(self._state)
+            self._state = None
+        start, *found = self._first.pop(self._numbers.get(path, -1), (-1,))
+        return (found[0], found[1]) if start == position else None
+
+    def _order_first(self, state: State) -> None:
+        each = min(_MAX_EACH, max(_MIN_EACH, _MAX_POSITIONS // len(self._places)))
+        starts = np.array([place.position(state) for place in self._places])
+        numbers = np.repeat(np.arange(len(starts)), each)
+        positions = (starts[:, None] + np.arange(each)).ravel()
+        epochs, samples = self._orders.locate(numbers, self._lane[0], positions)
+        rows = zip(starts.tolist(), epochs.reshape(-1, each), samples.reshape(-1, each), strict=True)
+        self._first = dict(enumerate(rows))
+
+    def join(self, path: str, reader: _Reader, *, is_sparse: bool) -> bool:
+        """Let a reader that is opened get its samples together with others; return False if it is not one of these."""
+        number = self._numbers.get(path)
+        if number is None:
+            return False
+        self._readers[number] = reader
+        self._seen[number] = reader.position
+        if is_sparse:
+            self._sparse.add(self._places[number].number)
+        return True
+
+    def locate_more(self) -> None:
+        """Locate the next samples of readers that have few left, unless there are few readers, or they fail."""
+        if len(self._readers) < _MIN_READERS:
+            return
+        numbers, readers = zip(*sorted(self._readers.items()), strict=True)
+        try:
+            self._locate(np.array(numbers), readers)
+        except EnergonError:  # its own reader finds the error again
+            return
+        self._samples = min(2 * self._samples, _MAX_SAMPLES)
+
+    def _locate(self, numbers: IntArray, readers: Sequence[_Reader]) -> None:
+        """Locate samples of those readers that have few left."""
+        position = np.array([reader.position for reader in readers])
+        located = np.array([reader.located for reader in readers])
+        wanted = self._wanted(numbers, position)
+        left = located - position
+        chosen = np.flatnonzero(left <= wanted * _MAX_LEFT)
+        count = wanted[chosen] - left[chosen]
+        starts, ends = located[chosen], np.cumsum(count)
+        rows = np.repeat(numbers[chosen], count)
+        positions = np.arange(len(rows)) + np.repeat(starts - (ends - count), count)
+        epoch, sample = self._orders.locate(rows, self._lane[0], positions)
+        zeros = np.zeros(len(rows), np.int64)
+        index, excluded = sample, zeros.astype(bool)
+        parts = [
+            (readers[one], slice(end - rows_of, end), range(start, start + rows_of))
+            for one, rows_of, end, start in zip(
+                chosen.tolist(), count.tolist(), ends.tolist(), starts.tolist(), strict=True
+            )
+        ]
+        for one, own, _ in parts:
+            index[own] = one.table.index_numbers(zeros[own], sample[own])
+            is_excluded = one.table.excluded(zeros[own], index[own])
+            if is_excluded is not None:
+                excluded[own] = is_excluded
+        chunk = SampleChunk(
+            self._sources,
+            self._pool.shards,
+            self._datasets[rows],
+            index,
+            excluded if excluded.any() else None,
+            sparse=self._sparse,
+        )
+        samples = chunk.read_parts(
+            [(own_positions, one.begin) for one, _, own_positions in parts], coalesced_bytes=_MAX_BYTES
+        )
+        for (one, own, own_positions), some in zip(parts, samples, strict=True):
+            is_excluded = excluded[own] if excluded[own].any() else None
+            one.add_samples(some, own_positions, (zeros[own], epoch[own], chunk.size_bytes[own], is_excluded))
+
+    def _wanted(self, numbers: IntArray, position: IntArray) -> IntArray:
+        """Return the number of samples that each reader should have, for its positions."""
+        self._taken[numbers] += position - self._seen[numbers]
+        self._seen[numbers] = position
+        total = max(_FIRST_SAMPLES, float(self._taken.sum()))  # before, others may not be open yet
+        shares = self._taken[numbers] / total
+        if total > 2 * _MAX_SAMPLES:
+            self._taken /= 2
+        wanted: IntArray = 1 + np.ceil(shares * self._samples).astype(np.int64)
+        return wanted

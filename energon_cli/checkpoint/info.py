@@ -157,7 +157,8 @@ def _lines(run: dict[str, Any]) -> list[tuple[str, str]]:
         lines.append(("waiting", f"{plural(run['samples_waiting'], 'sample')} in buffers"))
     lines.append(("stages", " → ".join(_stage(stage) for stage in reversed(run["stages"]))))
     for dataset in run["datasets"]:
-        lines += [("data", _dataset(dataset)), *(("  joined", _dataset(member)) for member in dataset["members"])]
+        text = _dataset(dataset, show_share=len(run["datasets"]) > 1)
+        lines += [("data", text), *(("  joined", _dataset(member)) for member in dataset["members"])]
     for change in run["mix_changes"]:
         others = [leaf for leaf in change["leaves"] if not str(leaf["change"]).startswith("continues")]
         kept = plural(len(change["leaves"]) - len(others), "dataset")
@@ -178,10 +179,12 @@ def _stage(stage: dict[str, Any]) -> str:
     return name if size is None else f"{name} ({size})"
 
 
-def _dataset(dataset: dict[str, Any]) -> str:
+def _dataset(dataset: dict[str, Any], *, show_share: bool = False) -> str:
     from loader.inspect import plural
 
     samples = dataset["samples"]
     text = str(dataset["path"]) + (f", {dataset['split_part']}" if dataset["split_part"] else "")
     text += f": {plural(samples, 'sample')}" if isinstance(samples, int) else ""
-    return text + (f", uuid {dataset['uuid']}" if dataset["uuid"] else "")
+    text += f", uuid {dataset['uuid']}" if dataset["uuid"] else ""
+    share = dataset["schedule"] or (None if dataset["share"] is None else f"{dataset['share']:.3g}")
+    return text + (f", share {share}" if show_share and share is not None else "")

@@ -132,6 +132,29 @@ def test_a_schedule_of_weights_is_migrated_as_an_edit(energon: RunEnergon, folde
     assert keys_of(restored(folder / "one.yaml", 2, states), 10) == expected
 
 
+def test_info_shows_the_share_of_each_dataset_and_its_schedule(
+    energon: RunEnergon, folder: Path, tmp_path: Path
+) -> None:
+    mix = folder / "shown.yaml"
+    (folder / "inner.yaml").write_text(f"{HEAD}{{path: a, weight: {{0: 2, 12: 0}}}}, {{path: b, weight: 1}}]}}}}\n")
+    mix.write_text(f"{HEAD}{{path: inner.yaml, weight: {{0: 1, 8: 3}}}}, {{path: c, weight: 1}}]}}}}\n")
+    run = loaders(mix, 2, lanes=4)
+    keys_of(run, 2)
+    save(tmp_path / "saved", run)
+    done = energon("checkpoint", "info", tmp_path / "saved")
+    assert done.code == 0, done.err
+    lines = [line for line in done.out.splitlines() if line.startswith("data ")]
+    expected = [
+        "0.333, 0.5 from step 8, 0 from step 12",
+        "0.167, 0.25 from step 8, 0.75 from step 12",
+        "0.5, 0.25 from step 8",
+    ]
+    assert [line.partition(", share ")[2] for line in lines] == expected
+    found = energon("checkpoint", "info", tmp_path / "saved", "--json").json["runs"][0]["datasets"]
+    assert [one["schedule"] for one in found] == expected
+    assert [one["share"] for one in found] == pytest.approx([1 / 3, 1 / 6, 1 / 2])
+
+
 def test_a_mix_that_has_not_changed_is_the_same_run(energon: RunEnergon, folder: Path, tmp_path: Path) -> None:
     run = loaders(folder / "one.yaml", 1)
     keys_of(run, 5)

@@ -7,6 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from loader import (
@@ -34,6 +35,8 @@ from loader import (
     get_val_dataset,
     sample_size_metric,
 )
+from loader.format.columns.column import write_column
+from loader.format.dataset_folder import DatasetFolder
 from loader.format.prepare.plan import SplitRequest
 from loader.pipeline.measuring import recorder
 from loader.training.stats.report_files import metrics_of, prometheus_text
@@ -230,6 +233,39 @@ def test_sizes_and_skips_of_a_blend_by_volume_have_sources(mix: Path) -> None:
     (mix / "by_volume.yaml").write_text(document)
     dataset = chain(mix / "by_volume.yaml", encoder=Skipping(), batch_size=4)
     assert_by_source(run(dataset, 100))
+
+
+class WithoutMetric(DefaultTaskEncoder[Any, Any, Any, Any]):
+    def encode_sample(self, sample: TextSample) -> TextSample:
+        return keep(sample)
+
+    def batch(self, samples: list[Any]) -> list[Any]:
+        return list(samples)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_sizes_that_only_a_column_has_are_counted(mix: Path, workers: int) -> None:
+    for name, length in LENGTHS.items():
+        opened = DatasetFolder(str(mix / name))
+        write_column(opened.storage, opened.index, "characters", np.full(len(opened.index), length))
+    document = (mix / "mix.yaml").read_text() + "    blend_weight_unit: characters\n"
+    (mix / "by_column.yaml").write_text(document)
+    dataset = chain(mix / "by_column.yaml", encoder=WithoutMetric(), batch_size=4, workers=workers)
+    assert_by_source(run(dataset, 100), buffered=80)
+
+
+def test_the_sizes_of_a_blend_by_hand_are_counted_also_of_a_mix(mix: Path) -> None:
+    inputs = [(chain(mix / name, encoder=WithoutMetric()), weight) for name, weight in (("mix.yaml", 3), ("one", 1))]
+
+    def characters(sample: TextSample) -> int:
+        return len(sample.text)
+
+    stats = run(BatchDataset(BlendDataset(*inputs, size=characters), 4, list), 100)
+    assert [round(source.sizes["characters"] / (source.samples - source.skipped), 6) for source in stats.sources] == [
+        LENGTHS[Path(source.name).name.partition(":")[0]] for source in stats.sources
+    ]
+    assert stats.sizes["characters"] == pytest.approx(sum(source.sizes["characters"] for source in stats.sources))
+    assert stats.sizes.keys() == {"characters"}
 
 
 def test_reports_have_the_sizes_and_skips_of_each_source(mix: Path) -> None:

@@ -21,6 +21,7 @@ from loader import (
     get_loader,
     get_train_dataset,
 )
+from loader.training.states.describe import describe_run
 from loader.training.states.files import read_state_file
 from loader.training.states.run_state import RunState
 from tests.e2e.text_dataset import write_texts
@@ -98,6 +99,38 @@ def test_a_hostile_file_is_refused(make: Callable[[], bytes], message: str, tmp_
     with pytest.raises(StateError, match=message) as caught:
         read_state_file(path)
     assert str(path) in str(caught.value)
+
+
+SOURCE = {"path": "/data/a", "samples": 3}
+MANY_STARTS = {"unit": "steps", "starts": [*range(1000)], "weights": [1] * 10_000}
+DAMAGED_MIXES: dict[str, Any] = {
+    "no settings": ["read", None, SOURCE, SOURCE],
+    "no weights": ["read", {}, SOURCE, SOURCE],
+    "text": ["read", {"weights": ["1", "2"]}, SOURCE, SOURCE],
+    "number": ["read", {"weights": [1]}, SOURCE, SOURCE],
+    "zero": ["read", {"weights": [0, 0]}, SOURCE, SOURCE],
+    "below zero": ["read", {"weights": [3, -1]}, SOURCE, SOURCE],
+    "huge": ["read", {"weights": [10**4000, 1]}, SOURCE, SOURCE],
+    "NaN": ["read", {"weights": [float("nan"), 1]}, SOURCE, SOURCE],
+    "no schedule": ["read", {"weights": [1, 1], "schedule": 5}, SOURCE, SOURCE],
+    "no starts": ["read", {"schedule": {"unit": "steps", "starts": [], "weights": [1, 1]}}, SOURCE, SOURCE],
+    "unit": ["read", {"schedule": {"unit": ["x"], "starts": [0], "weights": [1, 1]}}, SOURCE, SOURCE],
+    "unsorted": ["read", {"schedule": {"unit": "steps", "starts": [0, 9, 3], "weights": [1, 1]}}, SOURCE, SOURCE],
+    "short": ["read", {"schedule": {"unit": "steps", "starts": [0, 9], "weights": [[1], [1, 2]]}}, SOURCE, SOURCE],
+    "other units": [
+        "blend",
+        {"schedule": {"unit": "steps", "starts": [0, 9], "weights": [[1, 2], 1]}},
+        *(["read", {"schedule": {"unit": "samples", "starts": [0, 9], "weights": [[1, 2], 1]}}, SOURCE, SOURCE],) * 2,
+    ],
+    "many": ["read", {"schedule": MANY_STARTS}, *[SOURCE] * 10_000],
+}
+
+
+@pytest.mark.parametrize("dataset", DAMAGED_MIXES.values(), ids=DAMAGED_MIXES)
+def test_a_state_with_damaged_weights_is_described_without_shares(dataset: Any) -> None:
+    found = describe_run([RunState(lanes=4, ranks=1, rank=0, seed=0, dataset=dataset)])["datasets"]
+    assert len(found) >= 2
+    assert {(one["path"], one["share"], one["schedule"]) for one in found} == {("/data/a", None, None)}
 
 
 def test_hostile_files_are_refused_in_little_memory(tmp_path: Path) -> None:

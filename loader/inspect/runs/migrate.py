@@ -20,7 +20,7 @@ from ...training.states import (
 )
 from .migrated_chain import has_buffers, migrated_chain
 from .planned_run import PlannedRun
-from .restored_run import request_of
+from .saved_identity import request_of
 
 __all__ = ["MigratedRun", "migrate_files"]
 

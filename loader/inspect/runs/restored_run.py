@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,7 +30,8 @@ from ...training.workers.batch_trace import TraceFile, list_traces
 from ...training.workers.lane_host import LanesInTurn
 from ...training.workers.running_lane import MICRO_BATCH, remade_items
 from ..diff.compare import kind_of_path
-from .planned_run import PlannedRun, RunRequest
+from .planned_run import PlannedRun
+from .saved_identity import order_of_blends, order_stages, request_of, stages_of
 
 __all__ = [
     "RestoredRun",
@@ -39,8 +40,6 @@ __all__ = [
     "is_trace_folder",
     "load_task_encoder",
     "open_run",
-    "read_stage",
-    "request_of",
     "samples_of",
 ]
 
@@ -252,7 +251,7 @@ def open_run(
     request = request_of(state, dataset, trust_code=trust_code, task_encoder=task_encoder)
     run = PlannedRun(request)
     run.chain = measured_chain_of(run.chain, state.dataset)
-    if run.is_volume and not log and task_encoder is None and _order_of_blends(state.dataset) != "columns":
+    if run.is_volume and not log and task_encoder is None and order_of_blends(state.dataset) != "columns":
         raise StateError("the order of this run depends on sizes that a metric of its task encoder counted", hint=_HINT)
     run.chain.begin_on(state.first_ranks)
     _check(state, run, whole=task_encoder is not None)
@@ -263,7 +262,7 @@ def open_run(
         lane_states={lane: own for one in states for lane, own in one.lane_states.items()},
         log=log,
         steps=state.run_steps.place(state.batch)[0],
-        has_hooks=not {name for name, _ in _stages(state.dataset)} <= _PLAIN_STAGES,
+        has_hooks=not {name for name, _ in stages_of(state.dataset)} <= _PLAIN_STAGES,
     )
 
 
@@ -283,105 +282,13 @@ def _check(state: RunState, run: PlannedRun, *, whole: bool) -> None:
     """
     saved, now = state.dataset, run.chain.identity()
     if not whole:
-        saved, now = _order_stages(saved), _order_stages(now)
+        saved, now = order_stages(saved), order_stages(now)
     found = [str(one) for one in chain_differences(saved, now)]
     if found:
         raise StateError(
             "the run was trained with other data or another pipeline:\n  " + "\n  ".join(found[:8]),
             hint="pass the dataset of the run as --dataset; energon diff lists all differences",
         )
-
-
-def request_of(
-    state: RunState, dataset: str | None, *, trust_code: bool, task_encoder: TaskEncoder[Any, Any, Any, Any] | None
-) -> RunRequest:
-    """Return the arguments that a state's description of the chain has."""
-    readers = [*_readers(state.dataset)]
-    if not readers:
-        read_stage(state.dataset)
-    sources = [source for read in readers for source in read[2:] if isinstance(source, Mapping)]
-    stages = dict(_stages(state.dataset))
-    names = {str(source.get("path")) for source in sources}
-    if dataset is None and (len(sources) != 1 or len(names) != 1):
-        raise ConfigError(
-            f"the run mixes {len(sources)} datasets, and its state does not name the metadataset",
-            hint="pass it as --dataset",
-        )
-    settings = {name: _common([read[1].get(name) for read in readers]) for name in readers[0][1]}
-    together, slices = settings.get("epochs_together"), settings.get("slice_lengths")
-    filters = {source.get("filter") for source in sources}
-    request = RunRequest(
-        path=dataset or names.pop(),
-        batch_size=_size(stages, "batch_size"),
-        packing_buffer_size=_size(stages, "buffer_size") if task_encoder is not None else None,
-        world_size=state.ranks,
-        split_part=str(sources[0].get("split_part") or "train"),
-        shuffle_buffer_size=settings.get("shuffle_buffer"),
-        max_samples_per_sequence=slices if isinstance(slices, int) else None,
-        shuffle_over_epochs_multiplier=together if not isinstance(together, list) else 1,
-        seed_offset=state.seed,
-        lanes=state.lanes,
-        trust_code=trust_code,
-        task_encoder=task_encoder,
-    )
-    return replace(request, filter_name=filters.pop()) if dataset is None else request
-
-
-def _common(values: list[Any]) -> Any:
-    """Return the value that all readers have, or the list of their values."""
-    return values[0] if all(value == values[0] for value in values) else values
-
-
-def _size(stages: Mapping[str, Mapping[str, Any]], name: str) -> int | None:
-    return next((settings[name] for settings in stages.values() if isinstance(settings.get(name), int)), None)
-
-
-def _stages(identity: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the names and settings of the stages in the description of a chain, the outermost first."""
-    if isinstance(identity, list | tuple) and len(identity) > 1 and isinstance(identity[0], str):
-        yield identity[0], identity[1] if isinstance(identity[1], Mapping) else {}
-        for part in identity[2:]:
-            yield from _stages(part)
-
-
-def read_stage(identity: Any) -> list[Any]:
-    """Return the description of the reader.
-
-    Raises:
-        StateError: There is none, or more than one.
-    """
-    found = list(_readers(identity))
-    if len(found) != 1:
-        raise StateError(
-            f"expected a run with one reader, found {len(found)}",
-            hint="chains of users that read in several places are traced by the debug log: worker_debug_path",
-        )
-    return found[0]
-
-
-def _order_stages(identity: Any) -> Any:
-    """Return the description of the readers and blends of a chain, without the other stages."""
-    if isinstance(identity, list | tuple) and identity:
-        if identity[0] == "read":
-            return identity
-        inner = [_order_stages(part) for part in identity[2:]]
-        return [*identity[:2], *inner] if identity[0] == "blend" else next(iter(inner), None)
-    return identity
-
-
-def _order_of_blends(identity: Any) -> str:
-    """Return how blends count sizes: by ``"columns"`` before decoding, or by ``"metrics"`` after it."""
-    names = [name for name, _ in _stages(identity)]
-    return "columns" if names.index("decode") < names.index("blend") else "metrics"
-
-
-def _readers(identity: Any) -> Iterator[list[Any]]:
-    if isinstance(identity, list | tuple) and identity:
-        if identity[0] == "read":
-            yield list(identity)
-        else:
-            for part in identity:
-                yield from _readers(part)
 
 
 def samples_of(item_id: ItemId, lane: int, path: tuple[int, ...] = ()) -> Iterator[SamplePlace]:

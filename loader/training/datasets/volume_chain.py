@@ -21,7 +21,7 @@ from ...pipeline.reading.source import Source
 from ...pipeline.stages.blend import BlendDataset
 from .chain import ChainOptions, Level, SampleStages, batched
 from .scheduled_weights import planned_volumes
-from .volume_units import VolumeUnits
+from .volume_units import ColumnSize, VolumeUnits
 
 __all__ = ["build_volume_chain"]
 
@@ -111,6 +111,7 @@ class _Builder:
         stage: BlendDataset[Any] = BlendDataset(
             *pairs, size=size, unit=None if size is None else blend.unit, schedule=schedule, name="blend"
         )
+        stage.counts_sizes = isinstance(size, ColumnSize)  # metrics are measured by the stage whose results they take
         stage.depth = max(chain.depth for chain in chains)  # later stages have the keys that they have without blends
         return stage, own
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ...errors import StateError
+from .mixes.dataset_shares import described_datasets
 from .run_state import RunState
 from .split_state import ranks_of_run, redistribute_states
 
@@ -75,7 +76,7 @@ def describe_run(states: Sequence[RunState]) -> dict[str, Any]:
         "ended": all(one["ended"] for one in own),
         "samples_waiting": sum(map(samples_waiting, lanes.values())),
         "stages": list(_stages(first.dataset)),
-        "datasets": list(_datasets(first.dataset)),
+        "datasets": list(described_datasets(first.dataset)),
         "mix_changes": [{"batch": entry["batch"], "leaves": entry["leaves"]} for entry in first.mix_changes],
     }
 
@@ -136,18 +137,3 @@ def _stages(identity: Any) -> Iterator[dict[str, Any]]:
         yield {"name": identity[0], "settings": identity[1]}
         for source in identity[2:]:
             yield from _stages(source)
-
-
-def _datasets(identity: Any) -> Iterator[dict[str, Any]]:
-    """Yield the sources of readers; a join has members."""
-    if isinstance(identity, list | tuple):
-        for part in identity:
-            yield from _datasets(part)
-    elif isinstance(identity, Mapping) and "path" in identity and "samples" in identity:
-        yield {
-            "path": identity["path"],
-            "split_part": identity.get("split_part"),
-            "uuid": identity.get("uuid"),
-            "samples": identity["samples"],
-            "members": list(_datasets(identity.get("members", []))),
-        }

@@ -11,7 +11,7 @@ from ...contract.item_id import ItemId
 from ...contract.lane import Lane
 from ...contract.stage import SKIPPED, Running, SavableDataset, State
 from ...measuring.measured_sizes import number_of
-from ...measuring.recorder import skipped_items
+from ...measuring.recorder import register, skipped_items
 from .lane_schedule import LaneSchedule
 
 __all__ = ["VolumeBlendRunning", "checked_size"]
@@ -34,6 +34,7 @@ class VolumeBlendRunning:
         lane: The lane.
         state: Its state.
         schedule: Weights that change during the run, instead of ``weights``.
+        counts_sizes: Add the sizes to the statistics of the run.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class VolumeBlendRunning:
         lane: Lane,
         state: State,
         schedule: LaneSchedule | None = None,
+        counts_sizes: bool = False,
     ) -> None:
         self._key = key
         self._inputs = inputs
@@ -56,12 +58,15 @@ class VolumeBlendRunning:
         self._schedule = schedule
         self._stretch = 0  # the present one of the schedule
         self._saved_stretch: State | None = None
-        self._size = size
+        self._metric = self._size = size  # the second is replaced while calls are timed
         self._unit = unit
         self._edits = edits
         self._lane = lane
         self._failures = lane.failures
         self._skipped = skipped_items(lane)
+        self.item_id: ItemId = ()  # of the item that is measured
+        if counts_sizes:
+            register(lane, f"size in {unit}", self, "_size", result_sizes={unit: number_of})
         own = state.get(key, {})
         # States of the inputs; those of the running ones are replaced when a state is requested.
         self._states: dict[str, State] = {str(origin): own[str(origin)] for origin in inputs if str(origin) in own}
@@ -134,19 +139,20 @@ class VolumeBlendRunning:
             if value is SKIPPED:
                 blend.count(place, 0.0)
                 return value, (self._key, origin, item_id)
+            self.item_id = whole_id = (self._key, origin, item_id)
             try:
                 size = self._size(value)
             except Exception as error:
-                self._skipped.append((self._key, origin, item_id))
+                self._skipped.append(whole_id)
                 self._failed(error, value)
                 blend.count(place, 0.0)
-                return SKIPPED, (self._key, origin, item_id)
+                return SKIPPED, whole_id
             if self._failures.pending:
-                self._failures.succeeded(self._size)
+                self._failures.succeeded(self._metric)
             blend.count(
                 place, float(size) if type(size) is int and 0 <= size <= _EXACT else checked_size(size, self._unit)
             )
-            return value, (self._key, origin, item_id)
+            return value, whole_id
         raise StopIteration
 
     def _failed(self, error: Exception, value: Any) -> None:
@@ -159,7 +165,7 @@ class VolumeBlendRunning:
         if isinstance(error, ConfigError):
             raise error
         if not isinstance(error, SkipSample):
-            self._failures.failed(self._size, error, value)
+            self._failures.failed(self._metric, error, value)
 
     def _open(self, origin: int) -> Running:
         """Open an input at its state."""

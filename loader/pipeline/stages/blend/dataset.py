@@ -48,6 +48,7 @@ class BlendDataset(SavableDataset[T]):
 
     Attributes:
         begin: Called with the lane and its state before the stage is opened.
+        counts_sizes: Statistics have the sizes of items, which nothing else measures.
         counts_samples: A schedule of this blend, or of one below, changes weights at samples of the run.
         edited_at: The micro-batch of the run before which its mix changed last; 0 if it never did. Lanes that had begun
             continue from a state only.
@@ -83,6 +84,7 @@ class BlendDataset(SavableDataset[T]):
                 raise ConfigError(f"expected schedules of {len(datasets)} datasets, found {len(self.weights)}")
             if size is None:
                 size, unit = _one_item, "samples"
+        self.counts_sizes = size is not None and size is not _one_item
         self.counts_samples = any(map(_counts_samples, datasets)) or (
             schedule is not None and schedule.unit == "samples"
         )
@@ -170,6 +172,7 @@ class BlendDataset(SavableDataset[T]):
             lane=lane,
             state=state,
             schedule=None if self.schedule is None else LaneSchedule(self.schedule, lane),
+            counts_sizes=self.counts_sizes,
         )
 
 

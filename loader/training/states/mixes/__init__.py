@@ -1,0 +1,1 @@
+"""The mix of datasets in a saved state."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from ....errors import ConfigError, SkipSample
 from ....order import VolumeBlend, VolumeChange
-from ...contract.item_id import ItemId
+from ...contract.item_id import ItemId, samples_in
 from ...contract.lane import Lane
 from ...contract.stage import SKIPPED, Running, SavableDataset, State
 from ...measuring.measured_sizes import number_of
@@ -63,6 +63,7 @@ class VolumeBlendRunning:
         self._edits = edits
         self._lane = lane
         self._failures = lane.failures
+        self._skips = lane.failures.skips_of(size, f"the metric {unit!r}")
         self._skipped = skipped_items(lane)
         self.item_id: ItemId = ()  # of the item that is measured
         if counts_sizes:
@@ -144,10 +145,11 @@ class VolumeBlendRunning:
                 size = self._size(value)
             except Exception as error:
                 self._skipped.append(whole_id)
-                self._failed(error, value)
+                self._failed(error, value, whole_id)
                 blend.count(place, 0.0)
                 return SKIPPED, whole_id
-            if self._failures.pending:
+            if self._skips.count or self._failures.pending:
+                self._skips.count = 0
                 self._failures.succeeded(self._metric)
             blend.count(
                 place, float(size) if type(size) is int and 0 <= size <= _EXACT else checked_size(size, self._unit)
@@ -155,16 +157,19 @@ class VolumeBlendRunning:
             return value, whole_id
         raise StopIteration
 
-    def _failed(self, error: Exception, value: Any) -> None:
+    def _failed(self, error: Exception, value: Any, item_id: ItemId) -> None:
         """Count the failure of the metric for an item, which is skipped.
 
         Raises:
             ConfigError: The fault is not one of the item.
+            RepeatedSampleError: The metric has skipped too many samples in a row.
             Exception: The failure is not tolerated.
         """
         if isinstance(error, ConfigError):
             raise error
-        if not isinstance(error, SkipSample):
+        if isinstance(error, SkipSample):
+            self._skips.add(samples_in(item_id))
+        else:
             self._failures.failed(self._metric, error, value)
 
     def _open(self, origin: int) -> Running:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from loader.errors import ConfigError, SkipSample
+from loader.errors import ConfigError, RepeatedSampleError, SkipSample
 from loader.pipeline.contract.stage import SKIPPED
 from loader.pipeline.stages.batch import BatchDataset
 from loader.pipeline.stages.blend import BlendDataset
@@ -115,6 +115,21 @@ def test_an_item_whose_size_fails_is_skipped(size: Any) -> None:
     items = values(blend, most=60)
     assert {item % 100 for item in items} == {1, 2, 3, 4, 6, 7, 8, 9}
     check_resumes(blend, most=30)
+
+
+def test_a_metric_that_skips_every_item_ends_the_run() -> None:
+    def skipping_all(_: int) -> int:
+        raise SkipSample
+
+    blend: BlendDataset[Any] = BlendDataset((endless(0), 1), (endless(100), 1), size=skipping_all)
+    one = lane()
+    one.failures.skip_tolerance = 500
+    running = blend.open(one, {})
+    for _ in range(499):
+        running.next()
+    with pytest.raises(RepeatedSampleError, match="the metric 'skipping_all' has skipped 500 samples in a row"):
+        running.next()
+    assert one.failures.dropped == {"the metric 'skipping_all' skipped": 500}
 
 
 @pytest.mark.parametrize("size", [-1, float("nan"), float("inf"), 1e300, "x", None])

@@ -201,6 +201,9 @@ def test_metrics_are_checked(data: MixedData) -> None:
     path = blend(data, "checked.yaml")
     with pytest.raises(ConfigError, match="the unit 'tokens', which is no metric of TaskEncoder; known are none"):
         train(path, TaskEncoder())
+    misspelt = blend(data, "misspelt.yaml", unit="Tokens")
+    with pytest.raises(ConfigError, match=r"no metric of Sized; .*; did you mean 'tokens'"):
+        train(misspelt, Sized())
     with pytest.raises(ConfigError, match="to return a number from 0 to 1,000,000,000,000,000, found -1"):
         next(iter(get_loader(train(path, Negative()))))
     with pytest.raises(ConfigError, match="the unit 'samples' counts samples, and has no metric"):

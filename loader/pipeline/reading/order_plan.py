@@ -23,9 +23,10 @@ from ...order import (
 from ..contract.lane import RULES, child_seed
 from .planned_schedule import PlannedSchedule
 
-__all__ = ["OrderPlan", "SequentialPlan", "ShuffledPlan", "stream_seed"]
+__all__ = ["OrderPlan", "SequentialPlan", "ShuffledPlan", "samples_of_round", "stream_seed"]
 
 _SOURCE = 21  # purpose of the random numbers: part of their seed
+_MAX_ROUND = 1 << 62
 
 
 class OrderPlan(Protocol):
@@ -134,8 +135,7 @@ class ShuffledPlan:
         first, weights = 0, self.weights
         if self.schedule is not None:  # the last stretch has no end
             first, weights = self.schedule.in_samples.starts[-1], self.schedule.weights[-1]
-        total = sum(weights)
-        return first + ceil(max(count * total / own for count, own in zip(samples, weights, strict=True) if own))
+        return first + samples_of_round(samples, weights)
 
     def epoch_repetitions(self, sources: int) -> Sequence[float]:
         return self.repetitions or self.shares or (1.0,) * sources
@@ -187,6 +187,24 @@ class SequentialPlan:
 
     def settings(self) -> dict[str, Any]:
         return {} if self.deal is None else {"deal": self.deal}
+
+
+def samples_of_round(samples: Sequence[int], weights: Sequence[float]) -> int:
+    """Return the number of samples until each one of some inputs has come, at most 2^62.
+
+    Args:
+        samples: The samples of each input.
+        weights: Its weight, in any unit; an input of weight 0 does not count.
+    """
+    largest = max(weights)  # dividing by it first keeps the sum of large weights finite
+    shares = [weight / largest for weight in weights]  # that of a tiny weight may underflow to 0
+    total = sum(shares)
+    rounds = [
+        count * total / share if share else _MAX_ROUND
+        for count, share, weight in zip(samples, shares, weights, strict=True)
+        if weight
+    ]
+    return ceil(min(_MAX_ROUND, max(rounds)))
 
 
 @lru_cache(maxsize=64)  # shared by all lanes of a process

@@ -10,6 +10,7 @@ from ...cached_property import cached_property
 from ...errors import ConfigError
 from ...format.columns.column import Column, open_column
 from ...format.columns.column_files import column_names
+from ...format.documents.messages import nearest_hint
 from ...pipeline.reading.dataset_source import DatasetSource
 from ...pipeline.reading.joined_source import JoinedSource
 from ...pipeline.reading.source import Raw, RawRow, Source
@@ -149,7 +150,8 @@ class VolumeUnits:
         names = ", ".join(lacking[:_MAX_NAMED]) + (", …" if len(lacking) > _MAX_NAMED else "")
         raise ConfigError(
             f"a blend has the unit {unit!r}, which is no metric of {type(self._encoder).__name__}; known are {known}. "
-            f"Nor is it a column of all its datasets: {len(lacking)} of {len(leaves)} have none: {names}",
+            f"Nor is it a column of all its datasets: {len(lacking)} of {len(leaves)} have none: {names}"
+            f"{nearest_hint(unit, self._metrics)}",
             hint=f"add a method {unit}(self, sample) with @sample_size_metric to the task encoder, or write the "
             f"columns: energon stats {lacking[0]} --write {unit}",
         )

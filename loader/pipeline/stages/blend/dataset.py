@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from math import ceil, isfinite
+from math import isfinite
 from typing import Any, TypeVar
 
 import numpy as np
@@ -15,6 +15,7 @@ from ...contract.stage import Running, SavableDataset, State
 from ...contract.state_schema import COUNT, NUMBER, Count, NotRequired, Schema
 from ...contract.worker_config import WorkerConfig
 from ...reading.lane_samples import CountedBlend, LaneSamples
+from ...reading.order_plan import samples_of_round
 from ...reading.planned_schedule import PlannedSchedule
 from .before_edit import BeforeEdit
 from .by_count import BlendRunning
@@ -104,13 +105,7 @@ class BlendDataset(SavableDataset[T]):
     @property
     def round_samples(self) -> int:
         weights = self.weights if self.schedule is None else self.schedule.weights[-1]  # the last stretch has no end
-        total = sum(weights)
-        rounds = [
-            upstream.round_samples * total / weight
-            for upstream, weight in zip(self.inputs, weights, strict=True)
-            if weight
-        ]
-        return ceil(max(rounds))
+        return samples_of_round([upstream.round_samples for upstream in self.inputs], weights)
 
     @property
     def runs_user_code(self) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from loader.errors import ConfigError
+from loader.pipeline.reading.order_plan import samples_of_round
 from loader.pipeline.stages.batch import BatchDataset
 from loader.pipeline.stages.blend import BlendDataset
 from loader.pipeline.stages.filter import FilterDataset
@@ -125,3 +126,10 @@ def test_arguments_that_are_not_pairs_are_refused(arguments: Any) -> None:
 def test_an_invalid_weight_is_refused(weight: float) -> None:
     with pytest.raises(ConfigError, match="expected weights above 0"):
         BlendDataset((Values([1]), 1), (Values([2]), weight))
+
+
+@pytest.mark.parametrize("weights", [(1e308, 1e308), (1e308, 5e-324), (1.0, 1e-308)])
+def test_a_round_of_extreme_weights_is_finite(weights: tuple[float, float]) -> None:
+    assert BlendDataset((Values([1, 2, 3]), weights[0]), (Values([4]), weights[1])).round_samples >= 0
+    assert 4 <= samples_of_round([3, 4], weights) <= 1 << 62
+    assert samples_of_round([3, 4], [2.0, 0.0]) == 3

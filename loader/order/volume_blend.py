@@ -152,7 +152,7 @@ class VolumeBlend:
                 heappush(self._ahead, (self._start - target / share, deadline, place))
         for place in used:
             if place in self._volumes:
-                heappush(self._ahead, (*self._times(place, self._volumes[place]), place))
+                self._add(place, self._volumes[place])
 
     def choose(self) -> int:
         """Return the place of the dataset of the next item; the same until :meth:`count` is called."""
@@ -161,6 +161,9 @@ class VolumeBlend:
         ahead, ready, total = self._ahead, self._ready, self.total
         while ahead and ahead[0][0] <= total:
             _, deadline, place = heappop(ahead)
+            if not ready and not self._fresh and not (ahead and ahead[0][0] <= total):
+                self._chosen = place  # the only one; most choices among few datasets are
+                return place
             heappush(ready, (deadline, place))
         if self._fresh:
             place = self._fresh[-1]
@@ -188,21 +191,22 @@ class VolumeBlend:
             counts = items, volume, empty + (self.total / self._items if self._items else 1.0)
         self._volumes[place] = counts
         self._chosen = None
-        start, deadline = self._times(place, counts)
+        self._add(place, counts)
+
+    def _add(self, place: int, counts: LeafVolume) -> None:
+        """Add a dataset with items: by the total at which it has its share, and by the deadline of its next item."""
+        items, volume, empty = counts
+        share, lead = self._shares[place], volume + empty
+        if self._targets:
+            lead -= self._targets.get(place, 0.0)
+        start = deadline = self._start + lead / share
+        if items:
+            spread = (self._phases[place] + items * _GOLDEN) % 1.0
+            deadline = self._start + (lead + spread * (volume / items)) / share
         if start <= self.total:
             heappush(self._ready, (deadline, place))
         else:
             heappush(self._ahead, (start, deadline, place))
-
-    def _times(self, place: int, counts: LeafVolume) -> tuple[float, float]:
-        """Return the total at which a dataset has its share of it, and the deadline of its next item."""
-        items, volume, empty = counts
-        share, volume = self._shares[place], volume + empty - self._targets.get(place, 0.0)
-        start = self._start + volume / share
-        if not items:
-            return start, start
-        spread = (self._phases[place] + items * _GOLDEN) % 1.0
-        return start, self._start + (volume + spread * (counts[1] / items)) / share
 
     def volume(self, place: int) -> LeafVolume:
         """Return the counts of a dataset."""

@@ -48,8 +48,8 @@ class WeightSchedule:
             )
         if len(self.weights) != len(starts) or len({*map(len, self.weights)}) > 1 or self.deal < 1:
             raise ValueError(
-                f"expected weights of the same sources in {len(starts)} stretches, and micro-batches of at least 1 sample, "
-                f"found {len(self.weights)} stretches, and micro-batches of {self.deal}"
+                f"expected weights of the same sources in {len(starts)} stretches, and a deal of at least 1, "
+                f"found {len(self.weights)} stretches, and a deal of {self.deal}"
             )
 
     def lane_starts(self, lane: int, lanes: int) -> IntArray:

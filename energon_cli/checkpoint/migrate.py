@@ -68,7 +68,8 @@ def migrate(
         print_json({"batch": written.batch, "datasets": list(done.leaves), **names})
         return
     console = output_console()
-    for line in done.leaves or ["the mix has not changed"]:
+    for line in done.leaves:
         console.print(escape_controls(line), soft_wrap=True, markup=False)
-    text = f"the mix changes before micro-batch {done.written.batch:,}: {written_files(done.written)}"
+    change = f"changes before micro-batch {done.written.batch:,}" if done.leaves else "has not changed"
+    text = f"the mix {change}: {written_files(done.written)}"
     console.print(escape_controls(text), soft_wrap=True, style="green")

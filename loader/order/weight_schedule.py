@@ -43,9 +43,14 @@ class WeightSchedule:
     def __post_init__(self) -> None:
         starts = list(self.starts)
         if not starts or starts[0] or starts != sorted({*starts}) or starts[-1] > MAX_SCHEDULED_SAMPLES:
-            raise ValueError(f"expected starts that ascend from 0 to at most {MAX_SCHEDULED_SAMPLES}, found {starts}")
+            raise ValueError(
+                f"expected starts that ascend from 0 to at most {MAX_SCHEDULED_SAMPLES}, found {starts[:9]}"
+            )
         if len(self.weights) != len(starts) or len({*map(len, self.weights)}) > 1 or self.deal < 1:
-            raise ValueError(f"expected weights of the same sources in {len(starts)} stretches, found {self.weights}")
+            raise ValueError(
+                f"expected weights of the same sources in {len(starts)} stretches, and a deal of at least 1, "
+                f"found {len(self.weights)} stretches, and a deal of {self.deal}"
+            )
 
     def lane_starts(self, lane: int, lanes: int) -> IntArray:
         """Return the position in a lane at which each stretch starts; the sum over all lanes is :attr:`starts`.

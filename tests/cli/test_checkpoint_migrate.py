@@ -160,7 +160,8 @@ def test_a_mix_that_has_not_changed_is_the_same_run(energon: RunEnergon, folder:
     keys_of(run, 5)
     save(tmp_path / "first", run)
     done = energon("checkpoint", "migrate", tmp_path / "first", folder / "one.yaml", tmp_path / "second")
-    assert (done.code, done.out.splitlines()[0]) == (0, "the mix has not changed")
+    assert (done.code, len(done.out.splitlines())) == (0, 1)
+    assert done.out.startswith("the mix has not changed: wrote 1 file to ")
     assert states_in(tmp_path / "second") == states_in(tmp_path / "first")
 
 
@@ -177,6 +178,25 @@ def test_a_change_that_cannot_be_exact_is_refused(energon: RunEnergon, folder: P
     assert done.code != 0
     assert "expected one state of each of the 2 ranks" in done.err
     assert not (tmp_path / "second").exists()
+
+
+@pytest.mark.parametrize("damage", [{}, {"0": {"made": 3}}])
+def test_states_that_no_loader_would_restore_are_not_converted(
+    energon: RunEnergon, folder: Path, tmp_path: Path, damage: dict[str, Any]
+) -> None:
+    run = loaders(folder / "one.yaml", 2, lanes=4)
+    keys_of(run, 5)
+    states = [loader.save_state_rank() for loader in run]
+    states[0]["lane"] = damage
+    path = tmp_path / "states.json"
+    path.write_text(json.dumps(states))
+    for command in (("migrate", path, folder / "two.yaml", tmp_path / "new"), ("redist", path, tmp_path / "new")):
+        more = ("--new-world-size", "4") if command[0] == "redist" else ()
+        done = energon("checkpoint", *command, *more)
+        assert (done.code, done.out) == (1, "")
+        assert "this state is damaged: " in done.err
+        assert f"at: {path}" in done.err
+        assert not (tmp_path / "new").exists()
 
 
 def test_a_run_of_one_dataset_may_become_a_mix(energon: RunEnergon, folder: Path, tmp_path: Path) -> None:

@@ -590,14 +590,15 @@ def test_damaged_changes_of_a_mix_are_refused(data: Mixes, change: Callable[[Any
         next(iter(loader.with_restored_state_rank(state)))
 
 
-def test_a_damaged_description_of_the_mix_is_another_dataset(data: Mixes) -> None:
+@pytest.mark.parametrize("weights", [[0, 0], [float("nan"), 1], [float("inf"), 1], [-1, 1], ["x", 1], [None, 1]])
+def test_damaged_weights_of_the_saved_mix_are_refused(data: Mixes, weights: list[Any]) -> None:
     def build(config: WorkerConfig, *, weight: float) -> SavableDataset[Any]:
         return BlendDataset((train(data.folder / "a", config), weight), (train(data.folder / "b", config), 1))
 
     [state] = state_of(partial(build, weight=3))
-    state["dataset"][1]["weights"] = [0, 0]
+    state["dataset"][1]["weights"] = weights
     loader = get_savable_loader(build(WorkerConfig(rank=0, world_size=1, num_workers=0), weight=1))
-    with pytest.raises(StateError, match="another dataset or pipeline"):
+    with pytest.raises(StateError, match="this state is damaged: the weights of 'BlendDataset'"):
         loader.restore_state_rank(state, allow_mix_change=True)
 
 

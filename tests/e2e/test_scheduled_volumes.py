@@ -212,6 +212,53 @@ def test_a_schedule_is_edited_and_resumed_on_other_ranks(
     assert one == edited(scheduled, "tokens.yaml", states, 2, 12, allow=True)[0]
 
 
+def schedule_in(identity: Any) -> dict[str, Any]:
+    """Return the schedule in the description of a chain with one input a stage, down to the blend or reader."""
+    settings: dict[str, Any] = identity[1]
+    return settings["schedule"] if "schedule" in settings else schedule_in(identity[2])
+
+
+DAMAGED_SCHEDULES: list[dict[str, Any]] = [
+    {"unit": None},
+    {"unit": "tokens"},
+    {"starts": [0, 60, 30]},
+    {"starts": ["0", "x", None]},
+    {"starts": [0, 30, 10**30]},
+    {"starts": [0, 30]},
+    {"starts": [*range(1001)], "weights": [1, 2]},
+    {"weights": [[2, float("nan"), 1], [0, 1, 5]]},
+    {"weights": [[2, float("inf"), 1], [0, 1, 5]]},
+    {"weights": [[2, -1, 1], [0, 2, 5]]},
+    {"weights": [[0, 0, 1], [0, 1, 5]]},
+    {"weights": [[2, "0", 1], [0, 1, 5]]},
+    {"weights": [[2, 0, 1]]},
+]
+
+
+@pytest.mark.parametrize("unit", ["tokens", None])
+def test_a_damaged_schedule_of_a_saved_mix_is_refused(
+    scheduled: MixedData, caplog: pytest.LogCaptureFixture, unit: str | None
+) -> None:
+    def mix(name: str, *weights: float) -> str:
+        at = [{"unit": "samples", "at": steps(*own, every=30)} for own in (weights, (0, 1, 5))]
+        return write(
+            scheduled, name, [{"weight": at[0], "path": "texts"}, {"weight": at[1], "path": "more"}], unit
+        ).name
+
+    before, after = mix("before.yaml", 2, 0, 1), mix("after.yaml", 2, 0, 3)
+    loader = get_savable_loader(train(scheduled, before, Sized))
+    list(islice(loader, 8))
+    for damage in DAMAGED_SCHEDULES:
+        state = through_json(loader.save_state_rank())
+        schedule_in(state["dataset"]).update(damage)
+        with pytest.raises(StateError, match="this state is damaged: the weights of"):
+            get_savable_loader(train(scheduled, after, Sized)).restore_state_rank(state, allow_mix_change=True)
+    assert "continues" not in caplog.text
+    restored = get_savable_loader(train(scheduled, after, Sized))
+    restored.restore_state_rank(loader.save_state_rank(), allow_mix_change=True)
+    assert "weight schedule 1, 0 from sample 30, 0.167 from sample 60 → 1, 0 from sample 30, 0.375" in caplog.text
+
+
 def test_schedules_of_nested_blends_multiply(scheduled: MixedData) -> None:
     inner = [{"weight": steps(1, 3, 0, every=200), "path": "texts"}, {"path": "more"}]
     write(scheduled, "inner_tokens.yaml", inner)

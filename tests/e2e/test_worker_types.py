@@ -19,6 +19,7 @@ from loader import (
     get_savable_loader,
     get_train_dataset,
     get_val_dataset,
+    sample_size_metric,
     stateless,
 )
 from tests.e2e.mixed_data import MixedData, write_mixed_data
@@ -59,6 +60,12 @@ class Packing(Rebuilding):
         return TextSample.extend(samples[0], text=" + ".join(sample.text for sample in samples) + self.draws())
 
 
+class SizedPacks(Packing):
+    @sample_size_metric(after="packing")
+    def letters(self, pack: TextSample) -> int:
+        return len(pack.text)
+
+
 class Generating(Rebuilding):
     @stateless(restore_task_encoder_seeds=True)
     def encode_sample(self, sample: TextSample) -> Iterator[Any]:
@@ -75,6 +82,9 @@ class Grouping(Rebuilding):
 def data(tmp_path_factory: pytest.TempPathFactory) -> MixedData:
     data = write_mixed_data(tmp_path_factory.mktemp("worker_types"))
     data.write("mix.yaml", {"train": {"blend": [{"weight": 3, "path": "texts"}, {"weight": 1, "path": "more"}]}})
+    at = [{"unit": "samples", "change": "linear", "at": {0: 2, 40: last}} for last in (0, 5)]
+    entries = [{"weight": at[0], "path": "texts"}, {"weight": at[1], "path": "more"}]
+    data.write("scheduled.yaml", {"train": {"blend": entries, "blend_weight_unit": "letters"}})
     return data
 
 
@@ -91,6 +101,7 @@ CASES: dict[str, tuple[type[Drawing], str, dict[str, Any]]] = {
     "plain": (Drawing, "texts", {}),
     "blend": (Drawing, "mix.yaml", {}),
     "blend with packing": (Packing, "mix.yaml", {"packing_buffer_size": 7}),
+    "scheduled blend of packs": (SizedPacks, "scheduled.yaml", {"packing_buffer_size": 7}),
     "generators": (Generating, "mix.yaml", {}),
     "groups": (Grouping, "mix.yaml", {}),
     "pass": (Drawing, "texts", {"repeat": False}),

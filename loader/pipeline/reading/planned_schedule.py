@@ -9,12 +9,13 @@ from math import isfinite
 from typing import Any, Literal
 
 from ...errors import ConfigError
-from ...metadataset.documents.weight_schedule import schedule_text
+from ...metadataset.documents.weight_schedule import MAX_STRETCHES, schedule_text
 from ...order import MAX_SCHEDULED_SAMPLES, WeightSchedule
 
-__all__ = ["PlannedSchedule", "saved_schedule", "schedule_texts", "scheduled_ranks"]
+__all__ = ["PlannedSchedule", "check_schedule", "saved_schedule", "schedule_texts", "scheduled_ranks"]
 
 _MAX_RANKS = 1 << 32
+_MAX_WEIGHTS = 1 << 25  # of a saved schedule: a short file may ask for the product of stretches and datasets
 _SCHEDULED = ("read", "blend", "BlendDataset")  # names of stages that have schedules
 
 
@@ -80,15 +81,7 @@ def saved_schedule(settings: Mapping[str, Any] | None, sources: int) -> WeightSc
     """
     if settings is None or sources == 1:
         return None
-    if settings["unit"] not in ("steps", "samples"):
-        raise ValueError(f"expected steps or samples, found {settings['unit']!r}")
-    deal, ranks = (settings["batch_samples"], settings["ranks"]) if settings["unit"] == "steps" else (1, 1)
-    rows = zip(*_columns(settings, sources), strict=True)
-    return WeightSchedule(
-        tuple(operator.index(start * deal * ranks) for start in settings["starts"]),
-        tuple(map(_checked, rows)),
-        operator.index(deal),
-    )
+    return check_schedule(settings, sources)
 
 
 def scheduled_ranks(identity: Any) -> int | None:
@@ -118,21 +111,47 @@ def schedule_texts(settings: Mapping[str, Any], sources: int, *, whole: float = 
     Raises:
         ArithmeticError: It is damaged; likewise ``LookupError``, ``TypeError`` and ``ValueError``.
     """
-    columns = _columns(settings, sources)
-    totals = [sum(row) for row in zip(*columns, strict=True)]
+    rows = check_schedule(settings, sources).weights
+    totals = list(map(sum, rows))
     return [
         schedule_text(
-            str(settings["unit"]),
+            settings["unit"],
             settings["starts"],
             [weight / total * whole for weight, total in zip(own, totals, strict=True)],
         )
-        for own in columns
+        for own in zip(*rows, strict=True)
     ]
+
+
+def check_schedule(settings: Mapping[str, Any], sources: int) -> WeightSchedule:
+    """Return the schedule in the settings of a saved reader or blend, also of a single source.
+
+    Args:
+        settings: The result of :meth:`PlannedSchedule.settings`.
+        sources: Number of sources.
+
+    Raises:
+        ArithmeticError: It is damaged; likewise ``LookupError``, ``TypeError`` and ``ValueError``.
+    """
+    if settings["unit"] not in ("steps", "samples"):
+        raise ValueError(f"expected steps or samples, found {settings['unit']!r}")
+    deal, ranks = (settings["batch_samples"], settings["ranks"]) if settings["unit"] == "steps" else (1, 1)
+    rows = zip(*_columns(settings, sources), strict=True)
+    return WeightSchedule(
+        tuple(operator.index(start * deal * ranks) for start in settings["starts"]),
+        tuple(map(_checked, rows)),
+        operator.index(deal),
+    )
 
 
 def _columns(settings: Mapping[str, Any], sources: int) -> list[Sequence[float]]:
     """Return the weights of each source in all stretches."""
     stretches, columns = len(settings["starts"]), settings["weights"]
+    if stretches > MAX_STRETCHES or stretches * sources > _MAX_WEIGHTS:
+        raise ValueError(
+            f"expected at most {MAX_STRETCHES:,} stretches and {_MAX_WEIGHTS:,} weights, found {stretches:,} stretches "
+            f"of {sources:,} datasets"
+        )
     if len(columns) != sources:
         raise ValueError(f"expected the schedules of {sources} datasets, found {len(columns)}")
     return [own if isinstance(own, list | tuple) else [own] * stretches for own in columns]

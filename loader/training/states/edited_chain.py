@@ -19,6 +19,7 @@ from .comparison import compare_datasets
 from .lost_samples import count_lost_samples
 from .mix_change import DEALT, ENDS, MixChange, find_mix_change, nests_states
 from .mix_history import MixChanges, StageChanges, reader_history, stage_changes, streams_of
+from .mixes.saved_weights import check_saved_weights
 from .restructured import Restructured, find_restructured
 from .run_state import ENDLESS, RunState
 
@@ -105,6 +106,7 @@ def continue_mix(
     try:
         compare_datasets(saved.dataset, chain.identity())
     except StateError as error:
+        check_saved_weights(saved.dataset)
         arguments: dict[str, Any] = {
             "lanes": lanes,
             "scale": min(saved.lanes, saved.batch) / max(1, len(lanes)),

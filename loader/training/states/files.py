@@ -15,8 +15,9 @@ from ...storage import EPath, open_storage
 from .checkpoint_file import Form, read_checkpoint
 from .describe import group_by_run
 from .find import FoundState, Place, find_states, place_text
+from .lane_checks import check_begun_lanes
 from .lightning_file import is_lightning, rewrite_lightning
-from .run_state import RunState
+from .run_state import ENDLESS, RunState
 from .split_state import redistribute_states
 
 __all__ = [
@@ -207,9 +208,12 @@ def rewrite_files(
         overwrite: Replace existing files.
 
     Raises:
-        StateError: The states are not those of all ranks of one run, or cannot be converted.
+        StateError: The states are not those of all ranks of one run, lack lanes, or cannot be converted.
         StorageError: A file exists, or cannot be written.
     """
+    for file in files:
+        for one in file.states:
+            _check_lanes(one.state, file.path)
     if any(file.is_lightning for file in files):
         return _rewrite_lightning(files, convert, folder, overwrite=overwrite)
     states = _distinct([one.state for file in files for one in file.states])
@@ -232,6 +236,15 @@ def rewrite_files(
         files=tuple(names),
         dropped=tuple(dropped),
     )
+
+
+def _check_lanes(state: RunState, path: str) -> None:
+    """Check that a restore would find the lanes of a rank, which have no trace in the new files."""
+    try:
+        if state.kind == ENDLESS:
+            check_begun_lanes(state)
+    except StateError as error:
+        raise StateError(error.message, at=path, hint=error.hint) from None
 
 
 def _rewrite_lightning(

@@ -8,7 +8,7 @@ from ...errors import StateError
 from ...pipeline.contract.state_schema import COUNT, NotRequired, Schema, check_value
 from .run_state import ENDLESS, FINITE, RunState
 
-__all__ = ["check_lane_states"]
+__all__ = ["check_begun_lanes", "check_lane_states"]
 
 _MAX_AHEAD = 1 << 20
 """Micro-batches that a lane may be ahead of the run in a finite pass; each costs the lane a turn without a batch."""
@@ -32,27 +32,39 @@ def check_lane_states(run: RunState, schema: Mapping[str, Schema], *, kind: str)
             check_value(state, lane_schema)
         except ValueError as error:
             raise _damaged(lane, str(error)) from error
-        made = state.get("made", 0)
-        begun = -(-(run.batch - lane) // run.lanes) if run.batch > lane else 0
-        if kind == ENDLESS and made != begun:
-            raise _damaged(lane, f"it has made {made} micro-batches, and {begun} before micro-batch {run.batch}")
-        if kind == FINITE and made > begun + _MAX_AHEAD:
-            raise _damaged(lane, f"it has made {made} micro-batches, and the run is at micro-batch {run.batch}")
     if kind == ENDLESS:
-        _check_begun_lanes(run)
+        check_begun_lanes(run)
+    for lane, state in run.lane_states.items():
+        if kind == FINITE and state.get("made", 0) > _begun(run, lane) + _MAX_AHEAD:
+            raise _damaged(
+                lane, f"it has made {state['made']} micro-batches, and the run is at micro-batch {run.batch}"
+            )
 
 
-def _check_begun_lanes(run: RunState) -> None:
-    """Raise StateError for missing lanes: in an endless run, lane l has begun before micro-batch l + 1."""
-    begun = range((run.batch + (run.rank or 0)) % run.ranks, min(run.lanes, run.batch), run.ranks)
-    lost = len(begun) - sum(lane in begun for lane in run.lane_states)
+def check_begun_lanes(run: RunState) -> None:
+    """Check the lanes of a rank in a run without end: lane l has begun before micro-batch l + 1.
+
+    Raises:
+        StateError: A lane was saved at another step than the rest, or one that had begun is missing.
+    """
+    for lane, state in run.lane_states.items():
+        made, begun = state.get("made", 0), _begun(run, lane)
+        if made != begun:
+            raise _damaged(lane, f"it has made {made} micro-batches, and {begun} before micro-batch {run.batch}")
+    lanes = range((run.batch + (run.rank or 0)) % run.ranks, min(run.lanes, run.batch), run.ranks)
+    lost = len(lanes) - sum(lane in lanes for lane in run.lane_states)
     if lost:
-        first = next(lane for lane in begun if lane not in run.lane_states)
+        first = next(lane for lane in lanes if lane not in run.lane_states)
         raise StateError(
-            f"this state is damaged: it lacks {lost} of {len(begun)} lanes that have begun, lane {first} first",
+            f"this state is damaged: it lacks {lost} of {len(lanes)} lanes that have begun, lane {first} first",
             hint="save the state as one value, such as json.dumps(state): tools that load key by key into another "
             "state, such as torch.distributed.checkpoint, drop the keys that this one lacks",
         )
+
+
+def _begun(run: RunState, lane: int) -> int:
+    """Return the micro-batches of a lane before that of the run."""
+    return -(-(run.batch - lane) // run.lanes) if run.batch > lane else 0
 
 
 def _damaged(lane: int, message: str) -> StateError:

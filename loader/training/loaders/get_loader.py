@@ -73,8 +73,8 @@ def get_loader(
         trace_dir: Local or shared folder for a compact log of the samples of each micro-batch, which ``energon trace``
             reads; None writes none. Each start of the workers adds files.
         worker_timeout_s: Replace a worker process that begins no sample for so long while its micro-batch is awaited;
-            None waits for it. It must be longer than a worker takes to start, and than any single sample takes. A
-            thread cannot be replaced: it is waited for.
+            None waits for it. It must be longer than a worker takes to start, and than any single sample takes.
+            Not with ``worker_type="thread"`` or ``"main"``, where nothing can be replaced.
         max_worker_restarts: The number of worker processes of this rank that may be replaced in a run; 0 ends the run
             with the first one that dies. The very micro-batches that were due follow.
         max_quarantined: The number of samples that this loader may quarantine: one that has ended two workers is

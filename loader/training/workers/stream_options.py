@@ -92,6 +92,12 @@ class StreamOptions:
                 "contradict each other",
                 hint="pass one of them",
             )
+        if self.worker_timeout_s is not None and self.worker_type in ("thread", "main"):
+            raise ConfigError(
+                f"expected worker processes with worker_timeout_s, found worker_type={self.worker_type!r}",
+                hint="only a process can be replaced; to end a wait that is too long, pass watchdog_timeout_seconds=… "
+                "and fail_on_timeout=True",
+            )
         if self.gc_collect_every_n_steps is not None and self.gc_collect_every_n_steps < 0:
             raise ConfigError(f"expected gc_collect_every_n_steps of at least 0, found {self.gc_collect_every_n_steps}")
 

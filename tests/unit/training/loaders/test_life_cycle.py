@@ -274,6 +274,7 @@ def test_a_loader_with_threads_that_no_code_closes_ends_them() -> None:
     [
         ({"worker_type": "process"}, "expected a worker_type of 'fork', 'thread', 'main'"),
         ({"worker_type": "thread", "multiprocessing_context": "spawn"}, "contradict"),
+        ({"worker_type": "thread", "worker_timeout_s": 3}, "expected worker processes with worker_timeout_s"),
         ({"gc_collect_every_n_steps": -1}, "gc_collect_every_n_steps"),
         ({"prefetch_factor": 0}, "prefetch_factor"),
     ],

@@ -111,7 +111,8 @@ def schedule_texts(settings: Mapping[str, Any], sources: int, *, whole: float = 
     Raises:
         ArithmeticError: It is damaged; likewise ``LookupError``, ``TypeError`` and ``ValueError``.
     """
-    rows = check_schedule(settings, sources).weights
+    # Texts count steps, whatever their samples; comparisons leave those out.
+    rows = check_schedule({"batch_samples": 1, "ranks": 1, **settings}, sources).weights
     totals = list(map(sum, rows))
     return [
         schedule_text(

@@ -42,12 +42,12 @@ LOADERS_INSTALLED := .venv-loaders/.installed
 # Layers with a promised branch coverage, and the tests that reach it. Tracing other tests would double their time.
 COVERED := loader/format loader/order
 COVERED_PERCENT := 95
-COVERING := tests/unit/format tests/unit/order tests/unit/storage tests/unit/stores/test_dataset_file_store.py tests/unit/inspect/exclude \
+COVERING := tests/unit/av tests/unit/format tests/unit/order tests/unit/storage tests/unit/stores/test_dataset_file_store.py tests/unit/inspect/exclude tests/unit/inspect/extract \
 	$(addprefix tests/unit/convert/test_,add_parts.py merge.py split.py) \
 	$(addprefix tests/property/test_,dataset_index.py dealt_order.py edited_orders.py key_table.py order.py permute.py scheduled_volumes.py small_shards.py tar_rename.py tar_scan.py volume_blend.py weight_schedules.py) \
-	$(addprefix tests/malformed/test_,damaged_indexes.py damaged_tars.py hostile_code.py hostile_output.py lint_truth.py planted_commits.py) \
+	$(addprefix tests/malformed/test_,damaged_indexes.py damaged_tars.py hostile_code.py hostile_datasets.py hostile_output.py lint_truth.py planted_commits.py planted_links.py prepare_disks.py) \
 	$(addprefix tests/cli/test_,lint_files.py lint_jsonl.py meta_folder.py prepare_conversations.py prepare_media.py unprepared.py) \
-	tests/e2e/test_meta_folder.py tests/e2e/test_prepare_parts.py tests/remote/test_parts_at_url.py
+	tests/e2e/test_meta_folder.py tests/e2e/test_prepare_parts.py tests/remote/test_parts_at_url.py tests/remote/test_prepare_at_url.py
 
 .PHONY: help setup fmt check test test-all test-browser fuzz compat coverage test-rest dist shim demo demo-remote picture bench bench-load bench-mixes bench-order bench-prepare bench-remote docs ci clean
 

@@ -16,7 +16,7 @@ import json
 import tarfile
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ _CRUDE = "__module__: megatron.energon\n__class__: CrudeWebdataset\n"
 _CAPTIONS = "sample_type: {__module__: megatron.energon, __class__: CaptioningSample}\n"
 _CAPTIONS += "field_map: {image: jpg, caption: txt}\n"
 SAMPLES = 2000
+IDLE_S = 0.004  # a worker that makes no batch for so long waits for its rank
 
 
 class Undecoded(loader.DefaultTaskEncoder[Any, Any, Any, Any]):
@@ -151,11 +152,24 @@ def take(batches: Iterator[Any], count: int) -> None:
 
 
 def processor_s(one: loader.DataLoader[Any]) -> float:
-    """Return the processor time of this process and of the workers of a loader, in seconds."""
+    """Return the processor time of this process and of the workers of a loader, in seconds.
+
+    Workers make batches ahead, also after a turn. It waits until they have made as many as they may.
+    """
     stream = one.run.lanes.start()
     pids = [pid for pid in map(stream.pid, range(one.num_workers)) if pid is not None]
-    workers_ns = sum(int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) for pid in pids)
-    return time.process_time() + workers_ns / 1e9
+    own_s = time.process_time()
+    before, workers_ns = -1, processor_ns(pids)
+    while pids and before != workers_ns:
+        time.sleep(IDLE_S)
+        before, workers_ns = workers_ns, processor_ns(pids)
+    return own_s + workers_ns / 1e9
+
+
+def processor_ns(pids: Iterable[int]) -> int:
+    """Return the processor time of processes and all their threads, in nanoseconds."""
+    tasks = [task for pid in pids for task in Path(f"/proc/{pid}/task").iterdir()]
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks)
 
 
 if __name__ == "__main__":

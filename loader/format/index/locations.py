@@ -142,6 +142,10 @@ class SampleLocator:
         counts = last - first
         if (first < 0).any() or (counts < 0).any() or (last > len(index.part_name)).any():
             raise _contradiction(index, "the parts of a sample have no rows")
+        if (counts == 1).all():
+            found = self._one_part_each(samples, shard, first)
+            if found is not None:
+                return found
         ends = np.cumsum(counts)
         rows = np.repeat(first - (ends - counts), counts) + np.arange(int(ends[-1]) if n else 0)
         name = index.part_name[rows]
@@ -171,6 +175,27 @@ class SampleLocator:
             part_name=self._names_of(name),
             part_start=(start - low[of_sample]).tolist(),
             part_stop=(stop - low[of_sample]).tolist(),
+        )
+
+    def _one_part_each(self, samples: IntArray, shard: IntArray, row: IntArray) -> SampleLocations | None:
+        """Return the locations of samples of one part each, which is in ``row``; None if some parts are not wanted."""
+        columns = self.columns
+        name = columns.part_name[row]
+        start = columns.part_offset[row].astype(np.int64) * BLOCK
+        size = columns.part_size[row].astype(np.int64)
+        self._check(name, start, size, self.shard_sizes[shard])
+        if self._wanted is not None and not self._wanted[name].all():
+            return None
+        return SampleLocations(
+            sample=samples.tolist(),
+            key=self._keys_of(samples),
+            shard=shard,
+            start=start,
+            size_bytes=size,
+            first_part=range(len(samples) + 1),
+            part_name=self._names_of(name),
+            part_start=[0] * len(samples),
+            part_stop=size.tolist(),
         )
 
     @staticmethod
@@ -210,7 +235,11 @@ class SampleLocator:
             and first.min() >= 0
             and last.max() <= len(self._keys)
         ):
-            keys: npt.NDArray[np.uint8] = self.columns.key_bytes[first[:, None] + np.arange(length)]
+            all_keys: npt.NDArray[Any] = self.columns.key_bytes
+            if (first == samples * length).all():  # rows of a matrix, which are copied as a whole
+                matrix = all_keys[: len(all_keys) // length * length].reshape(-1, length)
+                return np.take(matrix, samples, axis=0)
+            keys: npt.NDArray[np.uint8] = all_keys[first[:, None] + np.arange(length)]
             return keys
         return None
 

@@ -79,6 +79,21 @@ def test_each_sample_of_any_selection_is_found_as_the_index_has_it(index: Datase
         assert found.size_bytes[row] == max(offset + size for _, offset, size in expected) - found.start[row]
 
 
+@pytest.mark.parametrize(
+    "keys", [["00", "01", "02", "03"], ["a", "bbb", "02", "03"], ["abc", "de", "f", "gh"], ["é0", "001", "002", "003"]]
+)
+def test_keys_of_one_length_are_found_where_others_precede_them(tmp_path: Path, keys: list[str]) -> None:
+    index = indexed(tmp_path, {"a.tar": [(f"{key}.txt".encode(), key.encode() * 3) for key in keys]})
+    for samples in ([2, 3], [3, 2, 3], [0, 1, 2, 3]):
+        found = SampleLocator(index, ["txt"]).locate(numbers(*samples))
+        assert found.key == [keys[sample] for sample in samples]
+        for row, sample in enumerate(samples):
+            assert parts_of(index, found, row) == [
+                ("txt", index.parts(sample)[0].offset, 3 * len(keys[sample].encode()))
+            ]
+    assert np.asarray(SampleLocator(index, ["jpg"]).locate(numbers(1, 2)).size_bytes).tolist() == [0, 0]
+
+
 def test_one_read_of_what_is_located_holds_the_parts(index: DatasetIndex, tmp_path: Path) -> None:
     found = SampleLocator(index).locate(numbers(4, 0))
     contents = []

@@ -1,9 +1,9 @@
 """Measure what the statistics of loaders cost, in processor time: loaders in turn, with and without them.
 
-usage: python benchmarks/bench_statistics.py [--rounds 300] [--data FOLDER]
+usage: python benchmarks/bench_statistics.py [--rounds 300] [--workers 0 2] [--data FOLDER]
 
 Three loaders read the same samples: one with statistics, and two without, whose difference shows the noise. They take
-short turns, in changing order, so that other programs and the frequency of the processor affect all of them. A figure
+short turns, in all orders, so that other programs and the frequency of the processor affect all of them. A figure
 is the mean of the faster half of the turns, since other programs only add time: the processor time of this process
 and, with workers, of the workers.
 """
@@ -17,6 +17,7 @@ import tarfile
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
+from itertools import cycle, permutations
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,7 @@ class Pictures(loader.DefaultTaskEncoder[Any, Any, Any, Any]):
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=300)
+    parser.add_argument("--workers", type=int, nargs="+", default=[0, 2])
     parser.add_argument("--data", type=Path)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
@@ -74,7 +76,7 @@ def main() -> None:
             ("json, encoded", texts, Encoding(), 32),
             ("JPEG 256 × 256", pictures, Pictures(), 2),
         ):
-            cells += ([name, str(some), *compared(path, encoder, some, turn, arguments.rounds)] for some in (0, 2))
+            cells += ([name, str(some), *compared(path, encoder, some, turn, arguments.rounds)] for some in arguments.workers)
         print_table(cells)
     print(json.dumps(machine_facts(), indent=1))
 
@@ -110,14 +112,14 @@ def jpeg_part(number: int) -> bytes:
 def compared(path: Path, encoder: Any, workers: int, turn: int, rounds: int) -> list[str]:
     """Return the cells of a case; a turn takes ``turn`` micro-batches, with workers eight times as many."""
     turn *= 8 if workers else 1
-    rounds //= 8 if workers else 1
+    rounds //= 4 if workers else 1
     loaders = [loader_of(path, encoder, workers, stats) for stats in (True, False, False)]
     running = [iter(one) for one in loaders]
     for batches in running:
         take(batches, 1500 if turn > 20 else 40)  # files are open, and chunks large
     spent: list[list[float]] = [[], [], []]
-    for number in range(rounds):
-        for which in sorted(range(3), reverse=bool(number % 2)):
+    for _, order in zip(range(rounds), cycle(permutations(range(3))), strict=False):
+        for which in order:
             before = processor_s(loaders[which])
             take(running[which], turn)
             spent[which].append(processor_s(loaders[which]) - before)

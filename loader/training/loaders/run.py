@@ -15,7 +15,7 @@ from ...pipeline.contract.stage import SavableDataset, State, as_stage
 from ...progress_bar import progress_bar
 from ..states.differences import run_differences
 from ..states.edited_chain import continue_mix, is_mix_change_allowed
-from ..states.lane_checks import check_lane_states
+from ..states.lane_checks import check_item_ids, check_lane_states
 from ..states.mix_history import MixChanges
 from ..states.run_state import ENDLESS, RunState
 from ..states.run_steps import RunSteps, checked_skips
@@ -293,6 +293,7 @@ class LoaderRun:
         self.lanes.check_lanes(saved.lanes)
         check_lane_states(saved, mix.chain.state_schema(), kind=self.lanes.kind)
         mix.check(saved)
+        check_item_ids(saved, mix.chain)
         mix.log(saved, rank=config.rank)
         self.steps.restore(saved.steps, ranks=saved.counted_on or saved.ranks)
         self.chain = self.lanes.chain = mix.chain

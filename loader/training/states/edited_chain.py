@@ -201,6 +201,7 @@ def edited_chain(
         blend = copy(dataset)
         blend.origins = tuple(own[-1][1]["origins"]) if own else dataset.origins
         blend.edits = len(own)
+        blend.was_edited = True
         blend.edited_at = own[-1][0] if own and not path else 0
         blend.begin = None  # it knows the readers by their places
         pairs = zip(dataset.inputs, blend.origins, strict=True)

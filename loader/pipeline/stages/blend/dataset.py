@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from math import isfinite
 from typing import Any, TypeVar
 
@@ -14,6 +15,7 @@ from ...contract.lane import Lane
 from ...contract.stage import Running, SavableDataset, State
 from ...contract.state_schema import COUNT, NUMBER, Count, NotRequired, Schema
 from ...contract.worker_config import WorkerConfig
+from ...item_form import OPEN_FORM, FormLane, ItemForm, numbered
 from ...reading.lane_samples import CountedBlend, LaneSamples
 from ...reading.order_plan import samples_of_round
 from ...reading.planned_schedule import PlannedSchedule
@@ -53,6 +55,7 @@ class BlendDataset(SavableDataset[T]):
         counts_samples: A schedule of this blend, or of one below, changes weights at samples of the run.
         edited_at: The micro-batch of the run before which its mix changed last; 0 if it never did. Lanes that had begun
             continue from a state only.
+        was_edited: The mix of the run changed: buffers may have items of datasets that are gone.
         edits: Number of changes of the mix in a restored run; volumes count from the last one on.
         origins: For each dataset, the number that identifies it in keys and states, and seeds its order: its place,
             unless the run was restored with other datasets.
@@ -63,6 +66,7 @@ class BlendDataset(SavableDataset[T]):
 
     origins: Sequence[int]
     edited_at: int = 0
+    was_edited: bool = False
     edits: int = 0
     counts_samples: bool = False
     begin: Callable[[Lane, State], None] | None = None
@@ -141,6 +145,22 @@ class BlendDataset(SavableDataset[T]):
         if self.counts_samples:
             own["read"] = NotRequired(COUNT)
         return {self.key: NotRequired(own | {"ended": ended} | inner)}
+
+    def nested_states(self, state: State, lane: FormLane) -> Iterator[tuple[SavableDataset[Any], State, FormLane]]:
+        own = state.get(self.key, {})
+        for origin, upstream in zip(self.origins, self.inputs, strict=True):
+            if str(origin) in own:
+                yield upstream, own[str(origin)], lane
+
+    def item_form(self, lane: FormLane) -> ItemForm:
+        inputs = dict(zip(self.origins, self.inputs, strict=True))
+
+        def of_input(origin: int) -> ItemForm | None:
+            if origin in inputs:
+                return inputs[origin].item_form(lane)
+            return OPEN_FORM if self.was_edited else None
+
+        return ItemForm(tags={self.key: numbered(cache(of_input))})
 
     def open(self, lane: Lane, state: State) -> Running:
         inputs = dict(zip(self.origins, self.inputs, strict=True))

@@ -192,9 +192,13 @@ class _IterMapRunning:
         """Call the function; after a restore also drop the items that it had yielded."""
         given, self._given = self._given, 0  # 0, as when the function first took its inputs
         items: Iterator[Any] = iter(self._run(self._inputs()))
-        for _ in range(given):
-            self._advance(items, self._item_id())
+        for number in range(given):
+            if self._advance(items, self._item_id()) is _END:
+                self._given = given
+                break
             self._given += 1
+            if self._given <= number:  # it took a new input, so it gave fewer: the state is damaged, or it draws
+                break
         if self._restart_after is None:
             # It had taken all of them, but may take fewer now if it draws random numbers.
             self._replayed.clear()

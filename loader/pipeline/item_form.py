@@ -43,7 +43,7 @@ class ItemIdError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormLane:
-    """What the form of the ids in a lane depends on.
+    """The facts of a lane on which the forms of its ids depend.
 
     Attributes:
         number: The lane, as the stage numbers it.

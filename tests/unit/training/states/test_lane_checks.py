@@ -55,6 +55,15 @@ def test_counts_of_lanes_must_be_counts(name: str, entry: str, value: Any, data:
         loader.restore_state_rank(with_entry(state, entry, value))
 
 
+@pytest.mark.parametrize("key", ["dataset", "lane", "rank", "seed"])
+def test_a_state_without_a_key_is_refused_by_the_key(key: str, data: Data) -> None:
+    state = saved_after(train, data, 3)
+    del state[key]
+    with pytest.raises(StateError, match=f"this state is damaged: it lacks '{key}'\n") as caught:
+        get_savable_loader(train(data, config())).restore_state_rank(state)
+    assert "save it as one value, such as json.dumps" in (caught.value.hint or "")
+
+
 def test_ids_of_buffered_samples_must_be_integers(data: Data) -> None:
     build = partial(train, encoder=Grouping)
     state = saved_after(build, data, 3)

@@ -46,7 +46,8 @@ class BlendDataset(SavableDataset[T]):
             default weights are shares of the items.
         unit: Name of the unit, by default that of ``size``. A state fits only a blend with the same.
         schedule: Weights that change during the run, instead of those of the pairs; without ``size``, each item counts
-            1.
+            1. If datasets end, and those that are left have weight 0, the next weights above 0 of theirs come at once;
+            if there are none, the lane ends.
         worker_config: By default the first dataset's.
 
     Attributes:
@@ -61,7 +62,7 @@ class BlendDataset(SavableDataset[T]):
             unless the run was restored with other datasets.
 
     Raises:
-        ConfigError: No dataset is given, or a weight is not above 0.
+        ConfigError: No dataset is given, a weight is not above 0, or the schedule is not one of these datasets.
     """
 
     origins: Sequence[int]
@@ -85,8 +86,7 @@ class BlendDataset(SavableDataset[T]):
         self.weights = weights if schedule is None else schedule.weights[0]
         self.schedule = schedule
         if schedule is not None:
-            if any(len(row) != len(datasets) for row in schedule.weights):
-                raise ConfigError(f"expected schedules of {len(datasets)} datasets, found {len(self.weights)}")
+            _check_schedule(schedule, len(datasets))
             if size is None:
                 size, unit = _one_item, "samples"
         self.counts_sizes = size is not None and size is not _one_item
@@ -108,8 +108,10 @@ class BlendDataset(SavableDataset[T]):
 
     @property
     def round_samples(self) -> int:
-        weights = self.weights if self.schedule is None else self.schedule.weights[-1]  # the last stretch has no end
-        return samples_of_round([upstream.round_samples for upstream in self.inputs], weights)
+        first, weights = 0, self.weights
+        if self.schedule is not None:  # the last stretch has no end
+            first, weights = self.schedule.in_samples.starts[-1], self.schedule.weights[-1]
+        return first + samples_of_round([upstream.round_samples for upstream in self.inputs], weights)
 
     @property
     def runs_user_code(self) -> bool:
@@ -189,6 +191,27 @@ class BlendDataset(SavableDataset[T]):
             schedule=None if self.schedule is None else LaneSchedule(self.schedule, lane),
             counts_sizes=self.counts_sizes,
         )
+
+
+def _check_schedule(schedule: PlannedSchedule, datasets: int) -> None:
+    """Check the weights of a schedule.
+
+    Raises:
+        ConfigError: They are not those of so many datasets, a stretch has none above 0, or the stretches do not ascend.
+    """
+    for start, row in zip(schedule.starts, schedule.weights, strict=False):
+        if len(row) != datasets:
+            raise ConfigError(f"expected schedules of {datasets} datasets, found {len(row)}")
+        if not (all(isfinite(weight) and weight >= 0 for weight in row) and any(row)):
+            raise ConfigError(
+                f"expected weights of at least 0, and one above 0, from each start on; found {list(row)} from {start} "
+                f"{schedule.unit} on",
+                hint="leave a stretch without weights out: the last weights continue",
+            )
+    try:
+        _ = schedule.in_samples
+    except ValueError as error:
+        raise ConfigError(f"the schedule of a blend is invalid: {error}") from error
 
 
 def _counts_samples(dataset: SavableDataset[Any]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Iterator
@@ -25,6 +26,7 @@ from loader import (
 )
 from loader.format.columns.column import write_column
 from loader.format.dataset_folder import DatasetFolder
+from loader.pipeline.reading.quarantined_sample import QuarantinedSample
 from tests.e2e.mixed_data import MixedData, write_mixed_data
 from tests.e2e.rank_processes import RankProcesses, rank_processes
 from tests.e2e.text_dataset import exclude, write_texts
@@ -180,10 +182,16 @@ def test_a_kind_of_source_has_the_same_batches_and_one_reader_of_documents(
     kind = KINDS[name]
     path = data.folder / (kind.split if isinstance(kind.split, str) else f"{name}.yaml")
     options = {one: str(tmp_path / one) for one in kind.loader}
+    if "quarantine" in options:
+        uuid = DatasetFolder(str(path)).index.uuid
+        samples = [QuarantinedSample(dataset=str(path), uuid=uuid, number=n, key="") for n in range(100)]
+        lines = [json.dumps(sample.to_plain()) for sample in samples]
+        Path(options["quarantine"]).write_text("\n".join(lines))
     alone = ranks.run(files_and_batches, str(path), str(data.folder), False, options)
     together = ranks.run(files_and_batches, str(path), str(data.folder), True, options)
     assert [batches for _, batches in together] == [batches for _, batches in alone]
     assert len({str(batch) for batch in alone[0][1]}) > 10
+    assert not options or not any(f"text {number}'" in str(alone) for number in range(100))
     documents = [[file for file in files if file.endswith(DOCUMENTS)] for files, _ in together]
     assert documents[0]
     assert documents[0] == [file for file in alone[1][0] if file.endswith(DOCUMENTS)]

@@ -7,13 +7,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from ....pipeline.contract.stage import SavableDataset, State
-from ....pipeline.reading.order_plan import ShuffledPlan
-from ....pipeline.reading.read import ReadDataset
-from ....pipeline.stages.blend import BlendDataset
+from .....pipeline.contract.stage import SavableDataset, State
+from .....pipeline.reading.order_plan import ShuffledPlan
+from .....pipeline.reading.read import ReadDataset
+from .....pipeline.stages.blend import BlendDataset
+from ...mix_history import MixChanges
 from ..differences import differences, leaf_name, shares
-from ..mix_history import MixChanges
-from ..mix_leaves import OF_LEAVES, Leaf, LeafChange, leaves_of, match_leaves, progress_text
+from ..leaves import OF_LEAVES, Leaf, LeafChange, leaves_of, match_leaves, progress_text
 from .lane_states import NewReader, NewSource, StateWriter
 from .saved_streams import READ, SavedStream, is_blend, saved_readers
 
@@ -28,7 +28,7 @@ class Restructured:
 
     Attributes:
         leaves: The change of each dataset.
-        stages: Path of a reader or blend → its change, as :mod:`..mix_history` describes it.
+        stages: Path of a reader or blend → its change, as :mod:`...mix_history` describes it.
         lanes: The states of the lanes in the new chain.
         is_sequential: The datasets are not shuffled.
     """

@@ -13,15 +13,15 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ...pipeline.contract.lane import child_seed
-from ...pipeline.contract.pass_through import PassThroughDataset
-from ...pipeline.contract.stage import SavableDataset, State
-from ...pipeline.reading.planned_schedule import schedule_texts
-from ...pipeline.reading.read import ReadDataset
-from ...pipeline.stages.blend import BlendDataset
+from ....pipeline.contract.lane import child_seed
+from ....pipeline.contract.pass_through import PassThroughDataset
+from ....pipeline.contract.stage import SavableDataset, State
+from ....pipeline.reading.planned_schedule import schedule_texts
+from ....pipeline.reading.read import ReadDataset
+from ....pipeline.stages.blend import BlendDataset
+from ..mix_history import MixChanges, stage_changes
 from .differences import differences, shares
-from .mix_history import MixChanges, stage_changes
-from .mix_leaves import LeafChange, LeafMatch, leaves_in, replaced_leaves
+from .leaves import LeafChange, LeafMatch, leaves_in, replaced_leaves
 
 __all__ = ["DEALT", "ENDS", "MixChange", "find_mix_change", "nests_states"]
 
@@ -35,7 +35,7 @@ class MixChange:
 
     Attributes:
         leaves: The change of each dataset.
-        stages: Path of a reader or blend → its change, as :mod:`.mix_history` describes it.
+        stages: Path of a reader or blend → its change, as :mod:`..mix_history` describes it.
         obstacles: Reasons why a run cannot continue exactly with the new mix.
         is_restructured: Blends became blends of another kind.
     """

@@ -8,14 +8,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...errors import StateError
-from ...order import LaneMixes, Mix
-from ...pipeline.contract.state_schema import COUNT
-from ...pipeline.reading.order_plan import ShuffledPlan
-from ...pipeline.reading.planned_schedule import saved_schedule, schedule_texts
-from ...pipeline.reading.read import ReadDataset
+from ....errors import StateError
+from ....order import LaneMixes, Mix
+from ....pipeline.contract.state_schema import COUNT
+from ....pipeline.reading.order_plan import ShuffledPlan
+from ....pipeline.reading.planned_schedule import saved_schedule, schedule_texts
+from ....pipeline.reading.read import ReadDataset
+from ..mix_history import StageChanges, reader_history
 from .differences import Difference, differences, each_setting, leaf_name, shares
-from .mix_history import StageChanges, reader_history
 
 __all__ = [
     "OF_LEAVES",
@@ -246,7 +246,7 @@ class LeafMatch:
             yield LeafChange(leaf_name(leaf.source), "gone", old_shares[origin], None, (old_texts[origin], None))
 
     def stage_change(self, positions: Mapping[int, int]) -> dict[str, Any]:
-        """Return the change as :mod:`.mix_history` describes it."""
+        """Return the change as :mod:`..mix_history` describes it."""
         gone = [
             {
                 "origin": origin,

@@ -9,19 +9,19 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
-from ...errors import StateError
-from ...escaped_log import get_logger
-from ...pipeline.contract.stage import SavableDataset, State
-from ...pipeline.reading.order_plan import stream_seed
-from ...pipeline.reading.read import ReadDataset
-from ...pipeline.stages.blend import BlendDataset
+from ....errors import StateError
+from ....escaped_log import get_logger
+from ....pipeline.contract.stage import SavableDataset, State
+from ....pipeline.reading.order_plan import stream_seed
+from ....pipeline.reading.read import ReadDataset
+from ....pipeline.stages.blend import BlendDataset
+from ..mix_history import MixChanges, StageChanges, reader_history, stage_changes, streams_of
+from ..run_state import ENDLESS, RunState
+from .change import DEALT, ENDS, MixChange, find_mix_change, nests_states
 from .comparison import compare_datasets
 from .lost_samples import count_lost_samples
-from .mix_change import DEALT, ENDS, MixChange, find_mix_change, nests_states
-from .mix_history import MixChanges, StageChanges, reader_history, stage_changes, streams_of
-from .mixes.saved_weights import check_saved_weights
 from .restructured import Restructured, find_restructured
-from .run_state import ENDLESS, RunState
+from .saved_weights import check_saved_weights
 
 __all__ = ["VARIABLE", "ContinuedMix", "continue_mix", "edited_chain", "is_mix_change_allowed"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,12 +16,12 @@ from typing import Any
 from ....pipeline.contract.lane import child_seed
 from ....pipeline.contract.pass_through import PassThroughDataset
 from ....pipeline.contract.stage import SavableDataset, State
-from ....pipeline.reading.planned_schedule import schedule_texts
 from ....pipeline.reading.read import ReadDataset
 from ....pipeline.stages.blend import BlendDataset
 from ..mix_history import MixChanges, stage_changes
 from .differences import differences, shares
-from .leaves import LeafChange, LeafMatch, leaves_in, replaced_leaves
+from .leaf_match import LeafMatch
+from .leaves import LeafChange, leaves_in, replaced_leaves, share_texts
 
 __all__ = ["DEALT", "ENDS", "MixChange", "find_mix_change", "nests_states"]
 
@@ -198,8 +198,8 @@ def _compare_blends(dataset: BlendDataset[Any], saved: Any, place: _SavedPlace) 
     unused = dict(zip(origins, zip(inputs, before, strict=True), strict=True))
     pairs = _pair_inputs(dataset, unused, place)
     new_origins, added = [], []
-    old_texts = dict(zip(origins, _texts(saved[1], len(inputs), place.before), strict=True))
-    new_texts = _texts(dataset.settings(), len(dataset.inputs), place.after)
+    old_texts = dict(zip(origins, share_texts(saved[1].get("schedule"), len(inputs), whole=place.before), strict=True))
+    new_texts = share_texts(dataset.settings().get("schedule"), len(dataset.inputs), whole=place.after)
     for upstream, share, text, origin in zip(dataset.inputs, after, new_texts, pairs, strict=True):
         if origin is None:
             added.append((upstream.identity(), place.after * share))
@@ -218,12 +218,6 @@ def _compare_blends(dataset: BlendDataset[Any], saved: Any, place: _SavedPlace) 
     if new_origins != origins or not is_same:
         change.stages[stage] = {"origins": new_origins, "next": next_origin}
     return change
-
-
-def _texts(settings: Mapping[str, Any], inputs: int, whole: float) -> Sequence[str | None]:
-    """Return the shares of the inputs of a blend as texts; None each without a schedule."""
-    schedule = settings.get("schedule")
-    return [None] * inputs if schedule is None else schedule_texts(schedule, inputs, whole=whole)
 
 
 def _pair_inputs(

@@ -322,7 +322,7 @@ class LaneReader:
         return next(self._rows.read((position,), source, index, self.table.excluded(source, index), self.begin))[0]
 
 
-def _no_window(position: int) -> None:  # noqa: ARG001 - as in BlendedLane.window_of
+def _no_window(position: int) -> None:
     """Return None: the order has no windows."""
 
 

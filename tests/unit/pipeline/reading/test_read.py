@@ -310,7 +310,7 @@ def test_chunks_of_small_samples_end_with_windows(
         monkeypatch.setattr(lane_reader, "COALESCED_BYTES", 48)
     dataset = reader(write_dataset(tmp_path / "x", {"a.tar": texts(0, 300)}), plan=shuffled(repeats=True))
     running = cast("Any", dataset.open(lane(), {}))
-    ends = []
+    ends: list[int] = []
     for _ in range(400):
         running.next()
         ends += [] if ends and ends[-1] == running.located else [running.located]

@@ -58,6 +58,8 @@ class Bench:
             for library in CONVERTING:
                 if library in libraries:
                     run(self.command(library, "convert", kind))
+        if "litdata" in libraries:
+            run([*self.command("litdata", "convert", "json"), "--stored-json"])
 
     def measure(self, job: Job) -> Figures:
         if job.library == OVERHEAD:

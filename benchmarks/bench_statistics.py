@@ -1,11 +1,12 @@
 """Measure what the statistics of loaders cost, in processor time: loaders in turn, with and without them.
 
-usage: python benchmarks/bench_statistics.py [--rounds 300] [--workers 0 2] [--data FOLDER]
+usage: python benchmarks/bench_statistics.py [--starts 8] [--rounds 60] [--workers 0 2] [--data FOLDER]
 
 Three loaders read the same samples: one with statistics, and two without, whose difference shows the noise. They take
 short turns, in all orders, so that other programs and the frequency of the processor affect all of them. A figure
 is the mean of the faster half of the turns, since other programs only add time: the processor time of this process
-and, with workers, of the workers.
+and, with workers, of the workers. Processes that do the same differ by some percent, for as long as they run, so all
+three are started several times. The table shows the means of all starts and their standard errors.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from itertools import cycle, permutations
 from pathlib import Path
+from statistics import mean, stdev
 from typing import Any
 
 import numpy as np
@@ -62,7 +64,8 @@ class Pictures(loader.DefaultTaskEncoder[Any, Any, Any, Any]):
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=300)
+    parser.add_argument("--starts", type=int, default=8)
+    parser.add_argument("--rounds", type=int, default=60)
     parser.add_argument("--workers", type=int, nargs="+", default=[0, 2])
     parser.add_argument("--data", type=Path)
     arguments = parser.parse_args()
@@ -76,7 +79,14 @@ def main() -> None:
             ("json, encoded", texts, Encoding(), 32),
             ("JPEG 256 × 256", pictures, Pictures(), 2),
         ):
-            cells += ([name, str(some), *compared(path, encoder, some, turn, arguments.rounds)] for some in arguments.workers)
+            cells += (
+                [
+                    name,
+                    str(some),
+                    *compared(path, encoder, some, turn, starts=arguments.starts, rounds=arguments.rounds),
+                ]
+                for some in arguments.workers
+            )
         print_table(cells)
     print(json.dumps(machine_facts(), indent=1))
 
@@ -109,11 +119,25 @@ def jpeg_part(number: int) -> bytes:
     return stream.getvalue()
 
 
-def compared(path: Path, encoder: Any, workers: int, turn: int, rounds: int) -> list[str]:
+def compared(path: Path, encoder: Any, workers: int, turn: int, *, starts: int, rounds: int) -> list[str]:
     """Return the cells of a case; a turn takes ``turn`` micro-batches, with workers eight times as many."""
     turn *= 8 if workers else 1
-    rounds //= 4 if workers else 1
-    loaders = [loader_of(path, encoder, workers, stats) for stats in (True, False, False)]
+    results = [measured(path, encoder, workers, turn, start=start, rounds=rounds) for start in range(starts)]
+    sample_us, on, again, estimate = zip(*results, strict=True)
+    return [
+        f"{mean(sample_us):.1f}",
+        *(f"{100 * mean(some):+.2f} ± {100 * stdev(some) / len(some) ** 0.5:.2f} %" for some in (on, again)),
+        f"{100 * mean(estimate):.2f} %",
+    ]
+
+
+def measured(
+    path: Path, encoder: Any, workers: int, turn: int, *, start: int, rounds: int
+) -> tuple[float, float, float, float]:
+    """Return the time of a sample in µs, how much more the other two loaders take, and the estimate."""
+    kinds = [(True, False, False)[(place + start) % 3] for place in range(3)]  # which is started first, changes
+    on, off, again = ((place - start) % 3 for place in range(3))
+    loaders = [loader_of(path, encoder, workers, stats) for stats in kinds]
     running = [iter(one) for one in loaders]
     for batches in running:
         take(batches, 1500 if turn > 20 else 40)  # files are open, and chunks large
@@ -123,17 +147,12 @@ def compared(path: Path, encoder: Any, workers: int, turn: int, rounds: int) -> 
             before = processor_s(loaders[which])
             take(running[which], turn)
             spent[which].append(processor_s(loaders[which]) - before)
-    estimate = loaders[0].stats().cost_share
+    estimate = loaders[on].stats().cost_share
     for one in loaders:
         one.shutdown()
-    on, off, again = (sum(sorted(times)[: len(times) // 2]) for times in spent)
-    sample_us = off / (rounds // 2 * turn * 16) * 1e6
-    return [
-        f"{sample_us:.1f}",
-        f"{100 * (on / off - 1):+.2f} %",
-        f"{100 * (again / off - 1):+.2f} %",
-        f"{100 * estimate:.2f} %",
-    ]
+    took = [sum(sorted(times)[: len(times) // 2]) for times in spent]
+    sample_us = took[off] / (rounds // 2 * turn * 16) * 1e6
+    return sample_us, took[on] / took[off] - 1, took[again] / took[off] - 1, estimate
 
 
 def loader_of(path: Path, encoder: Any, workers: int, on: bool) -> loader.DataLoader[Any]:

@@ -89,6 +89,23 @@ def throughput(work: str, kind: str, workers: int, factor: float) -> Row:
     return times_faster(work, factor, jobs, "microseconds", microseconds, alone=True)
 
 
+def decoded_throughput(work: str, workers: int) -> Row:
+    """Build a row on the time per sample of json that litdata, too, stores as it is, and decodes."""
+    options = ("--samples", SAMPLES["json"], "--workers", str(workers))
+    ours = Job(library=OURS, task="throughput", kind="json", options=options)
+    other = Job(library="litdata", task="throughput", kind="json", options=(*options, "--stored-json"))
+
+    def judge(medians: Medians) -> Verdict:
+        values = {job.library: medians[job]["microseconds"] for job in (ours, other) if job in medians}
+        shown = {library: microseconds(value) for library, value in values.items()}
+        if len(values) < 2:
+            return Verdict(figures=shown)
+        ratio = values[other.library] / values[OURS]
+        return Verdict(figures=shown, result=f"{ratio:.2f}×", met=ratio >= 1)
+
+    return Row(work=work, target="no slower", jobs=(ours, other), judge=judge)
+
+
 def padded_throughput(work: str, workers: int, factor: float) -> Row:
     """Build a row on the time per sample with padded batches, which only the energons have."""
     options = ("--samples", SAMPLES["captions"], "--workers", str(workers), "--padded")
@@ -198,7 +215,8 @@ def judge_overhead(medians: Medians) -> Verdict:
 
 ROWS = {
     "json-0": throughput("json of 150 bytes, batch 16, 0 workers", "json", 0, 30),
-    "json-2": throughput("the same, 2 workers", "json", 2, 10),
+    "json-0-stored": decoded_throughput("the same, of which litdata stores the json and decodes it", 0),
+    "json-2": throughput("json of 150 bytes, batch 16, 2 workers", "json", 2, 10),
     "captions-0": throughput("JPEG to float tensor, batch = list of 16, 0 workers", "captions", 0, 2.3),
     "captions-2": throughput("the same, 2 workers", "captions", 2, 2.2),
     "padded-0": padded_throughput("JPEG to float tensor, padded batch of 16, 0 workers", 0, 1.6),

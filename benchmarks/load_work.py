@@ -33,6 +33,7 @@ def arguments_of_script(tasks: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--samples", type=int, default=2000)
     parser.add_argument("--buffer", type=int, default=100)
     parser.add_argument("--padded", action="store_true", help="stack padded pictures instead of listing samples")
+    parser.add_argument("--stored-json", action="store_true", help="store json, and decode it, instead of texts")
     parser.add_argument("--state", type=Path)
     parser.add_argument("--url", help="URL of the samples, instead of the folder")
     parser.add_argument("--cache", type=Path, help="empty folder for copies of remote files")

@@ -87,7 +87,7 @@ _MOVED = {
     "training.get_loader": "training.loaders.get_loader",
     "training.joined_factory": "training.factories.joined_factory",
     "training.jsonl_factory": "training.factories.jsonl_factory",
-    "training.loaded_dataset": "training.datasets.run_datasets",
+    "training.loaded_dataset": "training.datasets.single_datasets",
     "training.loaded_datasets": "training.datasets.run_datasets",
     "training.random_access": "training.datasets.random_access",
     "training.train_dataset": "training.datasets.get_datasets",

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import secrets
-import signal
 import socket
 import sys
 
@@ -56,17 +54,13 @@ def browse(
     It listens at this machine only; from another one, use ssh -L. Ctrl-C ends it. It needs the extra browse.
     """
     from loader.errors import ConfigError
-    from loader.inspect.browse import BrowseRequest, Catalogue, ReaderPool, ThumbnailPool
+    from loader.inspect.browse import BrowseRequest, Catalogue
 
     from ..console import print_json, show_note
     from ..progress import ProgressBar
 
     try:
-        import uvicorn
-
-        from .app import make_application
-        from .security import Guard
-        from .served import Served
+        from .server import serve_pages
     except ImportError as error:
         raise ConfigError(
             f"energon browse needs {error.name}, which is not installed",
@@ -80,13 +74,8 @@ def browse(
     with ProgressBar("Scanning", unit="shards") as bar:
         catalogue = Catalogue(request, lambda now: bar.update(now.shards_done, now.shards_total))
     listener = _listen(host, port)
-    port = listener.getsockname()[1]
     token = token or secrets.token_urlsafe(24)
-    thumbnails = ThumbnailPool(workers=max(1, min(8, len(os.sched_getaffinity(0)))))
-    readers = ReaderPool(workers=2)
-    served = Served(catalogue, thumbnails=thumbnails, readers=readers, edit=edit)
-    app = Guard(make_application(served), token=token, host=host, port=port)
-    url = f"http://{f'[{host}]' if ':' in host else host}:{port}/?token={token}"
+    url = f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}/?token={token}"
 
     def show() -> None:
         if as_json:
@@ -97,24 +86,9 @@ def browse(
         if opens and not as_json and sys.stdout.isatty():
             click.launch(url)
 
-    class Server(uvicorn.Server):
-        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-            await super().startup(sockets)
-            show()
-            thumbnails.start()
-
-        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-            logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # cancelled requests are no errors
-            await super().shutdown(sockets)
-            thumbnails.close()
-            readers.close()
-
-    config = uvicorn.Config(app, log_level="error", access_log=False, timeout_graceful_shutdown=1, server_header=False)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # uvicorn raises its signal again: worker processes must end
     try:
-        Server(config).run([listener])
+        serve_pages(catalogue, listener, host=host, token=token, edit=edit, on_start=show)
     finally:
-        readers.close()
         catalogue.close()
 
 

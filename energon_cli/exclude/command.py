@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -12,7 +12,7 @@ from ..dataset_path import check_path, given_name
 from ..extract.query_options import make_query, query_options
 
 if TYPE_CHECKING:
-    from loader.inspect.exclude import ExcludeReport, ListedExclusions
+    from loader.inspect.exclude import ExcludeReport, ExcludeRequest, ListedExclusions
 
 __all__ = ["exclude"]
 
@@ -89,7 +89,7 @@ def exclude(
     from loader.format.documents import is_metadataset
     from loader.inspect import exclude as library
 
-    from ..console import print_json, show_note
+    from ..console import print_json
     from ..progress import ProgressBar
 
     path = check_path(path, meta_folder=meta_folder)
@@ -130,16 +130,8 @@ def exclude(
     if as_json:
         documents = [_document(report) for report in reports]
         print_json({"datasets": documents} if is_mix else documents[0])
-        return
-    for report in reports:
-        _show_report(report, is_mix=is_mix)
-    samples = sum(report.samples for report in reports)
-    if is_mix and not samples:
-        show_note(f"no sample of {len(reports):,} datasets is chosen that was not excluded before")
-    if samples and not dry_run:
-        if to_filter is not None:
-            show_note(f"use it: 'filter: {to_filter}' in a metadataset, or filter_name={to_filter!r} of a loader")
-        show_note(f"undo it: energon exclude {path} --undo")
+    else:
+        _show_reports(request, reports, is_mix=is_mix)
 
 
 def _list(path: str, names: Mapping[str, str | None], *, is_mix: bool, as_json: bool) -> None:
@@ -190,6 +182,22 @@ def _document(report: ExcludeReport) -> dict[str, object]:
 
 def _count(samples: int) -> str:
     return "1 sample" if samples == 1 else f"{samples:,} samples"
+
+
+def _show_reports(request: ExcludeRequest, reports: Sequence[ExcludeReport], *, is_mix: bool) -> None:
+    """Show what was excluded of each dataset, and how to use and undo it."""
+    from ..console import show_note
+
+    for report in reports:
+        _show_report(report, is_mix=is_mix)
+    samples = sum(report.samples for report in reports)
+    if is_mix and not samples:
+        show_note(f"no sample of {len(reports):,} datasets is chosen that was not excluded before")
+    if samples and not request.dry_run:
+        if request.filter is not None:
+            name = request.filter
+            show_note(f"use it: 'filter: {name}' in a metadataset, or filter_name={name!r} of a loader")
+        show_note(f"undo it: energon exclude {request.path} --undo")
 
 
 def _show_report(report: ExcludeReport, *, is_mix: bool) -> None:

@@ -11,6 +11,8 @@ from ..command import dataset_files_options, energon_command, progress_option, t
 from ..dataset_path import check_path, given_name
 
 if TYPE_CHECKING:
+    from loader.format.lint import LintReport
+    from loader.inspect import LintRequest
     from loader.inspect.browse import PageLinks
 
 __all__ = ["lint"]
@@ -94,17 +96,19 @@ def lint(
     units = [
         _checked_unit(path, level=level, fix=fix, split_parts=split_parts, meta_folder=meta_folder) for path in paths
     ]
-    from loader.errors import ConfigError, EnergonError, escape_controls
+    from loader.errors import EnergonError
     from loader.format import usable_cores
-    from loader.inspect import LintRequest, exclude_broken, run_lint
+    from loader.inspect import LintRequest, exclude_broken
 
-    from ..console import output_console, print_json
-    from ..progress import ProgressBar
-    from .formats import github_commands, sarif_log
-    from .report import lint_document, show_lint
+    from .output import LintOutput
 
-    output_format = "json" if as_json else output_format
-    documents, logs, refusals, is_faulty = [], [], [], False
+    output = LintOutput(
+        "json" if as_json else output_format or "text",
+        has_several=len(paths) > 1,
+        list_all=list_all,
+        with_advice=not fix,
+    )
+    refusals, is_faulty = [], False
     for path, unit in zip(paths, units, strict=True):
         pages = None if browse is None else _page_links(browse, path, paths)
         request = LintRequest(
@@ -118,11 +122,7 @@ def lint(
             max_findings=max_findings,
             trust_code=trust_code,
         )
-        with ProgressBar("Checking", unit=unit, enabled=progress) as bar:
-            try:
-                report = run_lint(request, lambda now, bar=bar: bar.update(now.done, now.total))  # type: ignore[misc]
-            except ConfigError as error:  # about the flags; faults of the dataset are findings
-                raise click.UsageError(f"--split-parts: {error.message}.") from error
+        report = _run(request, unit=unit, progress=progress)
         fixed = None
         if fix:
             try:
@@ -130,25 +130,30 @@ def lint(
             except EnergonError as error:  # the findings say what is wrong; the refusal comes behind them
                 refusals.append(error)
         is_faulty |= bool(report.errors) or not report.complete  # unchecked samples may be broken
-        if output_format == "json":
-            documents.append(lint_document(path, level, report, None if fixed is None else fixed.samples, pages))
-        elif output_format == "sarif":
-            logs.append(sarif_log(path, level, report, pages))
-        elif output_format == "github":
-            for line in github_commands(path, report):
-                click.echo(line)
-        else:
-            if len(paths) > 1:
-                click.echo(f"{escape_controls(path)}:")
-            show_lint(output_console(), request, report, fixed, list_all=list_all, with_advice=not fix, pages=pages)
-    if documents:
-        print_json(documents if len(paths) > 1 else documents[0])
-    if logs:
-        print_json({**logs[0], "runs": [run for log in logs for run in log["runs"]]})
+        output.add(request, report, fixed, pages)
+    output.finish()
     if refusals:
         raise refusals[0]
     if is_faulty:
         raise click.exceptions.Exit(1)
+
+
+def _run(request: LintRequest, *, unit: str, progress: bool | None) -> LintReport:
+    """Check a path, with a progress bar.
+
+    Raises:
+        click.UsageError: The split parts are not those of the dataset.
+    """
+    from loader.errors import ConfigError
+    from loader.inspect import run_lint
+
+    from ..progress import ProgressBar
+
+    with ProgressBar("Checking", unit=unit, enabled=progress) as bar:
+        try:
+            return run_lint(request, lambda now: bar.update(now.done, now.total))
+        except ConfigError as error:  # about the flags; faults of the dataset are findings
+            raise click.UsageError(f"--split-parts: {error.message}.") from error
 
 
 def _page_links(url: str, path: str, paths: tuple[str, ...]) -> PageLinks:

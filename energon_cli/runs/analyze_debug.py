@@ -117,34 +117,21 @@ def analyze_debug(
         raise click.UsageError("--step and --key list what a log has. energon trace lists the samples of a dataset.")
     if force_loading_order and dataset is not None:
         raise click.UsageError("--force-loading-order needs LOG_PATHS.")
-    found: list[LoggedLoader] = []
+    found: Sequence[LoggedLoader] = ()
     chosen = None
     if dataset is not None:
         uses = traced_uses(plan_run(check_path(dataset), **options), steps, skip=skip)
     elif force_loading_order:
         uses = read_loading_order(log_paths, skip=skip)
     else:
-        modalities = tuple(name.strip() for name in include_modality.split(","))
-        if unknown := set(modalities) - {"train", "val"}:
-            raise click.BadParameter(f"expected train or val, found {min(unknown)!r}", param_hint="--include-modality")
+        modalities = _modalities(include_modality)
         found = read_debug_log(log_paths)
         chosen = choose_loader(found, modalities=modalities, number=force_loader_id)
         if lists:
             _list(chosen, step, key, as_json=as_json)
             return
         uses = chosen.uses(skip=skip)
-    loaders = [
-        {
-            "loader": one.number,
-            "start": one.start,
-            "modality": one.modality or None,
-            "paths": one.paths,
-            "ranks": sorted(one.ranks),
-            "uses": one.samples,
-            "analyzed": one is chosen,
-        }
-        for one in found
-    ]
+    loaders = [_loader_document(one, analyzed=one is chosen) for one in found]
     facts = uses.facts()
     if not no_heatmap:
         _write(
@@ -157,6 +144,30 @@ def analyze_debug(
         _show(facts, loaders)
         if not no_heatmap:
             show_note(f"wrote {heatmap_path}")
+
+
+def _modalities(names: str) -> tuple[str, ...]:
+    """Parse the kinds of loaders.
+
+    Raises:
+        click.BadParameter: One is unknown.
+    """
+    found = tuple(name.strip() for name in names.split(","))
+    if unknown := set(found) - {"train", "val"}:
+        raise click.BadParameter(f"expected train or val, found {min(unknown)!r}", param_hint="--include-modality")
+    return found
+
+
+def _loader_document(loader: LoggedLoader, *, analyzed: bool) -> dict[str, Any]:
+    return {
+        "loader": loader.number,
+        "start": loader.start,
+        "modality": loader.modality or None,
+        "paths": loader.paths,
+        "ranks": sorted(loader.ranks),
+        "uses": loader.samples,
+        "analyzed": analyzed,
+    }
 
 
 def _list(loader: LoggedLoader, steps: Sequence[int], key: str | None, *, as_json: bool) -> None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from ..command import energon_command, trust_code_option
 from ..dataset_path import check_path, given_name
 from ..extract.query_options import make_query, query_options
+
+if TYPE_CHECKING:
+    from loader.inspect.stats import StatsReport
 
 __all__ = ["stats"]
 
@@ -72,9 +77,8 @@ def stats(
     from loader.inspect.stats import StatsRequest, collect_stats, html_report
     from loader.metadataset import choose_samples, named_datasets, open_datasets
 
-    from ..console import output_console, print_json, show_note
+    from ..console import print_json, show_note
     from ..progress import ProgressBar
-    from .report import show_stats
 
     datasets = named_datasets(
         [check_path(path, takes_tar=True, meta_folder=meta_folder) for path in paths],
@@ -108,14 +112,9 @@ def stats(
                 report = collect_stats(request, bar.update)
             report.path = dataset.path
             has_findings |= bool(report.broken_count or report.duplicates)
-            if one.lacks:
-                show_note(f"no sample of {dataset.path}: it has {one.lacks}")
             if as_json:
                 documents.append(report.document())
-            elif not one.lacks:
-                show_stats(output_console(), report)
-            for column in report.written:
-                show_note(f"wrote column {column}; use it: --where '{column} …'")
+            _show(report, lacks=one.lacks, notes_only=as_json)
             if html is not None:
                 _write(html, html_report(report, path=place.path, meta_folder=place.meta_folder))
                 show_note(f"wrote {html}")
@@ -123,6 +122,19 @@ def stats(
         print_json(documents[0] if len(documents) == 1 else {"datasets": documents})
     if has_findings:
         raise click.exceptions.Exit(1)
+
+
+def _show(report: StatsReport, *, lacks: str, notes_only: bool) -> None:
+    """Show the statistics of a dataset, and notes about what it lacks and about new columns."""
+    from ..console import output_console, show_note
+    from .report import show_stats
+
+    if lacks:
+        show_note(f"no sample of {report.path}: it has {lacks}")
+    elif not notes_only:
+        show_stats(output_console(), report)
+    for column in report.written:
+        show_note(f"wrote column {column}; use it: --where '{column} …'")
 
 
 def _no_columns(path: str) -> Exception:

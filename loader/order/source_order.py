@@ -82,6 +82,18 @@ class SourceOrders:
         length: IntArray = cycle_size * (lane + 1) // self.lanes - cycle_size * lane // self.lanes
         return length
 
+    def window_of(self, lane: int, position: int) -> tuple[int, int]:
+        """Return the first position of a window of the first source's stream in a lane, and its end.
+
+        Args:
+            lane: The lane.
+            position: A position of the window.
+        """
+        length, size = int(self.length(lane)[0]), int(self._shuffle.window[0])
+        cycle, place = divmod(position, length)
+        first = place - place % size
+        return cycle * length + first, cycle * length + min(first + size, length)
+
     def locate(self, source: IntArray, lane: int | IntArray, position: IntArray) -> tuple[IntArray, IntArray]:
         """Return the samples at positions of a lane's streams.
 
@@ -118,6 +130,7 @@ class SourceShuffle:
         epochs_together: For each source, the number of epochs that are shuffled together.
         slice_length: For each source, the length of its slices.
         with_replacement: For each source, True if slices are drawn with replacement.
+        window: For each source, the number of samples of a window.
     """
 
     def __init__(self, sources: Sequence[SourceOrder], lanes: int) -> None:
@@ -132,7 +145,7 @@ class SourceShuffle:
         self._has_buffer = np.array([source.shuffle_buffer > 1 for source in sources])
         self._whole_slices = self.samples // self.slice_length  # of an epoch, without the short one
         buffer = _column(source.shuffle_buffer for source in sources)
-        self._window = np.maximum(_MIN_WINDOW_SLICES, -(-buffer // self.slice_length)) * self.slice_length
+        self.window = np.maximum(_MIN_WINDOW_SLICES, -(-buffer // self.slice_length)) * self.slice_length
         seed = mix(np.array([source.seed & 0xFFFFFFFFFFFFFFFF for source in sources], dtype=np.uint64))
         self._window_seed, self._rotation_seed, self._slice_seed = (
             mix(seed, purpose) for purpose in (_WINDOW, _ROTATION, _SLICES)
@@ -156,7 +169,7 @@ class SourceShuffle:
         is_unshuffled = take_by_source(self._is_unshuffled, source)
         if is_unshuffled.all():
             return place
-        window = take_by_source(self._window, source)
+        window = take_by_source(self.window, source)
         number, offset = np.divmod(place, window)
         start = place - offset
         size = np.minimum(window, length - start)

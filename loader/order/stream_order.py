@@ -9,7 +9,7 @@ import numpy as np
 
 from ..arrays import IntArray
 from .blend import BlendOrder
-from .source_order import SourceOrder
+from .source_order import SourceOrder, SourceOrders
 
 __all__ = [
     "BlendedLane",
@@ -90,6 +90,15 @@ class BlendedLane:
         else:
             source, position = self._blend.locate(start, stop)
         return source, *self._streams.locate(source, self._number, position)
+
+    def window_of(self, position: int) -> tuple[int, int] | None:
+        """Return the first position and the end of the window at a position; None if windows of sources interleave.
+
+        The samples of a window are those of some whole slices: neighbours in their shards.
+        """
+        if self._blend is not None or not isinstance(self._streams, SourceOrders):
+            return None
+        return self._streams.window_of(self._number, position)
 
     def locate_at(self, place: IntArray) -> Located:
         """Return the samples at some positions of the lane's stream, in ascending order; shape (m,)."""

@@ -18,6 +18,7 @@ from loader.order import (
     permute,
     quantise_weights,
 )
+from loader.order.source_order import SourceShuffle
 
 LANES = st.sampled_from([1, 2, 3, 5, 48, 64])
 EPOCHS_TOGETHER = st.sampled_from([None, 1, 2, 5])
@@ -120,6 +121,26 @@ def test_one_call_over_several_sources_is_that_of_each_source_alone(many: list[S
         alone = SourceOrders([one], lanes).locate(np.zeros(mine.sum(), np.int64), lanes - 1, positions[mine])
         assert np.array_equal(epoch[mine], alone[0])
         assert np.array_equal(sample[mine], alone[1])
+
+
+@given(source=sources(epochs_together=st.sampled_from([1, 3, -1])), lanes=LANES, start=st.integers(0, 10**12))
+def test_windows_tile_a_lane_and_hold_neighbours(source: SourceOrder, lanes: int, start: int) -> None:
+    lane = RepeatedOrder((source,), (1.0,), lanes, seed=0).lane(lanes - 1)
+    shuffle = SourceShuffle((source,), lanes)
+    size, length = int(shuffle.window[0]), int(shuffle.slice_length[0])
+    found = lane.window_of(start)
+    assert found is not None
+    assert found[0] <= start < found[1]
+    for _ in range(3):
+        assert found is not None
+        first, end = found
+        assert first < end <= first + size
+        assert lane.window_of(first) == lane.window_of(end - 1) == found
+        samples = np.unique(lane.locate(first, end)[2])
+        runs = 1 + np.count_nonzero(np.diff(samples) > 1)
+        # A slice is two runs where it is cut: at the window's ends, or by the start of an epoch.
+        assert runs <= 2 * (-(-size // length) + 2)
+        found = lane.window_of(end)
 
 
 @given(source=sources(epochs_together=st.just(None)), lanes=LANES)

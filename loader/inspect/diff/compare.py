@@ -97,26 +97,14 @@ def compare_paths(
     elif kinds == ("records", "records"):
         _compare_facts(before, after, found)
     elif kinds == ("dataset", "dataset"):
-        from ...format.unprepared.temporary_index import index_temporarily
-        from .datasets import compare_datasets
-
-        with ExitStack() as stack:
-            scanned = [index_temporarily(path, None, stack) for path in (before, after)]
-            folders = [
-                DatasetFolder(
-                    data_path(path) if index is None else index[0],
-                    split_config=split_config or SPLIT_YAML,
-                    dataset_config=dataset_config or DATASET_YAML,
-                    meta_folder=None if index is None else index[1],
-                )
-                for path, index in zip((before, after), scanned, strict=True)
-            ]
-            prepared = scanned == [None, None]
-            compare_datasets(
-                folders[0], folders[1], found, contents=contents, documents=prepared, on_progress=on_progress
-            )
-            if prepared and folders[0].index.uuid != folders[1].index.uuid:
-                found.notes.append(_OTHER_INDEX)
+        _compare_folders(
+            (before, after),
+            found,
+            split_config=split_config or SPLIT_YAML,
+            dataset_config=dataset_config or DATASET_YAML,
+            contents=contents,
+            on_progress=on_progress,
+        )
     else:
         raise ConfigError(
             f"a {kinds[0]} and a {kinds[1]} cannot be compared",
@@ -134,6 +122,36 @@ def compare_paths(
         resumes=resumes,
         notes=tuple(found.notes),
     )
+
+
+def _compare_folders(
+    paths: tuple[str, str],
+    found: DifferenceList,
+    *,
+    split_config: str,
+    dataset_config: str,
+    contents: bool,
+    on_progress: Callable[[int, int], None] | None,
+) -> None:
+    """Compare two datasets of shards; those that are not prepared are scanned first."""
+    from ...format.unprepared.temporary_index import index_temporarily
+    from .datasets import compare_datasets
+
+    with ExitStack() as stack:
+        scanned = [index_temporarily(path, None, stack) for path in paths]
+        folders = [
+            DatasetFolder(
+                data_path(path) if index is None else index[0],
+                split_config=split_config,
+                dataset_config=dataset_config,
+                meta_folder=None if index is None else index[1],
+            )
+            for path, index in zip(paths, scanned, strict=True)
+        ]
+        prepared = scanned == [None, None]
+        compare_datasets(folders[0], folders[1], found, contents=contents, documents=prepared, on_progress=on_progress)
+        if prepared and folders[0].index.uuid != folders[1].index.uuid:
+            found.notes.append(_OTHER_INDEX)
 
 
 def _compare_facts(before: str, after: str, found: DifferenceList) -> None:

@@ -20,16 +20,14 @@ from .migrate import (
     MigratedRun as MigratedRun,
     migrate_files as migrate_files,
 )
-from .planned_run import (
-    PlannedRun as PlannedRun,
-    RunRequest as RunRequest,
-)
+from .planned_run import PlannedRun as PlannedRun
 from .restored_run import (
     RestoredRun as RestoredRun,
     is_run as is_run,
     load_task_encoder as load_task_encoder,
     open_run as open_run,
 )
+from .run_request import RunRequest as RunRequest
 from .scheduled import StretchFacts as StretchFacts
 from .trace import (
     TracedSample as TracedSample,

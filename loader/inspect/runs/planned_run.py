@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from ...cached_property import cached_property
 from ...errors import ConfigError
 from ...metadataset.plans.plan_node import RepeatedLeafWarning
 from ...order import GONE, LaneOrder, RepeatedOrder, StreamOrder, default_lanes
-from ...pipeline.contract.lane import RULES, child_seed
+from ...pipeline.contract.lane import RULES
 from ...pipeline.contract.rank_stage import cut_rank_stages
 from ...pipeline.contract.stage import SavableDataset
 from ...pipeline.contract.worker_config import WorkerConfig
@@ -24,54 +23,17 @@ from ...pipeline.reading.sample_chunk import SourceTable
 from ...pipeline.reading.source import Source
 from ...pipeline.stages.batch import BatchDataset
 from ...pipeline.stages.blend import BlendDataset
-from ...samples.encoding.task_encoder import TaskEncoder
 from ...training.datasets.get_datasets import get_train_dataset
 from ...training.datasets.planned_encoder import PlannedEncoder
 from ...training.states import RunSteps
+from .readers_and_blends import blends_in, first_blend, readers_in
+from .run_request import RunRequest
 from .volume_mix import VolumeMix
 
-__all__ = ["PlannedRun", "RunRequest"]
+__all__ = ["PlannedRun"]
 
 _BATCHES_TOGETHER = 1024
 _FIRST_POSITIONS, _MAX_POSITIONS, _GROWTH = 1 << 8, 1 << 18, 4  # at a time
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunRequest:
-    """The arguments of a training run that determine its samples.
-
-    Attributes:
-        path: A prepared dataset, or a metadataset.
-        batch_size: Samples of a micro-batch; None for single samples.
-        world_size: Number of data-parallel ranks.
-        num_workers: Worker processes of each rank.
-        split_part: Part of the split.
-        shuffle_buffer_size: As of ``get_train_dataset``.
-        max_samples_per_sequence: As of ``get_train_dataset``.
-        shuffle_over_epochs_multiplier: As of ``get_train_dataset``.
-        packing_buffer_size: As of ``get_train_dataset``. Without a ``task_encoder``, samples are not packed, but the
-            lanes are those of a run that packs.
-        seed_offset: As of ``WorkerConfig``.
-        lanes: Number of lanes; None for that of a new run. A restored run keeps the number that it began with.
-        filter_name: Filter of every dataset.
-        trust_code: The dataset may run its code.
-        task_encoder: The hooks of the run, for runs whose micro-batches are rebuilt; None: only the order counts.
-    """
-
-    path: str
-    batch_size: int | None = 1
-    world_size: int = 1
-    num_workers: int = 0
-    split_part: str = "train"
-    shuffle_buffer_size: int | None = None
-    max_samples_per_sequence: int | None = None
-    shuffle_over_epochs_multiplier: int | None = 1
-    packing_buffer_size: int | None = None
-    seed_offset: int = 0
-    lanes: int | None = None
-    filter_name: str | None = None
-    trust_code: bool = False
-    task_encoder: TaskEncoder[Any, Any, Any, Any] | None = None
 
 
 class PlannedRun:
@@ -109,29 +71,8 @@ class PlannedRun:
             seed_offset=request.seed_offset,
             lanes=request.lanes,
         )
-        options: dict[str, Any] = {} if request.filter_name is None else {"filter_name": request.filter_name}
-        if request.batch_size is not None and request.batch_size < 1:
-            raise ConfigError(f"expected a batch_size of at least 1, found {request.batch_size}")
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", RepeatedLeafWarning)
-            encoder = PlannedEncoder()
-            chain = get_train_dataset(
-                request.path,
-                split_part=request.split_part,
-                worker_config=config,
-                batch_size=request.batch_size,
-                packing_buffer_size=None if request.task_encoder is None else request.packing_buffer_size,
-                shuffle_buffer_size=request.shuffle_buffer_size,
-                max_samples_per_sequence=request.max_samples_per_sequence,
-                shuffle_over_epochs_multiplier=request.shuffle_over_epochs_multiplier,
-                task_encoder=request.task_encoder or encoder,
-                trust_code=request.trust_code,
-                **options,
-            )
-        self.repeated_leaves = tuple(str(one.message) for one in caught if one.category is RepeatedLeafWarning)
-        for one in caught:
-            if one.category is not RepeatedLeafWarning:
-                warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+        encoder = PlannedEncoder()
+        chain, self.repeated_leaves = _build_chain(request, config, encoder)
         datasets = encoder.datasets
         tree = None if datasets is None else datasets.volume_tree
         self.volume_mix = None if datasets is None or tree is None else VolumeMix(datasets, tree)
@@ -144,7 +85,7 @@ class PlannedRun:
                 batch_size=request.batch_size,
                 shuffle_buffer_size=request.shuffle_buffer_size,
             )
-            [(_, (self._flat, _))] = _readers_of(cut_rank_stages(flat)[0], 0)
+            [(_, (self._flat, _))] = readers_in(cut_rank_stages(flat)[0], 0)
         self.chain = cut_rank_stages(chain)[0]
         has_buffers = chain.waits or request.packing_buffer_size is not None
         self.lanes = request.lanes or default_lanes(request.world_size, request.num_workers, has_buffers=has_buffers)
@@ -160,7 +101,7 @@ class PlannedRun:
     @chain.setter
     def chain(self, chain: SavableDataset[Any]) -> None:
         self._chain = chain
-        self.readers = dict(_readers_of(chain, self.request.seed_offset))
+        self.readers = dict(readers_in(chain, self.request.seed_offset))
         readers = sorted((reader for reader, _ in self.readers.values()), key=lambda reader: reader.first_source)
         self.sources: tuple[Source, ...] = tuple(source for reader in readers for source in reader.sources)
         self._tables: dict[tuple[int, ...], SourceTable] = {}
@@ -188,8 +129,8 @@ class PlannedRun:
     @property
     def volume_blend(self) -> BlendDataset[Any] | None:
         """The outermost blend of a run whose weights are shares of volumes; None for others."""
-        blend = _first_blend(self._chain)
-        has_unit = blend is not None and any(one.unit is not None for one in _blends(blend))
+        blend = first_blend(self._chain)
+        has_unit = blend is not None and any(one.unit is not None for one in blends_in(blend))
         return blend if has_unit else None
 
     @cached_property
@@ -364,22 +305,32 @@ class PlannedRun:
             yield source, epoch, index
 
 
-def _blends(stage: BlendDataset[Any]) -> Iterator[BlendDataset[Any]]:
-    """Yield a blend and those below it."""
-    yield stage
-    for upstream in stage.inputs:
-        inner = _first_blend(upstream)
-        if inner is not None:
-            yield from _blends(inner)
-
-
-def _first_blend(stage: SavableDataset[Any]) -> BlendDataset[Any] | None:
-    """Return the outermost blend of a chain; None if there is none, or another stage has several inputs."""
-    while not isinstance(stage, BlendDataset):
-        if len(stage.inputs) != 1:
-            return None
-        stage = stage.inputs[0]
-    return stage
+def _build_chain(
+    request: RunRequest, config: WorkerConfig, encoder: PlannedEncoder
+) -> tuple[SavableDataset[Any], tuple[str, ...]]:
+    """Return the chain of a run, and the messages about leaves of a metadataset that are reached twice."""
+    options: dict[str, Any] = {} if request.filter_name is None else {"filter_name": request.filter_name}
+    if request.batch_size is not None and request.batch_size < 1:
+        raise ConfigError(f"expected a batch_size of at least 1, found {request.batch_size}")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", RepeatedLeafWarning)
+        chain = get_train_dataset(
+            request.path,
+            split_part=request.split_part,
+            worker_config=config,
+            batch_size=request.batch_size,
+            packing_buffer_size=None if request.task_encoder is None else request.packing_buffer_size,
+            shuffle_buffer_size=request.shuffle_buffer_size,
+            max_samples_per_sequence=request.max_samples_per_sequence,
+            shuffle_over_epochs_multiplier=request.shuffle_over_epochs_multiplier,
+            task_encoder=request.task_encoder or encoder,
+            trust_code=request.trust_code,
+            **options,
+        )
+    for one in caught:
+        if one.category is not RepeatedLeafWarning:
+            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+    return chain, tuple(str(one.message) for one in caught if one.category is RepeatedLeafWarning)
 
 
 def _count_excluded(source: Source) -> int:
@@ -393,22 +344,3 @@ def _count_excluded(source: Source) -> int:
         return int((excluded.searchsorted(first + length) - excluded.searchsorted(first)).sum())
     numbers = source.filter.numbers(np.arange(source.samples) + np.repeat(first - begin, length))
     return int(np.isin(excluded, numbers).sum())
-
-
-def _readers_of(
-    stage: SavableDataset[Any], seed: int, path: tuple[int, ...] = ()
-) -> Iterator[tuple[tuple[int, ...], tuple[ReadDataset, int]]]:
-    """Yield the readers below a stage with their seeds, by the origins of the inputs of blends that lead to them.
-
-    Raises:
-        ConfigError: Another stage than a blend has several inputs.
-    """
-    while not isinstance(stage, ReadDataset):
-        if isinstance(stage, BlendDataset):
-            for origin, upstream in zip(stage.origins, stage.inputs, strict=True):
-                yield from _readers_of(upstream, child_seed(seed, origin), (*path, origin))
-            return
-        if len(stage.inputs) != 1:
-            raise ConfigError("expected a chain of stages with one reader", hint="explain a run without such stages")
-        stage = stage.inputs[0]
-    yield path, (stage, seed)

@@ -9,7 +9,7 @@ from typing import Any
 from ...errors import ConfigError, StateError
 from ...samples.encoding.task_encoder import TaskEncoder
 from ...training.states import RunState
-from .planned_run import RunRequest
+from .run_request import RunRequest
 
 __all__ = ["order_of_blends", "order_stages", "read_stage", "request_of", "stages_of"]
 

@@ -8,7 +8,7 @@ does not affect the order.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import suppress
 from time import perf_counter_ns
 from typing import Any, Protocol
@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from ...arrays import IntArray
 from ...errors import EnergonError, StateError
-from ...order import GONE, LaneOrder, MixHistory
+from ...order import GONE, BlendedLane, LaneOrder, MixHistory
 from ..contract.item_id import ItemId, position_of
 from ..contract.lane import Lane
 from ..contract.stage import SKIPPED, State
@@ -30,6 +30,7 @@ from .position_sources import ReaderSources
 from .read_ahead import FetchedChunk, ReadAhead
 from .read_together import LaneReaders
 from .sample_chunk import ChunkReader, SourceTable
+from .shard_reads import COALESCED_BYTES
 from .source import Source
 
 __all__ = ["LaneReader"]
@@ -103,10 +104,14 @@ class LaneReader:
         if len(definition.sources) >= _MANY_SOURCES:
             self._max_size = _MAX_CHUNK_OF_MANY
         self.located = self.position  # position of the next sample to locate
+        self._sample_bytes = 0
         self._more: deque[Iterator[tuple[Any, int]]] = deque()  # the samples that follow
         self._together: LaneReaders | None = None
         self._opened_at = self.position
         self._ahead: ReadAhead | None = None
+        self._window_of: Callable[[int], tuple[int, int] | None] = _no_window
+        if isinstance(order, BlendedLane) and not definition.is_remote:
+            self._window_of, self._sample_bytes = order.window_of, definition.sample_bytes
         if definition.is_remote:
             ahead_bytes = definition.ahead_bytes(lane.count)
             joined = 2 * ahead_bytes // (definition.sample_bytes + MEMBER_BYTES)
@@ -248,7 +253,8 @@ class LaneReader:
         start = self.located
         if start not in self._ordered:
             self._order_more()
-        rows = slice(start - self._ordered.start, start - self._ordered.start + self._size)
+        stop = min(self._end_of_chunk(start), self._ordered.stop)
+        rows = slice(start - self._ordered.start, stop - self._ordered.start)
         self._size = min(self._size * _GROWTH, self._max_size)
         source, index, epoch = (column[rows] for column in self._found)
         positions = self._ordered[rows]
@@ -262,9 +268,27 @@ class LaneReader:
         self.located = positions.stop
         return chunk, positions
 
+    def _end_of_chunk(self, start: int) -> int:
+        """Return where the chunk that begins at a position ends: with a window, if that is read by ranges.
+
+        The samples of a window are neighbours in their shards, in parts that are read whole if the chunk has all of it.
+        """
+        stop = start + self._size
+        window = self._window_of(stop)
+        if window is None:
+            return stop
+        first, end = window
+        if first > start:
+            return first
+        is_small = end - start <= 2 * self._size and (end - start) * self._sample_bytes <= COALESCED_BYTES
+        return end if is_small else stop
+
     def _order_more(self) -> None:
         start, length = self.located, self._order.length
         stop = start + self._size * _CHUNKS_ORDERED
+        window = self._window_of(stop)
+        if window is not None and window[1] - start <= 2 * (stop - start):
+            stop = window[1]
         ordered = range(start, stop if length is None else min(stop, length))
         if not ordered:
             raise StopIteration
@@ -296,6 +320,10 @@ class LaneReader:
         if source[0] == GONE:
             return SKIPPED
         return next(self._rows.read((position,), source, index, self.table.excluded(source, index), self.begin))[0]
+
+
+def _no_window(position: int) -> None:
+    """Return None: the order has no windows."""
 
 
 def _before_gone(source: IntArray) -> int:

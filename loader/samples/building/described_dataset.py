@@ -15,8 +15,9 @@ from ...format.nv_meta import FOLDER
 from ...renamed_parameters import renamed_parameters
 from ...storage import EPath
 from ..decoding.decoder import AnyDecoder, SampleDecoder
+from .basic_builder import BasicSampleBuilder
 from .dataset_code import checked_sample_class, dataset_class_of
-from .recipe import BasicSampleBuilder, SampleRecipe, sample_class_of
+from .recipe import SampleRecipe, sample_class_of
 
 __all__ = [
     "RESERVED_ARGUMENTS",

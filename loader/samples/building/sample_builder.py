@@ -12,8 +12,9 @@ from ...format.documents.dataset_config import DatasetConfig, is_own_module
 from ...format.documents.load_request import KeyFormat
 from ..decoding.decoder import AnyDecoder
 from ..source_info import SourceInfo
+from .basic_builder import BasicSampleBuilder, name_sample
 from .described_dataset import DescribedDataset, described_dataset_of
-from .recipe import BasicSampleBuilder, SampleRecipe, name_sample
+from .recipe import SampleRecipe
 
 __all__ = ["RawSample", "SampleBuilder", "sources_of"]
 

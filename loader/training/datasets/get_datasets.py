@@ -12,7 +12,8 @@ from ...pipeline.contract.stage import SavableDataset
 from ...pipeline.contract.worker_config import WorkerConfig, check_booleans, check_integers
 from ...samples.encoding.task_encoder import DefaultTaskEncoder, TaskEncoder
 from .open_sources import DatasetArguments, LoadedSource
-from .run_datasets import LoadedDatasets, SourceFactory
+from .run_datasets import LoadedDatasets
+from .single_datasets import SourceFactory
 
 __all__ = ["get_train_dataset", "get_val_dataset", "get_val_datasets"]
 

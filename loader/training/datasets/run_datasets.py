@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from enum import Enum
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from ...errors import ConfigError, EnergonError
+from ...errors import ConfigError
 from ...metadataset.documents.leaf_plan import BlendStep
 from ...metadataset.documents.weight_schedule import EntrySchedule
 from ...metadataset.plans.blend_units import LeafGroup, UnitBlend, blend_tree
@@ -20,19 +19,16 @@ from ...pipeline.stages.epochize import EpochizeDataset
 from ...pipeline.stages.even_ranks import EvenRanksDataset
 from ...pipeline.stages.limit import LimitDataset
 from ...pipeline.stages.log_sample import LogSampleDataset
-from ...storage import EPath
-from ...stores.dataset_file_store import DatasetFileStore
-from ...stores.file_store import FileStore
 from .chain import ChainOptions, build_chain
-from .dataset_factory import BaseCoreDatasetFactory
 from .open_sources import LoadedSource
 from .scheduled_weights import planned_schedule
+from .single_datasets import DatasetBlendMode, LoadedDataset, SourceFactory
 from .volume_chain import build_volume_chain
 
 if TYPE_CHECKING:
     from ...samples.encoding.task_encoder import TaskEncoder
 
-__all__ = ["DatasetBlendMode", "LoadedDataset", "LoadedDatasets", "SourceFactory", "SourceSpec"]
+__all__ = ["LoadedDatasets", "SourceSpec"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -328,76 +324,3 @@ def _logged(chain: SavableDataset[Any], mode: Literal["train", "val"]) -> Savabl
     """Add the stage that logs micro-batches, if the worker config requests it."""
     config = chain.worker_config
     return LogSampleDataset(chain, mode) if config.worker_debug_path is not None and config.worker_log_level else chain
-
-
-class DatasetBlendMode(Enum):
-    """Kind of a mix of datasets."""
-
-    NONE = "none"
-    DATASET_WEIGHT = "dataset_weight"
-    SAMPLE_REPETITIONS = "sample_repetitions"
-
-
-class SourceFactory(BaseCoreDatasetFactory[Any]):
-    """A factory for a source that is open already.
-
-    Args:
-        source: The source.
-        place: Its place in the metadataset that names it.
-        **options: Arguments of :class:`BaseCoreDatasetFactory`.
-
-    Attributes:
-        name: Name of the folder or file of samples; of a join, that of its metadataset.
-        path: Path of the folder or file of samples; of a join, that of its metadataset.
-        paths: Folder or file of samples; of a join, those of its members.
-        split_part: Part of the split.
-        subflavors: Labels of all samples.
-        place: Place in the document that names it (``splits.val.blend[2]``); empty without a metadataset.
-    """
-
-    def __init__(self, source: Source, *, place: str = "", **options: Any) -> None:
-        super().__init__(**options)
-        self._source = source
-        request = source.request
-        self.path = EPath(request.path)
-        self.name = self.path.name
-        self.paths = [EPath(one.request.path) for one in getattr(source, "members", (source,))]
-        self.split_part = request.split_part
-        self.subflavors = dict(request.subflavors)
-        self.place = place
-
-    @property
-    def source(self) -> Source:
-        """The source that the stages read."""
-        return self._source
-
-    def as_file_store(self) -> FileStore[Any]:
-        """Return the store of the dataset's parts, by name.
-
-        Raises:
-            EnergonError: The parts have no names.
-        """
-        stores = self._source.stores
-        if stores.path is None:
-            raise EnergonError(
-                "samples of a join, or of JSONL, token and Parquet files have no names to look them up by",
-                at=self._source.describe(),
-            )
-        return DatasetFileStore(stores.path, meta_folder=stores.meta_folder)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadedDataset:
-    """A dataset and its share of a mix.
-
-    Attributes:
-        dataset: The dataset; its ``build()`` starts a chain.
-        weight: Share of a blend without end; None if the mix is one of repetitions.
-        repetitions: Repetitions in a pass; None if the mix is one of weights.
-        aux: Auxiliary stores by name.
-    """
-
-    dataset: BaseCoreDatasetFactory[Any]
-    weight: float | None = None
-    repetitions: float | None = None
-    aux: Mapping[str, FileStore[Any]] = field(default_factory=dict)

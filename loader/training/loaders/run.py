@@ -13,10 +13,10 @@ from ...pipeline.contract.lane import RULES
 from ...pipeline.contract.rank_stage import RankChain, cut_rank_stages
 from ...pipeline.contract.stage import SavableDataset, State, as_stage
 from ...progress_bar import progress_bar
-from ..states.differences import run_differences
-from ..states.edited_chain import continue_mix, is_mix_change_allowed
 from ..states.lane_checks import check_item_ids, check_lane_states
 from ..states.mix_history import MixChanges
+from ..states.mixes.differences import run_differences
+from ..states.mixes.edited_chain import continue_mix, is_mix_change_allowed
 from ..states.run_state import ENDLESS, RunState
 from ..states.run_steps import RunSteps, checked_skips
 from ..stats.run_stats import RunFacts, RunStats

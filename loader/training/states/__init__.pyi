@@ -5,14 +5,6 @@ from .describe import (
     describe_state as describe_state,
     group_by_run as group_by_run,
 )
-from .differences import (
-    Difference as Difference,
-    Names as Names,
-    chain_differences as chain_differences,
-    differences as differences,
-    run_differences as run_differences,
-)
-from .edited_chain import continue_mix as continue_mix, edited_chain as edited_chain
 from .files import (
     Redistributed as Redistributed,
     StateFile as StateFile,
@@ -24,6 +16,14 @@ from .files import (
 )
 from .find import place_text as place_text
 from .mix_history import MixChanges as MixChanges, merge_mix_changes as merge_mix_changes
+from .mixes.differences import (
+    Difference as Difference,
+    Names as Names,
+    chain_differences as chain_differences,
+    differences as differences,
+    run_differences as run_differences,
+)
+from .mixes.edited_chain import continue_mix as continue_mix, edited_chain as edited_chain
 from .run_state import ENDLESS as ENDLESS, RunState as RunState, merge_states as merge_states
 from .run_steps import RunSteps as RunSteps
 from .split_state import ranks_of_run as ranks_of_run

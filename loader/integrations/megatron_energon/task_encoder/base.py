@@ -37,7 +37,7 @@ from loader.stores.aux_store import PrimaryFileStore
 from loader.stores.cache_pool import CachePool
 from loader.stores.decode_file_store import DecodeFileStore
 from loader.stores.file_store import FileStore
-from loader.training.datasets.run_datasets import DatasetBlendMode, LoadedDataset
+from loader.training.datasets.single_datasets import DatasetBlendMode, LoadedDataset
 from loader.training.factories.webdatasets import CrudeWebdataset
 
 __all__ = [

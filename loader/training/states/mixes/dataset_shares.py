@@ -8,7 +8,7 @@ from math import isfinite
 from typing import Any
 
 from ....metadataset.documents.weight_schedule import schedule_text
-from ..differences import each_setting
+from .differences import each_setting
 
 __all__ = ["described_datasets"]
 

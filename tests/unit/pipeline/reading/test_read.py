@@ -300,6 +300,28 @@ def test_a_shard_cut_while_open_yields_no_partial_sample(tmp_path: Path, far: bo
     assert caught.value.offset == data.rindex(b"[1]" if far else b"text 2")
 
 
+@pytest.mark.parametrize("is_small", [True, False])
+def test_chunks_of_small_samples_end_with_windows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_small: bool
+) -> None:
+    for name, size in (("_FIRST_CHUNK", 8), ("_MAX_CHUNK", 32), ("_GROWTH", 2)):
+        monkeypatch.setattr(lane_reader, name, size)
+    if not is_small:
+        monkeypatch.setattr(lane_reader, "COALESCED_BYTES", 48)
+    dataset = reader(write_dataset(tmp_path / "x", {"a.tar": texts(0, 300)}), plan=shuffled(repeats=True))
+    running = cast("Any", dataset.open(lane(), {}))
+    ends: list[int] = []
+    for _ in range(400):
+        running.next()
+        ends += [] if ends and ends[-1] == running.located else [running.located]
+    window = 16 * 3  # slices of 3 samples; the pass over 300 samples ends with a short one
+    expected = [8, 24, 48, 96, 144, 192, 240, 288, 300, 348, 396, 444]
+    assert window == expected[3] - expected[2]
+    if not is_small:
+        expected = [8, 24, 48, 80, 96, 128, 144, 176, 192, 224, 240, 272, 300, 332, 348, 380, 396, 428]
+    assert ends == expected
+
+
 def test_a_pickled_reader_drops_its_open_files(small: Path) -> None:
     dataset = reader(small)
     running = dataset.open(lane(), {})

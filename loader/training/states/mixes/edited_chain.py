@@ -9,19 +9,20 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
-from ...errors import StateError
-from ...escaped_log import get_logger
-from ...pipeline.contract.stage import SavableDataset, State
-from ...pipeline.reading.order_plan import stream_seed
-from ...pipeline.reading.read import ReadDataset
-from ...pipeline.stages.blend import BlendDataset
+from ....errors import StateError
+from ....escaped_log import get_logger
+from ....pipeline.contract.stage import SavableDataset, State
+from ....pipeline.reading.order_plan import stream_seed
+from ....pipeline.reading.read import ReadDataset
+from ....pipeline.stages.blend import BlendDataset
+from ..mix_history import MixChanges, StageChanges, reader_history, stage_changes, streams_of
+from ..run_state import ENDLESS, RunState
+from .change import DEALT, ENDS, MixChange, find_mix_change, nests_states
 from .comparison import compare_datasets
 from .lost_samples import count_lost_samples
-from .mix_change import DEALT, ENDS, MixChange, find_mix_change, nests_states
-from .mix_history import MixChanges, StageChanges, reader_history, stage_changes, streams_of
-from .mixes.saved_weights import check_saved_weights
 from .restructured import Restructured, find_restructured
-from .run_state import ENDLESS, RunState
+from .saved_place import SavedPlace
+from .saved_weights import check_saved_weights
 
 __all__ = ["VARIABLE", "ContinuedMix", "continue_mix", "edited_chain", "is_mix_change_allowed"]
 
@@ -119,15 +120,16 @@ def continue_mix(
         compare_datasets(saved.dataset, chain.identity())
     except StateError as error:
         check_saved_weights(saved.dataset)
-        arguments: dict[str, Any] = {
-            "lanes": lanes,
-            "scale": min(saved.lanes, saved.batch) / max(1, len(lanes)),
-            "count": saved.lanes,
-            "changes": changes,
-            "seed": saved.seed,
-        }
-        change = find_mix_change(saved.dataset, chain, is_dealt=bool(saved.rules), **arguments)
-        found = _restructured(saved, chain, change, arguments)
+        place = SavedPlace(
+            lanes=lanes,
+            scale=min(saved.lanes, saved.batch) / max(1, len(lanes)),
+            count=saved.lanes,
+            changes=changes,
+            is_dealt=bool(saved.rules),
+            seed=saved.seed,
+        )
+        change = find_mix_change(saved.dataset, chain, place)
+        found = _restructured(saved.dataset, chain, place, change)
         if found is not None:
             new_lanes = found.lanes
             change = MixChange([*found.leaves], dict(found.stages), is_restructured=True)
@@ -154,7 +156,7 @@ def continue_mix(
 
 
 def _restructured(
-    saved: RunState, chain: SavableDataset[Any], change: MixChange | None, arguments: Mapping[str, Any]
+    saved: Any, chain: SavableDataset[Any], place: SavedPlace, change: MixChange | None
 ) -> Restructured | None:
     """Return the change to blends of another kind, if the chains have no other change by which as many datasets stay.
 
@@ -165,7 +167,7 @@ def _restructured(
     if change is not None and (change.obstacles or kept == len(change.leaves)):
         return None
     with nullcontext() if change is None else suppress(StateError):
-        found = find_restructured(saved.dataset, chain, **arguments)
+        found = find_restructured(saved, chain, place)
         if found is not None and sum(leaf.continues for leaf in found.leaves) > kept:
             return found
     return None

@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from ....errors import StateError
-from ....order import GONE, LaneMixes, Mix
-from ....pipeline.contract.lane import child_seed
-from ....pipeline.contract.stage import State
-from ....pipeline.contract.state_schema import COUNT
-from ....pipeline.reading.planned_schedule import saved_schedule
+from .....errors import StateError
+from .....order import GONE, LaneMixes, Mix
+from .....pipeline.contract.lane import child_seed
+from .....pipeline.contract.stage import State
+from .....pipeline.contract.state_schema import COUNT
+from .....pipeline.reading.planned_schedule import saved_schedule
+from ...mix_history import MixChanges, reader_history, stage_changes, streams_of
 from ..differences import each_setting, shares
-from ..mix_history import MixChanges, reader_history, stage_changes, streams_of
-from ..mix_leaves import Leaf, leaves_of
+from ..leaves import Leaf, leaves_of
 
 __all__ = ["READ", "SavedReader", "SavedStream", "is_blend", "is_blend_key", "saved_readers"]
 

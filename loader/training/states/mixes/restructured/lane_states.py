@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
-from ....errors import StateError
-from ....pipeline.contract.item_id import as_item_id, plain_item_id
-from ....pipeline.contract.stage import SavableDataset, State
-from ....pipeline.contract.state_schema import item_ids_in, map_item_ids
-from ....pipeline.reading.read import ReadDataset
-from ....pipeline.stages.blend import BlendDataset
+from .....errors import StateError
+from .....pipeline.contract.item_id import as_item_id, plain_item_id
+from .....pipeline.contract.stage import SavableDataset, State
+from .....pipeline.contract.state_schema import item_ids_in, map_item_ids
+from .....pipeline.reading.read import ReadDataset
+from .....pipeline.stages.blend import BlendDataset
 from .saved_streams import READ, SavedReader, SavedStream, is_blend_key
 
 __all__ = ["NewReader", "NewSource", "StateWriter"]

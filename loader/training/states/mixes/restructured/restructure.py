@@ -7,13 +7,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from ....pipeline.contract.stage import SavableDataset, State
-from ....pipeline.reading.order_plan import ShuffledPlan
-from ....pipeline.reading.read import ReadDataset
-from ....pipeline.stages.blend import BlendDataset
+from .....pipeline.contract.stage import SavableDataset, State
+from .....pipeline.reading.order_plan import ShuffledPlan
+from .....pipeline.reading.read import ReadDataset
+from .....pipeline.stages.blend import BlendDataset
+from ...mix_history import MixChanges
 from ..differences import differences, leaf_name, shares
-from ..mix_history import MixChanges
-from ..mix_leaves import OF_LEAVES, Leaf, LeafChange, leaves_of, match_leaves, progress_text
+from ..leaves import OF_LEAVES, Leaf, LeafChange, leaves_of, match_leaves, progress_text
+from ..saved_place import SavedPlace
 from .lane_states import NewReader, NewSource, StateWriter
 from .saved_streams import READ, SavedStream, is_blend, saved_readers
 
@@ -28,7 +29,7 @@ class Restructured:
 
     Attributes:
         leaves: The change of each dataset.
-        stages: Path of a reader or blend → its change, as :mod:`..mix_history` describes it.
+        stages: Path of a reader or blend → its change, as :mod:`...mix_history` describes it.
         lanes: The states of the lanes in the new chain.
         is_sequential: The datasets are not shuffled.
     """
@@ -39,26 +40,13 @@ class Restructured:
     is_sequential: bool
 
 
-def find_restructured(
-    saved: Any,
-    chain: SavableDataset[Any],
-    *,
-    lanes: Mapping[int, State],
-    scale: float,
-    count: int,
-    changes: MixChanges,
-    seed: int,
-) -> Restructured | None:
+def find_restructured(saved: Any, chain: SavableDataset[Any], place: SavedPlace) -> Restructured | None:
     """Compare the chain of a state with that of a run, whatever their blends.
 
     Args:
         saved: The description of the chain in the state.
         chain: The chain of the run.
-        lanes: The states of the lanes that have begun, as far as they are known here.
-        scale: Number of lanes that have begun, for each of these.
-        count: L of the run.
-        changes: The earlier changes of the mix in the state.
-        seed: Seed of the run.
+        place: The outermost place in the chain of the state.
 
     Returns:
         The change; None if the chains differ in other ways, too, or no dataset stays.
@@ -69,17 +57,17 @@ def find_restructured(
     with suppress(LookupError, TypeError, AttributeError, ArithmeticError, ValueError):  # a damaged description
         if any(differences(_outline(saved), _outline(chain.identity()))):
             return None
-        readers = [*saved_readers(saved, lanes, changes=changes, seed=seed, count=count)]
-        first = _first_number(saved, changes)
+        readers = [*saved_readers(saved, place.lanes, changes=place.changes, seed=place.seed, count=place.count)]
+        first = _first_number(saved, place.changes)
         found = _NewChain(chain, first)
         streams = [stream for reader in readers for stream in reader.streams.values()]
         if not found.match(streams):
             return None
         writer = StateWriter(chain, found.readers, readers, origins=found.origins, gone=found.gone)
-        new_lanes = {lane: writer.write(lane, state) for lane, state in lanes.items()}
-        reads = {lane: writer.samples_read(lane, state) for lane, state in lanes.items()}
+        new_lanes = {lane: writer.write(lane, state) for lane, state in place.lanes.items()}
+        reads = {lane: writer.samples_read(lane, state) for lane, state in place.lanes.items()}
         return Restructured(
-            leaves=[*found.leaf_changes(streams, scale)],
+            leaves=[*found.leaf_changes(streams, place.scale)],
             stages=found.stages(writer, reads),
             lanes=new_lanes,
             is_sequential=any(map(_is_sequential, [*(one.settings for one in readers), *found.settings()])),

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ...pipeline.contract.lane import child_seed
-from ...pipeline.contract.pass_through import PassThroughDataset
-from ...pipeline.contract.stage import SavableDataset, State
-from ...pipeline.reading.planned_schedule import schedule_texts
-from ...pipeline.reading.read import ReadDataset
-from ...pipeline.stages.blend import BlendDataset
+from ....pipeline.contract.pass_through import PassThroughDataset
+from ....pipeline.contract.stage import SavableDataset
+from ....pipeline.reading.read import ReadDataset
+from ....pipeline.stages.blend import BlendDataset
+from ..mix_history import stage_changes
 from .differences import differences, shares
-from .mix_history import MixChanges, stage_changes
-from .mix_leaves import LeafChange, LeafMatch, leaves_in, replaced_leaves
+from .leaf_match import LeafMatch
+from .leaves import LeafChange, leaves_in, replaced_leaves, share_texts
+from .saved_place import SavedPlace
 
 __all__ = ["DEALT", "ENDS", "MixChange", "find_mix_change", "nests_states"]
 
@@ -35,7 +35,7 @@ class MixChange:
 
     Attributes:
         leaves: The change of each dataset.
-        stages: Path of a reader or blend → its change, as :mod:`.mix_history` describes it.
+        stages: Path of a reader or blend → its change, as :mod:`..mix_history` describes it.
         obstacles: Reasons why a run cannot continue exactly with the new mix.
         is_restructured: Blends became blends of another kind.
     """
@@ -68,66 +68,13 @@ class MixChange:
         self.obstacles += other.obstacles
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _SavedPlace:
-    """A place in a chain, and the state of the run there.
-
-    Attributes:
-        lanes: The states of the lanes that have begun, as far as they are known here.
-        scale: Number of lanes that have begun, for each of these.
-        count: L of the run.
-        changes: The earlier changes of the mix.
-        is_dealt: The run deals orders that are not shuffled to the lanes.
-        seed: The seed of the stages here.
-        path: The origins of the inputs of blends that lead here: ``"1/0/"``.
-        before: The share of these samples in the mix of the state.
-        after: The share in the mix of the run.
-    """
-
-    lanes: Mapping[int, State]
-    scale: float
-    count: int
-    changes: MixChanges
-    is_dealt: bool
-    seed: int
-    path: str = ""
-    before: float = 1.0
-    after: float = 1.0
-
-    def child(self, key: str, origin: int, *, before: float, after: float) -> _SavedPlace:
-        """Return the place of an input of a blend."""
-        return replace(
-            self,
-            lanes={lane: state.get(key, {}).get(str(origin), {}) for lane, state in self.lanes.items()},
-            seed=child_seed(self.seed, origin),
-            path=f"{self.path}{origin}/",
-            before=self.before * before,
-            after=self.after * after,
-        )
-
-
-def find_mix_change(
-    saved: Any,
-    chain: SavableDataset[Any],
-    *,
-    lanes: Mapping[int, State],
-    scale: float,
-    count: int,
-    changes: MixChanges,
-    is_dealt: bool,
-    seed: int,
-) -> MixChange | None:
+def find_mix_change(saved: Any, chain: SavableDataset[Any], place: SavedPlace) -> MixChange | None:
     """Compare the chain of a state with that of a run.
 
     Args:
         saved: The description of the chain in the state.
         chain: The chain of the run.
-        lanes: The states of the lanes that have begun, as far as they are known here.
-        scale: Number of lanes that have begun, for each of these.
-        count: L of the run.
-        changes: The earlier changes of the mix in the state.
-        is_dealt: The run deals orders that are not shuffled to the lanes.
-        seed: Seed of the run.
+        place: The outermost place in the chain of the state.
 
     Returns:
         The change; None if the chains differ in other ways, too.
@@ -135,7 +82,6 @@ def find_mix_change(
     Raises:
         StateError: A position in the state is damaged.
     """
-    place = _SavedPlace(lanes=lanes, scale=scale, count=count, changes=changes, is_dealt=is_dealt, seed=seed)
     with suppress(LookupError, TypeError, AttributeError, ArithmeticError, ValueError):  # a damaged description
         return _compare(chain, saved, place)
     return None
@@ -146,7 +92,7 @@ def nests_states(dataset: SavableDataset[Any]) -> bool:
     return len(dataset.inputs) != 1 or type(dataset).state_schema is not SavableDataset.state_schema
 
 
-def _compare(dataset: SavableDataset[Any], saved: Any, place: _SavedPlace) -> MixChange | None:
+def _compare(dataset: SavableDataset[Any], saved: Any, place: SavedPlace) -> MixChange | None:
     if isinstance(dataset, PassThroughDataset):
         return _compare(dataset.inputs[0], saved, place)
     if saved[0] != dataset.name:
@@ -162,7 +108,7 @@ def _compare(dataset: SavableDataset[Any], saved: Any, place: _SavedPlace) -> Mi
     return _compare(dataset.inputs[0], saved[2], place)
 
 
-def _compare_readers(dataset: ReadDataset, saved: Any, place: _SavedPlace) -> MixChange | None:
+def _compare_readers(dataset: ReadDataset, saved: Any, place: SavedPlace) -> MixChange | None:
     now = dataset.settings()
     is_same = not any(differences(saved, dataset.identity()))
     if not all("weights" in one and "repetitions" not in one for one in (saved[1], now)):
@@ -185,7 +131,7 @@ def _compare_readers(dataset: ReadDataset, saved: Any, place: _SavedPlace) -> Mi
     return change
 
 
-def _compare_blends(dataset: BlendDataset[Any], saved: Any, place: _SavedPlace) -> MixChange | None:
+def _compare_blends(dataset: BlendDataset[Any], saved: Any, place: SavedPlace) -> MixChange | None:
     if (dataset.unit is None) != (saved[1].get("unit") is None):
         return None  # their states have other entries
     stage = place.path + dataset.key
@@ -198,8 +144,8 @@ def _compare_blends(dataset: BlendDataset[Any], saved: Any, place: _SavedPlace) 
     unused = dict(zip(origins, zip(inputs, before, strict=True), strict=True))
     pairs = _pair_inputs(dataset, unused, place)
     new_origins, added = [], []
-    old_texts = dict(zip(origins, _texts(saved[1], len(inputs), place.before), strict=True))
-    new_texts = _texts(dataset.settings(), len(dataset.inputs), place.after)
+    old_texts = dict(zip(origins, share_texts(saved[1].get("schedule"), len(inputs), whole=place.before), strict=True))
+    new_texts = share_texts(dataset.settings().get("schedule"), len(dataset.inputs), whole=place.after)
     for upstream, share, text, origin in zip(dataset.inputs, after, new_texts, pairs, strict=True):
         if origin is None:
             added.append((upstream.identity(), place.after * share))
@@ -220,14 +166,8 @@ def _compare_blends(dataset: BlendDataset[Any], saved: Any, place: _SavedPlace) 
     return change
 
 
-def _texts(settings: Mapping[str, Any], inputs: int, whole: float) -> Sequence[str | None]:
-    """Return the shares of the inputs of a blend as texts; None each without a schedule."""
-    schedule = settings.get("schedule")
-    return [None] * inputs if schedule is None else schedule_texts(schedule, inputs, whole=whole)
-
-
 def _pair_inputs(
-    dataset: BlendDataset[Any], inputs: Mapping[int, tuple[Any, float]], place: _SavedPlace
+    dataset: BlendDataset[Any], inputs: Mapping[int, tuple[Any, float]], place: SavedPlace
 ) -> list[int | None]:
     """Return for each input of a blend the origin of the saved input that it continues; None for a new one.
 
@@ -264,7 +204,7 @@ def _text_without_paths(identity: Any) -> str:
     return json.dumps(plain(identity), sort_keys=True)
 
 
-def _unchanged(saved: Any, place: _SavedPlace) -> MixChange:
+def _unchanged(saved: Any, place: SavedPlace) -> MixChange:
     before, after = leaves_in(saved, place.before), leaves_in(saved, place.after)
     return MixChange(
         [

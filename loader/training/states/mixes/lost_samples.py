@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from ...order import GONE
-from ...pipeline.contract.item_id import ItemId, as_item_id, samples_in
-from ...pipeline.contract.lane import child_seed
-from ...pipeline.contract.stage import SavableDataset, State
-from ...pipeline.contract.state_schema import item_ids_in
-from ...pipeline.reading.read import ReadDataset
-from ...pipeline.stages.blend import BlendDataset
-from .mix_change import nests_states
+from ....order import GONE
+from ....pipeline.contract.item_id import ItemId, as_item_id, samples_in
+from ....pipeline.contract.lane import child_seed
+from ....pipeline.contract.stage import SavableDataset, State
+from ....pipeline.contract.state_schema import item_ids_in
+from ....pipeline.reading.read import ReadDataset
+from ....pipeline.stages.blend import BlendDataset
+from .change import nests_states
 
 __all__ = ["count_lost_samples"]
 

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...format.documents.messages import short_key, short_repr
-from ...pipeline.reading.planned_schedule import schedule_texts
-from .run_state import RunState
+from ....format.documents.messages import short_key, short_repr
+from ....pipeline.reading.planned_schedule import schedule_texts
+from ..run_state import RunState
 
 __all__ = [
     "MISSING",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...errors import StateError
-from ...escaped_log import get_logger
+from ....errors import StateError
+from ....escaped_log import get_logger
 from .differences import chain_differences, chain_outline
 
 __all__ = ["compare_datasets"]

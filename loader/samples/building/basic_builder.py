@@ -1,0 +1,247 @@
+"""Build samples of parts by a recipe, and name the sample in errors about its parts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import MISSING, fields
+from functools import partial
+from typing import Any
+
+from ...cached_property import cached_property
+from ...errors import SampleError, StorageError
+from ...format.documents.field_map import FieldMap, MissingPartError
+from ...storage import EPath
+from ..decoding.decoder import AnyDecoder, DecodedParts, PartDecoders, SampleDecoder, whole_sample_decoder
+from ..source_info import SourceInfo
+from ..trust import is_trusted
+from ..types import ConversationSample, CrudeSample, Sample
+from .dataset_code import MetaFunction
+from .recipe import SampleRecipe
+
+__all__ = ["BasicSampleBuilder", "name_sample"]
+
+
+class BasicSampleBuilder:
+    """Build samples by a recipe; picklable, so that worker processes can use it.
+
+    Args:
+        recipe: The recipe.
+        decoder: Decodes the parts; None keeps them as bytes.
+        trust_code: Load pickles.
+    """
+
+    def __init__(self, recipe: SampleRecipe, *, decoder: AnyDecoder | None, trust_code: bool = False) -> None:
+        self._decode_sample = whole_sample_decoder(decoder)
+        self._decoder: Any = None if self._decode_sample is not None else decoder
+        self._trust_code = trust_code
+        self.subflavors = dict(recipe.subflavors)
+        """Labels of all samples."""
+        self._field_map = recipe.field_map
+        self._class = recipe.sample_class
+        self._crude = issubclass(self._class, CrudeSample)
+        self._takes_shared = issubclass(self._class, Sample)
+        self._make: Callable[..., Any] = (
+            self._class.from_fields if issubclass(self._class, ConversationSample) else self._class
+        )
+        self._names = frozenset() if self._crude else frozenset(known.name for known in fields(self._class))
+        self._optional = frozenset() if self._crude else _optional_fields(self._class)
+        self._loader = recipe.loader
+        self._filter = recipe.part_filter
+        self.part_names: Callable[[int], Collection[str]] | None = None
+        """Returns the names of all parts of a sample of the dataset by its number, for messages."""
+        self.config_file: EPath | None = None
+        """The file with the field map, for messages."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**{name: value for name, value in self.__dict__.items() if name != "decode_part"}, "part_names": None}
+
+    @cached_property
+    def decode_part(self) -> Callable[[str, bytes], Any] | None:
+        """Function that decodes a part, given its name and bytes; None keeps all parts as bytes."""
+        decoder = self._decoder
+        if type(decoder) is SampleDecoder:
+            return PartDecoders(decoder, trust_code=self._trust_code).decode
+        return None if decoder is None else partial(decoder.decode_part, trust_code=is_trusted(self._trust_code))
+
+    @property
+    def sample_class(self) -> type[Any]:
+        """The class of the samples; ``CrudeSample`` for crude datasets."""
+        return self._class
+
+    def part_filter(self, part_name: str) -> bool:
+        """Return True if parts of this name must be read."""
+        if self._filter is None:
+            return True
+        if isinstance(self._filter, frozenset):
+            return part_name in self._filter
+        return bool(self._filter(part_name))
+
+    def build(
+        self,
+        parts: Mapping[str, bytes],
+        *,
+        key: str,
+        restore_key: tuple[Any, ...] = (),
+        subflavors: Mapping[str, Any] | None = None,
+        sources: Sequence[SourceInfo] = (),
+    ) -> Any:
+        """Build one sample.
+
+        Args:
+            parts: The parts' bytes by name.
+            key: The sample's key: ``<shard>/<key>``, or ``<key>`` with ``key_format="key"``.
+            restore_key: Identifies the sample, so that it can be loaded again.
+            subflavors: Labels; they override those of ``dataset.yaml``.
+            sources: Where the parts were read.
+
+        Returns:
+            A sample of the dataset's type; a :class:`CrudeSample` for a crude dataset.
+
+        Raises:
+            SampleError: A part does not decode, or a field is missing; the message names both sample and part.
+            TrustError: A part is a pickle, and the caller does not trust the dataset.
+        """
+        shared = {
+            "__key__": key,
+            "__restore_key__": restore_key,
+            "__subflavors__": {**self.subflavors, **(subflavors or {})},
+            "__sources__": tuple(sources),
+        }
+        try:
+            if self._decode_sample is not None:
+                parts = self._decode_whole(parts, shared)
+            if self._field_map is not None:
+                return self._fill(self._map(self._field_map, parts), shared)
+            decoded = self._decode(parts)
+            if self._loader is not None:
+                given = {**decoded, **shared, "__shard__": sources[0].shard_name if sources else None}
+                values = self._load(_LoaderParts(given))
+                if isinstance(values, Mapping) and "__key__" in values:
+                    shared["__key__"] = values["__key__"]
+                return self._fill(values, shared)
+            if self._crude:
+                of_shard = {"__shard__": sources[0].shard_name} if sources else {}
+                return self._class({**decoded, **shared, **of_shard})
+            return self._fill({name: value for name, value in decoded.items() if name in self._names}, shared)
+        except MissingPartError as error:
+            raise name_sample(self._with_all_parts(error, parts, sources), key, sources) from error.__cause__
+        except SampleError as error:
+            raise name_sample(error, key, sources) from error.__cause__
+
+    def _with_all_parts(
+        self, error: MissingPartError, parts: Mapping[str, bytes], sources: Sequence[SourceInfo]
+    ) -> SampleError:
+        """Return the error with the names of all parts of the sample, of which only the requested ones were read."""
+        names: Collection[str] = parts
+        index = sources[0].index if sources else None
+        if self.part_names is not None and isinstance(index, int):
+            names = self.part_names(index)
+        file = None if self.config_file is None else _place_of_field(self.config_file, error.field)
+        return MissingPartError(error.field, error.accesses, names, file=file)
+
+    def _map(self, field_map: FieldMap, parts: Mapping[str, bytes]) -> dict[str, Any]:
+        decode = self.decode_part
+        decoded: Mapping[str, Any] = parts if decode is None else DecodedParts(parts, decode)
+        return field_map.apply(decoded, optional=self._optional)
+
+    def _decode(self, parts: Mapping[str, bytes]) -> dict[str, Any]:
+        decode = self.decode_part
+        if decode is None:
+            return dict(parts)
+        return {name: decode(name, data) for name, data in parts.items()}
+
+    def _decode_whole(self, parts: Mapping[str, bytes], shared: dict[str, Any]) -> dict[str, Any]:
+        """Decode all parts by the function from a sample to a sample."""
+        decode: Any = self._decode_sample
+        sources = shared["__sources__"]
+        decoded = decode({**parts, **shared, "__shard__": sources[0].shard_name if sources else None})
+        return {name: value for name, value in decoded.items() if name not in shared and name != "__shard__"}
+
+    def _load(self, parts: _LoaderParts) -> Any:
+        if self._loader is None:
+            return parts
+        try:
+            return self._loader(parts)
+        except _NoSuchPartError as error:
+            available = ", ".join(name for name in parts if not name.startswith("__")) or "none"
+            name = self._loader.name if isinstance(self._loader, MetaFunction) else _name_of(self._loader)
+            if self.part_filter(error.part):
+                message = f"{name}() reads part {error.part!r}, which is missing; parts: {available}"
+                raise SampleError(message, part=error.part) from error
+            message = f"{name}() reads part {error.part!r}, which part_filter excludes"
+            raise SampleError(message, part=error.part, hint="include it in part_filter, or read another") from error
+
+    def _fill(self, values: Any, shared: dict[str, Any]) -> Any:
+        if isinstance(values, Sample):
+            return values  # a sample_loader may return a complete sample
+        if not isinstance(values, Mapping):
+            message = f"{self._loader} returned {type(values).__name__}"
+            raise SampleError(f"{message}; expected a dict of the fields of {self._class.__name__}")
+        if self._crude:
+            return self._class({**values, **shared})
+        given = {**values, **shared}
+        given.pop("__shard__", None)  # a sample_loader may return its argument, which has it
+        if not self._takes_shared:
+            # A plain dataclass may have a __key__, but not all shared fields of a Sample.
+            given = {name: value for name, value in given.items() if name not in shared or name in self._names}
+        try:
+            return self._make(**given)
+        except TypeError as error:
+            faults = [f"it has no field {name!r}" for name in given if name not in self._names]
+            missing = sorted(self._names - self._optional - given.keys())
+            faults += [f"field {name!r} is missing" for name in missing]
+            if not faults:
+                raise  # the class's own code
+            raise SampleError(f"cannot build a {self._class.__name__}: {', '.join(faults)}") from error
+
+
+def name_sample(error: SampleError, key: str, sources: Sequence[SourceInfo]) -> SampleError:
+    """Return a copy of an error about a part that also names the sample and its sources."""
+    source = "; ".join(map(str, sources)) or None
+    return SampleError(f"sample {key!r}: {error.message}", key=key, part=error.part, source=source, hint=error.hint)
+
+
+def _place_of_field(file: EPath, field_name: str) -> str:
+    """Return the path of a ``dataset.yaml``, and the line of a field in its field map if it is found."""
+    try:
+        lines = file.read_bytes().decode("utf-8", "replace").splitlines()
+    except (OSError, StorageError):
+        return str(file)
+    of_field = re.compile(rf"""\s+["']?{re.escape(field_name)}["']?\s*:""")
+    of_map = re.compile(r"""\s*["']?field_map["']?\s*:""")
+    start = next((number for number, line in enumerate(lines) if of_map.match(line)), len(lines))
+    found = next((number for number in range(start + 1, len(lines)) if of_field.match(lines[number])), None)
+    return str(file) if found is None else f"{file}, line {found + 1}"
+
+
+class _NoSuchPartError(KeyError):
+    """A ``sample_loader`` reads a part that is missing; its own code sees an ordinary KeyError."""
+
+    def __init__(self, part: str) -> None:
+        super().__init__(part)
+        self.part = part
+
+
+class _LoaderParts(dict[str, Any]):
+    """The argument of a ``sample_loader``: a dict that separates missing parts from missing keys inside a part.
+
+    Parts are also found by ``key.part`` and ``shard.tar/key.part``, whatever form ``__key__`` has.
+    """
+
+    def __missing__(self, name: str) -> Any:
+        bare = self.get("__key__", "").removeprefix(f"{self.get('__shard__')}/")
+        part = str(name).removeprefix(f"{self.get('__shard__')}/").removeprefix(f"{bare}.")
+        if bare and part != name and part in self:
+            return self[part]
+        raise _NoSuchPartError(str(name))
+
+
+def _optional_fields(cls: type[Any]) -> frozenset[str]:
+    return frozenset(
+        known.name for known in fields(cls) if known.default is not MISSING or known.default_factory is not MISSING
+    )
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    return getattr(function, "__qualname__", None) or repr(function)

@@ -1,0 +1,201 @@
+"""Describe the datasets of readers, and what became of each when a mix changed."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ....pipeline.reading.planned_schedule import schedule_texts
+from .differences import Difference, each_setting, leaf_name, shares
+
+__all__ = [
+    "OF_LEAVES",
+    "Leaf",
+    "LeafChange",
+    "leaves_in",
+    "leaves_of",
+    "match_leaves",
+    "progress_text",
+    "replaced_leaves",
+    "share_texts",
+]
+
+OF_LEAVES = ("weights", "slice_lengths", "epochs_together", "measured", "schedule")
+"""Settings of a reader that its datasets have."""
+_NAMES = {"split_part": "split part", "filter": "filter"}
+
+
+@dataclass(frozen=True, slots=True)
+class LeafChange:
+    """The change of one dataset.
+
+    Attributes:
+        name: ``"/data/a, train"``.
+        change: ``"continues at 41 %"``, ``"new"``, ``"gone"`` or ``"changed: … (starts over)"``.
+        before: Its share of the samples in the mix of the state; None if it was not in it.
+        after: Its share in the mix of the run; None if it is not in it.
+        schedules: The shares before and after as texts; None: they do not change during the run.
+    """
+
+    name: str
+    change: str
+    before: float | None
+    after: float | None
+    schedules: tuple[str | None, str | None] = (None, None)
+
+    @property
+    def continues(self) -> bool:
+        """True if the dataset is in both mixes."""
+        return self.change.startswith("continues")
+
+    @property
+    def is_difference(self) -> bool:
+        """True unless the dataset continues with its weight."""
+        return not self.continues or len(self._weights()) > 1
+
+    def _weights(self) -> list[str]:
+        """Return the weights of both mixes, or one if they are equal."""
+        pairs = zip((self.before, self.after), self.schedules, strict=True)
+        return [*dict.fromkeys(text or f"{share:.3g}" for share, text in pairs if share is not None)]
+
+    @property
+    def _weight(self) -> str:
+        """The weights of both mixes: ``"weight 0.5 → 0.2"``."""
+        return f"{'weight schedule' if any(self.schedules) else 'weight'} {' → '.join(self._weights())}"
+
+    def difference(self) -> str:
+        """Describe the change for a run that does not continue."""
+        if any(self.schedules):
+            return f"{self.name}: {self._weight}" if self.continues else str(self)
+        if self.continues or None in (self.before, self.after):
+            return str(Difference(self.name, "weight", self.before, self.after))
+        return str(self)
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.change}, {self._weight}"
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return the change as plain data; the weights are rounded, for people."""
+        return {"dataset": self.name, "change": self.change, "weight": " → ".join(self._weights())}
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A dataset of a reader, with the settings of its order.
+
+    Attributes:
+        source: Its description.
+        slice_length: Neighbouring samples that are read one after another.
+        epochs_together: ``shuffle_over_epochs_multiplier``.
+    """
+
+    source: Mapping[str, Any]
+    slice_length: int
+    epochs_together: int | None
+
+    def key(self, *, moved: bool) -> str:
+        """Return a text that differs for other data; with ``moved`` the path does not count."""
+        source = {name: value for name, value in self.source.items() if not (moved and name == "path")}
+        return json.dumps([source, self.epochs_together], sort_keys=True)
+
+    def changed_from(self, old: Leaf) -> str:
+        """Describe the difference from another version of the dataset."""
+        found = [
+            f"{text} {old.source.get(name) or 'none'} → {self.source.get(name) or 'none'}"
+            for name, text in _NAMES.items()
+            if old.source.get(name) != self.source.get(name)
+        ]
+        if self.epochs_together != old.epochs_together:
+            found.append(f"shuffle_over_epochs_multiplier {old.epochs_together} → {self.epochs_together}")
+        if self.source.get("uuid") != old.source.get("uuid"):
+            found.append("prepared again")
+        if not found:
+            found.append(f"subset or content, {old.source['samples']} → {self.source['samples']} samples")
+        return f"changed: {', '.join(found)} (starts over)"
+
+
+def leaves_in(identity: Any, share: float) -> Iterator[tuple[str, float]]:
+    """Yield the names of the datasets in the description of a chain, and their shares of the samples.
+
+    Args:
+        identity: ``[name, settings, *inputs]``.
+        share: The share of the whole chain.
+    """
+    yield from ((leaf_name(leaf.source), part) for leaf, part in _leaves_with_shares(identity, share))
+
+
+def _leaves_with_shares(identity: Any, share: float) -> Iterator[tuple[Leaf, float]]:
+    settings, inputs = identity[1], identity[2:]
+    if inputs and isinstance(inputs[0], Mapping):
+        weights = settings.get("weights") or [one["samples"] for one in inputs]
+        leaves = leaves_of({"slice_lengths": 0} | dict(settings), inputs)
+        yield from zip(leaves, shares(each_setting(weights, len(inputs)), share), strict=True)
+        return
+    weights = settings.get("weights") or [1.0] * len(inputs)
+    for inner, part in zip(inputs, shares(weights, share), strict=True):
+        yield from _leaves_with_shares(inner, part)
+
+
+def replaced_leaves(before: Iterable[tuple[Any, float]], after: Iterable[tuple[Any, float]]) -> Iterator[LeafChange]:
+    """Yield the changes of datasets of inputs that are gone, and of new ones; those of one path have changed.
+
+    Args:
+        before: Descriptions of chains that are gone, and their shares of the samples.
+        after: Those of new ones.
+    """
+    ended = [leaf for identity, share in before for leaf in _leaves_with_shares(identity, share)]
+    for identity, share in after:
+        for leaf, part in _leaves_with_shares(identity, share):
+            was = next((one for one in ended if one[0].source["path"] == leaf.source["path"]), None)
+            if was is None:
+                yield LeafChange(leaf_name(leaf.source), "new", None, part)
+            else:
+                ended.remove(was)
+                yield LeafChange(leaf_name(leaf.source), leaf.changed_from(was[0]), was[1], part)
+    for leaf, part in ended:
+        yield LeafChange(leaf_name(leaf.source), "gone", part, None)
+
+
+def leaves_of(settings: Mapping[str, Any], sources: Sequence[Mapping[str, Any]]) -> list[Leaf]:
+    """Return the datasets of a reader from its settings and their descriptions."""
+    lengths = each_setting(settings["slice_lengths"], len(sources))
+    together = each_setting(settings.get("epochs_together"), len(sources))
+    return [Leaf(*one) for one in zip(sources, lengths, together, strict=True)]
+
+
+def match_leaves(known: Mapping[int, Leaf], leaves: Sequence[Leaf]) -> list[int | None]:
+    """Return for each dataset the number of the known one with the same data and order; None for a new one.
+
+    Equal ones in several places are matched in their order. The uuid identifies data that were moved.
+    """
+    found: list[int | None] = [None] * len(leaves)
+    for moved in (False, True):
+        free: dict[str, deque[int]] = defaultdict(deque)
+        used = {*found}
+        for origin, leaf in known.items():
+            if origin not in used:
+                free[leaf.key(moved=moved)].append(origin)
+        for row, leaf in enumerate(leaves):
+            if found[row] is None and (same := free.get(leaf.key(moved=moved))):
+                found[row] = same.popleft()
+    return found
+
+
+def progress_text(consumed: float, samples: int) -> str:
+    """Describe how far a dataset was read: ``"41 % of epoch 2"``."""
+    epoch, percent = divmod(int(100 * consumed / samples), 100)
+    return f"{percent} % of epoch {epoch + 1}" if epoch else f"{percent} %"
+
+
+def share_texts(schedule: Mapping[str, Any] | None, count: int, *, whole: float) -> Sequence[str | None]:
+    """Return the shares of datasets, or of inputs, as texts; None each without a schedule.
+
+    Args:
+        schedule: Their schedule, as the settings of a stage.
+        count: Number of datasets.
+        whole: The sum of their shares.
+    """
+    return [None] * count if schedule is None else schedule_texts(schedule, count, whole=whole)

@@ -23,9 +23,11 @@ from loader import (
     ShuffleBufferDataset,
     SortPoolDataset,
     StateError,
+    TextSample,
     WorkerConfig,
     get_savable_loader,
 )
+from loader.pipeline.stages.wrapper import BaseWrapperDataset
 from tests.e2e.drawing_encoders import Grouping, Packing, PackingYields, Restorable, YieldingBatches, number_in
 from tests.e2e.drawing_pipelines import Data, train, two_and_two, write_data
 from tests.elastic_runs import through_json
@@ -63,6 +65,41 @@ def concatenated(data: Data, config: WorkerConfig) -> SavableDataset[Any]:
     return BatchDataset(ShuffleBufferDataset(ConcatDataset(*parts), 4), 3)
 
 
+pytestmark = pytest.mark.filterwarnings("ignore:Numbered iterates its samples itself")
+
+
+class Numbered(BaseWrapperDataset[Any]):
+    """A user's dataset, which yields samples of its own, also before it takes any."""
+
+    _savable_fields = ("taken",)
+
+    def __init__(self, dataset: SavableDataset[Any]) -> None:
+        super().__init__(dataset)
+        self.taken = 0
+
+    def reset_state_own(self) -> None:
+        self.taken = 0
+
+    def can_restore_sample(self) -> bool:
+        return True
+
+    def restore_sample(self, restore_key: Any) -> Any:
+        return TextSample(__key__="own", __restore_key__=restore_key, text=str(restore_key))
+
+    def __iter__(self) -> Iterator[Any]:
+        yield self.restore_sample(("taken", self.taken))
+        for sample in self.dataset:
+            self.taken += 1
+            yield sample
+            if self.taken % 3 == 0:
+                yield self.restore_sample(("taken", self.taken))
+
+
+def of_a_user(data: Data, config: WorkerConfig) -> SavableDataset[Any]:
+    samples = Numbered(train(data, config, batch_size=None, encoder=Restorable))
+    return BatchDataset(ShuffleBufferDataset(samples, 6), 3)
+
+
 BUILDS: dict[str, tuple[Build, int]] = {
     "packs of generators": (packs, 9),
     "one pass of packs": (
@@ -75,6 +112,7 @@ BUILDS: dict[str, tuple[Build, int]] = {
     "sorted pools": (sorted_pools, 9),
     "repeated groups": (repeated_groups, 13),
     "concatenated": (concatenated, 16),
+    "a user's dataset": (of_a_user, 1),
 }
 """Chains, and the micro-batches before their states."""
 
@@ -133,6 +171,14 @@ def test_the_states_hold_ids_of_every_form(states: dict[str, dict[str, Any]]) ->
     assert "'lane', " in text["one pass of groups"]
     assert "BlendDataset', 0, [" in text["shuffled blend"]
     assert "ConcatDataset', 1, " in text["concatenated"]
+    assert ", -1, 'own', ['taken', 0]]" in text["a user's dataset"]
+
+
+@pytest.mark.parametrize("name", BUILDS)
+def test_the_states_themselves_run(name: str, data: Data, states: dict[str, dict[str, Any]]) -> None:
+    loader = get_savable_loader(BUILDS[name][0](data, config()))
+    loader.restore_state_rank(states[name])
+    assert list(islice(loader, 4))
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -14,7 +14,7 @@ from .inner_datasets import inner_datasets
 from .iterated import OWN, UserRunning, warn_once
 from .lane import Lane
 from .running import SKIPPED, Running, State
-from .state_schema import COUNT, FLAG, PLAIN, NotRequired, Schema
+from .state_schema import COUNT, FLAG, PLAIN, Count, NotRequired, Schema
 from .worker_config import WorkerConfig
 
 __all__ = ["SKIPPED", "IteratedDataset", "Running", "SavableDataset", "State", "as_stage", "has_end", "stage_property"]
@@ -339,7 +339,7 @@ class IteratedDataset(SavableDataset[T_co]):
             str(place): NotRequired({"state": upstream.state_schema(), "pass": COUNT, "over": FLAG})
             for place, upstream in enumerate(self.inputs)
         }
-        return {self.key: NotRequired({"own": PLAIN, "ranks": COUNT, "given": COUNT, "over": FLAG} | inner)}
+        return {self.key: NotRequired({"own": PLAIN, "ranks": Count(start=1), "given": COUNT, "over": FLAG} | inner)}
 
     def nested_states(self, state: State, lane: FormLane) -> Iterator[tuple[SavableDataset[Any], State, FormLane]]:
         own = state.get(self.key, {})
@@ -357,7 +357,10 @@ class IteratedDataset(SavableDataset[T_co]):
             if len(item_id) < 4:
                 return pass_on(item_id)
             _, given, position, *own = item_id
-            if not (type(given) is int and given >= 0 and type(position) is int and own[0] == OWN and len(own) <= 2):
+            is_counted = type(given) is int and given >= 0 and type(position) is int
+            if not (
+                is_counted and own[0] == OWN and len(own) <= 2 and all(type(key) in (list, tuple) for key in own[1:])
+            ):
                 raise ItemIdError(f"[{self.key!r}, number, position, {OWN!r}] and a restore key", item_id)
             return None
 

@@ -49,13 +49,14 @@ Schema = Any
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """An integer in ``[0, stop)``."""
+    """An integer in ``[start, stop)``."""
 
     stop: int = _MAX_COUNT
+    start: int = 0
 
     def accepts(self, value: Any) -> bool:
         """Check a value; a bool is no count."""
-        return type(value) is int and 0 <= value < self.stop
+        return type(value) is int and self.start <= value < self.stop
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,7 @@ def check_value(value: Any, schema: Schema, name: str = "") -> None:
             check_value(value, schema.schema, name)
     elif isinstance(schema, Count):
         if not schema.accepts(value):
-            raise _mismatch(f"an integer in [0, {schema.stop})", value, name)
+            raise _mismatch(f"an integer in [{schema.start}, {schema.stop})", value, name)
     elif schema is FLAG:
         if type(value) is not bool:
             raise _mismatch(FLAG.value, value, name)

@@ -31,6 +31,7 @@ __all__ = [
     "print_json",
     "print_table",
     "show_note",
+    "show_warning",
 ]
 
 _PIPED_WIDTH = 120
@@ -82,6 +83,11 @@ def show_note(text: str) -> None:
     """Print a note about the result to standard error, unless ``--quiet`` is given."""
     if not output_settings().quiet:
         click.echo(f"note: {escape_controls(text)}", err=True)
+
+
+def show_warning(text: str) -> None:
+    """Print a doubt about the result to standard error, also with ``--quiet``."""
+    click.echo(f"warning: {escape_controls(text)}", err=True)
 
 
 def output_console() -> Console:

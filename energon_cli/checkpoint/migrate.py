@@ -53,7 +53,7 @@ def migrate(
     """
     from loader.inspect.runs import load_task_encoder, migrate_files
 
-    from ..console import escape_controls, output_console, print_json
+    from ..console import escape_controls, output_console, print_json, show_warning
     from .files import note_dropped, read_states_to_convert, written_files
 
     if not output_path or not dataset:
@@ -62,10 +62,12 @@ def migrate(
     encoder = None if task_encoder is None else load_task_encoder(task_encoder)
     done = migrate_files(read, dataset, output_path, trust_code=trust_code, overwrite=overwrite, task_encoder=encoder)
     note_dropped(done.written)
+    for warning in done.warnings:
+        show_warning(warning)
     if as_json:
         written = done.written
         names = {"folder": written.folder, "files": list(written.files)}
-        print_json({"batch": written.batch, "datasets": list(done.leaves), **names})
+        print_json({"batch": written.batch, "datasets": list(done.leaves), "warnings": list(done.warnings), **names})
         return
     console = output_console()
     for line in done.leaves:

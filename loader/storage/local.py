@@ -240,6 +240,11 @@ class LocalStorage:
         return FileInfo(name=name, size_bytes=stat.st_size, mtime_ns=stat.st_mtime_ns)
 
     def list(self, folder: str = "") -> Iterator[FileInfo]:
+        if self.answers is None:
+            return self._list(folder)
+        return iter(self.answers.ask(("list", self.path(folder)), lambda: tuple(self._list(folder))))
+
+    def _list(self, folder: str) -> Iterator[FileInfo]:
         names: list[str] = []
         top = self.path(folder)
 

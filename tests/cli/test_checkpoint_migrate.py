@@ -165,6 +165,32 @@ def test_a_mix_that_has_not_changed_is_the_same_run(energon: RunEnergon, folder:
     assert states_in(tmp_path / "second") == states_in(tmp_path / "first")
 
 
+def test_a_mix_in_which_no_dataset_of_the_state_continues_is_doubted(
+    energon: RunEnergon, folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = loaders(folder / "one.yaml", 1)
+    keys_of(run, 5)
+    save(tmp_path / "first", run)
+    others = folder / "others.yaml"
+    others.write_text(f"{HEAD}{{path: c, weight: 1}}, {{path: a, split_part: val}}]}}}}\n")
+    doubt = f"no dataset of the state continues ({folder}/a, val; {folder}/b, train): is this the state of this run?"
+    for options in ((), ("-q",), ("--json",)):
+        target = tmp_path / f"second {options}"
+        done = energon("checkpoint", "migrate", tmp_path / "first", others, target, *options)
+        assert done.code == 0
+        assert f"\nwarning: {doubt}\n" in f"\n{done.err}"
+        assert "--json" not in options or done.json["warnings"] == [doubt]
+    restored(others, 1, states_in(tmp_path / "first"), allow=True)
+    assert doubt in [record.getMessage() for record in caplog.records]
+
+    caplog.clear()
+    done = energon("checkpoint", "migrate", tmp_path / "first", folder / "two.yaml", tmp_path / "third", "--json")
+    assert done.json["warnings"] == []
+    assert "warning:" not in done.err
+    restored(folder / "two.yaml", 1, states_in(tmp_path / "first"), allow=True)
+    assert "is this the state of this run" not in caplog.text
+
+
 def test_a_change_that_cannot_be_exact_is_refused(energon: RunEnergon, folder: Path, tmp_path: Path) -> None:
     run = loaders(folder / "one.yaml", 2)
     keys_of(run, 2)

@@ -62,6 +62,7 @@ class RankProcesses:
 @contextmanager
 def rank_processes(ranks: int, folder: Path) -> Iterator[RankProcesses]:
     """Start ranks, and stop them after the tests."""
+    folder.mkdir(exist_ok=True)  # without it, a rank waits for the file of the meeting
     processes = RankProcesses(ranks, folder)
     try:
         yield processes

@@ -33,10 +33,12 @@ class MigratedRun:
         leaves: For each dataset, what becomes of it: ``"/data/coco, train: continues at 41 % of epoch 2"``; empty if
             the mix did not change.
         written: The new files.
+        warnings: Doubts that the states are of the run that continues.
     """
 
     leaves: tuple[str, ...]
     written: Redistributed
+    warnings: tuple[str, ...] = ()
 
 
 def migrate_files(
@@ -68,6 +70,7 @@ def migrate_files(
         StorageError: A file or dataset cannot be read, or a file exists or cannot be written.
     """
     leaves: list[str] = []
+    warnings: list[str] = []
 
     def convert(states: Sequence[RunState]) -> list[RunState]:
         run = merge_states(states, lockstep=True)
@@ -88,6 +91,7 @@ def migrate_files(
             )
         mix.check(replace(run, lane_states=mix.states_of(run.lane_states)))
         leaves[:] = mix.lines()
+        warnings[:] = [] if mix.warning is None else [mix.warning]
         identity = chain.identity()
         return [
             replace(state, dataset=identity, mix_changes=mix.changes, lane_states=mix.states_of(state.lane_states))
@@ -95,7 +99,7 @@ def migrate_files(
         ]
 
     written = rewrite_files(files, convert, folder, overwrite=overwrite)
-    return MigratedRun(leaves=tuple(leaves), written=written)
+    return MigratedRun(leaves=tuple(leaves), written=written, warnings=tuple(warnings))
 
 
 def _is_known_mix(identity: Any) -> bool:

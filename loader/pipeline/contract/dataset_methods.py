@@ -7,7 +7,8 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
-from ...errors import ConfigError, EnergonError
+from ...errors import ConfigError, EnergonError, StateError
+from ...format.documents.messages import short_repr
 from ...renamed_parameters import renamed_parameters
 from .lane import Lane
 from .running import Running, State
@@ -171,7 +172,11 @@ class DatasetMethods(Generic[T_co]):
         return state
 
     def restore_state(self, state: Any) -> None:
-        """Restore the result of :meth:`save_state`; None restores the initial state."""
+        """Restore the result of :meth:`save_state`; None restores the initial state.
+
+        Raises:
+            StateError: The state lacks a field of ``_savable_fields``.
+        """
         bound: BoundInput | None = self.__dict__.get(BOUND)
         if state is None:
             self.reset_state_deep()
@@ -179,11 +184,18 @@ class DatasetMethods(Generic[T_co]):
             self._direct().restore_state_rank(state) if bound is None else bound.restore_state(state)
         else:
             for name in self._savable_fields:
+                try:
+                    saved = state[name]
+                except (LookupError, TypeError):
+                    raise StateError(
+                        f"expected the state of {type(self).__name__} to have {name!r}, found {short_repr(state)}",
+                        hint="restore another state; one from before a field was added needs a restore_state for both",
+                    ) from None
                 value = getattr(self, name, None)
                 if callable(getattr(value, "restore_state", None)):
-                    value.restore_state(state[name])  # type: ignore[union-attr] # it has the method
+                    value.restore_state(saved)  # type: ignore[union-attr] # it has the method
                 else:
-                    setattr(self, name, state[name])
+                    setattr(self, name, saved)
 
     def reset_state_own(self) -> None:
         """Restore the initial state of this dataset, without its inner datasets."""

@@ -19,9 +19,10 @@ from .received_items import ReceivedItems
 from .running import SKIPPED, Running, State
 from .user_state import decode_state, encode_state
 
-__all__ = ["OpenInput", "UserRunning", "warn_once"]
+__all__ = ["OWN", "OpenInput", "UserRunning", "warn_once"]
 
-_OWN = "own"
+OWN = "own"
+"""Marks the ids of items that a user's dataset made, and its own state."""
 
 
 class UserRunning:
@@ -49,10 +50,10 @@ class UserRunning:
         ]
         self._name = type(dataset).__name__
         self._dataset = self._copy(dataset)
-        if _OWN in own:
+        if OWN in own:
             for each in self._inputs:  # after the copy was reset, with its inner datasets
                 each.resume(own.get(str(each.place), {}))
-            self._dataset.restore_state(decode_state(own[_OWN], decode_sample=self._decode_sample))
+            self._dataset.restore_state(decode_state(own[OWN], decode_sample=self._decode_sample))
         self._items: Iterator[Any] | None = None
         self._next: Callable[[Iterator[Any]], Any] = next  # replaced while calls are timed
         register(lane, self._name, self, "_next")
@@ -91,13 +92,13 @@ class UserRunning:
         """Return the id of an item that the dataset made; with the restore key, if the dataset can rebuild it."""
         position = self._received.last_position
         if not self._dataset.can_restore_sample():
-            return (self._key, self._given, position, _OWN)
+            return (self._key, self._given, position, OWN)
         key = value.get("__restore_key__") if isinstance(value, dict) else getattr(value, "__restore_key__", None)
-        return (self._key, self._given, position, _OWN, tuple(key or ()))
+        return (self._key, self._given, position, OWN, tuple(key or ()))
 
     def state(self) -> State:
         own: State = {"ranks": self._ranks, "given": self._given, "over": self._is_over}
-        own[_OWN] = encode_state(
+        own[OWN] = encode_state(
             self._dataset.save_state(), encode_sample=self._received.encode, report_pickled=self._report_pickled
         )
         return {self._key: own | {str(each.place): each.state() for each in self._inputs}}

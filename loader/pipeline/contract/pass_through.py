@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
+from ..item_form import FormLane, ItemForm
 from .stage import SavableDataset
 from .worker_config import WorkerConfig
 
@@ -35,6 +36,9 @@ class PassThroughDataset(SavableDataset[T]):
 
     def lane_bound(self, lane: int, lanes: int) -> int | None:
         return self.inputs[0].lane_bound(lane, lanes)
+
+    def item_form(self, lane: FormLane) -> ItemForm:
+        return self.inputs[0].item_form(lane)
 
     def identity(self) -> list[Any]:
         return self.inputs[0].identity()

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from ...errors import ConfigError, escape_controls
 from ...order import worker_share
+from ..item_form import OPEN_FORM, FormLane, ItemForm, ItemIdError, numbered
 from .dataset_methods import DatasetMethods, inherits_stage
 from .inner_datasets import inner_datasets
-from .iterated import UserRunning, warn_once
+from .iterated import OWN, UserRunning, warn_once
 from .lane import Lane
 from .running import SKIPPED, Running, State
-from .state_schema import COUNT, FLAG, PLAIN, NotRequired, Schema
+from .state_schema import COUNT, FLAG, PLAIN, Count, NotRequired, Schema
 from .worker_config import WorkerConfig
 
-__all__ = ["SKIPPED", "IteratedDataset", "Running", "SavableDataset", "State", "as_stage", "stage_property"]
+__all__ = ["SKIPPED", "IteratedDataset", "Running", "SavableDataset", "State", "as_stage", "has_end", "stage_property"]
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -119,6 +120,19 @@ class SavableDataset(DatasetMethods[T_co], ABC):
         if self.entry_schema is not None:
             schema[self.key] = NotRequired(self.entry_schema)
         return schema
+
+    def nested_states(self, state: State, lane: FormLane) -> Iterator[tuple[SavableDataset[Any], State, FormLane]]:
+        """Yield each stage directly below, with its part of a state of this stage and its lane."""
+        for upstream in self.inputs:
+            yield upstream, state, lane
+
+    def item_form(self, lane: FormLane) -> ItemForm:  # noqa: ARG002 - overridden where the ids are known
+        """Return the form of the ids of this stage's items; by default all ids are accepted."""
+        return OPEN_FORM
+
+    def held_form(self, lane: FormLane) -> ItemForm:  # noqa: ARG002 - overridden where the ids are known
+        """Return the form of the item ids in this stage's entry of a state; by default all ids are accepted."""
+        return OPEN_FORM
 
     @stage_property
     def repeats(self) -> bool:
@@ -325,13 +339,43 @@ class IteratedDataset(SavableDataset[T_co]):
             str(place): NotRequired({"state": upstream.state_schema(), "pass": COUNT, "over": FLAG})
             for place, upstream in enumerate(self.inputs)
         }
-        return {self.key: NotRequired({"own": PLAIN, "ranks": COUNT, "given": COUNT, "over": FLAG} | inner)}
+        return {self.key: NotRequired({"own": PLAIN, "ranks": Count(start=1), "given": COUNT, "over": FLAG} | inner)}
+
+    def nested_states(self, state: State, lane: FormLane) -> Iterator[tuple[SavableDataset[Any], State, FormLane]]:
+        own = state.get(self.key, {})
+        for place, upstream in enumerate(self.inputs):
+            if str(place) in own:
+                yield upstream, own[str(place)]["state"], lane
+
+    def item_form(self, lane: FormLane) -> ItemForm:
+        def received(number: int) -> ItemForm | None:
+            return self.inputs[number % len(self.inputs)].item_form(lane) if self.inputs else None
+
+        pass_on = numbered(received)
+
+        def check(item_id: Any) -> tuple[ItemForm, Any] | None:
+            if len(item_id) < 4:
+                return pass_on(item_id)
+            _, given, position, *own = item_id
+            is_counted = type(given) is int and given >= 0 and type(position) is int
+            if not (
+                is_counted and own[0] == OWN and len(own) <= 2 and all(type(key) in (list, tuple) for key in own[1:])
+            ):
+                raise ItemIdError(f"[{self.key!r}, number, position, {OWN!r}] and a restore key", item_id)
+            return None
+
+        return ItemForm(tags={self.key: check})
 
     def open(self, lane: Lane, state: State) -> Running:
         return UserRunning(self.dataset, self.inputs, lane, state, key=self.key, ranks=self.worker_config.world_size)
 
     def __len__(self) -> int:
         return len(self.dataset)
+
+
+def has_end(dataset: SavableDataset[Any]) -> bool:
+    """Return True if a source of a chain ends, even if its passes are repeated."""
+    return any(map(has_end, dataset.inputs)) if dataset.inputs else not dataset.repeats
 
 
 def as_stage(dataset: Any) -> Any:

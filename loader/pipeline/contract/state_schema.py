@@ -4,7 +4,7 @@
 ``Count(stop)``           an integer in ``[0, stop)``; ``COUNT`` has the largest stop
 ``FLAG``                  a bool
 ``NUMBER``                a finite number of at least 0, also a fraction
-``ITEM_ID``               an item id: a count, or nested lists of strings and counts
+``ITEM_ID``               an item id: nested lists of strings, counts and -1; stages know its form
 ``PLAIN``                 any of these, None and strings, nested in lists and dicts
 ``Nullable(schema)``      None, or a value of the schema
 ``[schema]``              a list of any length
@@ -36,6 +36,7 @@ __all__ = [
     "Nullable",
     "Schema",
     "check_value",
+    "has_item_ids",
     "item_ids_in",
     "map_item_ids",
 ]
@@ -48,13 +49,14 @@ Schema = Any
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """An integer in ``[0, stop)``."""
+    """An integer in ``[start, stop)``."""
 
     stop: int = _MAX_COUNT
+    start: int = 0
 
     def accepts(self, value: Any) -> bool:
         """Check a value; a bool is no count."""
-        return type(value) is int and 0 <= value < self.stop
+        return type(value) is int and self.start <= value < self.stop
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,7 @@ def check_value(value: Any, schema: Schema, name: str = "") -> None:
             check_value(value, schema.schema, name)
     elif isinstance(schema, Count):
         if not schema.accepts(value):
-            raise _mismatch(f"an integer in [0, {schema.stop})", value, name)
+            raise _mismatch(f"an integer in [{schema.start}, {schema.stop})", value, name)
     elif schema is FLAG:
         if type(value) is not bool:
             raise _mismatch(FLAG.value, value, name)
@@ -113,7 +115,8 @@ def check_value(value: Any, schema: Schema, name: str = "") -> None:
         if type(value) not in (int, float) or not (isfinite(value) and value >= 0):
             raise _mismatch(NUMBER.value, value, name)
     elif schema is ITEM_ID:
-        _check_leaves(value, name, containers=(list, tuple), leaves=(str,))
+        if not (type(value) is int and 0 <= value < _MAX_COUNT):  # most ids are positions
+            _check_leaves(value, name, containers=(list, tuple), leaves=(str,), least=-1)
     elif schema is PLAIN:
         _check_leaves(value, name, containers=(list, tuple, Mapping), leaves=(str, bool, type(None)))
     elif isinstance(schema, dict):
@@ -137,10 +140,29 @@ def item_ids_in(value: Any, schema: Schema) -> Iterator[Any]:
         for key, inner in schema.items():
             if key in value:
                 yield from item_ids_in(value[key], inner)
+    elif schema == [ITEM_ID]:
+        yield from value
+    elif schema == [BUFFERED_ITEM]:
+        yield from [item_id for item_id, _ in value]  # one generator for each item takes ten times as long
     elif isinstance(schema, list | tuple):
         schemas: Iterable[Schema] = schema if isinstance(schema, tuple) else schema * len(value)
         for one, inner in zip(value, schemas, strict=True):
             yield from item_ids_in(one, inner)
+
+
+def has_item_ids(schema: Schema) -> bool:
+    """Return True if values of a schema may have item ids.
+
+    >>> has_item_ids({"picked": COUNT, "buffer": [BUFFERED_ITEM]}), has_item_ids(COUNT)
+    (True, False)
+    """
+    if isinstance(schema, Nullable | NotRequired):
+        return has_item_ids(schema.schema)
+    if isinstance(schema, dict):
+        return any(map(has_item_ids, schema.values()))
+    if isinstance(schema, list | tuple):
+        return any(map(has_item_ids, schema))
+    return schema is ITEM_ID
 
 
 def map_item_ids(value: Any, schema: Schema, function: Callable[[Any], Any]) -> Any:
@@ -181,18 +203,32 @@ def _check_list(value: Any, schema: list[Schema] | tuple[Schema, ...], name: str
         raise _mismatch("a list", value, name)
     if isinstance(schema, tuple) and len(value) != len(schema):
         raise _mismatch(f"a list of {len(schema)} values", value, name)
+    if schema == [BUFFERED_ITEM]:
+        value = [one for one in value if not _is_buffered_position(one)]  # there may be thousands
     schemas: Iterable[Schema] = schema if isinstance(schema, tuple) else schema * len(value)
     for inner, inner_schema in zip(value, schemas, strict=True):
         check_value(inner, inner_schema, name)
 
 
-def _check_leaves(value: Any, name: str, *, containers: tuple[type, ...], leaves: tuple[type, ...]) -> None:
-    """Check that each leaf of a nested value is a count, or of another accepted type."""
+def _is_buffered_position(value: Any) -> bool:
+    """Return True for the most frequent value of ``BUFFERED_ITEM``: a position and the number of a micro-batch."""
+    if type(value) is not list or len(value) != 2:
+        return False
+    position, batch = value
+    return type(position) is int and type(batch) is int and 0 <= position < _MAX_COUNT and 0 <= batch < _MAX_COUNT
+
+
+def _check_leaves(
+    value: Any, name: str, *, containers: tuple[type, ...], leaves: tuple[type, ...], least: int = 0
+) -> None:
+    """Check that each leaf of a nested value is a count, ``least``, or of another accepted type."""
     is_container: bool = isinstance(value, containers)
     if is_container:
         for inner in value.values() if isinstance(value, Mapping) else value:
-            _check_leaves(inner, name, containers=containers, leaves=leaves)
-    elif not (COUNT.accepts(value) or isinstance(value, leaves)):
+            _check_leaves(inner, name, containers=containers, leaves=leaves, least=least)
+    elif not (
+        COUNT.accepts(value) or isinstance(value, leaves) or (least < 0 and type(value) is int and value == least)
+    ):
         raise _mismatch(f"integers in [0, {_MAX_COUNT})", value, name, verb="hold")
 
 

@@ -11,10 +11,11 @@ from ...samples.hooks import is_library_hook
 from ..contract.batch_maker import BatchMaker
 from ..contract.hook import Hook
 from ..contract.item_id import ItemId
-from ..contract.lane import Lane, LaneInput
+from ..contract.lane import Lane, LaneInput, input_form
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.state_schema import COUNT
 from ..contract.worker_config import WorkerConfig, check_integers
+from ..item_form import FormLane, ItemForm
 
 __all__ = ["BatchDataset"]
 
@@ -97,6 +98,9 @@ class BatchDataset(SavableDataset[T]):
     def nominal_items(self, worker: int, workers: int) -> int:
         samples = super().nominal_items(worker, workers)
         return samples // self.batch_size if self.drop_last else -(-samples // self.batch_size)
+
+    def item_form(self, lane: FormLane) -> ItemForm:
+        return ItemForm(joined=input_form(self.inputs[0], lane))
 
     def settings(self) -> dict[str, Any]:
         return {"batch_size": self.batch_size, "drop_last": self.drop_last}

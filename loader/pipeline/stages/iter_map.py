@@ -16,6 +16,7 @@ from ..contract.rng import preserve_rng_state, seed_sample
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.state_schema import BUFFERED_ITEM, COUNT, FLAG, NotRequired, Schema
 from ..contract.worker_config import WorkerConfig
+from ..item_form import FormLane, ItemForm, numbered
 from ..measuring.recorder import register, skipped_items
 
 __all__ = ["IterMapDataset"]
@@ -91,6 +92,13 @@ class IterMapDataset(SavableDataset[T]):
     def nominal_items(self, worker: int, workers: int) -> int:
         items = super().nominal_items(worker, workers)
         return items if self.len_map_fn is None else self.len_map_fn(items)
+
+    def item_form(self, lane: FormLane) -> ItemForm:
+        held = ItemForm(joined=self.inputs[0].item_form(lane), may_be_empty=True)
+        return ItemForm(tags={self.key: numbered(lambda _: held)})
+
+    def held_form(self, lane: FormLane) -> ItemForm:
+        return self.inputs[0].item_form(lane)
 
     def settings(self) -> dict[str, Any]:
         return {} if self.restart_after is None else {"restart_after": self.restart_after}
@@ -184,9 +192,13 @@ class _IterMapRunning:
         """Call the function; after a restore also drop the items that it had yielded."""
         given, self._given = self._given, 0  # 0, as when the function first took its inputs
         items: Iterator[Any] = iter(self._run(self._inputs()))
-        for _ in range(given):
-            self._advance(items, self._item_id())
+        for number in range(given):
+            if self._advance(items, self._item_id()) is _END:
+                self._given = given
+                break
             self._given += 1
+            if self._given <= number:  # it took a new input, so it gave fewer: the state is damaged, or it draws
+                break
         if self._restart_after is None:
             # It had taken all of them, but may take fewer now if it draws random numbers.
             self._replayed.clear()

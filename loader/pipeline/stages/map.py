@@ -14,6 +14,7 @@ from ..contract.rng import preserve_rng_state, seed_sample
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.state_schema import COUNT, ITEM_ID, Nullable
 from ..contract.worker_config import WorkerConfig
+from ..item_form import FormLane, ItemForm, numbered
 
 __all__ = ["MapDataset"]
 
@@ -61,6 +62,13 @@ class MapDataset(SavableDataset[T]):
 
     def lane_bound(self, lane: int, lanes: int) -> int | None:
         return None if makes_several(self.map_fn) else self.inputs[0].lane_bound(lane, lanes)
+
+    def item_form(self, lane: FormLane) -> ItemForm:
+        form = self.inputs[0].item_form(lane)
+        return form.tagged(self.key, numbered(lambda _: form))
+
+    def held_form(self, lane: FormLane) -> ItemForm:
+        return self.inputs[0].item_form(lane)
 
     @property
     def moves_below(self) -> bool:
@@ -138,7 +146,7 @@ class _MapRunning:
         return state
 
     def load(self, item_id: ItemId) -> Any:
-        if isinstance(item_id, tuple) and item_id[0] == self._key:
+        if isinstance(item_id, tuple) and item_id[:1] == (self._key,):
             result = self._rebuild_generated(item_id)
         else:
             value = self._upstream.load(item_id)

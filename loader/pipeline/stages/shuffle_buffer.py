@@ -14,6 +14,7 @@ from ..contract.lane import Lane
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.state_schema import BUFFERED_ITEM, COUNT, Schema
 from ..contract.worker_config import WorkerConfig
+from ..item_form import FormLane, ItemForm
 
 __all__ = ["ShuffleBufferDataset"]
 
@@ -57,6 +58,12 @@ class ShuffleBufferDataset(SavableDataset[T]):
     @property
     def waits(self) -> bool:
         return True
+
+    def item_form(self, lane: FormLane) -> ItemForm:
+        return self.inputs[0].item_form(lane)
+
+    def held_form(self, lane: FormLane) -> ItemForm:
+        return self.inputs[0].item_form(lane)
 
     def settings(self) -> dict[str, Any]:
         return {"size": self.size}

@@ -19,6 +19,7 @@ from ..contract.lane import Lane
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.state_schema import BUFFERED_ITEM, COUNT, Schema
 from ..contract.worker_config import WorkerConfig
+from ..item_form import FormLane, ItemForm
 
 __all__ = ["SortPoolDataset"]
 
@@ -84,6 +85,12 @@ class SortPoolDataset(SavableDataset[T]):
     @property
     def runs_user_code(self) -> bool:
         return True
+
+    def item_form(self, lane: FormLane) -> ItemForm:
+        return ItemForm(joined=self.inputs[0].item_form(lane))
+
+    def held_form(self, lane: FormLane) -> ItemForm:
+        return self.inputs[0].item_form(lane)
 
     def settings(self) -> dict[str, Any]:
         return {"pool_size": self.pool_size, "batch_size": self.batch_size, "drop_last": self.drop_last}

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from ...errors import ConfigError
+from ...errors import ConfigError, StateError
+from ...format.documents.messages import short_repr
 from ..contract.stage import SavableDataset
 from ..contract.worker_config import WorkerConfig
 
@@ -65,10 +66,21 @@ class BaseWrapperDataset(SavableDataset[T_co]):
         return {**super().save_state(), "datasets": [inner.save_state() for inner in self.datasets]}
 
     def restore_state(self, state: Any) -> None:
-        """Restore the result of :meth:`save_state`; None restores the initial state."""
+        """Restore the result of :meth:`save_state`; None restores the initial state.
+
+        Raises:
+            StateError: The state lacks a field, or the state of an inner dataset.
+        """
         super().restore_state(state)
         if state is not None:
-            for inner, saved in zip(self.datasets, state["datasets"], strict=True):
+            of_inner = state.get("datasets") if isinstance(state, Mapping) else None
+            if not isinstance(of_inner, Sequence) or len(of_inner) != len(self.datasets):
+                raise StateError(
+                    f"expected the state of {type(self).__name__} to have 'datasets', the states of "
+                    f"{len(self.datasets)}, found {short_repr(state)}",
+                    hint="restore another state",
+                )
+            for inner, saved in zip(self.datasets, of_inner, strict=True):
                 inner.restore_state(saved)
 
     def reset_state_deep(self) -> None:

@@ -5,18 +5,18 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from ...errors import ConfigError, EnergonError
+from ...errors import ConfigError
 from ...format.documents.load_request import LoadRequest, checked_key_format, resolve_meta_folder
 from ...format.documents.messages import did_you_mean
 from ...format.documents.providers import is_metadataset, is_record_file
 from ...metadataset.documents.leaf_plan import JoinPlan, LeafPlan
 from ...metadataset.joins.open_join import open_join
 from ...metadataset.leaf_errors import named_by
+from ...metadataset.plans.blend_units import SAMPLES
 from ...metadataset.plans.plan_leaves import plan_request
 from ...pipeline.contract.worker_config import WorkerConfig
 from ...pipeline.failures.policy import three_argument_handler
@@ -29,6 +29,7 @@ from ...samples.building.described_dataset import RESERVED_ARGUMENTS
 from ...samples.decoding.decoder import SampleDecoder
 from ...storage.remote import use_storage_options
 from .dataset_factory import DatasetSubset
+from .lazy_documents import read_lazy_documents
 from .shared_metadata import shared_metadata
 
 __all__ = ["DatasetArguments", "LoadedSource", "given_subflavors", "open_sources"]
@@ -162,8 +163,8 @@ class DatasetArguments:
             with shared_metadata(config):
                 loaded = open_sources(self.request, decoder=decoder, training=training)
                 for one in loaded:
-                    with suppress(EnergonError):  # raised when the dataset file is used
-                        _ = one.source.is_crude
+                    units = dict.fromkeys(step.unit for step in one.plan.blends)
+                    read_lazy_documents(one.source, units=[unit for unit in units if unit != SAMPLES])
         if self.unknown and not all(one.source.accepts_options for one in loaded):
             raise TypeError(next(iter(self.unknown.values())))
         return loaded

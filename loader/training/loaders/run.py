@@ -13,7 +13,7 @@ from ...pipeline.contract.lane import RULES
 from ...pipeline.contract.rank_stage import RankChain, cut_rank_stages
 from ...pipeline.contract.stage import SavableDataset, State, as_stage
 from ...progress_bar import progress_bar
-from ..states.lane_checks import check_lane_states
+from ..states.lane_checks import check_item_ids, check_lane_states
 from ..states.mix_history import MixChanges
 from ..states.mixes.differences import run_differences
 from ..states.mixes.edited_chain import continue_mix, is_mix_change_allowed
@@ -293,6 +293,7 @@ class LoaderRun:
         self.lanes.check_lanes(saved.lanes)
         check_lane_states(saved, mix.chain.state_schema(), kind=self.lanes.kind)
         mix.check(saved)
+        check_item_ids(saved, mix.chain)
         mix.log(saved, rank=config.rank)
         self.steps.restore(saved.steps, ranks=saved.counted_on or saved.ranks)
         self.chain = self.lanes.chain = mix.chain

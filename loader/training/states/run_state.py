@@ -56,6 +56,7 @@ LANE_BY_LANE = "lane by lane"
 """Lanes one after another, each to its end, on any number of ranks."""
 
 _VERSION, _EDITED_VERSION, _RESTRUCTURED_VERSION = 1, 2, 3
+_REQUIRED = ("lanes", "ranks", "rank", "seed", "batch", "lane", "steps", "passes", "ended", "dataset")
 _MAX_SHOWN = 8
 _MAX_LANES = 1 << 32
 _MAX_SEED = 1 << 128
@@ -164,6 +165,13 @@ class RunState:
             raise StateError(
                 f"expected a state of version {_VERSION} to {_RESTRUCTURED_VERSION}, "
                 f"found version {short_repr(saved['version'])}"
+            )
+        missing = [key for key in _REQUIRED if key not in saved]
+        if missing:
+            raise StateError(
+                f"this state is damaged: it lacks {', '.join(map(repr, missing))}",
+                hint="restore another state; tools that save key by key may drop some: save it as one value, such "
+                "as json.dumps(state)",
             )
         try:
             state = cls(

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 from ...pipeline.contract.item_id import ItemId
 from ...pipeline.contract.lane import RULES, Lane, LastSample, set_restore_key
 from ...pipeline.contract.rng import seed_batch
-from ...pipeline.contract.stage import SKIPPED, Running, SavableDataset, State
+from ...pipeline.contract.stage import SKIPPED, Running, SavableDataset, State, has_end
 from ...pipeline.failures.policy import FailurePolicy
 from ...pipeline.measuring.recorder import WorkerRecorder
 from ...samples.hooks import HookContext, in_hook_context, running_hook_context, set_hook_context
@@ -110,16 +110,11 @@ def running_lanes(host: LaneSettings, numbers: Sequence[int], notes: Notes) -> l
     """Return the lanes of a worker; at the end of a pass, each may take samples of the others."""
     memory = ReusedMemory()
     lanes = [RunningLane(host, number, memory, notes) for number in numbers]
-    if host.rules and _has_end(host.dataset):
+    if host.rules and has_end(host.dataset):
         changed: set[int] = set()
         for place, lane in enumerate(lanes):
             lane.join(WorkerNeighbours(lane.number, changed, (*lanes[place + 1 :], *lanes[:place])))
     return lanes
-
-
-def _has_end(dataset: SavableDataset[Any]) -> bool:
-    """Return True if a source of the chain ends, even if its passes are repeated."""
-    return any(map(_has_end, dataset.inputs)) if dataset.inputs else not dataset.repeats
 
 
 def last_message(lanes: Sequence[RunningLane], worker: int) -> Iterator[Message]:

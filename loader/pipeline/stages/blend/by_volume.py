@@ -91,6 +91,9 @@ class VolumeBlendRunning:
             if stretch["items"]:
                 changed = VolumeChange(float(stretch["total"]), stretch["items"], targets)
         weights = self._weights_of(self._stretch)
+        if self._schedule is not None and not any(weights):  # a dataset has ended
+            self._stretch = self._weighted(self._schedule, self._schedule.current())
+            weights = self._weights_of(self._stretch)
         self._blend = (
             VolumeBlend(
                 weights,
@@ -114,12 +117,24 @@ class VolumeBlendRunning:
         weights = self._weights if self._schedule is None else self._schedule.weights(stretch)
         return [weights[self._rows[origin]] for origin in self._left]
 
+    def _weighted(self, schedule: LaneSchedule, stretch: int) -> int:
+        """Return the first stretch, from one on, in which an input that has not ended has a weight; else the last."""
+        while stretch < schedule.last and not any(self._weights_of(stretch)):
+            stretch += 1
+        return stretch
+
     def _follow(self, schedule: LaneSchedule) -> None:
         """Change the weights, if the schedule does."""
-        stretch = schedule.current()
-        if stretch != self._stretch and self._blend is not None:
+        if self._blend is None:
+            return
+        stretch = self._weighted(schedule, schedule.current())
+        if stretch != self._stretch:
             self._stretch, self._saved_stretch = stretch, None
-            self._blend.change(self._weights_of(stretch))
+            weights = self._weights_of(stretch)
+            if any(weights):
+                self._blend.change(weights)
+            else:
+                self._blend = None  # the lane ends
 
     def next(self) -> tuple[Any, ItemId]:
         """Return the next item and its id."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from math import isfinite
 from typing import Any, TypeVar
 
@@ -14,6 +15,7 @@ from ...contract.lane import Lane
 from ...contract.stage import Running, SavableDataset, State
 from ...contract.state_schema import COUNT, NUMBER, Count, NotRequired, Schema
 from ...contract.worker_config import WorkerConfig
+from ...item_form import OPEN_FORM, FormLane, ItemForm, numbered
 from ...reading.lane_samples import CountedBlend, LaneSamples
 from ...reading.order_plan import samples_of_round
 from ...reading.planned_schedule import PlannedSchedule
@@ -44,7 +46,8 @@ class BlendDataset(SavableDataset[T]):
             default weights are shares of the items.
         unit: Name of the unit, by default that of ``size``. A state fits only a blend with the same.
         schedule: Weights that change during the run, instead of those of the pairs; without ``size``, each item counts
-            1.
+            1. If datasets end, and those that are left have weight 0, the next weights above 0 of theirs come at once;
+            if there are none, the lane ends.
         worker_config: By default the first dataset's.
 
     Attributes:
@@ -53,16 +56,18 @@ class BlendDataset(SavableDataset[T]):
         counts_samples: A schedule of this blend, or of one below, changes weights at samples of the run.
         edited_at: The micro-batch of the run before which its mix changed last; 0 if it never did. Lanes that had begun
             continue from a state only.
+        was_edited: The mix of the run changed: buffers may have items of datasets that are gone.
         edits: Number of changes of the mix in a restored run; volumes count from the last one on.
         origins: For each dataset, the number that identifies it in keys and states, and seeds its order: its place,
             unless the run was restored with other datasets.
 
     Raises:
-        ConfigError: No dataset is given, or a weight is not above 0.
+        ConfigError: No dataset is given, a weight is not above 0, or the schedule is not one of these datasets.
     """
 
     origins: Sequence[int]
     edited_at: int = 0
+    was_edited: bool = False
     edits: int = 0
     counts_samples: bool = False
     begin: Callable[[Lane, State], None] | None = None
@@ -81,8 +86,7 @@ class BlendDataset(SavableDataset[T]):
         self.weights = weights if schedule is None else schedule.weights[0]
         self.schedule = schedule
         if schedule is not None:
-            if any(len(row) != len(datasets) for row in schedule.weights):
-                raise ConfigError(f"expected schedules of {len(datasets)} datasets, found {len(self.weights)}")
+            _check_schedule(schedule, len(datasets))
             if size is None:
                 size, unit = _one_item, "samples"
         self.counts_sizes = size is not None and size is not _one_item
@@ -104,8 +108,10 @@ class BlendDataset(SavableDataset[T]):
 
     @property
     def round_samples(self) -> int:
-        weights = self.weights if self.schedule is None else self.schedule.weights[-1]  # the last stretch has no end
-        return samples_of_round([upstream.round_samples for upstream in self.inputs], weights)
+        first, weights = 0, self.weights
+        if self.schedule is not None:  # the last stretch has no end
+            first, weights = self.schedule.in_samples.starts[-1], self.schedule.weights[-1]
+        return first + samples_of_round([upstream.round_samples for upstream in self.inputs], weights)
 
     @property
     def runs_user_code(self) -> bool:
@@ -142,6 +148,22 @@ class BlendDataset(SavableDataset[T]):
             own["read"] = NotRequired(COUNT)
         return {self.key: NotRequired(own | {"ended": ended} | inner)}
 
+    def nested_states(self, state: State, lane: FormLane) -> Iterator[tuple[SavableDataset[Any], State, FormLane]]:
+        own = state.get(self.key, {})
+        for origin, upstream in zip(self.origins, self.inputs, strict=True):
+            if str(origin) in own:
+                yield upstream, own[str(origin)], lane
+
+    def item_form(self, lane: FormLane) -> ItemForm:
+        inputs = dict(zip(self.origins, self.inputs, strict=True))
+
+        def of_input(origin: int) -> ItemForm | None:
+            if origin in inputs:
+                return inputs[origin].item_form(lane)
+            return OPEN_FORM if self.was_edited else None
+
+        return ItemForm(tags={self.key: numbered(cache(of_input))})
+
     def open(self, lane: Lane, state: State) -> Running:
         inputs = dict(zip(self.origins, self.inputs, strict=True))
         if self.begin is not None:
@@ -169,6 +191,27 @@ class BlendDataset(SavableDataset[T]):
             schedule=None if self.schedule is None else LaneSchedule(self.schedule, lane),
             counts_sizes=self.counts_sizes,
         )
+
+
+def _check_schedule(schedule: PlannedSchedule, datasets: int) -> None:
+    """Check the weights of a schedule.
+
+    Raises:
+        ConfigError: They are not those of so many datasets, a stretch has none above 0, or the stretches do not ascend.
+    """
+    for start, row in zip(schedule.starts, schedule.weights, strict=False):
+        if len(row) != datasets:
+            raise ConfigError(f"expected schedules of {datasets} datasets, found {len(row)}")
+        if not (all(isfinite(weight) and weight >= 0 for weight in row) and any(row)):
+            raise ConfigError(
+                f"expected weights of at least 0, and one above 0, from each start on; found {list(row)} from {start} "
+                f"{schedule.unit} on",
+                hint="leave a stretch without weights out: the last weights continue",
+            )
+    try:
+        _ = schedule.in_samples
+    except ValueError as error:
+        raise ConfigError(f"the schedule of a blend is invalid: {error}") from error
 
 
 def _counts_samples(dataset: SavableDataset[Any]) -> bool:

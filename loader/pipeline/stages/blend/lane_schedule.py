@@ -44,6 +44,11 @@ class LaneSchedule:
         return self._context.batch_index or 0
 
     @property
+    def last(self) -> int:
+        """The number of the last stretch."""
+        return len(self._starts) - 1
+
+    @property
     def has_changed(self) -> bool:
         """True if the weights may be others than at the last call of :meth:`current`."""
         return self._position >= self._end

@@ -29,6 +29,7 @@ __all__ = ["VARIABLE", "ContinuedMix", "continue_mix", "edited_chain", "is_mix_c
 VARIABLE = "ENERGON_ALLOW_MIX_CHANGE"
 
 _MAX_LINES = 40  # of a message
+_MAX_NAMED = 4  # datasets
 _HINT = (
     "to continue with the new mix, pass allow_mix_change=True to the call that restores the state, or set "
     f"{VARIABLE}=1; otherwise build the dataset with the documents of the run that was saved"
@@ -72,11 +73,22 @@ class ContinuedMix:
         leaves = self.change.leaves if self.change is not None else []
         return [str(leaf) for leaf in sorted(leaves, key=lambda leaf: not leaf.is_difference)]
 
+    @property
+    def warning(self) -> str | None:
+        """The doubt that the state is of this run, if none of its datasets continues; None if there is none."""
+        if self.change is None or self.change.keeps_datasets:
+            return None
+        before = [leaf.name for leaf in self.change.leaves if leaf.before is not None]
+        shown = "; ".join(before[:_MAX_NAMED]) + f" and {len(before) - _MAX_NAMED} more" * (len(before) > _MAX_NAMED)
+        return f"no dataset of the state continues ({shown}): is this the state of this run?"
+
     def log(self, saved: RunState, *, rank: int) -> None:
         """Log the change, on rank 0; and on each rank the samples in buffers that cannot be rebuilt."""
         if self.change is None:
             return
         if rank == 0:
+            if self.warning is not None:
+                _log.warning("%s", self.warning)
             lines = "\n  ".join(_shortened(self.lines()))
             _log.warning("the run continues with another mix of datasets:\n  %s", lines)
         lost = sum(
@@ -203,6 +215,7 @@ def edited_chain(
         blend = copy(dataset)
         blend.origins = tuple(own[-1][1]["origins"]) if own else dataset.origins
         blend.edits = len(own)
+        blend.was_edited = True
         blend.edited_at = own[-1][0] if own and not path else 0
         blend.begin = None  # it knows the readers by their places
         pairs = zip(dataset.inputs, blend.origins, strict=True)

@@ -26,6 +26,7 @@ VALID: list[tuple[Schema, Any]] = [
     (FLAG, True),
     (ITEM_ID, 7),
     (ITEM_ID, [["2 encode_sample", 0, 7], (8, [])]),
+    (ITEM_ID, ["2 Made", 0, -1, "own"]),  # of no sample
     (PLAIN, {"a": [1, None, "x", {"b": False}]}),
     (Nullable(COUNT), None),
     (Nullable(COUNT), 4),
@@ -47,7 +48,7 @@ DAMAGED: list[tuple[Schema, Any, str]] = [
     (FLAG, 1, "'x' to be a bool, found 1"),
     (ITEM_ID, None, "'x' to hold integers"),
     (ITEM_ID, {"a": 1}, "'x' to hold integers"),
-    (ITEM_ID, [7, [8, -1]], "found -1"),
+    (ITEM_ID, [7, [8, -2]], "found -2"),
     (PLAIN, {"a": [1, {"b": 0.5}]}, "found 0.5"),
     (Nullable(COUNT), "3", "'x' to be an integer"),
     ([COUNT], 3, "'x' to be a list, found 3"),

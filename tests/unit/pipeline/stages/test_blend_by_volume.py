@@ -12,6 +12,7 @@ import torch
 
 from loader.errors import ConfigError, RepeatedSampleError, SkipSample
 from loader.pipeline.contract.stage import SKIPPED
+from loader.pipeline.reading.planned_schedule import PlannedSchedule
 from loader.pipeline.stages.batch import BatchDataset
 from loader.pipeline.stages.blend import BlendDataset
 from loader.pipeline.stages.filter import FilterDataset
@@ -177,3 +178,62 @@ def test_arrays_and_tensors_with_other_contents_are_no_sizes(sizes: Any) -> None
     blend: BlendDataset[Any] = BlendDataset((endless(0), 1), size=partial(constant, sizes), unit="tokens")
     with pytest.raises(ConfigError, match="expected the metric 'tokens' to return a number from 0 to"):
         values(blend, most=5)
+
+
+def scheduled(*inputs: Any, starts: tuple[int, ...], weights: tuple[tuple[float, ...], ...]) -> BlendDataset[Any]:
+    schedule = PlannedSchedule(unit="steps", starts=starts, weights=weights)
+    return BlendDataset(*((one, 1) for one in inputs), schedule=schedule)
+
+
+def test_weights_above_0_come_at_once_if_all_inputs_with_weight_have_ended() -> None:
+    inputs = Values(range(4)), Values(range(100, 120)), Values(range(200, 203))
+    blend = scheduled(*inputs, starts=(0, 6, 9, 30), weights=((1, 0, 0), (0, 1, 0), (1, 1, 0), (0, 0, 1)))
+    # The first input ends within its stretch; the last one has a weight when the second ends, after 24 items.
+    assert values(blend) == [*range(4), *range(100, 120), *range(200, 203)]
+    check_resumes(blend, most=40)
+
+
+def test_a_lane_ends_if_what_is_left_has_no_weight_any_more() -> None:
+    inputs = Values(range(100)), Values(range(100, 103))
+    blend = scheduled(*inputs, starts=(0, 5), weights=((1, 0), (0, 1)))
+    assert values(blend) == [*range(5), *range(100, 103)]
+    check_resumes(blend, most=40)
+
+
+def test_a_change_to_weights_of_ended_inputs_alone_continues_with_the_next_ones() -> None:
+    inputs = Values(range(3)), Values(range(100, 110))
+    blend = scheduled(*inputs, starts=(0, 8, 12), weights=((1, 1), (1, 0), (0, 1)))
+    assert sorted(values(blend)) == [*range(3), *range(100, 110)]
+    check_resumes(blend, most=40)
+
+
+class RoundValues(Values):
+    @property
+    def round_samples(self) -> int:
+        return len(self.values)
+
+
+def test_the_samples_of_a_round_include_those_before_the_last_weights() -> None:
+    inputs = (RoundValues(range(30), repeats=True), 1), (RoundValues(range(10), repeats=True), 1)
+    schedule = PlannedSchedule(unit="steps", starts=(0, 50), weights=((0, 1), (1, 1)), batch_samples=4, ranks=2)
+    assert BlendDataset(*inputs, schedule=schedule).round_samples == 50 * 4 * 2 + 60
+    assert BlendDataset(*inputs).round_samples == 60
+
+
+@pytest.mark.parametrize(
+    ("starts", "weights", "message"),
+    [
+        ((0, 5), ((1, 1), (0, 0)), r"found \[0, 0\] from 5 steps on"),
+        ((0,), ((1, -1),), r"found \[1, -1\] from 0 steps on"),
+        ((0,), ((float("nan"), 1),), "found \\[nan, 1\\]"),
+        ((0,), ((1, 1, 1),), "expected schedules of 2 datasets, found 3"),
+        ((0, 5, 3), ((1, 1), (1, 1), (1, 1)), "expected starts that ascend from 0"),
+        ((1,), ((1, 1),), "expected starts that ascend from 0"),
+        ((0, 5), ((1, 1),), "expected weights of the same sources in 2 stretches"),
+    ],
+)
+def test_schedules_without_weights_are_refused(
+    starts: tuple[int, ...], weights: tuple[tuple[float, ...], ...], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        scheduled(Values([1]), Values([2]), starts=starts, weights=weights)

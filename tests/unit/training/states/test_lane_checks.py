@@ -55,6 +55,15 @@ def test_counts_of_lanes_must_be_counts(name: str, entry: str, value: Any, data:
         loader.restore_state_rank(with_entry(state, entry, value))
 
 
+@pytest.mark.parametrize("key", ["dataset", "lane", "rank", "seed"])
+def test_a_state_without_a_key_is_refused_by_the_key(key: str, data: Data) -> None:
+    state = saved_after(train, data, 3)
+    del state[key]
+    with pytest.raises(StateError, match=f"this state is damaged: it lacks '{key}'\n") as caught:
+        get_savable_loader(train(data, config())).restore_state_rank(state)
+    assert "save it as one value, such as json.dumps" in (caught.value.hint or "")
+
+
 def test_ids_of_buffered_samples_must_be_integers(data: Data) -> None:
     build = partial(train, encoder=Grouping)
     state = saved_after(build, data, 3)
@@ -96,3 +105,38 @@ def test_lanes_visited_one_by_one_need_not_have_begun_if_the_last_dataset_repeat
     restored = get_savable_loader(build(data, config()))
     restored.restore_state_rank(state)
     assert fingerprint(next(iter(restored))) == fingerprint(next(batches))
+
+
+WRONG_IDS: dict[str, tuple[Any, str]] = {
+    "a position behind the end": (99, "expected a position below 20 .*, found 99"),
+    "an unknown stage": (["9 encode_sample", 0, 1], r"expected a position .*, found \['9 encode_sample', 0, 1\]"),
+    "a generator's item without input": (["2 encode_sample", 0], r"expected \['2 encode_sample', number, id\] "),
+    "an item of a generator's text": (["2 encode_sample", 0, "x"], "expected a position .*, found 'x'"),
+    "an item of a lane that the run lacks": (["lane", 2, 1], r"expected \['lane', number, id\] with a number "),
+    "a position behind the end of another lane": (["lane", 1, 20], "expected a position below 20 .*, found 20"),
+    "joined items": ([1, 2], r"expected a position .*, found \[1, 2\]"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_IDS)
+def test_an_item_that_the_chain_cannot_have_made_is_refused_by_its_lane_and_stage(case: str, data: Data) -> None:
+    item_id, message = WRONG_IDS[case]
+    build = partial(train, encoder=Grouping, path="more", repeat=False)
+    loader = get_savable_loader(build(data, WorkerConfig(rank=0, world_size=1, num_workers=0, lanes=2)))
+    for _ in zip(range(4), loader, strict=False):
+        pass
+    state = through_json(loader.save_state_rank())
+    (key,) = (key for key in state["lane"]["0"] if key not in ("made", "0 read"))
+    for good in (19, ["2 encode_sample", 5, 19], ["lane", 1, 19]):
+        get_savable_loader(build(data, config())).restore_state_rank(with_entry(state, key, [[[good, 0]]]))
+    with pytest.raises(StateError, match=f"lane 0: the buffer of '{key}' has an item .*: {message}") as caught:
+        get_savable_loader(build(data, config())).restore_state_rank(with_entry(state, key, [[[item_id, 0]]]))
+    assert caught.value.hint == "restore another state"
+
+
+def test_items_of_other_lanes_are_refused_where_lanes_have_no_end(data: Data) -> None:
+    build = partial(train, encoder=Grouping)
+    state = saved_after(build, data, 3)
+    (key,) = (key for key in state["lane"]["0"] if key not in ("made", "0 read"))
+    with pytest.raises(StateError, match=r"lane 0: the buffer of .* has an item \['lane', 1, 7\]: expected a position"):
+        get_savable_loader(build(data, config())).restore_state_rank(with_entry(state, key, [[[["lane", 1, 7], 0]]]))

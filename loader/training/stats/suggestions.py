@@ -80,6 +80,9 @@ def _of_causes(facts: Facts) -> list[str]:
         return []
     what = f"{facts.decodes} decode" if cause == "decode" and facts.decodes else cause
     share = f"{100 * seconds / facts.elapsed_s:.0f} % of the time was spent waiting for it"
+    if cause == "replacement":
+        remedy = "the log names their samples; quarantine='FILE' passes over those that end workers again and again"
+        return [f"bound by replaced workers: {share}; {remedy}"]
     if cause == "other":
         return [f"bound by the pipeline's own work: {share}; larger samples per read or more workers would help"]
     if cause == "transport":

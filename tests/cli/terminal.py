@@ -11,6 +11,7 @@ from typing import Self
 
 import pexpect
 import pyte
+from wcwidth import wcwidth
 
 from tests.source_tree import ROOT
 
@@ -21,6 +22,25 @@ KITTY_ANSWERS = "\x1b_Gi=31;OK\x1b\\\x1b[6;20;10t\x1b[1;2R\x1b[?62;c"
 SIXEL_ANSWERS = "\x1b[6;20;10t\x1b[1;2R\x1b[?62;4;22c"
 TEXT_ANSWERS = "\x1b[1;2R\x1b[?62;22c"
 LATIN_ANSWERS = "\x1b[1;3R\x1b[?62;22c"  # the cursor moved by two columns for a character of two bytes
+
+
+class Screen(pyte.Screen):
+    """A screen whose text is put together again only for the lines that have changed."""
+
+    def __init__(self, columns: int, rows: int) -> None:
+        self._texts: dict[int, str] = {}
+        super().__init__(columns, rows)
+
+    @property
+    def display(self) -> list[str]:
+        for row in self.dirty:
+            cells = [self.buffer[row][column].data for column in range(self.columns)]
+            wide = [column for column, cell in enumerate(cells) if not cell.isascii() and wcwidth(cell[0]) == 2]
+            for column in wide:  # the cell next to a wide character is part of it
+                cells[column + 1 : column + 2] = [""]
+            self._texts[row] = "".join(cells)
+        self.dirty.clear()
+        return [self._texts[row] for row in range(self.lines)]
 
 
 class TerminalRun:
@@ -48,7 +68,7 @@ class TerminalRun:
         for name in ("NO_COLOR", "CI", "COLUMNS", "LINES"):
             if not (environment or {}).get(name):
                 variables.pop(name, None)
-        self.screen = pyte.Screen(columns, rows)
+        self.screen = Screen(columns, rows)
         self._stream = pyte.Stream(self.screen)
         self.raw = ""
         self._held = ""  # the start of a control string that is not complete

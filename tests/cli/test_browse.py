@@ -208,7 +208,7 @@ def rows_of(site: Site, query: str = "") -> list[tuple[str, str]]:
     return [(row["shard"], row["key"]) for row in rows]
 
 
-@pytest.mark.parametrize("is_file", [False, True])
+@pytest.mark.parametrize("is_file", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_tar_shards_that_are_not_prepared_are_browsed_and_stay_as_they_are(tmp_path: Path, is_file: bool) -> None:
     folder = write_captions(tmp_path / "raw", samples=3)
     write_shard(folder / "shard_001.tar", {"broken": {"jpg": b"no picture"}, "other": caption_parts(1)})
@@ -226,7 +226,7 @@ def test_tar_shards_that_are_not_prepared_are_browsed_and_stay_as_they_are(tmp_p
     assert sorted(folder.iterdir()) == before
 
 
-@pytest.mark.parametrize("prepared", ["a folder", "a file"])
+@pytest.mark.parametrize("prepared", ["a folder", pytest.param("a file", marks=pytest.mark.slow)])
 def test_samples_of_jsonl_files_have_the_findings_of_lint(tmp_path: Path, energon: RunEnergon, prepared: str) -> None:
     folder = tmp_path / "texts"
     folder.mkdir()

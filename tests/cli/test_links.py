@@ -78,9 +78,9 @@ def test_a_trace_links_its_keys_and_datasets(broken: Path) -> None:
     ("flags", "environment"),
     [
         ([], {"TERM": "dumb"}),
-        ([], {"VTE_VERSION": "4999"}),
+        pytest.param([], {"VTE_VERSION": "4999"}, marks=pytest.mark.slow),
         ([], {"FORCE_HYPERLINK": "0", "TERM_PROGRAM": "WezTerm"}),
-        ([], {"FORCE_HYPERLINK": "1", "NO_COLOR": "1"}),
+        pytest.param([], {"FORCE_HYPERLINK": "1", "NO_COLOR": "1"}, marks=pytest.mark.slow),
         (["--color", "never"], {"FORCE_HYPERLINK": "1"}),
     ],
 )

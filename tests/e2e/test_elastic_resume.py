@@ -202,7 +202,13 @@ WITH_WORKERS = {
 }
 
 
-@pytest.mark.parametrize("name", WITH_WORKERS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name in {"plain", "several samples of each"} else ())
+        for name in WITH_WORKERS
+    ],
+)
 def test_worker_processes_change_nothing(name: str, data: Data) -> None:
     case, workers, restored_by = WITH_WORKERS[name]
     pipeline = case.pipeline(data)
@@ -262,7 +268,7 @@ def forever(loader: SavableDataLoader[Any]) -> Iterator[bytes]:
         yield from map(fingerprint, loader)
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_virtual_epochs_go_on_over_the_ends_of_passes(ranks: int, data: Data) -> None:
     build = partial(train, data, path="more", repeat=False, batch_size=8, virtual_epoch_length=3)
     pipeline = Pipeline(build=build, lanes=10)  # passes of 5 micro-batches

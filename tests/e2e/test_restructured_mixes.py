@@ -92,8 +92,13 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("options", OPTIONS)
-@pytest.mark.parametrize("first", [None, "tokens"])
+@pytest.mark.parametrize(
+    ("first", "options"),
+    [
+        *((None, "samples"), ("tokens", "packing")),
+        *(pytest.param(*one, marks=pytest.mark.slow) for one in ((None, "packing"), ("tokens", "samples"))),
+    ],
+)
 def test_a_run_is_followed_over_changes_of_the_unit_and_of_ranks(
     data: Mixes, caplog: pytest.LogCaptureFixture, options: str, first: str | None
 ) -> None:

@@ -109,7 +109,7 @@ def prints(step: Any) -> tuple[bytes | None, ...]:
 # ------------------------------------------------------------------------------------------------- the same batches
 
 
-@pytest.mark.parametrize("served", [(0, 1, 2, 3), (3, 1), (2,)], ids=str)
+@pytest.mark.parametrize("served", [(0, 1, 2, 3), pytest.param((3, 1), marks=pytest.mark.slow), (2,)], ids=str)
 @pytest.mark.parametrize("name", PIPELINES)
 def test_each_step_has_the_batches_of_the_loaders_of_the_served_ranks(
     name: str, served: tuple[int, ...], data: Data
@@ -120,7 +120,13 @@ def test_each_step_has_the_batches_of_the_loaders_of_the_served_ranks(
     assert served_steps(get_loader(build(data, config(4)), serves=served), 3) == expected
 
 
-@pytest.mark.parametrize("name", ["virtual epochs", "packing", "validation with skips", "one pass"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("packing", "validation with skips"),
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("virtual epochs", "one pass")),
+    ],
+)
 @pytest.mark.parametrize("worker_type", ["fork", "main"])
 def test_workers_of_each_type_serve_ranks(worker_type: Any, name: str, data: Data) -> None:
     build = PIPELINES[name]
@@ -297,7 +303,7 @@ def numbers(function: Any, *, workers: int, ranks: int = 2) -> Any:
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("at", range(16, 24))
+@pytest.mark.parametrize("at", [16, 19, 22, *(pytest.param(at, marks=pytest.mark.slow) for at in (17, 18, 20, 21, 23))])
 def test_after_an_error_of_one_rank_the_others_lose_no_batch(at: int, workers: int, tmp_path: Path) -> None:
     expected = list(get_loader(numbers(int, workers=0), serves=[0, 1]))
     broken = tmp_path / "broken"

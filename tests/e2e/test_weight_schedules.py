@@ -144,7 +144,7 @@ def test_validation_and_random_access_ignore_weights_that_change(data: Mixes) ->
 # ------------------------------------------------------------------------------------------------------------- resume
 
 
-@pytest.mark.parametrize("steps", [9, 10, 11, 24, 26])
+@pytest.mark.parametrize("steps", [10, 24, *(pytest.param(steps, marks=pytest.mark.slow) for steps in (9, 11, 26))])
 def test_a_run_resumes_exactly_on_other_ranks_and_workers_around_a_change(data: Mixes, steps: int) -> None:
     build = partial(train, mix(data, LONG), batch_size=6)
     whole = batches_of(build, Spread(2), 84)

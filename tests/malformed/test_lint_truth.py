@@ -143,8 +143,7 @@ def in_a_thread() -> Iterable[None]:
     ("level", "workers"),
     [
         *((level, 1) for level in ("headers", "bytes", "decode")),
-        ("bytes", 2),
-        *(pytest.param(level, 2, marks=pytest.mark.slow) for level in ("headers", "decode")),
+        *(pytest.param(level, 2, marks=pytest.mark.slow) for level in ("headers", "bytes", "decode")),
     ],
 )
 def test_a_clean_dataset_has_no_findings(pictures: Path, level: str, workers: int) -> None:
@@ -282,7 +281,7 @@ def test_levels_find_what_they_promise(tmp_path: Path) -> None:
     assert codes(lint(tmp_path, level="decode")) == ["E301", "E302"]
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_max_findings_stops_early_and_says_so(tmp_path: Path, workers: int) -> None:
     samples = {f"{number}": {"jpg": b"no picture", "txt": b"text"} for number in range(1000)}
     write_shard(tmp_path / "a.tar", samples)

@@ -67,8 +67,13 @@ def shard_requests(server: ObjectServer) -> list[str]:
 # ------------------------------------------------------------------------------------------------------- results
 
 
-@pytest.mark.parametrize("compat", [None, True])
-@pytest.mark.parametrize("scan", ["auto", "hop", "stream"])
+@pytest.mark.parametrize(
+    ("scan", "compat"),
+    [
+        *(("auto", None), ("hop", True), ("stream", None)),
+        *(pytest.param(*one, marks=pytest.mark.slow) for one in (("auto", True), ("hop", None), ("stream", True))),
+    ],
+)
 def test_the_files_and_samples_are_those_of_a_prepare_on_this_machine(
     tmp_path: Path, server: ObjectServer, folder: Path, scan: str, compat: bool | None
 ) -> None:
@@ -171,7 +176,14 @@ def test_faults_of_the_network_do_not_change_the_result(tmp_path: Path, server: 
     assert comparable_files(folder) == comparable_files(local)
 
 
-@pytest.mark.parametrize("key", [".info.json", "layout.json", "index.uuid", "split.yaml", ".scans"])
+@pytest.mark.parametrize(
+    "key",
+    [
+        ".info.json",
+        ".scans",
+        *(pytest.param(key, marks=pytest.mark.slow) for key in ("layout.json", "index.uuid", "split.yaml")),
+    ],
+)
 @pytest.mark.parametrize("is_first", [True, False])
 def test_a_put_whose_answer_is_lost_is_recognised_as_done(
     server: ObjectServer, folder: Path, key: str, is_first: bool
@@ -232,7 +244,7 @@ def test_a_race_that_is_lost_at_the_last_request_leaves_the_index_of_the_winner(
     assert DatasetFolder(URL).index.uuid == winner.uuid
 
 
-@pytest.mark.parametrize("reads_samples", [False, True])
+@pytest.mark.parametrize("reads_samples", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_dataset_that_is_opened_during_a_commit_is_the_old_one_or_the_new_one(
     tmp_path: Path, server: ObjectServer, folder: Path, reads_samples: bool
 ) -> None:
@@ -446,7 +458,7 @@ def test_a_read_only_dataset_is_prepared_into_a_local_folder(
     assert not run_prepare(PreparePlan(path=URL, meta_folder=str(meta))).changed
 
 
-@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+@pytest.mark.parametrize("kind", ["jsonl", pytest.param("parquet", marks=pytest.mark.slow)])
 def test_folders_of_jsonl_and_parquet_files_are_prepared_at_a_url(
     tmp_path: Path, server: ObjectServer, kind: str
 ) -> None:

@@ -56,14 +56,14 @@ def shard_reads(server: ObjectServer) -> list[Any]:
     return [request for request in server.requests if request.key.endswith(".tar")]
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [2, pytest.param(0, marks=pytest.mark.slow)])
 def test_batches_are_those_of_the_local_folder(prepared: Path, server: ObjectServer, workers: int) -> None:
     with loader_of(prepared, workers) as local, loader_of(URL, workers) as remote:
         assert texts(remote, 60) == texts(local, 60)
     assert {request.method for request in shard_reads(server)} == {"GET"}  # no HEAD
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [2, pytest.param(0, marks=pytest.mark.slow)])
 def test_faults_of_the_service_change_no_batch(prepared: Path, server: ObjectServer, workers: int) -> None:
     server.faults = FAULTS
     with loader_of(prepared, workers) as local, loader_of(URL, workers) as remote:
@@ -71,7 +71,7 @@ def test_faults_of_the_service_change_no_batch(prepared: Path, server: ObjectSer
     assert len({request.fault for request in server.requests}) > 3
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [2, pytest.param(0, marks=pytest.mark.slow)])
 def test_a_state_continues_at_the_very_sample_on_another_number_of_workers(
     prepared: Path, server: ObjectServer, workers: int
 ) -> None:
@@ -139,7 +139,7 @@ def test_requests_are_sent_ahead_of_their_use_and_neighbours_are_joined(prepared
     assert sum(request.sent_bytes for request in reads) / len(reads) > largest_sample
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_shuffled_pass_fetches_slices_by_few_requests_and_no_byte_twice(
     prepared: Path, server: ObjectServer, tmp_path: Path, workers: int
 ) -> None:

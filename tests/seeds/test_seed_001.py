@@ -333,7 +333,7 @@ def test_tutorial_4_divides_the_batches_of_a_run_among_its_ranks(blend: Path) ->
     assert first_batches(ranks=3, batches=1) == first_batches(ranks=1, batches=3)
 
 
-@pytest.mark.parametrize("path", ["captions", "blend"])
+@pytest.mark.parametrize("path", [pytest.param("captions", marks=pytest.mark.slow), "blend"])
 def test_tutorial_5_continues_behind_its_output(path: str, request: pytest.FixtureRequest) -> None:
     variables: dict[str, Any] = {}
     printed = run(TUTORIAL_5, request.getfixturevalue(path), variables)

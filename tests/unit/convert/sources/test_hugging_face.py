@@ -54,7 +54,7 @@ def test_a_dataset_with_rows_chosen_and_shuffled_is_read_as_it_stands(tmp_path: 
     assert report.failed == 0
 
 
-@pytest.mark.parametrize("seed", [None, 2])
+@pytest.mark.parametrize("seed", [pytest.param(None, marks=pytest.mark.slow), 2])
 def test_splits_become_split_parts(seed: int | None, tmp_path: Path) -> None:
     both = library().DatasetDict({"train": make(range(40)), "validation": make(range(40, 45))})
     both.save_to_disk(tmp_path / "saved")

@@ -195,8 +195,13 @@ else:
 """
 
 
-@pytest.mark.parametrize("name", ["", "good"])
-@pytest.mark.parametrize("action", ["exclude", "undo"])
+@pytest.mark.parametrize(
+    ("action", "name"),
+    [
+        *(("exclude", ""), ("undo", "good")),
+        *(pytest.param(*one, marks=pytest.mark.slow) for one in (("exclude", "good"), ("undo", ""))),
+    ],
+)
 def test_a_kill_before_any_write_leaves_a_dataset_that_can_be_undone(folder: Path, action: str, name: str) -> None:
     run(folder, keys=["00003"], filter=name or None)
     if action == "undo":

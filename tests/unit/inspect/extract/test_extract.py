@@ -146,7 +146,9 @@ def test_an_error_half_way_leaves_nothing(folder: Path, tmp_path: Path, form: st
     assert os.listdir(tmp_path) == ["ds"]
 
 
-@pytest.mark.parametrize("form", ["files", "tar", "jsonl"])
+@pytest.mark.parametrize(
+    "form", [pytest.param("files", marks=pytest.mark.slow), "tar", pytest.param("jsonl", marks=pytest.mark.slow)]
+)
 def test_a_killed_run_leaves_no_output(tmp_path: Path, form: str) -> None:
     samples = {f"{number:05}": {"txt": b"x" * 2000} for number in range(5_000)}
     write_shard(shard_path(tmp_path / "ds", 0), samples)

@@ -64,7 +64,7 @@ def foreign_keys_error(origins: KeyOrigins, *, at: str) -> ConfigError:
     return ConfigError(
         f"the file lists no sample of this dataset, but of {', '.join(paths[:_MAX_SHOWN])}{more}",
         at=at,
-        hint="name one of those datasets; or pass --column key to use the keys alone",
+        hint="name one of those datasets; or list the keys alone in a .txt file, one a line",
     )
 
 

@@ -330,7 +330,7 @@ class _RowChunk:
                 yield next(chunk)
                 done += 1
                 continue
-            found: list[RawSample | None] = [None] * len(self._joins[number].members)
+            found: list[RawSample | Any] = [None] * len(self._joins[number].members)
             while done < ends[row]:
                 found[places[done]] = next(chunk)[0]
                 done += 1

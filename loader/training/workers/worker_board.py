@@ -37,6 +37,10 @@ WATCHDOG_SIGNAL = signal.SIGRTMAX - 2 if hasattr(signal, "SIGRTMAX") else signal
 _PID, _DUMPS_STACKS, _LANE, _POSITION, _THREAD, _IDLE, _MADE, _TRACED = range(8)
 _CELLS = 8  # of 8 bytes: a slot fills a cache line, so that workers do not slow each other down
 _PATH_BYTES = 128  # the path of a reader's lane; longer ones are cut, so that no reader has them
+_PATHS = (
+    1024  # that a worker keeps; the first is empty, and the last is written again for each path that is one too many
+)
+_POSITION_BITS = 48  # of the cell; the number of the path is above them
 
 _WAIT_S = 2.0
 _QUIET_S = 0.1  # faulthandler writes a dump in many small pieces
@@ -60,13 +64,13 @@ class RecordedSample:
 class WorkerSlot:
     """The part of the board that one worker writes."""
 
-    __slots__ = ("_cells", "_path", "_path_bytes", "note_position")
+    __slots__ = ("_cells", "_last_path", "_numbers", "_paths", "note_position")
 
-    def __init__(self, cells: memoryview, path_bytes: memoryview) -> None:
+    def __init__(self, cells: memoryview, paths: memoryview) -> None:
         self._cells = cells
-        self._path = ""
-        self._path_bytes = path_bytes
-        path_bytes[:] = bytes(len(path_bytes))
+        self._paths = paths
+        self._numbers = {"": 0}  # of the paths that are kept
+        self._last_path = ""
         self.note_position: Callable[[int], None] = partial(cells.__setitem__, _POSITION)
         """Record the sample that the lane starts, by its position in the lane's stream."""
 
@@ -78,17 +82,27 @@ class WorkerSlot:
         """
         if not path:
             return self.note_position
-        encoded = path.encode()[: len(self._path_bytes)].ljust(len(self._path_bytes), b"\0")
-        note_position = self.note_position
+        if path not in self._numbers and len(self._numbers) < _PATHS - 1:
+            self._numbers[path] = len(self._numbers)
+            self._write_path(self._numbers[path], path)
+        set_cell = self._cells.__setitem__
+        first = self._numbers.get(path, _PATHS - 1) << _POSITION_BITS
 
-        def note(position: int) -> None:
-            if self._path != path:
-                note_position(-1)
-                self._path_bytes[:] = encoded
-                self._path = path
-            note_position(position)
+        def note(position: int) -> None:  # readers of a blend take turns: it runs for every sample
+            set_cell(_POSITION, first + position)
 
-        return note
+        def note_path(position: int) -> None:
+            if self._last_path != path:
+                set_cell(_POSITION, -1)
+                self._write_path(_PATHS - 1, path)
+                self._last_path = path
+            set_cell(_POSITION, first + position)
+
+        return note if path in self._numbers else note_path
+
+    def _write_path(self, number: int, path: str) -> None:
+        encoded = path.encode()[:_PATH_BYTES].ljust(_PATH_BYTES, b"\0")
+        self._paths[number * _PATH_BYTES : (number + 1) * _PATH_BYTES] = encoded
 
     def note_lane(self, lane: int) -> None:
         """Record the lane that runs from now on."""
@@ -132,7 +146,7 @@ class WorkerBoard:
         self.workers = workers
         self._stacks_from: dict[int, int] = {}
         self._shared: Any = RawArray("q", workers * _CELLS)
-        self._paths: Any = RawArray("B", workers * _PATH_BYTES)
+        self._paths: Any = RawArray("B", workers * _PATHS * _PATH_BYTES)
         for worker in range(workers):
             self._cells(worker)[_POSITION] = -1
         self._own_stack_files([_open_unnamed_file() for _ in range(workers)])
@@ -140,14 +154,18 @@ class WorkerBoard:
     def slot(self, worker: int) -> WorkerSlot:
         """Return a worker's slot, and record this process as its owner; call it in the worker's own process."""
         self.set_pid(worker, os.getpid())
-        return WorkerSlot(self._cells(worker), self._path(worker))
+        return WorkerSlot(self._cells(worker), self._paths_of(worker))
 
     def read(self, worker: int) -> RecordedSample | None:
         """Return what a worker recorded last, None if nothing."""
         cells = self._cells(worker)
-        lane, position = cells[_LANE], cells[_POSITION]
-        path = bytes(self._path(worker)).rstrip(b"\0").decode()
-        return None if position < 0 else RecordedSample(lane=lane, position=position, path=path)
+        lane, recorded = cells[_LANE], cells[_POSITION]
+        if recorded < 0:
+            return None
+        number, position = divmod(recorded, 1 << _POSITION_BITS)
+        start = number * _PATH_BYTES
+        path = bytes(self._paths_of(worker)[start : start + _PATH_BYTES]).rstrip(b"\0").decode(errors="replace")
+        return RecordedSample(lane=lane, position=position, path=path)
 
     def is_idle(self, worker: int) -> bool:
         """Report whether a worker waited for its rank when it last recorded something."""
@@ -210,8 +228,9 @@ class WorkerBoard:
             raise IndexError(f"expected a worker of [0, {self.workers}), found {worker}")
         return memoryview(self._shared).cast("B").cast("q")[worker * _CELLS : (worker + 1) * _CELLS]
 
-    def _path(self, worker: int) -> memoryview:
-        return memoryview(self._paths).cast("B")[worker * _PATH_BYTES : (worker + 1) * _PATH_BYTES]
+    def _paths_of(self, worker: int) -> memoryview:
+        size = _PATHS * _PATH_BYTES
+        return memoryview(self._paths).cast("B")[worker * size : (worker + 1) * size]
 
     def _own_stack_files(self, descriptors: list[int]) -> None:
         self._stack_files = descriptors

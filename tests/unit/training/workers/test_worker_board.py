@@ -47,6 +47,24 @@ def test_workers_do_not_write_to_each_others_slots() -> None:
     ]
 
 
+def test_readers_of_more_paths_than_are_kept_are_recorded_in_any_order() -> None:
+    board = WorkerBoard(2)
+    slot = board.slot(1)
+    slot.note_lane(5)
+    paths = ["", *(f"{place}/{place % 7}/" for place in range(1, 2000)), "9" * 200 + "/"]
+    notes = {path: slot.note_positions_at(path) for path in paths}
+    for path in [*paths, *reversed(paths), "1999/4/", "1/1/", "1999/4/", "1998/3/"]:
+        again = slot.note_positions_at(path) if path else slot.note_position
+        for note in (notes[path], again):
+            note(2**47 + len(path))
+            found = board.read(1)
+            assert found is not None
+            assert (found.lane, found.position, found.path) == (5, 2**47 + len(path), path[:128])
+    assert board.read(0) is None
+    board.begin_again(1)
+    assert board.read(1) is None
+
+
 @pytest.mark.parametrize("worker", [-1, 2])
 def test_there_is_no_slot_beyond_the_workers(worker: int) -> None:
     with pytest.raises(IndexError, match=rf"expected a worker of \[0, 2\), found {worker}"):

@@ -74,10 +74,15 @@ def make_query(
         ConfigError: The file of keys is a table without such a column.
         StorageError: The file of keys cannot be read.
     """
-    from loader.format.query import SampleQuery, keys_of_file
+    from loader.format.query import SampleQuery, keys_and_origins
 
-    given = [*keys, *(() if keys_from is None else keys_of_file(keys_from, column=column))]
-    is_given = keys_from is not None or bool(given)
+    named = list(keys)
+    listed, origins = ([], {}) if keys_from is None else keys_and_origins(keys_from, column=column)
     return SampleQuery(
-        split_part=split_part, keys=given if is_given else None, where=where, filter=filter_name, excluded=excluded
+        split_part=split_part,
+        keys=[*named, *listed] if keys_from is not None or named else None,
+        origins={key: some for key, some in origins.items() if key not in named},
+        where=where,
+        filter=filter_name,
+        excluded=excluded,
     )

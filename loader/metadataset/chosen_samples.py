@@ -8,7 +8,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..arrays import IntArray
-from ..format.query import SampleQuery, find_samples, samples_of_keys, unknown_key_error, unknown_names
+from ..format.query import (
+    SampleQuery,
+    find_samples,
+    foreign_keys_error,
+    keys_of_folder,
+    samples_of_keys,
+    unknown_key_error,
+    unknown_names,
+)
 from .datasets import OpenDataset
 
 __all__ = ["ChosenSamples", "choose_samples"]
@@ -34,8 +42,8 @@ class ChosenSamples:
 def choose_samples(datasets: Sequence[OpenDataset], query: SampleQuery, *, at: str) -> list[ChosenSamples]:
     """Return the samples of each dataset that a query chooses.
 
-    Each key must be in at least one of the datasets. A dataset without a column or part of the condition has no sample
-    of which it is known to be true; one of the datasets must have them all.
+    Each key must be in at least one of the datasets, unless it is meant in another one. A dataset without a column or
+    part of the condition has no sample of which it is known to be true; one of the datasets must have them all.
 
     Args:
         datasets: The datasets; their split parts replace that of the query.
@@ -46,7 +54,7 @@ def choose_samples(datasets: Sequence[OpenDataset], query: SampleQuery, *, at: s
         ConfigError: There is no such split part, key, column or filter, or the condition is invalid.
         FormatError: A column or filter is damaged or stale.
     """
-    keys = _keys_of_each(datasets, query.keys, at)
+    keys = _keys_of_each(datasets, query, at)
     lacking = [[] if query.where is None else unknown_names(one.folder, query.where) for one in datasets]
     if len(datasets) == 1 or all(lacking):
         lacking = [[] for _ in datasets]  # the first dataset raises the error
@@ -65,13 +73,17 @@ def choose_samples(datasets: Sequence[OpenDataset], query: SampleQuery, *, at: s
     return chosen
 
 
-def _keys_of_each(datasets: Sequence[OpenDataset], keys: Sequence[str] | None, at: str) -> list[tuple[str, ...] | None]:
-    if keys is None:
+def _keys_of_each(datasets: Sequence[OpenDataset], query: SampleQuery, at: str) -> list[tuple[str, ...] | None]:
+    if query.keys is None:
         return [None for _ in datasets]
+    keys = [keys_of_folder(query.keys, query.origins, one.folder) for one in datasets]
+    if query.keys and not any(keys):
+        raise foreign_keys_error(query.origins, at=at)
     if len(datasets) == 1:
-        return [tuple(keys)]  # its query names the unknown ones
-    found = [samples_of_keys(one.folder, keys) for one in datasets]
-    unknown = [key for key in dict.fromkeys(keys) if not any(of_one[key] for of_one in found)]
+        return list(keys)  # its query names the unknown ones
+    found = [samples_of_keys(one.folder, its_keys) for one, its_keys in zip(datasets, keys, strict=True)]
+    meant = dict.fromkeys(key for its_keys in keys for key in its_keys)
+    unknown = [key for key in meant if not any(of_one.get(key) for of_one in found)]
     if unknown:
         raise unknown_key_error([one.folder for one in datasets], unknown, at=at)
     return [tuple(key for key, samples in of_one.items() if samples) for of_one in found]

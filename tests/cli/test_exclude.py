@@ -82,3 +82,30 @@ def test_a_copy_stays_if_the_first_one_is_excluded(tmp_path: Path, energon: RunE
     assert energon("exclude", folder, "4", "--to-filter", "f").code == 0
     report = energon("exclude", folder, "--duplicates", "--to-filter", "f", "--json").json
     assert report["examples"] == ["s.tar/2", "s.tar/3"]
+
+
+def test_a_quarantine_file_excludes_from_the_dataset_that_it_names_only(tmp_path: Path, energon: RunEnergon) -> None:
+    for name in "abc":
+        (tmp_path / name).mkdir()
+        write_shard(tmp_path / name / "s.tar", {f"{key}": {"txt": name.encode()} for key in range(4)})
+        energon("prepare", tmp_path / name, "--non-interactive", "--split-parts", "train:.*")
+    mix = tmp_path / "mix.yaml"
+    mix.write_text(
+        "__module__: megatron.energon\n__class__: MetadatasetV2\nsplits: {train: {blend: "
+        "[{path: ./a, weight: 1}, {path: ./b, weight: 1}]}}\n"
+    )
+    uuid = (tmp_path / "b/.nv-meta/index.uuid").read_text().strip()
+    rows = [
+        {"dataset": str(tmp_path / "a"), "uuid": "of an earlier prepare", "number": 1, "key": "s.tar/1"},
+        {"dataset": "/moved/b", "uuid": uuid, "number": 2, "key": "s.tar/2"},
+    ]
+    listed = tmp_path / "quarantine.jsonl"
+    listed.write_text("".join(json.dumps({**row, "cause": "SIGSEGV"}) + "\n" for row in rows))
+    shown = energon("exclude", mix, "--keys-from", listed, "--dry-run")
+    assert shown.out.split() == ["s.tar/1", f"{tmp_path}/a", "s.tar/2", f"{tmp_path}/b"]
+    assert energon("exclude", tmp_path / "a", "--keys-from", listed, "--dry-run").out.split() == ["s.tar/1"]
+    refused = energon("exclude", tmp_path / "c", "--keys-from", listed)
+    assert refused.code == 1
+    assert f"the file lists no sample of this dataset, but of /moved/b, {tmp_path}/a" in refused.err
+    alone = energon("exclude", tmp_path / "c", "--keys-from", listed, "--column", "key", "--dry-run")
+    assert alone.out.split() == ["s.tar/1", "s.tar/2"]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
 import sys
 from dataclasses import dataclass
 from functools import partial
@@ -12,7 +15,7 @@ from typing import Any, Self
 import numpy as np
 import pytest
 
-from loader import Sample, TextSample, WorkerConfig, get_loader, get_train_dataset, get_val_dataset
+from loader import DefaultTaskEncoder, Sample, TextSample, WorkerConfig, get_loader, get_train_dataset, get_val_dataset
 from loader.errors import ConfigError, TrustError
 from loader.metadataset.joins.prepare_metadataset import prepare_metadataset
 from tests.elastic_runs import Pipeline, Spread, check_every_save
@@ -141,6 +144,35 @@ def test_a_training_epoch_has_every_row_once_in_worker_processes(data: JoinedDat
     pairs = [both for batch in get_loader(dataset) for both in zip(batch.text, batch.other, strict=True)]
     assert sorted(text for text, _ in pairs) == [f"p/{key}" for key in WHOLE]
     assert all(other == (None if text[-1] == "7" else text.replace("p", "q")) for text, other in pairs)
+
+
+class Crashing(DefaultTaskEncoder[Any, Any, Any, Any]):
+    """Encoder that ends its process at one row, whose samples come from both datasets."""
+
+    def encode_sample(self, sample: Pair) -> Pair:
+        if sample.text == "p/03":
+            os.kill(os.getpid(), signal.SIGSEGV)
+        return sample
+
+
+def test_a_row_that_kills_its_workers_is_passed_over(data: JoinedData, tmp_path: Path) -> None:
+    path = prepared(data, join_of("p", filling("q"), joiner=BY_CLASS))
+    report = tmp_path / "quarantine.jsonl"
+    for restarts in (2, 0):  # a later run passes over it from the start
+        dataset = get_train_dataset(
+            path,
+            worker_config=config(num_workers=2),
+            batch_size=4,
+            shuffle_buffer_size=10,
+            max_samples_per_sequence=5,
+            repeat=False,
+            task_encoder=Crashing(),
+        )
+        loader = get_loader(dataset, quarantine=report, max_worker_restarts=restarts)
+        found = [text for batch in loader for text in batch.text]
+        assert sorted(found) == [f"p/{key}" for key in WHOLE if key != "03"]
+    (line,) = report.read_text().splitlines()
+    assert json.loads(line)["key"] == "p0.tar/03"
 
 
 def test_a_join_that_is_not_prepared_or_stale_is_not_loaded(data: JoinedData) -> None:

@@ -274,7 +274,7 @@ def test_reports_have_the_sizes_and_skips_of_each_source(mix: Path) -> None:
     found = stats.to_dict()
     assert found[f"source/{one.name}/sizes/characters"] == one.sizes["characters"]
     assert found[f"source/{one.name}/skipped"] == one.skipped
-    lines = prometheus_text(stats)
+    lines = prometheus_text(metrics_of(stats))
     labels = f'rank="0",source="{one.name}"'
     assert f"energon_loader_source_skipped_samples_total{{{labels}}} {one.skipped}\n" in lines
     assert f"energon_loader_source_repeated_samples_total{{{labels}}} {one.repeats}\n" in lines

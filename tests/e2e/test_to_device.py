@@ -180,6 +180,10 @@ def test_wrong_options_are_refused(data: Data) -> None:
         loader.to_device("meta")
     with pytest.raises(ConfigError, match=r"cannot copy micro-batches to the device 'cuda:99': .+"):
         next(iter(loader.to_device("cuda:99")))
+    with pytest.raises(ConfigError, match=r"cannot copy micro-batches to the device 'mps': .+") as caught:
+        next(iter(loader.to_device("mps")))
+    assert caught.value.hint is not None
+    assert "to_device('cpu')" in caught.value.hint
 
 
 # ------------------------------------------------------------------------------------------------- nested values

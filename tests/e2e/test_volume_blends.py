@@ -218,7 +218,20 @@ def test_datasets_without_the_column_are_named(data: MixedData) -> None:
     with pytest.raises(ConfigError, match=r"1 of 3 have none: .*lines.jsonl") as caught:
         train(data, "lines.yaml", Plain)
     assert "energon stats" in str(caught.value)
-    assert "--write tokens" in str(caught.value)
+    assert "--write tokens --tokenizer tokenizer.json" in str(caught.value)
+
+
+def test_a_unit_that_is_written_like_a_value_of_stats_is_told_its_column(data: MixedData) -> None:
+    mix = data.folder / "chars.yaml"
+    mix.write_text(
+        "__module__: megatron.energon\n__class__: MetadatasetV2\nsplits: {train: {blend_weight_unit: txt.chars, "
+        "blend: [{path: ./texts, weight: 1}, {path: ./more, weight: 1}]}}\n"
+    )
+    with pytest.raises(ConfigError, match=r"the unit 'txt\.chars', which can be no metric and no column") as caught:
+        train(data, mix.name, Plain)
+    assert caught.value.hint is not None
+    assert f"energon stats {data.texts} --write txt.chars" in caught.value.hint
+    assert caught.value.hint.endswith("blend_weight_unit: txt_chars")
 
 
 def test_a_sample_without_a_value_is_named(data: MixedData, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from torch.utils.data import get_worker_info
 
 from loader import (
     BlendDataset,
+    ConfigError,
     DefaultTaskEncoder,
     SavableDataLoader,
     TextSample,
@@ -227,10 +228,27 @@ def test_a_worker_that_is_slow_is_not_replaced(mix: Path) -> None:
     assert "worker_restarts" not in loader.save_state_rank()
 
 
+def test_a_report_that_cannot_be_used_is_refused_before_the_first_step(mix: Path, tmp_path: Path) -> None:
+    missing = tmp_path / "missing" / "quarantine.jsonl"
+    with pytest.raises(ConfigError, match="there is no folder for the quarantine file") as caught:
+        next(iter(loader_of(mix, quarantine=missing)))
+    assert caught.value.at == str(missing)
+    other = tmp_path / "other.jsonl"
+    for line in ('{"foo": 1}', "words"):
+        other.write_text(f"\n{line}\n")
+        with pytest.raises(ConfigError, match=r"expected a JSON object .* in line 2 of") as caught:
+            next(iter(loader_of(mix, quarantine=other)))
+        assert caught.value.message.endswith(f"found {line!r}")
+
+
 def test_a_report_that_cannot_be_written_ends_no_run(
     mix: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    report = tmp_path / "missing" / "quarantine.jsonl"
+    report = tmp_path / "removed" / "quarantine.jsonl"
+    report.parent.mkdir()
+    loader = loader_of(mix, encoder=Troubled("one 31", crash), quarantine=report)
+    loader.start()
+    report.parent.rmdir()
     with caplog.at_level(logging.ERROR):
-        assert len(batches_of(loader_of(mix, encoder=Troubled("one 31", crash), quarantine=report), 60)) == 60
+        assert len(batches_of(loader, 60)) == 60
     assert f"cannot write the quarantine file {report}" in caplog.text

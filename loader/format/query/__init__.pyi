@@ -1,7 +1,12 @@
 # The public names of this package, each with the module that defines it.
 
 from .condition import Condition as Condition
-from .key_files import keys_of_file as keys_of_file
+from .key_files import keys_and_origins as keys_and_origins, keys_of_file as keys_of_file
+from .key_origins import (
+    KeyOrigin as KeyOrigin,
+    foreign_keys_error as foreign_keys_error,
+    keys_of_folder as keys_of_folder,
+)
 from .samples import (
     SampleQuery as SampleQuery,
     find_samples as find_samples,

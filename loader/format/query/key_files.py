@@ -8,11 +8,35 @@ import sys
 from collections.abc import Iterable, Iterator
 
 from ...errors import ConfigError, StorageError
+from .key_origins import KeyOrigin, origin_of_row
 from .samples import read_keys
 
-__all__ = ["keys_of_file"]
+__all__ = ["keys_and_origins", "keys_of_file"]
 
 _COLUMNS = ("key", "__key__", "sample", "name")
+
+
+def keys_and_origins(path: str, *, column: str | None = None) -> tuple[list[str], dict[str, list[KeyOrigin]]]:
+    """Return the keys of a file, and of those of a quarantine file the datasets in which they are meant.
+
+    Args:
+        path: As for :func:`keys_of_file`.
+        column: The column of a table; of a quarantine file, its keys alone are used, in any dataset.
+
+    Raises:
+        ConfigError: The file has no such column, or is no report.
+        StorageError: It cannot be read.
+    """
+    keys = keys_of_file(path, column=column)
+    if column is not None or not path.lower().endswith(".jsonl"):
+        return keys, {}
+    origins: dict[str, list[KeyOrigin]] = {}
+    with open(path, encoding="utf-8", errors="surrogateescape") as file:
+        for row in map(json.loads, filter(str.strip, file)):
+            origin = origin_of_row(row)
+            if origin is not None:
+                origins.setdefault(row["key"], []).append(origin)
+    return keys, origins
 
 
 def keys_of_file(path: str, *, column: str | None = None) -> list[str]:

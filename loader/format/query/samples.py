@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from ..columns.column import Column, open_column
 from ..dataset_folder import DatasetFolder
 from ..documents.messages import did_you_mean
 from .condition import Condition, Values
+from .key_origins import KeyOrigins, foreign_keys_error, keys_of_folder
 from .unknown_key import unknown_key_error
 
 __all__ = [
@@ -36,6 +37,7 @@ class SampleQuery:
     Attributes:
         split_part: Only samples of this split part.
         keys: Only samples with these keys, ``<shard>/<key>`` or bare, and of these shards.
+        origins: Of some keys the datasets in which they are meant; they are passed over in others.
         where: Condition on columns, and on ``bytes`` (size of a sample), ``shard``, ``size("jpg")`` and ``has("jpg")``.
         filter: Only samples that this named filter keeps.
         excluded: Also samples that the split excludes.
@@ -43,6 +45,7 @@ class SampleQuery:
 
     split_part: str | None = None
     keys: Sequence[str] | None = None
+    origins: KeyOrigins = field(default_factory=dict)
     where: str | None = None
     filter: str | None = None
     excluded: bool = True
@@ -65,7 +68,10 @@ def find_samples(folder: DatasetFolder, query: SampleQuery) -> IntArray:
         ranges = folder.samples_of_part(query.split_part, excluded_shards=True)
     found = _numbers(ranges)
     if query.keys is not None:
-        found = np.intersect1d(found, _of_keys(folder, query.keys), assume_unique=True)
+        keys = keys_of_folder(query.keys, query.origins, folder)
+        if query.keys and not keys:
+            raise foreign_keys_error(query.origins, at=folder.path)
+        found = np.intersect1d(found, _of_keys(folder, keys), assume_unique=True)
     rows = folder.open_filter(query.filter) if query.filter is not None else None
     if query.split_part is not None:
         rows = folder.filter_of_part(query.split_part, query.filter)

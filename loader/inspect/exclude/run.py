@@ -199,7 +199,7 @@ def _with_progress(error: StorageError, reports: Sequence[ExcludeReport]) -> Sto
 
 def _whole_shards(one: ChosenSamples, request: ExcludeRequest) -> list[str]:
     """Return the shards that are excluded by their names."""
-    if request.lint or request.duplicates is not None or replace(request.query, keys=None) != SampleQuery():
+    if request.lint or request.duplicates is not None or replace(request.query, keys=None, origins={}) != SampleQuery():
         return []
     names = {shard.name for shard in one.opened.folder.index.shards}
     return [key for key in dict.fromkeys(one.keys or ()) if key in names]

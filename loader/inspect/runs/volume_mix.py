@@ -9,7 +9,7 @@ from ...format.columns.column_files import column_names
 from ...metadataset.documents.weight_schedule import EntrySchedule, ScheduleUnit, combine_starts
 from ...metadataset.plans.blend_units import UnitBlend, sample_shares
 from ...training.datasets.run_datasets import LoadedDatasets
-from ...training.datasets.volume_units import column_folder
+from ...training.datasets.volume_units import column_folder, write_command
 
 __all__ = ["VolumeMix"]
 
@@ -94,6 +94,6 @@ class VolumeMix:
             names = ", ".join(paths[:3]) + (", …" if len(paths) > 3 else "")
             found.append(
                 f"the sizes of samples in {unit!r} are not known for {names}: they count as the mean of the others. "
-                f"Write them: energon stats {paths[0]} --write {unit}"
+                f"Write them: {write_command(paths[0], unit)}"
             )
         return found

@@ -254,7 +254,10 @@ def _write(
         known = sorted({*report.numbers, *report.texts})
         what = f"several parts have {name!r}: {', '.join(found)}" if found else f"no sample has the value {name!r}"
         what += "" if found else did_you_mean(name, known[:30])
-        raise ConfigError(what, at=report.path, hint="name one of these, or a value that energon stats shows")
+        hint = "name one of these, or a value that energon stats shows"
+        if not found and name.rpartition(".")[2] == "tokens":
+            hint = "tokens are counted with --tokenizer: a .json file of tokenizers, or module:callable"
+        raise ConfigError(what, at=report.path, hint=hint)
     samples, values = np.array(kept[found[0]][0]), kept[found[0]][1]
     column = re.sub(r"[^A-Za-z0-9_]", "_", name)
     texts = [value for value in values if isinstance(value, str)]

@@ -18,6 +18,7 @@ from ...format.documents.subset import resolve_subset
 from ...samples.building.sample_builder import RawSample
 from ...samples.decoding.decoder import AnyDecoder
 from ...samples.source_info import SourceInfo
+from ..contract.stage import SKIPPED
 from .dataset_source import DatasetSource
 from .fetched_ranges import FetchedRanges, FetchQueue
 from .sample_chunk import ChunkReader, SampleChunk
@@ -320,7 +321,7 @@ class _RowChunk:
         return np.bincount(self._rows, known, minlength=len(self._source)).astype(np.int64)
 
     def read(self, positions: Sequence[int], begin: Callable[[int], None]) -> Iterator[tuple[Any, int]]:
-        """Yield raw samples and rows with their positions."""
+        """Yield raw samples and rows with their positions; :data:`SKIPPED` for excluded ones."""
         chunk = self.samples.read([positions[row] for row in self._rows.tolist()], begin)
         ends = np.searchsorted(self._rows, np.arange(len(self._source)), side="right").tolist()
         places, done = self._members.tolist(), 0
@@ -329,8 +330,11 @@ class _RowChunk:
                 yield next(chunk)
                 done += 1
                 continue
-            found: list[RawSample | None] = [None] * len(self._joins[number].members)
+            found: list[RawSample | Any] = [None] * len(self._joins[number].members)
             while done < ends[row]:
                 found[places[done]] = next(chunk)[0]
                 done += 1
-            yield RawRow(number + self._first_source, int(self._index[row]), tuple(found)), position
+            if any(one is SKIPPED for one in found):  # then all members are
+                yield SKIPPED, position
+            else:
+                yield RawRow(number + self._first_source, int(self._index[row]), tuple(found)), position

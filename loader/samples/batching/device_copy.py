@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,13 +55,12 @@ class DeviceCopies:
         if self._device.type == "cpu":
             return PendingCopy(decode_images(batch, self._device, None)[0])
         if self._device.type != "cuda":
+            if self._stream is None:
+                self._check(lambda: torch.empty(0, device=self._device))
+                self._stream = "that of torch"
             return PendingCopy(self._moved(decode_images(batch, self._device, None)[0]))
         if self._stream is None:
-            try:
-                self._stream = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
-            except RuntimeError as error:
-                cause = str(error).partition("\n")[0]
-                raise ConfigError(f"cannot copy micro-batches to the device {str(self._device)!r}: {cause}") from error
+            self._stream = self._check(lambda: torch.cuda.Stream(self._device))  # type: ignore[no-untyped-call]
         with torch.cuda.stream(self._stream):
             decoded, kept = decode_images(batch, self._device, self._jpeg_decoder)
             moved = self._moved(decoded)
@@ -70,6 +69,22 @@ class DeviceCopies:
             self._kept.popleft()
         self._kept.append((event, batch, kept))
         return PendingCopy(moved, event)
+
+    def _check(self, use: Callable[[], Any]) -> Any:
+        """Return the result of a first use of the device.
+
+        Raises:
+            ConfigError: This machine has no such device.
+        """
+        try:
+            return use()
+        except (RuntimeError, NotImplementedError) as error:
+            cause = str(error).partition("\n")[0]
+            raise ConfigError(
+                f"cannot copy micro-batches to the device {str(self._device)!r}: {cause}",
+                hint="this machine has no such device, or torch was installed without it; pass to_device('cpu'), or "
+                "see what torch.cuda.is_available() says",
+            ) from error
 
     def _jpeg_decoder(self) -> Any:
         if self._decoder is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from math import isnan
 from typing import Any
@@ -17,7 +18,7 @@ from ...pipeline.reading.source import Raw, RawRow, Source
 from ...samples.encoding.size_metric import SizeMetric, size_metrics
 from .chain import Level
 
-__all__ = ["ColumnSize", "UnknownSize", "VolumeUnits", "column_folder"]
+__all__ = ["ColumnSize", "UnknownSize", "VolumeUnits", "column_folder", "write_command"]
 
 _MAX_NAMED = 5  # datasets, in a message
 
@@ -73,7 +74,7 @@ class ColumnSize:
             raise ConfigError(
                 f"column {self.__name__!r} has no value for sample {name!r}, and a blend counts it",
                 at=path,
-                hint=f"write it for all samples: energon stats {path} --write {self.__name__}",
+                hint=f"write it for all samples: {write_command(path, self.__name__)}",
             )
         return float(value)
 
@@ -92,6 +93,16 @@ def column_folder(source: Source) -> DatasetSource | None:
     return source if isinstance(source, DatasetSource) else None
 
 
+def write_command(path: str, unit: str) -> str:
+    """Return the command that writes the sizes of a dataset's samples as a column.
+
+    >>> write_command("/data/books", "tokens")
+    'energon stats /data/books --write tokens --tokenizer tokenizer.json'
+    """
+    tokenizer = " --tokenizer tokenizer.json" if unit.rpartition(".")[2] == "tokens" else ""
+    return f"energon stats {path} --write {unit}{tokenizer}"
+
+
 class UnknownSize:
     """Placeholder of a function that returns the size of a sample, in the chain of a run that is only described.
 
@@ -105,8 +116,8 @@ class UnknownSize:
     def __call__(self, value: Any) -> float:  # noqa: ARG002 - has the arguments of a metric
         raise ConfigError(
             f"the order of this run depends on the sizes of its samples in {self.__name__!r}, which are not known",
-            hint="pass the task encoder of the run, which has the metric; or write columns of the sizes by energon "
-            f"stats --write {self.__name__}",
+            hint="pass the task encoder of the run, which has the metric (--task-encoder module:Class); or write "
+            f"columns of the sizes: {write_command('PATH', self.__name__)}",
         )
 
 
@@ -148,12 +159,19 @@ class VolumeUnits:
             return UnknownSize(unit), Level.READ
         known = ", ".join(map(repr, self._metrics)) or "none"
         names = ", ".join(lacking[:_MAX_NAMED]) + (", …" if len(lacking) > _MAX_NAMED else "")
+        column = re.sub(r"[^A-Za-z0-9_]", "_", unit)
+        if column != unit:
+            raise ConfigError(
+                f"a blend has the unit {unit!r}, which can be no metric and no column",
+                hint=f"write the columns, {write_command(lacking[0], unit)}, and name them: "
+                f"blend_weight_unit: {column}",
+            )
         raise ConfigError(
             f"a blend has the unit {unit!r}, which is no metric of {type(self._encoder).__name__}; known are {known}. "
             f"Nor is it a column of all its datasets: {len(lacking)} of {len(leaves)} have none: {names}"
             f"{nearest_hint(unit, self._metrics)}",
             hint=f"add a method {unit}(self, sample) with @sample_size_metric to the task encoder, or write the "
-            f"columns: energon stats {lacking[0]} --write {unit}",
+            f"columns: {write_command(lacking[0], unit)}",
         )
 
     def _lacking(self, unit: str, leaves: Sequence[int]) -> Iterator[str]:

@@ -269,6 +269,7 @@ class BatchStream:
             replace_after_s=options.worker_timeout_s,
         )
         self._source: WorkerBundles | WorkerThreads | None = None
+        self._meter = meter
         if meter is not None:
             meter.begin_stream(self, host.workers)
         if host.workers:
@@ -370,6 +371,8 @@ class BatchStream:
     def close(self) -> None:
         """End the worker processes and the stream."""
         self._watchdog.close()
+        if self._meter is not None:
+            self._meter.end_stream()
         self._own_messages = iter(())
         if self._source is not None:
             self._source.close()

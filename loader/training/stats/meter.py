@@ -10,9 +10,10 @@ from typing import Any, Protocol
 from ...pipeline.measuring.counts import Counts, Event, add_numbers
 from ...pipeline.measuring.recorder import WorkerRecorder
 
-__all__ = ["START", "TRANSPORT", "MeteredStream", "RankMeter", "Reporter", "WorkerMeter"]
+__all__ = ["REPLACEMENT", "START", "TRANSPORT", "MeteredStream", "RankMeter", "Reporter", "WorkerMeter"]
 
 START = "start"
+REPLACEMENT = "replacement"
 """Waits for the first micro-batch of each worker, which opens files and fills buffers."""
 
 TRANSPORT = "transport"
@@ -50,18 +51,20 @@ class WorkerMeter:
 
     Attributes:
         counts: What it did, as far as the rank has received it.
-        waited_ns: Time in which the training loop waited for it, without ``start_ns``.
-        start_ns: The same for the first micro-batch after each start.
+        waited_ns: Time in which the training loop waited for it, without ``start_ns`` and ``replacement_ns``.
+        start_ns: The same for the first micro-batch after each start of the workers.
+        replacement_ns: The same for processes that ended, and the first micro-batch of those that replaced them.
         transport_ns: Time in which the training loop unpacked what it sent.
         waited_for: ``waited_ns`` and ``transport_ns`` by activity, in seconds.
         is_started: A micro-batch of its present process has arrived.
+        is_replaced: Its present process took the place of another one.
     """
 
     def __init__(self) -> None:
         self.counts = Counts()
-        self.waited_ns = self.start_ns = self.transport_ns = 0
+        self.waited_ns = self.start_ns = self.replacement_ns = self.transport_ns = 0
         self.waited_for: dict[str, float] = {}
-        self.is_started = False
+        self.is_started = self.is_replaced = False
         self._attributed_ns = 0
         self._times: Mapping[str, float] = {}
 
@@ -133,12 +136,22 @@ class RankMeter:
         while len(self.workers) < max(1, workers):
             self.workers.append(WorkerMeter())
         for worker in self.workers:
-            worker.is_started = False
+            worker.is_started = worker.is_replaced = False
         stream.set_traced(self.is_traced)
+
+    def end_stream(self) -> None:
+        """Count the samples that the training loop has read itself, before the readers are dropped."""
+        if self.is_own_work:  # threads count their samples themselves
+            for recorder in self._recorders:
+                recorder.count_samples()
 
     def begin_again(self, worker: int) -> None:
         """Note that another process takes the place of a worker."""
-        self.workers[worker].is_started = False
+        self.workers[worker].is_started, self.workers[worker].is_replaced = False, True
+
+    def lost(self, worker: int, *, begin_ns: int) -> None:
+        """Note that a worker has ended without a message for which the training loop waited from ``begin_ns`` on."""
+        self.workers[worker].replacement_ns += perf_counter_ns() - begin_ns
 
     def recorder(self, worker: int, readers: Mapping[int, int]) -> WorkerRecorder:
         """Return the recorder of a worker in this process."""
@@ -165,7 +178,10 @@ class RankMeter:
         if meter.is_started:
             meter.waited_ns += arrived_ns - begin_ns
         else:
-            meter.start_ns += arrived_ns - begin_ns
+            if meter.is_replaced:
+                meter.replacement_ns += arrived_ns - begin_ns
+            else:
+                meter.start_ns += arrived_ns - begin_ns
             meter.is_started = True
         now_ns = perf_counter_ns()
         meter.transport_ns += now_ns - arrived_ns
@@ -272,8 +288,7 @@ class RankMeter:
     def waited_for(self) -> dict[str, float]:
         """Return the seconds that the training loop waited, by cause; the sum is ``waited_ns``."""
         if self.is_own_work:
-            for recorder in self._recorders:
-                recorder.count_samples()
+            self.end_stream()
             self.workers[0].counts.batches, self.workers[0].counts.make_ns = self.steps, self.waited_ns
         found: dict[str, float] = {}
         for worker in self.workers:
@@ -281,7 +296,8 @@ class RankMeter:
             worker.attribute(waited_ns)
             add_numbers(found, worker.waited_for)
             if not self.is_own_work:
-                add_numbers(found, {START: worker.start_ns / 1e9, TRANSPORT: worker.transport_ns / 1e9})
+                apart = {START: worker.start_ns, REPLACEMENT: worker.replacement_ns, TRANSPORT: worker.transport_ns}
+                add_numbers(found, {name: ns / 1e9 for name, ns in apart.items()})
         rest = self.waited_ns / 1e9 - sum(found.values())
         found["other"] = found.get("other", 0.0) + max(0.0, rest)
         return {name: seconds for name, seconds in found.items() if seconds > 0}

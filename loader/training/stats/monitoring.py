@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ...errors import ConfigError
-from .report_files import METRICS, Metric, metrics_of
-from .snapshot import LoaderStats
+from .report_files import METRICS, Metric
 
 __all__ = ["observe_with_opentelemetry", "serve_prometheus"]
 
-Latest = Callable[[], LoaderStats | None]
+Latest = Callable[[], Iterable[Metric]]
 
 
 def _imported(module: str, package: str, extra: str) -> Any:
@@ -29,7 +28,7 @@ def serve_prometheus(latest: Latest, *, host: str, port: int) -> tuple[int, Call
     """Serve statistics to Prometheus from a thread.
 
     Args:
-        latest: Returns the statistics of the last report; None before the first.
+        latest: Returns the metrics of the last report; none before the first.
         host: The address.
         port: The port; 0 chooses a free one.
 
@@ -66,18 +65,13 @@ class _Collector:
     def collect(self) -> Iterator[Any]:
         """Yield the metric families of the statistics."""
         families: dict[str, Any] = {}
-        for metric in _metrics(self._latest):
+        for metric in self._latest():
             name = f"energon_loader_{metric.name}"
             if name not in families:
                 kind = self._counter if metric.is_counter else self._gauge
                 families[name] = kind(name, metric.help, labels=[*metric.labels])
             families[name].add_metric([*metric.labels.values()], metric.value)
         yield from families.values()
-
-
-def _metrics(latest: Latest) -> Iterable[Metric]:
-    stats = latest()
-    return () if stats is None else metrics_of(stats)
 
 
 def observe_with_opentelemetry(latest: Latest) -> None:
@@ -94,7 +88,7 @@ def observe_with_opentelemetry(latest: Latest) -> None:
 
     def observe(name: str) -> Callable[[Any], list[Any]]:
         return lambda _options: [
-            api.Observation(metric.value, metric.labels) for metric in _metrics(latest) if metric.name == name
+            api.Observation(metric.value, metric.labels) for metric in latest() if metric.name == name
         ]
 
     for name, help_ in METRICS.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,6 +13,7 @@ from .snapshot import LoaderStats
 
 __all__ = [
     "METRICS",
+    "GrowingCounters",
     "Metric",
     "append_json_line",
     "metrics_of",
@@ -63,18 +64,37 @@ def append_json_line(path: Path, stats: LoaderStats) -> None:
         file.write(line.encode())
 
 
-def replace_prometheus_file(path: Path, stats: LoaderStats) -> None:
+class GrowingCounters:
+    """Counters of reports, which never fall: a monitoring system takes a lower value for a restart from 0.
+
+    Extrapolated totals may come out a little lower than before. Their counters then wait until they have grown again.
+    """
+
+    def __init__(self) -> None:
+        self._values: dict[tuple[str, ...], float] = {}
+
+    def updated(self, metrics: Iterable[Metric]) -> tuple[Metric, ...]:
+        """Return the metrics of the next report, each counter with its largest value so far."""
+        return tuple(self._grown(metric) if metric.is_counter else metric for metric in metrics)
+
+    def _grown(self, metric: Metric) -> Metric:
+        key = metric.name, *metric.labels.values()
+        self._values[key] = max(metric.value, self._values.get(key, 0.0))
+        return metric._replace(value=self._values[key])
+
+
+def replace_prometheus_file(path: Path, metrics: Iterable[Metric]) -> None:
     """Replace a file by metrics in Prometheus' text format; readers see the old or the new one, complete."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(prometheus_text(stats), encoding="utf-8")
+    temporary.write_text(prometheus_text(metrics), encoding="utf-8")
     temporary.replace(path)
 
 
-def prometheus_text(stats: LoaderStats) -> str:
+def prometheus_text(metrics: Iterable[Metric]) -> str:
     """Return metrics in Prometheus' text format."""
     lines: list[str] = []
     described: set[str] = set()
-    for metric in sorted(metrics_of(stats), key=lambda metric: metric.name):
+    for metric in sorted(metrics, key=lambda metric: metric.name):
         name = f"energon_loader_{metric.name}"
         if name not in described:
             described.add(name)

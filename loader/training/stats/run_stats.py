@@ -17,7 +17,14 @@ from .meter import RankMeter
 from .monitoring import observe_with_opentelemetry, serve_prometheus
 from .options import StatsOptions, checked_stats
 from .profile import LoaderProfile, check_trace_path
-from .report_files import append_json_line, rank_path, replace_prometheus_file
+from .report_files import (
+    GrowingCounters,
+    Metric,
+    append_json_line,
+    metrics_of,
+    rank_path,
+    replace_prometheus_file,
+)
 from .script_profile import ScriptProfile
 from .snapshot import LoaderStats, SourceStats, WorkerStats
 from .sources import decoded_format, source_names
@@ -69,6 +76,8 @@ class RunStats:
         self._known_at = 0  # steps
         self._find_facts = weakref.WeakMethod(facts)
         self._reported: LoaderStats | None = None
+        self._counters = GrowingCounters()
+        self._metrics: tuple[Metric, ...] = ()
         self._closed_at = 0  # steps
         self._names: list[str] | None = None
         self._script = ScriptProfile.of_environment()
@@ -86,6 +95,7 @@ class RunStats:
         """Begin again, as after a restore."""
         self.meter.clear()
         self._reported = None
+        self._counters, self._metrics = GrowingCounters(), ()
         self._closed_at = 0
         self._names = None
 
@@ -109,12 +119,13 @@ class RunStats:
     def _export(self, stats: LoaderStats) -> None:
         """Write the files of a report; a full disk does not end the training."""
         self._reported = stats
+        self._metrics = self._counters.updated(metrics_of(stats))
         options, ranks = self.options, {"rank": stats.rank, "ranks": stats.ranks}
         try:
             if options.file is not None:
                 append_json_line(rank_path(options.file, **ranks), stats)
             if options.prometheus_file is not None:
-                replace_prometheus_file(rank_path(options.prometheus_file, **ranks), stats)
+                replace_prometheus_file(rank_path(options.prometheus_file, **ranks), self._metrics)
         except OSError as error:
             _log.warning("cannot write statistics: %s", error)
 
@@ -124,9 +135,9 @@ class RunStats:
             self._is_served = True
             reference = weakref.ref(self)  # the server and the meter must not keep the loader alive
 
-            def latest() -> LoaderStats | None:
+            def latest() -> tuple[Metric, ...]:
                 own = reference()
-                return None if own is None else own._reported  # noqa: SLF001 - this class
+                return () if own is None else own._metrics  # noqa: SLF001 - this class
 
             if self.options.prometheus_port is not None:
                 host, port = self.options.prometheus_host, self.options.prometheus_port

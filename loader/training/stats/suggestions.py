@@ -12,6 +12,7 @@ _NOTHING = 0.02  # share of the time; below, there is nothing to gain
 _SOME = 0.005  # share of the time that a cause must have to be named
 _MAX_WORKERS_MORE = 64
 _IDLE = 0.2  # of the workers' time
+_LOOP = 0.01  # share of the time that a training loop works itself; below, the loader is only timed
 _MIN_S = 0.5  # of a run, to draw conclusions from
 
 
@@ -80,6 +81,9 @@ def _of_causes(facts: Facts) -> list[str]:
         return []
     what = f"{facts.decodes} decode" if cause == "decode" and facts.decodes else cause
     share = f"{100 * seconds / facts.elapsed_s:.0f} % of the time was spent waiting for it"
+    if cause == "replacement":
+        remedy = "the log names their samples; quarantine='FILE' passes over those that end workers again and again"
+        return [f"bound by replaced workers: {share}; {remedy}"]
     if cause == "other":
         return [f"bound by the pipeline's own work: {share}; larger samples per read or more workers would help"]
     if cause == "transport":
@@ -97,6 +101,8 @@ def _remedy(facts: Facts, cause: str) -> str:
     idle_share = facts.worker_s.get("idle", 0.0) / max(1e-9, busy_s + facts.worker_s.get("idle", 0.0))
     if facts.workers and idle_share > _IDLE:
         return f"the workers were idle for {100 * idle_share:.0f} %, so waits come in bursts: raise prefetch_factor"
+    if loop_s < _LOOP * facts.elapsed_s:
+        return "the training loop does nothing itself, so nothing hides it; more workers shorten it, up to one a core"
     if more <= 0:
         more = 1
     if more > _MAX_WORKERS_MORE:

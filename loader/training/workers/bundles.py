@@ -40,7 +40,7 @@ from .running_lane import Message
 from .stream_options import StreamOptions, collect_garbage_every
 from .worker_board import WorkerBoard, register_stack_dump
 from .worker_errors import PackedError, pack_error
-from .worker_process import Pipes, WorkerProcess, end_workers
+from .worker_process import Pipes, WorkerEnded, WorkerProcess, end_workers
 
 __all__ = ["WorkerBundles"]
 
@@ -266,7 +266,12 @@ class WorkerBundles:
             WorkerEnded: The worker has ended without one.
         """
         begin_ns = time.perf_counter_ns()
-        packed = self._workers[worker].receive(lambda: not self._end.alive)
+        try:
+            packed = self._workers[worker].receive(lambda: not self._end.alive)
+        except WorkerEnded:
+            if self._meter is not None:
+                self._meter.lost(worker, begin_ns=begin_ns)
+            raise
         arrived_ns = time.perf_counter_ns()
         if packed is None:
             self._is_done = [True] * len(self._is_done)

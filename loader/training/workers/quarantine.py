@@ -23,6 +23,8 @@ __all__ = ["append_report", "find_recorded", "quarantine_samples", "read_report"
 
 _log = get_logger(__name__)
 
+_MAX_SHOWN = 80  # characters of a line
+
 
 def find_recorded(host: LaneHost, recorded: RecordedSample) -> QuarantinedSample | None:
     """Return the sample that a worker recorded; None if the chain has no order of samples there."""
@@ -82,9 +84,13 @@ def read_report(path: str | os.PathLike[str]) -> tuple[QuarantinedSample, ...]:
     """Return the samples of a report, each once; none if there is no such file yet.
 
     Raises:
-        ConfigError: A line is not one of a report.
+        ConfigError: A line is not one of a report, or there is no folder for the file.
         StorageError: The file cannot be read.
     """
+    if not Path(path).absolute().parent.is_dir():  # else it would be noticed when a sample is lost, after hours
+        raise ConfigError(
+            "there is no folder for the quarantine file", at=os.fspath(path), hint="create it; the file must be local"
+        )
     try:
         lines = Path(path).read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except FileNotFoundError:
@@ -103,7 +109,8 @@ def _samples_of(lines: Iterable[str], path: str | os.PathLike[str]) -> Iterator[
                 yield QuarantinedSample.from_plain(json.loads(line))
             except (ValueError, TypeError, LookupError, RecursionError) as error:
                 raise ConfigError(
-                    f"line {row} of this quarantine file is not one that a loader wrote: {type(error).__name__}",
+                    f"expected a JSON object with dataset, uuid, number and key in line {row} of a quarantine file, "
+                    f"found {line[:_MAX_SHOWN]!r}",
                     at=os.fspath(path),
-                    hint="remove the line, or pass another file as quarantine",
+                    hint="loaders write these lines: remove this one, or pass another file as quarantine",
                 ) from error

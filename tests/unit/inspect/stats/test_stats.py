@@ -175,6 +175,10 @@ def test_a_value_that_one_part_has_needs_no_name_of_the_part(folder: Path) -> No
         collect(folder, write=("width",))
     with pytest.raises(ConfigError, match="no sample has the value 'nothing'"):
         collect(folder, write=("nothing",))
+    with pytest.raises(ConfigError, match="no sample has the value 'tokens'") as caught:
+        collect(folder, write=("tokens",))
+    assert caught.value.hint is not None
+    assert "--tokenizer" in caught.value.hint
     with pytest.raises(ConfigError, match="a column needs a value of every sample"):
         collect(folder, write=("chars",), sample=5)
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import importlib
 import urllib.request
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from loader import ConfigError, MapDataset, StatsOptions, WorkerConfig, get_loader
+from loader import ConfigError, LoaderStats, MapDataset, StatsOptions, WorkerConfig, get_loader
 from loader.training.stats.report_files import rank_path
+from loader.training.stats.run_stats import RunStats
 from tests.unit.pipeline.stage_check import Values
 
 prometheus_parser = pytest.importorskip("prometheus_client.parser")
@@ -43,6 +45,22 @@ def test_the_text_file_is_read_by_prometheus_parser_and_replaced(tmp_path: Path)
     assert [numbers["energon_loader_steps_total", ""] for numbers in found] == [1, 2, 3, 4, 5]
     assert ("energon_loader_waited_seconds_total", 'say "plus"\n') in found[-1]
     assert [*tmp_path.iterdir()] == [path]
+
+
+def test_no_counter_falls_if_an_extrapolated_time_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "loader.prom"
+    loader = loader_of(StatsOptions(every_s=1e-6, prometheus_file=path))
+    measured, estimates = RunStats.stats, iter([2.0, 1.5, 1.75, 3.0])
+
+    def stats(self: RunStats) -> LoaderStats:
+        estimate = next(estimates)
+        return replace(measured(self), worker_s={"other": estimate}, rss_bytes=int(1e6 * estimate))
+
+    monkeypatch.setattr(RunStats, "stats", stats)
+    found = [numbers_of(path.read_text()) for _ in islice(loader, 4)]
+    assert [numbers["energon_loader_worker_seconds_total", "other"] for numbers in found] == [2.0, 2.0, 2.0, 3.0]
+    assert [numbers["energon_loader_resident_memory_bytes", "rank"] for numbers in found] == [2e6, 1.5e6, 1.75e6, 3e6]
+    monkeypatch.undo()
 
 
 def test_prometheus_reads_them_from_a_port() -> None:

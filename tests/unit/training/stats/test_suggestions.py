@@ -1,0 +1,44 @@
+"""Suggestions name a remedy that fits the figures."""
+
+from __future__ import annotations
+
+import pytest
+
+from loader.training.stats.suggestions import Facts, suggestions
+
+
+@pytest.mark.parametrize(
+    ("waited_s", "remedy"),
+    [
+        (60.0, "3 more workers would hide it"),
+        (97.5, "it takes 76 workers to hide it"),
+        (99.9, "the training loop does nothing itself"),
+        (100.0, "the training loop does nothing itself"),
+    ],
+)
+def test_the_number_of_workers_follows_from_the_work_of_the_loop(waited_s: float, remedy: str) -> None:
+    waited_for = {"decode": waited_s - 10, "other": 10.0}
+    facts = Facts(
+        elapsed_s=100.0,
+        waited_s=waited_s,
+        waited_for=waited_for,
+        worker_s={"decode": 150.0, "other": 40.0, "idle": 10.0},
+        workers=2,
+        decodes="JPEG",
+    )
+    (line,) = suggestions(facts)
+    assert line.startswith("bound by JPEG decode: ")
+    assert remedy in line
+
+
+def test_replaced_workers_are_no_lack_of_workers() -> None:
+    facts = Facts(
+        elapsed_s=100.0,
+        waited_s=50.0,
+        waited_for={"replacement": 40.0, "decode": 10.0},
+        worker_s={"decode": 90.0, "idle": 10.0},
+        workers=2,
+    )
+    (line,) = suggestions(facts)
+    assert line.startswith("bound by replaced workers: 40 % of the time")
+    assert "quarantine=" in line

@@ -12,6 +12,7 @@ import signal
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -225,6 +226,44 @@ class Slow(Packing):
 def test_a_worker_that_is_slow_is_not_replaced(mix: Path) -> None:
     loader = loader_of(mix, encoder=Slow(), worker_timeout_s=1.5)
     assert len(batches_of(loader, 2)) == 2
+    assert "worker_restarts" not in loader.save_state_rank()
+
+
+class TroubledBatch(Packing):
+    """Do something to the worker that joins samples to a batch or a pack; the samples are not to blame."""
+
+    def __init__(self, hook: str, trouble: Callable[[], Any]) -> None:
+        super().__init__()
+        self.hook, self.trouble = hook, trouble
+
+    def batch(self, samples: list[str]) -> list[str]:
+        return self._joined("batch", samples)
+
+    def pack_selected_samples(self, samples: list[TextSample]) -> str:
+        super().pack_selected_samples(samples)
+        return self._joined("pack", [sample.text for sample in samples])[0]
+
+    def _joined(self, hook: str, texts: list[str]) -> list[str]:
+        if hook in self.hook and get_worker_info() is not None and "one 31" in " ".join(texts):
+            self.trouble()
+        return texts
+
+
+@pytest.mark.parametrize("hook", ["batch", "pack"])
+def test_a_hook_of_several_samples_that_always_crashes_ends_the_run_and_blames_no_sample(mix: Path, hook: str) -> None:
+    loader = loader_of(mix, encoder=TroubledBatch(hook, crash))
+    with pytest.raises(WorkerError, match="was killed by SIGSEGV") as caught:
+        batches_of(loader, 60)
+    assert caught.value.at == "it had begun no sample, or was in a hook for several samples"
+    notes = "\n".join(caught.value.__notes__)
+    assert "in _joined" in notes
+    assert "Several workers have ended at this micro-batch" in notes
+    assert "quarantined" not in loader.save_state_rank()
+
+
+def test_a_hook_of_several_samples_has_its_own_time(mix: Path) -> None:
+    loader = loader_of(mix, encoder=TroubledBatch("pack batch", partial(time.sleep, 1.2)), worker_timeout_s=2)
+    assert len(batches_of(loader, 60)) == 60  # the batch is joined right after its last pack
     assert "worker_restarts" not in loader.save_state_rank()
 
 

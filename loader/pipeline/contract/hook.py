@@ -49,9 +49,11 @@ class Hook:
         "_isolates_global",
         "_isolates_rng",
         "_lanes",
+        "_last_sample",
         "_may_return_none",
         "_next",
         "_number",
+        "_root_number",
         "_seed",
         "_skipped",
         "_takes_batches",
@@ -82,6 +84,7 @@ class Hook:
         # A function that dispatches to others names the one for a sample: failures are counted for each separately.
         self._choose_function: Callable[[Any], Callable[..., Any]] | None = getattr(function, "function_for", None)
         self._number, self._lanes, self._context, self._failures = lane.number, lane.count, lane.context, lane.failures
+        self._last_sample, self._root_number = lane.last_sample, lane.root_number
         self._isolates_global = restores_seeds(function)
         self._isolates_rng = restores_encoder_seeds(function)
         self._isolates = self._isolates_global or self._isolates_rng or bool(result_sizes)
@@ -120,6 +123,8 @@ class Hook:
 
     def _note(self, item_id: ItemId) -> None:
         self.item_id = item_id
+        if isinstance(item_id, tuple) and len(item_id) > 1 and not isinstance(item_id[0], str):
+            self._last_sample.note_hook(self._root_number)
         index = self._context.batch_index if self._takes_batches else None
         if index is None:
             index = sample_index_of(item_id, self._number, self._lanes)

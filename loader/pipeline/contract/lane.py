@@ -42,6 +42,9 @@ class LastSample(Protocol):
     def note_lane(self, lane: int) -> None:
         """Record the lane of the positions that follow."""
 
+    def note_hook(self, lane: int) -> None:
+        """Record that a lane calls a hook for several samples, none of which is the one that runs."""
+
 
 class _NoLastSample:
     def note_positions_at(self, path: str) -> Callable[[int], Any]:  # noqa: ARG002 - none is recorded
@@ -49,6 +52,8 @@ class _NoLastSample:
 
     def note_lane(self, lane: int) -> None:
         """Do nothing."""
+
+    note_hook = note_lane
 
 
 class Neighbours(Protocol):

@@ -40,7 +40,8 @@ class Replacements:
         self.replaced = 0
         self.quarantined = () if options.quarantine is None else read_report(options.quarantine)
         self._added = 0  # by this loader
-        self._deaths: Counter[tuple[RecordedSample, int | None]] = Counter()
+        # By place and exit code. Without a sample, the place is the number of the micro-batch of the worker.
+        self._deaths: Counter[tuple[RecordedSample | tuple[int, int], int | None]] = Counter()
 
     def restore(self, replaced: int, quarantined: Iterable[QuarantinedSample]) -> None:
         """Continue with the counts of a saved run; samples that are quarantined already stay so."""
@@ -68,18 +69,22 @@ class Replacements:
             replace: Starts another process instead of a worker.
 
         Raises:
-            WorkerError: The error, if the run has replaced as many workers as it may, or the sample at which the worker
-                ended has killed others, and may not be quarantined.
+            WorkerError: The error, if the run has replaced as many workers as it may; if the sample at which the worker
+                ended has killed others, and may not be quarantined; or if several ended at one micro-batch in a hook
+                for several samples.
         """
         if self.replaced >= self._options.max_worker_restarts:
             if self._options.max_worker_restarts:
                 died.add_note(f"The run has replaced {self.replaced} workers, which is its max_worker_restarts.")
             raise died
         recorded = board.read(worker)
-        if recorded is not None and not board.is_idle(worker):
-            death = recorded, exit_code
+        if not board.is_idle(worker):
+            death = recorded or (worker, board.made(worker)), exit_code
             self._deaths[death] += 1
             if self._deaths[death] >= (_KILLS if exit_code == -signal.SIGKILL else _DEATHS):
+                if recorded is None:
+                    died.add_note("Several workers have ended at this micro-batch, so another one would, too.")
+                    raise died
                 self._quarantine(recorded, died, host, worker)
                 del self._deaths[death]
         self.replaced += 1

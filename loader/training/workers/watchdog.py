@@ -169,7 +169,7 @@ class Watchdog:
         pid = self._board.pid(worker)
         if pid is None or pid == os.getpid():
             return
-        progress = number, worker, pid, self._board.read(worker)
+        progress = number, worker, pid, self._board.progress(worker)
         if progress != self._progress:
             is_new_wait = self._progress is None or progress[:3] != self._progress[:3]
             self._progress, self._progress_at = progress, since if is_new_wait else time.monotonic()
@@ -181,7 +181,7 @@ class Watchdog:
             hint="see the stack for the call that hangs; if a sample may take longer, raise worker_timeout_s",
         )
         error.add_note(describe_stack(self._board, worker, wait_s=_STACK_S))
-        if self._is_waiting(number) and progress[3] == self._board.read(worker):
+        if self._is_waiting(number) and progress[3] == self._board.progress(worker):
             self._causes[worker] = error
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

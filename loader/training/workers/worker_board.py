@@ -109,6 +109,12 @@ class WorkerSlot:
         self._cells[_POSITION] = -1
         self._cells[_LANE] = lane
 
+    def note_hook(self, lane: int) -> None:
+        """Record that a lane calls a hook for several samples; each call is progress."""
+        cells = self._cells
+        cells[_POSITION] = min(cells[_POSITION], -1) - 1
+        cells[_LANE] = lane
+
     def note_idle(self, idle: bool) -> None:
         """Record that the worker waits for its rank, or no longer does."""
         self._cells[_IDLE] = idle
@@ -157,7 +163,7 @@ class WorkerBoard:
         return WorkerSlot(self._cells(worker), self._paths_of(worker))
 
     def read(self, worker: int) -> RecordedSample | None:
-        """Return what a worker recorded last, None if nothing."""
+        """Return the sample that a worker runs; None if it began none, or calls a hook for several."""
         cells = self._cells(worker)
         lane, recorded = cells[_LANE], cells[_POSITION]
         if recorded < 0:
@@ -166,6 +172,11 @@ class WorkerBoard:
         start = number * _PATH_BYTES
         path = bytes(self._paths_of(worker)[start : start + _PATH_BYTES]).rstrip(b"\0").decode(errors="replace")
         return RecordedSample(lane=lane, position=position, path=path)
+
+    def progress(self, worker: int) -> tuple[int, int]:
+        """Return values that change whenever the worker begins a sample, or calls a hook for several."""
+        cells = self._cells(worker)
+        return cells[_LANE], cells[_POSITION]
 
     def is_idle(self, worker: int) -> bool:
         """Report whether a worker waited for its rank when it last recorded something."""

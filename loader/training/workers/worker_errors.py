@@ -212,7 +212,7 @@ def describe_last_sample(board: WorkerBoard, worker: int, describe: Callable[[in
     """Describe the sample that a worker started last: with ``describe``, if given, else by lane and position."""
     recorded = board.read(worker)
     if recorded is None:
-        return "it had not begun a sample"
+        return "it had begun no sample, or was in a hook for several samples"
     text = str(recorded)
     if describe is not None:
         try:

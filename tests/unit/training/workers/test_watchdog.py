@@ -133,7 +133,7 @@ def test_a_worker_that_has_not_begun_is_reported_and_ended_without_a_process_to_
     dog = made(board=WorkerBoard(1), fail=True)
     with pytest.raises(WorkerError, match="worker process 0 has made no micro-batch") as caught, dog.waiting(0):
         time.sleep(LONG_S)
-    assert caught.value.at == "it had not begun a sample"
+    assert caught.value.at == "it had begun no sample, or was in a hook for several samples"
 
 
 def test_a_worker_that_has_not_begun_is_killed_if_its_process_is_known(made: MakeWatchdog) -> None:

@@ -339,7 +339,8 @@ class IteratedDataset(SavableDataset[T_co]):
             str(place): NotRequired({"state": upstream.state_schema(), "pass": COUNT, "over": FLAG})
             for place, upstream in enumerate(self.inputs)
         }
-        return {self.key: NotRequired({"own": PLAIN, "ranks": Count(start=1), "given": COUNT, "over": FLAG} | inner)}
+        own = {"own": PLAIN, "ranks": Count(start=1), "given": COUNT, "over": FLAG, "position": NotRequired(COUNT)}
+        return {self.key: NotRequired(own | inner)}
 
     def nested_states(self, state: State, lane: FormLane) -> Iterator[tuple[SavableDataset[Any], State, FormLane]]:
         own = state.get(self.key, {})

@@ -7,6 +7,7 @@ from typing import Any
 
 from ....errors import ConfigError, SkipSample
 from ....order import VolumeBlend, VolumeChange
+from ...contract.buffered import note_lost_item
 from ...contract.item_id import ItemId, samples_in
 from ...contract.lane import Lane
 from ...contract.stage import SKIPPED, Running, SavableDataset, State
@@ -237,6 +238,7 @@ class VolumeBlendRunning:
         """Rebuild an item; :data:`SKIPPED` if its dataset is gone."""
         _, origin, inner = item_id  # type: ignore[misc] # ids of a blend are tuples
         if origin not in self._inputs:
+            note_lost_item(self._lane)
             return SKIPPED
         return (self._running.get(origin) or self._open(origin)).load(inner)
 

@@ -15,28 +15,28 @@ from typing import Any
 __all__ = ["python_state", "restore_python_state"]
 
 _STATE_BYTES = 4 * (1 + 624)
-_generator: Any = getattr(random.getstate, "__self__", None)
+_getstate: Any = random.getstate
+_generator: Any = getattr(_getstate, "__self__", None)
 
 
 def python_state() -> Any:
     """Return the state of the generator, for :func:`restore_python_state`."""
-    memory = _global_memory()
+    memory = _global_memory() if random.getstate is _getstate else None  # a program may use another generator
     return random.getstate() if memory is None else (memory.raw, _generator.gauss_next)
 
 
 def restore_python_state(state: Any) -> None:
     """Set the generator to a state that :func:`python_state` returned in this process."""
-    memory = _global_memory()
-    if memory is None:
+    if type(state[0]) is not bytes:
         random.setstate(state)
     else:
-        memory.raw, _generator.gauss_next = state
+        _global_memory().raw, _generator.gauss_next = state
 
 
 @cache
 def _global_memory() -> Any:
-    """Return the memory of the generator's state; None if this Python stores it in another way."""
-    return _memory_of(_generator) if isinstance(_generator, random.Random) and _is_known_layout() else None
+    """Return the memory of the generator's state; None if this Python, or a subclass, stores it in another way."""
+    return _memory_of(_generator) if type(_generator) is random.Random and _is_known_layout() else None
 
 
 def _memory_of(generator: random.Random) -> Any:

@@ -485,6 +485,37 @@ def test_samples_of_a_shuffle_buffer_whose_dataset_stays_are_neither_lost_nor_re
     assert "drops" in caplog.text
 
 
+class Doubling(Packing):
+    """Encoder that makes a pack of each third of a group, so that a smaller group gives fewer."""
+
+    @stateless
+    def pack_selected_samples(self, samples: list[TextSample]) -> Iterator[TextSample]:  # type: ignore[override] # a generator
+        for sample in samples:
+            yield TextSample.extend(sample, text=f"{sample.text} {len(samples)}")
+
+
+@pytest.mark.parametrize("encoder", [Packing, Doubling])
+def test_packs_in_a_shuffle_buffer_that_lack_samples_of_a_dataset_that_left_do_not_end_the_run(
+    data: Mixes, encoder: type[Packing]
+) -> None:
+    def build(config: WorkerConfig, *, path: Path) -> SavableDataset[Any]:
+        packs = train(path, config, batch_size=None, packing_buffer_size=6, task_encoder=encoder())
+        return ShuffleBufferDataset(packs, 12)
+
+    old = partial(build, path=data.write(leaf("a", 1), leaf("b", 3)))
+    new = partial(build, path=data.write(leaf("a", 1), leaf("d", 1)))
+    with following(old, Spread(1)) as run:
+        before, states = run.steps(24), run.states()
+    assert any(1000 <= number < 2000 for numbers in before.values() for number in numbers)
+    with following(new, Spread(2), states, allow=True) as run:
+        after = run.steps(60)
+    with following(new, Spread(1), states, allow=True) as run:
+        again = run.steps(60)
+    assert {number: after[number] for number in again.keys() & after.keys()} == again
+    assert not any(1000 <= number < 2000 for numbers in after.values() for number in numbers)
+    assert any(number < 1000 for numbers in after.values() for number in numbers)
+
+
 # ------------------------------------------------------------------------------------------------- keys and states
 
 

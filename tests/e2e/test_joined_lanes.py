@@ -31,7 +31,7 @@ from loader import (
 from loader.training.workers import worker_threads
 from tests.e2e.drawing_encoders import Augmented, number_in
 from tests.e2e.text_dataset import exclude, write_texts
-from tests.elastic_runs import Pipeline, Run, Spread, fingerprint, running, through_json
+from tests.elastic_runs import Pipeline, Run, Spread, check_every_save, fingerprint, running, through_json
 
 SAMPLES = 157
 SPREADS = (Spread(1), Spread(2), Spread(3), Spread(4), Spread(6))
@@ -141,6 +141,16 @@ def one_after_another(texts: Path, config: WorkerConfig, *, val: bool) -> Savabl
     )
 
 
+def blended_by_volume(texts: Path, config: WorkerConfig, *, val: bool) -> SavableDataset[Any]:
+    packed = load(texts, config, encoder=Packs, val=val, packing_buffer_size=10)
+    grouped = load(texts, config, encoder=Groups, val=val)
+    return BlendDataset((grouped, 2), (packed, 1), size=texts_of, unit="texts")
+
+
+def texts_of(batch: Any) -> int:
+    return len(batch.text)
+
+
 @dataclass(frozen=True)
 class Case:
     build: Callable[..., SavableDataset[Any]]
@@ -171,6 +181,8 @@ CASES = {
         one_after_another, lambda number: (number % 7 not in (0, 1, 3)) + 1 + number % 2 + 1, groups=3
     ),
 }
+BLENDED = Case(blended_by_volume, lambda _: 2, groups=SAMPLES)
+"""A blend opens an input when its first item is due, so a lane that ends early finds none of others."""
 ORDERS = [pytest.param(True, id="validation"), pytest.param(False, id="training")]
 
 
@@ -249,6 +261,26 @@ def check_resumed_twice(case: Case, pipeline: Pipeline, run: Run, spreads: tuple
         with running(pipeline, spreads[1], states) as third:
             parts.append((finished(third), spreads[1].ranks))
     check(case, parts, f"{what}, resumed on {spreads}")
+
+
+@pytest.mark.parametrize("val", ORDERS)
+@pytest.mark.parametrize("name", [*CASES, "blended by volume"])
+def test_a_pass_that_is_resumed_on_as_many_ranks_continues_with_the_same_batches(
+    name: str, val: bool, texts: Path
+) -> None:
+    case = CASES.get(name, BLENDED)
+    every = 5 if case is BLENDED else 17
+    check_every_save(pipeline_of(case, texts, val=val, lanes=4), Spread(1), [Spread(1)], every=every)
+
+
+@pytest.mark.parametrize("val", ORDERS)
+def test_each_sample_of_a_blend_by_volume_comes_once_if_its_pass_is_resumed(val: bool, texts: Path) -> None:
+    pipeline = pipeline_of(BLENDED, texts, val=val)
+    with running(pipeline, Spread(2)) as run:
+        for step in range(19):
+            if step % 6 == 0:
+                check_resumed_twice(BLENDED, pipeline, run, (Spread(1), Spread(3)), f"saved at step {step}")
+            run.step()
 
 
 @pytest.mark.parametrize("name", CASES)

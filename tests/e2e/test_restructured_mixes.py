@@ -248,6 +248,25 @@ def test_samples_in_buffers_of_datasets_that_are_gone_are_dropped_and_no_others(
             assert not without(sequences(before, after)[lane, "a"], undisturbed[lane, "a"])
 
 
+def test_the_volumes_of_a_nested_blend_that_left_the_mix_stay_in_the_state(data: Mixes) -> None:
+    for name in "ab":
+        split = {"blend": [{"path": name, "weight": 1}], "blend_weight_unit": "tokens"}
+        document = {"__module__": "megatron.energon", "__class__": "MetadatasetV2", "splits": {"train": split}}
+        (data.folder / f"only_{name}.yaml").write_text(yaml.safe_dump(document))
+    build = partial(mix, data=data, unit="tokens")
+    one = partial(build, weights={"only_a.yaml": 3, "d": 1})
+    two = partial(build, weights={"only_b.yaml": 1, "d": 1})
+    with following(one, Spread(1)) as run:
+        run.steps(16)
+        states = run.states()
+    with following(two, Spread(2), states, allow=True) as run:
+        run.steps(8)
+        later, after = run.states(), run.steps(16)
+    with following(two, Spread(4), later) as run:
+        resumed = run.steps(8)
+    assert {number: after[number] for number in resumed} == resumed
+
+
 @pytest.mark.parametrize("first", [None, "tokens"])
 def test_each_rank_changes_the_unit_of_its_own_lanes_and_together_they_are_the_run(
     data: Mixes, first: str | None

@@ -24,6 +24,7 @@ from loader import (
     ConfigError,
     DefaultTaskEncoder,
     EpochizeDataset,
+    FilterDataset,
     MapDataset,
     PackingDataset,
     RepeatDataset,
@@ -36,13 +37,22 @@ from loader import (
     get_train_dataset,
     get_val_dataset,
     random_access,
+    stateless,
 )
 from loader.errors import TrustError
 from loader.pipeline.contract.restore_keys import SampleIndex, add_sample_restore_key
 from loader.pipeline.contract.user_state import decode_state, encode_state
 from loader.pipeline.stages.wrapper import BaseWrapperDataset
 from tests.e2e.text_dataset import write_texts
-from tests.elastic_runs import Pipeline, Spread, assert_same, running, through_torch, uninterrupted
+from tests.elastic_runs import (
+    Pipeline,
+    Spread,
+    assert_same,
+    check_every_save,
+    running,
+    through_torch,
+    uninterrupted,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* iterates its samples itself:RuntimeWarning")
 
@@ -225,6 +235,59 @@ def test_every_save_of_a_pass_restores(data: Path) -> None:
                     while rest.step():
                         pass
                     assert_same(run.delivered | rest.delivered, expected, f"saved after {steps}")
+
+
+def test_a_resumed_pass_joins_the_samples_of_lanes_below_a_user_dataset(data: Path) -> None:
+    def build(config: WorkerConfig) -> SavableDataset[Any]:
+        numbers = FilterDataset(samples(data, config, repeat=False), is_third)
+        return Taken(BatchDataset(numbers, 8, DefaultTaskEncoder().batch))
+
+    pipeline = Pipeline(build=build, batches=None, lanes=4, known_ahead=False)
+    check_every_save(pipeline, Spread(), [Spread()])
+
+
+def is_third(sample: TextSample) -> bool:
+    return int(sample.text.removeprefix("text ")) % 3 == 0
+
+
+class Taken(BaseWrapperDataset[Any]):
+    """Passes batches on."""
+
+    def __iter__(self) -> Iterator[Any]:
+        yield from self.dataset
+
+
+class Announced(BaseWrapperDataset[Any]):
+    """Yields a sample of its own after every second one."""
+
+    _savable_fields = ("taken",)
+    taken = 0
+
+    def reset_state_own(self) -> None:
+        self.taken = 0
+
+    def can_restore_sample(self) -> bool:
+        return True
+
+    def restore_sample(self, restore_key: Any) -> TextSample:
+        return TextSample(__key__="own", __restore_key__=restore_key, text=f"{restore_key}")
+
+    def __iter__(self) -> Iterator[Any]:
+        while True:
+            self.taken += 1
+            yield self.restore_sample((self.taken,)) if self.taken % 3 == 0 else next(iter(self.dataset))
+
+
+def with_a_draw(sample: TextSample) -> TextSample:
+    return TextSample.derive_from(sample, text=f"{sample.text} {random.random()}")
+
+
+def test_samples_of_its_own_keep_their_random_numbers_if_a_run_is_resumed_right_before_one(data: Path) -> None:
+    def build(config: WorkerConfig) -> SavableDataset[Any]:
+        drawn = MapDataset(Announced(samples(data, config)), stateless(restore_seeds=True)(with_a_draw))
+        return BatchDataset(drawn, 2, DefaultTaskEncoder().batch)
+
+    check_every_save(Pipeline(build=build, batches=16, lanes=2), Spread(), [Spread()])
 
 
 def test_a_source_of_its_own_divides_its_data_among_lanes() -> None:

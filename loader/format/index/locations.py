@@ -140,7 +140,8 @@ class SampleLocator:
         shard = np.searchsorted(self.shard_starts, samples, side="right") - 1
         first, last = row_ranges(self.columns.part_ends, samples)
         counts = last - first
-        if (first < 0).any() or (counts < 0).any() or (last > len(index.part_name)).any():
+        # Ends are unsigned in the index: very large ones are negative here, and their differences overflow.
+        if (first < 0).any() or (last < first).any() or (last > len(index.part_name)).any():
             raise _contradiction(index, "the parts of a sample have no rows")
         if (counts == 1).all():
             found = self._one_part_each(samples, shard, first)
@@ -233,6 +234,7 @@ class SampleLocator:
             0 < length < _MAX_GATHERED_KEY
             and (sizes == length).all()
             and first.min() >= 0
+            and last.min() >= 0
             and last.max() <= len(self._keys)
         ):
             all_keys: npt.NDArray[Any] = self.columns.key_bytes
@@ -250,6 +252,8 @@ class SampleLocator:
             return found
         first, last = row_ranges(self.columns.key_ends, samples)
         keys = self._keys
+        if (first < 0).any() or (last < first).any() or (last > len(keys)).any():
+            raise _contradiction(self._index, "the key of a sample has no bytes")
         return [
             str(keys[start:stop], "utf-8", "surrogateescape")
             for start, stop in zip(first.tolist(), last.tolist(), strict=True)
@@ -282,7 +286,10 @@ class _ScalarLocator:
         for sample in samples:
             part, key = (part_ends[sample - 1], key_ends[sample - 1]) if sample else (0, 0)
             shard = bisect_right(starts, sample) - 1 if several else 0
-            found.key.append(str(keys[key : key_ends[sample]], "utf-8", "surrogateescape"))
+            key_end = key_ends[sample]
+            if not key <= key_end <= len(keys):
+                raise _contradiction(self._index, "the key of a sample has no bytes")
+            found.key.append(str(keys[key:key_end], "utf-8", "surrogateescape"))
             found.shard.append(shard)
             parts = self._parts(part, part_ends[sample], sizes[shard])
             low, high = parts[0][:2] if len(parts) == 1 else _span(parts)

@@ -10,9 +10,10 @@ from .lane import Lane
 from .rng import preserve_rng_state, seed_sample
 from .running import SKIPPED
 
-__all__ = ["BufferedItem", "rebuild_item"]
+__all__ = ["BufferedItem", "lost_items", "note_lost_item", "rebuild_item"]
 
 _NOT_BUILT: Final = object()
+_LOST: Final = "lost items"
 
 
 class _Loader(Protocol):
@@ -90,3 +91,14 @@ def rebuild_item(upstream: _Loader, lane: Lane, item_id: ItemId) -> Any:
                 )
             lane.failures.failed_to_rebuild(error)
             return SKIPPED
+
+
+def note_lost_item(lane: Lane) -> None:
+    """Note that an item cannot be rebuilt, since its dataset left the mix."""
+    lane.shared[_LOST] = lost_items(lane) + 1
+
+
+def lost_items(lane: Lane) -> int:
+    """Return the number of items that could not be rebuilt, since their datasets left the mix."""
+    found: int = lane.shared.get(_LOST, 0)
+    return found

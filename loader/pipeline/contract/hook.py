@@ -19,9 +19,13 @@ from .lane import Lane
 from .rng import preserve_rng_state, seed_sample
 from .running import SKIPPED
 
-__all__ = ["Hook", "activity_name", "makes_several", "no_result"]
+__all__ = ["Hook", "MissingItemError", "activity_name", "makes_several", "no_result"]
 
 _HINT = "keys and states fit only the dataset and the hooks that made them"
+
+
+class MissingItemError(StateError):
+    """A generator has fewer items than an id names."""
 
 
 class Hook:
@@ -228,7 +232,7 @@ class Hook:
         """Return the ``number``-th item of a generator, of which the first ``taken`` are taken.
 
         Raises:
-            StateError: The generator has fewer items.
+            MissingItemError: The generator has fewer items.
             Exception: Any error of the generator.
         """
         item: Any = SKIPPED
@@ -236,7 +240,7 @@ class Hook:
             try:
                 item = self.step(items, (key, each, item_id))
             except StopIteration:
-                raise StateError(
+                raise MissingItemError(
                     f"expected an item {number} of {self.name}, which yields {each} for this sample", hint=_HINT
                 ) from None
         return item

@@ -54,9 +54,18 @@ class UserRunning:
             for each in self._inputs:  # after the copy was reset, with its inner datasets
                 each.resume(own.get(str(each.place), {}))
             self._dataset.restore_state(decode_state(own[OWN], decode_sample=self._decode_sample))
+        if "position" in own:  # not in states of earlier versions
+            self._received.last_position = own["position"]
         self._items: Iterator[Any] | None = None
         self._next: Callable[[Iterator[Any]], Any] = next  # replaced while calls are timed
         register(lane, self._name, self, "_next")
+        if lane.neighbours is not None:
+            lane.neighbours.add(lane.path, self)
+
+    def reach(self, number: int) -> None:
+        """Open an inner dataset for another lane, if the run had opened this pass before its state was saved."""
+        place = number % len(self._inputs)
+        self._inputs[place].reach(number // len(self._inputs))
 
     def _copy(self, dataset: Any) -> Any:
         """Copy the user's dataset for this lane, in its initial state."""
@@ -98,6 +107,8 @@ class UserRunning:
 
     def state(self) -> State:
         own: State = {"ranks": self._ranks, "given": self._given, "over": self._is_over}
+        if self._received.last_position >= 0:
+            own["position"] = self._received.last_position
         own[OWN] = encode_state(
             self._dataset.save_state(), encode_sample=self._received.encode, report_pickled=self._report_pickled
         )
@@ -173,6 +184,11 @@ class OpenInput:
             self._running = self._definition.open(lane, self._saved)
             self._saved = {}
         return self._running
+
+    def reach(self, number: int) -> None:
+        """Open a pass that has a saved state."""
+        if number == self._pass and self._saved:
+            self._open()
 
     def __iter__(self) -> Iterator[Any]:
         if self._ended_before:

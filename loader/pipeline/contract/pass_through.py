@@ -22,6 +22,8 @@ class PassThroughDataset(SavableDataset[T]):
         name: Name of the stage.
     """
 
+    keeps_ids = True
+
     def __init__(self, dataset: SavableDataset[T], *, worker_config: WorkerConfig | None, name: str) -> None:
         super().__init__(dataset, worker_config=worker_config, name=name)
         self.depth = dataset.depth  # the stages above keep their keys in a state

@@ -72,6 +72,16 @@ class SavableDataset(DatasetMethods[T_co], ABC):
     A state of such a run continues with it. Its weights are those of the state.
     """
 
+    keeps_ids: ClassVar[bool] = False
+    """True if the ids of a stage's items are those of its input, also in subclasses that define ``open``."""
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        if "open" in cls.__dict__ and not cls.keeps_ids:  # its items and states are no longer those of its base
+            for name in ("item_form", "held_form", "nested_states"):
+                if name not in cls.__dict__:
+                    setattr(cls, name, getattr(SavableDataset, name))
+
     def __init__(
         self,
         *inputs: SavableDataset[Any] | WorkerConfig,
@@ -339,7 +349,8 @@ class IteratedDataset(SavableDataset[T_co]):
             str(place): NotRequired({"state": upstream.state_schema(), "pass": COUNT, "over": FLAG})
             for place, upstream in enumerate(self.inputs)
         }
-        return {self.key: NotRequired({"own": PLAIN, "ranks": Count(start=1), "given": COUNT, "over": FLAG} | inner)}
+        own = {"own": PLAIN, "ranks": Count(start=1), "given": COUNT, "over": FLAG, "position": NotRequired(COUNT)}
+        return {self.key: NotRequired(own | inner)}
 
     def nested_states(self, state: State, lane: FormLane) -> Iterator[tuple[SavableDataset[Any], State, FormLane]]:
         own = state.get(self.key, {})

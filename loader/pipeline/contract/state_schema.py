@@ -9,7 +9,7 @@
 ``Nullable(schema)``      None, or a value of the schema
 ``[schema]``              a list of any length
 ``(schema, schema, …)``   a list of this length
-``{"key": schema, …}``    a dict; other keys are allowed, with values of ``PLAIN``
+``{"key": schema, …}``    a dict; other keys are allowed, with values of ``PLAIN`` and numbers
 ``NotRequired(schema)``   within a dict: the key may be missing
 ========================  ==================================================================
 """
@@ -195,7 +195,18 @@ def _check_dict(value: Any, schema: dict[str, Schema], name: str) -> None:
             check_value(value[key], inner.schema if isinstance(inner, NotRequired) else inner, key)
     for key in value:
         if key not in schema:
-            check_value(value[key], PLAIN, str(key))
+            _check_unknown(value[key], str(key))
+
+
+def _check_unknown(value: Any, name: str) -> None:
+    """Check the value of another key: the state of a dataset that left the mix has volumes, which are fractions."""
+    if type(value) is float:
+        check_value(value, NUMBER, name)
+    elif isinstance(value, list | tuple | Mapping):
+        for inner in value.values() if isinstance(value, Mapping) else value:
+            _check_unknown(inner, name)
+    else:
+        check_value(value, PLAIN, name)
 
 
 def _check_list(value: Any, schema: list[Schema] | tuple[Schema, ...], name: str) -> None:

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from ...arrays import IntArray
 from ...errors import EnergonError, StateError
 from ...order import GONE, BlendedLane, LaneOrder, MixHistory
+from ..contract.buffered import note_lost_item
 from ..contract.item_id import ItemId, position_of
 from ..contract.lane import Lane
 from ..contract.stage import SKIPPED, State
@@ -92,6 +93,7 @@ class LaneReader:
 
     def __init__(self, definition: _Definition, order: LaneOrder, lane: Lane, state: State) -> None:
         self._order = order
+        self._lane = lane
         self.table, self._rows = definition.opened
         self.begin = lane.last_sample.note_positions_at(lane.path)
         self._key = definition.key
@@ -318,6 +320,7 @@ class LaneReader:
         row = slice(position - first, position - first + 1)
         source, index = (column[row] for column in self._rebuilt)
         if source[0] == GONE:
+            note_lost_item(self._lane)
             return SKIPPED
         return next(self._rows.read((position,), source, index, self.table.excluded(source, index), self.begin))[0]
 

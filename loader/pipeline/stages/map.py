@@ -7,7 +7,8 @@ from types import GeneratorType
 from typing import Any, TypeVar
 
 from ...errors import SkipSample, StateError
-from ..contract.hook import Hook, makes_several
+from ..contract.buffered import lost_items
+from ..contract.hook import Hook, MissingItemError, makes_several
 from ..contract.item_id import ItemId, as_item_id, integers_of, plain_item_id
 from ..contract.lane import Lane, set_restore_key
 from ..contract.rng import preserve_rng_state, seed_sample
@@ -100,8 +101,9 @@ class _MapRunning:
         self._input: tuple[Any, ItemId] = (None, -1)  # the generator's argument and its id
         self._taken = 0  # items taken from the generator
         self._batch: int | None = None  # the micro-batch during which the generator was created
-        # The generator of the last load: its argument's id, its position, and its argument.
-        self._replayed: tuple[ItemId, Iterator[Any], int, Any] | None = None
+        # The generator of the last load: its argument's id, its position, its argument, and True if parts of that are
+        # of datasets that left the mix.
+        self._replayed: tuple[ItemId, Iterator[Any], int, Any, bool] | None = None
         if self._key in state:
             item_id, self._taken, self._batch = state[self._key]
             self._input = (None, as_item_id(item_id))
@@ -163,16 +165,24 @@ class _MapRunning:
         _, wanted, inner = item_id
         items: Any
         if self._replayed is not None and self._replayed[0] == inner and self._replayed[2] <= wanted:
-            _, items, taken, value = self._replayed
+            _, items, taken, value, lacks_parts = self._replayed
         else:
+            lost = lost_items(self._lane)
             value, taken = self._upstream.load(inner), 0
+            lacks_parts = lost_items(self._lane) > lost
             with self._hook.rebuilding(value):
                 items = value if value is SKIPPED else self._hook.call(value, inner)
             if not isinstance(items, GeneratorType):
                 return SKIPPED
         with self._hook.rebuilding(value):
-            item = self._hook.item_at(items, self._key, wanted, inner, taken=taken)
-        self._replayed = (inner, items, wanted + 1, value)
+            try:
+                item = self._hook.item_at(items, self._key, wanted, inner, taken=taken)
+            except MissingItemError:
+                self._replayed = None
+                if not lacks_parts:
+                    raise
+                return SKIPPED
+        self._replayed = (inner, items, wanted + 1, value, lacks_parts)
         return item
 
     def _resume_generator(self, item_id: ItemId) -> Iterator[Any] | None:

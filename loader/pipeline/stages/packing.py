@@ -311,7 +311,7 @@ class _SelectionRunning:
         if self._is_own(item_id):
             return self._item(item_id)
         items = [self._item(inner) for inner in item_id] if isinstance(item_id, tuple) else []
-        return [item for item in items if item is not SKIPPED]
+        return [item for item in items if item is not SKIPPED] or SKIPPED
 
     def _item(self, item_id: Any) -> Any:
         number, inner = item_id[1:] if self._is_own(item_id) else (0, item_id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -63,3 +64,51 @@ def test_a_saved_state_does_not_follow_the_generator() -> None:
     for state in (second, first):
         restore_python_state(state)
     assert random.random() == expected
+
+
+class Counting(random.Random):
+    """A generator whose state is not that of its base class."""
+
+    number = 0
+
+    def random(self) -> float:
+        self.number += 1
+        return float(self.number)
+
+    def getstate(self) -> tuple[Any, ...]:
+        return (4, self.number)
+
+    def setstate(self, state: Any) -> None:
+        self.number = state[1]
+
+
+@pytest.fixture
+def counting(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counting]:
+    generator = Counting()
+    for name in ("random", "getstate", "setstate"):
+        monkeypatch.setattr(random, name, getattr(generator, name))
+    yield generator
+    monkeypatch.undo()
+
+
+def test_the_generator_that_a_program_put_in_place_of_the_first_one_is_restored(counting: Counting) -> None:
+    random.random()
+    state = python_state()
+    random.random()
+    restore_python_state(state)
+    assert (random.random(), counting.number) == (2.0, 2)
+
+
+def test_a_generator_of_a_subclass_is_restored_by_its_methods(
+    counting: Counting, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(python_random, "_getstate", random.getstate)
+    monkeypatch.setattr(python_random, "_generator", counting)
+    if way == "memory":
+        uncached = python_random._global_memory.__wrapped__
+        monkeypatch.setattr(python_random, "_global_memory", uncached)
+    random.random()
+    state = python_state()
+    random.random()
+    restore_python_state(state)
+    assert (random.random(), counting.number) == (2.0, 2)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ....order import BlendOrder, quantise_weights
+from ...contract.buffered import note_lost_item
 from ...contract.item_id import ItemId
 from ...contract.lane import Lane
 from ...contract.stage import SKIPPED, SavableDataset, State
@@ -91,4 +92,7 @@ class BlendRunning:
         """Rebuild an item; :data:`SKIPPED` if its dataset is gone."""
         _, origin, inner = item_id  # type: ignore[misc] # ids of a blend are tuples
         upstream = self._upstreams.get(origin)
-        return SKIPPED if upstream is None else upstream.load(inner)
+        if upstream is None:
+            note_lost_item(self._lane)
+            return SKIPPED
+        return upstream.load(inner)

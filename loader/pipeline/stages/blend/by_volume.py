@@ -7,6 +7,7 @@ from typing import Any
 
 from ....errors import ConfigError, SkipSample
 from ....order import VolumeBlend, VolumeChange
+from ...contract.buffered import note_lost_item
 from ...contract.item_id import ItemId, samples_in
 from ...contract.lane import Lane
 from ...contract.stage import SKIPPED, Running, SavableDataset, State
@@ -75,6 +76,8 @@ class VolumeBlendRunning:
         self._changed: dict[int, None] = {}  # inputs that were used since the last state, in the order of first use
         self._ended: list[int] = [origin for origin in own.get("ended", []) if origin in inputs]
         self._counts(own if own.get("edits", 0) == edits else {})
+        if lane.neighbours is not None:
+            lane.neighbours.add(lane.path, self)
 
     def _counts(self, own: State) -> None:
         """Start to count, where the state stopped or at 0."""
@@ -193,13 +196,19 @@ class VolumeBlendRunning:
         self._running[origin] = running
         return running
 
+    def reach(self, origin: int) -> None:
+        """Open an input for another lane, if the run had opened it before its state was saved."""
+        if str(origin) in self._states and origin not in self._running:
+            self._open(origin)
+
     def state(self) -> State:
         """Return the volumes, and the states of the inputs that have been used.
 
-        Only those that were used since the last call are asked: there may be thousands.
+        Only those that were used since the last call are asked: there may be thousands. Where lanes end, other lanes
+        may take items of any of them, so that all are asked.
         """
         blend = self._blend
-        for origin in self._changed:
+        for origin in self._changed if self._lane.neighbours is None else self._running:
             name, running = str(origin), self._running.get(origin)
             if running is not None:
                 self._states[name] = running.state()
@@ -229,6 +238,7 @@ class VolumeBlendRunning:
         """Rebuild an item; :data:`SKIPPED` if its dataset is gone."""
         _, origin, inner = item_id  # type: ignore[misc] # ids of a blend are tuples
         if origin not in self._inputs:
+            note_lost_item(self._lane)
             return SKIPPED
         return (self._running.get(origin) or self._open(origin)).load(inner)
 

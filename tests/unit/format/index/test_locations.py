@@ -169,6 +169,9 @@ def damage(index: DatasetIndex, column: str, row: int, value: int) -> DatasetInd
         ("part_ends", 0, 2**64 - 1),
         ("part_ends", 1, 100),
         ("part_ends", 1, 2**40),
+        ("key_ends", 0, 100),
+        ("key_ends", 1, 2**63),
+        ("key_ends", 2, 0),
     ],
 )
 def test_columns_that_name_no_part_or_no_place_in_the_shard_are_refused(
@@ -179,6 +182,13 @@ def test_columns_that_name_no_part_or_no_place_in_the_shard_are_refused(
     with pytest.raises(FormatError, match="contradict each other") as caught:
         damaged.locate(np.arange(len(index)))
     assert caught.value.shard == index.path
+
+
+def test_ends_whose_difference_overflows_to_one_part_are_refused(index: DatasetIndex) -> None:
+    damaged = damage(damage(index, "part_ends", 0, 2**63 - 1), "part_ends", 1, 2**63)
+
+    with pytest.raises(FormatError, match="the parts of a sample have no rows"):
+        SampleLocator(damaged).locate(numbers(1, 1))
 
 
 KEYS = {

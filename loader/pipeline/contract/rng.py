@@ -19,7 +19,6 @@ import numpy as np
 
 from ...lazy_torch import torch
 from ...order import extend_integer
-from ..python_random import python_state, restore_python_state
 from ..worker_identity import is_worker_thread
 from .item_id import ItemId, integers_of
 
@@ -65,7 +64,7 @@ class preserve_rng_state:  # noqa: N801 - a context manager; a class takes a fra
         self._unchanged = is_worker_thread()  # other threads draw from the generators at the same time
         if self._unchanged:
             return
-        self._python_state = python_state()
+        self._python_state = random.getstate()
         self._torch_state = torch.default_generator.get_state()
         self._numpy_state = _cached_normal() if self._numpy_gauss else {}
         self._numpy_generator = _numpy.get_bit_generator()
@@ -78,7 +77,7 @@ class preserve_rng_state:  # noqa: N801 - a context manager; a class takes a fra
     def __exit__(self, *error: object) -> None:
         if self._unchanged:
             return
-        restore_python_state(self._python_state)
+        random.setstate(self._python_state)
         torch.default_generator.set_state(self._torch_state)
         _spare_generators.append(_numpy.get_bit_generator())
         _numpy.set_bit_generator(self._numpy_generator)  # drops the cached normal number

@@ -131,6 +131,8 @@ def test_the_position_is_noted_before_a_sample_is_read(small: Path) -> None:
 
         def note_lane(self, lane: int) -> None: ...
 
+        def note_hook(self, lane: int) -> None: ...
+
     of_lane = lane(1, 2)
     of_lane.last_sample = Board()
     running = reader(small).open(of_lane, {"0 read": 5})

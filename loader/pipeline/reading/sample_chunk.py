@@ -248,7 +248,7 @@ class SampleChunk:
             return (
                 repeat(source[0] + first, len(self)),
                 found.sample,
-                [names[number] for number in shard],
+                map(names.__getitem__, shard),
                 found.key,
                 parts,
             )

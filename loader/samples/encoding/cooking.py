@@ -65,6 +65,7 @@ class Cooker:
         need_primary: True if ``cook`` takes ``primary=``.
         need_cache: True if ``cook`` takes ``cache=``.
         takes_all: True if it accepts every sample.
+        takes_sample_only: True if ``cook`` takes neither.
     """
 
     cook: Callable[..., Any]
@@ -74,6 +75,7 @@ class Cooker:
     need_primary: bool = field(init=False, repr=False, compare=False)
     need_cache: bool = field(init=False, repr=False, compare=False)
     takes_all: bool = field(init=False, repr=False, compare=False)
+    takes_sample_only: bool = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.has_subflavors is not None and self.has_tags is not None:
@@ -87,6 +89,7 @@ class Cooker:
         object.__setattr__(self, "need_primary", needs_primary(self.cook))
         object.__setattr__(self, "need_cache", needs_cache(self.cook))
         object.__setattr__(self, "takes_all", not self.has_subflavors and self.condition is None)
+        object.__setattr__(self, "takes_sample_only", not (self.need_primary or self.need_cache))
 
     def is_match(self, subflavors: Mapping[str, Any] | None) -> bool:
         """Return True if this cooker accepts samples with these subflavors, its ``condition`` aside.
@@ -153,9 +156,12 @@ def cook(sample: dict[str, Any], cookers: Sequence[Cooker], aux: Mapping[str, An
         return sample
     for one in cookers:
         if one.takes_all or one.is_for(sample):
-            given = _given(one, aux) if aux or one.need_primary or one.need_cache else aux
+            given = aux
             try:
-                return one.cook(sample, **given) if given else one.cook(sample)
+                if not aux and one.takes_sample_only:
+                    return one.cook(sample)
+                given = _given(one, aux)
+                return one.cook(sample, **given)
             except TypeError as error:
                 call_error = _call_error(one, sample, given)
                 if call_error is None:

@@ -96,7 +96,8 @@ def test_kills_of_the_command_at_random_moments(tmp_path: Path) -> None:
     command += ["--samples-per-shard", "5", "--num-workers", "2", "--no-progress"]
     chance, kept, kills = random.Random(1), dict[str, int](), 0
     while True:
-        process = subprocess.Popen(command, start_new_session=True, stderr=subprocess.DEVNULL)
+        with (tmp_path / "errors").open("w") as errors:
+            process = subprocess.Popen(command, start_new_session=True, stderr=errors)
         end = time.monotonic() + chance.uniform(0.5, 1.5) * (1 + kills / 2)  # later each time, on slow machines too
         while process.poll() is None and time.monotonic() < end:
             time.sleep(0.01)
@@ -108,7 +109,7 @@ def test_kills_of_the_command_at_random_moments(tmp_path: Path) -> None:
         assert {name: now.get(name) for name in kept} == kept, "a shard that was written is written again"
         if code == 0:
             break
-        assert code == -signal.SIGKILL
+        assert code == -signal.SIGKILL, (tmp_path / "errors").read_text()
         kept = {file.stem: now[file.stem] for file in output.glob(".nv-meta/.import/*.json")}
     assert kills
     assert shards_of(output) == shards_of(tmp_path / "whole")

@@ -131,16 +131,22 @@ def test_training_goes_on_exactly_on_any_number_of_ranks(data: JoinedData) -> No
     assert any(b"q/" in batch for batch in delivered.values())
 
 
-def test_a_training_epoch_has_every_row_once_in_worker_processes(data: JoinedData) -> None:
-    path = prepared(data, join_of("p", filling("q"), joiner=BY_CLASS))
-    dataset = get_train_dataset(
+def epoch_of(path: Path, **options: Any) -> Any:
+    """Open one epoch of a join, which worker processes make."""
+    return get_train_dataset(
         path,
         worker_config=config(num_workers=2),
         batch_size=4,
         shuffle_buffer_size=10,
         max_samples_per_sequence=5,
         repeat=False,
+        **options,
     )
+
+
+def test_a_training_epoch_has_every_row_once_in_worker_processes(data: JoinedData) -> None:
+    path = prepared(data, join_of("p", filling("q"), joiner=BY_CLASS))
+    dataset = epoch_of(path)
     pairs = [both for batch in get_loader(dataset) for both in zip(batch.text, batch.other, strict=True)]
     assert sorted(text for text, _ in pairs) == [f"p/{key}" for key in WHOLE]
     assert all(other == (None if text[-1] == "7" else text.replace("p", "q")) for text, other in pairs)
@@ -159,15 +165,7 @@ def test_a_row_that_kills_its_workers_is_passed_over(data: JoinedData, tmp_path:
     path = prepared(data, join_of("p", filling("q"), joiner=BY_CLASS))
     report = tmp_path / "quarantine.jsonl"
     for restarts in (2, 0):  # a later run passes over it from the start
-        dataset = get_train_dataset(
-            path,
-            worker_config=config(num_workers=2),
-            batch_size=4,
-            shuffle_buffer_size=10,
-            max_samples_per_sequence=5,
-            repeat=False,
-            task_encoder=Crashing(),
-        )
+        dataset = epoch_of(path, task_encoder=Crashing())
         loader = get_loader(dataset, quarantine=report, max_worker_restarts=restarts)
         found = [text for batch in loader for text in batch.text]
         assert sorted(found) == [f"p/{key}" for key in WHOLE if key != "03"]

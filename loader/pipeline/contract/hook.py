@@ -80,7 +80,8 @@ class Hook:
         result_sizes: Mapping[str, Callable[[Any], Any]] | None = None,
     ) -> None:
         self._function = function
-        # Calling an object's method takes half the time of calling the object. These two are replaced while calls are timed.
+        # To call an object's method takes half the time of a call of the object.
+        # These two are replaced while calls are timed.
         method = getattr(function, "__call__", None)  # noqa: B004 - it is called
         self._call = method if isinstance(method, MethodType) else function
         self._next: Callable[[Iterator[Any]], Any] = next

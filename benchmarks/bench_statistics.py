@@ -140,7 +140,7 @@ def measured(
     loaders = [loader_of(path, encoder, workers, stats) for stats in kinds]
     running = [iter(one) for one in loaders]
     for batches in running:
-        take(batches, 1500 if turn > 20 else 40)  # files are open, and chunks large
+        take(batches, 1500 if turn > 20 else 300)  # chunks are large, and counts are sent seldom
     spent: list[list[float]] = [[], [], []]
     for _, order in zip(range(rounds), cycle(permutations(range(3))), strict=False):
         for which in order:

@@ -219,8 +219,9 @@ def test_sizes_and_skips_above_a_blend_of_chains_have_sources(mix: Path, above: 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_sizes_and_skips_of_repeated_passes_have_sources(mix: Path, workers: int) -> None:
     joined = ConcatDataset(finite(mix / "one", workers), finite(mix / "another", workers))
-    stats = run(BatchDataset(FilterDataset(RepeatDataset(joined), is_kept), 4, list), 150)
-    assert_by_source(stats, buffered=80)
+    stats = run(BatchDataset(FilterDataset(RepeatDataset(joined, repeats=4), is_kept), 4, list), 1000)
+    assert [(source.samples, source.skipped) for source in stats.sources] == [(480, 48), (160, 16)]
+    assert_by_source(stats)
 
 
 def test_sizes_and_skips_below_a_blend_have_sources(mix: Path) -> None:
@@ -233,6 +234,99 @@ def test_sizes_and_skips_of_a_blend_by_volume_have_sources(mix: Path) -> None:
     (mix / "by_volume.yaml").write_text(document)
     dataset = chain(mix / "by_volume.yaml", encoder=Skipping(), batch_size=4)
     assert_by_source(run(dataset, 100))
+
+
+@pytest.fixture(scope="module")
+def uneven(mix: Path) -> Path:
+    """Write a blend by volume, within another one, of three datasets with texts of 3 to 200 characters."""
+    for name in "abc":
+        samples = {f"{at:05d}": {"txt": (name + "x" * (at * at % 199 + 2)).encode()} for at in range(150)}
+        write_shard(mix / name / "0.tar", samples)
+        prepare(mix / name, split=SplitRequest(ratio={"train": 1.0}), files={"dataset.yaml": CONFIG})
+    document = "__module__: megatron.energon\n__class__: MetadatasetV2\nsplits:\n  train:\n"
+    document += "    blend_weight_unit: characters\n    blend:\n"
+    document += "      - {weight: 3, path: a}\n      - {weight: 1, path: inner.yaml}\n"
+    (mix / "uneven.yaml").write_text(document)
+    (mix / "inner.yaml").write_text(document.replace("path: a", "path: b").replace("path: inner.yaml", "path: c"))
+    return mix / "uneven.yaml"
+
+
+class Delivered(Encoder):
+    """Counts the characters of each dataset that the training loop has."""
+
+    def __init__(self) -> None:
+        self.found = {"a": 0, "b": 0, "c": 0}
+
+    def add(self, batches: Any) -> None:
+        for text in (sample if isinstance(sample, str) else sample.text for batch in batches for sample in batch):
+            self.found[text[0]] += len(text)
+
+
+class DeliveredPacks(Delivered):
+    """The same for packs of 3, in which characters are counted."""
+
+    def select_samples_to_pack(self, samples: list[TextSample]) -> list[list[TextSample]]:
+        return [samples[start : start + 3] for start in range(0, len(samples), 3)]
+
+    def pack_selected_samples(self, samples: list[TextSample]) -> str:
+        return samples[0].text[0] + "".join(sample.text for sample in samples)
+
+    @sample_size_metric(after="packing")
+    def characters(self, pack: str) -> int:  # type: ignore[override] # packs are texts
+        return len(pack)
+
+
+class DeliveredSkips(Delivered):
+    def encode_sample(self, sample: TextSample) -> TextSample:
+        if len(sample.text) % 7 == 0:
+            raise SkipSample
+        return sample
+
+
+@pytest.mark.parametrize(
+    ("encoder_class", "options"), [(Delivered, {}), (DeliveredSkips, {}), (DeliveredPacks, {"packing_buffer_size": 12})]
+)
+def test_the_sizes_of_a_blend_by_volume_are_exact(
+    uneven: Path, encoder_class: Any, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorder, "_MAX_SHARE", 1e-12)  # one micro-batch is measured
+    encoder = encoder_class()
+    with get_savable_loader(chain(uneven, encoder=encoder, batch_size=1, **options)) as loader:
+        for steps in (1, 70, 100):
+            encoder.add(islice(loader, steps))
+            assert_exact(loader.stats(), encoder.found)
+        state = loader.save_state_rank()
+    later = encoder_class()
+    restored: DataLoader[Any] = get_savable_loader(chain(uneven, encoder=later, batch_size=1, **options))
+    restored.restore_state_rank(state)
+    with restored:
+        later.add(islice(restored, 60))
+        assert_exact(restored.stats(), later.found)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_the_sizes_of_a_blend_by_volume_are_exact_to_its_end(
+    uneven: Path, workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorder, "_MAX_SHARE", 1e-12)
+    encoder, folder = Delivered(), uneven.parent
+
+    def characters(sample: TextSample) -> int:
+        return len(sample.text)
+
+    inner: Any = BlendDataset(*((finite(folder / name, workers), 1) for name in "bc"), size=characters)
+    blend: Any = BlendDataset((finite(folder / "a", workers), 3), (inner, 1), size=characters)
+    with get_savable_loader(BatchDataset(blend, 2, list)) as loader:
+        encoder.add(loader)
+        assert_exact(loader.stats(), encoder.found)
+        encoder.add(loader)  # the next pass
+        assert_exact(loader.stats(), encoder.found)
+
+
+def assert_exact(stats: LoaderStats, delivered: dict[str, int]) -> None:
+    found = {Path(source.name).name[0]: source.sizes.get("characters", 0) for source in stats.sources}
+    assert found == delivered
+    assert stats.sizes["characters"] == sum(delivered.values())
 
 
 class WithoutMetric(DefaultTaskEncoder[Any, Any, Any, Any]):

@@ -81,7 +81,7 @@ class Hook:
     ) -> None:
         self._function = function
         # To call an object's method takes half the time of a call of the object.
-        # These two are replaced while calls are timed.
+        # These two, and _isolates, are replaced while calls are timed.
         method = getattr(function, "__call__", None)  # noqa: B004 - it is called
         self._call = method if isinstance(method, MethodType) else function
         self._next: Callable[[Iterator[Any]], Any] = next
@@ -94,7 +94,7 @@ class Hook:
         self._last_sample, self._root_number = lane.last_sample, lane.root_number
         self._isolates_global = restores_seeds(function)
         self._isolates_rng = restores_encoder_seeds(function)
-        self._isolates = self._isolates_global or self._isolates_rng or bool(result_sizes)
+        self._isolates = self._isolates_global or self._isolates_rng
         # Two hooks of a chain draw different numbers for the same sample.
         name = getattr(function, "__qualname__", type(function).__qualname__)
         self._seed = int(mix(lane.seed, zlib.crc32(name.encode())))
@@ -103,7 +103,7 @@ class Hook:
         self._skipped = skipped_items(lane)
         activity = activity_name(stage, function)
         self.item_id: ItemId = ()  # of the items that are measured, while the function is called
-        register(lane, activity, self, "_call", sizes=sizes, result_sizes=result_sizes)
+        register(lane, activity, self, "_call", sizes=sizes, result_sizes=result_sizes, noting="_isolates")
         if makes_several(function):
             register(lane, activity, self, "_next")
 

@@ -61,6 +61,7 @@ class Counts:
         sources: By the number of a source.
         dropped: Samples that were skipped, by reason.
         sizes: By metric and number of a source: its sum over the measured samples, and their number.
+        exact_sizes: By metric and number of a source: its sum over all samples, if each was measured.
         events: Calls while a trace is recorded.
     """
 
@@ -71,6 +72,7 @@ class Counts:
         "cost_ns",
         "dropped",
         "events",
+        "exact_sizes",
         "idle_ns",
         "make_ns",
         "sizes",
@@ -88,6 +90,7 @@ class Counts:
         self.sources: dict[int, SourceCounts] = {}
         self.dropped: dict[str, int] = {}
         self.sizes: dict[tuple[str, int], tuple[float, int]] = {}
+        self.exact_sizes: dict[tuple[str, int], float] = {}
         self.events: list[Event] = []
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -97,11 +100,13 @@ class Counts:
         """Add the counts of a later time."""
         for name in _NUMBERS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
-        for mine, more in (
+        pairs: tuple[tuple[dict[Any, Any], dict[Any, Any]], ...] = (
             (self.activities, other.activities),
             (self.always, other.always),
             (self.dropped, other.dropped),
-        ):
+            (self.exact_sizes, other.exact_sizes),
+        )
+        for mine, more in pairs:
             add_numbers(mine, more)
         for source, counts in other.sources.items():
             self.sources[source] = self.sources.get(source, _NONE).plus(counts)
@@ -118,30 +123,34 @@ class Counts:
         known, measured = self.sizes.get((unit, source), (0.0, 0))
         self.sizes[unit, source] = known + total, measured + samples
 
-    def estimated_sizes(self) -> tuple[dict[str, float], dict[int, dict[str, float]]]:
+    def add_exact_size(self, unit: str, source: int, total: float) -> None:
+        """Add the sizes of samples of a source of which each is measured."""
+        self.exact_sizes[unit, source] = self.exact_sizes.get((unit, source), 0.0) + total
+
+    def total_sizes(self) -> tuple[dict[str, float], dict[int, dict[str, float]]]:
         """Return the sums of metrics over all samples that were kept, and those of each source.
 
-        The mean size of the measured samples of a source is that of all its samples. The sum over all sources also has
-        samples of which none of the same source was measured, or whose source is not known, with the mean of all.
+        Sums that are not exact are estimates: the mean size of the measured samples of a source is that of all its
+        samples. The sum over all sources also has samples of which none of the same source was measured, or whose
+        source is not known, with the mean of all.
         """
         kept = {number: one.samples - one.excluded - one.dropped for number, one in self.sources.items()}
         unknown = sum(one.dropped for one in self.sources.values()) - sum(self.dropped.values())  # 0 or less
         totals: dict[str, float] = {}
         by_source: dict[int, dict[str, float]] = {}
-        for unit in dict.fromkeys(unit for unit, _ in self.sizes):
+        for unit in dict.fromkeys(unit for unit, _ in [*self.sizes, *self.exact_sizes]):
             measured = {source: size for (own, source), size in self.sizes.items() if own == unit}
-            total, samples = (sum(column) for column in zip(*measured.values(), strict=True))
-            if not samples:
-                continue
-            rest = sum(kept.values()) + min(0, unknown)
-            totals[unit] = 0.0
+            found = {source: size for (own, source), size in self.exact_sizes.items() if own == unit}
             for source, (size, number) in measured.items():
                 if number and source in kept:
-                    estimate = size / number * max(0, kept[source])
-                    by_source.setdefault(source, {})[unit] = estimate
-                    totals[unit] += estimate
-                    rest -= kept[source]
-            totals[unit] += total / samples * max(0, rest)
+                    found.setdefault(source, size / number * max(0, kept[source]))
+            total, samples = (sum(column) for column in zip(*measured.values(), (0, 0), strict=True))
+            if not samples and not found:
+                continue
+            for source, size in found.items():
+                by_source.setdefault(source, {})[unit] = size
+            rest = sum(kept.values()) + min(0, unknown) - sum(kept.get(source, 0) for source in found)
+            totals[unit] = sum(found.values()) + (total / samples * max(0, rest) if samples else 0.0)
         return totals, by_source
 
     def copy(self) -> Counts:
@@ -177,7 +186,7 @@ _NUMBERS = ("batches", "make_ns", "transport_ns", "idle_ns", "timed", "timed_ns"
 _NONE = SourceCounts()
 
 
-def add_numbers(mine: dict[str, Any], more: Mapping[str, float]) -> None:
+def add_numbers(mine: dict[Any, Any], more: Mapping[Any, float]) -> None:
     """Add numbers by name."""
     for name, number in more.items():
         mine[name] = mine.get(name, 0) + number

@@ -22,7 +22,8 @@ class Sizes:
 
     Args:
         lane: The lane. It is not kept alive.
-        owner: The object that has the ids of the items as ``item_id``. It is not kept alive.
+        owner: The object that has the ids of the items as ``item_id``, unless the function's second argument is the id
+            of its result. It is not kept alive.
         metrics: The metrics by unit.
         of_result: They measure the function's result; otherwise the items of the list that is its argument.
     """
@@ -35,12 +36,12 @@ class Sizes:
         self.metrics = metrics
         self.of_result = of_result
 
-    def samples(self) -> list[list[ItemSample]]:
+    def samples(self, arguments: Sequence[Any]) -> list[list[ItemSample]]:
         """Return the samples of each item of the present call."""
         lane, owner = self._lane(), self._owner()
         if lane is None or owner is None:
             return []
-        item_ids = (owner.item_id,) if self.of_result else owner.item_id
+        item_ids = owner.item_id if not self.of_result else arguments[1:] if len(arguments) > 1 else (owner.item_id,)
         return [[*samples_of(lane, item_id)] for item_id in item_ids]
 
 
@@ -54,19 +55,19 @@ def number_of(size: Any) -> float:
     return float(size if item is None else item())
 
 
-def measure_items(sizes: Sizes, argument: Any, result: Any, counts: Counts) -> None:
+def measure_items(sizes: Sizes, arguments: Sequence[Any], result: Any, counts: Counts) -> None:
     """Add the sizes of the items of a call to the counts of their sources; those of a pack to its samples, equally.
 
     Args:
         sizes: The metrics.
-        argument: The first argument of the function.
+        arguments: The arguments of the function.
         result: Its result; None if it failed.
         counts: Where sizes are added.
     """
     if sizes.of_result and (result is None or isinstance(result, GeneratorType)):
         return
-    items: Sequence[Any] = (result,) if sizes.of_result else argument
-    samples = sizes.samples()
+    items: Sequence[Any] = (result,) if sizes.of_result else arguments[0]
+    samples = sizes.samples(arguments)
     for unit, metric in sizes.metrics.items():
         with suppress(Exception):  # a user's function that fails must not end a run that does not need it
             measured = [number_of(metric(item)) for item in items]

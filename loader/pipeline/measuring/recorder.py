@@ -8,7 +8,7 @@ The interval between timed micro-batches follows from their calls and their dura
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter_ns
 from typing import Any, Protocol
 
@@ -17,14 +17,15 @@ from .item_sources import MeasuredLane
 from .measured_sizes import Metric, Sizes, measure_items
 from .skipped_items import SkippedItems
 
-__all__ = ["Measured", "Reader", "WorkerRecorder", "register", "skipped_items"]
+__all__ = ["Counter", "Measured", "WorkerRecorder", "register", "skipped_items"]
 
 _CALL_NS = 1500  # of a timed call
 _SWAP_NS = 3000  # to replace a function and restore it
 _MAX_SHARE = 0.001  # of a worker's time that may be spent on timed calls
 _MAX_INTERVAL = 10_000  # micro-batches
-_MAX_COUNT_SHARE = 0.001  # of a worker's time to count samples
-_EARLY_COUNTS = 64  # at once, so that short runs have exact counts
+_MAX_COUNT_SHARE = 0.001  # of a worker's time to count samples, and to send counts
+_EARLY_BATCHES = 128  # after each of which samples are counted, so that short runs have exact counts
+_SEND_NS = 20_000  # to pack counts in the worker, and to unpack and add them on the rank
 _MAX_EVENTS = 200_000  # of one worker on their way to the rank
 
 
@@ -34,11 +35,11 @@ class Measured(MeasuredLane, Protocol):
     recorder: WorkerRecorder | None
 
 
-class Reader(Protocol):
-    """An iterator over the samples of sources, which counts them."""
+class Counter(Protocol):
+    """A stage that counts the samples of sources, or their sizes, itself."""
 
-    def count_samples(self, counts: Counts) -> None:
-        """Add the samples that were yielded since the last call."""
+    def add_counts(self, counts: Counts) -> None:
+        """Add what was yielded since the last call."""
 
 
 def register(
@@ -49,6 +50,7 @@ def register(
     *,
     sizes: Mapping[str, Metric] | None = None,
     result_sizes: Mapping[str, Metric] | None = None,
+    noting: str | None = None,
 ) -> None:
     """Let the recorder of a lane time a function that a stage calls; without a recorder, do nothing.
 
@@ -59,12 +61,14 @@ def register(
         attribute: The attribute that the owner calls. It must be one of the object, not of its class: to hide a method
             by an attribute would make every later access to the object slower.
         sizes: Metrics of the items in the list that is the function's argument; ``owner.item_id`` has their ids.
-        result_sizes: Metrics of the function's result; ``owner.item_id`` is its id.
+        result_sizes: Metrics of the function's result; its id is the function's second argument, or ``owner.item_id``.
+        noting: An attribute of the owner that is True while it must set ``item_id``.
     """
     if lane.recorder is not None:
         function = _Function(name, owner, attribute)
         if sizes or result_sizes:
             function.sizes = Sizes(lane, owner, sizes or result_sizes or {}, of_result=not sizes)
+            function.noting = noting
         lane.recorder.add(lane.root_number, function)
 
 
@@ -84,13 +88,14 @@ _NO_ITEMS = _NoItems()
 class _Function:
     """A function that a stage calls as an attribute of an object."""
 
-    __slots__ = ("attribute", "name", "owner", "sizes")
+    __slots__ = ("attribute", "name", "noting", "owner", "sizes")
 
     def __init__(self, name: str, owner: Any, attribute: str) -> None:
         self.name = name
         self.owner = weakref.ref(owner)
         self.attribute = attribute
         self.sizes: Sizes | None = None
+        self.noting: str | None = None
 
 
 class WorkerRecorder:
@@ -117,10 +122,10 @@ class WorkerRecorder:
         self._readers = readers or {}
         self._is_traced = False
         self._functions: dict[int, list[_Function]] = {}  # by lane
-        self._open_readers: list[weakref.ref[Reader]] = []
+        self._counters: list[weakref.ref[Counter]] = []
         self._dropped: list[tuple[Mapping[str, int], dict[str, int]]] = []  # of lanes, and those that are counted
         self._next_count_ns = 0
-        self._early_counts = _EARLY_COUNTS
+        self._made = 0  # micro-batches
         self.until_timed = 1
         self._jitter = 0
         self._begin_ns = 0
@@ -128,7 +133,7 @@ class WorkerRecorder:
         self._always_ns = 0  # of the timed micro-batch
         self._calls = self._metrics_ns = 0
         self._timed_lane = -1
-        self._swapped: list[tuple[Any, str, Any]] = []  # functions to restore
+        self._swapped: list[tuple[Any, str, Any]] = []  # attributes to restore
 
     # ------------------------------------------------------------------------------------- what is measured
 
@@ -138,9 +143,9 @@ class WorkerRecorder:
         if lane == self._timed_lane:
             self._swap(function)
 
-    def add_reader(self, reader: Reader) -> None:
-        """Count the samples of a reader. It is not kept alive."""
-        self._open_readers.append(weakref.ref(reader))
+    def add_counter(self, counter: Counter) -> None:
+        """Take the counts of a stage. It is not kept alive."""
+        self._counters.append(weakref.ref(counter))
 
     def first_source(self, definition: object) -> int:
         """Return the number of a reader's first source among the sources of the chain."""
@@ -157,9 +162,11 @@ class WorkerRecorder:
         if traced != self._is_traced:
             self._is_traced = traced
             self.until_timed = 1
+            self._next_count_ns = 0
 
     def add_made(self, batches: int, begin_ns: int) -> None:
         """Add micro-batches that were made since ``begin_ns``."""
+        self._made += batches
         self.counts.batches += batches
         self.counts.make_ns += perf_counter_ns() - begin_ns
 
@@ -197,9 +204,13 @@ class WorkerRecorder:
 
     def _swap(self, function: _Function) -> None:
         owner = function.owner()
-        original = getattr(owner, function.attribute)
-        self._swapped.append((owner, function.attribute, original))
-        setattr(owner, function.attribute, self._timed(original, function))
+        self._replace(owner, function.attribute, self._timed(getattr(owner, function.attribute), function))
+        if function.noting is not None:
+            self._replace(owner, function.noting, True)
+
+    def _replace(self, owner: Any, attribute: str, value: Any) -> None:
+        self._swapped.append((owner, attribute, getattr(owner, attribute)))
+        setattr(owner, attribute, value)
 
     def _timed(self, call: Callable[..., Any], function: _Function) -> Callable[..., Any]:
         name, sizes = function.name, function.sizes
@@ -220,14 +231,14 @@ class WorkerRecorder:
                 if self._is_traced:
                     self._note(name, begin_ns, took_ns)
                 if sizes is not None:
-                    self._measure(sizes, arguments[0], result)
+                    self._measure(sizes, arguments, result)
 
         return timed
 
-    def _measure(self, sizes: Sizes, argument: Any, result: Any) -> None:
+    def _measure(self, sizes: Sizes, arguments: Sequence[Any], result: Any) -> None:
         """Measure items, apart from the activity that takes or makes them."""
         begin_ns = perf_counter_ns()
-        measure_items(sizes, argument, result, self.counts)
+        measure_items(sizes, arguments, result, self.counts)
         took_ns = perf_counter_ns() - begin_ns
         self._nested_ns += took_ns
         self._metrics_ns += took_ns
@@ -265,13 +276,13 @@ class WorkerRecorder:
     # ------------------------------------------------------------------------------------- results
 
     def count_samples(self) -> None:
-        """Add the samples that readers have yielded, and those that were dropped, since the last call."""
-        readers = [(reference, reference()) for reference in self._open_readers]
-        for _, reader in readers:
-            if reader is not None:
-                reader.count_samples(self.counts)
-        if any(reader is None for _, reader in readers):
-            self._open_readers = [reference for reference, reader in readers if reader is not None]
+        """Add the samples and sizes that stages have counted, and the dropped samples, since the last call."""
+        counters = [(reference, reference()) for reference in self._counters]
+        for _, counter in counters:
+            if counter is not None:
+                counter.add_counts(self.counts)
+        if any(counter is None for _, counter in counters):
+            self._counters = [reference for reference, counter in counters if counter is not None]
         for skipped in [*self.skipped]:
             skipped.count()
         for dropped, known in self._dropped:
@@ -281,21 +292,30 @@ class WorkerRecorder:
                     self.counts.dropped[reason] = self.counts.dropped.get(reason, 0) + more
                     known[reason] = samples
 
-    def count_samples_at_times(self) -> None:
-        """Do the same, unless it was done in the last milliseconds."""
-        now_ns = perf_counter_ns()
-        if now_ns >= self._next_count_ns:
-            self.count_samples()
-            self._early_counts -= 1
-            if self._early_counts <= 0:
-                took_ns = perf_counter_ns() - now_ns
-                self._next_count_ns = now_ns + int(took_ns / _MAX_COUNT_SHARE)
+    def count_samples_at_times(self, send_ns: int = 0) -> bool:
+        """Do the same, unless it was done in the last milliseconds; report whether it was done now.
 
-    def take(self, *, is_last: bool = False) -> Counts:
-        """Return the measurements since the last call; with ``is_last``, all samples are counted."""
+        Args:
+            send_ns: The time to send the counts after it.
+        """
+        now_ns = perf_counter_ns()
+        if now_ns < self._next_count_ns:
+            return False
+        self.count_samples()
+        if self._made >= _EARLY_BATCHES:
+            took_ns = perf_counter_ns() - now_ns + send_ns
+            self._next_count_ns = now_ns + int(took_ns / _MAX_COUNT_SHARE)
+        return True
+
+    def take(self, *, is_last: bool = False) -> Counts | None:
+        """Return the measurements since they were taken last; None if that was in the last milliseconds.
+
+        Args:
+            is_last: Nothing follows: count all samples, and return them.
+        """
         if is_last:
             self.count_samples()
-        else:
-            self.count_samples_at_times()
+        elif not self.count_samples_at_times(_SEND_NS) and not self._is_traced:
+            return None
         taken, self.counts = self.counts, Counts()
         return taken

@@ -99,9 +99,7 @@ class _DecodeRunning:
         self._sources = definition.sources
         # Attributes of this object, so that they can be replaced while calls are timed.
         self._read = self._upstream.next
-        self._build_sample = _Build(definition, lane).sample
-        self._build = self._build_noted if definition.size_metrics else self._build_sample
-        self.item_id: ItemId = ()  # of the sample that is measured
+        self._build = _Build(definition, lane).sample
         self._failures = lane.failures
         self._skips = lane.failures.skips_of("load_sample or sample_loader")
         self.state = self._upstream.state
@@ -130,10 +128,6 @@ class _DecodeRunning:
         if self._failures.pending:
             self._failures.succeeded("decode")
         return sample, item_id
-
-    def _build_noted(self, raw: Raw, item_id: ItemId) -> Any:
-        self.item_id = item_id
-        return self._build_sample(raw, item_id)
 
     def _failed_sample(self, raw: Raw) -> dict[str, Any]:
         source = self._sources[raw.source]

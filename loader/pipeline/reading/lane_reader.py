@@ -134,7 +134,7 @@ class LaneReader:
                 first, self.position, lambda source: sources[source].sample_bytes, sources=len(sources)
             )
             lane.readers = ReaderSources(definition, lane, first=first, sources=len(sources))
-            lane.recorder.add_reader(self)
+            lane.recorder.add_counter(self)
         self._first_rebuilt = -1  # first of the positions that the last load() located
         self._rebuilt: tuple[IntArray, IntArray]  # their sources, and numbers in the indexes
 
@@ -178,7 +178,7 @@ class LaneReader:
         if self._recorder is not None:
             self._counter.add_chunk(positions, *columns)
             if self._counter.is_full:
-                self.count_samples(self._recorder.counts)
+                self.add_counts(self._recorder.counts)
 
     def next(self) -> tuple[Any, ItemId]:
         """Return the next sample and its position."""
@@ -200,12 +200,12 @@ class LaneReader:
         try:
             return self._chunk() if self._ahead is None else self._fetched(self._ahead)
         except BaseException:
-            self.count_samples(recorder.counts)  # the end of the pass, after which this iterator is dropped
+            self.add_counts(recorder.counts)  # the end of the pass, after which this iterator is dropped
             raise
         finally:
             recorder.add_always(STORAGE, begin_ns)
 
-    def count_samples(self, counts: Counts) -> None:
+    def add_counts(self, counts: Counts) -> None:
         """Add the samples that were yielded since the last call."""
         self._counter.count(self.position, counts)
 
@@ -266,7 +266,7 @@ class LaneReader:
         if self._recorder is not None:
             self._counter.add_chunk(positions, source, epoch, chunk.size_bytes, excluded)
             if self._counter.is_full:
-                self.count_samples(self._recorder.counts)
+                self.add_counts(self._recorder.counts)
         self.located = positions.stop
         return chunk, positions
 

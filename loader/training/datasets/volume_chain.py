@@ -111,7 +111,9 @@ class _Builder:
         stage: BlendDataset[Any] = BlendDataset(
             *pairs, size=size, unit=None if size is None else blend.unit, schedule=schedule, name="blend"
         )
-        stage.counts_sizes = isinstance(size, ColumnSize)  # metrics are measured by the stage whose results they take
+        # Metrics are measured by the stage whose results they take. Columns have the sizes of samples before all hooks.
+        stage.counts_sizes = isinstance(size, ColumnSize)
+        stage.counts_kept = size is not None and not stage.counts_sizes
         stage.depth = max(chain.depth for chain in chains)  # later stages have the keys that they have without blends
         return stage, own
 

@@ -178,7 +178,7 @@ class RunStats:
         if not meter.is_own_work:
             worker_s["idle"] = counts.idle_ns / 1e9
         workers, queue, capacity = self._workers()
-        sizes, sizes_by_source = counts.estimated_sizes()
+        sizes, sizes_by_source = counts.total_sizes()
         excluded = sum(source.excluded for source in counts.sources.values())
         return LoaderStats(
             rank=facts.rank,

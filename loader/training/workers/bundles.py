@@ -130,7 +130,7 @@ class _LaneWork:
                     is_last = True
             slot.note_made(len(bundle))
             if recorder is not None:
-                recorder.add_made(sum(message is not None for message in bundle), begin_ns)
+                recorder.add_made(len(bundle) - bundle.count(None), begin_ns)
             begin_ns = time.perf_counter_ns()
             counts = None if recorder is None else recorder.take(is_last=is_last)
             packed = _pack_bundle(self.worker, bundle, is_last, counts, pool)

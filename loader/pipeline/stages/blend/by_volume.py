@@ -11,6 +11,7 @@ from ...contract.buffered import note_lost_item
 from ...contract.item_id import ItemId, samples_in
 from ...contract.lane import Lane
 from ...contract.stage import SKIPPED, Running, SavableDataset, State
+from ...measuring.counts import Counts
 from ...measuring.measured_sizes import number_of
 from ...measuring.recorder import register, skipped_items
 from .lane_schedule import LaneSchedule
@@ -35,7 +36,8 @@ class VolumeBlendRunning:
         lane: The lane.
         state: Its state.
         schedule: Weights that change during the run, instead of ``weights``.
-        counts_sizes: Add the sizes to the statistics of the run.
+        counts_sizes: Measure the sizes of items for the statistics of the run, in some micro-batches.
+        counts_kept: Statistics have the volumes of inputs that have one source.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class VolumeBlendRunning:
         state: State,
         schedule: LaneSchedule | None = None,
         counts_sizes: bool = False,
+        counts_kept: bool = False,
     ) -> None:
         self._key = key
         self._inputs = inputs
@@ -74,6 +77,9 @@ class VolumeBlendRunning:
         self._states: dict[str, State] = {str(origin): own[str(origin)] for origin in inputs if str(origin) in own}
         self._running: dict[int, Running] = {}
         self._changed: dict[int, None] = {}  # inputs that were used since the last state, in the order of first use
+        self._recorder = lane.recorder if counts_kept else None
+        if self._recorder is not None:
+            self._recorder.add_counter(self)
         self._ended: list[int] = [origin for origin in own.get("ended", []) if origin in inputs]
         self._counts(own if own.get("edits", 0) == edits else {})
         if lane.neighbours is not None:
@@ -85,6 +91,7 @@ class VolumeBlendRunning:
         self._volumes: dict[int, tuple[Any, ...]] = {
             row[0]: tuple(row) for row in own.get("volumes", ())
         }  # as of the last state
+        self._reported = {origin: float(volume) for origin, _, volume, _ in self._volumes.values()}
         self._left = [origin for origin in self._inputs if origin not in self._ended]
         self._places = places = {origin: place for place, origin in enumerate(self._left)}
         changed = None
@@ -137,6 +144,7 @@ class VolumeBlendRunning:
             if any(weights):
                 self._blend.change(weights)
             else:
+                self._report()
                 self._blend = None  # the lane ends
 
     def next(self) -> tuple[Any, ItemId]:
@@ -152,6 +160,7 @@ class VolumeBlendRunning:
             try:
                 value, item_id = (opened.get(origin) or self._open(origin)).next()
             except StopIteration:
+                self._report()
                 self._ended.append(origin)
                 self._counts({})
                 continue
@@ -200,6 +209,21 @@ class VolumeBlendRunning:
         """Open an input for another lane, if the run had opened it before its state was saved."""
         if str(origin) in self._states and origin not in self._running:
             self._open(origin)
+
+    def _report(self) -> None:
+        """Add the volumes to the statistics, before a dataset or the lane ends."""
+        if self._recorder is not None:
+            self.add_counts(self._recorder.counts)
+
+    def add_counts(self, counts: Counts) -> None:
+        """Add the volumes since the last call, of inputs that have one source."""
+        lanes = (self._lane.inputs or {}).get(self._key, {})
+        for origin, lane in lanes.items():
+            source = None if lane.readers is None else lane.readers.only
+            if source is not None and self._blend is not None and origin in self._places:
+                _, volume, _ = self._blend.volume(self._places[origin])
+                counts.add_exact_size(self._unit, source, volume - self._reported.get(origin, 0.0))
+                self._reported[origin] = volume
 
     def state(self) -> State:
         """Return the volumes, and the states of the inputs that have been used.

@@ -21,6 +21,7 @@ from .documents.paths import DatasetPaths
 from .leaf_samples import LeafCounter
 from .plans.plan_leaves import PlannedSplits, plan_splits
 from .plans.plan_node import find_repeated_leaves, find_shared_leaves
+from .unit_columns import UnitColumns
 
 __all__ = ["MetadatasetLintPlan", "lint_metadataset"]
 
@@ -103,6 +104,7 @@ class _MetadatasetLint:
         self._on_progress = on_progress
         self._paths = DatasetPaths(check_urls=True)
         self._counter = LeafCounter()
+        self._units = UnitColumns()
         self._reported: set[object] = set()
         self._used: dict[_Dataset, dict[str, None]] = {}  # dataset → the split parts of it that are read
         self._work: dict[_Dataset, _Work] = {}
@@ -114,6 +116,8 @@ class _MetadatasetLint:
             self._add(Finding(code="W503", message=f"split {name!r}: {found}") for found in find_repeated_leaves(tree))
             for leaf in tree.leaves():
                 self._add(self._check_leaf(leaf))
+            units = self._units.faults(tree.leaves())
+            self._add(Finding(code="W508", message=f"split {name!r}: {found}") for found in units)
         self._add(_shared_with_training(planned))
         self._work = {dataset: _work(dataset, tuple(parts), self._plan.level) for dataset, parts in self._used.items()}
         for dataset, work in self._work.items():

@@ -7,8 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import numpy as np
 import pytest
 
+from loader.format.columns.column import write_column
+from loader.format.dataset_folder import DatasetFolder
 from loader.metadataset.joins.prepare_join import prepare_join
 from loader.metadataset.plans.plan_leaves import plan_leaves
 from tests.cli.make_mix import JOINER, copy_datasets, write_datasets, write_mix
@@ -20,6 +23,12 @@ Lint: TypeAlias = Callable[..., tuple[int, list[str], Any]]
 @pytest.fixture(scope="module")
 def datasets(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_datasets(tmp_path_factory.mktemp("datasets"))
+
+
+@pytest.fixture
+def own(datasets: Path, tmp_path: Path) -> Path:
+    """Copy the datasets for a test that changes them."""
+    return copy_datasets(datasets, tmp_path)
 
 
 @pytest.fixture
@@ -255,3 +264,28 @@ def test_weights_that_change_are_checked_with_their_places(lint: Lint) -> None:
     assert code == 1
     assert any("expected a number of at least 0, found -0.5" in finding for finding in findings)
     assert any("the first weight is that at 5; expected one at 0" in finding for finding in findings)
+
+
+@pytest.mark.parametrize(
+    ("unit", "with_column", "found"),
+    [
+        ("tokens", "ab", []),
+        ("tokns", "ab", ["weights are shares of 'tokns', which is no column of the datasets; did you mean 'tokens'?"]),
+        ("tokens", "a", ["weights are shares of 'tokens', a column that 1 of 2 datasets do not have: /"]),
+        ("sampels", "", ["is no column of the datasets; did you mean 'samples'?"]),
+        ("tokens", "", []),  # a metric
+        ("samples", "a", []),
+    ],
+)
+def test_a_unit_that_is_misspelt_or_not_known_everywhere_is_a_warning(
+    own: Path, energon: RunEnergon, unit: str, with_column: str, found: list[str]
+) -> None:
+    for name in with_column:
+        opened = DatasetFolder(str(own / name))
+        write_column(opened.storage, opened.index, "tokens", np.full(len(opened.index), 5))
+    write_mix(own, "inner.yaml", train={"blend_weight_unit": unit, "blend": [{"path": "a"}, {"path": "b"}]})
+    mix = write_mix(own, train=[{"path": "inner.yaml"}, {"path": "texts.jsonl"}])
+    done = energon("lint", mix, "--parallel", 1, "--level", "headers", "--json")
+    messages = [each["message"] for each in done.json["findings"] if each["code"] == "W508"]
+    assert (done.code, len(messages)) == (0, len(found)), done.err
+    assert all(part in message for part, message in zip(found, messages, strict=True))

@@ -144,6 +144,7 @@ CODES: dict[str, str] = {
     "E505": "a join is not prepared, or its datasets have changed since",
     "E506": "an auxiliary store cannot be opened",
     "W507": "a training split and another split share samples",
+    "W508": "the unit of a blend is misspelt, or no column of some of its datasets",
     # Folders of files
     "E601": "the media metadata of a folder cannot be read",
     "E602": "a file that has media metadata is missing",

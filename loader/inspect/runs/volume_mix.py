@@ -6,8 +6,10 @@ import numpy as np
 
 from ...format.columns.column import open_column
 from ...format.columns.column_files import column_names
+from ...format.documents.messages import nearest_hint
 from ...metadataset.documents.weight_schedule import EntrySchedule, ScheduleUnit, combine_starts
 from ...metadataset.plans.blend_units import UnitBlend, sample_shares
+from ...pipeline.reading.source import Source
 from ...training.datasets.run_datasets import LoadedDatasets
 from ...training.datasets.volume_units import column_folder, write_command
 
@@ -37,6 +39,7 @@ class VolumeMix:
         self.units = tuple(dict.fromkeys(unit for unit in tree.units() if unit != "samples"))
         means = {unit: [self._mean(leaf, unit) for leaf in range(len(datasets.specs))] for unit in self.units}
         self.unknown: dict[str, list[str]] = {}
+        self._columns = {name for spec in datasets.specs for name in _columns(spec.source)}
         for unit, found in means.items():
             known = [mean for mean in found if mean is not None]
             if len(known) < len(found):
@@ -78,7 +81,7 @@ class VolumeMix:
         """Return the mean size of a dataset's samples from its column; None if it has none."""
         source = self._datasets.specs[leaf].source
         folder = column_folder(source)
-        if folder is None or unit not in column_names(folder.folder.storage):
+        if folder is None or unit not in _columns(source):
             return None
         column = open_column(folder.folder.storage, folder.folder.index, unit)
         rows = folder.index_numbers()
@@ -92,8 +95,15 @@ class VolumeMix:
         found = [f"weights are shares of {units}: asked is a share of the volume, got an expected share of the samples"]
         for unit, paths in self.unknown.items():
             names = ", ".join(paths[:3]) + (", …" if len(paths) > 3 else "")
+            similar = "" if unit in self._columns else nearest_hint(unit, {"samples", *self._columns})
             found.append(
-                f"the sizes of samples in {unit!r} are not known for {names}: they count as the mean of the others. "
-                f"Write them: {write_command(paths[0], unit)}"
+                f"the sizes of samples in {unit!r} are not known for {names}: they count as the mean of the others"
+                f"{similar or '.'} Write them: {write_command(paths[0], unit)}"
             )
         return found
+
+
+def _columns(source: Source) -> list[str]:
+    """Return the names of a dataset's columns; of a join, those of the primary dataset."""
+    folder = column_folder(source)
+    return [] if folder is None else column_names(folder.folder.storage)

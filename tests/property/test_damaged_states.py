@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from itertools import islice
 from random import Random
@@ -28,6 +29,7 @@ from loader import (
     get_savable_loader,
 )
 from loader.pipeline.stages.wrapper import BaseWrapperDataset
+from loader.training.loaders.replay import replay_batch
 from tests.e2e.drawing_encoders import Grouping, Packing, PackingYields, Restorable, YieldingBatches, number_in
 from tests.e2e.drawing_pipelines import Data, train, two_and_two, write_data
 from tests.elastic_runs import through_json
@@ -194,3 +196,19 @@ def test_a_damaged_state_is_refused_or_runs(
         list(islice(loader, 4))
     except (StateError, ConfigError):
         pass
+
+
+ENDLESS = ["packs of generators", "batches by generators", "shuffled blend", "sorted pools", "a user's dataset"]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ENDLESS)
+@given(st.integers(0, 1 << 32))
+def test_a_micro_batch_is_not_rebuilt_from_a_damaged_state(
+    name: str, data: Data, states: dict[str, dict[str, Any]], seed: int
+) -> None:
+    random = Random(seed)
+    damaged, lane = damage(states[name], random), random.randrange(2)
+    known = [state for number, state in damaged["lane"].items() if number == str(lane) and isinstance(state, dict)]
+    with suppress(StateError, ConfigError):
+        replay_batch(BUILDS[name][0](data, config()), 12 + lane, lanes=2, rules=states[name]["rules"], known=known)

@@ -11,6 +11,7 @@ from ...pipeline.contract.item_id import ItemId
 from ...pipeline.contract.rng import preserve_rng_state
 from ...pipeline.contract.stage import SKIPPED, SavableDataset, State
 from ...pipeline.stages.batch import BatchDataset
+from ..states.lane_checks import check_lane
 from ..states.run_state import ENDLESS
 from ..workers.lane_host import LanesInTurn
 from ..workers.running_lane import remake_batch
@@ -62,9 +63,14 @@ def replay_batch(
 
     Returns:
         The micro-batch, :data:`SKIPPED` if all its samples were skipped, and its item id.
+
+    Raises:
+        StateError: A state is damaged.
     """
-    lane, own = number % lanes, number // lanes
-    start = _start(chain, own, list(known))
+    lane, own, known = number % lanes, number // lanes, list(known)
+    for state in known:
+        check_lane(chain, lane, state, lanes=lanes, rules=rules)
+    start = _start(chain, own, known)
     host = LanesInTurn(
         dataset=chain,
         hosting=LaneHosting(lanes=lanes, ranks=1, rank=0, workers=0),

@@ -293,7 +293,7 @@ class LoaderRun:
         self.lanes.check_lanes(saved.lanes)
         check_lane_states(saved, mix.chain.state_schema(), kind=self.lanes.kind)
         mix.check(saved)
-        check_item_ids(saved, mix.chain)
+        check_item_ids(mix.chain, saved.lane_states, lanes=saved.lanes, rules=saved.rules)
         mix.log(saved, rank=config.rank)
         self.steps.restore(saved.steps, ranks=saved.counted_on or saved.ranks)
         self.chain = self.lanes.chain = mix.chain

@@ -12,7 +12,7 @@ from ...pipeline.contract.state_schema import COUNT, NotRequired, Schema, check_
 from ...pipeline.item_form import FormLane, ItemIdError
 from .run_state import ENDLESS, FINITE, RunState
 
-__all__ = ["check_begun_lanes", "check_item_ids", "check_lane_states"]
+__all__ = ["check_begun_lanes", "check_item_ids", "check_lane", "check_lane_states"]
 
 _MAX_AHEAD = 1 << 20
 """Micro-batches that a lane may be ahead of the run in a finite pass; each costs the lane a turn without a batch."""
@@ -30,12 +30,8 @@ def check_lane_states(run: RunState, schema: Mapping[str, Schema], *, kind: str)
         StateError: A lane's state does not match the schema, or was saved at another step than the rest; or a lane
             that had begun is missing, and would repeat samples.
     """
-    lane_schema = {"made": NotRequired(COUNT), **schema}
     for lane, state in run.lane_states.items():
-        try:
-            check_value(state, lane_schema)
-        except ValueError as error:
-            raise _damaged(lane, str(error)) from error
+        _check_schema(lane, state, schema)
     if kind == ENDLESS:
         check_begun_lanes(run)
     for lane, state in run.lane_states.items():
@@ -43,6 +39,30 @@ def check_lane_states(run: RunState, schema: Mapping[str, Schema], *, kind: str)
             raise _damaged(
                 lane, f"it has made {state['made']} micro-batches, and the run is at micro-batch {run.batch}"
             )
+
+
+def _check_schema(lane: int, state: State, schema: Mapping[str, Schema]) -> None:
+    try:
+        check_value(state, {"made": NotRequired(COUNT), **schema})
+    except ValueError as error:
+        raise _damaged(lane, str(error)) from error
+
+
+def check_lane(chain: SavableDataset[Any], lane: int, state: State, *, lanes: int, rules: int) -> None:
+    """Check the state of any lane before the chain is opened with it.
+
+    Args:
+        chain: The chain.
+        lane: The lane.
+        state: Its state.
+        lanes: L, the lanes of the run.
+        rules: The rules of the run.
+
+    Raises:
+        StateError: It does not match the schema of the chain, or the chain makes no items with an id in it.
+    """
+    _check_schema(lane, state, chain.state_schema())
+    check_item_ids(chain, {lane: state}, lanes=lanes, rules=rules)
 
 
 def check_begun_lanes(run: RunState) -> None:
@@ -66,12 +86,14 @@ def check_begun_lanes(run: RunState) -> None:
         )
 
 
-def check_item_ids(run: RunState, chain: SavableDataset[Any]) -> None:
-    """Check the ids of the items in the buffers of the lanes that a rank hosts.
+def check_item_ids(chain: SavableDataset[Any], lane_states: Mapping[int, State], *, lanes: int, rules: int) -> None:
+    """Check the ids of the items in the buffers of lanes.
 
     Args:
-        run: The state of the rank that restores it, which matches the schema of the chain.
         chain: The chain.
+        lane_states: The states of the lanes, which match the schema of the chain.
+        lanes: L, the lanes of the run.
+        rules: The rules of the run.
 
     Raises:
         StateError: The chain makes no items with such an id.
@@ -79,9 +101,9 @@ def check_item_ids(run: RunState, chain: SavableDataset[Any]) -> None:
     holding = _holding(chain)
     if id(chain) not in holding:
         return
-    takes_others = bool(run.rules) and run.lanes > 1 and has_end(chain)
-    for number, state in run.lane_states.items():
-        lane = FormLane(number=number, count=run.lanes, rules=run.rules, takes_others=takes_others)
+    takes_others = bool(rules) and lanes > 1 and has_end(chain)
+    for number, state in lane_states.items():
+        lane = FormLane(number=number, count=lanes, rules=rules, takes_others=takes_others)
         for stage, error in _faults(chain, state, lane, holding):
             whole = short_repr(error.item_id)
             raise _damaged(number, f"the buffer of {stage.key!r} has an item {whole}: {error}") from error

@@ -429,6 +429,16 @@ def test_a_file_that_cannot_be_written_ends_no_training(mix: Path, log: pytest.L
     assert "cannot write statistics" in log.text
 
 
+@pytest.mark.parametrize("option", ["file", "prometheus_file"])
+def test_a_file_without_a_folder_is_refused_before_the_first_step(mix: Path, tmp_path: Path, option: str) -> None:
+    arguments: dict[str, Any] = {option: tmp_path / "gone" / "stats.prom"}
+    options = StatsOptions(**arguments)
+    with pytest.raises(ConfigError, match="there is no folder for this file of statistics"):
+        run(loader_of(mix / "one", workers=0, stats=options), 1)
+    (tmp_path / "gone").mkdir()
+    assert run(loader_of(mix / "one", workers=0, stats=options), 1).steps == 1
+
+
 # ------------------------------------------------------------------------------------------------------ profiles
 
 

@@ -34,7 +34,8 @@ class StatsOptions:
             gain. **For measurements only**: the model sees repeated data.
 
     Raises:
-        ConfigError: A value is out of range, a file is a folder, or its name has another ending.
+        ConfigError: A value is out of range, a file is a folder, or its name has another ending. Iterating raises it if
+            the folder of a file does not exist.
         TypeError: A value has another type.
 
     >>> StatsOptions(every_s=10).every_s

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ...errors import ConfigError
 from ...escaped_log import get_logger
 from ...pipeline.measuring.counts import Counts, SourceCounts, add_numbers
 from ...transport.segments import mapped_bytes
@@ -130,7 +131,18 @@ class RunStats:
             _log.warning("cannot write statistics: %s", error)
 
     def begin(self) -> None:
-        """Start the reports that others ask for, before the first micro-batch."""
+        """Prepare the reports, before the first micro-batch.
+
+        Raises:
+            ConfigError: There is no folder for a file; the run would lose its reports.
+        """
+        facts = self._facts()
+        files = [file for file in (self.options.file, self.options.prometheus_file) if file is not None]
+        for path in (rank_path(file, rank=facts.rank, ranks=facts.ranks) for file in files):
+            if not path.absolute().parent.is_dir():
+                raise ConfigError(
+                    "there is no folder for this file of statistics", at=os.fspath(path), hint="create the folder"
+                )
         if not self._is_served:
             self._is_served = True
             reference = weakref.ref(self)  # the server and the meter must not keep the loader alive
@@ -145,7 +157,6 @@ class RunStats:
                 weakref.finalize(self, end)
             if self.options.opentelemetry:
                 observe_with_opentelemetry(latest)
-        self._facts()
         if self._script is not None:
             self._script.begin(self.profile)
 

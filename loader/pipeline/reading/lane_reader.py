@@ -1,14 +1,12 @@
 """Read the samples of one lane.
 
-The order returns the samples of several chunks of positions at a time, a chunk of samples is located in the index
-together, and each sample takes one positioned read. Chunks start small so that the first batch comes early; their size
-does not affect the order.
+A chunk of samples is located in the index together, and each sample takes one positioned read.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Iterator, MutableMapping
 from contextlib import suppress
 from time import perf_counter_ns
 from typing import Any, Protocol
@@ -17,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...arrays import IntArray
-from ...errors import EnergonError, StateError
+from ...errors import EnergonError
 from ...order import GONE, BlendedLane, LaneOrder, MixHistory
 from ..contract.buffered import note_lost_item
 from ..contract.item_id import ItemId, position_of
@@ -27,18 +25,17 @@ from ..measuring.counts import STORAGE, Counts
 from ..measuring.source_counter import SourceCounter
 from .fetched_ranges import MEMBER_BYTES
 from .joined_source import RowReader
+from .ordered_chunks import OrderedChunks
 from .position_sources import ReaderSources
 from .read_ahead import FetchedChunk, ReadAhead
 from .read_together import LaneReaders
 from .sample_chunk import ChunkReader, SourceTable
-from .shard_reads import COALESCED_BYTES
 from .source import Source
 
 __all__ = ["LaneReader"]
 
-_FIRST_CHUNK, _MAX_CHUNK, _GROWTH = 32, 1024, 4
+_MAX_CHUNK = 1024  # samples
 _MANY_SOURCES, _MAX_CHUNK_OF_MANY = 16, 4096  # so that some samples of each are located, and read, together
-_CHUNKS_ORDERED = 4  # at a time: the fixed cost of the order is that of about a thousand positions
 _CHUNKS_JOINED = 4  # to ranges that are fetched
 _REBUILT_TOGETHER = 256  # positions
 
@@ -97,35 +94,36 @@ class LaneReader:
         self.table, self._rows = definition.opened
         self.begin = lane.last_sample.note_positions_at(lane.path)
         self._key = definition.key
-        self._was_edited = definition.history is not None
         self.position: int = state.get(self._key, 0)  # of the next sample
         self._samples: Iterator[tuple[Any, int]] = iter(())  # of the current chunk
-        self._ordered = range(self.position, self.position)  # positions whose order is known
-        self._found: tuple[IntArray, IntArray, IntArray]  # their sources, numbers in the indexes, and epochs
-        self._size, self._max_size = _FIRST_CHUNK, _MAX_CHUNK
-        if len(definition.sources) >= _MANY_SOURCES:
-            self._max_size = _MAX_CHUNK_OF_MANY
         self.located = self.position  # position of the next sample to locate
-        self._sample_bytes = 0
         self._more: deque[Iterator[tuple[Any, int]]] = deque()  # the samples that follow
         self._together: LaneReaders | None = None
         self._opened_at = self.position
         self._ahead: ReadAhead | None = None
-        self._window_of: Callable[[int], tuple[int, int] | None] = _no_window
-        if isinstance(order, BlendedLane) and not definition.is_remote:
-            self._window_of, self._sample_bytes = order.window_of, definition.sample_bytes
+        max_size, window_of = _MAX_CHUNK_OF_MANY if len(definition.sources) >= _MANY_SOURCES else _MAX_CHUNK, None
         if definition.is_remote:
             ahead_bytes = definition.ahead_bytes(lane.count)
             joined = 2 * ahead_bytes // (definition.sample_bytes + MEMBER_BYTES)
-            self._max_size = min(_MAX_CHUNK, max(1, joined // _CHUNKS_JOINED))
-            self._size = min(_FIRST_CHUNK, self._max_size)
+            max_size = min(_MAX_CHUNK, max(1, joined // _CHUNKS_JOINED))
             self._ahead = ReadAhead(
                 self._locate_chunk,
                 ahead_bytes=ahead_bytes,
-                samples_joined=_CHUNKS_JOINED * self._max_size,
+                samples_joined=_CHUNKS_JOINED * max_size,
                 begin=self.begin,
             )
             definition.waiting[lane.number] = self._ahead
+        elif isinstance(order, BlendedLane):
+            window_of = order.window_of
+        self._chunks = OrderedChunks(
+            order,
+            self.table,
+            self.position,
+            max_size=max_size,
+            window_of=window_of,
+            sample_bytes=definition.sample_bytes if window_of else 0,
+            was_edited=definition.history is not None,
+        )
         self._waiting = definition.waiting
         self._recorder = lane.recorder
         if lane.recorder is not None:
@@ -148,17 +146,14 @@ class LaneReader:
         """
         known = together.take_first(path, self.position)
         if known is not None:
-            epochs, samples = known
-            source = np.zeros(len(samples), dtype=np.int64)
-            self._found = source, self.table.index_numbers(source, samples), epochs
-            self._ordered = range(self.position, self.position + len(samples))
+            self._chunks.begin_with(self.position, *known)
         if (
             self._ahead is None
             and isinstance(self._rows, ChunkReader)
             and together.join(path, self, is_sparse=is_sparse)
         ):
             self._together = together
-            self._size = min(self._size, together.first_samples)
+            self._chunks.limit_first(together.first_samples)
 
     def add_samples(
         self,
@@ -252,14 +247,7 @@ class LaneReader:
         Raises:
             StopIteration: The pass is over.
         """
-        start = self.located
-        if start not in self._ordered:
-            self._order_more()
-        stop = min(self._end_of_chunk(start), self._ordered.stop)
-        rows = slice(start - self._ordered.start, stop - self._ordered.start)
-        self._size = min(self._size * _GROWTH, self._max_size)
-        source, index, epoch = (column[rows] for column in self._found)
-        positions = self._ordered[rows]
+        positions, source, index, epoch = self._chunks.at(self.located)
         excluded = self.table.excluded(source, index)
         # If this fails, the next call finds the error again, or reads these samples.
         chunk = self._rows.chunk(source, index, excluded)
@@ -269,37 +257,6 @@ class LaneReader:
                 self.add_counts(self._recorder.counts)
         self.located = positions.stop
         return chunk, positions
-
-    def _end_of_chunk(self, start: int) -> int:
-        """Return where the chunk that begins at a position ends: with a window, if that is read by ranges.
-
-        The samples of a window are neighbours in their shards, in parts that are read whole if the chunk has all of it.
-        """
-        stop = start + self._size
-        window = self._window_of(stop)
-        if window is None:
-            return stop
-        first, end = window
-        if first > start:
-            return first
-        is_small = end - start <= 2 * self._size and (end - start) * self._sample_bytes <= COALESCED_BYTES
-        return end if is_small else stop
-
-    def _order_more(self) -> None:
-        start, length = self.located, self._order.length
-        stop = start + self._size * _CHUNKS_ORDERED
-        window = self._window_of(stop)
-        if window is not None and window[1] - start <= 2 * (stop - start):
-            stop = window[1]
-        ordered = range(start, stop if length is None else min(stop, length))
-        if not ordered:
-            raise StopIteration
-        source, epoch, sample = self._order.locate(start, ordered.stop)
-        if self._was_edited:
-            known = _before_gone(source)
-            source, epoch, sample, ordered = source[:known], epoch[:known], sample[:known], ordered[:known]
-        self._found = source, self.table.index_numbers(source, sample), epoch
-        self._ordered = ordered
 
     def state(self) -> State:
         """Return the position of the next sample."""
@@ -323,24 +280,3 @@ class LaneReader:
             note_lost_item(self._lane)
             return SKIPPED
         return next(self._rows.read((position,), source, index, self.table.excluded(source, index), self.begin))[0]
-
-
-def _no_window(position: int) -> None:
-    """Return None: the order has no windows."""
-
-
-def _before_gone(source: IntArray) -> int:
-    """Return the number of positions before the first one whose dataset left the mix.
-
-    Raises:
-        StateError: It is the first position.
-    """
-    gone = np.flatnonzero(source == GONE)
-    if not len(gone):
-        return len(source)
-    if gone[0] == 0:
-        raise StateError(
-            "a sample of this micro-batch is of a dataset that has left the mix of the run",
-            hint="rebuild it from a state before that change of the mix, with the documents of that time",
-        )
-    return int(gone[0])

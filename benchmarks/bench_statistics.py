@@ -1,12 +1,13 @@
 """Measure what the statistics of loaders cost, in processor time: loaders in turn, with and without them.
 
-usage: python benchmarks/bench_statistics.py [--starts 8] [--rounds 60] [--workers 0 2] [--data FOLDER]
+usage: python benchmarks/bench_statistics.py [--starts 40] [--rounds 8] [--workers 0 2] [--data FOLDER]
 
 Three loaders read the same samples: one with statistics, and two without, whose difference shows the noise. They take
-short turns, in all orders, so that other programs and the frequency of the processor affect all of them. A figure
+short turns, in random order, so that other programs and the frequency of the processor affect all of them. A figure
 is the mean of the faster half of the turns, since other programs only add time: the processor time of this process
-and, with workers, of the workers. Processes that do the same differ by some percent, for as long as they run, so all
-three are started several times. The table shows the means of all starts and their standard errors.
+and, with workers, of the workers. Loaders that do the same differ by some percent, for as long as they run, so all
+three are started many times. The table shows the means of all starts and their standard errors. Without workers, the
+process stays on one processor.
 """
 
 from __future__ import annotations
@@ -14,14 +15,15 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import os
 import tarfile
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
-from itertools import cycle, permutations
 from pathlib import Path
+from random import Random
 from statistics import mean, stdev
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from PIL import Image
@@ -62,10 +64,22 @@ class Pictures(loader.DefaultTaskEncoder[Any, Any, Any, Any]):
     """Batches of decoded JPEG pictures of equal size."""
 
 
+class Turns(NamedTuple):
+    """The turns of a loader.
+
+    Attributes:
+        before: Micro-batches before the first turn: then chunks are large, and workers send counts seldom.
+        batches: Micro-batches of a turn. With workers it takes about 0.1 s, since they send counts after each pause.
+    """
+
+    before: int
+    batches: int
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--starts", type=int, default=8)
-    parser.add_argument("--rounds", type=int, default=60)
+    parser.add_argument("--starts", type=int, default=40)
+    parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--workers", type=int, nargs="+", default=[0, 2])
     parser.add_argument("--data", type=Path)
     arguments = parser.parse_args()
@@ -75,15 +89,15 @@ def main() -> None:
         pictures = make_dataset(folder / "pictures", "jpg", jpeg_part, _CAPTIONS)
         cells = [["samples", "workers", "µs of a sample", "with statistics", "without, again", "their estimate"]]
         for name, path, encoder, turns in (
-            ("undecoded json", texts, Undecoded(), (48, 768)),
-            ("json, encoded", texts, Encoding(), (32, 1024)),
-            ("JPEG 256 × 256", pictures, Pictures(), (2, 16)),
+            ("undecoded json", texts, Undecoded(), (Turns(500, 96), Turns(1500, 768))),
+            ("json, encoded", texts, Encoding(), (Turns(500, 64), Turns(1500, 1024))),
+            ("JPEG 256 × 256", pictures, Pictures(), (Turns(10, 2), Turns(300, 16))),
         ):
             cells += (
                 [
                     name,
                     str(some),
-                    *compared(path, encoder, some, turns, starts=arguments.starts, rounds=arguments.rounds),
+                    *compared(path, encoder, some, turns[some > 0], starts=arguments.starts, rounds=arguments.rounds),
                 ]
                 for some in arguments.workers
             )
@@ -119,13 +133,13 @@ def jpeg_part(number: int) -> bytes:
     return stream.getvalue()
 
 
-def compared(path: Path, encoder: Any, workers: int, turns: tuple[int, int], *, starts: int, rounds: int) -> list[str]:
-    """Return the cells of a case; ``turns`` are the micro-batches of a turn, without workers and with some.
-
-    After the pause before a turn, workers send their counts at once, so turns with workers take about 0.1 s.
-    """
-    turn = turns[1 if workers else 0]
-    results = [measured(path, encoder, workers, turn, start=start, rounds=rounds) for start in range(starts)]
+def compared(path: Path, encoder: Any, workers: int, turns: Turns, *, starts: int, rounds: int) -> list[str]:
+    """Return the cells of a case."""
+    processors = os.sched_getaffinity(0)
+    if not workers:
+        os.sched_setaffinity(0, {min(processors)})
+    results = [measured(path, encoder, workers, turns, start=start, rounds=rounds) for start in range(starts)]
+    os.sched_setaffinity(0, processors)
     sample_us, on, again, estimate = zip(*results, strict=True)
     return [
         f"{mean(sample_us):.1f}",
@@ -135,26 +149,27 @@ def compared(path: Path, encoder: Any, workers: int, turns: tuple[int, int], *, 
 
 
 def measured(
-    path: Path, encoder: Any, workers: int, turn: int, *, start: int, rounds: int
+    path: Path, encoder: Any, workers: int, turns: Turns, *, start: int, rounds: int
 ) -> tuple[float, float, float, float]:
     """Return the time of a sample in µs, how much more the other two loaders take, and the estimate."""
-    kinds = [(True, False, False)[(place + start) % 3] for place in range(3)]  # which is started first, changes
-    on, off, again = ((place - start) % 3 for place in range(3))
+    random = Random(start)
+    on, off, again = random.sample(range(3), 3)  # which is started first, changes
+    kinds = [place == on for place in range(3)]
     loaders = [loader_of(path, encoder, workers, stats) for stats in kinds]
     running = [iter(one) for one in loaders]
     for batches in running:
-        take(batches, 300 if isinstance(encoder, Pictures) else 1500)  # chunks are large, and counts are sent seldom
+        take(batches, turns.before)
     spent: list[list[float]] = [[], [], []]
-    for _, order in zip(range(rounds), cycle(permutations(range(3))), strict=False):
-        for which in order:
+    for _ in range(rounds):
+        for which in random.sample(range(3), 3):
             before = processor_s(loaders[which])
-            take(running[which], turn)
+            take(running[which], turns.batches)
             spent[which].append(processor_s(loaders[which]) - before)
     estimate = loaders[on].stats().cost_share
     for one in loaders:
         one.shutdown()
     took = [sum(sorted(times)[: len(times) // 2]) for times in spent]
-    sample_us = took[off] / (rounds // 2 * turn * 16) * 1e6
+    sample_us = took[off] / (rounds // 2 * turns.batches * 16) * 1e6
     return sample_us, took[on] / took[off] - 1, took[again] / took[off] - 1, estimate
 
 

@@ -49,7 +49,7 @@ COVERING := tests/unit/av tests/unit/format tests/unit/order tests/unit/storage 
 	$(addprefix tests/cli/test_,lint_files.py lint_jsonl.py meta_folder.py prepare_conversations.py prepare_media.py unprepared.py) \
 	tests/e2e/test_meta_folder.py tests/e2e/test_prepare_parts.py tests/remote/test_parts_at_url.py tests/remote/test_prepare_at_url.py
 
-.PHONY: help setup fmt check test test-all test-browser fuzz compat coverage test-rest dist shim demo demo-remote picture bench bench-load bench-mixes bench-order bench-prepare bench-remote docs ci clean
+.PHONY: help setup fmt check test test-all test-browser fuzz compat coverage dist shim demo demo-remote picture bench bench-load bench-mixes bench-order bench-prepare bench-remote docs ci clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*##/\1\t/' | awk -F'\t' '{ printf "  make %-14s%s\n", $$1, $$2 }'
@@ -88,9 +88,6 @@ coverage: $(INSTALLED)  ## check the branch coverage of the layers that promise 
 		echo "$$layer: at least $(COVERED_PERCENT) % of lines and branches"; \
 		$(BIN)/coverage report --format=total --include="$$layer/*" --fail-under=$(COVERED_PERCENT) || exit 1; \
 	done
-
-test-rest: $(INSTALLED)  ## the tests that `make coverage` does not run
-	$(call pytest,$(addprefix --ignore=,$(COVERING)))
 
 dist: $(INSTALLED)  ## build the wheel and the source distribution, and check both
 	rm -rf dist build/lib

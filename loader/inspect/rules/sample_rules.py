@@ -108,5 +108,11 @@ METADATASET_RULES = RuleGroup(
             "correct `split_part` or `subset`; none, if you evaluate the model on training data",
             "`splits.val` lists a dataset with `split_part: train`.",
         ),
+        Rule(
+            "W508",
+            "Loaders refuse the blend, unless the task encoder has a metric of this name.",
+            "correct `blend_weight_unit`, or write the column; none, if the task encoder has a metric of this name",
+            "`blend_weight_unit: tokns`, where the datasets have a column `tokens`.",
+        ),
     ),
 )

@@ -144,7 +144,7 @@ class WorkerRecorder:
             self._swap(function)
 
     def add_counter(self, counter: Counter) -> None:
-        """Take the counts of a stage. It is not kept alive."""
+        """Add the counts of a stage to those of the worker. The stage is not kept alive."""
         self._counters.append(weakref.ref(counter))
 
     def first_source(self, definition: object) -> int:

@@ -162,15 +162,15 @@ def measured(
     spent: list[list[float]] = [[], [], []]
     for _ in range(rounds):
         for which in random.sample(range(3), 3):
-            before = processor_s(loaders[which])
+            before = Spent.by(loaders[which])
             take(running[which], turns.batches)
-            spent[which].append(processor_s(loaders[which]) - before)
+            spent[which].append(Spent.by(loaders[which]).of_turn(before, turns.batches))
     estimate = loaders[on].stats().cost_share
     for one in loaders:
         one.shutdown()
     took = [sum(sorted(times)[: len(times) // 2]) for times in spent]
     sample_us = took[off] / (rounds // 2 * turns.batches * 16) * 1e6
-    return sample_us, took[on] / took[off] - 1, took[again] / took[off] - 1, estimate
+    return sample_us, 2 * took[on] / (took[off] + took[again]) - 1, took[again] / took[off] - 1, estimate
 
 
 def loader_of(path: Path, encoder: Any, workers: int, on: bool) -> loader.DataLoader[Any]:
@@ -190,19 +190,36 @@ def take(batches: Iterator[Any], count: int) -> None:
         next(batches)
 
 
-def processor_s(one: loader.DataLoader[Any]) -> float:
-    """Return the processor time of this process and of the workers of a loader, in seconds.
+class Spent(NamedTuple):
+    """The processor time of a loader until now.
 
-    Workers make batches ahead, also after a turn. It waits until they have made as many as they may.
+    Attributes:
+        own_s: Of this process, in seconds.
+        workers_s: Of its workers.
+        made: Micro-batches that the workers have made.
     """
-    stream = one.run.lanes.start()
-    pids = [pid for pid in map(stream.pid, range(one.num_workers)) if pid is not None]
-    own_s = time.process_time()
-    before, workers_ns = -1, processor_ns(pids)
-    while pids and before != workers_ns:
-        time.sleep(IDLE_S)
-        before, workers_ns = workers_ns, processor_ns(pids)
-    return own_s + workers_ns / 1e9
+
+    own_s: float
+    workers_s: float
+    made: int
+
+    @classmethod
+    def by(cls, one: loader.DataLoader[Any]) -> Spent:
+        """Wait until the workers of a loader have made as many micro-batches as they may, and return the time."""
+        stream = one.run.lanes.start()
+        pids = [pid for pid in map(stream.pid, range(one.num_workers)) if pid is not None]
+        own_s = time.process_time()
+        before, workers_ns = -1, processor_ns(pids)
+        while pids and before != workers_ns:
+            time.sleep(IDLE_S)
+            before, workers_ns = workers_ns, processor_ns(pids)
+        made = sum(stream._board.made(worker) for worker in range(len(pids)))  # noqa: SLF001 - nothing else has it
+        return cls(own_s, workers_ns / 1e9, made)
+
+    def of_turn(self, before: Spent, batches: int) -> float:
+        """Return the time of a turn; that of the workers for as many micro-batches as were taken: they work ahead."""
+        share = batches / max(1, self.made - before.made)
+        return self.own_s - before.own_s + share * (self.workers_s - before.workers_s)
 
 
 def processor_ns(pids: Iterable[int]) -> int:

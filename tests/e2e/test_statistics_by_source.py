@@ -224,6 +224,12 @@ def test_sizes_and_skips_of_repeated_passes_have_sources(mix: Path, workers: int
     assert_by_source(stats)
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_passes_that_are_left_before_their_end_are_counted(mix: Path, workers: int) -> None:
+    passes: RepeatDataset[Any] = RepeatDataset(finite(mix / "one", workers), repeats=30.25)
+    assert run(BatchDataset(passes, 4, list), 10_000).samples == 3630
+
+
 def test_sizes_and_skips_below_a_blend_have_sources(mix: Path) -> None:
     inputs = [(chain(mix / name, encoder=Skipping()), weight) for name, weight in (("one", 3), ("another", 1))]
     assert_by_source(run(MixBatchDataset(*inputs, batch_size=4), 80))

@@ -22,6 +22,7 @@ from ..contract.item_id import ItemId, position_of
 from ..contract.lane import Lane
 from ..contract.stage import SKIPPED, State
 from ..measuring.counts import STORAGE, Counts
+from ..measuring.recorder import WorkerRecorder
 from ..measuring.source_counter import SourceCounter
 from .fetched_ranges import MEMBER_BYTES
 from .joined_source import RowReader
@@ -203,6 +204,12 @@ class LaneReader:
     def add_counts(self, counts: Counts) -> None:
         """Add the samples that were yielded since the last call."""
         self._counter.count(self.position, counts)
+
+    def __del__(self) -> None:
+        """Count the samples of a pass that is left before its end, as the last one of ``repeats=2.5`` is."""
+        recorder: WorkerRecorder | None = getattr(self, "_recorder", None)
+        if recorder is not None and hasattr(self, "_counter"):
+            self.add_counts(recorder.counts)
 
     def _start_again(self) -> None:
         """Read on from the sample that failed, if there is a next call."""

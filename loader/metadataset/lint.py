@@ -21,7 +21,7 @@ from .documents.paths import DatasetPaths
 from .leaf_samples import LeafCounter
 from .plans.plan_leaves import PlannedSplits, plan_splits
 from .plans.plan_node import find_repeated_leaves, find_shared_leaves
-from .unit_columns import UnitColumns
+from .unit_columns import UnitColumns, primary_of
 
 __all__ = ["MetadatasetLintPlan", "lint_metadataset"]
 
@@ -116,7 +116,8 @@ class _MetadatasetLint:
             self._add(Finding(code="W503", message=f"split {name!r}: {found}") for found in find_repeated_leaves(tree))
             for leaf in tree.leaves():
                 self._add(self._check_leaf(leaf))
-            units = self._units.faults(tree.leaves())
+            existing = {path for path, *_ in self._used}
+            units = self._units.faults(leaf for leaf in tree.leaves() if primary_of(leaf).path in existing)
             self._add(Finding(code="W508", message=f"split {name!r}: {found}") for found in units)
         self._add(_shared_with_training(planned))
         self._work = {dataset: _work(dataset, tuple(parts), self._plan.level) for dataset, parts in self._used.items()}

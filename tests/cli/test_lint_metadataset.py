@@ -289,3 +289,11 @@ def test_a_unit_that_is_misspelt_or_not_known_everywhere_is_a_warning(
     messages = [each["message"] for each in done.json["findings"] if each["code"] == "W508"]
     assert (done.code, len(messages)) == (0, len(found)), done.err
     assert all(part in message for part, message in zip(found, messages, strict=True))
+
+
+def test_a_dataset_that_is_missing_is_not_one_without_the_column(own: Path, energon: RunEnergon) -> None:
+    opened = DatasetFolder(str(own / "a"))
+    write_column(opened.storage, opened.index, "tokens", np.full(len(opened.index), 5))
+    blend = {"blend_weight_unit": "tokens", "blend": [{"path": "a"}, {"path": "gone"}]}
+    done = energon("lint", write_mix(own, train=blend), "--parallel", 1, "--level", "headers", "--json")
+    assert [each["code"] for each in done.json["findings"]] == ["E502"]

@@ -329,6 +329,16 @@ def test_the_sizes_of_a_blend_by_volume_are_exact_to_its_end(
         assert_exact(loader.stats(), encoder.found)
 
 
+def test_the_sizes_of_a_blend_by_volume_are_counted_by_threads_that_are_closed(uneven: Path) -> None:
+    encoder = Delivered()
+    with get_savable_loader(chain(uneven, encoder=encoder, batch_size=1, workers=2), worker_type="thread") as loader:
+        encoder.add(islice(loader, 1000))
+    stats = loader.stats()
+    found = {Path(source.name).name[0]: source.sizes["characters"] for source in stats.sources}
+    assert all(found[name] >= delivered for name, delivered in encoder.found.items())
+    assert stats.samples >= 1000
+
+
 def assert_exact(stats: LoaderStats, delivered: dict[str, int]) -> None:
     found = {Path(source.name).name[0]: source.sizes.get("characters", 0) for source in stats.sources}
     assert found == delivered

@@ -61,7 +61,8 @@ class Counts:
         sources: By the number of a source.
         dropped: Samples that were skipped, by reason.
         sizes: By metric and number of a source: its sum over the measured samples, and their number.
-        exact_sizes: By metric and number of a source: its sum over all samples, if each was measured.
+        exact_sizes: By metric and number of a source: its sum over the items that a blend has yielded, if the blend
+            measures each.
         events: Calls while a trace is recorded.
     """
 
@@ -130,9 +131,9 @@ class Counts:
     def total_sizes(self) -> tuple[dict[str, float], dict[int, dict[str, float]]]:
         """Return the sums of metrics over all samples that were kept, and those of each source.
 
-        Sums that are not exact are estimates: the mean size of the measured samples of a source is that of all its
-        samples. The sum over all sources also has samples of which none of the same source was measured, or whose
-        source is not known, with the mean of all.
+        Sums that blends count are exact; they include what later hooks skip. Others are estimates: the mean size of the
+        measured samples of a source is that of all its samples. The sum over all sources also has samples of which none
+        of the same source was measured, or whose source is not known, with the mean of all.
         """
         kept = {number: one.samples - one.excluded - one.dropped for number, one in self.sources.items()}
         unknown = sum(one.dropped for one in self.sources.values()) - sum(self.dropped.values())  # 0 or less

@@ -23,9 +23,9 @@ _CALL_NS = 1500  # of a timed call
 _SWAP_NS = 3000  # to replace a function and restore it
 _MAX_SHARE = 0.001  # of a worker's time that may be spent on timed calls
 _MAX_INTERVAL = 10_000  # micro-batches
-_MAX_COUNT_SHARE = 0.001  # of a worker's time to count samples, and to send counts
+_MAX_COUNT_SHARE = 0.001  # of a worker's time to count samples
+_MAX_COUNT_WAIT_NS = 2_000_000_000  # to count those of thousands of readers takes milliseconds
 _EARLY_BATCHES = 128  # after each of which samples are counted, so that short runs have exact counts
-_SEND_NS = 20_000  # to pack counts in the worker, and to unpack and add them on the rank
 _MAX_EVENTS = 200_000  # of one worker on their way to the rank
 
 
@@ -162,7 +162,6 @@ class WorkerRecorder:
         if traced != self._is_traced:
             self._is_traced = traced
             self.until_timed = 1
-            self._next_count_ns = 0
 
     def add_made(self, batches: int, begin_ns: int) -> None:
         """Add micro-batches that were made since ``begin_ns``."""
@@ -292,30 +291,20 @@ class WorkerRecorder:
                     self.counts.dropped[reason] = self.counts.dropped.get(reason, 0) + more
                     known[reason] = samples
 
-    def count_samples_at_times(self, send_ns: int = 0) -> bool:
-        """Do the same, unless it was done in the last milliseconds; report whether it was done now.
-
-        Args:
-            send_ns: The time to send the counts after it.
-        """
+    def count_samples_at_times(self) -> None:
+        """Do the same, unless it was done a short time ago."""
         now_ns = perf_counter_ns()
-        if now_ns < self._next_count_ns:
-            return False
-        self.count_samples()
-        if self._made >= _EARLY_BATCHES:
-            took_ns = perf_counter_ns() - now_ns + send_ns
-            self._next_count_ns = now_ns + int(took_ns / _MAX_COUNT_SHARE)
-        return True
+        if now_ns >= self._next_count_ns:
+            self.count_samples()
+            if self._made >= _EARLY_BATCHES:
+                wait_ns = int((perf_counter_ns() - now_ns) / _MAX_COUNT_SHARE)
+                self._next_count_ns = now_ns + min(wait_ns, _MAX_COUNT_WAIT_NS)
 
-    def take(self, *, is_last: bool = False) -> Counts | None:
-        """Return the measurements since they were taken last; None if that was in the last milliseconds.
-
-        Args:
-            is_last: Nothing follows: count all samples, and return them.
-        """
+    def take(self, *, is_last: bool = False) -> Counts:
+        """Return the measurements since the last call; with ``is_last``, all samples are counted."""
         if is_last:
             self.count_samples()
-        elif not self.count_samples_at_times(_SEND_NS) and not self._is_traced:
-            return None
+        else:
+            self.count_samples_at_times()
         taken, self.counts = self.counts, Counts()
         return taken

@@ -158,6 +158,8 @@ def _work(
                 recorder.add_idle(begin_ns)
                 begin_ns = perf_counter_ns()
             if stop.is_set():
+                if recorder is not None:
+                    recorder.count_samples()
                 return
             del message  # memory of a batch is reused once no one refers to it
     except BaseException as error:  # also SystemExit: the rank would wait for this thread without end

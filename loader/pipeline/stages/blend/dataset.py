@@ -53,7 +53,7 @@ class BlendDataset(SavableDataset[T]):
     Attributes:
         begin: Called with the lane and its state before the stage is opened.
         counts_sizes: Statistics have the sizes of items, which nothing else measures.
-        counts_kept: No stage above skips items, as far as it is known: statistics have the volumes themselves.
+        counts_kept: The items are those that hooks encoded, and have not skipped: statistics have the volumes.
         counts_samples: A schedule of this blend, or of one below, changes weights at samples of the run.
         edited_at: The micro-batch of the run before which its mix changed last; 0 if it never did. Lanes that had begun
             continue from a state only.

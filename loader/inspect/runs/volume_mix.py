@@ -5,13 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from ...format.columns.column import open_column
-from ...format.columns.column_files import column_names
 from ...format.documents.messages import nearest_hint
 from ...metadataset.documents.weight_schedule import EntrySchedule, ScheduleUnit, combine_starts
 from ...metadataset.plans.blend_units import UnitBlend, sample_shares
-from ...pipeline.reading.source import Source
 from ...training.datasets.run_datasets import LoadedDatasets
-from ...training.datasets.volume_units import column_folder, write_command
+from ...training.datasets.volume_units import column_folder, columns_of, write_command
 
 __all__ = ["VolumeMix"]
 
@@ -39,7 +37,7 @@ class VolumeMix:
         self.units = tuple(dict.fromkeys(unit for unit in tree.units() if unit != "samples"))
         means = {unit: [self._mean(leaf, unit) for leaf in range(len(datasets.specs))] for unit in self.units}
         self.unknown: dict[str, list[str]] = {}
-        self._columns = {name for spec in datasets.specs for name in _columns(spec.source)}
+        self._columns = {name for spec in datasets.specs for name in columns_of(spec.source)}
         for unit, found in means.items():
             known = [mean for mean in found if mean is not None]
             if len(known) < len(found):
@@ -81,7 +79,7 @@ class VolumeMix:
         """Return the mean size of a dataset's samples from its column; None if it has none."""
         source = self._datasets.specs[leaf].source
         folder = column_folder(source)
-        if folder is None or unit not in _columns(source):
+        if folder is None or unit not in columns_of(source):
             return None
         column = open_column(folder.folder.storage, folder.folder.index, unit)
         rows = folder.index_numbers()
@@ -101,9 +99,3 @@ class VolumeMix:
                 f"{similar or '.'} Write them: {write_command(paths[0], unit)}"
             )
         return found
-
-
-def _columns(source: Source) -> list[str]:
-    """Return the names of a dataset's columns; of a join, those of the primary dataset."""
-    folder = column_folder(source)
-    return [] if folder is None else column_names(folder.folder.storage)

@@ -113,7 +113,7 @@ class _Builder:
         )
         # Metrics are measured by the stage whose results they take. Columns have the sizes of samples before all hooks.
         stage.counts_sizes = isinstance(size, ColumnSize)
-        stage.counts_kept = size is not None and not stage.counts_sizes
+        stage.counts_volumes = size is not None and not stage.counts_sizes
         stage.depth = max(chain.depth for chain in chains)  # later stages have the keys that they have without blends
         return stage, own
 

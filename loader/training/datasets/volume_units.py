@@ -18,7 +18,7 @@ from ...pipeline.reading.source import Raw, RawRow, Source
 from ...samples.encoding.size_metric import SizeMetric, size_metrics
 from .chain import Level
 
-__all__ = ["ColumnSize", "UnknownSize", "VolumeUnits", "column_folder", "write_command"]
+__all__ = ["ColumnSize", "UnknownSize", "VolumeUnits", "column_folder", "columns_of", "write_command"]
 
 _MAX_NAMED = 5  # datasets, in a message
 
@@ -91,6 +91,12 @@ def column_folder(source: Source) -> DatasetSource | None:
     if isinstance(source, JoinedSource):
         source = source.members[0]
     return source if isinstance(source, DatasetSource) else None
+
+
+def columns_of(source: Source) -> list[str]:
+    """Return the names of a source's columns; of a join, those of the primary dataset."""
+    folder = column_folder(source)
+    return [] if folder is None else column_names(folder.folder.storage)
 
 
 def write_command(path: str, unit: str) -> str:
@@ -181,6 +187,6 @@ class VolumeUnits:
             source = self._sources[leaf]
             folder = column_folder(source)
             path = source.request.path if folder is None else folder.request.path
-            if path not in seen and (folder is None or unit not in column_names(folder.folder.storage)):
+            if path not in seen and unit not in columns_of(source):
                 yield path
             seen.add(path)

@@ -37,7 +37,7 @@ class VolumeBlendRunning:
         state: Its state.
         schedule: Weights that change during the run, instead of ``weights``.
         counts_sizes: Measure the sizes of items for the statistics of the run, in some micro-batches.
-        counts_kept: Statistics have the volumes of inputs that have one source.
+        counts_volumes: Statistics have the volumes of inputs that have one source.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class VolumeBlendRunning:
         state: State,
         schedule: LaneSchedule | None = None,
         counts_sizes: bool = False,
-        counts_kept: bool = False,
+        counts_volumes: bool = False,
     ) -> None:
         self._key = key
         self._inputs = inputs
@@ -77,7 +77,7 @@ class VolumeBlendRunning:
         self._states: dict[str, State] = {str(origin): own[str(origin)] for origin in inputs if str(origin) in own}
         self._running: dict[int, Running] = {}
         self._changed: dict[int, None] = {}  # inputs that were used since the last state, in the order of first use
-        self._recorder = lane.recorder if counts_kept else None
+        self._recorder = lane.recorder if counts_volumes else None
         if self._recorder is not None:
             self._recorder.add_counter(self)
         self._ended: list[int] = [origin for origin in own.get("ended", []) if origin in inputs]

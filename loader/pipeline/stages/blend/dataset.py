@@ -53,7 +53,7 @@ class BlendDataset(SavableDataset[T]):
     Attributes:
         begin: Called with the lane and its state before the stage is opened.
         counts_sizes: Statistics have the sizes of items, which nothing else measures.
-        counts_kept: The items are those that hooks encoded, and have not skipped: statistics have the volumes.
+        counts_volumes: The items are those that hooks encoded, and have not skipped: statistics have the volumes.
         counts_samples: A schedule of this blend, or of one below, changes weights at samples of the run.
         edited_at: The micro-batch of the run before which its mix changed last; 0 if it never did. Lanes that had begun
             continue from a state only.
@@ -94,7 +94,7 @@ class BlendDataset(SavableDataset[T]):
         self.counts_samples = any(map(_counts_samples, datasets)) or (
             schedule is not None and schedule.unit == "samples"
         )
-        self.counts_kept = self.counts_sizes
+        self.counts_volumes = self.counts_sizes
         self.size = size
         self.unit = unit or (None if size is None else getattr(size, "__name__", type(size).__name__))
         self.origins = range(len(datasets))
@@ -192,7 +192,7 @@ class BlendDataset(SavableDataset[T]):
             state=state,
             schedule=None if self.schedule is None else LaneSchedule(self.schedule, lane),
             counts_sizes=self.counts_sizes,
-            counts_kept=self.counts_kept,
+            counts_volumes=self.counts_volumes,
         )
 
 

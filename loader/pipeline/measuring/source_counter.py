@@ -16,37 +16,9 @@ __all__ = ["SourceCounter"]
 
 _MAX_WAITING = 1000  # samples of chunks that were not counted; their arrays take memory
 
-
 _Columns = tuple[IntArray, IntArray, IntArray, npt.NDArray[np.bool_] | None]
-"""Sources, epochs and bytes of samples; and True for the excluded ones, None if there are none."""
-
-
-class _Chunk:
-    """The samples of a chunk.
-
-    Args:
-        positions: Their positions in the lane.
-        source: Shape (n,): number of each sample's source.
-        epoch: Shape (n,): its epoch.
-        size_bytes: Shape (n,): its bytes, -1 if they are not one range.
-        excluded: Shape (n,): True for the excluded samples; None if there are none.
-    """
-
-    __slots__ = ("epoch", "excluded", "positions", "size_bytes", "source")
-
-    def __init__(
-        self,
-        positions: range,
-        source: IntArray,
-        epoch: IntArray,
-        size_bytes: IntArray,
-        excluded: npt.NDArray[np.bool_] | None,
-    ) -> None:
-        self.positions = positions
-        self.source = source
-        self.epoch = epoch
-        self.size_bytes = size_bytes
-        self.excluded = excluded
+"""Of samples, shape (n,) each: sources, epochs, bytes (-1 if they are not one range), and True for the excluded ones;
+None instead of the last if there are none."""
 
 
 class SourceCounter:
@@ -66,7 +38,7 @@ class SourceCounter:
         self._is_one = sources == 1
         self._mean_bytes = mean_bytes
         self._counted = self._noted = position
-        self._chunks: deque[_Chunk] = deque()
+        self._chunks: deque[tuple[range, _Columns]] = deque()  # with the positions of their samples
 
     def add_chunk(
         self,
@@ -77,13 +49,11 @@ class SourceCounter:
         excluded: npt.NDArray[np.bool_] | None,
     ) -> None:
         """Note the samples that follow; those that were noted before and did not come, since a read failed, go."""
-        while self._chunks and self._chunks[-1].positions.stop > positions.start:
-            last = self._chunks[-1]
-            if last.positions.start >= positions.start:
-                self._chunks.pop()
-            else:
-                last.positions = range(last.positions.start, positions.start)
-        self._chunks.append(_Chunk(positions, source, epoch, size_bytes, excluded))
+        while self._chunks and self._chunks[-1][0].stop > positions.start:
+            last, columns = self._chunks.pop()
+            if last.start < positions.start:
+                self._chunks.append((range(last.start, positions.start), columns))
+        self._chunks.append((positions, (source, epoch, size_bytes, excluded)))
         self._noted = positions.stop
 
     @property
@@ -95,14 +65,14 @@ class SourceCounter:
         """Add the samples that were yielded since the last call: those before ``position``."""
         columns: list[_Columns] = []
         while self._counted < position and self._chunks:
-            chunk = self._chunks[0]
-            stop = min(position, chunk.positions.stop)
-            rows = slice(max(0, self._counted - chunk.positions.start), stop - chunk.positions.start)
+            positions, (source, epoch, size_bytes, excluded) = self._chunks[0]
+            stop = min(position, positions.stop)
+            rows = slice(max(0, self._counted - positions.start), stop - positions.start)
             if rows.stop > rows.start:
-                excluded = None if chunk.excluded is None else chunk.excluded[rows]
-                columns.append((chunk.source[rows], chunk.epoch[rows], chunk.size_bytes[rows], excluded))
+                flags = None if excluded is None else excluded[rows]
+                columns.append((source[rows], epoch[rows], size_bytes[rows], flags))
             self._counted = stop
-            if stop == chunk.positions.stop:
+            if stop == positions.stop:
                 self._chunks.popleft()
         if columns:
             self._count(columns[0] if len(columns) == 1 else _joined(columns), counts)

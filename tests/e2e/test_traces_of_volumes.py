@@ -235,7 +235,7 @@ def test_explain_names_the_unit_that_is_probably_meant(data: MixedData) -> None:
     path = data.folder / "misspelt.yaml"
     path.write_text((data.folder / "tokens.yaml").read_text().replace("tokens", "tokesn"))
     facts = explain_run(planned(data, "misspelt"), 100)
-    assert "count as the mean of the others; did you mean 'tokens'? Write them: energon stats" in facts.notes[1]
+    assert facts.notes[1].endswith("count as the mean of the others; did you mean 'tokens'?")
 
 
 def test_steps_before_an_edit_are_not_made_again_by_another_mix(data: MixedData, tmp_path: Path) -> None:

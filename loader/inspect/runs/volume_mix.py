@@ -96,6 +96,6 @@ class VolumeMix:
             similar = "" if unit in self._columns else nearest_hint(unit, {"samples", *self._columns})
             found.append(
                 f"the sizes of samples in {unit!r} are not known for {names}: they count as the mean of the others"
-                f"{similar or '.'} Write them: {write_command(paths[0], unit)}"
+                + (similar or f". Write them: {write_command(paths[0], unit)}")
             )
         return found

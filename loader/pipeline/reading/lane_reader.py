@@ -22,12 +22,12 @@ from ..contract.item_id import ItemId, position_of
 from ..contract.lane import Lane
 from ..contract.stage import SKIPPED, State
 from ..measuring.counts import STORAGE, Counts
+from ..measuring.position_sources import ReaderSources
 from ..measuring.recorder import WorkerRecorder
 from ..measuring.source_counter import SourceCounter
 from .fetched_ranges import MEMBER_BYTES
 from .joined_source import RowReader
 from .ordered_chunks import OrderedChunks
-from .position_sources import ReaderSources
 from .read_ahead import FetchedChunk, ReadAhead
 from .read_together import LaneReaders
 from .sample_chunk import ChunkReader, SourceTable

@@ -7,8 +7,7 @@ from typing import Protocol
 from ...arrays import IntArray
 from ...errors import StateError
 from ...order import LaneOrder
-from ..contract.lane import Lane
-from ..measuring.item_sources import NO_SOURCE
+from .item_sources import NO_SOURCE
 
 __all__ = ["ReaderSources"]
 
@@ -18,6 +17,12 @@ _MAX_BLOCKS = 64
 
 class _Reader(Protocol):
     def lane_order(self, number: int, *, lanes: int, seed: int, rules: int) -> LaneOrder: ...
+
+
+class _Lane(Protocol):
+    count: int
+    seed: int
+    rules: int
 
 
 class ReaderSources:
@@ -32,7 +37,7 @@ class ReaderSources:
 
     __slots__ = ("_blocks", "_count", "_first", "_orders", "_reader", "_rules", "_seed", "only")
 
-    def __init__(self, reader: _Reader, lane: Lane, *, first: int, sources: int) -> None:
+    def __init__(self, reader: _Reader, lane: _Lane, *, first: int, sources: int) -> None:
         self._reader = reader
         self._count, self._seed, self._rules = lane.count, lane.seed, lane.rules
         self._first = first

@@ -1,4 +1,4 @@
-"""A loader whose whole process group is killed leaves nothing in shared memory or in the temporary directory."""
+"""A loader leaves nothing in shared memory, in the temporary directory or on the terminal, also if it is killed."""
 
 from __future__ import annotations
 
@@ -87,3 +87,35 @@ def test_a_loader_that_ends_leaves_no_name_and_prints_nothing(tmp_path: Path, te
     )
     assert (program.returncode, program.stdout, program.stderr) == (0, "", "")
     assert [str(path.relative_to(temporary)) for path in temporary.rglob("*")] == []
+
+
+RUNNING = """
+import sys
+from loader import WorkerConfig, get_loader, get_train_dataset
+
+if __name__ == "__main__":
+    path, workers, *kind = sys.argv[1:]
+    config = WorkerConfig(rank=0, world_size=1, num_workers=int(workers))
+    dataset = get_train_dataset(path, batch_size=2, shuffle_buffer_size=10, max_samples_per_sequence=5,
+                                worker_config=config)
+    loader = get_loader(dataset, worker_type=kind[0] if kind else None)
+    batches = iter(loader)
+    batch = next(batches)
+"""
+
+
+@pytest.mark.parametrize("workers", [("0",), ("2", "main"), ("2", "thread"), ("2", "fork")])
+def test_a_program_that_ends_within_an_iteration_prints_nothing(tmp_path: Path, workers: tuple[str, ...]) -> None:
+    data = write_dataset(tmp_path / "data", {"a.tar": texts(0, 20)})
+    script = tmp_path / "program.py"
+    script.write_text(RUNNING)
+    paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    program = subprocess.run(
+        [sys.executable, str(script), str(data), *workers],
+        env=os.environ | {"PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert (program.returncode, program.stdout, program.stderr) == (0, "", "")

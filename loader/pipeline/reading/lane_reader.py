@@ -5,8 +5,9 @@ A chunk of samples is located in the index together, and each sample takes one p
 
 from __future__ import annotations
 
+import sys
 from collections import deque
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import suppress
 from time import perf_counter_ns
 from typing import Any, Protocol
@@ -205,8 +206,10 @@ class LaneReader:
         """Add the samples that were yielded since the last call."""
         self._counter.count(self.position, counts)
 
-    def __del__(self) -> None:
+    def __del__(self, is_exiting: Callable[[], bool] = sys.is_finalizing) -> None:
         """Count the samples of a pass that is left before its end, as the last one of ``repeats=2.5`` is."""
+        if is_exiting():  # modules may be gone
+            return
         recorder: WorkerRecorder | None = getattr(self, "_recorder", None)
         if recorder is not None and hasattr(self, "_counter"):
             self.add_counts(recorder.counts)

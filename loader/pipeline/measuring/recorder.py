@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter_ns
 from typing import Any, Protocol
 
-from .counts import Counts, Event
+from .counts import Counts, Event, PackedCounts
 from .item_sources import MeasuredLane
 from .measured_sizes import Metric, Sizes, measure_items
 from .skipped_items import SkippedItems
@@ -24,6 +24,7 @@ _SWAP_NS = 3000  # to replace a function and restore it
 _MAX_SHARE = 0.001  # of a worker's time that may be spent on timed calls
 _MAX_INTERVAL = 10_000  # micro-batches
 _MAX_COUNT_SHARE = 0.001  # of a worker's time to count samples
+_SEND_COUNT_NS = 20_000  # to send the counts to the rank, and to add them there
 _MAX_COUNT_WAIT_NS = 2_000_000_000  # to count those of thousands of readers takes milliseconds
 _EARLY_BATCHES = 128  # after each of which samples are counted, so that short runs have exact counts
 _MAX_EVENTS = 200_000  # of one worker on their way to the rank
@@ -297,14 +298,14 @@ class WorkerRecorder:
         if now_ns >= self._next_count_ns:
             self.count_samples()
             if self._made >= _EARLY_BATCHES:
-                wait_ns = int((perf_counter_ns() - now_ns) / _MAX_COUNT_SHARE)
+                wait_ns = int((perf_counter_ns() - now_ns + _SEND_COUNT_NS) / _MAX_COUNT_SHARE)
                 self._next_count_ns = now_ns + min(wait_ns, _MAX_COUNT_WAIT_NS)
 
-    def take(self, *, is_last: bool = False) -> Counts:
+    def take(self, *, is_last: bool = False) -> PackedCounts:
         """Return the measurements since the last call; with ``is_last``, all samples are counted."""
         if is_last:
             self.count_samples()
         else:
             self.count_samples_at_times()
         taken, self.counts = self.counts, Counts()
-        return taken
+        return taken.packed()

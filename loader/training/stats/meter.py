@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from time import perf_counter_ns
 from typing import Any, Protocol
 
-from ...pipeline.measuring.counts import Counts, Event, add_numbers
+from ...pipeline.measuring.counts import Counts, Event, PackedCounts, add_numbers
 from ...pipeline.measuring.recorder import WorkerRecorder
 
 __all__ = ["REPLACEMENT", "START", "TRANSPORT", "MeteredStream", "RankMeter", "Reporter", "WorkerMeter"]
@@ -165,7 +165,7 @@ class RankMeter:
         stream = None if self.is_own_work else self.stream
         return 0 if stream is None else sum(stream.queue(worker)[0] for worker in range(len(self.workers)))
 
-    def received(self, worker: int, counts: Counts | None, *, begin_ns: int, arrived_ns: int) -> None:
+    def received(self, worker: int, counts: PackedCounts | None, *, begin_ns: int, arrived_ns: int) -> None:
         """Note a message of a worker, which is unpacked now.
 
         Args:
@@ -186,7 +186,7 @@ class RankMeter:
         now_ns = perf_counter_ns()
         meter.transport_ns += now_ns - arrived_ns
         if counts is not None:
-            meter.counts.add(counts)
+            meter.counts.add_packed(counts)
         if self.is_traced:
             self.events += (
                 Event(f"wait for worker {worker}", begin_ns, arrived_ns - begin_ns),

@@ -28,7 +28,7 @@ from torch.utils.data._utils import worker as torch_worker
 from torch.utils.data._utils.pin_memory import pin_memory
 
 from ...pipeline.contract.running import State
-from ...pipeline.measuring.counts import Counts
+from ...pipeline.measuring.counts import PackedCounts
 from ...pipeline.measuring.recorder import WorkerRecorder
 from ...transport.message import PackedMessage, pack_message, unpack_message
 from ...transport.segments import SegmentFlags, SegmentPool
@@ -154,7 +154,7 @@ def _describe_worker(worker: int, host: LaneHost) -> None:
 
 
 def _pack_bundle(
-    worker: int, bundle: list[Any], is_last: bool, counts: Counts | None, pool: SegmentPool | None
+    worker: int, bundle: list[Any], is_last: bool, counts: PackedCounts | None, pool: SegmentPool | None
 ) -> PackedMessage:
     try:
         return pack_message((bundle, is_last, counts), pool)

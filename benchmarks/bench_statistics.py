@@ -68,7 +68,8 @@ class Turns(NamedTuple):
     """The turns of a loader.
 
     Attributes:
-        before: Micro-batches before the first turn: then chunks are large, and workers send counts seldom.
+        before: Micro-batches before the first turn. Early in a run, chunks are small, more micro-batches are timed, and
+            workers send counts more often.
         batches: Micro-batches of a turn. With workers it takes about 0.1 s, since they send counts after each pause.
     """
 
@@ -89,9 +90,9 @@ def main() -> None:
         pictures = make_dataset(folder / "pictures", "jpg", jpeg_part, _CAPTIONS)
         cells = [["samples", "workers", "µs of a sample", "with statistics", "without, again", "their estimate"]]
         for name, path, encoder, turns in (
-            ("undecoded json", texts, Undecoded(), (Turns(500, 96), Turns(1500, 768))),
-            ("json, encoded", texts, Encoding(), (Turns(500, 64), Turns(1500, 1024))),
-            ("JPEG 256 × 256", pictures, Pictures(), (Turns(10, 2), Turns(300, 16))),
+            ("undecoded json", texts, Undecoded(), (Turns(4000, 96), Turns(16000, 768))),
+            ("json, encoded", texts, Encoding(), (Turns(4000, 64), Turns(16000, 1024))),
+            ("JPEG 256 × 256", pictures, Pictures(), (Turns(100, 2), Turns(300, 16))),
         ):
             cells += (
                 [

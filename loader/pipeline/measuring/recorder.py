@@ -15,18 +15,20 @@ from typing import Any, Protocol
 from .counts import Counts, Event, PackedCounts
 from .item_sources import MeasuredLane
 from .measured_sizes import Metric, Sizes, measure_items
+from .sample_counts import SampleCounts
 from .skipped_items import SkippedItems
 
-__all__ = ["Counter", "Measured", "WorkerRecorder", "register", "skipped_items"]
+__all__ = ["Measured", "WorkerRecorder", "register", "skipped_items"]
 
 _CALL_NS = 1500  # of a timed call
 _SWAP_NS = 3000  # to replace a function and restore it
-_MAX_SHARE = 0.001  # of a worker's time that may be spent on timed calls
+_MAX_SHARE = 0.0005  # of a worker's time that may be spent on timed calls
 _MAX_INTERVAL = 10_000  # micro-batches
-_MAX_COUNT_SHARE = 0.001  # of a worker's time to count samples
-_SEND_COUNT_NS = 20_000  # to send the counts to the rank, and to add them there
-_MAX_COUNT_WAIT_NS = 2_000_000_000  # to count those of thousands of readers takes milliseconds
-_EARLY_BATCHES = 128  # after each of which samples are counted, so that short runs have exact counts
+_EARLY_SHARE = 0.5  # the interval is at most this share of the micro-batches before: short runs are timed, too
+_SEND_EVERY_NS = 10_000_000
+_EARLY_BATCHES = 128  # after each of which counts are sent, so that those of short runs are exact
+_UNSENT_SHARE = 1 / 32  # of a worker's time until now, for which counts are not sent yet
+_UNCOUNTED_SHARE = 1 / 8  # the same, for which samples are not counted yet: this takes longer
 _MAX_EVENTS = 200_000  # of one worker on their way to the rank
 
 
@@ -34,13 +36,6 @@ class Measured(MeasuredLane, Protocol):
     """A lane, which knows the recorder of its worker."""
 
     recorder: WorkerRecorder | None
-
-
-class Counter(Protocol):
-    """A stage that counts the samples of sources, or their sizes, itself."""
-
-    def add_counts(self, counts: Counts) -> None:
-        """Add what was yielded since the last call."""
 
 
 def register(
@@ -75,7 +70,7 @@ def register(
 
 def skipped_items(lane: Measured) -> Any:
     """Return the collection to which a stage adds the ids of items that it skips."""
-    return _NO_ITEMS if lane.recorder is None else SkippedItems(lane, lane.recorder.skipped)
+    return _NO_ITEMS if lane.recorder is None else SkippedItems(lane, lane.recorder.samples.skipped)
 
 
 class _NoItems:
@@ -108,7 +103,7 @@ class WorkerRecorder:
 
     Attributes:
         counts: The measurements since they were taken last.
-        skipped: The lanes and inputs with skipped items that are not counted.
+        samples: The counts of samples that the stages keep.
         until_timed: The lanes count it down with each micro-batch; from 0 on, they call :meth:`begin_timed`.
     """
 
@@ -119,15 +114,16 @@ class WorkerRecorder:
         readers: Mapping[int, int] | None = None,
     ) -> None:
         self.counts = counts if counts is not None else Counts()
-        self.skipped: list[SkippedItems] = []
+        self.samples = SampleCounts()
         self._readers = readers or {}
         self._is_traced = False
         self._functions: dict[int, list[_Function]] = {}  # by lane
-        self._counters: list[weakref.ref[Counter]] = []
-        self._dropped: list[tuple[Mapping[str, int], dict[str, int]]] = []  # of lanes, and those that are counted
-        self._next_count_ns = 0
+        self._since_ns = perf_counter_ns()
+        self._bundle_ns = 0  # when the last one was made
+        self._send_ns = 0  # before, counts are not sent
         self._made = 0  # micro-batches
         self.until_timed = 1
+        self._timed_until = 1  # micro-batches up to the next one that is timed
         self._jitter = 0
         self._begin_ns = 0
         self._nested_ns = 0  # of the timed calls inside of the running one
@@ -144,17 +140,9 @@ class WorkerRecorder:
         if lane == self._timed_lane:
             self._swap(function)
 
-    def add_counter(self, counter: Counter) -> None:
-        """Add the counts of a stage to those of the worker. The stage is not kept alive."""
-        self._counters.append(weakref.ref(counter))
-
     def first_source(self, definition: object) -> int:
         """Return the number of a reader's first source among the sources of the chain."""
         return self._readers.get(id(definition), 0)
-
-    def add_dropped(self, dropped: Mapping[str, int]) -> None:
-        """Count the samples that a lane drops, by reason: a counter that grows."""
-        self._dropped.append((dropped, {}))
 
     # ------------------------------------------------------------------------------------- micro-batches
 
@@ -169,6 +157,39 @@ class WorkerRecorder:
         self._made += batches
         self.counts.batches += batches
         self.counts.make_ns += perf_counter_ns() - begin_ns
+
+    def take_bundle(self, batches: int, begin_ns: int, make_ns: int, *, is_last: bool) -> PackedCounts | None:
+        """Add a bundle of micro-batches that was made, and return all measurements if it is time to send them.
+
+        The time since the last bundle, in which that one was packed and sent, is added with this one.
+
+        Args:
+            batches: The micro-batches in the bundle.
+            begin_ns: When the worker began to wait for the rank.
+            make_ns: When it began to make the micro-batches.
+            is_last: No bundle follows: all samples are counted.
+        """
+        now_ns = perf_counter_ns()
+        counts = self.counts
+        self._made += batches
+        counts.batches += batches
+        counts.idle_ns += make_ns - begin_ns
+        counts.make_ns += now_ns - make_ns
+        sent_ns, self._bundle_ns = self._bundle_ns or begin_ns, now_ns
+        counts.transport_ns += begin_ns - sent_ns
+        if self._is_traced:
+            self._note("transport", sent_ns, begin_ns - sent_ns)
+            self._note("idle", begin_ns, make_ns - begin_ns)
+        elif now_ns < self._send_ns and not is_last:
+            return None
+        if is_last:
+            self.count_samples()
+        else:
+            self.count_samples_at_times(now_ns)
+        if self._made >= _EARLY_BATCHES:
+            self._send_ns = now_ns + min(_SEND_EVERY_NS, int(_UNSENT_SHARE * (now_ns - self._since_ns)))
+        self.counts = Counts()
+        return counts.packed()
 
     def begin_timed(self, lane: int) -> None:
         """Begin a micro-batch of a lane whose calls are timed."""
@@ -192,7 +213,8 @@ class WorkerRecorder:
         counts.timed_ns += max(0, took_ns - self._always_ns)
         cost_ns = self._calls * _CALL_NS + len(swapped) * _SWAP_NS + self._metrics_ns
         counts.cost_ns += cost_ns
-        interval = min(_MAX_INTERVAL, max(1, int(cost_ns / (_MAX_SHARE * max(1, took_ns)))))
+        longest = min(_MAX_INTERVAL, 1 + int(_EARLY_SHARE * self._timed_until))
+        interval = min(longest, max(1, int(cost_ns / (_MAX_SHARE * max(1, took_ns)))))
         if self._is_traced:
             interval = 1
             self._note("micro-batch", self._begin_ns, took_ns)
@@ -201,6 +223,7 @@ class WorkerRecorder:
             self._jitter = (self._jitter * 1103515245 + 12345) & 0x7FFFFFFF
             interval = interval // 2 + 1 + self._jitter % interval
         self.until_timed = interval
+        self._timed_until += interval
 
     def _swap(self, function: _Function) -> None:
         owner = function.owner()
@@ -262,50 +285,17 @@ class WorkerRecorder:
         if self._is_traced:
             self._note("idle", begin_ns, took_ns)
 
-    def add_transport(self, begin_ns: int) -> None:
-        """Add the time in which micro-batches were packed for the rank, from ``begin_ns`` to now."""
-        took_ns = perf_counter_ns() - begin_ns
-        self.counts.transport_ns += took_ns
-        if self._is_traced:
-            self._note("transport", begin_ns, took_ns)
-
     def _note(self, name: str, begin_ns: int, took_ns: int) -> None:
         if len(self.counts.events) < _MAX_EVENTS:
             self.counts.events.append(Event(name, begin_ns, took_ns))
 
-    # ------------------------------------------------------------------------------------- results
+    # ------------------------------------------------------------------------------------- samples
 
     def count_samples(self) -> None:
-        """Add the samples and sizes that stages have counted, and the dropped samples, since the last call."""
-        counters = [(reference, reference()) for reference in self._counters]
-        for _, counter in counters:
-            if counter is not None:
-                counter.add_counts(self.counts)
-        if any(counter is None for _, counter in counters):
-            self._counters = [reference for reference, counter in counters if counter is not None]
-        for skipped in [*self.skipped]:
-            skipped.count()
-        for dropped, known in self._dropped:
-            if len(dropped) > len(known) or (dropped and dropped != known):
-                for reason, samples in [*dropped.items()]:
-                    more = samples - known.get(reason, 0)
-                    self.counts.dropped[reason] = self.counts.dropped.get(reason, 0) + more
-                    known[reason] = samples
+        """Add the counts of samples that the stages keep."""
+        self.samples.count(self.counts)
 
-    def count_samples_at_times(self) -> None:
-        """Do the same, unless it was done a short time ago."""
-        now_ns = perf_counter_ns()
-        if now_ns >= self._next_count_ns:
-            self.count_samples()
-            if self._made >= _EARLY_BATCHES:
-                wait_ns = int((perf_counter_ns() - now_ns + _SEND_COUNT_NS) / _MAX_COUNT_SHARE)
-                self._next_count_ns = now_ns + min(wait_ns, _MAX_COUNT_WAIT_NS)
-
-    def take(self, *, is_last: bool = False) -> PackedCounts:
-        """Return the measurements since the last call; with ``is_last``, all samples are counted."""
-        if is_last:
-            self.count_samples()
-        else:
-            self.count_samples_at_times()
-        taken, self.counts = self.counts, Counts()
-        return taken.packed()
+    def count_samples_at_times(self, now_ns: int) -> None:
+        """Do the same, unless it was done a short time before ``now_ns``."""
+        longest_ns = 0 if self._made < _EARLY_BATCHES else int(_UNCOUNTED_SHARE * (now_ns - self._since_ns))
+        self.samples.count_at_times(self.counts, now_ns, longest_ns=longest_ns)

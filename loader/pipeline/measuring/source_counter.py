@@ -14,7 +14,7 @@ from .counts import Counts, SourceCounts
 
 __all__ = ["SourceCounter"]
 
-_MAX_WAITING = 1000  # samples of chunks that were not counted; their arrays take memory
+_MAX_WAITING = 4000  # samples of chunks that were not counted; their arrays take memory
 
 _Columns = tuple[IntArray, IntArray, IntArray, npt.NDArray[np.bool_] | None]
 """Of samples, shape (n,) each: sources, epochs, bytes (-1 if they are not one range), and True for the excluded ones;

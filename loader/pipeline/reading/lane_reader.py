@@ -134,7 +134,7 @@ class LaneReader:
                 first, self.position, lambda source: sources[source].sample_bytes, sources=len(sources)
             )
             lane.readers = ReaderSources(definition, lane, first=first, sources=len(sources))
-            lane.recorder.add_counter(self)
+            lane.recorder.samples.add_counter(self)
         self._first_rebuilt = -1  # first of the positions that the last load() located
         self._rebuilt: tuple[IntArray, IntArray]  # their sources, and numbers in the indexes
 

@@ -272,7 +272,7 @@ class RunStats:
 def _sum_of(meter: RankMeter) -> Counts:
     total = Counts()
     for worker in meter.workers:
-        total.add(worker.counts.copy())
+        total.add_but_events(worker.counts)
     return total
 
 

@@ -116,9 +116,8 @@ class _LaneWork:
                 return
             slot.note_idle(False)
             if recorder is not None:
-                recorder.add_idle(begin_ns)
                 recorder.follow(slot.is_traced())
-            begin_ns = time.perf_counter_ns()
+            make_ns = time.perf_counter_ns()
             bundle: list[Message | PackedError | None] = []
             while not is_last and len(bundle) < self.size.value and not pipes.has_stopped:
                 try:
@@ -129,14 +128,11 @@ class _LaneWork:
                     bundle.append(pack_error(error, worker=self.worker))
                     is_last = True
             slot.note_made(len(bundle))
+            counts = None
             if recorder is not None:
-                recorder.add_made(len(bundle) - bundle.count(None), begin_ns)
-            begin_ns = time.perf_counter_ns()
-            counts = None if recorder is None else recorder.take(is_last=is_last)
-            packed = _pack_bundle(self.worker, bundle, is_last, counts, pool)
-            if recorder is not None:
-                recorder.add_transport(begin_ns)
-            yield packed
+                made = len(bundle) - bundle.count(None)
+                counts = recorder.take_bundle(made, begin_ns, make_ns, is_last=is_last)
+            yield _pack_bundle(self.worker, bundle, is_last, counts, pool)
 
 
 def _describe_worker(worker: int, host: LaneHost) -> None:

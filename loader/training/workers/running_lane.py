@@ -141,7 +141,7 @@ class RunningLane:
             dataset, number, host.lanes, notes.last_sample, rules=host.rules, recorder=notes.recorder
         )
         if notes.recorder is not None:
-            notes.recorder.add_dropped(self._lane.failures.dropped)
+            notes.recorder.samples.add_dropped(self._lane.failures.dropped)
         self._neighbours: WorkerNeighbours | None = None
         if host.cache_pool is not None:
             self._lane.context.cache = host.cache_pool

@@ -151,8 +151,9 @@ def _work(
         for message in messages:
             if recorder is not None:
                 recorder.add_made(message is not None, begin_ns)
-                recorder.count_samples_at_times()
             begin_ns = perf_counter_ns()
+            if recorder is not None:
+                recorder.count_samples_at_times(begin_ns)
             queue.put(message)
             if recorder is not None:
                 recorder.add_idle(begin_ns)

@@ -79,7 +79,7 @@ class VolumeBlendRunning:
         self._changed: dict[int, None] = {}  # inputs that were used since the last state, in the order of first use
         self._recorder = lane.recorder if counts_volumes else None
         if self._recorder is not None:
-            self._recorder.add_counter(self)
+            self._recorder.samples.add_counter(self)
         self._ended: list[int] = [origin for origin in own.get("ended", []) if origin in inputs]
         self._counts(own if own.get("edits", 0) == edits else {})
         if lane.neighbours is not None:

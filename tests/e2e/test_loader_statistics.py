@@ -511,3 +511,22 @@ def test_headroom_is_what_a_perfect_loader_would_gain(mix: Path) -> None:
     assert len({*batches[20:37]}) == 4  # cached ones
     expected = [tuple(batch) for batch in islice(loader_of(mix / "one", workers=0), loader.stats().steps)]
     assert [*dict.fromkeys(expected)] == [*dict.fromkeys(batches)]  # the new ones are those of the run
+
+
+def test_a_worker_that_waits_for_a_full_pipe_is_idle(tmp_path: Path) -> None:
+    samples = {f"{number:05d}": {"txt": b"x" * 8000} for number in range(100)}
+    write_shard(tmp_path / "0.tar", samples)
+    prepare(tmp_path, split=SplitRequest(ratio={"train": 1.0}), files={"dataset.yaml": CONFIG})
+    stats = run(loader_of(tmp_path, workers=1, prefetch_factor=8), 60, step_s=0.02)
+    assert stats.workers[0].busy_s < stats.elapsed_s / 3
+    assert stats.workers[0].idle_s > stats.elapsed_s / 2
+    assert stats.worker_s["transport"] < stats.elapsed_s / 4
+
+
+def test_waits_are_attributed_when_statistics_are_read_in_each_step(mix: Path) -> None:
+    loader = loader_of(mix / "mix.yaml", workers=1, encoder=Encoding(encode_s=0.001))
+    with loader:
+        for _ in islice(loader, 400):
+            loader.stats()
+        waited_for = loader.stats().waited_for
+    assert waited_for["encode_sample"] > 4 * waited_for["transport"]

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from .counts import Counts, Event, PackedCounts
 from .item_sources import MeasuredLane
 from .measured_sizes import Metric, Sizes, measure_items
+from .next_turn import NextTurn
 from .sample_counts import SampleCounts
 from .skipped_items import SkippedItems
 
@@ -24,11 +25,10 @@ _CALL_NS = 1500  # of a timed call
 _SWAP_NS = 3000  # to replace a function and restore it
 _MAX_SHARE = 0.0005  # of a worker's time that may be spent on timed calls
 _MAX_INTERVAL = 10_000  # micro-batches
-_EARLY_SHARE = 0.5  # the interval is at most this share of the micro-batches before: short runs are timed, too
-_SEND_EVERY_NS = 10_000_000
-_EARLY_BATCHES = 128  # after each of which counts are sent, so that those of short runs are exact
-_UNSENT_SHARE = 1 / 32  # of a worker's time until now, for which counts are not sent yet
-_UNCOUNTED_SHARE = 1 / 8  # the same, for which samples are not counted yet: this takes longer
+_EARLY_SHARE = 0.5  # early in a run, the interval is about this share of the micro-batches before
+_EARLY_COST = 0.01  # of a worker's time: early timing may cost as much
+_SEND_EVERY_NS = 10_000_000  # packing, sending and adding counts takes up to 40 µs
+_UNSENT = 1 / 32  # of the micro-batches of a worker, those whose counts are not sent yet
 _MAX_EVENTS = 200_000  # of one worker on their way to the rank
 
 
@@ -117,13 +117,15 @@ class WorkerRecorder:
         self.samples = SampleCounts()
         self._readers = readers or {}
         self._is_traced = False
+        self._traced_from_ns = 0
         self._functions: dict[int, list[_Function]] = {}  # by lane
         self._since_ns = perf_counter_ns()
         self._bundle_ns = 0  # when the last one was made
-        self._send_ns = 0  # before, counts are not sent
+        self._next_send = NextTurn(_UNSENT)
         self._made = 0  # micro-batches
         self.until_timed = 1
-        self._timed_until = 1  # micro-batches up to the next one that is timed
+        self._next_timed = 1  # the number of the next micro-batch that is timed
+        self._cost_ns = 0  # of all that were timed
         self._jitter = 0
         self._begin_ns = 0
         self._nested_ns = 0  # of the timed calls inside of the running one
@@ -150,44 +152,42 @@ class WorkerRecorder:
         """Record each call of all micro-batches from now on, or no longer."""
         if traced != self._is_traced:
             self._is_traced = traced
+            self._traced_from_ns = perf_counter_ns()
             self.until_timed = 1
 
     def add_made(self, batches: int, begin_ns: int) -> None:
-        """Add micro-batches that were made since ``begin_ns``."""
+        """Add micro-batches that a thread has made since ``begin_ns``."""
         self._made += batches
         self.counts.batches += batches
         self.counts.make_ns += perf_counter_ns() - begin_ns
 
     def take_bundle(self, batches: int, begin_ns: int, make_ns: int, *, is_last: bool) -> PackedCounts | None:
-        """Add a bundle of micro-batches that was made, and return all measurements if it is time to send them.
-
-        The time since the last bundle, in which that one was packed and sent, is added with this one.
+        """Add a bundle that a process has made, and return all measurements if it is time to send them.
 
         Args:
-            batches: The micro-batches in the bundle.
-            begin_ns: When the worker began to wait for the rank.
-            make_ns: When it began to make the micro-batches.
+            batches: The micro-batches in the bundle. The rank counts them when they arrive.
+            begin_ns: When the last bundle was packed. From then on, the worker sent it and waited for the rank.
+            make_ns: When the worker began to make the micro-batches.
             is_last: No bundle follows: all samples are counted.
         """
         now_ns = perf_counter_ns()
         counts = self.counts
         self._made += batches
-        counts.batches += batches
         counts.idle_ns += make_ns - begin_ns
         counts.make_ns += now_ns - make_ns
-        sent_ns, self._bundle_ns = self._bundle_ns or begin_ns, now_ns
-        counts.transport_ns += begin_ns - sent_ns
+        transport_ns = begin_ns - self._bundle_ns if self._bundle_ns else 0  # of the last bundle
+        counts.transport_ns += transport_ns
         if self._is_traced:
-            self._note("transport", sent_ns, begin_ns - sent_ns)
+            self._note("transport", self._bundle_ns, transport_ns)
             self._note("idle", begin_ns, make_ns - begin_ns)
-        elif now_ns < self._send_ns and not is_last:
-            return None
+        self._bundle_ns = now_ns
         if is_last:
             self.count_samples()
+        elif self._is_traced or self._next_send.is_due(self._made, now_ns):
+            self._next_send.begin_wait(self._made, now_ns, wait_ns=_SEND_EVERY_NS)
+            self.count_samples_if_due(now_ns)
         else:
-            self.count_samples_at_times(now_ns)
-        if self._made >= _EARLY_BATCHES:
-            self._send_ns = now_ns + min(_SEND_EVERY_NS, int(_UNSENT_SHARE * (now_ns - self._since_ns)))
+            return None
         self.counts = Counts()
         return counts.packed()
 
@@ -213,8 +213,8 @@ class WorkerRecorder:
         counts.timed_ns += max(0, took_ns - self._always_ns)
         cost_ns = self._calls * _CALL_NS + len(swapped) * _SWAP_NS + self._metrics_ns
         counts.cost_ns += cost_ns
-        longest = min(_MAX_INTERVAL, 1 + int(_EARLY_SHARE * self._timed_until))
-        interval = min(longest, max(1, int(cost_ns / (_MAX_SHARE * max(1, took_ns)))))
+        interval = min(_MAX_INTERVAL, self._early_interval(cost_ns), int(cost_ns / (_MAX_SHARE * max(1, took_ns))))
+        interval = max(1, interval)
         if self._is_traced:
             interval = 1
             self._note("micro-batch", self._begin_ns, took_ns)
@@ -223,7 +223,14 @@ class WorkerRecorder:
             self._jitter = (self._jitter * 1103515245 + 12345) & 0x7FFFFFFF
             interval = interval // 2 + 1 + self._jitter % interval
         self.until_timed = interval
-        self._timed_until += interval
+        self._next_timed += interval
+
+    def _early_interval(self, cost_ns: int) -> int:
+        """Return the interval early in a run, before the next of ``cost_ns``: short runs are timed, too."""
+        self._cost_ns += cost_ns
+        elapsed_ns = max(1, perf_counter_ns() - self._since_ns)
+        too_much = (self._cost_ns + cost_ns) / (_EARLY_COST * elapsed_ns) - 1  # as a share of the time until now
+        return int(max(_EARLY_SHARE, too_much) * self._next_timed) + 1
 
     def _swap(self, function: _Function) -> None:
         owner = function.owner()
@@ -279,15 +286,16 @@ class WorkerRecorder:
             self._note(name, begin_ns, took_ns)
 
     def add_idle(self, begin_ns: int) -> None:
-        """Add a wait for the rank, from ``begin_ns`` to now."""
+        """Add a wait of a thread for the rank, from ``begin_ns`` to now."""
         took_ns = perf_counter_ns() - begin_ns
         self.counts.idle_ns += took_ns
         if self._is_traced:
             self._note("idle", begin_ns, took_ns)
 
     def _note(self, name: str, begin_ns: int, took_ns: int) -> None:
-        if len(self.counts.events) < _MAX_EVENTS:
-            self.counts.events.append(Event(name, begin_ns, took_ns))
+        end_ns, begin_ns = begin_ns + took_ns, max(begin_ns, self._traced_from_ns)
+        if begin_ns < end_ns and len(self.counts.events) < _MAX_EVENTS:
+            self.counts.events.append(Event(name, begin_ns, end_ns - begin_ns))
 
     # ------------------------------------------------------------------------------------- samples
 
@@ -295,7 +303,6 @@ class WorkerRecorder:
         """Add the counts of samples that the stages keep."""
         self.samples.count(self.counts)
 
-    def count_samples_at_times(self, now_ns: int) -> None:
-        """Do the same, unless it was done a short time before ``now_ns``."""
-        longest_ns = 0 if self._made < _EARLY_BATCHES else int(_UNCOUNTED_SHARE * (now_ns - self._since_ns))
-        self.samples.count_at_times(self.counts, now_ns, longest_ns=longest_ns)
+    def count_samples_if_due(self, now_ns: int) -> None:
+        """Add them, unless this was done a short time or few micro-batches before."""
+        self.samples.count_if_due(self.counts, self._made, now_ns)

@@ -8,11 +8,13 @@ from time import perf_counter_ns
 from typing import Protocol
 
 from .counts import Counts
+from .next_turn import NextTurn
 from .skipped_items import SkippedItems
 
 __all__ = ["Counter", "SampleCounts"]
 
 _MAX_SHARE = 0.001  # of a worker's time to count samples
+_MISSING = 1 / 16  # of the micro-batches of a worker, those whose samples are not counted yet
 _MAX_WAIT_NS = 2_000_000_000  # to count those of thousands of readers takes milliseconds
 
 
@@ -34,7 +36,7 @@ class SampleCounts:
         self.skipped: list[SkippedItems] = []
         self._counters: list[weakref.ref[Counter]] = []
         self._dropped: list[tuple[Mapping[str, int], dict[str, int]]] = []  # of lanes, and those that are counted
-        self._next_ns = 0
+        self._next = NextTurn(_MISSING)
 
     def add_counter(self, counter: Counter) -> None:
         """Add the counts of a stage to those of the worker. The stage is not kept alive."""
@@ -45,7 +47,11 @@ class SampleCounts:
         self._dropped.append((dropped, {}))
 
     def count(self, counts: Counts) -> None:
-        """Add the samples and sizes that stages have counted, and the dropped samples, since the last call."""
+        """Add the samples and sizes that stages have counted, and the dropped samples, since the last call.
+
+        Args:
+            counts: Those of the worker's recorder, to which skipped items are added as well.
+        """
         counters = [(reference, reference()) for reference in self._counters]
         for _, counter in counters:
             if counter is not None:
@@ -61,9 +67,15 @@ class SampleCounts:
                     counts.dropped[reason] = counts.dropped.get(reason, 0) + more
                     known[reason] = samples
 
-    def count_at_times(self, counts: Counts, now_ns: int, *, longest_ns: int) -> None:
-        """Do the same, unless it was done a short time before ``now_ns``, at most ``longest_ns``."""
-        if now_ns >= self._next_ns:
+    def count_if_due(self, counts: Counts, batches: int, now_ns: int) -> None:
+        """Count, unless this was done a short time or few micro-batches before.
+
+        Args:
+            counts: Those of the worker.
+            batches: The micro-batches that it has made.
+            now_ns: The time.
+        """
+        if self._next.is_due(batches, now_ns):
             self.count(counts)
             wait_ns = int((perf_counter_ns() - now_ns) / _MAX_SHARE)
-            self._next_ns = now_ns + min(wait_ns, longest_ns, _MAX_WAIT_NS)
+            self._next.begin_wait(batches, now_ns, wait_ns=min(wait_ns, _MAX_WAIT_NS))

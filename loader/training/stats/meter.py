@@ -65,7 +65,7 @@ class WorkerMeter:
         self.waited_ns = self.start_ns = self.replacement_ns = self.transport_ns = 0
         self.waited_for: dict[str, float] = {}
         self.is_started = self.is_replaced = False
-        self._attributed_ns = 0
+        self._attributed_ns = self._made_ns = 0
         self._times: Mapping[str, float] = {}
 
     def times(self) -> dict[str, float]:
@@ -78,14 +78,16 @@ class WorkerMeter:
         Args:
             waited_ns: All waits for the worker.
         """
+        new_ns, made_ns = waited_ns - self._attributed_ns, self.counts.make_ns
+        if new_ns <= 0 or made_ns == self._made_ns:
+            return  # no counts have arrived yet: the next call attributes these waits, too
         times = self.times()
         spent = {name: max(0.0, seconds - self._times.get(name, 0.0)) for name, seconds in times.items()}
         total = sum(spent.values())
-        new_ns = waited_ns - self._attributed_ns
-        if new_ns <= 0 or total <= 0:
-            return  # nothing is known yet: the next call attributes these waits, too
+        if total <= 0:
+            return
         add_numbers(self.waited_for, {name: new_ns / 1e9 * seconds / total for name, seconds in spent.items()})
-        self._attributed_ns, self._times = waited_ns, times
+        self._attributed_ns, self._made_ns, self._times = waited_ns, made_ns, times
 
 
 class RankMeter:
@@ -165,14 +167,17 @@ class RankMeter:
         stream = None if self.is_own_work else self.stream
         return 0 if stream is None else sum(stream.queue(worker)[0] for worker in range(len(self.workers)))
 
-    def received(self, worker: int, counts: PackedCounts | None, *, begin_ns: int, arrived_ns: int) -> None:
+    def received(
+        self, worker: int, counts: PackedCounts | None, *, begin_ns: int, arrived_ns: int, batches: int = 0
+    ) -> None:
         """Note a message of a worker, which is unpacked now.
 
         Args:
             worker: The number of the worker.
-            counts: What the worker did since its last message; None if it adds them itself.
+            counts: What the worker did since it sent counts last; None if it sends none now, or adds them itself.
             begin_ns: When the training loop began to wait for it.
             arrived_ns: When it had arrived.
+            batches: Its micro-batches, unless the worker adds them itself.
         """
         meter = self.workers[worker]
         if meter.is_started:
@@ -185,6 +190,7 @@ class RankMeter:
             meter.is_started = True
         now_ns = perf_counter_ns()
         meter.transport_ns += now_ns - arrived_ns
+        meter.counts.batches += batches
         if counts is not None:
             meter.counts.add_packed(counts)
         if self.is_traced:
@@ -259,12 +265,16 @@ class RankMeter:
 
     def begin_trace(self, steps: int | None) -> None:
         """Record each call of the workers and of the training loop, for some steps; None: until the end."""
+        self._drop_events()  # those of an earlier trace that arrived after its end
         self._traced_steps = steps
         self._set_traced(True)
 
     def end_trace(self) -> None:
         """Record no calls any more, and drop those that were recorded."""
         self._set_traced(False)
+        self._drop_events()
+
+    def _drop_events(self) -> None:
         self.events = []
         for worker in self.workers:
             worker.counts.events = []

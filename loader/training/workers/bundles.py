@@ -109,8 +109,8 @@ class _LaneWork:
         messages = self.host.messages(self.worker, slot, taken=self.taken, recorder=recorder)
         messages = collect_garbage_every(self.options.gc_collect_every_n_steps, messages)
         is_last = False
+        begin_ns = time.perf_counter_ns()
         while not is_last:
-            begin_ns = time.perf_counter_ns()
             slot.note_idle(True)
             if not pipes.wait_for_request():
                 return
@@ -130,9 +130,10 @@ class _LaneWork:
             slot.note_made(len(bundle))
             counts = None
             if recorder is not None:
-                made = len(bundle) - bundle.count(None)
-                counts = recorder.take_bundle(made, begin_ns, make_ns, is_last=is_last)
-            yield _pack_bundle(self.worker, bundle, is_last, counts, pool)
+                counts = recorder.take_bundle(len(bundle), begin_ns, make_ns, is_last=is_last)
+            packed = _pack_bundle(self.worker, bundle, is_last, counts, pool)
+            begin_ns = time.perf_counter_ns()
+            yield packed
 
 
 def _describe_worker(worker: int, host: LaneHost) -> None:
@@ -274,7 +275,8 @@ class WorkerBundles:
             return
         bundle, is_last, counts = unpack_message(packed, self._workers[worker].flags)
         if self._meter is not None:
-            self._meter.received(worker, counts, begin_ns=begin_ns, arrived_ns=arrived_ns)
+            made = len(bundle) - bundle.count(None)
+            self._meter.received(worker, counts, batches=made, begin_ns=begin_ns, arrived_ns=arrived_ns)
         self._messages[worker].extend(bundle)
         self._received[worker] += len(bundle)
         self._is_done[worker] = is_last

@@ -153,7 +153,7 @@ def _work(
                 recorder.add_made(message is not None, begin_ns)
             begin_ns = perf_counter_ns()
             if recorder is not None:
-                recorder.count_samples_at_times(begin_ns)
+                recorder.count_samples_if_due(begin_ns)
             queue.put(message)
             if recorder is not None:
                 recorder.add_idle(begin_ns)

@@ -58,17 +58,19 @@ def test_sums_do_not_depend_on_the_order(one: Counts, other: Counts) -> None:
 
 
 class Clock:
-    """The clock of a worker."""
+    """The clock of a worker process."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now_ns = NS
         monkeypatch.setattr(recorder, "perf_counter_ns", lambda: self.now_ns)
 
     def bundle(self, worker: WorkerRecorder, milliseconds: float, *, is_last: bool = False) -> Counts | None:
-        """Let a worker make a bundle of one micro-batch; returns the counts that it sends with it."""
+        """Let a worker wait for 1 ms, and make a bundle of one micro-batch; returns the counts that it sends."""
         begin_ns = self.now_ns
-        self.now_ns += int(milliseconds * NS)
-        packed = worker.take_bundle(1, begin_ns, begin_ns, is_last=is_last)
+        make_ns = begin_ns + NS
+        self.now_ns = make_ns + int(milliseconds * NS)
+        packed = worker.take_bundle(1, begin_ns, make_ns, is_last=is_last)
+        self.now_ns += NS // 4  # packing
         if packed is None:
             return None
         counts = Counts()
@@ -76,57 +78,84 @@ class Clock:
         return counts
 
 
+class Reader:
+    """Counts a sample for each micro-batch."""
+
+    samples = 0
+
+    def add_counts(self, counts: Counts) -> None:
+        counts.add_source(0, (self.samples, 0, 0, 0, 0))
+        self.samples = 0
+
+
 def test_counts_are_sent_early_then_every_10_ms_and_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
     worker, total = WorkerRecorder(), Counts()
-    for _ in range(128):
-        counts = clock.bundle(worker, 10)
-        assert counts is not None
-        total.add_but_events(counts)
-    sent = [clock.bundle(worker, 1) for _ in range(1000)]
-    assert 90 <= sum(counts is not None for counts in sent) <= 110
-    last = clock.bundle(worker, 1, is_last=True)
+    early = [clock.bundle(worker, 10) for _ in range(128)]
+    assert None not in early
+    sent = [clock.bundle(worker, 0.25) for _ in range(4000)]
+    assert 500 <= sum(counts is not None for counts in sent) <= 650
+    last = clock.bundle(worker, 0.25, is_last=True)
     assert last is not None
-    for counts in [*sent, last]:
+    for counts in [*early, *sent, last]:
         if counts is not None:
             total.add_but_events(counts)
-    assert (total.batches, total.make_ns) == (1129, (1280 + 1001) * NS)
+    assert total.make_ns == 1280 * NS + 4001 * NS // 4
+    assert total.idle_ns == 4129 * NS
+    assert total.transport_ns == 4128 * NS // 4  # the last bundle has no successor
 
 
-def test_counts_of_a_short_run_lack_little(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("first_ms", [0.01, 60_000])
+def test_counts_of_a_run_lack_few_samples_after_a_slow_start_too(
+    monkeypatch: pytest.MonkeyPatch, first_ms: float
+) -> None:
     clock = Clock(monkeypatch)
-    worker, total = WorkerRecorder(), Counts()
-    for number in range(1, 3000):
-        counts = clock.bundle(worker, 0.05)
+    worker, reader, total = WorkerRecorder(), Reader(), Counts()
+    worker.samples.add_counter(reader)
+    for number in range(1, 20_000):
+        reader.samples += 1
+        counts = clock.bundle(worker, first_ms if number == 1 else 0.01)
         if counts is not None:
             total.add_but_events(counts)
-        assert total.batches >= number * 31 // 32 - 1
+        assert total.sources[0].samples >= number * 7 // 8
 
 
-def test_each_bundle_of_a_trace_sends_its_events(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_trace_has_the_events_of_each_bundle_since_its_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
     worker = WorkerRecorder()
     for _ in range(200):
         clock.bundle(worker, 1)
+    begin_ns = clock.now_ns = clock.now_ns + NS // 2  # while the worker waits
     worker.follow(traced=True)
-    for _ in range(3):
-        counts = clock.bundle(worker, 1)
-        assert counts is not None
-        assert [event.name for event in counts.events] == ["transport", "idle"]
+    clock.now_ns -= NS // 2
+    traced = [clock.bundle(worker, 1) for _ in range(3)]
+    assert None not in traced
+    events = [event for counts in traced if counts is not None for event in counts.events]
+    assert [event.name for event in events] == ["idle", "transport", "idle", "transport", "idle"]
+    assert (events[0].begin_ns, events[0].duration_ns) == (begin_ns, NS // 2)
+    ends = [event.begin_ns + event.duration_ns for event in events]
+    assert all(end <= event.begin_ns for end, event in zip(ends, events[1:], strict=False))
 
 
-def test_micro_batches_are_timed_more_often_early_in_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("calls", "batches"), [(100, 100_000), (1000, 100_000)])
+def test_micro_batches_are_timed_more_often_early_in_a_run(
+    monkeypatch: pytest.MonkeyPatch, calls: int, batches: int
+) -> None:
     clock = Clock(monkeypatch)
     worker = WorkerRecorder()
     timed: list[int] = []
-    for number in range(100_000):
+    for number in range(batches):
+        clock.now_ns += NS
         worker.until_timed -= 1
         if worker.until_timed > 0:
             continue
         timed.append(number)
         worker.begin_timed(0)
-        worker._calls = 100
+        worker._calls = calls
         clock.now_ns += NS // 100
         worker.end_timed()
-    assert len([number for number in timed if number < 2000]) >= 10
-    assert len(timed) <= 50
+    early = len([number for number in timed if number < 2000])
+    assert 5 <= early <= 50
+    assert len(timed) <= 100
+    cost_ns = worker.counts.cost_ns * early / len(timed)
+    assert cost_ns <= 0.02 * 2000 * NS, "early timing may cost about 1 %"

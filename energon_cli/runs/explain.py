@@ -129,7 +129,7 @@ def _show_stretches(facts: RunFacts, console: Any) -> None:
     for row, stretch in enumerate(shown):
         if row == len(shown) - 1 and len(shown) < len(facts.stretches):
             table.add_row("…")
-        pairs = zip(stretch.shares_asked, stretch.shares_got, strict=True)
+        shares = [f"{share:.2%}" if any(stretch.used) else "–" for share in stretch.shares_got]  # – of no sample
         first, end = (f"{step:,.10g}" for step in stretch.steps)
-        table.add_row(f"{first} – {end}", *(f"{asked:.2%} → {got:.2%}" for asked, got in pairs))
+        table.add_row(f"{first} – {end}", *(map("{:.2%} → {}".format, stretch.shares_asked, shares)))
     console.print(table)

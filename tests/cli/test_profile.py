@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -98,3 +100,29 @@ def test_an_output_that_cannot_be_written_is_an_error_before_the_script_runs(opt
         done = profile(option, path, script)
         assert (done.returncode, done.stdout) == (1, "")
         assert message in done.stderr
+
+
+def test_an_interrupted_script_ends_in_its_own_way(data: Path, tmp_path: Path) -> None:
+    script = tmp_path / "saving.py"
+    script.write_text(
+        "import sys, time\n"
+        "sys.path.insert(0, sys.argv[1])\n"
+        "import train\n"
+        "try:\n"
+        "    train.main(sys.argv[2], 20, 0)\n"
+        "    print('running', flush=True)\n"
+        "    time.sleep(60)\n"
+        "except KeyboardInterrupt:\n"
+        "    time.sleep(1)\n"
+        "    print('saved')\n"
+        "    sys.exit(3)\n"
+    )
+    command = [sys.executable, "-m", "energon_cli", "profile", "--trace", str(tmp_path / "trace.json"), str(script)]
+    command += [str(data.parent), str(data)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT, start_new_session=True)
+    assert process.stdout is not None
+    assert [process.stdout.readline() for _ in range(2)] == ["trained\n", "running\n"]
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+    rest, _ = process.communicate(timeout=60)
+    assert (process.returncode, rest) == (3, "saved\n")
+    assert json.loads((tmp_path / "trace.json").read_text())["traceEvents"]

@@ -113,12 +113,19 @@ def test_a_run_is_followed_over_changes_of_the_unit_and_of_ranks(
         undisturbed = sequences(run.steps(160))
     with following(one, Spread(2, 1)) as run:
         parts, states = [run.steps(30)], run.states()
-    assert "mix of datasets has changed" in refusal(two, states)
+    of_units = f"unit of the weights: {first or 'samples'} → {second or 'samples'}"
+    refused = refusal(two, states)
+    assert "mix of datasets has changed" in refused
+    assert of_units in refused
+    only_unit = refusal(partial(build, unit=second, weights={"a": 3, "b": 2, "c:val": 1}), states)
+    assert of_units in only_unit
+    assert "another order" not in only_unit
 
     with following(two, Spread(4), states, allow=True) as run:
         parts, after = [*parts, run.steps(36)], run.states()
         longer = sequences(run.steps(140))
     assert {state["version"] for state in after} == {3}
+    assert of_units in caplog.text
     assert "a, train: continues at" in caplog.text
     assert "c, train: changed: split part val → train (starts over), weight 0.167 → 0.25" in caplog.text
     assert "b, train: gone, weight 0.333" in caplog.text

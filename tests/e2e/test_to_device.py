@@ -102,6 +102,18 @@ def test_an_iteration_that_was_left_continues_without_a_lost_batch(data: Data) -
         assert len(list(moved)) == 6
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_iteration_continues_after_each_new_start_of_the_workers(data: Data, workers: int) -> None:
+    expected = [fingerprint(batch) for batch in islice(get_loader(train(data, config(workers))), 24)]
+    moved = get_loader(train(data, config(workers))).to_device("cpu", prefetch=3)
+    found = []
+    for _ in range(3):
+        with moved:
+            found += [fingerprint(batch) for batch in islice(moved, 8)]
+            assert moved.stats().step == len(found)
+    assert found == expected
+
+
 def test_validation_that_was_left_starts_over(data: Data) -> None:
     moved = get_loader(val(data, config())).to_device("cpu", prefetch=3)
     first = [fingerprint(batch) for batch in islice(moved, 4)]

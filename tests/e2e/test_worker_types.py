@@ -6,6 +6,8 @@ import random
 from collections.abc import Hashable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
+from threading import Event
+from time import monotonic
 from typing import Any, Literal
 
 import pytest
@@ -22,6 +24,7 @@ from loader import (
     sample_size_metric,
     stateless,
 )
+from loader.training.workers import worker_threads
 from tests.e2e.mixed_data import MixedData, write_mixed_data
 
 WorkerType = Literal["fork", "thread", "main"]
@@ -176,3 +179,23 @@ def test_helper_threads_of_a_worker_thread_have_no_generators(data: MixedData) -
         pytest.raises(SampleError, match="known only while a loader runs a hook"),
     ):
         next(iter(loader))
+
+
+def test_threads_that_hang_keep_a_loader_from_closing_for_one_timeout(
+    data: MixedData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_threads, "_JOIN_S", 1.0)
+    released = Event()
+
+    class Hanging(Drawing):
+        def encode_sample(self, sample: TextSample) -> Any:
+            released.wait(60)
+            return sample
+
+    loader = loader_of(data, "thread", Hanging, "texts")
+    loader.start()
+    begin_s = monotonic()
+    loader.shutdown()
+    took_s = monotonic() - begin_s
+    released.set()
+    assert 0.9 < took_s < 1.9, "three threads"

@@ -7,7 +7,8 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -84,7 +85,7 @@ def profile_script(
         _check_file(path)  # now, not after the script
     with tempfile.TemporaryDirectory(prefix="energon-profile-") as folder:
         environment = os.environ | {PROFILE_VARIABLE: f"{steps}:{folder}"}
-        done = subprocess.run([sys.executable, script, *arguments], env=environment, check=False)
+        exit_code = _run([sys.executable, script, *arguments], environment)
         loaders, events = [], []
         for number, path in enumerate(sorted(Path(folder).glob("*.stats.json"), key=_started)):
             found = json.loads(path.read_text(encoding="utf-8"))
@@ -97,8 +98,19 @@ def profile_script(
             events += _events_of(path, number, name)
     _write(trace, {"traceEvents": events, "displayTimeUnit": "ms"})
     if stats is not None:
-        _write(stats, {"exit_code": done.returncode, "loaders": [asdict(one) for one in loaders]})
-    return ScriptProfileReport(exit_code=done.returncode, loaders=tuple(loaders))
+        _write(stats, {"exit_code": exit_code, "loaders": [asdict(one) for one in loaders]})
+    return ScriptProfileReport(exit_code=exit_code, loaders=tuple(loaders))
+
+
+def _run(command: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Run a program to its end, and return its exit code.
+
+    A terminal interrupts the program, too: it ends in its own way, such as after it has saved a checkpoint.
+    """
+    with subprocess.Popen(command, env=environment) as program:
+        while True:
+            with suppress(KeyboardInterrupt):
+                return program.wait()
 
 
 def _check_file(path: str | os.PathLike[str] | None) -> None:

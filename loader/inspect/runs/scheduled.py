@@ -49,7 +49,9 @@ def scheduled_stretches(run: PlannedRun, steps: int) -> tuple[StretchFacts, ...]
     starts = [start for start in schedule.starts if start < end]
     if isinstance(run.order, EditedOrder):
         by_lane = np.array([schedule.lane_starts(lane, run.lanes)[: len(starts)] for lane in range(run.lanes)])
-        counts = run.order.count(np.vstack([by_lane.T, run.positions(steps * run.request.world_size)]))
+        ends = run.positions(steps * run.request.world_size)
+        # Of a short run, some lanes end before they reach the later stretches.
+        counts = run.order.count(np.vstack([np.minimum(by_lane.T, ends), ends]))
     else:
         counts = _count_dealt(run, [*starts, end])
     asked = schedule.weights if run.volume_mix is None else run.volume_mix.volumes_of_stretches

@@ -105,7 +105,7 @@ class Counts:
             name: values for name, values in zip(_COLLECTIONS, _collections_of(self), strict=True) if values
         }
         if self.sources:
-            found["sources"] = {source: tuple(counts) for source, counts in self.sources.copy().items()}
+            found["sources"] = {source: tuple(counts) for source, counts in self.sources.items()}
         return _numbers_of(self), found
 
     def add_packed(self, packed: PackedCounts) -> None:
@@ -127,10 +127,10 @@ class Counts:
                 add_numbers(getattr(self, name), values)
 
     def add_but_events(self, other: Counts) -> None:
-        """Add other counts, to which a thread may add meanwhile, without their events."""
+        """Add other counts, without their events."""
         numbers, collections = other.packed()
         collections.pop("events", None)
-        self.add_packed((numbers, {name: values.copy() for name, values in collections.items()}))
+        self.add_packed((numbers, collections))
 
     def add_source(self, source: int, counts: Iterable[int]) -> None:
         """Add the counts of a source."""

@@ -155,14 +155,8 @@ class WorkerRecorder:
             self._traced_from_ns = perf_counter_ns()
             self.until_timed = 1
 
-    def add_made(self, batches: int, begin_ns: int) -> None:
-        """Add micro-batches that a thread has made since ``begin_ns``."""
-        self._made += batches
-        self.counts.batches += batches
-        self.counts.make_ns += perf_counter_ns() - begin_ns
-
     def take_bundle(self, batches: int, begin_ns: int, make_ns: int, *, is_last: bool) -> PackedCounts | None:
-        """Add a bundle that a process has made, and return all measurements if it is time to send them.
+        """Add a bundle that a process or a thread has made, and return all measurements if it is time to send them.
 
         Args:
             batches: The micro-batches in the bundle. The rank counts them when they arrive.
@@ -185,7 +179,7 @@ class WorkerRecorder:
             self.count_samples()
         elif self._is_traced or self._next_send.is_due(self._made, now_ns):
             self._next_send.begin_wait(self._made, now_ns, wait_ns=_SEND_EVERY_NS)
-            self.count_samples_if_due(now_ns)
+            self.samples.count_if_due(counts, self._made, now_ns)
         else:
             return None
         self.counts = Counts()
@@ -285,13 +279,6 @@ class WorkerRecorder:
         if self._is_traced and self._timed_lane >= 0:
             self._note(name, begin_ns, took_ns)
 
-    def add_idle(self, begin_ns: int) -> None:
-        """Add a wait of a thread for the rank, from ``begin_ns`` to now."""
-        took_ns = perf_counter_ns() - begin_ns
-        self.counts.idle_ns += took_ns
-        if self._is_traced:
-            self._note("idle", begin_ns, took_ns)
-
     def _note(self, name: str, begin_ns: int, took_ns: int) -> None:
         end_ns, begin_ns = begin_ns + took_ns, max(begin_ns, self._traced_from_ns)
         if begin_ns < end_ns and len(self.counts.events) < _MAX_EVENTS:
@@ -302,7 +289,3 @@ class WorkerRecorder:
     def count_samples(self) -> None:
         """Add the counts of samples that the stages keep."""
         self.samples.count(self.counts)
-
-    def count_samples_if_due(self, now_ns: int) -> None:
-        """Add them, unless this was done a short time or few micro-batches before."""
-        self.samples.count_if_due(self.counts, self._made, now_ns)

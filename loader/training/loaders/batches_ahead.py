@@ -136,6 +136,7 @@ class _Ahead:
         self._items = iter(loader)
         self._run: Any = loader.run
         self._iteration = self._run.iteration
+        self._starts: int | None = None  # of the workers, with the last micro-batch that was taken
         self._copies = copies
         self._prefetch = prefetch
         self._wanted = _NEW_BATCHES
@@ -146,7 +147,9 @@ class _Ahead:
 
     def continues(self, run: Any) -> bool:
         """Report whether the next iteration is the rest of this one."""
-        has_more = bool(self._queue) if self._is_over else run.lanes.is_running  # not after a shutdown
+        # After a shutdown, the items of this iteration have ended, whether or not workers run again.
+        is_running = run.lanes.is_running and self._starts in (None, run.lanes.starts)
+        has_more = bool(self._queue) if self._is_over else is_running
         return has_more and run.iteration is self._iteration and self._failure is None and not run.starts_over
 
     def __iter__(self) -> Iterator[Any]:
@@ -182,5 +185,6 @@ class _Ahead:
                 self._iteration = None  # the next iteration continues after the last delivered micro-batch
                 raise
             else:
+                self._starts = self._run.lanes.starts
                 self._queue.append((self._copies.start(batch), self._run.position()))
         self._wanted = min(self._wanted + _NEW_BATCHES, self._prefetch + 1)

@@ -44,6 +44,7 @@ class LaneBatches:
         meter: Measures the workers; None for no measurements.
 
     Attributes:
+        starts: The number of times that workers were started.
         lanes: L.
         batch: The number, within the run, of the micro-batch that comes next.
         lane_states: The states of lanes that have begun, by number.
@@ -69,6 +70,7 @@ class LaneBatches:
         self._options = options
         self._in_turn = not chain.starts_over or chain.items is not None
         self._stream: BatchStream | None = None
+        self.starts = 0
         self.lanes = self._choose_lanes()
         self.batch = 0
         self.lane_states: dict[int, State] = {}
@@ -145,6 +147,7 @@ class LaneBatches:
             if self.replacements.quarantined:
                 quarantine_samples(self.chain, self.replacements.quarantined)
             self._stream = BatchStream(self._host(), self._options, self.replacements, self._meter)
+            self.starts += 1
         return self._stream
 
     @property

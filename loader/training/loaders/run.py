@@ -154,11 +154,12 @@ class LoaderRun:
 
     def _facts(self) -> RunFacts:
         config = self.chain.worker_config
+        batch = self.lanes.batch if self.delivered is None else self.delivered.batch
         return RunFacts(
             chain=self.chain,
             rank=config.rank,
             ranks=config.world_size,
-            step=-(-(self.lanes.batch - config.rank) // config.world_size),
+            step=-(-(batch - config.rank) // config.world_size),
             restarts=self.lanes.replacements.replaced,
             quarantined=len(self.lanes.replacements.quarantined),
         )

@@ -143,7 +143,7 @@ class RankMeter:
 
     def end_stream(self) -> None:
         """Count the samples that the training loop has read itself, before the readers are dropped."""
-        if self.is_own_work:  # threads count their samples themselves
+        if self.is_own_work:  # threads send counts
             for recorder in self._recorders:
                 recorder.count_samples()
 
@@ -156,8 +156,9 @@ class RankMeter:
         self.workers[worker].replacement_ns += perf_counter_ns() - begin_ns
 
     def recorder(self, worker: int, readers: Mapping[int, int]) -> WorkerRecorder:
-        """Return the recorder of a worker in this process."""
-        recorder = WorkerRecorder(self.workers[worker].counts, readers=readers)
+        """Return the recorder of a worker in this process: a thread, or the training loop itself."""
+        counts = self.workers[worker].counts if self.is_own_work else None
+        recorder = WorkerRecorder(counts, readers=readers)
         recorder.follow(self.is_traced)
         self._recorders.append(recorder)
         return recorder
@@ -168,16 +169,16 @@ class RankMeter:
         return 0 if stream is None else sum(stream.queue(worker)[0] for worker in range(len(self.workers)))
 
     def received(
-        self, worker: int, counts: PackedCounts | None, *, begin_ns: int, arrived_ns: int, batches: int = 0
+        self, worker: int, counts: PackedCounts | None, *, begin_ns: int, arrived_ns: int, batches: int
     ) -> None:
         """Note a message of a worker, which is unpacked now.
 
         Args:
             worker: The number of the worker.
-            counts: What the worker did since it sent counts last; None if it sends none now, or adds them itself.
+            counts: What the worker did since it sent counts last; None if it sends none now.
             begin_ns: When the training loop began to wait for it.
             arrived_ns: When it had arrived.
-            batches: Its micro-batches, unless the worker adds them itself.
+            batches: Its micro-batches.
         """
         meter = self.workers[worker]
         if meter.is_started:

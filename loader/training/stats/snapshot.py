@@ -112,8 +112,9 @@ class Headroom:
 class LoaderStats:
     """Statistics of one rank's loader, from its first iteration, or the last restore, to the last micro-batch.
 
-    Times of activities are extrapolated from a part of the micro-batches; the other numbers are counted. Samples are
-    counted when the micro-batches of a worker arrive at the rank, so they are ahead of ``steps`` by those that wait.
+    Times of activities are extrapolated from a part of the micro-batches; the other numbers are counted. The samples
+    of workers are counted when their micro-batches arrive at the rank, so they are ahead of ``steps`` by those that
+    wait; at most an eighth of them is not counted yet.
 
     Attributes:
         rank: The rank.

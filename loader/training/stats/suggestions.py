@@ -40,6 +40,11 @@ class Facts:
     memory_bytes: int = 0
     decodes: str = ""
 
+    @property
+    def running_s(self) -> float:
+        """Seconds without the waits for the start of the workers."""
+        return max(1e-9, self.elapsed_s - self.waited_for.get("start", 0.0))
+
 
 def suggestions(facts: Facts) -> tuple[str, ...]:
     """Return suggestions, the most useful first; none for a run that was too short.
@@ -54,8 +59,8 @@ def suggestions(facts: Facts) -> tuple[str, ...]:
     found = _of_memory(facts)
     start_s = facts.waited_for.get("start", 0.0)
     rest_s = facts.waited_s - start_s
-    if rest_s < _NOTHING * facts.elapsed_s:
-        found.append(f"nothing to gain: the training loop waited {100 * rest_s / facts.elapsed_s:.1f} % of the time")
+    if rest_s < _NOTHING * facts.running_s:
+        found.append(f"nothing to gain: the training loop waited {100 * rest_s / facts.running_s:.1f} % of the time")
     else:
         found += _of_causes(facts)
     if start_s > 0.1 * facts.elapsed_s:
@@ -77,10 +82,10 @@ def _of_memory(facts: Facts) -> list[str]:
 def _of_causes(facts: Facts) -> list[str]:
     waits = {name: seconds for name, seconds in facts.waited_for.items() if name != "start"}
     cause, seconds = max(waits.items(), key=lambda item: item[1])
-    if seconds < _SOME * facts.elapsed_s:
+    if seconds < _SOME * facts.running_s:
         return []
     what = f"{facts.decodes} decode" if cause == "decode" and facts.decodes else cause
-    share = f"{100 * seconds / facts.elapsed_s:.0f} % of the time was spent waiting for it"
+    share = f"{100 * seconds / facts.running_s:.0f} % of the time was spent waiting for it"
     if cause == "replacement":
         remedy = "the log names their samples; quarantine='FILE' passes over those that end workers again and again"
         return [f"bound by replaced workers: {share}; {remedy}"]
@@ -101,7 +106,7 @@ def _remedy(facts: Facts, cause: str) -> str:
     idle_share = facts.worker_s.get("idle", 0.0) / max(1e-9, busy_s + facts.worker_s.get("idle", 0.0))
     if facts.workers and idle_share > _IDLE:
         return f"the workers were idle for {100 * idle_share:.0f} %, so waits come in bursts: raise prefetch_factor"
-    if loop_s < _LOOP * facts.elapsed_s:
+    if loop_s < _LOOP * facts.running_s:
         return "the training loop does nothing itself, so nothing hides it; more workers shorten it, up to one a core"
     if more <= 0:
         more = 1

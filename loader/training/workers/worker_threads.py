@@ -12,12 +12,13 @@ import threading
 import weakref
 from collections.abc import Iterator
 from contextlib import suppress
-from time import perf_counter_ns
+from time import monotonic, perf_counter_ns
 from typing import Any
 
 import torch
 from torch.utils.data._utils.pin_memory import pin_memory
 
+from ...pipeline.measuring.counts import PackedCounts
 from ...pipeline.measuring.recorder import WorkerRecorder
 from ...pipeline.worker_identity import set_worker_thread
 from ...samples.hooks import separate_hook_context
@@ -33,7 +34,7 @@ from .worker_errors import PackedError, pack_error
 __all__ = ["WorkerThreads"]
 
 _END = object()
-_JOIN_S = 5.0  # a hook that hangs must not keep its trainer from closing a loader
+_JOIN_S = 5.0  # for all threads: a hook that hangs must not keep its trainer from closing a loader
 
 _Queue = queue.Queue[Any]
 
@@ -100,9 +101,11 @@ class WorkerThreads:
     def receive(self, worker: int) -> None:
         """Wait for the next message of a worker."""
         begin_ns = perf_counter_ns()
-        message = self._queues[worker].get()
+        message, counts = self._queues[worker].get()
         if self._meter is not None:
-            self._meter.received(worker, None, begin_ns=begin_ns, arrived_ns=perf_counter_ns())
+            made = isinstance(message, Message)
+            arrived_ns = perf_counter_ns()
+            self._meter.received(worker, counts, batches=made, begin_ns=begin_ns, arrived_ns=arrived_ns)
         self._next[worker] = message if self._end.alive else _END
         self._received[worker] = True
 
@@ -136,7 +139,7 @@ class WorkerThreads:
             self._end()
             for own in self._queues:
                 with suppress(queue.Full):
-                    own.put_nowait(_END)
+                    own.put_nowait((_END, None))
         self._next = [_END] * len(self._queues)
 
 
@@ -146,42 +149,37 @@ def _work(
     set_worker_thread(worker)
     separate_hook_context()
     separate_batch_memory()
+    begin_ns = make_ns = perf_counter_ns()
+    counts: PackedCounts | None = None
     try:
-        begin_ns = perf_counter_ns()
         for message in messages:
             if recorder is not None:
-                recorder.add_made(message is not None, begin_ns)
-            begin_ns = perf_counter_ns()
-            if recorder is not None:
-                recorder.count_samples_if_due(begin_ns)
-            queue.put(message)
-            if recorder is not None:
-                recorder.add_idle(begin_ns)
+                counts = recorder.take_bundle(1, begin_ns, make_ns, is_last=False)
                 begin_ns = perf_counter_ns()
+            queue.put((message, counts))
             if stop.is_set():
-                if recorder is not None:
-                    recorder.count_samples()
                 return
+            if recorder is not None:
+                make_ns = perf_counter_ns()
             del message  # memory of a batch is reused once no one refers to it
     except BaseException as error:  # also SystemExit: the rank would wait for this thread without end
-        queue.put(pack_error(error, worker=worker))
+        queue.put((pack_error(error, worker=worker), None))
     if recorder is not None:
-        recorder.count_samples()
-    queue.put(_END)
+        counts = recorder.take_bundle(0, begin_ns, make_ns, is_last=True)
+    queue.put((_END, counts))
 
 
 def _end_threads(threads: list[threading.Thread], queues: list[_Queue], stop: threading.Event) -> None:
     stop.set()
+    give_up_at = monotonic() + _JOIN_S
     for thread, own in zip(threads, queues, strict=True):
-        _wait_for(thread, own)
+        _wait_for(thread, own, give_up_at)
 
 
-def _wait_for(thread: threading.Thread, own: _Queue) -> None:
+def _wait_for(thread: threading.Thread, own: _Queue, give_up_at: float) -> None:
     """Wait until a thread has seen that it is to end; empty its queue, which it may be waiting for."""
-    waited_s = 0.0
-    while thread.is_alive() and thread is not threading.current_thread() and waited_s < _JOIN_S:
+    while thread.is_alive() and thread is not threading.current_thread() and monotonic() < give_up_at:
         with suppress(queue.Empty):
             while True:
                 own.get_nowait()
         thread.join(0.01)
-        waited_s += 0.01

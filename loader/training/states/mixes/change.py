@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict, deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -23,7 +23,7 @@ from .leaf_match import LeafMatch
 from .leaves import LeafChange, leaves_in, replaced_leaves, share_texts
 from .saved_place import SavedPlace
 
-__all__ = ["DEALT", "ENDS", "MixChange", "find_mix_change", "nests_states"]
+__all__ = ["DEALT", "ENDS", "MixChange", "find_mix_change", "nests_states", "weight_units"]
 
 ENDS = "a pass that ends is divided over the lanes as a whole, so none of its datasets has an order of its own"
 DEALT = "the datasets are not shuffled, so the lanes take turns in one sequence of all of them"
@@ -38,12 +38,14 @@ class MixChange:
         stages: Path of a reader or blend → its change, as :mod:`..mix_history` describes it.
         obstacles: Reasons why a run cannot continue exactly with the new mix.
         is_restructured: Blends became blends of another kind.
+        units: What the weights of both mixes count: ``"samples"``, or a ``blend_weight_unit``.
     """
 
     leaves: list[LeafChange] = field(default_factory=list)
     stages: dict[str, dict[str, Any]] = field(default_factory=dict)
     obstacles: list[str] = field(default_factory=list)
     is_restructured: bool = False
+    units: tuple[str, str] = ("", "")
 
     @property
     def keeps_datasets(self) -> bool:
@@ -51,9 +53,14 @@ class MixChange:
         return any(leaf.continues for leaf in self.leaves)
 
     def differences(self) -> list[str]:
-        """Return a line for each dataset that does not continue with its weight."""
-        found = [leaf.difference() for leaf in self.leaves if leaf.is_difference]
-        return found or ["the same datasets and weights, in another order or unit"]
+        """Return a line for each dataset that does not continue with its weight, after that of the unit."""
+        found = self.unit_lines() + [leaf.difference() for leaf in self.leaves if leaf.is_difference]
+        return found or ["the same datasets and weights, in another order"]
+
+    def unit_lines(self) -> list[str]:
+        """Return a line if the weights count something else than before."""
+        before, after = self.units
+        return [] if before == after else [f"unit of the weights: {before} → {after}"]
 
     def entry(self, batch: int) -> dict[str, Any]:
         """Return the entry of the change in the states of the run."""
@@ -85,6 +92,23 @@ def find_mix_change(saved: Any, chain: SavableDataset[Any], place: SavedPlace) -
     with suppress(LookupError, TypeError, AttributeError, ArithmeticError, ValueError):  # a damaged description
         return _compare(chain, saved, place)
     return None
+
+
+def weight_units(identity: Any) -> str:
+    """Return what the weights of a chain count, from its description: ``"samples"``, or units in alphabetical order."""
+    with suppress(LookupError, TypeError, AttributeError, ValueError):  # a damaged description
+        return ", ".join(sorted(set(_weight_units(identity)))) or "samples"
+    return "samples"
+
+
+def _weight_units(identity: Any) -> Iterator[str]:
+    if isinstance(identity, Mapping):
+        return  # a dataset
+    _, settings, *inputs = identity
+    if settings.get("weights") and len(inputs) > 1:
+        yield settings.get("unit") or "samples"
+    for one in inputs:
+        yield from _weight_units(one)
 
 
 def nests_states(dataset: SavableDataset[Any]) -> bool:

@@ -17,7 +17,7 @@ from ....pipeline.reading.read import ReadDataset
 from ....pipeline.stages.blend import BlendDataset
 from ..mix_history import MixChanges, StageChanges, reader_history, stage_changes, streams_of
 from ..run_state import ENDLESS, RunState
-from .change import DEALT, ENDS, MixChange, find_mix_change, nests_states
+from .change import DEALT, ENDS, MixChange, find_mix_change, nests_states, weight_units
 from .comparison import compare_datasets
 from .lost_samples import count_lost_samples
 from .restructured import Restructured, find_restructured
@@ -69,9 +69,11 @@ class ContinuedMix:
                 _check_position(self.chain, state, lane)
 
     def lines(self) -> list[str]:
-        """Return a line for each dataset, differences first; none if the mix did not change."""
-        leaves = self.change.leaves if self.change is not None else []
-        return [str(leaf) for leaf in sorted(leaves, key=lambda leaf: not leaf.is_difference)]
+        """Return a line for each dataset, differences first, after that of the unit; none without a change."""
+        if self.change is None:
+            return []
+        leaves = sorted(self.change.leaves, key=lambda leaf: not leaf.is_difference)
+        return [*self.change.unit_lines(), *map(str, leaves)]
 
     @property
     def warning(self) -> str | None:
@@ -138,6 +140,7 @@ def continue_mix(
             raise
         if {kind, saved.kind or kind} != {ENDLESS}:
             change.obstacles.append(ENDS)
+        change.units = weight_units(saved.dataset), weight_units(chain.identity())
         if not allowed:
             if change.obstacles or not change.keeps_datasets:
                 raise

@@ -169,6 +169,21 @@ def test_the_stretches_of_a_schedule_have_their_shares_and_steps(datasets: Path)
     assert not explain_run(planned(datasets / "blend.yaml"), 60).stretches
 
 
+@pytest.mark.parametrize(("steps", "last"), [(5, 400), (10, 60), (20, 100)])
+def test_the_stretches_of_a_short_run_are_its_samples(datasets: Path, tmp_path: Path, steps: int, last: int) -> None:
+    linear = f"{{unit: samples, change: linear, at: {{0: 3.0, {last}: 1.0}}}}"
+    mix = tmp_path / "short.yaml"
+    head = "__module__: megatron.energon\n__class__: MetadatasetV2\nsplits:\n  train:\n    blend:\n"
+    entries = f"    - {{path: {datasets / 'a'}, weight: {linear}}}\n    - {{path: {datasets / 'b'}}}\n"
+    mix.write_text(head + entries)
+    run = planned(mix, ranks=7)
+    facts = explain_run(run, steps)
+    assert all(used >= 0 for one in facts.stretches for used in one.used)
+    used = Counter(sample.dataset for step in range(steps) for sample in trace_step(run, step))
+    columns = zip(*(one.used for one in facts.stretches), strict=True)
+    assert [sum(column) for column in columns] == [used[one.path] for one in facts.sources]
+
+
 def test_the_stretches_of_a_run_that_is_not_shuffled_are_exact(datasets: Path) -> None:
     options: dict[str, Any] = {"shuffle_buffer_size": None, "shuffle_over_epochs_multiplier": None}
     run = planned(datasets / "schedule.yaml", batch_size=5, **options)

@@ -53,8 +53,8 @@ def test_sums_do_not_depend_on_the_order(one: Counts, other: Counts) -> None:
     assert not sums[0].events
     assert sums[0].make_ns == one.make_ns + other.make_ns
     for source in {*one.sources, *other.sources}:
-        parts = [part.sources.get(source, SourceCounts()) for part in (one, other)]
-        assert sums[0].sources[source] == SourceCounts(*map(sum, zip(*parts, strict=True)))
+        rows = [part.sources.get(source, SourceCounts()) for part in (one, other)]
+        assert sums[0].sources[source] == SourceCounts(*map(sum, zip(*rows, strict=True)))
 
 
 class Clock:

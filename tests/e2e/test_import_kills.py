@@ -53,15 +53,18 @@ def test_a_kill_before_any_call_that_changes_the_disk(
 
 def test_kills_of_the_process_group_at_random_moments(tmp_path: Path) -> None:
     photos, output = write_photos(tmp_path / "photos", 300), tmp_path / "out"
-    import_folder(photos, tmp_path / "whole", layout=ShardLayout(samples_per_shard=5))
-    command = [sys.executable, "-m", "energon_cli", "import", str(photos), str(output), "--yes", "--split-ratio", "1"]
-    command += ["--samples-per-shard", "5", "--num-workers", "2", "--no-progress"]
+    begin = [sys.executable, "-m", "energon_cli", "import", str(photos)]
+    options = ["--yes", "--split-ratio", "1", "--samples-per-shard", "5", "--num-workers", "2", "--no-progress"]
+    begin_s = time.monotonic()
+    subprocess.run([*begin, str(tmp_path / "whole"), *options], stdout=subprocess.DEVNULL, check=True)
+    took_s = time.monotonic() - begin_s
+    command = [*begin, str(output), *options]
     chance, kept, kills = random.Random(1), dict[str, int](), 0
     while True:
         process = subprocess.Popen(
             command, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
         )
-        end = time.monotonic() + chance.uniform(0.5, 1.5) * (1 + kills / 2)  # later each time, on slow machines too
+        end = time.monotonic() + took_s * chance.uniform(0.4, 0.8) * (1 + kills / 4)  # later each time
         while process.poll() is None and time.monotonic() < end:
             time.sleep(0.01)
         if process.poll() is None:

@@ -56,8 +56,8 @@ class Counts:
     Attributes:
         batches: Micro-batches that it made.
         make_ns: Time to make them.
-        transport_ns: Time to pack them for the rank, and to send them.
-        idle_ns: Time in which it waited for the rank.
+        transport_ns: Time to pack them for the rank.
+        idle_ns: Time in which it waited for the rank: for a request, or for space in the pipe.
         timed: Micro-batches whose activities were timed.
         timed_ns: Time to make these, without the activities that are always timed.
         activities: Of ``timed_ns``, the time of each activity by name.

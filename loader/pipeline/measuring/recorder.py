@@ -207,6 +207,7 @@ class WorkerRecorder:
         counts.timed_ns += max(0, took_ns - self._always_ns)
         cost_ns = self._calls * _CALL_NS + len(swapped) * _SWAP_NS + self._metrics_ns
         counts.cost_ns += cost_ns
+        self._cost_ns += cost_ns
         interval = min(_MAX_INTERVAL, self._early_interval(cost_ns), int(cost_ns / (_MAX_SHARE * max(1, took_ns))))
         interval = max(1, interval)
         if self._is_traced:
@@ -220,8 +221,7 @@ class WorkerRecorder:
         self._next_timed += interval
 
     def _early_interval(self, cost_ns: int) -> int:
-        """Return the interval early in a run, before the next of ``cost_ns``: short runs are timed, too."""
-        self._cost_ns += cost_ns
+        """Return the longest interval until a micro-batch that costs as much, so that short runs are timed, too."""
         elapsed_ns = max(1, perf_counter_ns() - self._since_ns)
         too_much = (self._cost_ns + cost_ns) / (_EARLY_COST * elapsed_ns) - 1  # as a share of the time until now
         return int(max(_EARLY_SHARE, too_much) * self._next_timed) + 1

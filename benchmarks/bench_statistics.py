@@ -106,14 +106,16 @@ def main() -> None:
     print(json.dumps(machine_facts(), indent=1))
 
 
-def make_dataset(path: Path, ending: str, part: Callable[[int], bytes], document: str) -> Path:
+def make_dataset(
+    path: Path, ending: str, part: Callable[[int], bytes], document: str, *, samples: int = SAMPLES
+) -> Path:
     """Write and prepare a dataset, unless it is there."""
     if (path / ".nv-meta").is_dir():
         return path
     path.mkdir(parents=True)
     for shard in range(4):
         with tarfile.open(path / f"shard_{shard}.tar", "w") as tar:
-            for number in range(shard * SAMPLES // 4, (shard + 1) * SAMPLES // 4):
+            for number in range(shard * samples // 4, (shard + 1) * samples // 4):
                 for name, data in ((ending, part(number)), ("txt", f"caption {number}".encode())):
                     info = tarfile.TarInfo(f"{number:06d}.{name}")
                     info.size = len(data)

@@ -1,20 +1,20 @@
-"""``functools.cached_property`` without the lock that it has before Python 3.12.
+"""``functools.cached_property`` whose value is the same for all threads, without a lock.
 
-All objects of a class share that lock, which is held while a value is computed. A process forked while a thread
-computes a value (a thread that opens the index of another dataset, for example) would deadlock.
+Before Python 3.12, all objects of a class share a lock, which is held while a value is computed. A process forked while
+a thread computes a value (a thread that opens the index of another dataset, for example) would deadlock. Since 3.12,
+threads that compute a value concurrently get different ones.
 """
 
 from __future__ import annotations
 
-import sys
+import functools
 from typing import TYPE_CHECKING, Any
 
 __all__ = ["cached_property"]
 
-if TYPE_CHECKING or sys.version_info >= (3, 12):
+if TYPE_CHECKING:
     from functools import cached_property
 else:
-    import functools
 
     class cached_property(functools.cached_property):  # noqa: N801 - the name of the original
         """Property that is computed at its first use. Threads that compute it concurrently get the same value."""

@@ -10,6 +10,7 @@ from typing import Any, Self, TypeVar, dataclass_transform, overload
 
 from ..errors import ConfigError, SampleError
 from ..renamed_parameters import renamed_parameters
+from .nested_values import field_names, is_own_name
 
 __all__ = [
     "ExtendableDataclassMixin",
@@ -140,7 +141,8 @@ def edataclass(cls: type[T] | None = None, **options: Any) -> type[T] | Callable
 def pinned(value: Any) -> Any:
     """Return a copy of a value whose tensors are in page-locked memory; a value without tensors is returned as it is.
 
-    Recurses into dataclasses, dicts, lists and tuples, and calls ``pin_memory`` of other objects that have it.
+    Recurses into dataclasses, dicts, lists and tuples, and calls ``pin_memory`` of other objects that have it. Entries
+    such as ``__sources__``, which describe the samples, stay.
     """
     if isinstance(value, str | bytes | int | float | None):
         return value
@@ -148,7 +150,7 @@ def pinned(value: Any) -> Any:
         return value.pin_memory()
     if isinstance(value, dict):
         copied = copy(value)
-        copied.update({name: pinned(inner) for name, inner in value.items()})
+        copied.update({name: pinned(inner) for name, inner in value.items() if not is_own_name(name)})
         return copied
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return type(value)(*map(pinned, value))
@@ -160,9 +162,10 @@ def pinned(value: Any) -> Any:
 def with_pinned_fields(value: Any) -> Any:
     """Return a copy of a dataclass whose fields' tensors are in page-locked memory."""
     copied = copy(value)
-    for known in fields(value):
+    kind: Any = type(value)
+    for name in field_names(kind):
         # object.__setattr__ also works for frozen dataclasses; the class's __init__ may not accept batched fields.
-        object.__setattr__(copied, known.name, pinned(getattr(value, known.name)))
+        object.__setattr__(copied, name, pinned(getattr(value, name)))
     return copied
 
 

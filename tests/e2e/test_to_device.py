@@ -22,7 +22,7 @@ from loader import (
     get_loader,
 )
 from loader.samples.batching.device_copy import DeviceCopies
-from loader.samples.batching.nested_values import map_values
+from loader.samples.nested_values import map_values
 from tests.e2e.drawing_encoders import PackingTwice, Skipping
 from tests.e2e.drawing_pipelines import Build, Data, limited, train, val, write_data
 from tests.elastic_runs import fingerprint, through_json

@@ -9,8 +9,8 @@ from typing import Any
 
 from ...errors import ConfigError
 from ...lazy_torch import torch
+from ..nested_values import map_values
 from .encoded_batch import decode_images
-from .nested_values import map_values
 
 __all__ = ["DeviceCopies", "PendingCopy"]
 

@@ -10,7 +10,7 @@ from ...errors import SampleError
 from ...escaped_log import get_logger
 from ...lazy_torch import torch
 from ..decoding.encoded_image import EncodedImage
-from .nested_values import PLAIN, field_names, is_own_name, map_values
+from ..nested_values import PLAIN, field_names, is_own_name, map_values
 from .pad import pad_stack
 
 __all__ = ["decode_images"]
@@ -39,28 +39,43 @@ def decode_images(batch: Any, device: torch.device, decoder: Any) -> tuple[Any, 
     _note_images(batch, None, found)
     if not found:
         return batch, None
-    decoded: dict[int, Any] = {}
+    pixels: dict[int, Any] = {}  # as the GPU decoded them
+    tensors: dict[int, Any] = {}
     kept: Any = None
     jpegs = [image for image, _ in found.values() if image.data is not None]
     if decoder is not None and jpegs:
-        tensors, kept = decoder()([image.data for image in jpegs])
-        decoded = {
-            id(image): _in_form(tensor, image)
-            for image, tensor in zip(jpegs, tensors, strict=True)
-            if tensor is not None
-        }
+        decoded, kept = decoder()([image.data for image in jpegs])
+        pixels = {id(image): one for image, one in zip(jpegs, decoded, strict=True) if one is not None}
     for number, (image, key) in found.items():
-        if number not in decoded:
+        if number not in pixels:
             if decoder is not None and image.data is not None:
                 _log.warning("the GPU cannot decode the image of sample %s; it is decoded on the CPU", key)
-            decoded[number] = _on_cpu(image, key).to(device, non_blocking=True)
+            tensors[number] = _on_cpu(image, key).to(device, non_blocking=True)
+
+    def tensor(image: EncodedImage) -> Any:
+        number = id(image)
+        if number not in tensors:
+            tensors[number] = _in_form(pixels[number].clone(memory_format=torch.contiguous_format), image)
+        return tensors[number]
 
     def tensor_of(value: Any) -> Any:
         if isinstance(value, EncodedImage):
-            return decoded[id(value)]
-        return pad_stack([decoded[id(image)] for image in value]) if _is_list(value) else value
+            return tensor(value)
+        if not _is_list(value):
+            return value
+        if all(id(image) in pixels for image in value) and len({image.form for image in value}) == 1:
+            return _in_form(_stack([pixels[id(image)] for image in value]), value[0])
+        return pad_stack(list(map(tensor, value)))
 
     return map_values(batch, tensor_of, is_leaf=_is_list), kept
+
+
+def _stack(images: list[torch.Tensor]) -> torch.Tensor:
+    """Stack images (3, H, W), views of (H, W, 3) or not, zero-padded to the largest, with few kernels."""
+    rows = [image.permute(1, 2, 0) for image in images]
+    if len({image.shape for image in images}) == 1 and all(row.is_contiguous() for row in rows):
+        return torch.stack(rows).permute(0, 3, 1, 2).contiguous()
+    return pad_stack(images)
 
 
 def _is_list(value: Any) -> bool:

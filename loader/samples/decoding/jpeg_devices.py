@@ -1,7 +1,7 @@
 """Decode the JPEGs of a batch on a GPU, by the package that is installed: nvImageCodec or torchvision.
 
 Their pixels differ a little from those of libjpeg-turbo, which decodes on the CPU: by the rounding of the inverse
-cosine transform, and by the interpolation of colours that are stored at half the resolution.
+cosine transform, and, with torchvision, by the interpolation of colours that are stored at half the resolution.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class JpegDecoder(Protocol):
             images: Their bytes.
 
         Returns:
-            uint8 tensors of shape (3, H, W) on the device, None for images that it cannot decode; and what has to be
-            kept until the stream is done.
+            uint8 tensors of shape (3, H, W) on the device, contiguous or views of (H, W, 3), None for images that it
+            cannot decode; and what has to be kept until the stream is done.
         """
 
 
@@ -48,8 +48,8 @@ def jpeg_decoder(device: torch.device) -> JpegDecoder:
         return TorchvisionDecoder(device)
     raise ConfigError(
         "image_decode_device='cuda' needs a package that decodes JPEGs on a GPU, and none is installed",
-        hint="pip install nvidia-nvimgcodec-cu12 nvidia-nvjpeg-cu12 (the digits are the version of CUDA), or "
-        "torchvision; or decode in the workers: image_decode_device='cpu'",
+        hint="pip install nvidia-nvimgcodec-cu13 nvidia-nvjpeg (for CUDA 12 nvidia-nvimgcodec-cu12 "
+        "nvidia-nvjpeg-cu12), or torchvision; or decode in the workers: image_decode_device='cpu'",
     )
 
 
@@ -83,12 +83,13 @@ class NvImageCodecDecoder:
         stream = 0 if self._device.type == "cpu" else torch.cuda.current_stream(self._device).cuda_stream
         streams = [self._codec.CodeStream(image) for image in images]
         decoded = self._decoder.decode(streams, params=self._params, cuda_stream=stream)
-        return [None if image is None else self._planes(image) for image in decoded], decoded
+        return [None if image is None else self._pixels(image).permute(2, 0, 1) for image in decoded], decoded
 
-    def _planes(self, image: Any) -> torch.Tensor:
-        """Return a copy, (3, H, W), made in the stream; the codec's own memory is (H, W, 3)."""
-        pixels = torch.from_numpy(np.asarray(image)) if self._device.type == "cpu" else from_dlpack(image)
-        return pixels.permute(2, 0, 1).contiguous()
+    def _pixels(self, image: Any) -> torch.Tensor:
+        """Return the codec's own memory, (H, W, 3)."""
+        if self._device.type == "cpu":
+            return torch.from_numpy(np.asarray(image))
+        return from_dlpack(image)
 
 
 _CPU_ONLY = -99999  # nvImageCodec's number of no GPU

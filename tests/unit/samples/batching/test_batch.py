@@ -188,6 +188,13 @@ def test_batches_and_samples_pin_their_own_fields() -> None:
     assert sample.caption == "c"
 
 
+def test_entries_that_describe_the_samples_are_not_walked_through() -> None:
+    sources = [(tensor(),)]
+    assert pinned({"__sources__": sources, "x": tensor()})["__sources__"] is sources
+    batch = ImageBatch(__key__=["a"], image=tensor())
+    assert batch.pin_memory().__key__ is batch.__key__
+
+
 def test_pinning_calls_pin_memory_of_other_objects() -> None:
     found = pinned({"batch": ImageBatch(__key__=["a"], image=tensor())})
     assert isinstance(found["batch"].image, Pinned)

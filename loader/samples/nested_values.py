@@ -10,7 +10,7 @@ from operator import is_
 from types import NoneType
 from typing import Any
 
-from ...lazy_torch import torch
+from ..lazy_torch import torch
 
 __all__ = ["PLAIN", "field_names", "is_own_name", "map_values"]
 

@@ -48,7 +48,7 @@ class preserve_rng_state:  # noqa: N801 - a context manager; a class takes a fra
     """Context manager that restores the generators on exit.
 
     Inside, numpy draws from another bit generator: exchanging it takes a hundredth of the time of copying its state.
-    Seed the generators before drawing from them.
+    Seed the generators before drawing from them. An object that is used again copies Python's state only if it changed.
 
     Args:
         numpy_gauss: Also restore the second normally distributed number that numpy caches, since it draws two at a
@@ -59,12 +59,13 @@ class preserve_rng_state:  # noqa: N801 - a context manager; a class takes a fra
 
     def __init__(self, *, numpy_gauss: bool = True) -> None:
         self._numpy_gauss = numpy_gauss
+        self._python_state: Any = None  # the last one
 
     def __enter__(self) -> None:
         self._unchanged = is_worker_thread()  # other threads draw from the generators at the same time
         if self._unchanged:
             return
-        self._python_state = _python.take_state()
+        self._python_state = _take_python_state(self._python_state)
         self._torch_state = torch.default_generator.get_state()
         self._numpy_state = _cached_normal() if self._numpy_gauss else {}
         self._numpy_generator = _numpy.get_bit_generator()
@@ -77,7 +78,7 @@ class preserve_rng_state:  # noqa: N801 - a context manager; a class takes a fra
     def __exit__(self, *error: object) -> None:
         if self._unchanged:
             return
-        random.setstate(self._python_state)
+        random.setstate(self._python_state.state)
         torch.default_generator.set_state(self._torch_state)
         _spare_generators.append(_numpy.get_bit_generator())
         _numpy.set_bit_generator(self._numpy_generator)  # drops the cached normal number
@@ -85,7 +86,7 @@ class preserve_rng_state:  # noqa: N801 - a context manager; a class takes a fra
             _restore_cached_normal(self._numpy_state)
 
 
-class _KnownState(NamedTuple):
+class _PythonState(NamedTuple):
     """A state of Python's generator, and what it draws next: 32 bits, and the 64 bits after them."""
 
     state: tuple[Any, ...]
@@ -93,37 +94,28 @@ class _KnownState(NamedTuple):
     rest: int
 
 
-class _PythonGenerator:
-    """The generator of Python's module ``random``, whose state is copied only if it is another than before.
+_python: Any = random.getstate.__self__  # type: ignore[attr-defined] # the functions are methods of an object
+_STATE_VERSION = 3  # of the form (version, (624 words, index of the next word), cached normal number)
+
+
+def _take_python_state(known: _PythonState | None) -> _PythonState:
+    """Return the state of Python's generator, and move the generator on.
 
     A copy is 625 integers, which take 7 µs and the place of other data in the processor's cache. Few training loops
     draw from this generator, so it mostly still has the state that was restored last, as its next 96 bits show.
+
+    Args:
+        known: The state that was restored last.
     """
-
-    def __init__(self) -> None:
-        self._generator: Any = random.getstate.__self__  # type: ignore[attr-defined] # they are methods of an object
-        self._known: _KnownState | None = None  # the state that was copied last
-
-    def take_state(self) -> tuple[Any, ...]:
-        """Return the state, and move the generator on."""
-        generator, known = self._generator, self._known
-        if generator.VERSION != _STATE_VERSION:
-            return random.getstate()
-        first = generator.getrandbits(32)
-        if known is None or first != known.first or generator.gauss_next != known.state[2]:
-            state = _before(random.getstate(), words=1)
-            rest = generator.getrandbits(64)
-        else:
-            rest = generator.getrandbits(64)
-            if rest == known.rest:
-                return known.state
-            state = _before(random.getstate(), words=3)
-        self._known = _KnownState(state, first, rest)
-        return state
-
-
-_python = _PythonGenerator()
-_STATE_VERSION = 3  # of the form (version, (624 words, index of the next word), cached normal number)
+    if known is None or _python.VERSION != _STATE_VERSION:
+        return _PythonState(random.getstate(), _python.getrandbits(32), _python.getrandbits(64))
+    first, rest = _python.getrandbits(32), None
+    if first == known.first and _python.gauss_next == known.state[2]:
+        rest = _python.getrandbits(64)
+        if rest == known.rest:
+            return known
+    state = _before(random.getstate(), words=1 if rest is None else 3)
+    return _PythonState(state, first, _python.getrandbits(64) if rest is None else rest)
 
 
 def _before(state: tuple[Any, ...], words: int) -> tuple[Any, ...]:

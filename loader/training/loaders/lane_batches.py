@@ -386,8 +386,9 @@ _END: Any = object()
 
 def _isolate_rng(messages: Iterator[Message | None]) -> Iterator[Message | None]:
     """Yield messages made in the trainer's process, without a change to the trainer's random generators."""
+    preserved = preserve_rng_state()
     while True:
-        with preserve_rng_state():
+        with preserved:
             message = next(messages, _END)
         if message is _END:
             return

@@ -126,10 +126,11 @@ def test_pythons_generator_continues_at_each_place_of_its_blocks(blocks: int, wo
     expected.getrandbits(32 * count + 1)
     random.seed(5)
     random.getrandbits(32 * count + 1)
+    preserved = preserve_rng_state()
     for drawn in (0, 1, 0, 0, 1, 623, 2, 0, 624, 1247, 0):
         for _ in range(drawn):
             assert random.getrandbits(32) == expected.getrandbits(32)
-        with preserve_rng_state():
+        with preserved:
             seed_batch(1, 2, drawn)
             random.random()
     assert [random.random() for _ in range(700)] == [expected.random() for _ in range(700)]
@@ -140,9 +141,10 @@ def test_the_normal_number_that_python_caches_is_restored(drawn: int) -> None:
     expected = random.Random(5)
     random.seed(5)
     found, wanted = [], [expected.gauss(0, 1) for _ in range(8 * drawn)]
+    preserved = preserve_rng_state()
     for _ in range(8):
         found += [random.gauss(0, 1) for _ in range(drawn)]
-        with preserve_rng_state():
+        with preserved:
             seed_batch(1, 2, 3)
             random.gauss(0, 1)
     assert found == wanted
@@ -150,25 +152,25 @@ def test_the_normal_number_that_python_caches_is_restored(drawn: int) -> None:
 
 def test_a_state_that_did_not_change_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
     random.seed(7)
-    with preserve_rng_state():
+    preserved = preserve_rng_state()
+    with preserved:
         seed_batch(1, 2, 3)
     with monkeypatch.context() as patched:
         patched.delattr(random, "getstate")
         for number in range(3):
-            with preserve_rng_state():
+            with preserved:
                 seed_batch(1, 2, number)
                 draw()
     assert random.random() == random.Random(7).random()
 
 
-def test_a_state_whose_next_word_is_that_of_another_one_is_restored(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_state_whose_next_word_is_that_of_another_one_is_restored() -> None:
     random.seed(7)
-    with preserve_rng_state():
+    preserved = preserve_rng_state()
+    with preserved:
         seed_batch(1, 2, 3)
-    known = rng._python._known
-    assert known is not None
-    monkeypatch.setattr(rng._python, "_known", known._replace(state=(3, (), None), rest=0))
-    with preserve_rng_state():
+    preserved._python_state = preserved._python_state._replace(state=(3, (), None), rest=0)
+    with preserved:
         seed_batch(1, 2, 3)
     assert random.random() == random.Random(7).random()
 
@@ -176,10 +178,12 @@ def test_a_state_whose_next_word_is_that_of_another_one_is_restored(monkeypatch:
 def test_a_state_of_another_form_is_copied(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rng, "_STATE_VERSION", 4)
     random.seed(7)
+    state = random.getstate()
+    preserved = preserve_rng_state()
     for _ in range(2):
-        with preserve_rng_state():
+        with preserved:
             seed_batch(1, 2, 3)
-    assert random.random() == random.Random(7).random()
+        assert random.getstate() == state
 
 
 def test_generators_inside_continue_after_an_inner_block() -> None:

@@ -27,7 +27,7 @@ from random import Random
 from typing import Any
 
 import torch
-from bench_statistics import make_dataset
+from bench_statistics import CAPTIONS, CRUDE, make_dataset
 from demo_photographs import PHOTOGRAPHS, open_photograph
 from PIL import Image
 from report import machine_facts, print_table
@@ -36,9 +36,6 @@ import loader
 from loader.samples import SampleDecoder
 from loader.samples.decoding.jpeg_devices import NvImageCodecDecoder, TorchvisionDecoder
 
-CRUDE = "__module__: megatron.energon\n__class__: CrudeWebdataset\n"
-CAPTIONS = "sample_type: {__module__: megatron.energon, __class__: CaptioningSample}\n"
-CAPTIONS += "field_map: {image: jpg, caption: txt}\n"
 BATCH = 64
 BLOB_BYTES = 3 << 19  # of a sample whose bytes are copied
 PHOTOGRAPH_COUNT = 512

@@ -33,9 +33,9 @@ import loader
 from loader.format.prepare.plan import PreparePlan, SplitRequest
 from loader.format.prepare.run import run_prepare
 
-_CRUDE = "__module__: megatron.energon\n__class__: CrudeWebdataset\n"
-_CAPTIONS = "sample_type: {__module__: megatron.energon, __class__: CaptioningSample}\n"
-_CAPTIONS += "field_map: {image: jpg, caption: txt}\n"
+CRUDE = "__module__: megatron.energon\n__class__: CrudeWebdataset\n"
+CAPTIONS = "sample_type: {__module__: megatron.energon, __class__: CaptioningSample}\n"
+CAPTIONS += "field_map: {image: jpg, caption: txt}\n"
 SAMPLES = 2000
 IDLE_S = 0.004  # a worker that makes no batch for so long waits for its rank
 
@@ -86,8 +86,8 @@ def main() -> None:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = arguments.data or Path(temporary)
-        texts = make_dataset(folder / "texts", "json", json_part, _CRUDE)
-        pictures = make_dataset(folder / "pictures", "jpg", jpeg_part, _CAPTIONS)
+        texts = make_dataset(folder / "texts", "json", json_part, CRUDE)
+        pictures = make_dataset(folder / "pictures", "jpg", jpeg_part, CAPTIONS)
         cells = [["samples", "workers", "µs of a sample", "with statistics", "without, again", "their estimate"]]
         for name, path, encoder, turns in (
             ("undecoded json", texts, Undecoded(), (Turns(4000, 96), Turns(16000, 768))),

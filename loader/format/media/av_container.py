@@ -34,6 +34,8 @@ __all__ = [
 _NO_OTHER_FILES = {"protocol_whitelist": "none"}
 """Options that stop FFmpeg from opening the files and addresses named in playlists, file lists and session files."""
 
+_READS_ALL_TITLES = 19  # major version of PyAV
+
 
 def import_av() -> ModuleType:
     """Import PyAV.
@@ -57,7 +59,10 @@ def open_container(file: BinaryIO) -> InputContainer:
         av.FFmpegError: The bytes are not audio or video in a format of FFmpeg.
         ImportError: PyAV is not installed.
     """
-    container: InputContainer = import_av().open(file, "r", metadata_errors="replace", options=dict(_NO_OTHER_FILES))
+    av = import_av()
+    # Titles may have another encoding than UTF-8. Versions since 19 read them all, and have no such option.
+    encoding = {"metadata_errors": "replace"} if int(av.__version__.partition(".")[0]) < _READS_ALL_TITLES else {}
+    container: InputContainer = av.open(file, "r", options=dict(_NO_OTHER_FILES), **encoding)
     return container
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from loader.format.media.av_container import open_container
 from loader.format.media.av_probe import probe_av
 from tests.unit.av.encoded_media import encode, rotated
 
@@ -106,3 +107,22 @@ def test_without_pyav_the_error_says_what_to_install(monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(sys.modules, "av", None)
     with pytest.raises(ImportError, match=r"pip install 'energon-toolkit\[av\]'"):
         probe_av(b"")
+
+
+def test_a_title_of_another_encoding_does_not_matter() -> None:
+    title = b"INFOINAM" + (6).to_bytes(4, "little") + "Café\0".encode("latin-1").ljust(6, b"\0")
+    data = encode(video=None, container="wav", audio="pcm_s16le", sample_format="s16")
+    described = data + b"LIST" + len(title).to_bytes(4, "little") + title
+    described = described[:4] + (len(described) - 8).to_bytes(4, "little") + described[8:]
+    assert probe_av(described) == probe_av(data)
+
+
+@pytest.mark.parametrize(("version", "passed"), [("14.0.1", {"metadata_errors"}), ("19.0.2", set())])
+def test_the_option_for_titles_is_passed_to_versions_that_have_it(
+    monkeypatch: pytest.MonkeyPatch, version: str, passed: set[str]
+) -> None:
+    found: list[set[str]] = []
+    monkeypatch.setattr("av.__version__", version)
+    monkeypatch.setattr("av.open", lambda *_, **options: found.append(set(options)))
+    open_container(io.BytesIO())
+    assert found == [{"options"} | passed]

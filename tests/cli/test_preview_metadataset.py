@@ -6,6 +6,7 @@ import re
 import sqlite3
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -283,7 +284,7 @@ def files(tmp_path: Path) -> Path:
     (tmp_path / "sub/a.jpg").write_bytes(picture(2))
     (tmp_path / "c.mp4").write_bytes(bytes(1000))
     (tmp_path / "notes.txt").write_text("not media")
-    with sqlite3.connect(tmp_path / ".nv-meta/index.sqlite") as database:
+    with closing(sqlite3.connect(tmp_path / ".nv-meta/index.sqlite")) as database, database:
         database.execute(
             "CREATE TABLE media_metadata (entry_key TEXT PRIMARY KEY, metadata_type TEXT NOT NULL, "
             "metadata_json TEXT NOT NULL)"

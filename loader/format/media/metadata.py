@@ -282,6 +282,9 @@ class _Opened:
         self.lock = threading.Lock()
         self.process = os.getpid()
 
+    def __del__(self) -> None:
+        self.database.close()  # Python 3.13 warns of a connection that is dropped open
+
 
 def has_media_tables(database: sqlite3.Connection) -> bool:
     """Return True if an ``index.sqlite`` has a table of media metadata."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -141,7 +142,7 @@ def test_truth_of_unknown_values_is_that_of_sql(folder: DatasetFolder, seed: int
         return f"({condition(depth - 1)}) {kind} ({condition(draw.randrange(depth))})"
 
     text = condition(4)
-    with sqlite3.connect(":memory:") as tables:
+    with closing(sqlite3.connect(":memory:")) as tables:
         tables.execute("create table s (number integer, width real, tokens real, score real)")
         for number, row in enumerate(rows(folder)):
             tables.execute("insert into s values (?, ?, ?, ?)", (number, row.width, row.tokens, row.score))

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, ClassVar, Literal, Self, TypeAlias
+from weakref import finalize
 
 import msgspec
 
@@ -275,15 +276,13 @@ class MediaMetadataReader:
 class _Opened:
     """A connection with its lock and the process that opened it."""
 
-    __slots__ = ("database", "lock", "process")
+    __slots__ = ("__weakref__", "database", "lock", "process")
 
     def __init__(self, database: sqlite3.Connection) -> None:
         self.database = database
         self.lock = threading.Lock()
         self.process = os.getpid()
-
-    def __del__(self) -> None:
-        self.database.close()  # Python 3.13 warns of a connection that is dropped open
+        finalize(self, database.close)  # Python 3.13 warns of connections that are dropped open, also in a cycle
 
 
 def has_media_tables(database: sqlite3.Connection) -> bool:

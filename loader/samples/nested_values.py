@@ -12,25 +12,16 @@ from typing import Any
 
 from ..lazy_torch import torch
 
-__all__ = ["PLAIN", "field_names", "is_own_name", "map_values"]
+__all__ = ["PLAIN", "field_names", "map_values"]
 
 PLAIN = frozenset({bool, bytes, float, int, str, NoneType})
 """Classes of values that stay."""
 
 
-def is_own_name(name: Any) -> bool:
-    """Return True for the name of an entry that describes a sample, such as ``__key__`` or ``__sources__``.
-
-    >>> is_own_name("__key__"), is_own_name("image")
-    (True, False)
-    """
-    return isinstance(name, str) and name.startswith("__")
-
-
 @lru_cache(maxsize=256)
 def field_names(kind: Any) -> tuple[str, ...]:
     """Return the names of the fields of a dataclass, without those that describe the sample."""
-    return tuple(field.name for field in fields(kind) if not is_own_name(field.name))
+    return tuple(field.name for field in fields(kind) if not field.name.startswith("__"))
 
 
 def _is_packed(value: Any) -> bool:
@@ -42,7 +33,7 @@ def map_values(value: Any, function: Callable[[Any], Any], *, is_leaf: Callable[
     """Apply a function to the values in nested dicts, lists, tuples, NamedTuples and dataclasses.
 
     Containers of which no value changes are returned as they are; others are copied, with their classes. Numbers, text
-    and bytes in containers stay, and so do entries such as ``__sources__``, which describe the samples.
+    and bytes in containers stay, and so do fields such as ``__sources__``, which describe the samples.
 
     Args:
         value: The nested values.

@@ -10,7 +10,7 @@ from typing import Any, Self, TypeVar, dataclass_transform, overload
 
 from ..errors import ConfigError, SampleError
 from ..renamed_parameters import renamed_parameters
-from .nested_values import field_names, is_own_name
+from .nested_values import field_names
 
 __all__ = [
     "ExtendableDataclassMixin",
@@ -141,8 +141,8 @@ def edataclass(cls: type[T] | None = None, **options: Any) -> type[T] | Callable
 def pinned(value: Any) -> Any:
     """Return a copy of a value whose tensors are in page-locked memory; a value without tensors is returned as it is.
 
-    Recurses into dataclasses, dicts, lists and tuples, and calls ``pin_memory`` of other objects that have it. Entries
-    such as ``__sources__``, which describe the samples, stay.
+    Recurses into dataclasses, dicts, lists and tuples, and calls ``pin_memory`` of other objects that have it. Fields
+    of dataclasses such as ``__sources__``, which describe the samples, stay.
     """
     if isinstance(value, str | bytes | int | float | None):
         return value
@@ -150,7 +150,7 @@ def pinned(value: Any) -> Any:
         return value.pin_memory()
     if isinstance(value, dict):
         copied = copy(value)
-        copied.update({name: pinned(inner) for name, inner in value.items() if not is_own_name(name)})
+        copied.update({name: pinned(inner) for name, inner in value.items()})
         return copied
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return type(value)(*map(pinned, value))

@@ -10,7 +10,7 @@ from ...errors import SampleError
 from ...escaped_log import get_logger
 from ...lazy_torch import torch
 from ..decoding.encoded_image import EncodedImage
-from ..nested_values import PLAIN, field_names, is_own_name, map_values
+from ..nested_values import PLAIN, field_names, map_values
 from .pad import pad_stack
 
 __all__ = ["decode_images"]
@@ -104,8 +104,8 @@ def _note_images(value: Any, key: Any, found: dict[int, tuple[EncodedImage, Any]
         found[id(value)] = value, key
     elif isinstance(value, Mapping):
         key = value.get("__key__", key)
-        for name, item in value.items():
-            if type(item) not in PLAIN and not is_own_name(name):
+        for item in value.values():
+            if type(item) not in PLAIN:
                 _note_images(item, key, found)
     elif isinstance(value, list | tuple):
         each = _is_sequence_of(key, len(value))

@@ -188,11 +188,10 @@ def test_batches_and_samples_pin_their_own_fields() -> None:
     assert sample.caption == "c"
 
 
-def test_entries_that_describe_the_samples_are_not_walked_through() -> None:
-    sources = [(tensor(),)]
-    assert pinned({"__sources__": sources, "x": tensor()})["__sources__"] is sources
+def test_fields_that_describe_the_samples_are_not_walked_through() -> None:
     batch = ImageBatch(__key__=["a"], image=tensor())
     assert batch.pin_memory().__key__ is batch.__key__
+    assert isinstance(pinned({"__weights": tensor()})["__weights"], Pinned)
 
 
 def test_pinning_calls_pin_memory_of_other_objects() -> None:

@@ -160,6 +160,12 @@ def test_a_tuple_of_images_stays_one_of_tensors_of_their_own_sizes() -> None:
     assert moved["same"] is moved["x"][0]  # decoded once
 
 
+def test_images_of_dicts_are_decoded_whatever_their_names() -> None:
+    image = decoder("cuda").decode_part("jpg", PICTURES["jpg"])
+    moved, _ = decode_images({"image": [image], "__thumbnail": [image]}, CPU, None)
+    assert torch.equal(moved["image"], moved["__thumbnail"])
+
+
 def test_images_for_other_devices_are_decoded_on_the_cpu() -> None:
     image = decoder("cuda").decode_part("jpg", PICTURES["jpg"])
     copies = DeviceCopies(torch.device("meta"))

@@ -20,7 +20,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
-from importlib.util import find_spec
 from itertools import repeat
 from pathlib import Path
 from random import Random
@@ -34,7 +33,7 @@ from report import machine_facts, print_table
 
 import loader
 from loader.samples import SampleDecoder
-from loader.samples.decoding.jpeg_devices import NvImageCodecDecoder, TorchvisionDecoder
+from loader.samples.decoding.jpeg_devices import NvImageCodecDecoder, TorchvisionDecoder, is_installed
 
 BATCH = 64
 BLOB_BYTES = 3 << 19  # of a sample whose bytes are copied
@@ -143,20 +142,30 @@ def step_s(blobs: Iterable[torch.Tensor], steps: int) -> float:
     """Return the time of a step that computes with what was copied."""
     weights = torch.full((8192, 8192), 1 / 8192, device="cuda", dtype=torch.bfloat16)
     total = torch.zeros((), device="cuda")
+
+    def compute(blob: torch.Tensor) -> None:
+        nonlocal weights, total
+        total += blob.sum(dtype=torch.float32)
+        for _ in range(16):
+            weights = weights @ weights
+
+    took_s = timed_s(blobs, steps, compute)
+    assert total.item() == (BEFORE + steps) * BATCH * BLOB_BYTES, total
+    return took_s / steps
+
+
+def timed_s(values: Iterable[Any], steps: int, compute: Callable[[Any], None]) -> float:
+    """Return the time of some steps that compute with values, after a few that are not timed."""
     started_s = 0.0
-    for step, blob in enumerate(blobs):
+    for step, value in enumerate(values):
         if step == BEFORE:
             torch.cuda.synchronize()
             started_s = time.perf_counter()
         if step == BEFORE + steps:
             break
-        total += blob.sum(dtype=torch.float32)
-        for _ in range(16):
-            weights = weights @ weights
+        compute(value)
     torch.cuda.synchronize()
-    took_s = time.perf_counter() - started_s
-    assert total.item() == (BEFORE + steps) * BATCH * BLOB_BYTES, total
-    return took_s / steps
+    return time.perf_counter() - started_s
 
 
 # ------------------------------------------------------------------------------------------------- decoding
@@ -175,29 +184,12 @@ def decoding_table(path: Path, workers: Iterable[int], steps: int, rounds: int) 
     return cells
 
 
-def is_installed(package: str) -> bool:
-    try:
-        return find_spec(package) is not None
-    except ModuleNotFoundError:  # of the package that it is a part of
-        return False
-
-
 def photographs_per_s(path: Path, way: str, workers: int, steps: int) -> float:
     encoder = Pictures("cpu" if way == "cpu" else "cuda")
-    total = torch.zeros((), device="cuda")
-    started_s = 0.0
     with loader.get_loader(dataset_of(path, encoder, workers)).to_device("cuda") as batches:
         if way in DECODERS:
             batches._copies._decoder = DECODERS[way](torch.device("cuda"))  # noqa: SLF001 - else nvImageCodec, if there
-        for step, batch in enumerate(batches):
-            if step == BEFORE:
-                torch.cuda.synchronize()
-                started_s = time.perf_counter()
-            if step == BEFORE + steps:
-                break
-            total += batch.image.sum(dtype=torch.float32)
-        torch.cuda.synchronize()
-        return steps * BATCH / (time.perf_counter() - started_s)
+        return steps * BATCH / timed_s(batches, steps, lambda batch: batch.image.sum(dtype=torch.float32))
 
 
 def dataset_of(path: Path, encoder: Any, workers: int) -> Any:

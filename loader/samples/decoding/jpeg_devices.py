@@ -18,7 +18,7 @@ from torch.utils.dlpack import from_dlpack
 
 from ...errors import ConfigError
 
-__all__ = ["JpegDecoder", "NvImageCodecDecoder", "TorchvisionDecoder", "jpeg_decoder"]
+__all__ = ["JpegDecoder", "NvImageCodecDecoder", "TorchvisionDecoder", "is_installed", "jpeg_decoder"]
 
 
 class JpegDecoder(Protocol):
@@ -42,9 +42,9 @@ def jpeg_decoder(device: torch.device) -> JpegDecoder:
     Raises:
         ConfigError: No package that decodes JPEGs on GPUs is installed.
     """
-    if _is_installed("nvidia.nvimgcodec"):
+    if is_installed("nvidia.nvimgcodec"):
         return NvImageCodecDecoder(device)
-    if _is_installed("torchvision"):
+    if is_installed("torchvision"):
         return TorchvisionDecoder(device)
     raise ConfigError(
         "image_decode_device='cuda' needs a package that decodes JPEGs on a GPU, and none is installed",
@@ -53,7 +53,8 @@ def jpeg_decoder(device: torch.device) -> JpegDecoder:
     )
 
 
-def _is_installed(package: str) -> bool:
+def is_installed(package: str) -> bool:
+    """Return True if a package, which may be part of another one, can be imported."""
     try:
         return find_spec(package) is not None
     except ModuleNotFoundError:

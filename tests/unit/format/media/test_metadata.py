@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import json
 import os
 import pickle
@@ -8,6 +9,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -164,3 +166,14 @@ def test_a_view_in_place_of_the_table_is_refused(tmp_path: Path) -> None:
         database.execute("CREATE VIEW media_metadata AS SELECT 'a' entry_key, 'av' metadata_type, '{}' metadata_json")
     with pytest.raises(FormatError, match="views"):
         MediaMetadataReader(open_storage(tmp_path)).get("a")
+
+
+def test_a_reader_that_is_dropped_in_a_cycle_closes_the_file(tmp_path: Path) -> None:
+    reader: Any = write_index(tmp_path, [("a.jpg", "image", IMAGE_JSON)])
+    assert reader.get("a.jpg") == IMAGE
+    database = reader._opened.database
+    reader.itself = reader
+    del reader
+    gc.collect()
+    with pytest.raises(sqlite3.ProgrammingError, match="closed database"):
+        database.execute("SELECT 1")

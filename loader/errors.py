@@ -197,6 +197,7 @@ class SampleError(EnergonError):
         key: Key of the sample, ``<shard>/<key>``.
         part: Name of the part, if the fault is in one part.
         source: Place of its bytes, ``path, bytes a–b``.
+        code: Code of the reason for the account of an import; ``energon rule`` explains it.
     """
 
     def __init__(
@@ -206,13 +207,15 @@ class SampleError(EnergonError):
         key: str | None = None,
         part: str | None = None,
         source: str | None = None,
+        code: str = "F101",
         at: str | None = None,
         hint: str | None = None,
     ) -> None:
         self.key = key
         self.part = part
         self.source = source
-        super().__init__(message, at=at or source, hint=hint, key=key, part=part, source=source)
+        self.code = code
+        super().__init__(message, at=at or source, hint=hint, key=key, part=part, source=source, code=code)
 
 
 class StateError(EnergonError):
@@ -279,7 +282,7 @@ class RepeatedSampleError(SampleError, FatalSampleError):
         fields: The other arguments of :class:`SampleError`.
     """
 
-    def __init__(self, message: str, *, cause: str | None = None, **fields: str | None) -> None:
+    def __init__(self, message: str, *, cause: str | None = None, **fields: Any) -> None:
         super().__init__(message, **fields)
         self.cause = cause
         self._fields["cause"] = cause

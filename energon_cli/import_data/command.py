@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from ..account import strict_option
 from ..command import energon_command, progress_option
 from ..sizes import parse_size
 
@@ -104,6 +105,7 @@ _EXAMPLES = (
     type=click.IntRange(min=1),
     help="Number of processes.  [default: one per core]",
 )
+@strict_option
 @progress_option
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def import_data(sources: tuple[str, ...], output: str, **flags: Any) -> None:

@@ -51,6 +51,7 @@ class ImportFlags:
     num_workers: int | None
     progress: bool | None
     as_json: bool
+    strict: bool
 
     @property
     def asks_by_menus(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from loader.convert.importing import failure_document
 from loader.convert.sources import found_columns
 from loader.inspect import format_bytes, plural
 
@@ -93,6 +94,7 @@ def draft_document(
         "files": dict(files),
         "notes": list(notes),
         "warnings": list(warnings),
+        "account": listed.account.to_document(),
     }
 
 
@@ -137,9 +139,7 @@ def report_document(
         "bytes": report.size_bytes,
         "split": {name: {"shards": shards, "samples": samples} for name, (shards, samples) in prepared.split.items()},
         "failed": report.failed,
-        "failures": [
-            {"origin": failure.origin, "key": failure.key, "reason": failure.reason} for failure in report.failures
-        ],
+        "failures": [*map(failure_document, report.failures)],
         "failures_file": report.failures_file,
         "renamed": report.renamed,
         "written": report.written,
@@ -150,4 +150,5 @@ def report_document(
         "seconds": round(report.seconds, 3),
         "warnings": list(prepared.warnings),
         "notes": list(notes),
+        "account": report.account.to_document(),
     }

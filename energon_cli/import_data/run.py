@@ -32,6 +32,7 @@ from loader.inspect import (
     plural,
 )
 
+from ..account import show_account
 from ..console import error_console, output_console, print_json
 from ..prepare.history import AnswerHistory
 from ..prepare.report import show_files, show_notes
@@ -81,6 +82,7 @@ def import_sources(flags: ImportFlags) -> None:
         )
         if flags.dry_run:
             _show_dry_run(flags, listed, layout, draft, console)
+            show_account(listed.account)
             return
         plan = ImportPlan(
             sources=sources,
@@ -91,12 +93,15 @@ def import_sources(flags: ImportFlags) -> None:
             max_failures=max_failures,
             files=draft.files,
             compat=flags.compat,
+            strict=flags.strict,
         )
         report = _run(plan, listed, progress=flags.progress)
     if flags.as_json:
+        show_account(report.account)
         print_json(report_document(flags.output, report, files=draft.files, notes=draft.notes))
         return
     show_done(console, flags.output, report)
+    show_account(report.account)
     show_notes(console, draft.notes, label="note")
 
 

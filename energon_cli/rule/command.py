@@ -1,4 +1,4 @@
-"""``energon rule``: explain the codes of lint."""
+"""``energon rule``: explain codes of findings and of unused input."""
 
 from __future__ import annotations
 
@@ -21,16 +21,19 @@ _EXAMPLES = (
     ("Print explanations as JSON", "energon rule E302 W305 --json"),
 )
 _LABEL_WIDTH = 9
+_COLOURS = {"error": "red", "failed": "red", "warning": "yellow", "left out": "yellow"}
 
 
-@energon_command("rule", examples=_EXAMPLES, short_help="Explain the codes of lint.", takes_path=False)
+@energon_command(
+    "rule", examples=_EXAMPLES, short_help="Explain codes of findings and of unused input.", takes_path=False
+)
 @click.argument("codes", metavar="[CODE]...", nargs=-1)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
 def rule(codes: tuple[str, ...], *, as_json: bool) -> None:
-    """Explain each CODE that energon lint prints, such as E302; without one, list all codes.
+    """Explain each CODE that a command prints, such as E302; without one, list all codes.
 
-    An explanation has the meaning, the consequences, the fix and an example. Codes that begin with E are errors, and
-    those with W are warnings.
+    An explanation has the meaning, the consequences, the fix and an example. Codes of lint begin with E for errors and
+    W for warnings. Codes of input that a command did not use begin with L if it was left out, and with F if it failed.
     """
     from loader.errors import ConfigError
     from loader.inspect.rules import RULE_GROUPS, find_rule
@@ -71,7 +74,7 @@ def _show(console: Console, rule: Rule) -> None:
     from rich.text import Text
 
     document = _document(rule)
-    colour = "red" if rule.severity == "error" else "yellow"
+    colour = _COLOURS[rule.severity]
     console.print(Text.assemble((f"{rule.severity} {rule.code}", colour), f": {rule.meaning}"), soft_wrap=True)
     for label in ("why", "action", "example"):
         line = Text.assemble("  ", (f"{label + ':':<{_LABEL_WIDTH}}", "cyan"), document[label])
@@ -86,5 +89,5 @@ def _show_all(console: Console) -> None:
     for group in RULE_GROUPS:
         console.print(Text(group.title, style="bold"))
         for rule in group.rules:
-            colour = "red" if rule.severity == "error" else "yellow"
+            colour = _COLOURS[rule.severity]
             console.print(Text.assemble("  ", (rule.code, colour), f"  {rule.meaning}"), soft_wrap=True)

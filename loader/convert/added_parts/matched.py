@@ -13,7 +13,7 @@ from ...errors import ConfigError
 from ...format.dataset_folder import DatasetFolder
 from ...format.index.dataset_index import DatasetIndex
 from ..rows.row import Row
-from ..sources.source import CellReader, SampleProposal, Source
+from ..sources.source import CellReader, Listing, Source
 
 __all__ = ["ALL_PART", "MatchCount", "MatchedSource", "count_matches"]
 
@@ -24,7 +24,7 @@ _MAX_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MatchedSource:
+class MatchedSource(Source):
     """The rows of another source that belong to samples of a dataset, under the keys of these.
 
     Attributes:
@@ -40,22 +40,21 @@ class MatchedSource:
     kind: str = "added parts"
 
     @property
-    def path(self) -> str:
+    def path(self) -> str:  # type: ignore[override]  # it never changes
         """Path of the other source."""
         return self.source.path
 
-    def rows(self, *, shuffled: bool, scratch: str) -> Iterator[Row]:
+    def rows(self, listing: Listing) -> Iterator[Row]:
         """Yield the matching rows in the order of the other source."""
         index = DatasetFolder(self.dataset).tar_index
-        for row in self.source.rows(shuffled=shuffled, scratch=scratch):
+        for row in self.source.rows(listing):
             samples = _find(index, row.key)
-            if samples:
+            if not samples:
+                listing.account.see("rows")
+                listing.account.leave("rows", "L112", row.key, size_bytes=max(0, row.size_bytes))
+            else:
                 parts = {self.rename.get(name, name): part for name, part in row.parts.items()}
                 yield msgspec.structs.replace(row, key=index.key(samples[0]), parts=parts, split=ALL_PART)
-
-    def proposal(self) -> SampleProposal | None:
-        """Return None: a joiner makes the samples."""
-        return None
 
     def open_cells(self) -> CellReader:
         """Open the other source."""
@@ -102,7 +101,7 @@ def count_matches(source: MatchedSource, folder: DatasetFolder, *, scratch: str)
     has_parts = np.zeros(len(index), np.bool_)
     parts: dict[str, int] = {}
     matched, unused, shown = 0, 0, list[str]()
-    for row in source.source.rows(shuffled=False, scratch=scratch):
+    for row in source.source.rows(Listing(scratch=scratch)):
         samples = _find(index, row.key)
         if not samples:
             unused += 1

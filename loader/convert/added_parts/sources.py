@@ -18,8 +18,7 @@ from ...storage import open_storage, raise_storage_error
 from ..rows.row import FileRef, PartRef, Row, ValueRef
 from ..sources.dataset import DatasetSource
 from ..sources.detect import SourceOptions, open_source
-from ..sources.no_cells import NoCells
-from ..sources.source import SampleProposal, Source
+from ..sources.source import Listing, Source
 from ..tables.part_values import encode_json
 
 __all__ = ["FilesByKey", "KeyedTable", "open_parts"]
@@ -48,7 +47,7 @@ def open_parts(path: str, *, key_column: str | None) -> Source:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FilesByKey:
+class FilesByKey(Source):
     """Files that are named as the members of shards: ``a/b.cap.txt`` is the part ``cap.txt`` of the key ``a/b``.
 
     Attributes:
@@ -58,7 +57,7 @@ class FilesByKey:
     path: str
     kind: str = "folder"
 
-    def rows(self, *, shuffled: bool, scratch: str) -> Iterator[Row]:  # noqa: ARG002 - files are read in any order
+    def rows(self, listing: Listing) -> Iterator[Row]:  # noqa: ARG002 - files are read in any order
         """Yield the samples, sorted by key; files without an extension are skipped.
 
         Raises:
@@ -74,17 +73,9 @@ class FilesByKey:
             }
             yield Row(key=key, parts=parts, origin=key)
 
-    def proposal(self) -> SampleProposal | None:
-        """Return None."""
-        return None
-
-    def open_cells(self) -> NoCells:
-        """Return no cells."""
-        return NoCells()
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeyedTable:
+class KeyedTable(Source):
     """The rows of a JSONL, CSV or TSV file: texts are the parts ``<column>.txt``, other values ``<column>.json``.
 
     Attributes:
@@ -96,7 +87,7 @@ class KeyedTable:
     key_column: str | None = None
     kind: str = "table"
 
-    def rows(self, *, shuffled: bool, scratch: str) -> Iterator[Row]:  # noqa: ARG002 - rows have values
+    def rows(self, listing: Listing) -> Iterator[Row]:  # noqa: ARG002 - rows have values
         """Yield the rows.
 
         Raises:
@@ -163,14 +154,6 @@ class KeyedTable:
                 "this line has more fields than the first one", at=f"{self.path}, line {line}", hint="correct the line"
             )
         return {name: value for name, value in record.items() if name is not None}
-
-    def proposal(self) -> SampleProposal | None:
-        """Return None."""
-        return None
-
-    def open_cells(self) -> NoCells:
-        """Return no cells."""
-        return NoCells()
 
 
 def _part_name(column: str) -> str:

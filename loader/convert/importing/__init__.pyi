@@ -1,5 +1,6 @@
 # The public names of this package, each with the module that defines it.
 
+from .done_shards import FailedRow as FailedRow
 from .listing import (
     ListedRows as ListedRows,
     PlannedPart as PlannedPart,
@@ -7,13 +8,13 @@ from .listing import (
 )
 from .pictures import PictureOptions as PictureOptions
 from .plan import (
-    FailedRow as FailedRow,
     ImportPlan as ImportPlan,
     ImportProgress as ImportProgress,
     ImportReport as ImportReport,
 )
 from .run import (
     check_output as check_output,
+    failure_document as failure_document,
     run_import as run_import,
 )
 from .trial import write_trial as write_trial

@@ -9,10 +9,28 @@ import msgspec
 from ...format.nv_meta import FOLDER
 from ...storage import FileInfo, Storage
 
-__all__ = ["IMPORT_FOLDER", "DoneShard", "read_done", "version_of", "write_done"]
+__all__ = ["IMPORT_FOLDER", "DoneShard", "FailedRow", "read_done", "version_of", "write_done"]
 
 IMPORT_FOLDER = f"{FOLDER}/.import"
 """The folder of an unfinished import."""
+
+
+class FailedRow(msgspec.Struct, frozen=True, array_like=True):
+    """A row that is not in the dataset.
+
+    Attributes:
+        origin: Its place in the source.
+        key: The key that its sample would have.
+        reason: The error, in one line.
+        code: Code of the reason in the account.
+        parts: Number of its parts.
+    """
+
+    origin: str
+    key: str
+    reason: str
+    code: str = "F101"
+    parts: int = 0
 
 
 class DoneShard(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,13 +40,13 @@ class DoneShard(msgspec.Struct, frozen=True, kw_only=True):
         digest: Digest of its rows and of all settings.
         files: Names, sizes and versions of its files: none if all rows failed, several if sizes were unknown.
         samples: Number of samples in them.
-        failures: Origin, key and reason of each row that failed.
+        failures: The rows that failed.
     """
 
     digest: str
     files: tuple[tuple[str, int, str], ...]
     samples: int
-    failures: tuple[tuple[str, str, str], ...] = ()
+    failures: tuple[FailedRow, ...] = ()
 
     def is_valid(self, digest: str, storage: Storage) -> bool:
         """Return True if the files are those of the same rows, and have not changed since."""

@@ -7,16 +7,17 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 import numpy as np
 
+from ...accounting import Account
 from ...errors import ConfigError
 from ..rows.row import Row
 from ..rows.row_file import RowFile, RowFileWriter
 from ..rows.shard_plan import ShardLayout, order_rows, plan_shards
-from ..sources.source import Source
+from ..sources.source import Listing, Source
 
 __all__ = ["ListedRows", "PlannedPart", "list_rows"]
 
@@ -47,12 +48,14 @@ class ListedRows:
         rows: Their samples.
         part_counts: Part name → number of samples that have it.
         is_shuffled: The rows may be read in any order.
+        account: What becomes of the files, members and rows of the sources.
     """
 
     sources: tuple[Source, ...]
     rows: RowFile
     part_counts: Counter[str]
     is_shuffled: bool
+    account: Account = field(default_factory=Account)
 
     @property
     def size_bytes(self) -> int:
@@ -93,9 +96,10 @@ def list_rows(
     if not sources:
         raise ConfigError("there is no source to import")
     counts: Counter[str] = Counter()
+    account = Account()
 
     def numbered(source: Source, number: int) -> Iterator[Row]:
-        for row in source.rows(shuffled=shuffled, scratch=folder):
+        for row in source.rows(Listing(shuffled=shuffled, scratch=folder, account=account)):
             counts.update(row.parts.keys())
             if on_progress is not None and len(writer) % _REPORT_ROWS == 0:
                 on_progress(len(writer))
@@ -111,4 +115,14 @@ def list_rows(
             raise ConfigError(
                 "there are no samples in it", at=sources[0].path, hint="check the path, or name its kind with --from"
             )
-        yield ListedRows(sources=tuple(sources), rows=writer.finish(), part_counts=counts, is_shuffled=shuffled)
+        # Every row is planned to be written. Those that fail are withdrawn later.
+        account.take("rows", len(writer))
+        account.take("parts", counts.total())
+        account.check()
+        yield ListedRows(
+            sources=tuple(sources),
+            rows=writer.finish(),
+            part_counts=counts,
+            is_shuffled=shuffled,
+            account=account,
+        )

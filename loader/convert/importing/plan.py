@@ -6,14 +6,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from ...accounting import Account
 from ...arrays import IntArray
 from ...format.prepare.plan import PrepareReport
 from ...storage import Storage
 from ..rows.shard_plan import ShardLayout
 from ..sources.source import Source
+from .done_shards import FailedRow
 from .pictures import PictureOptions
 
-__all__ = ["FailedRow", "ImportPlan", "ImportProgress", "ImportReport", "ProgressCallback", "WrittenRows"]
+__all__ = ["ImportPlan", "ImportProgress", "ImportReport", "ProgressCallback", "WrittenRows"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +31,7 @@ class ImportPlan:
         max_failures: Most rows that may fail before the import stops: a number, or a share of all rows below 1.
         files: Further files of ``.nv-meta`` to write, name → text (``dataset.yaml``).
         compat: As for :class:`PreparePlan`.
+        strict: Publish nothing if any part of the sources is left out or fails.
     """
 
     sources: tuple[Source, ...]
@@ -39,6 +42,7 @@ class ImportPlan:
     max_failures: float = 0.01
     files: Mapping[str, str] = field(default_factory=dict)
     compat: bool | None = None
+    strict: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,21 +77,6 @@ class WrittenRows:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FailedRow:
-    """A row that is not in the dataset.
-
-    Attributes:
-        origin: Its place in the source.
-        key: The key that its sample would have.
-        reason: The error, in one line.
-    """
-
-    origin: str
-    key: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ImportReport:
     """The outcome of an import.
 
@@ -101,6 +90,7 @@ class ImportReport:
         resumed: Number of shards that an interrupted run had written.
         size_bytes: Bytes of all shards.
         seconds: Duration.
+        account: What became of the files, members and rows of the sources.
     """
 
     prepared: PrepareReport
@@ -112,3 +102,4 @@ class ImportReport:
     resumed: int
     size_bytes: int
     seconds: float
+    account: Account

@@ -19,16 +19,15 @@ from ...format.prepare.run import run_prepare
 from ...format.worker_pool import stream_from_workers
 from ...storage import LocalStorage, Storage, may_use_rust, open_storage
 from ..rows.row import NO_SPLIT
-from ..rows.row_file import RowFile
 from ..rows.shard_plan import order_rows, plan_shards
 from ..writing.outside import check_outside
 from ..writing.work_folder import remove_leftovers, remove_work_folder
-from .done_shards import IMPORT_FOLDER, DoneShard
+from .done_shards import IMPORT_FOLDER, DoneShard, FailedRow
 from .listing import ListedRows, list_rows
-from .plan import FailedRow, ImportPlan, ImportProgress, ImportReport, ProgressCallback, WrittenRows
+from .plan import ImportPlan, ImportProgress, ImportReport, ProgressCallback, WrittenRows
 from .write_shard import ShardTask, WriteShard
 
-__all__ = ["FAILURES_FILE", "check_output", "run_import"]
+__all__ = ["FAILURES_FILE", "check_output", "failure_document", "run_import"]
 
 FAILURES_FILE = f"{FOLDER}/import_failures.jsonl"
 """The rows of an import that are not in the dataset, a line of JSON each."""
@@ -59,6 +58,7 @@ def run_import(
     Raises:
         ConfigError: A setting is invalid, a source has no samples, or the output has other files.
         SampleError: More rows failed than the plan allows; the rest of the written shards stay for the next run.
+        IncompleteError: The plan is strict, and a part of the sources is left out or failed.
         StorageError: A source cannot be listed, or the output cannot be written.
         WorkerError: A worker process was killed.
     """
@@ -69,7 +69,9 @@ def run_import(
     with storage.lock(_LOCK), ExitStack() as stack:
         if listed is None:
             listed = stack.enter_context(_listed(plan, on_progress))
-        run = _Run(plan, storage, listed.rows, on_progress)
+        if plan.strict:
+            listed.account.check_complete(at=storage.path(""))
+        run = _Run(plan, storage, listed, on_progress)
         run.write()
         if before_commit is not None:
             before_commit(run.written_rows())
@@ -77,6 +79,11 @@ def run_import(
         report = run.report(prepared, time.perf_counter() - started)
     remove_work_folder(storage, IMPORT_FOLDER)
     return report
+
+
+def failure_document(failure: FailedRow) -> dict[str, str]:
+    """Return a failed row as JSON; its keys are stable."""
+    return {"origin": failure.origin, "key": failure.key, "reason": failure.reason, "code": failure.code}
 
 
 def _listed(plan: ImportPlan, on_progress: ProgressCallback | None) -> AbstractContextManager[ListedRows]:
@@ -119,10 +126,13 @@ def check_output(output: str, *, sources: Sequence[str] = ()) -> None:
 class _Run:
     """The second part of an import, when the rows are known."""
 
-    def __init__(self, plan: ImportPlan, storage: Storage, rows: RowFile, on_progress: ProgressCallback | None) -> None:
+    def __init__(
+        self, plan: ImportPlan, storage: Storage, listed: ListedRows, on_progress: ProgressCallback | None
+    ) -> None:
         self._plan = plan
         self._storage = storage
-        self._rows = rows
+        self._rows = rows = listed.rows
+        self._account = listed.account.copy()
         self._on_progress = on_progress
         self._order, parts = order_rows(rows.splits, rows.split_names, plan.layout)
         self._shards = plan_shards(rows.sizes[self._order], parts, plan.layout)
@@ -171,10 +181,10 @@ class _Run:
         limit = self._plan.max_failures
         allowed = limit * len(self._rows) if limit < 1 else limit
         if self._failed > allowed:
-            origin, _, reason = next(failure for done in self._done.values() for failure in done.failures)
+            first = next(failure for done in self._done.values() for failure in done.failures)
             raise SampleError(
                 f"{self._failed:,} of {len(self._rows):,} samples failed, more than {limit:g} allow; one of them:"
-                f" {origin}: {reason}",
+                f" {first.origin}: {first.reason}",
                 at=self._storage.path(""),
                 hint="fix them, or allow more with --max-failures; the next run keeps the shards that are written",
             )
@@ -223,15 +233,22 @@ class _Run:
         """Prepare the dataset from the indexes of the shards, which are known."""
         failures = [failure for done in self._done_in_order() for failure in done.failures]
         if not any(done.files for done in self._done.values()):
-            origin, _, reason = failures[0]
+            first = failures[0]
             raise SampleError(
-                f"all {len(failures):,} samples failed; the first: {origin}: {reason}", at=self._storage.path("")
+                f"all {len(failures):,} samples failed; the first: {first.origin}: {first.reason}",
+                at=self._storage.path(""),
             )
+        for failure in failures:
+            self._account.withdraw("rows", failure.code, failure.origin)
+            self._account.withdraw("parts", failure.code, failure.key, count=failure.parts)
+        self._account.check()
+        if self._plan.strict:
+            self._account.check_complete(at=self._storage.path(""))
         self._storage.remove(FAILURES_FILE)  # of a run that was interrupted at the commit
         if failures:
             with self._storage.create(FAILURES_FILE) as file:
-                for origin, key, reason in failures:
-                    file.write(msgspec.json.encode({"origin": origin, "key": key, "reason": reason}) + b"\n")
+                for failure in failures:
+                    file.write(msgspec.json.encode(failure_document(failure)) + b"\n")
         names = [name for done in self._done.values() for name, _, _ in done.files]
         self._remove_others(frozenset(names))
         self._storage.flush(names)
@@ -265,7 +282,7 @@ class _Run:
 
     def report(self, prepared: PrepareReport, seconds: float) -> ImportReport:
         """Return the outcome."""
-        failures = [FailedRow(origin=o, key=k, reason=r) for d in self._done_in_order() for o, k, r in d.failures]
+        failures = [failure for done in self._done_in_order() for failure in done.failures]
         return ImportReport(
             prepared=prepared,
             failures=tuple(failures[:_MAX_SHOWN_FAILURES]),
@@ -276,4 +293,5 @@ class _Run:
             resumed=self._progress.resumed,
             size_bytes=prepared.size_bytes,
             seconds=seconds,
+            account=self._account,
         )

@@ -24,7 +24,7 @@ from ..sources.source import Source
 from ..writing.shard_file import FileContents, PartContents, ShardFile
 from .contents import ContentReader
 from .contents_name import name_by_contents
-from .done_shards import DoneShard, read_done, version_of, write_done
+from .done_shards import DoneShard, FailedRow, read_done, version_of, write_done
 from .pictures import PictureOptions, convert_picture
 
 __all__ = ["ShardTask", "WriteShard", "Written"]
@@ -106,7 +106,7 @@ class WriteShard:
         """Return True if a row that failed can be read now: a permission was given, or a server is back."""
         if not done.failures:
             return False
-        failed = {key for _, key, _ in done.failures}
+        failed = {failure.key for failure in done.failures}
         writer = _ShardWriter(self, shard, [row for row in rows if self.rows.key(row, self.rows[row].key) in failed])
         with closing(writer.reader):
             return writer.can_read_one()
@@ -135,7 +135,7 @@ class _ShardWriter:
         self.reader = ContentReader(task.sources)
         self.samples = 0
         self.files: list[tuple[str, int, str]] = []
-        self.failures: list[tuple[str, str, str]] = []
+        self.failures: list[FailedRow] = []
 
     def write(self) -> Generator[Written, None, None]:
         while self._next < len(self._rows):
@@ -183,7 +183,7 @@ class _ShardWriter:
                 if _is_fatal(error):
                     raise
                 self.reader.release()
-                self.failures.append((row.origin, key, _reason(error)))
+                self.failures.append(_failed_row(row, key, error))
         return None
 
     def _next_row(self) -> Row:
@@ -219,9 +219,11 @@ class _ShardWriter:
         return contents
 
 
-def _reason(error: EnergonError) -> str:
+def _failed_row(row: Row, key: str, error: EnergonError) -> FailedRow:
     at = f" ({error.at})" if error.at else ""
-    return f"{error.message}{at}".replace("\n", " ")
+    code = "F102" if isinstance(error.__cause__, FileNotFoundError) else getattr(error, "code", "F101")
+    reason = f"{error.message}{at}".replace("\n", " ")
+    return FailedRow(row.origin, key, reason, code, len(row.parts))
 
 
 def _is_fatal(error: EnergonError) -> bool:

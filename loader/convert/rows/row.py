@@ -91,11 +91,13 @@ class FaultRef(msgspec.Struct, frozen=True, array_like=True, tag="fault"):
     Attributes:
         reason: The fault.
         hint: What the user can do about it.
+        code: Code of the reason in the account.
     """
 
     reason: str
     size_bytes: int = 0
     hint: str = ""
+    code: str = "F101"
 
 
 PartRef = FileRef | RangeRef | ValueRef | CellRef | FaultRef

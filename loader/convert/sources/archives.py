@@ -10,10 +10,11 @@ import posixpath
 import shutil
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from ...accounting import Account
 from ...errors import ConfigError, FormatError, SampleError, StorageError
 from ...format.index.shard_index import index_shard
 from ...format.prepare.shards import compression_of, is_compressed_tar
@@ -23,9 +24,8 @@ from ...storage import open_parent, raise_storage_error
 from ..rows.file_ref import file_version
 from ..rows.keys import key_of_path
 from ..rows.row import CellRef, PartRef, RangeRef, Row
-from .folder import group_files
-from .no_cells import NoCells
-from .source import SampleProposal
+from .folder import OF_THE_SYSTEM, group_files
+from .source import Listing, Source
 
 __all__ = ["TAR_ENDINGS", "TarSource", "ZipSource", "tar_files"]
 
@@ -46,7 +46,7 @@ def tar_files(path: str) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TarSource:
+class TarSource(Source):
     """The members of tar files.
 
     Attributes:
@@ -58,7 +58,7 @@ class TarSource:
     path: str
     kind: Literal["webdataset", "tar"] = "webdataset"
 
-    def rows(self, *, shuffled: bool, scratch: str) -> Iterator[Row]:  # noqa: ARG002 - members are read in any order
+    def rows(self, listing: Listing) -> Iterator[Row]:
         """Yield the samples, tar by tar; compressed tars are decompressed to the scratch folder.
 
         Raises:
@@ -72,18 +72,19 @@ class TarSource:
         for number, path in enumerate(paths):
             plain = path
             if is_compressed_tar(path):
-                plain = os.path.join(scratch, f"{number}.tar")
+                plain = os.path.join(listing.scratch, f"{number}.tar")
                 _decompress(path, plain)
             changed = file_version(path)
             yield from (
-                self._webdataset_rows(path, plain, changed)
+                self._webdataset_rows(path, plain, changed, listing.account)
                 if self.kind == "webdataset"
-                else _file_rows(path, plain, changed)
+                else _file_rows(path, plain, changed, listing.account)
             )
 
-    def _webdataset_rows(self, shown: str, path: str, changed: str) -> Iterator[Row]:
+    def _webdataset_rows(self, shown: str, path: str, changed: str, account: Account) -> Iterator[Row]:
         storage, name = open_parent(path)
         index = index_shard(storage, name)
+        account.take("members", len(index.part_offset))
         encoded, start = os.fsencode(path), 0
         names, places = (
             index.part_names,
@@ -97,17 +98,9 @@ class TarSource:
             start = stop
             yield Row(key=key_of_path(key), parts=parts, origin=f"{shown}, {key}")
 
-    def proposal(self) -> SampleProposal | None:
-        """Return None: the parts tell the type."""
-        return None
-
-    def open_cells(self) -> NoCells:
-        """Return no cells."""
-        return NoCells()
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ZipSource:
+class ZipSource(Source):
     """The files in a zip file, grouped as those of a folder.
 
     Attributes:
@@ -117,7 +110,7 @@ class ZipSource:
     path: str
     kind: str = "zip"
 
-    def rows(self, *, shuffled: bool, scratch: str) -> Iterator[Row]:  # noqa: ARG002 - members are read in any order
+    def rows(self, listing: Listing) -> Iterator[Row]:
         """Yield the samples.
 
         Raises:
@@ -128,16 +121,13 @@ class ZipSource:
             numbers = {info.filename: number for number, info in enumerate(opened.infolist()) if not info.is_dir()}
             sizes = [info.file_size for info in opened.infolist()]
         changed = file_version(self.path)
-        for key, parts, first in _grouped(numbers):
+        members = {name: sizes[number] for name, number in numbers.items()}
+        for key, parts, first in _grouped(members, listing.account, self.path):
             cells: dict[str, PartRef] = {
                 part: CellRef(numbers[name], part, sizes[numbers[name]], changed=changed)
                 for part, name in parts.items()
             }
             yield Row(key=key, parts=cells, origin=f"{self.path}, {first}")
-
-    def proposal(self) -> SampleProposal | None:
-        """Return None: the parts tell the type."""
-        return None
 
     def open_cells(self) -> _ZipReader:
         """Open the zip file."""
@@ -176,7 +166,7 @@ def _open_zip(path: str) -> zipfile.ZipFile:
         raise_storage_error("open this file", path, error)
 
 
-def _file_rows(shown: str, path: str, changed: str) -> Iterator[Row]:
+def _file_rows(shown: str, path: str, changed: str, account: Account) -> Iterator[Row]:
     """Yield the files in a tar, grouped as those of a folder; of members of one name, the last counts."""
     storage, name = open_parent(path)
     places: dict[str, tuple[int, int]] = {}
@@ -186,18 +176,33 @@ def _file_rows(shown: str, path: str, changed: str) -> Iterator[Row]:
             for member, offset, size_bytes in rows:
                 places[decode_name(member)] = (offset, size_bytes)
     encoded = os.fsencode(path)
-    for key, parts, first in _grouped(places):
+    sizes = {name: size_bytes for name, (_, size_bytes) in places.items()}
+    for key, parts, first in _grouped(sizes, account, shown):
         refs: dict[str, PartRef] = {part: RangeRef(encoded, *places[member], changed) for part, member in parts.items()}
         yield Row(key=key, parts=refs, origin=f"{shown}, {first}")
 
 
-def _grouped(names: Sequence[str] | dict[str, Any]) -> Iterator[tuple[str, dict[str, str], str]]:
-    """Yield key, parts and first name of each sample; hidden files and files without an extension are skipped."""
+def _grouped(sizes: Mapping[str, int], account: Account, path: str) -> Iterator[tuple[str, dict[str, str], str]]:
+    """Yield key, parts and first name of each sample; hidden files are not counted.
+
+    Args:
+        sizes: Name of each member → its size in bytes.
+        account: Counts the members.
+        path: Path of the archive, for examples.
+    """
     folders: dict[str, dict[str, str]] = {}
-    for name in names:
+    for name, size_bytes in sizes.items():
         folder, file = posixpath.split(name)
-        hidden = any(piece.startswith(".") for piece in name.removeprefix("./").split("/")) or "__MACOSX" in folder
-        if not hidden and "." in file.rstrip("."):
+        pieces = name.removeprefix("./").split("/")
+        is_of_the_system = file.startswith("._") or not OF_THE_SYSTEM.isdisjoint(pieces)
+        if not is_of_the_system and any(piece.startswith(".") for piece in pieces):
+            continue
+        account.see("members")
+        if is_of_the_system or "." not in file.rstrip("."):
+            code = "L108" if is_of_the_system else "L101"
+            account.leave("members", code, f"{path}, {name}", size_bytes=size_bytes)
+        else:
+            account.use("members")
             folders.setdefault(folder, {})[file] = name
     for folder, files in sorted(folders.items()):
         for stem, parts in group_files([*files]):

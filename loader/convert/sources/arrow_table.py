@@ -17,13 +17,13 @@ from ..tables.arrow_rows import example_layout, list_table
 from ..tables.columns import Columns, FoundColumn, TableLayout
 from ..tables.records import folder_of
 from ..tables.table_files import TableFile, list_table_files
-from .source import SampleProposal
+from .source import Listing, Source
 
 __all__ = ["ArrowTableSource"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ArrowTableSource:
+class ArrowTableSource(Source):
     """The rows of Parquet or Arrow files.
 
     Attributes:
@@ -38,7 +38,7 @@ class ArrowTableSource:
     columns: Columns = field(default_factory=Columns)
     splits_by_name: bool = False
 
-    def rows(self, *, shuffled: bool, scratch: str) -> Iterator[Row]:  # noqa: ARG002 - it writes no files
+    def rows(self, listing: Listing) -> Iterator[Row]:
         """Yield the rows as samples: file by file, in their order.
 
         Args:
@@ -66,16 +66,12 @@ class ArrowTableSource:
                     version=file.version,
                     key_prefix=prefix,
                     split=split,
-                    with_values=shuffled,
+                    with_values=listing.shuffled,
                 )
 
     def describe(self) -> tuple[FoundColumn, ...]:
         """Return the columns, and what becomes of each."""
         return self._layout(list_table_files(self.path, self.kind)).found
-
-    def proposal(self) -> SampleProposal | None:
-        """Return None: the parts tell the type."""
-        return None
 
     def open_cells(self) -> ArrowCells:
         """Open the files for the worker that calls."""

@@ -18,8 +18,7 @@ from ..annotations.picture_files import find_picture_folder, picture_extension, 
 from ..annotations.split_names import split_of_file, subset_of_file
 from ..rows.keys import key_of_path
 from ..rows.row import PartRef, Row, ValueRef
-from .no_cells import NoCells
-from .source import SampleProposal
+from .source import Listing, SampleProposal, Source
 
 __all__ = ["CocoSource"]
 
@@ -48,7 +47,7 @@ class _Category(msgspec.Struct):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CocoSource:
+class CocoSource(Source):
     """The pictures of a COCO file with their captions, or their objects.
 
     A picture with captions has the parts ``jpg``, ``txt`` (the first caption) and ``json`` (all); one without fails. A
@@ -63,7 +62,7 @@ class CocoSource:
     root: str | None = None
     kind: str = "coco"
 
-    def rows(self, *, shuffled: bool, scratch: str) -> Iterator[Row]:  # noqa: ARG002 - files are read in any order
+    def rows(self, listing: Listing) -> Iterator[Row]:  # noqa: ARG002 - files are read in any order
         """Yield the samples in the order of ``images``, then the annotations that belong to none.
 
         Raises:
@@ -76,10 +75,6 @@ class CocoSource:
     def proposal(self) -> SampleProposal:
         """Return the type for captions, or the crude one for objects."""
         return _CocoFile(self.path).proposal()
-
-    def open_cells(self) -> NoCells:
-        """Return no cells."""
-        return NoCells()
 
 
 class _CocoFile:

@@ -13,8 +13,7 @@ from ..annotations.json_elements import decode, read_elements
 from ..annotations.picture_files import find_picture_folder, picture_extension, picture_ref
 from ..annotations.split_names import split_of_file, subset_of_file
 from ..rows.row import PartRef, Row, ValueRef
-from .no_cells import NoCells
-from .source import SampleProposal
+from .source import Listing, SampleProposal, Source
 
 __all__ = ["ConversationsSource"]
 
@@ -23,7 +22,7 @@ _ITEM_KEYS = ("image", "image_url", "url", "path")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConversationsSource:
+class ConversationsSource(Source):
     """The conversations of a JSON list or JSONL file, each with its pictures.
 
     A document has the conversation as ``conversations`` or ``messages``, and the paths of its pictures as ``image`` or
@@ -39,7 +38,7 @@ class ConversationsSource:
     root: str | None = None
     kind: str = "conversations"
 
-    def rows(self, *, shuffled: bool, scratch: str) -> Iterator[Row]:  # noqa: ARG002 - files are read in any order
+    def rows(self, listing: Listing) -> Iterator[Row]:  # noqa: ARG002 - files are read in any order
         """Yield the samples.
 
         Raises:
@@ -75,10 +74,6 @@ class ConversationsSource:
         return SampleProposal(
             sample_type="ConversationSample", field_map={"turns": "json", "images": ",".join(extensions)}
         )
-
-    def open_cells(self) -> NoCells:
-        """Return no cells."""
-        return NoCells()
 
     def _has_several(self) -> bool:
         return any(len(paths) > 1 for paths in self._pictures())

@@ -18,14 +18,13 @@ from ...format.unprepared import find_tars, is_prepared
 from ...storage import FileInfo, open_storage
 from ..rows.row import NO_SPLIT, PartRef, RangeRef, Row
 from .dataset_samples import is_kept, kept_parts, splits_of_samples
-from .no_cells import NoCells
-from .source import SampleProposal
+from .source import Listing, Source
 
 __all__ = ["DatasetSource", "is_prepared_dataset"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class DatasetSource:
+class DatasetSource(Source):
     """The samples of a prepared dataset of tar shards, of a folder of such shards without metadata, or of one shard.
 
     Attributes:
@@ -48,7 +47,7 @@ class DatasetSource:
     meta_folder: str | None = None
     kind: str = "dataset"
 
-    def rows(self, *, shuffled: bool, scratch: str) -> Iterator[Row]:  # noqa: ARG002 - shards are read in place
+    def rows(self, listing: Listing) -> Iterator[Row]:  # noqa: ARG002 - shards are read in place
         """Yield the samples in the order of the index; those that have none of the parts are skipped.
 
         Raises:
@@ -102,14 +101,6 @@ class DatasetSource:
     def _matching(self, names: Sequence[str]) -> frozenset[str]:
         """Return the parts of one shard, of which no pattern need match."""
         return frozenset(name for name in names if is_kept(name, keep=self.keep_parts, drop=self.drop_parts))
-
-    def proposal(self) -> SampleProposal | None:
-        """Return None: the dataset has its ``dataset.yaml``."""
-        return None
-
-    def open_cells(self) -> NoCells:
-        """Return no cells."""
-        return NoCells()
 
 
 def is_prepared_dataset(path: str) -> bool:

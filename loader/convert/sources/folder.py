@@ -6,22 +6,23 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from ...accounting import Account, Unit
 from ...errors import ConfigError
 from ...storage import raise_storage_error
 from ..rows.file_ref import file_ref
 from ..rows.keys import key_of_path, unique_part
 from ..rows.row import Row
 from .folder_layout import FolderLayout, ListedFolder, find_folder_layout
-from .no_cells import NoCells
-from .source import SampleProposal
+from .source import Listing, SampleProposal, Source
 
-__all__ = ["FolderSource", "group_files"]
+__all__ = ["OF_THE_SYSTEM", "FolderSource", "group_files", "walk_files"]
 
-_IGNORED = frozenset({"Thumbs.db", "desktop.ini", "__MACOSX"})
+OF_THE_SYSTEM = frozenset({"Thumbs.db", "desktop.ini", "__MACOSX"})
+"""Names of files and folders that macOS and Windows leave next to the data."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FolderSource:
+class FolderSource(Source):
     """The files of a folder and the folders below it.
 
     Files whose names differ only in their extension are a sample: ``a/b.jpg`` and ``a/b.txt`` are the parts ``jpg``
@@ -42,18 +43,19 @@ class FolderSource:
     splits: bool | None = None
     kind: str = "folder"
 
-    def rows(self, *, shuffled: bool, scratch: str) -> Iterator[Row]:  # noqa: ARG002 - files are read in any order
+    def rows(self, listing: Listing) -> Iterator[Row]:
         """Yield the samples, sorted by folder and name.
 
         Raises:
             ConfigError: There are no files, or one is not in a folder of a class or split part, which it should be.
             StorageError: A folder cannot be listed.
         """
-        layout = self._layout()
+        layout, account = self._layout(), listing.account
         count = 0
-        for folder, names in _folders(os.path.abspath(self.path)):
+        for folder, names in walk_files(os.path.abspath(self.path), account):
             inner = self._inner(folder)
             prefix = "".join(f"{name}/" for name in inner)
+            account.use("files", len(names))
             for stem, parts in group_files(names):
                 refs = {part: file_ref(os.path.join(folder, name)) for part, name in parts.items()}
                 yield Row(
@@ -83,17 +85,13 @@ class FolderSource:
             return FolderLayout()
         folders = [
             ListedFolder.of(self._inner(folder), group_files(names))
-            for folder, names in _folders(os.path.abspath(self.path))
+            for folder, names in walk_files(os.path.abspath(self.path), Account())
         ]
         return find_folder_layout(folders, classes=self.classes, splits=self.splits, at=self.path)
 
     def _inner(self, folder: str) -> tuple[str, ...]:
         inner = os.path.relpath(folder, os.path.abspath(self.path))
         return () if inner == "." else tuple(inner.split("/"))
-
-    def open_cells(self) -> NoCells:
-        """Return no cells."""
-        return NoCells()
 
 
 def group_files(names: Sequence[str]) -> list[tuple[str, dict[str, str]]]:
@@ -125,22 +123,54 @@ def group_files(names: Sequence[str]) -> list[tuple[str, dict[str, str]]]:
     return sorted(samples.items())
 
 
-def _folders(top: str) -> Iterator[tuple[str, list[str]]]:
-    """Yield each folder with the names of its files, sorted; files without an extension are skipped."""
+def walk_files(top: str, account: Account) -> Iterator[tuple[str, list[str]]]:
+    """Yield each folder with the names of its files that can be parts, sorted by folder.
+
+    Hidden files and folders are not counted. Files without an extension, and those of the operating system, are left
+    out of the account; the caller decides on the files that are yielded.
+
+    Args:
+        top: The outer folder, an absolute path. Links to folders are followed, but not to folders above.
+        account: Counts the files.
+    """
+
+    def leave(folder: str, name: str, code: str, *, size_bytes: int = 0, unit: Unit = "files") -> None:
+        example = os.path.relpath(os.path.join(folder, name), top)
+        account.see(unit)
+        account.leave(unit, code, example, size_bytes=size_bytes)
 
     def unreadable(error: OSError) -> None:
-        raise_storage_error("list this folder", error.filename or top, error)
+        if error.filename == top:
+            raise_storage_error("list this folder", top, error)
+        leave(error.filename or top, "", "L109")
 
     seen: set[tuple[int, int]] = set()
     for folder, folders, files in os.walk(top, onerror=unreadable, followlinks=True):
+        # A link to a folder above would never end.
         status = os.stat(folder)
         if (status.st_dev, status.st_ino) in seen:
             folders.clear()
+            leave(folder, "", "L104")
             continue
         seen.add((status.st_dev, status.st_ino))
-        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _IGNORED)
-        names = [
-            name for name in files if not name.startswith(".") and name not in _IGNORED and "." in name.rstrip(".")
-        ]
+        folders[:] = sorted(name for name in folders if not (name.startswith(".") or name in OF_THE_SYSTEM))
+        names: list[str] = []
+        for name in files:
+            if name.startswith(".") and not name.startswith("._"):
+                continue
+            if name.startswith("._") or name in OF_THE_SYSTEM:
+                leave(folder, name, "L108", size_bytes=_size(folder, name))
+            elif "." not in name.rstrip("."):
+                leave(folder, name, "L101", size_bytes=_size(folder, name))
+            else:
+                names.append(name)
+        account.see("files", len(names))
         if names:
             yield folder, names
+
+
+def _size(folder: str, name: str) -> int:
+    try:
+        return os.stat(os.path.join(folder, name)).st_size
+    except OSError:
+        return 0  # a link without a target

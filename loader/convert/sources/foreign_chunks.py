@@ -12,7 +12,7 @@ from typing import Any, Literal
 from ...errors import ConfigError, EnergonError, FormatError, SampleError
 from ..rows.row import CellRef, PartRef, Row
 from ..writing.value_parts import part_of_value
-from .source import SampleProposal
+from .source import Listing, Source
 
 __all__ = ["ChunkSource", "chunk_kind"]
 
@@ -62,7 +62,7 @@ def _check_encodings(path: str) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChunkSource:
+class ChunkSource(Source):
     """A folder of chunks.
 
     Attributes:
@@ -73,7 +73,7 @@ class ChunkSource:
     path: str
     kind: ChunkKind
 
-    def rows(self, *, shuffled: bool, scratch: str) -> Iterator[Row]:  # noqa: ARG002 - its library reads any order
+    def rows(self, listing: Listing) -> Iterator[Row]:  # noqa: ARG002 - its library reads any order
         """Yield the samples in the order of their numbers; all have the parts of the first one.
 
         Raises:
@@ -87,10 +87,6 @@ class ChunkSource:
         for number in range(count):
             parts: dict[str, PartRef] = {name: CellRef(number, name) for name in names}
             yield Row(key=f"{number:0{digits}d}", parts=parts, origin=f"{self.path}, sample {number}")
-
-    def proposal(self) -> SampleProposal | None:
-        """Return None: the parts tell the type."""
-        return None
 
     def open_cells(self) -> _ChunkReader:
         """Open the chunks by the reader of their library."""

@@ -16,7 +16,7 @@ from ..tables.hugging_face import SavedTable, is_saved_dataset, load_saved
 from ..tables.names import split_part
 from ..tables.table_files import EXTENSIONS, list_table_files
 from .arrow_table import ArrowTableSource
-from .source import CellReader, SampleProposal
+from .source import CellReader, Listing, Source
 
 __all__ = ["HuggingFaceSource"]
 
@@ -24,7 +24,7 @@ _STATE = "state.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HuggingFaceSource:
+class HuggingFaceSource(Source):
     """The rows of a Hugging Face dataset; pictures and sounds keep their bytes.
 
     Numbers of classes become the part ``cls``, and their names are in the part ``json``. The splits of a
@@ -39,7 +39,7 @@ class HuggingFaceSource:
     columns: Columns = field(default_factory=Columns)
     kind: str = "hf"
 
-    def rows(self, *, shuffled: bool, scratch: str) -> Iterator[Row]:
+    def rows(self, listing: Listing) -> Iterator[Row]:
         """Yield the rows as samples: split by split, in their order.
 
         Raises:
@@ -48,7 +48,7 @@ class HuggingFaceSource:
             StorageError: A file cannot be read.
         """
         if not is_saved_dataset(self.path):
-            yield from self._files().rows(shuffled=shuffled, scratch=scratch)
+            yield from self._files().rows(listing)
             return
         tables = load_saved(self.path)
         layout = self._layout(tables)
@@ -70,10 +70,6 @@ class HuggingFaceSource:
         if not is_saved_dataset(self.path):
             return self._files().describe()
         return self._layout(load_saved(self.path)).found
-
-    def proposal(self) -> SampleProposal | None:
-        """Return None: the parts tell the type."""
-        return None
 
     def open_cells(self) -> CellReader:
         """Open the dataset for the worker that calls."""

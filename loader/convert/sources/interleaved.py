@@ -17,8 +17,7 @@ from ..annotations.json_elements import Element, decode, read_elements
 from ..annotations.picture_files import find_picture_folder, picture_extension, picture_ref
 from ..annotations.split_names import split_of_file, subset_of_file
 from ..rows.row import PartRef, Row, ValueRef
-from .no_cells import NoCells
-from .source import SampleProposal
+from .source import Listing, SampleProposal, Source
 
 __all__ = ["InterleavedSource"]
 
@@ -35,7 +34,7 @@ class _Item(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InterleavedSource:
+class InterleavedSource(Source):
     """The documents of a JSON list or JSONL file, each with its pictures.
 
     The part ``json`` has ``texts`` and ``images``, lists that line up: in each place is either a text or the name of a
@@ -55,7 +54,7 @@ class InterleavedSource:
     root: str | None = None
     kind: str = "interleaved"
 
-    def rows(self, *, shuffled: bool, scratch: str) -> Iterator[Row]:  # noqa: ARG002 - files are read in any order
+    def rows(self, listing: Listing) -> Iterator[Row]:  # noqa: ARG002 - files are read in any order
         """Yield the samples.
 
         Raises:
@@ -85,10 +84,6 @@ class InterleavedSource:
     def proposal(self) -> SampleProposal:
         """Return the type for documents, which code builds."""
         return SampleProposal(sample_type="InterleavedSample")
-
-    def open_cells(self) -> NoCells:
-        """Return no cells."""
-        return NoCells()
 
     def _pictures(self) -> Iterator[list[str]]:
         for element in read_elements(self.path):

@@ -1,14 +1,17 @@
-"""The interface of a source: it lists its samples as rows, and reads what only it can read."""
+"""The base class of sources: a source lists its samples as rows, and reads what only it can read."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from ...accounting import Account
+from ...errors import SampleError
 from ..rows.row import CellRef, Row
 
-__all__ = ["CellReader", "SampleProposal", "Source"]
+__all__ = ["CellReader", "Listing", "NoCells", "SampleProposal", "Source"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +25,23 @@ class SampleProposal:
 
     sample_type: str
     field_map: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """One listing of sources.
+
+    Attributes:
+        shuffled: The rows will be read in any order. A source that reads them fast in its own order alone, such as a
+            Parquet file, then yields their values instead of cells.
+        scratch: A folder for files that rows reference, such as decompressed archives; it is removed at the end.
+        account: The fate of each file and member. A source counts what it sees, what goes into rows, and what it leaves
+            out; the caller counts the rows.
+    """
+
+    shuffled: bool = False
+    scratch: str = ""
+    account: Account = field(default_factory=Account)
 
 
 class CellReader(Protocol):
@@ -38,32 +58,46 @@ class CellReader(Protocol):
         """Close what is open."""
 
 
-class Source(Protocol):
-    """A source of samples; it pickles, since workers read its cells."""
+class NoCells:
+    """The reader of a source without cells: its rows reference files, ranges and values."""
 
-    @property
-    def kind(self) -> str:
-        """Name of the format, as ``--from`` takes it."""
+    def read(self, cell: CellRef) -> bytes:
+        """Raise a ``SampleError``."""
+        raise SampleError(f"this source has no cells, so no value {cell.column!r}")
 
-    @property
-    def path(self) -> str:
-        """The folder, file or URL."""
+    def close(self) -> None:
+        """Do nothing."""
 
-    def rows(self, *, shuffled: bool, scratch: str) -> Iterator[Row]:
+
+class Source(ABC):
+    """A source of samples; it pickles, since workers read its cells.
+
+    Attributes:
+        kind: Name of the format, as ``--from`` takes it.
+        path: The folder, file or URL.
+    """
+
+    __slots__ = ()
+    kind: str
+    path: str
+
+    @abstractmethod
+    def rows(self, listing: Listing) -> Iterator[Row]:
         """Yield the samples, in an order that depends on the source alone.
 
         Args:
-            shuffled: The rows will be read in any order. A source that reads them fast in its own order alone, such
-                as a Parquet file, then yields their values instead of cells.
-            scratch: A folder for files that rows reference, such as decompressed archives; it is removed at the end.
+            listing: Its settings, and its account.
 
         Raises:
             ConfigError: The source has another structure than its kind.
+            FormatError: A file is damaged.
             StorageError: It cannot be read.
         """
 
     def proposal(self) -> SampleProposal | None:
         """Return the sample type of a source that has a fixed one; None where the parts tell it."""
+        return None
 
     def open_cells(self) -> CellReader:
         """Open the source for :class:`CellRef`; called in each worker once."""
+        return NoCells()

@@ -17,14 +17,13 @@ from ..tables.detect import EXAMPLE_ROWS, find_layout
 from ..tables.json_lines import read_json_lines
 from ..tables.records import Record, folder_of, open_text_table, table_columns
 from ..tables.row_maker import RowMaker
-from .no_cells import NoCells
-from .source import SampleProposal
+from .source import Listing, Source
 
 __all__ = ["TextTableSource"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TextTableSource:
+class TextTableSource(Source):
     """The rows of a CSV, TSV or JSONL file, which may be compressed by gzip.
 
     Rows that are no valid record fail alone: with another number of fields, invalid JSON, or an empty path.
@@ -39,7 +38,7 @@ class TextTableSource:
     kind: Literal["csv", "tsv", "jsonl"]
     columns: Columns = field(default_factory=Columns)
 
-    def rows(self, *, shuffled: bool, scratch: str) -> Iterator[Row]:  # noqa: ARG002 - rows have values and paths
+    def rows(self, listing: Listing) -> Iterator[Row]:  # noqa: ARG002 - rows have values and paths
         """Yield the rows as samples, in their order.
 
         Raises:
@@ -60,14 +59,6 @@ class TextTableSource:
         """Return the columns, and what becomes of each."""
         with self._read() as (layout, _):
             return layout.found
-
-    def proposal(self) -> SampleProposal | None:
-        """Return None: the parts tell the type."""
-        return None
-
-    def open_cells(self) -> NoCells:
-        """Return no cells."""
-        return NoCells()
 
     @property
     def _root(self) -> str:

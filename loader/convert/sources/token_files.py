@@ -11,13 +11,13 @@ import numpy as np
 from ...errors import FormatError, SampleError
 from ...format.records.record_file import RecordReader, open_record_path
 from ..rows.row import CellRef, Row
-from .source import SampleProposal
+from .source import Listing, Source
 
 __all__ = ["TokenSource"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TokenSource:
+class TokenSource(Source):
     """The sequences of a token file, each an array in a part ``npy``.
 
     Attributes:
@@ -27,7 +27,7 @@ class TokenSource:
     path: str
     kind: str = "tokens"
 
-    def rows(self, *, shuffled: bool, scratch: str) -> Iterator[Row]:  # noqa: ARG002 - sequences are read in any order
+    def rows(self, listing: Listing) -> Iterator[Row]:  # noqa: ARG002 - sequences are read in any order
         """Yield the sequences.
 
         Raises:
@@ -39,10 +39,6 @@ class TokenSource:
         for number in range(len(file)):
             part = CellRef(number, "npy")
             yield Row(key=f"{number:0{digits}d}", parts={"npy": part}, origin=f"{self.path}, sequence {number}")
-
-    def proposal(self) -> SampleProposal | None:
-        """Return None: arrays are no sample type of their own."""
-        return None
 
     def open_cells(self) -> _TokenReader:
         """Open the files."""

@@ -16,8 +16,7 @@ from ..annotations.json_elements import Element, decode, read_elements, read_lis
 from ..annotations.picture_files import find_picture_folder, picture_extension, picture_ref
 from ..annotations.split_names import split_of_file, subset_of_file
 from ..rows.row import Row, ValueRef
-from .no_cells import NoCells
-from .source import SampleProposal
+from .source import Listing, SampleProposal, Source
 
 __all__ = ["VqaSource"]
 
@@ -31,7 +30,7 @@ class _Answered(msgspec.Struct):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VqaSource:
+class VqaSource(Source):
     """The questions of a file, each with its picture and the part ``json``, whose ``answers`` are a list of texts.
 
     Attributes:
@@ -45,7 +44,7 @@ class VqaSource:
     root: str | None = None
     kind: str = "vqa"
 
-    def rows(self, *, shuffled: bool, scratch: str) -> Iterator[Row]:  # noqa: ARG002 - files are read in any order
+    def rows(self, listing: Listing) -> Iterator[Row]:  # noqa: ARG002 - files are read in any order
         """Yield the samples, then the answers that belong to no question.
 
         Raises:
@@ -88,10 +87,6 @@ class VqaSource:
         if self._annotations_file() is not None or self._has_answers():
             field_map["answers"] = "json[answers]"
         return SampleProposal(sample_type="VQASample", field_map=field_map)
-
-    def open_cells(self) -> NoCells:
-        """Return no cells."""
-        return NoCells()
 
     def _questions(self) -> Iterator[Element]:
         return read_elements(self.path, inside=("questions", "data"))

@@ -1,7 +1,8 @@
-"""All rules of lint, by group and by code."""
+"""All rules of lint and all reasons of accounts, by group and by code."""
 
 from __future__ import annotations
 
+from ...accounting import REASONS
 from ...errors import ConfigError
 from ...format.documents.messages import did_you_mean
 from .dataset_rules import DATASET_RULES, SHARD_RULES, SPLIT_RULES
@@ -20,8 +21,16 @@ RULE_GROUPS: tuple[RuleGroup, ...] = (
     RECORD_RULES,
     METADATASET_RULES,
     FOLDER_RULES,
+    RuleGroup(
+        title="Input that a command leaves out, or fails on",
+        note=(
+            "Commands that turn input into output print these codes with the number of units, and have them in the"
+            " `account` of `--json`. With `--strict`, nothing is published if there is any."
+        ),
+        rules=tuple(Rule(one.code, one.why, one.action, one.example) for one in REASONS.values()),
+    ),
 )
-"""The rules, in the order of their codes."""
+"""The rules of lint in the order of their codes, then the reasons of accounts."""
 
 
 def find_rule(code: str) -> Rule:
@@ -36,4 +45,4 @@ def find_rule(code: str) -> Rule:
         return found
     same_number = next((known for known in rules if known[1:] == code[1:]), None)
     near = f"; did you mean {same_number!r}?" if same_number else did_you_mean(code.upper(), rules)
-    raise ConfigError(f"lint has no code {code!r}{near}", hint="energon rule lists all codes")
+    raise ConfigError(f"there is no code {code!r}{near}", hint="energon rule lists all codes")

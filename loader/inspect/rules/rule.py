@@ -1,23 +1,25 @@
-"""The explanation of a code of lint."""
+"""The explanation of a code: of a finding of lint, or of a reason in an account."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 
+from ...accounting import REASONS
 from ...format.lint import CODES
 
 __all__ = ["Rule", "RuleGroup", "plain_text"]
 
+_SEVERITIES = {"E": "error", "W": "warning", "L": "left out", "F": "failed"}
 _LINK = re.compile(r"\[([^\]]+)\]\(([^)]+)\)")
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """The explanation of a code of lint; its texts are Markdown of ``docs/reference/findings.md``.
+    """The explanation of a code; its texts are Markdown of ``docs/reference/findings.md``.
 
     Attributes:
-        code: One of the codes of findings, such as ``E302``.
+        code: A code of a finding, such as ``E302``, or of a reason, such as ``L101``.
         why: Consequences of the fault.
         action: Instruction that resolves it.
         example: A case in which it is found.
@@ -31,12 +33,12 @@ class Rule:
     @property
     def meaning(self) -> str:
         """The fault, in one line of plain text."""
-        return CODES[self.code]
+        return CODES[self.code] if self.code in CODES else REASONS[self.code].meaning
 
     @property
     def severity(self) -> str:
-        """``error`` (exit code 1) or ``warning``."""
-        return "error" if self.code.startswith("E") else "warning"
+        """``error`` (exit code 1) or ``warning``; of a reason, ``left out`` or ``failed``."""
+        return _SEVERITIES[self.code[0]]
 
 
 @dataclass(frozen=True, slots=True)

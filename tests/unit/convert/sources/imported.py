@@ -15,7 +15,7 @@ from loader.convert.importing.plan import ImportPlan, ImportReport
 from loader.convert.importing.run import run_import
 from loader.convert.importing.trial import write_trial
 from loader.convert.rows.row import FaultRef, Row
-from loader.convert.sources.source import Source
+from loader.convert.sources.source import Listing, Source
 from loader.format.documents.sample_types import sample_type_of_name
 from loader.inspect import choice_files, inspect_folder, open_choices, propose_choices
 
@@ -30,7 +30,7 @@ def write_picture(path: Path, number: int = 0) -> Path:
 
 
 def rows_of(source: Source) -> list[Row]:
-    return [*source.rows(shuffled=False, scratch="/nowhere")]
+    return [*source.rows(Listing(scratch="/nowhere"))]
 
 
 def faults_of(rows: list[Row]) -> dict[str, str]:

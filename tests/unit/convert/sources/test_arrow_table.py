@@ -13,6 +13,7 @@ from pyarrow import feather, ipc, parquet
 from loader.convert.rows.row import CellRef, ValueRef
 from loader.convert.rows.shard_plan import ShardLayout
 from loader.convert.sources.arrow_table import ArrowTableSource
+from loader.convert.sources.source import Listing
 from loader.convert.tables import arrow_files
 from loader.convert.tables.columns import Columns
 from loader.errors import ConfigError, FormatError
@@ -66,7 +67,7 @@ def test_shuffled_rows_are_values_of_one_pass(pictures: ArrowTableSource, tmp_pa
     samples, _ = imported(pictures, tmp_path / "out", layout=ShardLayout(shuffle_seed=5))
     assert samples == SAMPLES
     assert list(samples) != list(SAMPLES)
-    parts = [part for row in pictures.rows(shuffled=True, scratch="") for part in row.parts.values()]
+    parts = [part for row in pictures.rows(Listing(shuffled=True)) for part in row.parts.values()]
     assert all(isinstance(part, ValueRef) for part in parts)
 
 
@@ -75,7 +76,7 @@ def test_a_row_group_is_read_in_small_batches_once(
 ) -> None:
     source = write_parquet(tmp_path / "one.parquet", [row(number) for number in range(40)], row_group_size=40)
     monkeypatch.setattr(arrow_files, "_BATCH_BYTES", 4 * len(picture(0)))
-    rows = list(source.rows(shuffled=False, scratch=""))
+    rows = list(source.rows(Listing()))
     reads: list[list[tuple[int, int]]] = []
     table_batches = arrow_files.ParquetTable.batches
 
@@ -99,7 +100,7 @@ def test_a_row_group_is_read_in_small_batches_once(
 
 
 def test_cells_may_be_read_in_any_order(pictures: ArrowTableSource) -> None:
-    rows = list(pictures.rows(shuffled=False, scratch=""))
+    rows = list(pictures.rows(Listing()))
     cells = pictures.open_cells()
     for number in (39, 0, 17, 18, 3, 38, 0):
         part = rows[number].parts["jpg"]
@@ -109,7 +110,7 @@ def test_cells_may_be_read_in_any_order(pictures: ArrowTableSource) -> None:
 
 
 def test_sizes_are_estimated_so_that_shards_are_planned(pictures: ArrowTableSource, tmp_path: Path) -> None:
-    sizes = [row.size_bytes for row in pictures.rows(shuffled=False, scratch="")]
+    sizes = [row.size_bytes for row in pictures.rows(Listing())]
     real = [sum(map(len, parts.values())) for parts in SAMPLES.values()]
     assert min(sizes) > 0
     assert 0.5 < sum(sizes) / sum(real) < 2
@@ -118,9 +119,9 @@ def test_sizes_are_estimated_so_that_shards_are_planned(pictures: ArrowTableSour
 
 
 def test_a_changed_file_is_another_row(pictures: ArrowTableSource, tmp_path: Path) -> None:
-    first = next(pictures.rows(shuffled=False, scratch=""))
+    first = next(pictures.rows(Listing()))
     write_parquet(tmp_path / "t.parquet", [row(number) for number in range(1, 40)])
-    assert next(pictures.rows(shuffled=False, scratch="")) != first
+    assert next(pictures.rows(Listing())) != first
 
 
 def write_ipc(path: Path, table: pa.Table) -> None:
@@ -153,7 +154,7 @@ def test_a_folder_is_one_table_with_splits_by_name(tmp_path: Path) -> None:
         write_parquet(tmp_path / "in" / name, [row(number)])
     (tmp_path / "in/_metadata.parquet").write_bytes(b"")
     source = ArrowTableSource(path=str(tmp_path / "in"), kind="parquet", splits_by_name=True)
-    rows = list(source.rows(shuffled=False, scratch=""))
+    rows = list(source.rows(Listing()))
     assert [row.split for row in rows] == ["train", "train", "val"]
     samples, _ = imported(source, tmp_path / "out")
     assert samples["data/train-00001-of-00002/000000000"] == sample(1)
@@ -201,7 +202,7 @@ def test_broken_files_are_named(tmp_path: Path) -> None:
         path = tmp_path / f"t.{kind}"
         path.write_bytes(b"PAR1 no table PAR1")
         with pytest.raises(FormatError, match="cannot be read") as caught:
-            list(ArrowTableSource(path=str(path), kind=kind).rows(shuffled=False, scratch=""))
+            list(ArrowTableSource(path=str(path), kind=kind).rows(Listing()))
         assert caught.value.shard == str(path)
 
 
@@ -223,17 +224,17 @@ def test_files_with_other_columns_and_tables_without_rows_are_errors(tmp_path: P
     write_parquet(tmp_path / "in/a.parquet", [row(0)])
     write_parquet(tmp_path / "in/b.parquet", [{"caption": "x"}])
     with pytest.raises(ConfigError, match="the column 'image', which the first file has, is missing") as caught:
-        list(ArrowTableSource(path=str(tmp_path / "in"), kind="parquet").rows(shuffled=False, scratch=""))
+        list(ArrowTableSource(path=str(tmp_path / "in"), kind="parquet").rows(Listing()))
     assert str(caught.value.at).endswith("b.parquet")
     write_parquet(tmp_path / "empty.parquet", [])
     with pytest.raises(ConfigError, match="has no rows"):
-        list(ArrowTableSource(path=str(tmp_path / "empty.parquet"), kind="parquet").rows(shuffled=False, scratch=""))
+        list(ArrowTableSource(path=str(tmp_path / "empty.parquet"), kind="parquet").rows(Listing()))
 
 
 def test_without_pyarrow_the_error_names_the_extra(pictures: ArrowTableSource, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
     with pytest.raises(ConfigError) as caught:
-        list(pictures.rows(shuffled=False, scratch=""))
+        list(pictures.rows(Listing()))
     assert caught.value.hint == "run: pip install 'energon-toolkit[tables]'"
 
 

@@ -9,12 +9,13 @@ import pytest
 
 from loader.convert.rows.row import FileRef, ValueRef
 from loader.convert.sources.folder import FolderSource, group_files
+from loader.convert.sources.source import Listing
 from loader.errors import ConfigError, StorageError
 from tests.unit.convert.sources.imported import import_source, load, red, write_picture
 
 
 def parts_of(folder: Path) -> dict[str, list[str]]:
-    return {row.key: sorted(row.parts) for row in FolderSource(path=str(folder)).rows(shuffled=False, scratch="")}
+    return {row.key: sorted(row.parts) for row in FolderSource(path=str(folder)).rows(Listing())}
 
 
 def write(folder: Path, *names: str) -> None:
@@ -55,7 +56,7 @@ def test_links_are_followed_once(tmp_path: Path) -> None:
 
 def test_names_that_are_not_unicode(tmp_path: Path) -> None:
     os.close(os.open(os.fsencode(tmp_path) + b"/\xe9.jpg", os.O_CREAT | os.O_WRONLY))
-    [row] = FolderSource(path=str(tmp_path)).rows(shuffled=False, scratch="")
+    [row] = FolderSource(path=str(tmp_path)).rows(Listing())
     assert row.key == "\N{REPLACEMENT CHARACTER}"
     reference = row.parts["jpg"]
     assert isinstance(reference, FileRef)
@@ -87,7 +88,7 @@ def test_folders_of_pictures_are_classes(tmp_path: Path) -> None:
 
 def splits_and_labels(source: FolderSource) -> dict[str, tuple[str, bytes | None]]:
     labels = {}
-    for row in source.rows(shuffled=False, scratch=""):
+    for row in source.rows(Listing()):
         label = row.parts.get("cls")
         labels[row.key] = (row.split, label.data if isinstance(label, ValueRef) else None)
     return labels

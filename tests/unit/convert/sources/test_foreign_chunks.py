@@ -13,6 +13,7 @@ from loader.convert.importing.plan import ImportPlan
 from loader.convert.importing.run import run_import
 from loader.convert.sources.detect import SourceOptions, open_source
 from loader.convert.sources.foreign_chunks import ChunkSource, chunk_kind
+from loader.convert.sources.source import Listing
 from loader.errors import ConfigError
 from tests.unit.convert.importing.test_run import samples_of
 
@@ -69,7 +70,7 @@ def test_a_library_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setitem(__import__("sys").modules, "litdata", None)
     source = ChunkSource(path=str(tmp_path), kind="litdata")
     with pytest.raises(ConfigError, match="litdata, which is not installed") as caught:
-        [*source.rows(shuffled=False, scratch=str(tmp_path))]
+        [*source.rows(Listing(scratch=str(tmp_path)))]
     assert caught.value.hint == "pip install litdata"
 
 

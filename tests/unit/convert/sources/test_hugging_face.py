@@ -12,6 +12,7 @@ import pytest
 from loader.convert.rows.shard_plan import ShardLayout
 from loader.convert.sources.detect import SourceOptions, open_source
 from loader.convert.sources.hugging_face import HuggingFaceSource
+from loader.convert.sources.source import Listing
 from loader.errors import ConfigError, FormatError
 from tests.imports import imported, picture
 
@@ -76,7 +77,7 @@ def test_files_of_the_hub_are_read_in_place(tmp_path: Path) -> None:
     (tmp_path / "in/README.md").write_text("about it")
     source = open_source(str(tmp_path / "in"), kind=None, options=SourceOptions())
     assert source.kind == "hf"
-    assert [row.split for row in source.rows(shuffled=False, scratch="")] == ["test"] * 2 + ["train"] * 10
+    assert [row.split for row in source.rows(Listing())] == ["test"] * 2 + ["train"] * 10
     samples, _ = imported(source, tmp_path / "out")
     assert samples["data/train-00000-of-00001/000000003"] == sample(3)
 
@@ -95,15 +96,15 @@ def test_a_damaged_dataset_and_a_folder_that_is_none_are_errors(tmp_path: Path) 
     shutil.copytree(tmp_path / "saved", tmp_path / "copy")
     next((tmp_path / "copy").glob("*.arrow")).unlink()
     with pytest.raises(FormatError, match="cannot be loaded"):
-        list(HuggingFaceSource(path=str(tmp_path / "copy")).rows(shuffled=False, scratch=""))
+        list(HuggingFaceSource(path=str(tmp_path / "copy")).rows(Listing()))
     (tmp_path / "none").mkdir()
     with pytest.raises(ConfigError, match="no Hugging Face dataset"):
-        list(HuggingFaceSource(path=str(tmp_path / "none")).rows(shuffled=False, scratch=""))
+        list(HuggingFaceSource(path=str(tmp_path / "none")).rows(Listing()))
 
 
 def test_without_the_library_the_error_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make(range(1)).save_to_disk(tmp_path / "saved")
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(ConfigError) as caught:
-        list(HuggingFaceSource(path=str(tmp_path / "saved")).rows(shuffled=False, scratch=""))
+        list(HuggingFaceSource(path=str(tmp_path / "saved")).rows(Listing()))
     assert caught.value.hint == "run: pip install 'energon-toolkit[hf]'"

@@ -10,6 +10,7 @@ from typing import Literal
 
 import pytest
 
+from loader.convert.sources.source import Listing
 from loader.convert.sources.text_table import TextTableSource
 from loader.convert.tables.columns import Columns
 from loader.errors import ConfigError, StorageError
@@ -90,7 +91,7 @@ def test_tsv_without_quoting_and_without_a_header(tmp_path: Path) -> None:
     text = '"hello there\thttps://example.org/a.jpg\nb\thttps://example.org/b.png?s=1\n'
     source = table(tmp_path / "t.tsv", text, kind="tsv")
     assert roles(source) == {"column_1": ("text", "txt"), "column_2": ("url", "jpg")}
-    rows = list(source.rows(shuffled=False, scratch=""))
+    rows = list(source.rows(Listing()))
     assert [sorted(row.parts) for row in rows] == [["jpg", "txt"], ["png", "txt"]]
     assert rows[0].parts["txt"].data == b'"hello there'  # type: ignore[union-attr]
     assert rows[1].parts["png"].path == b"https://example.org/b.png?s=1"  # type: ignore[union-attr]
@@ -154,7 +155,7 @@ def test_repeated_keys_get_numbers(tmp_path: Path) -> None:
 
 def test_a_split_column_makes_split_parts(tmp_path: Path) -> None:
     text = "text,split\na,train\nb,validation\nc,test\n"
-    rows = list(table(tmp_path / "t.csv", text).rows(shuffled=False, scratch=""))
+    rows = list(table(tmp_path / "t.csv", text).rows(Listing()))
     assert [row.split for row in rows] == ["train", "val", "test"]
 
 
@@ -163,16 +164,16 @@ def test_gzip_is_decompressed_and_damage_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "t.csv.gz"
     path.write_bytes(data)
     source = TextTableSource(path=str(path), kind="csv")
-    assert sum(1 for _ in source.rows(shuffled=False, scratch="")) == 5000
+    assert sum(1 for _ in source.rows(Listing())) == 5000
     path.write_bytes(data[: len(data) // 2])
     with pytest.raises(StorageError, match="cannot be decompressed"):
-        list(source.rows(shuffled=False, scratch=""))
+        list(source.rows(Listing()))
 
 
 def test_a_missing_column_is_named_with_the_nearest(tmp_path: Path) -> None:
     source = table(tmp_path / "t.csv", "id,caption\na,b\n", parts={"txt": "captoin"})
     with pytest.raises(ConfigError, match="no column 'captoin'; did you mean 'caption'"):
-        list(source.rows(shuffled=False, scratch=""))
+        list(source.rows(Listing()))
 
 
 @pytest.mark.parametrize(
@@ -186,7 +187,7 @@ def test_a_missing_column_is_named_with_the_nearest(tmp_path: Path) -> None:
 )
 def test_tables_without_anything_to_write_are_errors(text: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=message):
-        list(table(tmp_path / "t.csv", text).rows(shuffled=False, scratch=""))
+        list(table(tmp_path / "t.csv", text).rows(Listing()))
 
 
 def test_a_quote_that_is_never_closed_names_its_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,7 +196,7 @@ def test_a_quote_that_is_never_closed_names_its_line(tmp_path: Path, monkeypatch
     try:
         source = table(tmp_path / "t.csv", 'id,text\na,b\nc,"open\n' + "x,y\n" * 1000)
         with pytest.raises(ConfigError, match="line 3 cannot be read") as caught:
-            list(source.rows(shuffled=False, scratch=""))
+            list(source.rows(Listing()))
     finally:
         csv.field_size_limit(limit)
     assert caught.value.hint == "check that its quotes are closed"

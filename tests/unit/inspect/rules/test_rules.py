@@ -1,9 +1,10 @@
-"""The explanations of the codes of lint."""
+"""The explanations of the codes of lint and of accounts."""
 
 from __future__ import annotations
 
 import pytest
 
+from loader.accounting import REASONS
 from loader.errors import ConfigError
 from loader.format.lint import CODES
 from loader.inspect.rules import RULE_GROUPS, find_rule, plain_text
@@ -12,7 +13,7 @@ RULES = [rule for group in RULE_GROUPS for rule in group.rules]
 
 
 def test_every_code_has_one_rule_in_the_order_of_the_codes() -> None:
-    assert [rule.code for rule in RULES] == list(CODES)
+    assert [rule.code for rule in RULES] == [*CODES, *REASONS]
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)

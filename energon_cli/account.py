@@ -1,0 +1,42 @@
+"""Show what became of a command's input: the option ``--strict``, and a line for each reason on standard error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from loader.accounting import Account, AccountEntry
+
+__all__ = ["show_account", "strict_option"]
+
+
+def strict_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``--strict`` to a command that turns input into output."""
+    text = "Publish nothing if any part of the input would be left out, or fails."
+    return click.option("--strict", is_flag=True, help=text)(command)
+
+
+def show_account(account: Account) -> None:
+    """Print what was left out and what failed, a line for each reason; nothing if everything was used."""
+    from .console import error_console, escape_controls
+
+    if account.is_complete:
+        return
+    console = error_console()
+    for fate, entries in (("left out", account.left_out), ("failed", account.failed)):
+        for entry in entries:
+            console.print(f"{fate}: {escape_controls(_line(entry))}", style="yellow", soft_wrap=True, highlight=False)
+    console.print("energon rule CODE explains a code", style="dim", soft_wrap=True, highlight=False)
+
+
+def _line(entry: AccountEntry) -> str:
+    from loader.accounting import REASONS
+    from loader.inspect import format_bytes, plural
+
+    size = f" ({format_bytes(entry.size_bytes)})" if entry.size_bytes else ""
+    example = f", first {entry.example}" if entry.count > 1 else f": {entry.example}"
+    counted = plural(entry.count, entry.unit.removesuffix("s"))
+    return f"{counted}{size}, {REASONS[entry.reason].meaning}{example if entry.example else ''} [{entry.reason}]"

@@ -1,0 +1,138 @@
+"""The closed list of reasons for which a command leaves out a part of its input, or fails on it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["REASONS", "Reason"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """A reason; its texts are Markdown of ``docs/reference/findings.md``.
+
+    Attributes:
+        code: ``L`` and a number for what is left out, ``F`` and a number for what failed.
+        meaning: What the units are, in one line.
+        why: Why they are not used.
+        action: Instruction that gets them in, or makes the message go away.
+        example: A case in which it occurs.
+    """
+
+    code: str
+    meaning: str
+    why: str
+    action: str
+    example: str
+
+    @property
+    def fate(self) -> Literal["left_out", "failed"]:
+        """``left_out`` or ``failed``."""
+        return "left_out" if self.code.startswith("L") else "failed"
+
+
+_LIST = (
+    Reason(
+        "L101",
+        "a file without an extension",
+        "The extension names the part of a sample, so a file without one has no place in a sample.",
+        "Rename the file, or leave it out",
+        "A folder of pictures with a file `LICENSE`.",
+    ),
+    Reason(
+        "L102",
+        "a file about the data, not of it",
+        "Cards, licences, scripts and figures of a data repository describe the data and are no samples.",
+        "Nothing; to import such files, name their folder and `--from folder`",
+        "`README.md` and `.gitattributes` next to `data/*.parquet`.",
+    ),
+    Reason(
+        "L103",
+        "a table or an archive next to other files",
+        "A table holds rows and an archive holds files, so neither is a part of a sample.",
+        "Import it by its own path",
+        "`labels.parquet` in a folder of pictures.",
+    ),
+    Reason(
+        "L104",
+        "a link that cannot be followed",
+        "The target of the link is missing, or is a folder that contains the link.",
+        "Replace the link by the file",
+        "A link to a picture that was moved.",
+    ),
+    Reason(
+        "L105",
+        "a member that is no file",
+        "Archives may hold devices, pipes and links, which have no contents.",
+        "Pack the archive again with `tar --dereference --hard-dereference`",
+        "A symbolic link in a tar to a file outside it.",
+    ),
+    Reason(
+        "L106",
+        "a member that a later one of the same name replaces",
+        "Unpacking an archive keeps the last file of a name.",
+        "Give the members different names",
+        "`a.jpg` twice in a tar that was appended to.",
+    ),
+    Reason(
+        "L107",
+        "a member without a part name",
+        "The part name is what follows the first dot of a member's base name.",
+        "Add an extension to the names",
+        "`x/README` in a tar.",
+    ),
+    Reason(
+        "L108",
+        "a file of the system",
+        "macOS and Windows leave such files next to the data: resource forks, thumbnails, folder settings.",
+        "Nothing; the data is complete without them",
+        "`._photo.jpg`, `__MACOSX/`, `Thumbs.db`.",
+    ),
+    Reason(
+        "L109",
+        "a folder that cannot be read",
+        "The system refuses to list it, or it vanished while the command ran.",
+        "Give yourself the permission to read it, and run the command again",
+        "A folder of another user.",
+    ),
+    Reason(
+        "L110",
+        "an empty file",
+        "It has no contents: the copy or the download that made it has probably failed.",
+        "Copy it again",
+        "A tar of 0 bytes.",
+    ),
+    Reason(
+        "L111",
+        "a picture that the annotations do not name",
+        "The source is the annotation file, and each of its entries names its picture.",
+        "Import the folder itself to get all its pictures",
+        "2,000 pictures in a folder, and 1,500 in `instances.json`.",
+    ),
+    Reason(
+        "L112",
+        "a row whose key no sample has",
+        "Added parts belong to samples of a dataset, which they find by key.",
+        "Compare the keys; `energon info --json` and `energon preview` show those of the dataset",
+        "Captions of 1,000 pictures, and the dataset holds 900 of them.",
+    ),
+    Reason(
+        "F101",
+        "a row that cannot be read or written",
+        "A value of the row is missing, damaged or of an unexpected form; the message names it.",
+        "Fix the row and run the command again: finished shards are kept",
+        "A row whose picture is not decodable while `--verify` is given.",
+    ),
+    Reason(
+        "F102",
+        "a row whose file is missing",
+        "The row names a file that does not exist, or may not be read.",
+        "Check the name, or the folder that names start from (`--root`)",
+        "`images/0001.jpg` in a table, and the folder is called `image`.",
+    ),
+)
+
+REASONS: Mapping[str, Reason] = {reason.code: reason for reason in _LIST}
+"""Code → reason."""

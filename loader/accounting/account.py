@@ -195,6 +195,11 @@ class Account:
             "failed": [*map(_entry_document, self.failed)],
         }
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Account) and self.to_document() == other.to_document()
+
+    __hash__ = None  # type: ignore[assignment]  # it changes
+
     def __getstate__(self) -> dict[str, Any]:
         return {"seen": dict(self._seen), "used": dict(self._used), "others": [*self._others.values()]}
 

@@ -119,6 +119,27 @@ _LIST = (
         "Captions of 1,000 pictures, and the dataset holds 900 of them.",
     ),
     Reason(
+        "L113",
+        "a sample with none of the chosen parts",
+        "The options choose parts by name, and this sample has no such part.",
+        "Widen `--keep-parts`, or drop fewer parts",
+        "`--keep-parts txt` on a dataset in which some pictures have no caption.",
+    ),
+    Reason(
+        "L114",
+        "a sample of a dataset that lacks what the condition names",
+        "A condition on a column or a split part cannot hold in a dataset without it.",
+        "Write the column for this dataset, too: `energon stats --write`",
+        "`--where 'tokens > 10'` on two datasets, and only the first has the column.",
+    ),
+    Reason(
+        "L115",
+        "values of a dataset that are not carried",
+        "A merged dataset has the columns and filters that all inputs have; media metadata is collected again.",
+        "Write the missing values for the other inputs, or collect them again in the result",
+        "A column `tokens` of one of two datasets.",
+    ),
+    Reason(
         "F101",
         "a row that cannot be read or written",
         "A value of the row is missing, damaged or of an unexpected form; the message names it.",

@@ -47,9 +47,28 @@ def test_the_result_as_json(photos: Path, tmp_path: Path, energon: RunEnergon) -
     options = ("--verify", "--max-failures", "5%", "--samples-per-shard", 15, "--split-ratio", "1,1")
     found = energon("import", photos, output, "--yes", "--json", *options).json
     assert (found["samples"], found["shards"], found["failed"], found["written"]) == (39, 4, 1, 4)
-    assert found["failures"] == [{"origin": "007.jpg", "key": "007", "reason": found["failures"][0]["reason"]}]
+    [failure] = found["failures"]
+    assert failure == {"origin": "007.jpg", "key": "007", "reason": failure["reason"], "code": "F101"}
+    assert found["account"]["seen"] == {"files": 80, "rows": 40, "parts": 80}
+    assert found["account"]["used"] == {"files": 80, "rows": 39, "parts": 78}
+    assert [(entry["unit"], entry["count"]) for entry in found["account"]["failed"]] == [("rows", 1), ("parts", 2)]
     assert found["split"] == {"train": {"shards": 2, "samples": 20}, "val": {"shards": 2, "samples": 19}}
     assert found["files"] == ["dataset.yaml"]
+
+
+def test_files_that_are_left_out_are_named_and_strict_publishes_nothing(
+    photos: Path, tmp_path: Path, energon: RunEnergon
+) -> None:
+    (photos / "LICENSE").write_bytes(b"free")
+    (photos / "Thumbs.db").write_bytes(b"x")
+    strict = energon("import", photos, tmp_path / "strict", "--yes", "--strict")
+    assert strict.code == 1
+    assert "which --strict refuses" in strict.err
+    assert not (tmp_path / "strict" / ".nv-meta" / ".info.json").exists()
+    done = energon("import", photos, tmp_path / "out", "--yes", "--num-workers", 1)
+    assert done.code == 0
+    assert "left out: 1 file (4 B), a file without an extension: LICENSE [L101]" in done.err
+    assert "left out: 1 file (1 B), a file of the system: Thumbs.db [L108]" in done.err
 
 
 def test_a_dry_run_writes_nothing(photos: Path, tmp_path: Path, energon: RunEnergon) -> None:

@@ -212,14 +212,14 @@ def describe_last_sample(board: WorkerBoard, worker: int, describe: Callable[[in
     """Describe the sample that a worker started last: with ``describe``, if given, else by lane and position."""
     recorded = board.read(worker)
     if recorded is None:
-        return "it had begun no sample, or was in a hook for several samples"
+        return "it was between samples, or in a hook for a batch"
     text = str(recorded)
     if describe is not None:
         try:
             text = describe(worker)
         except Exception as error:
             text += f" (no shard and key: {error})"
-    return f"the last sample it began is {text}"
+    return f"last sample started: {text}"
 
 
 def describe_stack(board: WorkerBoard, worker: int, *, thread: int = 0, wait_s: float | None = None) -> str:

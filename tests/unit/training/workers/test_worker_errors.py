@@ -216,7 +216,7 @@ def test_the_error_names_the_worker_the_signal_and_the_last_sample(method: Any, 
         error = worker_died_error(1, started.processes[1], started.board)
     assert isinstance(error, WorkerError)
     assert error.message.startswith(f"worker process 1 (pid {started.processes[1].pid}) {how}")
-    assert error.at == "the last sample it began is the sample at position 7 of lane 3"
+    assert error.at == "last sample started: the sample at position 7 of lane 3"
     assert error.hint is not None
     assert hint in error.hint
 
@@ -234,7 +234,7 @@ def test_the_error_names_the_last_sample_as_described() -> None:
             process.join()
         error = worker_died_error(1, started.processes[1], started.board, lambda worker: f"'a.tar/{worker}'")
     assert error.message.endswith("was killed by SIGKILL")
-    assert error.at == "the last sample it began is 'a.tar/1'"
+    assert error.at == "last sample started: 'a.tar/1'"
 
 
 def test_a_worker_that_exited_with_0_too_early_is_named() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from ..account import strict_option
 from ..command import energon_command, meta_folder_option, progress_option, worker_options
 from ..dataset_path import check_path
 from .media import media_filter_of, media_options
@@ -119,6 +120,7 @@ _EXAMPLES = (
 )
 @worker_options
 @progress_option
+@strict_option
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @click.option(
     "--trust-code",

@@ -78,6 +78,10 @@ class Account:
         self._seen[unit] += count
         self._used[unit] += count
 
+    def add(self, entry: AccountEntry, *, path: str) -> None:
+        """Count units of an entry that another process has made; its example is a name below ``path``."""
+        self._add(msgspec.structs.replace(entry, example=f"{path}/{entry.example}"))
+
     def leave(self, unit: Unit, reason: str, example: str, *, count: int = 1, size_bytes: int = 0) -> None:
         """Count units that are left out.
 

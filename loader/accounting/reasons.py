@@ -64,8 +64,8 @@ _LIST = (
     ),
     Reason(
         "L105",
-        "a member that is no file",
-        "Archives may hold devices, pipes and links, which have no contents.",
+        "a member that is a link or no file",
+        "Links, devices and pipes in an archive have no contents, so that a sample cannot read them.",
         "Pack the archive again with `tar --dereference --hard-dereference`",
         "A symbolic link in a tar to a file outside it.",
     ),
@@ -79,7 +79,7 @@ _LIST = (
     Reason(
         "L107",
         "a member without a part name",
-        "The part name is what follows the first dot of a member's base name.",
+        "A member `key.part` is a part of a sample; names without a dot, and in a folder `__x__`, name none.",
         "Add an extension to the names",
         "`x/README` in a tar.",
     ),
@@ -138,6 +138,20 @@ _LIST = (
         "A merged dataset has the columns and filters that all inputs have; media metadata is collected again.",
         "Write the missing values for the other inputs, or collect them again in the result",
         "A column `tokens` of one of two datasets.",
+    ),
+    Reason(
+        "L116",
+        "a compressed shard",
+        "Samples cannot be read from the middle of a compressed file.",
+        "Decompress the shards: `energon prepare PATH --decompress`",
+        "`shard_000.tar.gz` next to `shard_001.tar`.",
+    ),
+    Reason(
+        "L117",
+        "a file next to the shards",
+        "A dataset is made of its shards; other files in their folder are no samples.",
+        "Nothing if it is about the data; import it if it holds data",
+        "`captions.json` in a folder of tars.",
     ),
     Reason(
         "F101",

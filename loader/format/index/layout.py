@@ -13,6 +13,7 @@ from typing import Annotated
 
 import msgspec
 
+from ...accounting import AccountEntry
 from ...cached_property import cached_property
 from ...errors import FormatError
 from ...storage import FileInfo
@@ -74,6 +75,7 @@ class ShardEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     misread: int = 0  # number of hidden members that other tools take for samples
     warnings: tuple[str, ...] = ()
     etag: str = ""  # version in an object store
+    left_out: tuple[AccountEntry, ...] = ()  # members that belong to no sample, by reason
 
     @property
     def info(self) -> FileInfo:

@@ -116,6 +116,7 @@ class IndexWriter:
             scattered=index.scattered,
             misread=index.misread,
             warnings=index.warnings,
+            left_out=index.left_out,
         )
         rows = ShardRows(
             part_ends=index.part_ends,

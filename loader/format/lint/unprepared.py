@@ -118,9 +118,6 @@ class _HeaderCheck:
             scanned = index_shard(self.storage, name, info=shard)
             findings += check_parts(name, scanned, None)
             findings += check_archive(self.storage, shard, scanned)
-            if scanned.unnamed:
-                message = f"members whose name has no extension belong to no sample; there are {scanned.unnamed:,}"
-                findings.append(Finding(code="W106", message=message, shard=name))
             if self.read_bytes:
                 read_all(self.storage, name)
         except FormatError as error:

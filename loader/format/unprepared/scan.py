@@ -173,6 +173,7 @@ def _entry(shard: FileInfo, index: ShardIndex) -> ShardEntry:
         scattered=index.scattered,
         misread=index.misread,
         warnings=index.warnings,
+        left_out=index.left_out,
     )
 
 

@@ -143,7 +143,7 @@ def kind_of_name(part_name: str) -> PartKind:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What a file is, by its first bytes.
+    """The kind of a file, by its first bytes.
 
     Attributes:
         kind: The kind.

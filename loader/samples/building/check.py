@@ -140,7 +140,8 @@ class DecodeCheck:
                 expression = config.field_map.expressions()[name]
                 faults.append((None, f"field {name!r} ({expression}): {fault}"))
         if not faults and "turns" in fields:
-            fault = _fault_of_turns(fields["turns"], images=_count_images(fields.get("images")))
+            counts = {name: _count_media(fields.get(name)) for name in ("images", "videos", "audios")}
+            fault = _fault_of_turns(fields["turns"], **counts)
             faults += [(None, f"field 'turns': {fault}")] if fault else []
         return faults
 
@@ -279,13 +280,13 @@ def _are_images(value: object) -> bool:
     return all(map(_is_image, value)) if isinstance(value, list | tuple) else _is_image(value)
 
 
-def _count_images(value: object) -> int:
+def _count_media(value: object) -> int:
     return 0 if value is None else len(value) if isinstance(value, list | tuple) else 1
 
 
-def _fault_of_turns(value: object, *, images: int | None = None) -> str | None:
+def _fault_of_turns(value: object, *, images: int | None = None, videos: int = 0, audios: int = 0) -> str | None:
     try:
-        conversation_turns(value, images=images)
+        conversation_turns(value, images=images, videos=videos, audios=audios)
     except ValueError as error:
         return str(error)
     return None

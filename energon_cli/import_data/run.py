@@ -20,7 +20,7 @@ from loader.convert.importing import (
     write_trial,
 )
 from loader.convert.rows import ShardLayout
-from loader.convert.sources import open_sources
+from loader.convert.sources import open_sources, source_notes
 from loader.inspect import (
     Choices,
     ShardFolder,
@@ -73,6 +73,7 @@ def import_sources(flags: ImportFlags) -> None:
         if not flags.as_json:
             show_found(console, flags, listed, folder.first)
         draft = _confirmed_draft(flags, listed, folder, console)
+        draft.notes.extend(source_notes(listed.sources))
         layout = ShardLayout(
             shard_bytes=flags.shard_size,
             samples_per_shard=flags.samples_per_shard,

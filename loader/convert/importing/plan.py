@@ -99,6 +99,8 @@ class ImportReport:
         renamed: Number of samples whose key another sample had.
         written: Number of shards that this run has written.
         resumed: Number of shards that an interrupted run had written.
+        changed: What was changed or lost → number of pictures (``bits_scaled``, ``alpha_composed``, ``frames_dropped``,
+            ``cmyk_converted``) or documents (``geometry_moved``, ``geometry_ignored``, ``sizes_kept``).
         size_bytes: Bytes of all shards.
         seconds: Duration.
     """
@@ -112,3 +114,4 @@ class ImportReport:
     resumed: int
     size_bytes: int
     seconds: float
+    changed: Mapping[str, int] = field(default_factory=dict)

@@ -7,6 +7,7 @@ from .detect import (
     found_columns as found_columns,
     open_source as open_source,
     open_sources as open_sources,
+    source_notes as source_notes,
 )
 from .folder import FolderSource as FolderSource
 from .hugging_face import HuggingFaceSource as HuggingFaceSource

@@ -26,7 +26,7 @@ from .text_table import TextTableSource
 from .token_files import TokenSource
 from .vqa import VqaSource
 
-__all__ = ["KINDS", "SourceOptions", "found_columns", "open_source", "open_sources"]
+__all__ = ["KINDS", "SourceOptions", "found_columns", "open_source", "open_sources", "source_notes"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +107,11 @@ def found_columns(sources: Sequence[Source]) -> list[tuple[str, tuple[FoundColum
     """Return the columns of each source that is a table, with its path."""
     tables = [s for s in sources if isinstance(s, TextTableSource | ArrowTableSource | HuggingFaceSource)]
     return [(table.path, table.describe()) for table in tables]
+
+
+def source_notes(sources: Sequence[Source]) -> list[str]:
+    """Return what sources noticed when they were listed."""
+    return [note for source in sources if isinstance(source, CocoSource) for note in source.notes]
 
 
 def _detect(path: str) -> str:

@@ -126,7 +126,7 @@ def test_what_does_not_fit_is_listed(tmp_path: Path) -> None:
     rows = rows_of(source)
     name = "captions_train2017.json"
     assert faults_of(rows) == {
-        f"{name}, element 3 of images": "object missing required field `file_name`",
+        f"{name}, element 3 of images": "has no file_name, coco_url or flickr_url",
         f"{name}, element 4 of images": "element 0 has the same id",
         f"{name}, element 3 of annotations": "no image has the id 77",
         f"{name}, element 4 of annotations": "object missing required field `caption`",

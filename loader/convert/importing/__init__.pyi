@@ -16,4 +16,5 @@ from .run import (
     check_output as check_output,
     run_import as run_import,
 )
+from .sample_contents import StrayCoordinatesError as StrayCoordinatesError
 from .trial import write_trial as write_trial

@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
-from ...errors import ConfigError, EnergonError
+from ...errors import EnergonError
 from ...storage import LocalStorage
 from ..writing.shard_file import ShardFile
 from .contents import ContentReader
@@ -30,7 +30,7 @@ def write_trial(listed: ListedRows, pictures: PictureOptions) -> Iterator[str]:
         pictures: Settings for pictures.
 
     Raises:
-        ConfigError: Coordinates of one of the first rows would no longer fit their picture.
+        StrayCoordinatesError: Coordinates of one of the first rows would no longer fit their picture.
         EnergonError: None of the first rows can be read; the error of the first.
     """
     fault: EnergonError | None = None
@@ -48,7 +48,7 @@ def write_trial(listed: ListedRows, pictures: PictureOptions) -> Iterator[str]:
                 try:
                     parts = read_sample(reader, row, pictures).parts
                 except StrayCoordinatesError as error:
-                    raise ConfigError(error.message, at=row.origin, hint=error.hint) from error
+                    raise StrayCoordinatesError(error.message, at=row.origin, hint=error.hint) from error
                 except EnergonError as error:
                     fault = fault or error
                     reader.release()

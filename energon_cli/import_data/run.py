@@ -73,7 +73,7 @@ def import_sources(flags: ImportFlags) -> None:
         try:
             trial = stack.enter_context(write_trial(listed, pictures))
         except StrayCoordinatesError as error:
-            raise click.UsageError(f"{error.message} ({error.at}). {error.hint}.") from error
+            raise click.UsageError(f"{error.message} ({error.at})") from error
         folder = _without_shard(inspect_folder(trial))
         if not flags.as_json:
             show_found(console, flags, listed, folder.first)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import suppress
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -33,6 +34,10 @@ _ONLY_NUMBERS = re.compile(r"[\[\](){}\s\d.,;:eE+-]*")
 _IN_TEXT = re.compile(r"(?:bbox|point)_2d\W+\[|<box>|<point[ >]|<loc\d{4}>")
 _IN_XML = re.compile(rb"<(?:bndbox|box|polygon|polyline|points?|keypoints?|xmin)[\s>]")
 _CLASS_AND_NUMBERS = re.compile(r"(?:[^\s,]*[\s,]+)?(?:-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?(?:[\s,]+|$)){4,}.*")
+
+
+_Found = tuple[tuple[str, ...], bool]
+"""The place of coordinates in a document, and True if they are relative."""
 
 
 class Coordinates(NamedTuple):
@@ -65,56 +70,34 @@ def find_coordinates(name: str, data: bytes) -> Coordinates | None:
             data = zlib.decompressobj(31).decompress(data, _MAX_UNPACKED_BYTES)
         except zlib.error:
             return None
-    first: Coordinates | None = None
-    for places, is_relative in _found(name, data):
-        place = ".".join(part for part in places if part)
-        first = first or Coordinates(f"{name}: {place}" if place else name, is_relative)
-        if not is_relative:
-            return Coordinates(f"{name}: {place}" if place else name, is_relative=False)
-    return first
-
-
-def _found(name: str, data: bytes) -> Iterator[tuple[tuple[str, ...], bool]]:
     stem = name.partition(".")[0] if "." in name.removesuffix(".gz") else ""
+    found = min(_found(name, stem, data), key=lambda found: found[1], default=None)
+    if found is None:
+        return None
+    place = ".".join(part for part in found[0] if part)
+    return Coordinates(f"{name}: {place}" if place else name, found[1])
+
+
+def _found(name: str, stem: str, data: bytes) -> Iterator[_Found]:
     kind, extension = part_kind(name), part_extension(name)
-    if kind == "array":
-        if _is_name(stem):
-            yield (), False
-    elif kind == "tree" or extension == "geojson":
-        for value in _documents(extension, data):
-            yield from _in_value(value, stem, ())
-    elif extension in ("xml", "svg"):
-        if _IN_XML.search(data):
-            yield (), False
-    elif kind == "text" or extension == "csv":
-        yield from _in_text(data.decode("utf-8", "replace"), stem)
+    if (kind == "array" and _is_name(stem)) or (extension == "xml" and _IN_XML.search(data)):
+        yield (), False
+    elif kind == "tree" or (kind == "text" and data.lstrip()[:1] in (b"[", b"{")):
+        decode: Any = msgspec.msgpack.decode if extension in ("mp", "msg") else msgspec.json.decode
+        for document in data.splitlines() if extension == "jsonl" else (data,):
+            with suppress(ValueError, RecursionError, msgspec.MsgspecError):  # no document; its loader reports that
+                yield from _in_value(decode(document), stem, ())
+    elif kind == "text":
+        text = data.decode("utf-8", "replace")
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        if lines and all(_CLASS_AND_NUMBERS.fullmatch(line) for line in lines):
+            # The class is first in a line of YOLO, and may be a number.
+            yield (), _are_relative([float(number) for line in lines for number in _NUMBER.findall(line)[1:]])
+        else:
+            yield from _in_value(text, stem, ())
 
 
-def _documents(extension: str, data: bytes) -> Iterator[Any]:
-    decode: Callable[[bytes], Any] = (
-        msgspec.msgpack.decode if extension in ("mp", "msg", "msgpack") else msgspec.json.decode
-    )
-    for piece in data.splitlines() if extension == "jsonl" else (data,):
-        try:
-            yield decode(piece)
-        except (ValueError, RecursionError, msgspec.MsgspecError):
-            continue  # it is no document; its loader reports that
-
-
-def _in_text(text: str, stem: str) -> Iterator[tuple[tuple[str, ...], bool]]:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    if lines and all(_CLASS_AND_NUMBERS.fullmatch(line) for line in lines):
-        # The class is first in a line of YOLO, and may be a number.
-        numbers = [float(number) for line in lines for number in _NUMBER.findall(line.replace(",", " "))[1:]]
-        yield (), _are_relative(numbers)
-    elif text.lstrip()[:1] in ("[", "{"):
-        for value in _documents("json", text.encode()):
-            yield from _in_value(value, stem, ())
-    else:
-        yield from _in_value(text, stem, ())
-
-
-def _in_value(value: Any, name: str, places: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], bool]]:
+def _in_value(value: Any, name: str, places: tuple[str, ...]) -> Iterator[_Found]:
     """Yield the coordinates below a value, each with its place and True for relative ones."""
     if name and _is_name(name):
         numbers = _numbers(value)

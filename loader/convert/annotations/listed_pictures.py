@@ -45,7 +45,7 @@ class ListedPictures:
             unlisted += len(others)
             first = first or (os.path.join(folder, others[0]) if others else "")
         if unlisted:
-            yield f"{unlisted:,} pictures beside those of {file} are not listed in it, such as {first}"
+            yield f"{unlisted:,} pictures next to those of {file} are not listed in it, such as {first}"
 
 
 def _is_picture(name: str) -> bool:

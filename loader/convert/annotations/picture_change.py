@@ -1,4 +1,4 @@
-"""How a picture was turned and resized, so that coordinates follow its pixels."""
+"""Compute where coordinates lie after their picture was turned and resized."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import io
 import struct
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, cast
 
 from PIL import Image, UnidentifiedImageError
@@ -109,7 +109,7 @@ def convert_picture(
         with warnings.catch_warnings(action="ignore"), Image.open(cast("Any", file)) as picture:
             bits = picture_bits(picture)
             frames = _load(picture, all_frames=options.verify)
-            converted = _Conversion(name, picture, bits, frames, options, is_mask=is_mask).run(turned_like)
+            converted = _Conversion(name, picture, bits, frames, options, is_mask).run(turned_like)
             if converted is not None:
                 return converted
     except SampleError as error:
@@ -151,42 +151,32 @@ def _is_small_copy(picture: Any, number: int) -> bool:
     return False
 
 
+@dataclass(slots=True)
 class _Conversion:
     """The steps from a decoded picture to its new bytes."""
 
-    def __init__(
-        self,
-        name: str,
-        picture: Image.Image,
-        bits: PictureBits,
-        frames: int,
-        options: PictureOptions,
-        *,
-        is_mask: bool,
-    ) -> None:
-        self._name = name
-        self._picture = picture
-        self._bits = bits
-        self._frames = frames
-        self._options = options
-        self._is_mask = is_mask
-        self._original = "jpg" if picture.format in ("JPEG", "MPO") else (picture.format or "").lower()
-        self._profile = picture.info.get("icc_profile")
-        self._losses: list[PictureLoss] = []
+    name: str
+    picture: Image.Image
+    bits: PictureBits
+    frames: int
+    options: PictureOptions
+    is_mask: bool
+    losses: list[PictureLoss] = field(default_factory=list)
 
     def run(self, turned_like: PictureChange | None) -> ConvertedPicture | None:
         """Return the picture as it is written; None if it keeps its bytes."""
-        picture, options = self._picture, self._options
+        picture, options = self.picture, self.options
+        original = "jpg" if picture.format in ("JPEG", "MPO") else (picture.format or "").lower()
         exif = picture.getexif()
         orientation = exif.get(_ORIENTATION, 1)
-        if self._is_mask and turned_like is not None and orientation == 1:
+        if self.is_mask and turned_like is not None and orientation == 1:
             orientation = _orientation_of_mask(picture, turned_like)
         is_turned = options.orient and orientation in TRANSPOSES
         is_shrunk = options.max_side is not None and max(picture.size) > options.max_side
-        wanted = (None if self._is_mask else options.format) or self._original
-        if not is_turned and not is_shrunk and wanted == self._original:
+        wanted = (None if self.is_mask else options.format) or original
+        if not is_turned and not is_shrunk and wanted == original:
             return None
-        if self._is_mask or wanted not in _PILLOW_NAMES:
+        if self.is_mask or wanted not in _PILLOW_NAMES:
             wanted = "png"  # without losses; and Pillow does not write all formats that it reads
         stored = picture.size
         picture = self._with_mode(wanted)
@@ -194,16 +184,17 @@ class _Conversion:
             picture = picture.transpose(TRANSPOSES[orientation])
             exif.pop(_ORIENTATION, None)
         if is_shrunk and options.max_side is not None:
-            resample = Image.Resampling.NEAREST if self._is_mask else Image.Resampling.LANCZOS
+            resample = Image.Resampling.NEAREST if self.is_mask else Image.Resampling.LANCZOS
             picture.thumbnail((options.max_side, options.max_side), resample)
-        data = self._encoded(picture, wanted, exif)
-        first, dot, _ = self._name.rpartition(".")
+        data, profile = io.BytesIO(), self.picture.info.get("icc_profile")
+        picture.save(data, _PILLOW_NAMES[wanted], quality=options.quality, exif=exif, icc_profile=profile)
+        first, dot, _ = self.name.rpartition(".")
         change = None
         if is_turned or is_shrunk:
             orientation = orientation if orientation in TRANSPOSES else 1
             change = PictureChange(stored=stored, written=picture.size, orientation=orientation, is_turned=is_turned)
-        name = self._name if wanted == self._original else f"{first}{dot}{wanted}"
-        return ConvertedPicture(name, data, change, tuple(self._losses))
+        name = self.name if wanted == original else f"{first}{dot}{wanted}"
+        return ConvertedPicture(name, data.getvalue(), change, tuple(self.losses))
 
     def _with_mode(self, wanted: str) -> Image.Image:
         """Return a copy in a mode that the wanted format can hold, and note what is lost.
@@ -211,29 +202,29 @@ class _Conversion:
         Raises:
             SampleError: The options do not allow the loss.
         """
-        if self._frames > 1:
-            if self._options.frames == "refuse":
-                raise SampleError(f"has {self._frames} frames, of which one would be written; --frames first allows it")
-            self._losses.append("frames_dropped")
-        if self._is_mask:
+        if self.frames > 1:
+            if self.options.frames == "refuse":
+                raise SampleError(f"has {self.frames} frames, of which one would be written; --frames first allows it")
+            self.losses.append("frames_dropped")
+        if self.is_mask:
             return self._mask()
-        picture, bits = self._picture.copy(), self._bits
+        picture, bits = self.picture.copy(), self.bits
         # Scale deep values, before they are mixed with those of neighbours.
         if bits.is_deep:
             keeps_16 = wanted == "png" and picture.mode[0] in "IF"
             scale = as_16_bits if keeps_16 else to_8_bits
-            picture = scale(self._picture, float_range=self._options.float_range).copy()
+            picture = scale(self.picture, float_range=self.options.float_range).copy()
             if not keeps_16 or bits.kind != "unsigned" or bits.bits > 16:
-                self._losses.append("bits_scaled")
+                self.losses.append("bits_scaled")
         # Compose transparent pixels on the background.
         if wanted == "jpg" and picture.has_transparency_data:
             picture = self._composed(picture)
         # Convert modes that the format lacks, and palettes, whose entries cannot be mixed by a resize.
         modes = _PLAIN_MODES[wanted]
         if picture.mode == "CMYK" and "CMYK" not in modes:
-            self._losses.append("cmyk_converted")
-            self._profile = None  # describes CMYK
-        if picture.mode not in modes or (picture.mode in ("1", "P") and self._options.max_side):
+            self.losses.append("cmyk_converted")
+            self.picture.info.pop("icc_profile", None)  # describes CMYK
+        if picture.mode not in modes or (picture.mode in ("1", "P") and self.options.max_side):
             has_alpha = picture.has_transparency_data and wanted != "jpg"
             gray = picture.mode in ("1", "L", "LA") and "L" in modes
             picture = picture.convert(("LA" if gray else "RGBA") if has_alpha else ("L" if gray else "RGB"))
@@ -241,7 +232,7 @@ class _Conversion:
 
     def _mask(self) -> Image.Image:
         """Return a copy that PNG can hold, with the same values."""
-        picture = self._picture.copy()
+        picture = self.picture.copy()
         if picture.mode == "F":
             raise SampleError("is a mask of floats, which PNG does not hold; write it as .npy")
         if picture.mode[0] == "I" and picture.mode != "I;16":
@@ -252,18 +243,12 @@ class _Conversion:
         return picture
 
     def _composed(self, picture: Image.Image) -> Image.Image:
-        is_gray = picture.mode in ("1", "L", "LA") and len(set(self._options.background)) == 1
+        is_gray = picture.mode in ("1", "L", "LA") and len(set(self.options.background)) == 1
         picture = picture.convert("RGBA")
         if cast("tuple[int, int]", picture.getchannel("A").getextrema())[0] < 255:
-            self._losses.append("alpha_composed")
-        ground = Image.new("RGBA", picture.size, self._options.background)
+            self.losses.append("alpha_composed")
+        ground = Image.new("RGBA", picture.size, self.options.background)
         return Image.alpha_composite(ground, picture).convert("L" if is_gray else "RGB")
-
-    def _encoded(self, picture: Image.Image, wanted: str, exif: Image.Exif) -> bytes:
-        encoded = io.BytesIO()
-        kind, quality = _PILLOW_NAMES[wanted], self._options.quality
-        picture.save(encoded, kind, quality=quality, exif=exif, icc_profile=self._profile)
-        return encoded.getvalue()
 
 
 def _orientation_of_mask(mask: Image.Image, picture: PictureChange) -> int:

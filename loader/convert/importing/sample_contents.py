@@ -176,7 +176,7 @@ def _stray(found: Coordinates, changes: Sequence[PictureChange], *, is_turned: b
 def _masks(pictures: Mapping[str, bytes | FileContents]) -> set[str]:
     """Return the pictures whose pixels are classes or distances.
 
-    Their name says so, or they have one channel and no losses, and stand beside a picture with colors of their size.
+    Their name says so, or they have one channel and no losses, and there is a picture with colors of their size.
     """
     masks = {name for name in pictures if not _MASK_WORDS.isdisjoint(re.split(r"[^a-z]+", name.lower()))}
     if len(pictures) == 1 or masks:

@@ -166,7 +166,14 @@ def test_damaged_annotations_are_refused(fields: Any, message: str) -> None:
 
 
 def test_empty_annotations_and_other_values_stay() -> None:
-    fields = {"id": 3, "bbox": None, "segmentation": [], "area": None, "iscrowd": 0, "attributes": {"occluded": True}}
+    fields: dict[str, Any] = {
+        "id": 3,
+        "bbox": None,
+        "segmentation": [],
+        "area": None,
+        "iscrowd": 0,
+        "attributes": {"occluded": True},
+    }
     assert move_document({"file_name": "a.jpg", "objects": [fields]}, CHANGE) == {
         "file_name": "a.jpg",
         "objects": [fields],

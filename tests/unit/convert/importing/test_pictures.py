@@ -130,7 +130,8 @@ def test_floats_are_refused_or_scaled_by_their_range() -> None:
 @pytest.mark.parametrize(("background", "expected"), [((255, 255, 255), 255), ((128, 128, 128), 128)])
 def test_transparent_pixels_get_the_background(mode: str, background: Any, expected: int) -> None:
     """All pixels are black and transparent."""
-    kind, options = "PNG", {}
+    kind = "PNG"
+    options: dict[str, Any] = {}
     if mode == "P":
         picture, options = Image.new("P", (8, 8)), {"transparency": 0}
         picture.putpalette([0, 0, 0])
@@ -180,10 +181,11 @@ def several(kind: str) -> bytes:
 def test_several_frames_are_refused_unless_one_is_wanted(kind: str) -> None:
     data, part = several(kind), "jpg" if kind == "MPO" else kind.lower()
     assert convert_picture(part, data, PictureOptions(verify=True, max_side=60)).data == data
-    for options in ({"max_side": 30}, {"format": "png" if kind != "PNG" else "jpg"}):
+    requested: tuple[dict[str, Any], ...] = ({"max_side": 30}, {"format": "png" if kind != "PNG" else "jpg"})
+    for options in requested:
         with pytest.raises(SampleError, match=r"has 3 frames.*--frames first"):
-            convert_picture(part, data, PictureOptions(**options))  # type: ignore[arg-type]
-        converted = convert_picture(part, data, PictureOptions(**options, frames="first"))  # type: ignore[arg-type]
+            convert_picture(part, data, PictureOptions(**options))
+        converted = convert_picture(part, data, PictureOptions(**options, frames="first"))
         assert converted.losses == ("frames_dropped",)
         assert getattr(decoded(converted.data), "n_frames", 1) == 1
 

@@ -1,4 +1,4 @@
-"""What belongs to a picture follows it, or the sample fails: annotations, masks, and coordinates of unknown layouts."""
+"""Annotations and masks follow their picture, or the sample fails."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_a_picture_that_stays_keeps_its_document(tmp_path: Path) -> None:
     assert report.changed == {}
 
 
-def test_other_coordinates_beside_those_of_coco_are_refused(tmp_path: Path) -> None:
+def test_other_coordinates_next_to_those_of_coco_are_refused(tmp_path: Path) -> None:
     source = coco(tmp_path / "in", picture(), obb=[1, 2, 3, 4, 0.5])
     with list_rows([source], shuffled=False) as listed:
         with (
@@ -116,7 +116,7 @@ def test_other_coordinates_beside_those_of_coco_are_refused(tmp_path: Path) -> N
     assert report.changed == {"geometry_moved": 1, "geometry_ignored": 1}
 
 
-LAYOUTS = {
+LAYOUTS: dict[str, tuple[dict[str, str], bool]] = {
     "yolo": ({"a.txt": "0 0.5 0.5 0.25 0.25\n"}, True),
     "voc": ({"a.xml": "<annotation><object><bndbox><xmin>4</xmin></bndbox></object></annotation>"}, False),
     "labelme": ({"a.json": '{"shapes": [{"points": [[3, 4], [50, 60]]}]}'}, False),
@@ -134,7 +134,8 @@ def test_coordinates_of_other_layouts_fail_their_row(layout: str, tmp_path: Path
     for name, text in files.items():
         (source / name).write_text(text)
         (source / name.replace("a.", "b.", 1)).write_text(text)
-    for number, options in enumerate(({"max_side": 60}, {"orient": True})):
+    requested: tuple[dict[str, Any], ...] = ({"max_side": 60}, {"orient": True})
+    for number, options in enumerate(requested):
         output = tmp_path / f"out{number}"
         report = run(FolderSource(path=str(source)), output, max_failures=1, **options)
         if is_relative and "max_side" in options:

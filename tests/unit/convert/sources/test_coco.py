@@ -305,5 +305,5 @@ def test_pictures_that_are_missing_or_not_listed_are_noted(tmp_path: Path) -> No
     assert source_notes([source]) == [
         "2 annotations have the id of an earlier one, such as 3 of element 2; all are written",
         f"1 pictures of {file} are missing, such as {folder}/gone.jpg",
-        f"1 pictures beside those of {file} are not listed in it, such as {folder}/x.jpg",
+        f"1 pictures next to those of {file} are not listed in it, such as {folder}/x.jpg",
     ]

@@ -197,7 +197,7 @@ class _Conversion:
         return ConvertedPicture(name, data.getvalue(), change, tuple(self.losses))
 
     def _with_mode(self, wanted: str) -> Image.Image:
-        """Return a copy in a mode that the wanted format can hold, and note what is lost.
+        """Return the picture in a mode that the wanted format can hold, and note what is lost.
 
         Raises:
             SampleError: The options do not allow the loss.
@@ -208,12 +208,12 @@ class _Conversion:
             self.losses.append("frames_dropped")
         if self.is_mask:
             return self._mask()
-        picture, bits = self.picture.copy(), self.bits
+        picture, bits = self.picture, self.bits
         # Scale deep values, before they are mixed with those of neighbours.
         if bits.is_deep:
             keeps_16 = wanted == "png" and picture.mode[0] in "IF"
             scale = as_16_bits if keeps_16 else to_8_bits
-            picture = scale(self.picture, float_range=self.options.float_range).copy()
+            picture = scale(self.picture, float_range=self.options.float_range)
             if not keeps_16 or bits.kind != "unsigned" or bits.bits > 16:
                 self.losses.append("bits_scaled")
         # Compose transparent pixels on the background.

@@ -169,7 +169,7 @@ def _stray(found: Coordinates, changes: Sequence[PictureChange], *, is_turned: b
     return StrayCoordinatesError(
         f"{found.place} has coordinates, and its picture would be {'turned' if is_turned else 'resized'} from {sizes}"
         " pixels; --geometry ignore writes them as they are",
-        hint="Leave out --resize and --orient, or pass --geometry ignore if they are not those of the picture",
+        hint="omit --resize and --orient, or pass --geometry ignore if they are not those of the picture",
     )
 
 

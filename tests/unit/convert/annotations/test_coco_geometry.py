@@ -1,4 +1,4 @@
-"""What COCO annotates follows the picture: drawn afterwards, it is the picture of what was drawn before."""
+"""Annotations of COCO follow their picture: drawn after a change, they cover what they covered before."""
 
 from __future__ import annotations
 

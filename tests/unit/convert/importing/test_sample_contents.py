@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import json
 from pathlib import Path
@@ -10,8 +11,9 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageFilter
 
+from loader.convert.annotations.rle import decode_mask, encode_mask
 from loader.convert.importing import contents
 from loader.convert.importing.listing import list_rows
 from loader.convert.importing.pictures import PictureOptions
@@ -282,3 +284,29 @@ def test_another_background_writes_shards_again(tmp_path: Path) -> None:
 def test_the_layout_of_a_document_is_kept_in_the_list_of_rows(tmp_path: Path) -> None:
     [row] = coco(tmp_path / "in", picture()).rows(shuffled=False, scratch="")
     assert msgspec.msgpack.decode(encode_row(row))[1]["json"][2] == "coco"
+
+
+def test_the_mask_of_a_photograph_still_covers_its_bright_parts(tmp_path: Path) -> None:
+    """Two ways to the same mask: shrink the mask, and shrink the photograph and then look for bright pixels."""
+    package = importlib.util.find_spec("skimage")
+    assert package is not None
+    assert package.origin is not None
+    photograph = Image.open(Path(package.origin).parent / "data/astronaut.png").convert("RGB").crop((0, 0, 512, 300))
+    bright = np.asarray(photograph.convert("L").filter(ImageFilter.GaussianBlur(6))) > 110
+    data = io.BytesIO()
+    photograph.save(data, "PNG")
+    folder = tmp_path / "in"
+    source = coco(folder, data.getvalue())
+    (folder / "a.jpg").rename(folder / "a.png")
+    mask = {"counts": encode_mask(bright, as_text=True), "size": [300, 512]}
+    image = {"id": 7, "file_name": "a.png", "width": 512, "height": 300}
+    annotation = {"id": 1, "image_id": 7, "segmentation": mask, "iscrowd": 1}
+    Path(source.path).write_text(json.dumps({"images": [image], "annotations": [annotation]}))
+    run(source, tmp_path / "out", max_side=128)
+    [sample] = samples_of(tmp_path / "out").values()
+    shrunk = Image.open(io.BytesIO(sample["png"])).convert("L").filter(ImageFilter.GaussianBlur(1.5))
+    moved = json.loads(sample["json"])["objects"][0]
+    found = decode_mask(moved["segmentation"]["counts"], shrunk.size)
+    assert shrunk.size == (128, 75)
+    assert (found == (np.asarray(shrunk) > 110)).mean() > 0.97
+    assert moved["area"] == pytest.approx(found.sum(), rel=0.02)

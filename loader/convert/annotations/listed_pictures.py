@@ -35,7 +35,7 @@ class ListedPictures:
     def notes(self, file: str) -> Iterator[str]:
         """Yield a note about pictures that are missing, and one about pictures that the file does not list."""
         if self._missing:
-            yield f"{self._missing:,} pictures of {file} are missing, such as {self._first_missing}"
+            yield f"missing pictures of {file}: {self._missing:,}, such as {self._first_missing}"
         unlisted, first = 0, ""
         for folder, names in self._names.items():
             try:
@@ -45,7 +45,7 @@ class ListedPictures:
             unlisted += len(others)
             first = first or (os.path.join(folder, others[0]) if others else "")
         if unlisted:
-            yield f"{unlisted:,} pictures next to those of {file} are not listed in it, such as {first}"
+            yield f"pictures that {file} does not list, next to those that it lists: {unlisted:,}, such as {first}"
 
 
 def _is_picture(name: str) -> bool:

@@ -186,7 +186,7 @@ class _CocoFile:
         if repeats:
             own = next(iter(repeats))
             self.notes.append(
-                f"{sum(repeats.values()):,} annotations have the id of an earlier one, such as {own!r} of element"
+                f"annotations with the id of an earlier one: {sum(repeats.values()):,}, such as {own!r} of element"
                 f" {firsts[own]:,}; all are written"
             )
         return owners

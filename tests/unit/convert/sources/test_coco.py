@@ -303,7 +303,7 @@ def test_pictures_that_are_missing_or_not_listed_are_noted(tmp_path: Path) -> No
     rows_of(source)
     folder, file = (tmp_path / "train2017").resolve(), "captions_train2017.json"
     assert source_notes([source]) == [
-        "2 annotations have the id of an earlier one, such as 3 of element 2; all are written",
-        f"1 pictures of {file} are missing, such as {folder}/gone.jpg",
-        f"1 pictures next to those of {file} are not listed in it, such as {folder}/x.jpg",
+        "annotations with the id of an earlier one: 2, such as 3 of element 2; all are written",
+        f"missing pictures of {file}: 1, such as {folder}/gone.jpg",
+        f"pictures that {file} does not list, next to those that it lists: 1, such as {folder}/x.jpg",
     ]

@@ -83,6 +83,32 @@ _EXAMPLES = (
 )
 @click.option("--orient", is_flag=True, help="Turn pictures by their EXIF orientation, which is kept otherwise.")
 @click.option(
+    "--geometry",
+    type=click.Choice(["refuse", "ignore"]),
+    default="refuse",
+    show_default=True,
+    help="What to do with coordinates whose picture is resized or turned. Those of COCO are moved.",
+)
+@click.option(
+    "--frames",
+    type=click.Choice(["refuse", "first"]),
+    default="refuse",
+    show_default=True,
+    help="What to do with a picture of several frames that is encoded again.",
+)
+@click.option(
+    "--background",
+    metavar="COLOR",
+    default="white",
+    show_default=True,
+    help="Color of transparent pixels in pictures that are encoded as JPEG: a name, or '#rrggbb'.",
+)
+@click.option(
+    "--float-range",
+    metavar="LOW,HIGH",
+    help="Values of black and white in pictures of floats that are encoded again.  [default: these fail]",
+)
+@click.option(
     "--max-failures",
     metavar="N|PERCENT",
     default="1%",

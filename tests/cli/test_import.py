@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 import yaml
+from PIL import Image
 
 from energon_cli.sizes import parse_size
 from tests.cli.run_energon import RunEnergon
 from tests.cli.terminal import DOWN, ENTER, ESCAPE, TerminalRun
-from tests.unit.convert.importing.test_run import shards_of, write_photos
+from tests.unit.convert.importing.test_run import jpeg, shards_of, write_photos
 
 SPLIT, TYPE, WRITE = "How should the 40 samples be split?", "What type are the samples?", "» y  yes, write"
 
@@ -163,3 +164,46 @@ def test_leaving_the_prompts_writes_nothing(photos: Path, tmp_path: Path) -> Non
 )
 def test_sizes(text: str, size_bytes: int) -> None:
     assert parse_size(None, None, text) == size_bytes  # type: ignore[arg-type]
+
+
+def test_coordinates_that_would_not_fit_end_the_command_before_it_writes(tmp_path: Path, energon: RunEnergon) -> None:
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    for number in range(3):
+        (photos / f"{number}.jpg").write_bytes(jpeg(number))
+        (photos / f"{number}.json").write_text('{"bbox": [2, 3, 9, 5]}')
+    output = tmp_path / "out"
+    for options in ((), ("--dry-run",)):
+        done = energon("import", photos, output, "--yes", "--resize", 10, *options)
+        assert done.code == 2
+        assert "json: bbox has coordinates, and its picture would be resized from 20 × 10 to 10 × 5 pixels" in done.err
+        assert not output.exists()
+    ignored = energon("import", photos, output, "--yes", "--resize", 10, "--geometry", "ignore")
+    assert ignored.code == 0
+    assert "note: 3 documents of coordinates: written as they are" in " ".join(ignored.out.split())
+
+
+def test_what_pictures_lose_is_stated(tmp_path: Path, energon: RunEnergon) -> None:
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    Image.new("RGBA", (8, 8), (255, 0, 0, 0)).save(photos / "a.png")
+    Image.new("I;16", (8, 8), 65535).save(photos / "b.png")
+    Image.new("F", (8, 8), 0.5).save(photos / "c.tif")
+    frames = [Image.new("L", (8, 8), shade) for shade in (0, 90)]
+    frames[0].save(photos / "d.gif", save_all=True, append_images=frames[1:])
+    options = ("--format", "jpg", "--background", "#00ff00", "--frames", "first", "--float-range", "0,1")
+    done = energon("import", photos, tmp_path / "out", "--yes", "--json", *options)
+    assert done.json["changed"] == {"alpha_composed": 1, "bits_scaled": 2, "frames_dropped": 1}
+    told = energon("import", photos, tmp_path / "out2", "--yes", *options).out
+    assert "note: 2 pictures of more than 8 bits or of floats" in " ".join(told.split())
+    refused = energon("import", photos, tmp_path / "out3", "--yes", "--format", "jpg", "--max-failures", 2)
+    assert (refused.code, "2 samples failed" in refused.out + refused.err) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("--background", "blurple"), ("--float-range", "1,0"), ("--float-range", "0"), ("--float-range", "0,inf")],
+)
+def test_values_of_picture_options_are_checked(option: str, value: str, photos: Path, energon: RunEnergon) -> None:
+    done = energon("import", photos, photos / "out", "--yes", option, value)
+    assert (done.code, option in done.err) == (2, True)

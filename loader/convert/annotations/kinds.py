@@ -57,7 +57,8 @@ def _kind(lists: Mapping[str, Any], document: Mapping[str, Any]) -> AnnotationKi
         document: The first line of a JSONL file, or the values of the object in the file.
     """
     image, annotation = lists.get("images"), lists.get("annotations")
-    if _has(image, "id", "file_name") and (annotation is None or _has(annotation, "image_id")):
+    has_name = any(_has(image, "id", key) for key in ("file_name", "coco_url", "flickr_url"))
+    if has_name and (annotation is None or _has(annotation, "image_id")):
         return "coco"
     if _has(annotation, "image_id") and (_has(annotation, "caption") or _has(annotation, "bbox")):
         return "coco"

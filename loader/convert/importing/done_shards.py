@@ -41,12 +41,14 @@ class DoneShard(msgspec.Struct, frozen=True, kw_only=True):
         files: Names, sizes and versions of its files: none if all rows failed, several if sizes were unknown.
         samples: Number of samples in them.
         failures: The rows that failed.
+        changed: What was changed or lost in pictures and their documents → number of those.
     """
 
     digest: str
     files: tuple[tuple[str, int, str], ...]
     samples: int
     failures: tuple[FailedRow, ...] = ()
+    changed: dict[str, int] = {}
 
     def is_valid(self, digest: str, storage: Storage) -> bool:
         """Return True if the files are those of the same rows, and have not changed since."""

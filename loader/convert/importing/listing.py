@@ -49,6 +49,7 @@ class ListedRows:
         part_counts: Part name → number of samples that have it.
         is_shuffled: The rows may be read in any order.
         account: What becomes of the files, members and rows of the sources.
+        notes: What users should know about the sources although nothing is lost.
     """
 
     sources: tuple[Source, ...]
@@ -56,6 +57,7 @@ class ListedRows:
     part_counts: Counter[str]
     is_shuffled: bool
     account: Account = field(default_factory=Account)
+    notes: tuple[str, ...] = ()
 
     @property
     def size_bytes(self) -> int:
@@ -96,10 +98,10 @@ def list_rows(
     if not sources:
         raise ConfigError("there is no source to import")
     counts: Counter[str] = Counter()
-    account = Account()
+    account, notes = Account(), list[str]()
 
     def numbered(source: Source, number: int) -> Iterator[Row]:
-        for row in source.rows(Listing(shuffled=shuffled, scratch=folder, account=account)):
+        for row in source.rows(Listing(shuffled=shuffled, scratch=folder, account=account, notes=notes)):
             counts.update(row.parts.keys())
             if on_progress is not None and len(writer) % _REPORT_ROWS == 0:
                 on_progress(len(writer))
@@ -125,4 +127,5 @@ def list_rows(
             part_counts=counts,
             is_shuffled=shuffled,
             account=account,
+            notes=tuple(notes),
         )

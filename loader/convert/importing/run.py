@@ -6,6 +6,7 @@ import hashlib
 import os
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import replace
@@ -294,4 +295,5 @@ class _Run:
             size_bytes=prepared.size_bytes,
             seconds=seconds,
             account=self._account,
+            changed=sum((Counter(done.changed) for done in self._done.values()), Counter()),
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Generator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -16,16 +16,15 @@ import numpy.typing as npt
 from ...errors import EnergonError, StorageError
 from ...format.index.journal import save_scans
 from ...storage import Storage
-from ..rows.keys import unique_part
-from ..rows.row import CellRef, FileRef, Row
+from ..rows.row import Row
 from ..rows.row_file import RowFile
 from ..rows.shard_plan import PlannedShard
 from ..sources.source import Source
-from ..writing.shard_file import FileContents, PartContents, ShardFile
+from ..writing.shard_file import PartContents, ShardFile
 from .contents import ContentReader
-from .contents_name import name_by_contents
 from .done_shards import DoneShard, FailedRow, read_done, version_of, write_done
-from .pictures import PictureOptions, convert_picture
+from .pictures import PictureOptions
+from .sample_contents import read_sample
 
 __all__ = ["ShardTask", "WriteShard", "Written"]
 
@@ -97,7 +96,11 @@ class WriteShard:
         with closing(writer.reader):
             yield from writer.write()
         done = DoneShard(
-            digest=digest, files=tuple(writer.files), samples=writer.samples, failures=tuple(writer.failures)
+            digest=digest,
+            files=tuple(writer.files),
+            samples=writer.samples,
+            failures=tuple(writer.failures),
+            changed=dict(writer.changed),
         )
         write_done(self.storage, shard.name, done)
         yield Written(samples=0, size_bytes=0, done=done)
@@ -136,6 +139,7 @@ class _ShardWriter:
         self.samples = 0
         self.files: list[tuple[str, int, str]] = []
         self.failures: list[FailedRow] = []
+        self.changed: Counter[str] = Counter()
 
     def write(self) -> Generator[Written, None, None]:
         while self._next < len(self._rows):
@@ -178,12 +182,15 @@ class _ShardWriter:
             self._next += 1
             key = self._task.rows.key(number, row.key)
             try:
-                return key, self._contents(row)
+                sample = read_sample(self.reader, row, self._task.pictures)
             except EnergonError as error:
                 if _is_fatal(error):
                     raise
                 self.reader.release()
                 self.failures.append(_failed_row(row, key, error))
+                continue
+            self.changed += sample.changed
+            return key, sample.parts
         return None
 
     def _next_row(self) -> Row:
@@ -206,17 +213,6 @@ class _ShardWriter:
         with suppress(EnergonError):  # reading the row reports it
             self.reader.announce(part for row in window for part in row.parts.values())
         self._ahead_windows.append(stop)
-
-    def _contents(self, row: Row) -> dict[str, PartContents]:
-        contents: dict[str, PartContents] = {}
-        for name, part in row.parts.items():
-            data = self.reader.read(row.source, part)
-            if isinstance(part, FileRef | CellRef) and part.named_by_contents:
-                name = name_by_contents(name, data)  # noqa: PLW2901 - the name in the row is a guess
-            if not isinstance(data, FileContents):
-                name, data = convert_picture(name, data, self._task.pictures)  # noqa: PLW2901
-            contents[unique_part(name, contents)] = data
-        return contents
 
 
 def _failed_row(row: Row, key: str, error: EnergonError) -> FailedRow:

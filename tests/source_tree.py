@@ -26,6 +26,7 @@ LAYERS = (
     "loader.progress_bar",
     "loader.renamed_parameters",
     "loader.storage",
+    "loader.accounting",
     "loader.format",
     "loader.order",
     "loader.metadataset",

@@ -143,7 +143,7 @@ def kind_of_name(part_name: str) -> PartKind:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What a file is, by its first bytes.
+    """Describe a file by its first bytes.
 
     Attributes:
         kind: The kind.

@@ -18,7 +18,7 @@ from .metadata import AVMetadata, ImageMetadata, MediaMetadata, MediaType
 __all__ = ["BrokenMedia", "FileRegion", "extract_media", "may_be_media"]
 
 _FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "TIFF", "BMP", "ICO", "JPEG2000", "AVIF")
-"""Formats that Pillow may try: those of the names and headers that :mod:`.kind` knows."""
+"""Formats that Pillow may try, besides those of plugins: those of the names and headers that :mod:`.kind` knows."""
 
 _SEQUENTIAL = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n")
 """Starts of JPEG and PNG files, whose headers are in front: the first bytes have the whole header, or are an error."""
@@ -150,9 +150,9 @@ def _image(region: FileRegion) -> ImageMetadata:
 
 
 def _by_pillow(file: BinaryIO) -> ImageMetadata:
-    from PIL import Image
+    from .open_picture import open_picture
 
-    with Image.open(file, formats=_formats()) as image:
+    with open_picture(file, formats=_formats()) as image:
         return ImageMetadata(width=image.width, height=image.height, format=image.format or "", mode=image.mode)
 
 

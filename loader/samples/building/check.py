@@ -21,7 +21,7 @@ from ...format.documents.conversation import conversation_turns
 from ...format.documents.dataset_config import DatasetConfig
 from ...format.documents.sample_types import FieldKind
 from ..decoding.image_decode import IMAGE_FORMS, open_image
-from ..decoding.part_decode import decode_part, part_error
+from ..decoding.part_decode import decode_part, foreign_contents, part_error
 from ..trust import is_trusted
 
 __all__ = ["CHECKED_IMAGE", "DecodeCheck", "check_image_bytes", "kind_fault"]
@@ -112,6 +112,10 @@ class DecodeCheck:
             if fault is not None:
                 raise SampleError(fault, part=name)
             return CHECKED_IMAGE
+        if kind in ("audio", "bytes", "text", "video"):  # no other decoder than the task encoder's reads these
+            fault = foreign_contents(name, data)
+            if fault is not None:
+                raise SampleError(fault, part=name)
         if kind == "pickle" and not self._trusted:
             return data
         return decode_part(name, data, form=IMAGE_FORMS["rgb8"], trust_code=self._trusted)
@@ -202,6 +206,8 @@ def check_image_bytes(data: bytes, part_name: str, *, trust_code: bool = False) 
         image = open_image(data, trust_code=trust_code)
         if image.mode not in _EASY_MODES:
             image.convert("RGB")
+    except ImportError as error:
+        return f"part {part_name!r} cannot be checked: {error}"
     except Exception as error:  # noqa: BLE001 - decoders raise exceptions of every kind
         return part_error(part_name, data, error).message
     return f"part {part_name!r} is a damaged image, though it decodes: {damage}" if damage else None

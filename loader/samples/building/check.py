@@ -20,7 +20,7 @@ from ...errors import EnergonError, SampleError
 from ...format.documents.conversation import conversation_turns
 from ...format.documents.dataset_config import DatasetConfig
 from ...format.documents.sample_types import FieldKind
-from ..decoding.image_decode import IMAGE_FORMS, open_image
+from ..decoding.image_decode import IMAGE_FORMS, convert_image, open_image
 from ..decoding.part_decode import decode_part, foreign_contents, part_error
 from ..trust import is_trusted
 
@@ -30,10 +30,8 @@ __all__ = ["CHECKED_IMAGE", "DecodeCheck", "check_image_bytes", "kind_fault"]
 _JPEG = b"\xff\xd8\xff"
 _DAMAGE = ("Corrupt JPEG data", "Premature end of JPEG file")
 _PNG = b"\x89PNG\r\n\x1a\n"
-_EASY_MODES = frozenset(
-    {"1", "CMYK", "F", "I", "I;16", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "RGBa", "YCbCr", "La"}
-)
-"""Pillow's modes whose conversion to RGB cannot fail."""
+_EASY_MODES = frozenset({"1", "CMYK", "I", "I;16", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "RGBa", "YCbCr", "La"})
+"""Pillow's modes whose conversion to RGB cannot fail. Floats are refused unless the decoder has their range."""
 
 
 class DecodeCheck:
@@ -193,7 +191,7 @@ def check_image_bytes(data: bytes, part_name: str, *, trust_code: bool = False) 
         One line about the damage, also for images that decode to damaged pixels.
 
     >>> check_image_bytes(b"<!DOCTYPE html>", "jpg")
-    "part 'jpg' is not an image (it starts with b'<!DOCTYPE html>')"
+    "part 'jpg' is not an image, but an HTML page, as web servers answer with an error"
     """
     damage = None
     if data.startswith(_JPEG):
@@ -205,7 +203,7 @@ def check_image_bytes(data: bytes, part_name: str, *, trust_code: bool = False) 
     try:
         image = open_image(data, trust_code=trust_code)
         if image.mode not in _EASY_MODES:
-            image.convert("RGB")
+            convert_image(image, "RGB", IMAGE_FORMS["rgb8"])
     except ImportError as error:
         return f"part {part_name!r} cannot be checked: {error}"
     except Exception as error:  # noqa: BLE001 - decoders raise exceptions of every kind

@@ -30,6 +30,7 @@ __all__ = [
     "IMAGE_FORMS",
     "ImageForm",
     "ImageMode",
+    "convert_image",
     "decode_image",
     "identify_image",
     "is_plain_jpeg",
@@ -111,7 +112,7 @@ def decode_image(data: bytes, form: ImageForm, *, trust_code: bool = False) -> A
     if form.mode is None:
         return open_image(data, trust_code=trust_code).copy()  # without the file's bytes
     if form.container == "pil":
-        return _to_mode(open_image(data, trust_code=trust_code), form.mode, form)
+        return convert_image(open_image(data, trust_code=trust_code), form.mode, form)
     if form.container == "torch" and form.mode == "RGB":
         planes = _jpeg_planes(data, floating=form.floating)
         if planes is not None:
@@ -123,7 +124,7 @@ def decode_image(data: bytes, form: ImageForm, *, trust_code: bool = False) -> A
             pixels = _deep_pixels(image, form.mode, form)
         else:
             # np.array copies: Pillow's own buffer is read-only.
-            pixels = np.array(_to_mode(image, form.mode, form))
+            pixels = np.array(convert_image(image, form.mode, form))
     return _to_torch(pixels, form.floating) if form.container == "torch" else _to_numpy(pixels, form.floating)
 
 
@@ -165,8 +166,12 @@ def looks_like_image(data: bytes) -> bool:
     return kind.kind == "image" and kind.extension in IMAGE
 
 
-def _to_mode(image: Image.Image, mode: ImageMode, form: ImageForm) -> Image.Image:
-    """Convert an image to channels of 8 bits, on the background that the form has."""
+def convert_image(image: Image.Image, mode: ImageMode, form: ImageForm) -> Image.Image:
+    """Convert an image to channels of 8 bits, on the background that the form has.
+
+    Raises:
+        ValueError: Its pixels are floats, and the form has no range of them.
+    """
     if image.mode[0] in _DEEP and form.deep == "scale":
         _check_floats(image, form)
         image = to_8_bits(image, float_range=form.float_range)

@@ -8,7 +8,7 @@ import warnings
 from functools import cache
 from typing import BinaryIO, cast
 
-from ...accounting.kinds import HEADER_BYTES
+from ...accounting.kinds import HEADER_BYTES, kind_of_bytes
 from ...errors import ConfigError, StorageError
 from ...storage import FileStream, ReadableFile
 from .jpeg_header import usual_jpeg
@@ -97,7 +97,8 @@ def extract_media(region: FileRegion, entry_key: str, media_filter: MediaFilter)
         ConfigError: PyAV is required and not installed.
         StorageError: The file cannot be read.
     """
-    media_type = _media_type(region, entry_key, media_filter)
+    head = region.read(HEADER_BYTES)
+    media_type = _media_type(head, entry_key, media_filter)
     if media_type is None:
         if media_filter.strategy == "GLOB":
             raise BrokenMedia("it is not an image, audio or video")
@@ -108,23 +109,26 @@ def extract_media(region: FileRegion, entry_key: str, media_filter: MediaFilter)
     except (ConfigError, StorageError):
         raise
     except Exception as error:  # Pillow and PyAV raise errors of any type for damaged files.
-        raise BrokenMedia(_reason(error, media_type)) from error
+        raise BrokenMedia(_reason(error, media_type, head)) from error
 
 
-def _media_type(region: FileRegion, entry_key: str, media_filter: MediaFilter) -> MediaType | None:
+def _media_type(head: bytes, entry_key: str, media_filter: MediaFilter) -> MediaType | None:
     by_name = media_type_of_name(entry_key) if media_filter.strategy != "HEADER" else None
     if by_name is not None or media_filter.strategy == "EXTENSION":
         return by_name
-    return media_type_of_header(region.read(HEADER_BYTES))
+    return media_type_of_header(head)
 
 
-def _reason(error: Exception, media_type: MediaType) -> str:
+def _reason(error: Exception, media_type: MediaType, head: bytes) -> str:
     from PIL import UnidentifiedImageError
 
+    contents = kind_of_bytes(head)
+    expected = "image" if media_type == "image" else "audio or video"
+    if contents.kind not in ("bytes", "image", "audio", "video"):
+        return f"it is {contents.description}, not {'an image' if media_type == 'image' else expected}"
     if isinstance(error, UnidentifiedImageError):
         return "it is not an image in a format of Pillow"
     lines = str(error).strip().splitlines()
-    expected = "image" if media_type == "image" else "audio or video"
     return f"it cannot be read as {expected} ({lines[0] if lines else type(error).__name__})"
 
 

@@ -25,31 +25,17 @@ from typing import Any
 
 import msgspec
 
-from ...accounting.kinds import (
-    HEADER_BYTES,
-    PartKind,
-    is_compressed,
-    kind_of_bytes,
-    kind_of_name,
-    kind_of_part,
-    part_extension,
-)
+from ...accounting.foreign_contents import foreign_contents
+from ...accounting.kinds import PartKind, is_compressed, kind_of_name, part_extension
 from ...errors import EnergonError, SampleError
 from ..trust import is_trusted, refuse
 from .encoded_image import keep_encoded
 from .image_decode import ImageForm, decode_image, looks_like_image
 
-__all__ = ["MAX_DECOMPRESSED_BYTES", "decode_part", "decode_with", "foreign_contents", "part_decoder", "part_error"]
+__all__ = ["MAX_DECOMPRESSED_BYTES", "decode_part", "decode_with", "part_decoder", "part_error"]
 
 MAX_DECOMPRESSED_BYTES = 1 << 30
 """Limit for the content of a compressed part: a file of a thousandth of that size could fill the memory."""
-
-_FOREIGN: Mapping[PartKind | None, frozenset[PartKind]] = {
-    "array": frozenset({"page", "pointer"}),  # numpy's and torch's files are archives
-    "text": frozenset({"pointer"}),  # a page is a text
-    None: frozenset({"archive", "document", "page", "pointer", "table"}),
-}
-"""Kind by name (None for the others) → kinds of contents that such a part cannot have."""
 
 _EXPECTED: Mapping[PartKind, str] = {"image": "image", "label": "whole number", "text": "UTF-8 text"}
 
@@ -132,30 +118,6 @@ def part_error(part_name: str, data: bytes, error: Exception) -> SampleError:
         foreign = foreign_contents(part_name, data, is_unreadable=name == "UnidentifiedImageError")
         message = foreign or f"part {part_name!r} does not decode as {expected}: {cause or name}"
     return SampleError(message, part=part_name, hint="rewrite it, or exclude the sample (energon lint --fix does)")
-
-
-def foreign_contents(part_name: str, data: bytes, *, is_unreadable: bool = False) -> str | None:
-    """Return one line if a part is a file of another kind than its name says; None if it is not, or unknown.
-
-    Args:
-        part_name: Its name.
-        data: Its bytes.
-        is_unreadable: The part is an image by its name, and no reader of images knows it.
-
-    >>> foreign_contents("jpg", b"%PDF-1.7")
-    "part 'jpg' is not an image, but a PDF document"
-    """
-    if is_compressed(part_name):
-        return None
-    named, contents = kind_of_name(part_name), kind_of_bytes(data[:HEADER_BYTES], len(data))
-    if named == "bytes":
-        return f"part {part_name!r} is {contents.description}" if contents.kind == "pointer" else None
-    expected = f"part {part_name!r} is not {'an image' if named == 'image' else part_extension(part_name)}"
-    is_foreign = contents.kind in _FOREIGN.get(named, _FOREIGN[None]) or kind_of_part(part_name, contents) != named
-    if not is_foreign and not is_unreadable:
-        return None
-    but = "" if contents.kind == "bytes" else f", but {contents.description}"
-    return f"{expected}{but}" if is_foreign else f"{expected}{but} (it starts with {data[:16]!r})"
 
 
 def _value_decoder(part_name: str, *, trust_code: bool) -> Callable[[bytes], Any] | None:

@@ -2,7 +2,8 @@
 
 - :mod:`account` counts units as used, left out by reason, or failed by reason, and checks the sums.
 - :mod:`reasons` is the closed list of reasons; ``energon rule`` explains each.
-- :mod:`kinds` distinguishes pictures, sound, video, texts and other files by their names and first bytes.
+- :mod:`kinds` distinguishes pictures, sound, video, texts and other files by their names and first bytes, and
+  :mod:`foreign_contents` names files that are not what their name says.
 """
 
 import lazy_loader

@@ -109,6 +109,7 @@ class IndexWriter:
             size_bytes=shard.size_bytes,
             mtime_ns=shard.mtime_ns,
             etag=shard.etag,
+            store=shard.store or "",
             samples=len(index),
             first_sample=self._samples,
             end_offset=index.end_offset,

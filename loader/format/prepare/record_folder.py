@@ -212,6 +212,7 @@ def _layout(search: ShardSearch, counted: Mapping[str, _Counted]) -> Layout:
                 size_bytes=shard.size_bytes,
                 mtime_ns=shard.mtime_ns,
                 etag=shard.etag,
+                store=shard.store or "",
                 samples=one.samples,
                 first_sample=total,
                 end_offset=shard.size_bytes,

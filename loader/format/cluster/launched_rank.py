@@ -1,4 +1,4 @@
-"""The rank that a launcher gave to this process, as the environment tells it.
+"""The rank that a launcher gave to this process, as the environment shows it.
 
 ==============  =============================================  ==================================================
 torchrun        ``RANK``, ``WORLD_SIZE``                       also set by hand, and by other launchers for torch
@@ -11,7 +11,7 @@ srun            ``SLURM_PROCID``, ``SLURM_STEP_NUM_TASKS``     in a step that ``
 The first of them that is set decides, since launchers nest in this order: ``srun`` starts one torchrun a node, and
 ``mpirun`` starts its daemons by ``srun``. MPI and PMI with a single process decide only if there is no step of several
 tasks: an interactive shell that ``srun`` started leaves their variables to the steps that begin in it. Those of a Slurm
-*job* (``SLURM_NTASKS``, the array) tell what was allocated, and not that several processes were started.
+*job* (``SLURM_NTASKS``, the array) show what was allocated, and not that several processes were started.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class LaunchedRank(NamedTuple):
     rank: int
     world_size: int
     variables: str
-    """The variables that tell it, with their values."""
+    """The variables that show it, with their values."""
 
     def __str__(self) -> str:
         return f"rank {self.rank} of {self.world_size} ({self.variables})"
@@ -71,9 +71,9 @@ def launched_rank(environ: Mapping[str, str]) -> LaunchedRank | None:
                 return rank
             single = single or rank
     if single is None and environ.get("WORLD_SIZE", "1") not in ("", "1"):
-        raise ConfigError(f"expected RANK beside WORLD_SIZE={environ['WORLD_SIZE']}, found none")
+        raise ConfigError(f"expected RANK next to WORLD_SIZE={environ['WORLD_SIZE']}, found none")
     if single is None and environ.get("PMIX_RANK", "0") not in ("", "0"):  # an interactive shell has rank 0 of one
-        raise ConfigError(f"expected the number of ranks beside PMIX_RANK={environ['PMIX_RANK']}, found none")
+        raise ConfigError(f"expected the number of ranks next to PMIX_RANK={environ['PMIX_RANK']}, found none")
     return single
 
 

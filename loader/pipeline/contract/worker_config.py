@@ -72,11 +72,11 @@ def check_booleans(arguments: Mapping[str, object]) -> None:
 
 
 def _describe_launch() -> str | None:
-    """Return what the environment tells of several ranks; None for a single process."""
+    """Describe the ranks that a launcher started; None for a single process."""
     try:
         launched = launched_rank(os.environ)
     except ConfigError as error:
-        return f"the environment tells of several ranks ({error.message})"
+        return f"the environment shows several ranks ({error.message})"
     return None if launched is None or launched.world_size == 1 else f"this process is {launched}"
 
 

@@ -97,8 +97,8 @@ def test_a_single_process_is_rank_0_of_1(environ: dict[str, str]) -> None:
         (step(4, 2), "expected SLURM_PROCID below SLURM_STEP_NUM_TASKS, found 4 and 2"),
         ({"RANK": "first", "WORLD_SIZE": "4"}, "expected a number in RANK, found 'first'"),
         ({"PMI_RANK": "0", "PMI_SIZE": "-2"}, "expected a number in PMI_SIZE, found '-2'"),
-        ({"WORLD_SIZE": "4"}, "expected RANK beside WORLD_SIZE=4, found none"),
-        ({"PMIX_RANK": "2"}, "expected the number of ranks beside PMIX_RANK=2, found none"),
+        ({"WORLD_SIZE": "4"}, "expected RANK next to WORLD_SIZE=4, found none"),
+        ({"PMIX_RANK": "2"}, "expected the number of ranks next to PMIX_RANK=2, found none"),
     ],
 )
 def test_contradictions_are_errors_that_name_the_variables(environ: dict[str, str], message: str) -> None:

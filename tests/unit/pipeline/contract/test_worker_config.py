@@ -103,7 +103,7 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[str, str]], N
         (STEP, "this process is rank 3 of 4 (SLURM_PROCID=3, SLURM_STEP_NUM_TASKS=4)"),
         (OPEN_MPI, "this process is rank 1 of 2 (OMPI_COMM_WORLD_RANK=1, OMPI_COMM_WORLD_SIZE=2)"),
         ({"RANK": "0", "WORLD_SIZE": "4"}, "this process is rank 0 of 4 (RANK=0, WORLD_SIZE=4)"),
-        ({"WORLD_SIZE": "4"}, "several ranks (expected RANK beside WORLD_SIZE=4, found none)"),
+        ({"WORLD_SIZE": "4"}, "several ranks (expected RANK next to WORLD_SIZE=4, found none)"),
         (STEP | {"SLURM_PROCID": "9"}, "several ranks (expected SLURM_PROCID below SLURM_STEP_NUM_TASKS"),
     ],
 )

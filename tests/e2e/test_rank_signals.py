@@ -185,7 +185,7 @@ def test_a_handler_that_raises_within_a_step_loses_no_batch(data: Data, on: Call
     take(get_savable_loader(train(data, config(0))), expected, 6)
     number, was_reached = 0, True
     while was_reached:
-        number += 3  # most places are met, in one of the steps
+        number += 4  # most places are met, in one of the steps
         loader = get_savable_loader(train(data, config(0)))
         got: list[Any] = []
         take(batches := on(loader), got, 2)

@@ -27,7 +27,7 @@ _NOTICES = frozenset({signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2})
 
 @dataclass(frozen=True, kw_only=True)
 class RankSignals:
-    """What a worker needs to know of the signals of its rank; it pickles.
+    """The signals of a rank, for its workers; it pickles.
 
     Attributes:
         handled: The signals with a handler in Python; not that of Python itself for Ctrl-C, which workers need.

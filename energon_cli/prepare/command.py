@@ -100,7 +100,7 @@ _EXAMPLES = (
 @click.option(
     "--part",
     metavar="I/N|auto",
-    help="Only scan part I of N, numbered from 1; auto takes both from the variables of SLURM or torchrun.",
+    help="Only scan part I of N, numbered from 1; auto takes both from the variables of SLURM, torchrun or MPI.",
 )
 @click.option("--merge", is_flag=True, help="Commit the parts that --part has scanned; names those that are missing.")
 @click.option(

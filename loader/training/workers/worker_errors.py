@@ -169,6 +169,11 @@ _HINTS = {  # by the signal that ended the process
     "SIGBUS": "shared memory is probably full (see df): give it more room (docker run --shm-size=8g, or --ipc=host)",
     "SIGSEGV": "a library written in C crashed; see the stack below for the call",
     "SIGTERM": "a scheduler or a script ended the process; see its log",
+    **dict.fromkeys(
+        ("SIGHUP", "SIGUSR1", "SIGUSR2"),
+        "a scheduler or a script sent it to all processes; workers ignore what the training program handles when they "
+        "start, so install its handlers before the first micro-batch",
+    ),
 }
 _HINT_FOR_EXIT_0 = (
     "an interrupt (SIGINT, Ctrl-C) ends a worker with exit code 0, as do a SIGTERM that its own rank sends, and "

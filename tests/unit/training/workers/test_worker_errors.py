@@ -206,6 +206,7 @@ def test_an_error_arrives_from_a_real_process(method: Any) -> None:
     [
         (hooks.be_killed, "was killed by SIGKILL", "memory runs out"),
         (hooks.crash_in_c_code, "was killed by SIGSEGV", "library written in C"),
+        (hooks.be_notified, "was killed by SIGUSR1", "install its handlers before the first micro-batch"),
         (hooks.be_ended_by_a_nameless_signal, "was killed by signal ", "see what the process printed"),
         (hooks.leave, "ended with exit code 4 ", "see what the process printed"),
     ],

@@ -266,6 +266,7 @@ class _SelectionRunning:
                 return [[]]
             failure = one_line(error)
         else:
+            # The usual end: groups end a series of skips, and samples that are not selected are skipped.
             self._select.succeeded()
             items = _find_items(chosen, samples, self._batch, self._earlier)
             if any(items[1:]):
@@ -273,11 +274,12 @@ class _SelectionRunning:
             used = {item.item_id for group in items for item in group}
             self._skip([sample for sample in samples if sample[1] not in used], why="put it in no group")
             return items
-        # A good part of the buffer is packed as a whole, so that few samples remain outside of groups.
+        # Find the samples for which it fails alone.
         halves = _halves(samples)
         lost = set().union(*map(self._failing, halves))
         if not lost:
             _log.warning("%s raised %s for %d samples, but for none alone", self._select.name, failure, len(samples))
+        # Call it for all other samples together, so that few of them remain outside of groups.
         items = [[]]
         for part in [[sample for sample in samples if sample[1] not in lost]] if lost else halves:
             pushback, *groups = self._selected(part) if part else [[]]

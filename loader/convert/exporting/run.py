@@ -42,7 +42,7 @@ class ExportRequest:
         keep_parts: Only parts that match one of these patterns; empty for all.
         drop_parts: No parts that match one of these patterns.
         by_shard: With ``"files"``, a folder for each shard.
-        shard_bytes: With ``"tar"``, a shard ends with the sample that exceeds this size.
+        shard_bytes: With ``"tar"``, a shard ends before the sample that would exceed this size.
         link: With ``"webdataset"``, hard links instead of copies.
         raw: In tables, all parts as bytes.
         split_config: Name of the split file; None for the default one.

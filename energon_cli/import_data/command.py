@@ -55,6 +55,11 @@ _EXAMPLES = (
     default=None,
     help="Take subfolders train, val and test for split parts, or not.  [default: if all files are in such]",
 )
+@click.option(
+    "--keep-text-only",
+    is_flag=True,
+    help="Write rows of a table without a picture, too, as those of conversations; they are left out otherwise.",
+)
 @click.option("--split-ratio", metavar="8,1,1", help="Divide the samples into train, val and test in this ratio.")
 @click.option("--shuffle", metavar="SEED", type=click.IntRange(min=0), help="Shuffle the samples with this seed.")
 @click.option(

@@ -34,6 +34,7 @@ class ImportFlags:
     root: str | None
     classes: bool | None
     splits: bool | None
+    keep_text_only: bool
     split_ratio: str | None
     shuffle: int | None
     shard_size: int
@@ -117,6 +118,7 @@ class ImportFlags:
             root=self.root,
             classes=self.classes,
             splits=self.splits,
+            keep_text_only=self.keep_text_only or None,  # conversations are kept in any case
         )
 
     def pictures(self) -> PictureOptions:

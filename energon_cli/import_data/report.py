@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from loader.convert.importing import ImportReport, ListedRows, PlannedPart
+    from loader.convert.sources import Source
     from loader.convert.tables import FoundColumn
     from loader.inspect import FirstSamples
 
@@ -91,11 +92,7 @@ def draft_document(
         "output": flags.output,
         "dry_run": True,
         "sources": [{"path": source.path, "kind": source.kind} for source in listed.sources],
-        "columns": [
-            {"source": path, "column": one.name, "type": one.type, "role": one.role, "part": one.part}
-            for path, columns in found_columns(listed.sources)
-            for one in columns
-        ],
+        "columns": columns_document(listed.sources),
         "samples": len(listed.rows),
         "bytes": listed.size_bytes,
         "parts": dict(listed.part_counts),
@@ -106,6 +103,15 @@ def draft_document(
         "warnings": list(warnings),
         "account": listed.account.to_document(),
     }
+
+
+def columns_document(sources: Sequence[Source]) -> list[dict[str, Any]]:
+    """Return the columns of tables, and what becomes of each; those of the role ``not written`` are left out."""
+    return [
+        {"source": path, "column": one.name, "type": one.type, "role": one.role, "part": one.part}
+        for path, columns in found_columns(sources)
+        for one in columns
+    ]
 
 
 def show_done(console: Console, path: str, report: ImportReport) -> None:
@@ -146,12 +152,13 @@ def _failures_line(report: ImportReport) -> str:
 
 
 def report_document(
-    path: str, report: ImportReport, *, files: Mapping[str, str], notes: Sequence[str]
+    path: str, report: ImportReport, *, sources: Sequence[Source], files: Mapping[str, str], notes: Sequence[str]
 ) -> dict[str, Any]:
     """Return the ``--json`` document of an import; its keys are stable."""
     prepared = report.prepared
     return {
         "output": path,
+        "columns": columns_document(sources),
         "samples": prepared.samples,
         "shards": prepared.shards,
         "bytes": report.size_bytes,

@@ -154,6 +154,13 @@ _LIST = (
         "`captions.json` in a folder of tars.",
     ),
     Reason(
+        "L118",
+        "a row without a picture or another file",
+        "The columns of pictures, sounds, videos or other files are empty in this row, or the row has no value at all.",
+        "Pass `--keep-text-only` to write the other columns as a sample",
+        "A caption whose `image` is null.",
+    ),
+    Reason(
         "F101",
         "a row that cannot be read or written",
         "A value of the row is missing, damaged or of an unexpected form; the message names it.",

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import os
-import re
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from urllib.parse import unquote, urlsplit
 
-from ...accounting.kinds import HEADER_BYTES, MEDIA_KINDS, kind_of_bytes, kind_of_name, usual_extension
+from ...accounting.kinds import kind_of_name, usual_extension
 from ...errors import ConfigError, SampleError
 from ...storage import is_url
 from ..rows.file_ref import file_ref
 from ..rows.row import FileRef, PartRef, ValueRef
+from ..tables.inline_media import inline_contents, is_inline
 
 __all__ = ["find_picture_folder", "join_path", "media_extension", "picture_extension", "picture_ref"]
 
@@ -23,8 +21,6 @@ _DATA = "data:"
 
 
 _EXTENSIONS = {"image": "jpg", "video": "mp4", "audio": "wav"}  # of media whose path has none
-_MIN_BASE64 = 64  # characters of the smallest picture that is taken for base64: paths are shorter, or have a dot
-_BASE64 = re.compile(r"[A-Za-z0-9+/\s]+={0,2}\s*")
 
 
 def picture_extension(path: str) -> str:
@@ -46,26 +42,14 @@ def media_extension(path: str, kind: str) -> str:
     >>> media_extension("a/b.MOV", "video"), media_extension("clip", "video"), media_extension("a.jpg", "audio")
     ('mov', 'mp4', 'wav')
     """
-    contents = _base64_contents(path)
-    if contents is not None:
-        return usual_extension(contents) or _EXTENSIONS[kind]
     if path.startswith(_DATA):
         extension = path[len(_DATA) :].partition(",")[0].partition(";")[0].rpartition("/")[2].partition("+")[0]
+    elif is_inline(path):
+        extension = usual_extension(inline_contents(path) or b"") or ""
     else:
         extension = (urlsplit(path).path if is_url(path) else path).rpartition("/")[2].rpartition(".")[2]
     extension = extension.lower()
     return extension if kind_of_name(extension) == kind else _EXTENSIONS[kind]
-
-
-def _base64_contents(text: str) -> bytes | None:
-    """Return the contents of media that are written in base64 without a ``data:`` URL; None for a path."""
-    if len(text) < _MIN_BASE64 or not _BASE64.fullmatch(text):
-        return None
-    try:
-        contents = base64.b64decode(text)
-    except (binascii.Error, ValueError):
-        return None
-    return contents if kind_of_bytes(contents[:HEADER_BYTES], len(contents)).kind in MEDIA_KINDS else None
 
 
 def join_path(root: str, path: str) -> str:
@@ -93,15 +77,7 @@ def picture_ref(root: str, path: str) -> PartRef:
     Raises:
         SampleError: The path is empty, or a ``data:`` URL is damaged.
     """
-    if path.startswith(_DATA):
-        head, _, text = path.partition(",")
-        if not head.endswith(";base64"):
-            raise SampleError("expected base64 in a data: URL")
-        try:
-            return ValueRef(base64.b64decode(text, validate=True))
-        except (binascii.Error, ValueError) as error:
-            raise SampleError(f"a data: URL is damaged: {error}") from error
-    contents = _base64_contents(path)
+    contents = inline_contents(path)
     if contents is not None:
         return ValueRef(contents)
     if not path.strip():
@@ -127,8 +103,8 @@ def find_picture_folder(
     Raises:
         ConfigError: No folder has one of the first pictures.
     """
-    paths = (names for names in pictures if not (is_url(names[0]) or names[0].startswith(_DATA)))
-    tried = [names for names in islice(paths, _TRIED_PICTURES) if _base64_contents(names[0]) is None]
+    paths = (names for names in pictures if not (is_url(names[0]) or is_inline(names[0])))
+    tried = [*islice(paths, _TRIED_PICTURES)]
     if root is not None and is_url(root):
         return root, 0
     folder = os.path.dirname(os.path.abspath(annotations))

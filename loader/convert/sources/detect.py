@@ -22,6 +22,7 @@ from .foreign_chunks import ChunkSource, chunk_kind
 from .hugging_face import HuggingFaceSource
 from .interleaved import InterleavedSource
 from .source import Source
+from .table_source import TableSource
 from .text_table import TextTableSource
 from .token_files import TokenSource
 from .vqa import VqaSource
@@ -40,6 +41,7 @@ class SourceOptions:
         root: Folder that paths in a table or document start from; None for the folder of the file.
         classes: Subfolders of a folder are labels; None decides by its files.
         splits: Subfolders such as ``train`` are split parts; None decides by their names.
+        keep_text_only: Rows of a table without a picture or another file are samples, too; None for conversations.
     """
 
     parts: Mapping[str, str] = field(default_factory=dict)
@@ -48,10 +50,17 @@ class SourceOptions:
     root: str | None = None
     classes: bool | None = None
     splits: bool | None = None
+    keep_text_only: bool | None = None
 
 
 def _columns(options: SourceOptions) -> Columns:
-    return Columns(parts=options.parts, key=options.key, split=options.split, root=options.root)
+    return Columns(
+        parts=options.parts,
+        key=options.key,
+        split=options.split,
+        root=options.root,
+        keep_text_only=options.keep_text_only,
+    )
 
 
 KINDS: Mapping[str, Callable[[str, SourceOptions], Source]] = {
@@ -105,7 +114,7 @@ def open_source(path: str, *, kind: str | None, options: SourceOptions) -> Sourc
 
 def found_columns(sources: Sequence[Source]) -> list[tuple[str, tuple[FoundColumn, ...]]]:
     """Return the columns of each source that is a table, with its path."""
-    tables = [s for s in sources if isinstance(s, TextTableSource | ArrowTableSource | HuggingFaceSource)]
+    tables = [source for source in sources if isinstance(source, TableSource)]
     return [(table.path, table.describe()) for table in tables]
 
 

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from ...errors import ConfigError
 from ...storage import is_url
 from ..rows.row import Row
 from ..tables.arrow_cells import ArrowCells
-from ..tables.arrow_rows import example_layout, list_table
-from ..tables.columns import Columns, FoundColumn, TableLayout
-from ..tables.hugging_face import SavedTable, is_saved_dataset, load_saved
+from ..tables.arrow_rows import list_table, survey_columns
+from ..tables.columns import NamedFiles
+from ..tables.hugging_face import is_saved_dataset, load_saved
 from ..tables.names import split_part
+from ..tables.table_column import TableColumn
 from ..tables.table_files import EXTENSIONS, list_table_files
 from .arrow_table import ArrowTableSource
-from .source import CellReader, Listing, Source
+from .source import CellReader, Listing
+from .table_source import TableSource
 
 __all__ = ["HuggingFaceSource"]
 
@@ -24,7 +26,7 @@ _STATE = "state.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HuggingFaceSource(Source):
+class HuggingFaceSource(TableSource):
     """The rows of a Hugging Face dataset; pictures and sounds keep their bytes.
 
     Numbers of classes become the part ``cls``, and their names are in the part ``json``. The splits of a
@@ -32,11 +34,8 @@ class HuggingFaceSource(Source):
 
     Attributes:
         path: A folder that ``save_to_disk`` has written, or Parquet or Arrow files, or their folder.
-        columns: The columns that the user names.
     """
 
-    path: str
-    columns: Columns = field(default_factory=Columns)
     kind: str = "hf"
 
     def rows(self, listing: Listing) -> Iterator[Row]:
@@ -51,36 +50,36 @@ class HuggingFaceSource(Source):
             yield from self._files().rows(listing)
             return
         tables = load_saved(self.path)
-        layout = self._layout(tables)
+        layout = self.layout(listing)
         for name, table in tables.items():
+            listing.account.take("files")
             yield from list_table(
                 table,
                 layout,
-                root=self._root,
+                root=self.root,
                 name=name or os.path.basename(os.path.abspath(self.path)),
                 file=name,
                 version=self._version(name),
                 key_prefix=f"{name}/" if name else "",
                 split=split_part(name),
+                account=listing.account,
                 with_values=False,  # the files are mapped into memory, so that rows are read fast in any order
             )
 
-    def describe(self) -> tuple[FoundColumn, ...]:
-        """Return the columns, and what becomes of each."""
+    def survey(self, files: NamedFiles) -> Sequence[TableColumn]:
+        """Read the columns of texts of all splits."""
         if not is_saved_dataset(self.path):
-            return self._files().describe()
-        return self._layout(load_saved(self.path)).found
+            return self._files().survey(files)
+        columns = survey_columns(load_saved(self.path).values(), files)
+        if not columns:
+            raise ConfigError("this dataset has no rows", at=self.path, hint="name a dataset with rows")
+        return columns
 
     def open_cells(self) -> CellReader:
         """Open the dataset for the worker that calls."""
         if not is_saved_dataset(self.path):
             return self._files().open_cells()
-        tables = load_saved(self.path)
-        return ArrowCells(self._layout(tables), self._root, tables.__getitem__)
-
-    @property
-    def _root(self) -> str:
-        return os.path.abspath(self.columns.root or self.path)
+        return ArrowCells(self.layout(), self.root, load_saved(self.path).__getitem__)
 
     def _files(self) -> ArrowTableSource:
         """Return the dataset as a table. Its files are read in place: ``datasets`` would copy them to its cache."""
@@ -91,7 +90,11 @@ class HuggingFaceSource(Source):
         else:
             kind = self._kind_of_folder()
         return ArrowTableSource(
-            path=self.path, kind="arrow" if kind == "arrow" else "parquet", columns=self.columns, splits_by_name=True
+            path=self.path,
+            kind="arrow" if kind == "arrow" else "parquet",
+            columns=self.columns,
+            splits_by_name=True,
+            known=self.known,
         )
 
     def _kind_of_folder(self) -> str:
@@ -106,12 +109,6 @@ class HuggingFaceSource(Source):
             at=self.path,
             hint="name a folder that save_to_disk has written, or the folder of Parquet files",
         )
-
-    def _layout(self, tables: dict[str, SavedTable]) -> TableLayout:
-        for table in tables.values():
-            if table.num_rows:
-                return example_layout(table, self.columns, root=self._root, at=self.path)
-        raise ConfigError("this dataset has no rows", at=self.path, hint="name a dataset with rows")
 
     def _version(self, split: str) -> str:
         """Return the fingerprint of a split, and the time of its change."""

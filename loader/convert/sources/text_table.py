@@ -3,95 +3,116 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from itertools import chain, islice
+from dataclasses import dataclass
+from itertools import islice
 from typing import Literal
 
 from ...errors import ConfigError
 from ..rows.row import Row
-from ..tables.columns import Columns, FoundColumn, TableLayout
+from ..tables.columns import NamedFiles, TableLayout
 from ..tables.delimited import DelimitedReader
-from ..tables.detect import EXAMPLE_ROWS, find_layout
 from ..tables.json_lines import read_json_lines
-from ..tables.records import Record, folder_of, open_text_table, table_columns
+from ..tables.records import Record, open_text_table
 from ..tables.row_maker import RowMaker
-from .source import Listing, Source
+from ..tables.table_column import TableColumn
+from .source import Listing
+from .table_source import TableSource
 
 __all__ = ["TextTableSource"]
 
+_ROWS_OF_STEP = 1024
+_MAX_COLUMNS = 1000  # lines of JSON may each have their own; the others are in the object of JSON, too
+_NUMBERS: Mapping[str, type] = {"integer": int, "number": float}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TextTableSource(Source):
+class TextTableSource(TableSource):
     """The rows of a CSV, TSV or JSONL file, which may be compressed by gzip.
 
-    Rows that are no valid record fail alone: with another number of fields, invalid JSON, or an empty path.
+    Rows that are no valid record fail alone: with another number of fields, or invalid JSON.
 
     Attributes:
-        path: The file, or its URL.
         kind: Its format.
-        columns: The columns that the user names.
     """
 
-    path: str
     kind: Literal["csv", "tsv", "jsonl"]
-    columns: Columns = field(default_factory=Columns)
 
-    def rows(self, listing: Listing) -> Iterator[Row]:  # noqa: ARG002 - rows have values and paths
+    def rows(self, listing: Listing) -> Iterator[Row]:
         """Yield the rows as samples, in their order.
 
         Raises:
-            ConfigError: No column can be a part, a named one does not exist, or quotes are not closed.
+            ConfigError: No column can be a part, or a named one does not exist.
             StorageError: The file cannot be read.
         """
-        with self._read() as (layout, records):
-            maker = RowMaker(layout, self._root)
-            name = os.path.basename(self.path)
+        layout = self.layout(listing)
+        maker = RowMaker(layout, self.root)
+        name = os.path.basename(self.path)
+        with self._read(layout, listing) as (_, records):
+            listing.account.take("files")
             for number, record in enumerate(records):
                 origin = f"{name}, line {record.line}"
                 if record.fault:
                     yield maker.fault(number, origin, record.fault, record.hint)
+                    continue
+                row = maker.make(record.values, number=number, origin=origin)
+                if row is None:
+                    listing.account.see("rows")
+                    listing.account.leave("rows", "L118", origin)
                 else:
-                    yield maker.make(record.values, number=number, origin=origin)
+                    yield row
 
-    def describe(self) -> tuple[FoundColumn, ...]:
-        """Return the columns, and what becomes of each."""
-        with self._read() as (layout, _):
-            return layout.found
-
-    @property
-    def _root(self) -> str:
-        root = self.columns.root or folder_of(self.path)
-        return root if "://" in root else os.path.abspath(root)
+    def survey(self, files: NamedFiles) -> Sequence[TableColumn]:
+        """Read all rows."""
+        columns: dict[str, TableColumn] = {}
+        rows, fault = 0, None
+        with self._read() as (names, records):
+            while step := [*islice(records, _ROWS_OF_STEP)]:
+                rows += len(step)
+                fault = fault or next((record for record in step if record.fault), None)
+                valid = [record.values for record in step if not record.fault]
+                for column in names or dict.fromkeys(name for values in valid for name in values):
+                    if column not in columns and len(columns) < _MAX_COLUMNS:
+                        columns[column] = TableColumn(column, files, is_text=self.kind != "jsonl")
+                        columns[column].count(rows - len(step), 0)
+                for column, one in columns.items():
+                    one.add([values.get(column) for values in valid])
+        if not rows:
+            raise ConfigError("this table has no rows", at=self.path, hint="name a file with rows")
+        if fault is not None and not any(column.rows for column in columns.values()):
+            raise ConfigError(
+                f"none of the {rows:,} rows is valid; line {fault.line:,}: {fault.fault}",
+                at=self.path,
+                hint=fault.hint or None,
+            )
+        return list(columns.values())
 
     @contextmanager
-    def _read(self) -> Iterator[tuple[TableLayout, Iterator[Record]]]:
-        with open_text_table(self.path) as file:
+    def _read(
+        self, layout: TableLayout | None = None, listing: Listing | None = None
+    ) -> Iterator[tuple[list[str], Iterator[Record]]]:
+        """Open the file; yield the names of its columns, of which JSONL has none, and its records.
+
+        Args:
+            layout: What becomes of the columns: those of numbers are converted for the object of JSON.
+            listing: Gets notes on how the file was read.
+        """
+        notes = listing.notes if listing is not None else []
+        with open_text_table(self.path, notes) as file:
             if self.kind == "jsonl":
-                records = read_json_lines(file, path=self.path)
-                first = list(islice(records, EXAMPLE_ROWS))
-                names = list(dict.fromkeys(name for record in first for name in record.values))
-                yield self._layout(names, first), chain(first, records)
+                yield [], read_json_lines(file, path=self.path)
                 return
             reader = DelimitedReader(file, kind=self.kind, path=self.path)
-            records = iter(reader)
-            first = list(islice(records, EXAMPLE_ROWS))
-            reader.find_numbers(first)
-            layout = self._layout(reader.names, [reader.converted(record) for record in first])
-            reader.keep_numbers(layout.object_part.columns if layout.object_part else ())
-            yield layout, map(reader.converted, chain(first, records))
-
-    def _layout(self, names: list[str], first: list[Record]) -> TableLayout:
-        if all(record.fault for record in first):
-            raise self._without_rows(first)
-        return find_layout(table_columns(names, first), self.columns, root=self._root, at=self.path)
-
-    def _without_rows(self, first: list[Record]) -> ConfigError:
-        if not first:
-            return ConfigError("this table has no rows", at=self.path, hint="name a file with rows")
-        return ConfigError(
-            f"none of the first {len(first):,} rows is valid; line {first[0].line:,}: {first[0].fault}",
-            at=self.path,
-            hint=first[0].hint or None,
-        )
+            if not reader.has_header:
+                notes.append(
+                    f"the first line of {self.path} is data and names no columns: they are {', '.join(reader.names)}"
+                )
+            names = layout.object_part.columns if layout is not None and layout.object_part is not None else ()
+            types = {column.name: column.type for column in layout.found} if layout is not None else {}
+            yield reader.names, reader.records({n: _NUMBERS[types[n]] for n in names if types[n] in _NUMBERS})
+            if reader.open_quotes:
+                notes.append(
+                    f"{len(reader.open_quotes):,} lines of {self.path} have a quote that is not closed and were read as"
+                    f" they are, the first is line {reader.open_quotes[0]:,}"
+                )

@@ -2,8 +2,10 @@
 
 ====================  ==========================================================
 `columns.py`          the columns of a table, and the part that each becomes
-`detect.py`           find out what columns are, from names, types and the first rows
+`table_column.py`     what the values of a column are in all rows
+`detect.py`           find out what columns are, from names, types and values
 `names.py`            names that columns usually have, and names of parts
+`inline_media.py`     pictures and sounds that are written as text
 `part_values.py`      the bytes of a part from values of a row
 `row_maker.py`        a row of a table as a sample
 `records.py`          records of text tables, and the files that have them

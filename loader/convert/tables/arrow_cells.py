@@ -65,7 +65,7 @@ class ArrowCells:
             values = {column: self._batch.value(column, row) for column in part.columns}
             return part_bytes(part, values, self._layout.class_names)
         data = self._batch.contents(column, row) if not part.is_list else None
-        if data is not None:
+        if isinstance(data, bytes):
             return data
         value = self._batch.value(column, row)
         return media_bytes(value[int(index)] if part.is_list else value, column, self._root)
@@ -129,13 +129,13 @@ class BatchValues:
         except (ValueError, OverflowError) as error:
             raise SampleError(f"a value of column {column!r} cannot be read: {error}") from error
 
-    def contents(self, column: str, row: int) -> bytes | None:
-        """Return the bytes of a value, or of the field ``bytes`` of a struct; None if there are none."""
+    def contents(self, column: str, row: int) -> bytes | str | None:
+        """Return the bytes or text of a value, or of the field ``bytes`` of a struct; None if there are none."""
         values = self._contents.get(column)
         if values is None:
             values = self._batch.column(column)
             if hasattr(values, "field"):
                 values = values.field("bytes")
             self._contents[column] = values
-        contents: bytes | None = values[row].as_py()
+        contents: bytes | str | None = values[row].as_py()
         return contents

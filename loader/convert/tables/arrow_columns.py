@@ -7,11 +7,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...errors import ConfigError
-from .columns import ColumnType, TableColumn
+from .columns import ColumnType, NamedFiles
+from .table_column import TableColumn
 
-__all__ = ["arrow_columns", "import_pyarrow"]
+__all__ = ["arrow_columns", "follow_values", "has_values", "import_pyarrow"]
 
 _FEATURES = b"huggingface"
+_MAY_NAME_A_FILE = r"\.[A-Za-z0-9]{1,10}$|^[a-z][a-z0-9+.-]{1,12}://|^data:|^[A-Za-z0-9+/=]{64}"
+"""Texts that are a path, a URL, or a picture in base64 match this pattern; others may, too."""
 
 
 def import_pyarrow() -> Any:
@@ -30,23 +33,66 @@ def import_pyarrow() -> Any:
     return pa
 
 
-def arrow_columns(schema: Any, first: Any) -> list[TableColumn]:
-    """Return the columns of a table.
+def arrow_columns(schema: Any, files: NamedFiles) -> list[TableColumn]:
+    """Return the columns of a table, without values.
 
     Args:
         schema: Its Arrow schema.
-        first: Its first rows, an Arrow table or batch.
+        files: The files that its values may name.
     """
     class_names = dict(_class_names(schema.metadata or {}))
     return [
-        TableColumn(
-            name=field.name,
-            type=_type_of(field.type),
-            values=tuple(first.column(position).to_pylist()),
-            class_names=class_names.get(field.name, ()),
-        )
-        for position, field in enumerate(schema)
+        TableColumn(field.name, files, type=_type_of(field.type), class_names=class_names.get(field.name, ()))
+        for field in schema
     ]
+
+
+def follow_values(column: TableColumn, values: Any) -> None:
+    """Add the values of a batch to a column of texts, or of keys; only the values that may name files become Python's.
+
+    Args:
+        column: The column.
+        values: An Arrow array.
+    """
+    from pyarrow import compute
+
+    if column.type != "text" or column.follows_all:
+        known = [value for value in values.to_pylist() if value is not None and value != ""]
+        column.count(len(values), len(known))
+        column.follow(known)
+        return
+    texts = _plain_texts(values)
+    column.count(len(texts), compute.sum(compute.not_equal(texts, "")).as_py() or 0)
+    if not column.is_named_media:
+        texts = texts.filter(compute.match_substring_regex(texts, _MAY_NAME_A_FILE))
+    column.follow(text for text in texts.to_pylist() if text)
+
+
+def has_values(values: Any) -> Any:
+    """Return whether each value of a column of bytes, media or texts in base64 is there, as an array of numpy."""
+    from pyarrow import compute, types
+
+    if types.is_struct(values.type):
+        contents = compute.is_valid(compute.struct_field(values, "bytes"))
+        names = [values.type.field(number).name for number in range(values.type.num_fields)]
+        if "path" in names:
+            path = _plain_texts(compute.struct_field(values, "path"))
+            contents = compute.or_(contents, compute.fill_null(compute.not_equal(path, ""), fill_value=False))
+        return contents.to_numpy(zero_copy_only=False)
+    if _type_of(values.type) == "text":
+        values = _plain_texts(values)
+        return compute.fill_null(compute.not_equal(values, ""), fill_value=False).to_numpy(zero_copy_only=False)
+    return compute.is_valid(values).to_numpy(zero_copy_only=False)
+
+
+def _plain_texts(values: Any) -> Any:
+    """Return texts of any type as those that the functions of pyarrow know."""
+    import pyarrow as pa
+    from pyarrow import types
+
+    if types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    return values if values.type in (pa.string(), pa.large_string()) else values.cast(pa.large_string())
 
 
 def _type_of(type_: Any) -> ColumnType:
@@ -54,14 +100,16 @@ def _type_of(type_: Any) -> ColumnType:
 
     if types.is_dictionary(type_):
         return _type_of(type_.value_type)
+    if hasattr(type_, "storage_type"):  # an extension
+        return _type_of(type_.storage_type)
     if _is_bytes(type_):
         return "bytes"
     if _is_media(type_):
         return "media"
-    if types.is_list(type_) or types.is_large_list(type_) or types.is_fixed_size_list(type_):
-        inner = type_.value_type
-        return "media list" if _is_bytes(inner) or _is_media(inner) else "nested"
-    if types.is_string(type_) or types.is_large_string(type_) or type_ == "string_view":
+    if any(is_list(type_) for is_list in (*_lists(), types.is_fixed_size_list)):
+        inner = _type_of(type_.value_type)
+        return "media list" if inner in ("bytes", "media") else "text list" if inner == "text" else "nested"
+    if types.is_string(type_) or types.is_large_string(type_) or types.is_string_view(type_):
         return "text"
     if types.is_null(type_):
         return "empty"
@@ -73,7 +121,16 @@ def _type_of(type_: Any) -> ColumnType:
 def _is_bytes(type_: Any) -> bool:
     from pyarrow import types
 
-    return bool(types.is_binary(type_) or types.is_large_binary(type_) or types.is_fixed_size_binary(type_))
+    if types.is_dictionary(type_):
+        type_ = type_.value_type
+    kinds = (types.is_binary, types.is_large_binary, types.is_fixed_size_binary, types.is_binary_view)
+    return any(is_kind(type_) for is_kind in kinds)
+
+
+def _lists() -> tuple[Any, ...]:
+    from pyarrow import types
+
+    return types.is_list, types.is_large_list, types.is_list_view, types.is_large_list_view
 
 
 def _is_media(type_: Any) -> bool:

@@ -11,7 +11,7 @@ from ...errors import FormatError
 from ...storage import ClosesOnExit, FileStream, LocalStorage, ReadableFile, open_parent
 from .arrow_columns import import_pyarrow
 
-__all__ = ["ArrowFile", "ArrowTable", "Batch", "ParquetTable", "open_table"]
+__all__ = ["ArrowFile", "ArrowTable", "Batch", "ParquetTable", "open_table", "readable_batches"]
 
 _BATCH_BYTES = 16 << 20  # of the values of a batch, by their mean
 _MAX_BATCH_ROWS = 8192
@@ -50,6 +50,9 @@ class ArrowTable(Protocol):
 
     def unit_stop(self, row: int) -> int:
         """Return the end of the rows that can only be read together with a row."""
+
+    def null_ranges(self, column: str) -> Iterator[tuple[int, int]]:
+        """Yield the half-open ranges of rows that may have nulls in a column of bytes, as far as that is known."""
 
     def close(self) -> None:
         """Close the file."""
@@ -132,10 +135,20 @@ class ParquetTable(ClosesOnExit):
     def lengths_column(self, column: str) -> str:
         metadata = self._metadata.row_group(0)
         paths = (metadata.column(number).path_in_schema for number in range(metadata.num_columns))
-        return next((path for path in paths if path.startswith(f"{column}.") and path.endswith(".path")), column)
+        inner = (path for path in paths if path.startswith(f"{column}.") and path not in self.schema.names)
+        return next((path for path in inner if path.endswith(".path")), column)
 
     def unit_stop(self, row: int) -> int:
         return next(stop for stop in accumulate(self._rows) if stop > row)
+
+    def null_ranges(self, column: str) -> Iterator[tuple[int, int]]:
+        stop = 0
+        for group, rows in enumerate(self._rows):
+            first, stop = stop, stop + rows
+            leaves = [leaf for leaf in self._columns(group, [column]) if not leaf.path_in_schema.endswith(".path")]
+            counts = [leaf.statistics and leaf.statistics.has_null_count and leaf.statistics for leaf in leaves]
+            if not all(known and known.null_count == 0 for known in counts):
+                yield first, stop
 
     def _batch_rows(self, group: int, columns: Sequence[str]) -> int:
         """Return how many rows of a row group a batch may have."""
@@ -235,9 +248,26 @@ class ArrowFile(ClosesOnExit):
     def unit_stop(self, row: int) -> int:
         return self.num_rows if self._is_stream else next(stop for stop in accumulate(self._rows) if stop > row)
 
+    def null_ranges(self, column: str) -> Iterator[tuple[int, int]]:  # noqa: ARG002 - batches know it
+        yield 0, self.num_rows
+
     def close(self) -> None:
         self._source.close()
         self._file.close()
+
+
+def readable_batches(table: ArrowTable, columns: Sequence[str]) -> Iterator[Batch | tuple[int, FormatError]]:
+    """Yield all rows of some columns; of rows that cannot be read, the number of the first and the error."""
+    start = 0
+    while start < table.num_rows:
+        try:
+            for first, batch in table.batches(start, columns):
+                yield first, batch
+                start = first + batch.num_rows
+            return
+        except FormatError as error:
+            yield start, error
+            start = table.unit_stop(start)
 
 
 def _rows_of_batch(size_bytes: int, rows: int) -> int:

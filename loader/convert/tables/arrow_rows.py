@@ -2,43 +2,77 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
-from ...errors import FormatError, SampleError
+import numpy as np
+
+from ...accounting import Account
+from ...errors import EnergonError, FormatError, SampleError
 from ..rows.row import CellRef, Row
 from .arrow_cells import BatchValues, cell_columns, column_of_cell
-from .arrow_columns import arrow_columns, import_pyarrow
-from .arrow_files import ArrowTable
-from .columns import Columns, PartColumns, TableLayout
-from .detect import EXAMPLE_ROWS, find_layout
+from .arrow_columns import arrow_columns, follow_values, has_values
+from .arrow_files import ArrowTable, readable_batches
+from .columns import NamedFiles, PartColumns, TableLayout
 from .row_maker import CellOf, RowMaker
+from .table_column import EXAMPLE_ROWS, TableColumn
 
-__all__ = ["example_layout", "list_table"]
+__all__ = ["list_table", "survey_columns"]
 
 _EXAMPLE_BYTES = 32 << 20
 
 
-def example_layout(table: ArrowTable, columns: Columns, *, root: str, at: str) -> TableLayout:
-    """Return what becomes of the columns of a table, from its first rows.
+def survey_columns(tables: Iterable[ArrowTable], files: NamedFiles) -> list[TableColumn]:
+    """Return the columns of tables with the same columns, and what their values are in all rows.
+
+    Only columns of texts, and those that may be keys or splits, are read to their ends. Tables are closed one by one;
+    without rows in any of them, no column is returned.
 
     Raises:
-        ConfigError: No column can be a part, or a named one does not exist.
+        FormatError: None of the rows can be read.
     """
-    names = table.schema.names
-    _, mean = next(table.row_sizes(names), (0, 1))
+    fault: FormatError | None = None
+    columns: list[TableColumn] = []
+    for table in tables:
+        if not table.num_rows:
+            table.close()
+            continue
+        columns = columns or arrow_columns(table.schema, files)
+        names = {*table.schema.names}
+        followed = [c for c in columns if c.name in names and (c.type in ("text", "text list") or c.follows_all)]
+        for _, batch in readable_batches(table, [column.name for column in followed]) if followed else ():
+            if isinstance(batch, FormatError):
+                fault = fault or batch
+                continue
+            for column in followed:
+                follow_values(column, batch.column(column.name))
+        for column in columns:
+            if column.name in names:
+                fault = _add_examples(column, table) or fault
+        table.close()
+    if fault is not None and not any(column.examples for column in columns):
+        raise fault
+    return columns
+
+
+def _add_examples(column: TableColumn, table: ArrowTable) -> FormatError | None:
+    """Add the first values that are not null, of a row group after the first if need be."""
+    fault: FormatError | None = None
+    if column.examples or not table.num_rows:
+        return None
+    _, mean = next(table.row_sizes([column.name]), (0, 1))
     rows = max(1, min(EXAMPLE_ROWS, _EXAMPLE_BYTES // max(1, mean)))
-    batches: list[Any] = []
-    try:
-        for first, batch in table.batches(0, names):
-            batches.append(batch.slice(0, rows - first))
-            if first + batch.num_rows >= rows:
-                break
-    except FormatError:
-        if not batches:
-            raise
-    examples = import_pyarrow().Table.from_batches(batches)
-    return find_layout(arrow_columns(table.schema, examples), columns, root=root, at=at)
+    for _, batch in readable_batches(table, [column.name]):
+        if isinstance(batch, FormatError):
+            fault = batch
+            continue
+        values = batch.column(0)
+        first = values.filter(has_values(values)) if column.type in ("bytes", "media") else values.drop_null()
+        column.examples += [value for value in first.slice(0, rows).to_pylist() if value not in ("", [])]
+        if column.examples:
+            return None
+    return fault
 
 
 def list_table(
@@ -52,8 +86,9 @@ def list_table(
     key_prefix: str,
     split: str,
     with_values: bool,
+    account: Account,
 ) -> Iterator[Row]:
-    """Yield the rows of a table.
+    """Yield the rows of a table that become samples.
 
     Args:
         table: The table.
@@ -65,22 +100,23 @@ def list_table(
         key_prefix: Begin of the keys that are numbers of rows.
         split: Split part, if there is no column of them.
         with_values: Yield the values; False yields cells, which the workers read.
+        account: Gets the rows that are left out.
     """
     maker = RowMaker(layout, root, key_prefix=key_prefix)
-    if with_values:
-        columns = list(dict.fromkeys([*_listed_columns(layout), *cell_columns(layout)]))
-        for number, values in _values(table, columns):
-            origin = f"{name}, row {number}"
-            if isinstance(values, SampleError):
-                yield maker.fault(number, origin, values.message)
-            else:
-                yield maker.make(values, number=number, origin=origin, split=split)
-        return
-    cells = _Cells(table, layout, file, version)
-    for number, values in _listed_values(table, layout):
-        cells.move_to(number)
+    cells = None if with_values else _Cells(table, layout, file, version)
+    listed = _values(table, layout) if with_values else _listed_values(table, layout)
+    for number, values in listed:
         origin = f"{name}, row {number}"
-        yield maker.make(values, number=number, origin=origin, split=split, cell=cells.cell_of(values))
+        if isinstance(values, EnergonError):
+            yield maker.fault(number, origin, values.message)
+            continue
+        cell = None if cells is None else cells.cell_of(number, values)
+        row = maker.make(values, number=number, origin=origin, split=split, cell=cell)
+        if row is None:
+            account.see("rows")
+            account.leave("rows", "L118", origin)
+        else:
+            yield row
 
 
 class _Cells:
@@ -97,20 +133,14 @@ class _Cells:
         self._version = version
         self._next_range = 0
         self._stop = 0
-        self._row = 0
         self._means: dict[str, int] = {}
 
-    def move_to(self, row: int) -> None:
-        """Set the row; rows ascend."""
-        self._row = row
+    def cell_of(self, row: int, values: Mapping[str, Any]) -> CellOf:
+        """Return the function that makes the references of a row; rows ascend."""
         while row >= self._stop and self._next_range < len(self._ranges):
             rows, self._means = self._ranges[self._next_range]
             self._stop += rows
             self._next_range += 1
-
-    def cell_of(self, values: Mapping[str, Any]) -> CellOf:
-        """Return the function that makes the references of this row."""
-        row = self._row
 
         def cell(part: PartColumns, index: int | None) -> CellRef:
             elements = 1 if index is None else len(values[part.columns[0]])
@@ -132,19 +162,39 @@ def _listed_columns(layout: TableLayout) -> list[str]:
     return list(dict.fromkeys(column for column in columns if column is not None))
 
 
-def _listed_values(table: ArrowTable, layout: TableLayout) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Yield the numbers of rows with the values that the list of rows needs; of lists, their lengths alone."""
+def _listed_values(table: ArrowTable, layout: TableLayout) -> Iterator[tuple[int, Mapping[str, Any] | EnergonError]]:
+    """Yield the numbers of rows with the values that the list of rows needs.
+
+    Of columns of bytes these are lengths of lists, and whether there is a value.
+    """
     columns = _listed_columns(layout)
-    lists = [part.columns[0] for part in layout.parts if part.is_list and part.role == "bytes"]
-    if not columns and not lists:
-        nothing: dict[str, Any] = {}
-        yield from ((number, nothing) for number in range(table.num_rows))
-        return
-    for first, batch in table.batches(0, [*columns, *map(table.lengths_column, lists)]):
-        values = {name: batch.column(name).to_pylist() for name in columns}
+    cells = [part for part in layout.parts if part.role == "bytes"]
+    lists = [part.columns[0] for part in cells if part.is_list]
+    present = {part.columns[0]: _present_rows(table, part.columns[0]) for part in cells if not part.is_list}
+    read = [*columns, *map(table.lengths_column, lists)]
+    batches: Iterator[Any] = readable_batches(table, read) if read else iter([(0, None)])
+    for first, batch in batches:
+        if isinstance(batch, FormatError):
+            yield from ((row, batch) for row in range(first, table.unit_stop(first)))
+            continue
+        values: dict[str, Sequence[Any]] = {name: batch.column(name).to_pylist() for name in columns}
         values |= {name: [range(length or 0) for length in _lengths(batch.column(name))] for name in lists}
-        for row in range(batch.num_rows):
-            yield first + row, {name: column[row] for name, column in values.items()}
+        for row in range(table.num_rows if batch is None else batch.num_rows):
+            there = {name: rows[first + row] or None for name, rows in present.items()}
+            yield first + row, {name: column[row] for name, column in values.items()} | there
+
+
+def _present_rows(table: ArrowTable, column: str) -> list[bool]:
+    """Return for each row whether a column of bytes has a value; only rows that may be null are read."""
+    present = np.ones(table.num_rows, np.bool_)
+    for start, stop in table.null_ranges(column):
+        with suppress(FormatError):  # reading the rows reports it
+            for first, batch in table.batches(start, [column]):
+                if first >= stop:
+                    break
+                present[first : first + batch.num_rows] = has_values(batch.column(0))
+    values: list[bool] = present.tolist()
+    return values
 
 
 def _lengths(column: Any) -> list[int | None]:
@@ -154,8 +204,12 @@ def _lengths(column: Any) -> list[int | None]:
     return lengths
 
 
-def _values(table: ArrowTable, columns: list[str]) -> Iterator[tuple[int, Mapping[str, Any] | SampleError]]:
-    for first, batch in table.batches(0, columns):
+def _values(table: ArrowTable, layout: TableLayout) -> Iterator[tuple[int, Mapping[str, Any] | EnergonError]]:
+    columns = list(dict.fromkeys([*_listed_columns(layout), *cell_columns(layout)]))
+    for first, batch in readable_batches(table, columns):
+        if isinstance(batch, FormatError):
+            yield from ((row, batch) for row in range(first, table.unit_stop(first)))
+            continue
         values = BatchValues(batch)
         for row in range(batch.num_rows):
             try:

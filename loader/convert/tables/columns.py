@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 from ..rows.row import PartRef
 
-__all__ = ["ColumnType", "Columns", "FoundColumn", "NamedFiles", "PartColumns", "Role", "TableColumn", "TableLayout"]
+__all__ = ["ColumnType", "Columns", "FoundColumn", "NamedFiles", "PartColumns", "Role", "TableLayout"]
 
-ColumnType = Literal["text", "integer", "number", "bytes", "media", "media list", "nested", "empty"]
+ColumnType = Literal["text", "integer", "number", "bytes", "media", "media list", "text list", "nested", "empty"]
 """Type of the values: ``media`` is a struct of bytes and a path, as in Hugging Face datasets."""
 
 Role = Literal["key", "split", "path", "url", "bytes", "text", "label", "json", "not written"]
@@ -41,6 +41,7 @@ class Columns:
         split: Column with the split parts.
         root: Folder or URL that relative paths start from; None for the folder of the table.
         files: Files that paths name; None for those below the root.
+        keep_text_only: Rows without a picture or another file are samples, too; None if they are conversations.
     """
 
     parts: Mapping[str, str] = field(default_factory=dict)
@@ -48,28 +49,7 @@ class Columns:
     split: str | None = None
     root: str | None = None
     files: NamedFiles | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableColumn:
-    """A column of a table.
-
-    Attributes:
-        name: Its name.
-        type: Type of its values.
-        values: Its values in the first rows; None where there is none.
-        class_names: Names of classes, if its values are their numbers.
-    """
-
-    name: str
-    type: ColumnType
-    values: tuple[Any, ...]
-    class_names: tuple[str, ...] = ()
-
-    @property
-    def known_values(self) -> list[Any]:
-        """The values that are not empty."""
-        return [value for value in self.values if value is not None and value != ""]
+    keep_text_only: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +109,9 @@ class TableLayout:
         class_names: Column → names of its classes, which an object of JSON has instead of numbers.
         keeps_others: Values of columns that the first rows do not have are members of the object of JSON, too.
         files: Files that paths name.
+        is_chat: A column has conversations.
+        keeps_text_only: Rows without a picture or another file are samples, too.
+        notes: What users should know about the columns, a sentence each.
     """
 
     key: str | None
@@ -138,6 +121,9 @@ class TableLayout:
     class_names: Mapping[str, tuple[str, ...]]
     keeps_others: bool
     files: NamedFiles
+    is_chat: bool
+    keeps_text_only: bool
+    notes: tuple[str, ...]
 
     @property
     def object_part(self) -> PartColumns | None:

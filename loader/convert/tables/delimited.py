@@ -5,26 +5,30 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterator, Sequence
-from typing import Any, BinaryIO
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, BinaryIO, cast
 
 from ...errors import ConfigError
-from .names import extension_of_path, is_link
-from .records import Record
+from .names import is_link, looks_like_file
+from .records import NUMBER, Record, number_of
 
 __all__ = ["DelimitedReader"]
 
 _MAX_FIELD = 64 << 20  # characters; an open quote would otherwise read the rest of the file into memory
 _HEAD_BYTES = 1 << 16
 _DELIMITERS = ",;\t|"
-_INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
-_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _NOT_UTF8 = re.compile("[\ud800-\udfff]")
 _TO_UTF8 = "convert the table to UTF-8: iconv -f LATIN1 -t UTF-8 FILE > NEW"
+_QUOTES = "double the quotes within a field, and close it with a quote before the delimiter"
 
 
 class DelimitedReader:
-    """Reads the records of a CSV or TSV file; fields in quotes may have line breaks.
+    """Reads the records of a CSV or TSV file.
+
+    Fields of CSV that begin with a quote end with one, and may have line breaks. Such fields of TSV are those of a file
+    whose first record has them throughout, and those that need quotes. Other quotes are ordinary characters, and a
+    quote that is not closed ends with its line.
 
     The first record names the columns, unless it has URLs, numbers or names of files itself.
 
@@ -33,93 +37,120 @@ class DelimitedReader:
         kind: ``"csv"``, whose delimiter is found in the first line, or ``"tsv"``.
         path: Its path, for errors.
 
+    Attributes:
+        names: Names of the columns.
+        open_quotes: Lines so far with a quote that is not closed, and which are read literally.
+
     Raises:
         ConfigError: The file is empty.
     """
 
     def __init__(self, file: BinaryIO, *, kind: str, path: str) -> None:
         csv.field_size_limit(max(csv.field_size_limit(), _MAX_FIELD))  # of the process; there is no other way
-        self._path = path
-        text = io.TextIOWrapper(file, encoding="utf-8-sig", errors="surrogateescape", newline="")
-        self._text = text
-        head = text.read(_HEAD_BYTES)
-        text.seek(0)
-        first_line = head.partition("\n")[0]
-        delimiter = "\t" if kind == "tsv" else _delimiter(first_line)
-        self._reader = csv.reader(text, delimiter=delimiter, quoting=_quoting(head, delimiter))
-        self._end = 0
-        first = self._next()
+        head = cast("io.BufferedReader", file).peek(_HEAD_BYTES)[:_HEAD_BYTES]
+        has_only_returns = b"\n" not in head and b"\r" in head[:-1]  # as old Macs wrote lines
+        newline = "\r" if has_only_returns else "\n"
+        self._text = io.TextIOWrapper(file, encoding="utf-8-sig", errors="surrogateescape", newline=newline)
+        self._pushed_back: deque[str] = deque()
+        self._line = 0  # number of the last line that was read
+        self._is_tsv = kind == "tsv"
+        first_line = self._read_line()
+        self._push_back([first_line])
+        self._delimiter = "\t" if self._is_tsv else _delimiter(first_line)
+        fields = first_line.strip("\r\n").split(self._delimiter)
+        self._quotes_all = all(len(field) > 1 and field[0] == field[-1] == '"' for field in fields)
+        self.open_quotes: list[int] = []
+        self._records = self._read_records()
+        first = next(self._records, None)
         if first is None:
             raise ConfigError("this table is empty", at=path, hint="name a file with rows")
-        self._pending: list[tuple[int, list[str]]] = []
-        line, fields = first
-        if any(_is_data(field) for field in fields):
-            self.names = [f"column_{number}" for number in range(1, len(fields) + 1)]
-            self._pending.append((line, fields))
-        else:
-            self.names = _unique_names(fields)
-        self._convert: dict[str, type] = {}
+        self._first = first if any(map(_is_data, first[1])) and not _are_positions(first[1]) else None
+        self.names = _unique_names([f"column_{n}" for n, _ in enumerate(first[1], 1)] if self._first else first[1])
 
-    def find_numbers(self, records: Sequence[Record]) -> None:
-        """Note the columns whose values in the first records are numbers."""
-        for name in self.names:
-            values = [record.values[name] for record in records if record.values.get(name) is not None]
-            if values and all(_INTEGER.fullmatch(value) for value in values):
-                self._convert[name] = int
-            elif values and all(_NUMBER.fullmatch(value) for value in values):
-                self._convert[name] = float
+    @property
+    def has_header(self) -> bool:
+        """True if the first record names the columns."""
+        return self._first is None
 
-    def keep_numbers(self, names: Sequence[str]) -> None:
-        """Convert only these columns, which JSON has as numbers; text keeps its digits."""
-        self._convert = {name: kind for name, kind in self._convert.items() if name in names}
+    def records(self, numbers: Mapping[str, type] | None = None) -> Iterator[Record]:
+        """Yield the records; once.
 
-    def converted(self, record: Record) -> Record:
-        """Return a record with the numbers of :meth:`find_numbers`; a value that is none stays text."""
-        return Record(
-            record.line, {name: self._value(name, value) for name, value in record.values.items()}, *_fault(record)
-        )
+        Args:
+            numbers: Columns whose values become numbers → ``int`` or ``float``.
+        """
+        if self._first is not None:
+            yield self._record(*self._first, numbers or {})
+        for line, fields in self._records:
+            yield self._record(line, fields, numbers or {})
 
-    def _value(self, name: str, value: Any) -> Any:
-        kind = self._convert.get(name)
-        if kind is None or value is None:
-            return value
-        if kind is int and _INTEGER.fullmatch(value):
-            return int(value)
-        return float(value) if _NUMBER.fullmatch(value) else value
+    def _read_line(self) -> str:
+        line = self._pushed_back.popleft() if self._pushed_back else self._text.readline(_MAX_FIELD)
+        self._line += bool(line)
+        return line
 
-    def __iter__(self) -> Iterator[Record]:
-        while self._pending:
-            yield self._record(*self._pending.pop(0))
-        while (following := self._next()) is not None:
-            yield self._record(*following)
+    def _push_back(self, lines: Sequence[str]) -> None:
+        self._pushed_back.extendleft(reversed(lines))
+        self._line -= sum(map(bool, lines))
 
-    def _next(self) -> tuple[int, list[str]] | None:
-        """Return the next record that is not blank, with the number of its first line."""
-        while True:
-            line = self._end + 1
-            try:
-                fields = next(self._reader, None)
-            except csv.Error as error:
-                raise ConfigError(
-                    f"the record that starts in line {line:,} cannot be read: {error}",
-                    at=f"{self._path}, line {line}",
-                    hint="check that its quotes are closed",
-                ) from error
-            self._end = self._reader.line_num
-            if fields is None or fields:
-                return None if fields is None else (line, fields)
+    def _read_records(self) -> Iterator[tuple[int, list[str]]]:
+        """Yield the fields of each record that is not blank, with the number of its first line."""
+        while line := self._read_line():
+            number = self._line
+            text = line.rstrip("\r\n")
+            literal = text.split(self._delimiter)
+            if '"' in text and any(field.startswith('"') for field in literal):
+                yield number, self._quoted(line, literal) or literal
+            elif text:
+                yield number, literal
 
-    def _record(self, line: int, fields: list[str]) -> Record:
+    def _quoted(self, line: str, literal: list[str]) -> list[str] | None:
+        """Return the fields of a record with quotes, reading on to its end; None if its first line is literal."""
+        number, taken = self._line, list[str]()
+        lines = self._lines_of_record(line, literal, taken)
+        try:
+            fields = next(csv.reader(lines, delimiter=self._delimiter, strict=True))
+        except csv.Error:
+            self._push_back(taken)
+            if not self._is_tsv:
+                self.open_quotes.append(number)
+            return None
+        needs_quotes = len(literal) != len(fields) or any(set('"\n') & set(field) for field in fields)
+        return fields if needs_quotes or self._quotes_all or not self._is_tsv else None
+
+    def _lines_of_record(self, line: str, literal: list[str], taken: list[str]) -> Iterator[str]:
+        """Yield a line and those after it that an open quote may contain; not one that is a record itself."""
+        yield line
+        size = len(line)
+        while size < _MAX_FIELD and (following := self._read_line()):
+            taken.append(following)
+            size += len(following)
+            if self._is_alike(literal, following.rstrip("\r\n").split(self._delimiter)):
+                return
+            yield following
+
+    def _is_alike(self, literal: list[str], fields: list[str]) -> bool:
+        """Return True if a line has the form of another one: as many fields, and paths, URLs and numbers as there."""
+        if len(fields) != len(literal) or len(fields) == 1:
+            return False
+        shapes = [(_shape(a), _shape(b)) for a, b in zip(literal, fields, strict=True) if not a.startswith('"')]
+        # Texts rarely have tabs, but commas.
+        return self._is_tsv or (any(one != "text" for one, _ in shapes) and all(one == other for one, other in shapes))
+
+    def _record(self, line: int, fields: list[str], numbers: Mapping[str, type]) -> Record:
         if len(fields) != len(self.names):
             fault = f"expected {len(self.names)} fields, found {len(fields)}"
+            if self.open_quotes and self.open_quotes[-1] == line:
+                return Record(line, {}, f"a quote that opens in this line is not closed; {fault}", _QUOTES)
             return Record(line, {}, fault, "quote fields that contain the delimiter or a line break")
         if any(map(_NOT_UTF8.search, fields)):
             return Record(line, {}, "it is not UTF-8 text", _TO_UTF8)
-        return Record(line, {name: value or None for name, value in zip(self.names, fields, strict=True)})
-
-
-def _fault(record: Record) -> tuple[str, str]:
-    return record.fault, record.hint
+        if any("\0" in field for field in fields):
+            return Record(line, {}, "it has zero bytes, as damaged files and UTF-16 without a mark have", _TO_UTF8)
+        values: dict[str, Any] = {name: value or None for name, value in zip(self.names, fields, strict=True)}
+        for name, kind in numbers.items():
+            if values[name] is not None:
+                values[name] = number_of(values[name], kind)
+        return Record(line, values)
 
 
 def _delimiter(line: str) -> str:
@@ -127,28 +158,28 @@ def _delimiter(line: str) -> str:
     return max(_DELIMITERS, key=lambda delimiter: len(next(csv.reader([line], delimiter=delimiter), [])))
 
 
-def _quoting(head: str, delimiter: str) -> Any:
-    """Return that quotes are ordinary characters, if TSV has fields that begin with one and do not end with one."""
-    if delimiter != "\t":
-        return csv.QUOTE_MINIMAL
-    lines = head.splitlines()[:-1]
-    counts = {line.count("\t") for line in lines if line}
-    is_open = any(
-        field.startswith('"') and (len(field) == 1 or not field.endswith('"'))
-        for line in lines
-        for field in line.split("\t")
-    )
-    return csv.QUOTE_NONE if len(counts) == 1 and is_open else csv.QUOTE_MINIMAL
-
-
 def _is_data(field: str) -> bool:
-    return is_link(field) or bool(_NUMBER.fullmatch(field)) or ("." in field and bool(extension_of_path(field)))
+    return _shape(field) != "text"
 
 
-def _unique_names(fields: list[str]) -> list[str]:
+def _are_positions(fields: list[str]) -> bool:
+    """Return True for the names that pandas gives to columns: ascending numbers from 0."""
+    return len(fields) > 1 and fields == [*map(str, range(len(fields)))]
+
+
+def _shape(field: str) -> str:
+    if NUMBER.fullmatch(field):
+        return "number"
+    if is_link(field):
+        return "link"
+    return "file" if looks_like_file(field) else "text"
+
+
+def _unique_names(fields: Sequence[str]) -> list[str]:
     names: list[str] = []
     for number, field in enumerate(fields, 1):
-        name = unique = field.strip() or f"column_{number}"
+        text = field.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace").replace("\0", "").strip()
+        name = unique = text or f"column_{number}"
         while unique in names:
             unique = f"{name}_{number}"
             number += len(fields)  # noqa: PLW2901 - another number until the name is free

@@ -1,47 +1,48 @@
-"""Find out what the columns of a table are, from their names, their types and the first rows."""
+"""Find out what the columns of a table are, from their names, their types and the values of all rows."""
 
 from __future__ import annotations
 
+import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from ...accounting.kinds import kind_of_name, part_extension, usual_extension
+from ...accounting.kinds import kind_of_name, part_extension
 from ...errors import ConfigError
+from ...format.documents.conversation import CONVERSATION_KEYS
 from ...format.documents.messages import did_you_mean, short_repr
 from ...storage import is_url
-from .columns import Columns, FoundColumn, PartColumns, Role, TableColumn, TableLayout
+from .columns import Columns, FoundColumn, NamedFiles, PartColumns, Role, TableLayout
 from .names import (
     CAPTION_NAMES,
     KEY_NAMES,
     LABEL_NAMES,
-    MEDIA_NAMES,
     SPLIT_NAMES,
     check_part_name,
-    extension_of_path,
-    is_link,
     part_name_of_column,
-    plain_name,
 )
 from .part_values import FilesBelow
+from .table_column import TableColumn, flat
 
-__all__ = ["EXAMPLE_ROWS", "find_layout"]
+__all__ = ["find_layout", "named_files"]
 
-EXAMPLE_ROWS = 100
-"""Number of first rows that tell what the columns are."""
-
-_MAX_PATH = 1024
 _MIN_SHARE = 0.9  # of values that look like paths
 _MAX_SPLIT_PARTS = 20
+_MAX_FOLDERS = 200  # in which files of paths are searched
 _SHOWN_EXAMPLES = 3
 _BYTES_TYPES = ("bytes", "media", "media list")
 _MEDIA_ROLES = ("path", "url", "bytes")
+
+
+def named_files(columns: Columns, root: str) -> NamedFiles:
+    """Return the files that paths in a table name."""
+    return columns.files or FilesBelow(root)
 
 
 def find_layout(table: Sequence[TableColumn], columns: Columns, *, root: str, at: str) -> TableLayout:
     """Return how the rows of a table become samples.
 
     Args:
-        table: The columns with the values of the first rows.
+        table: The columns, to which the values of all rows were added.
         columns: The columns that the user names.
         root: Folder or URL that relative paths start from.
         at: Path of the table, for errors.
@@ -66,6 +67,9 @@ def find_layout(table: Sequence[TableColumn], columns: Columns, *, root: str, at
         class_names={column.name: column.class_names for column in table if column.class_names},
         keeps_others=not columns.parts,
         files=finder.files,
+        is_chat=finder.is_chat,
+        keeps_text_only=finder.is_chat if columns.keep_text_only is None else columns.keep_text_only,
+        notes=(*finder.notes, *finder.missed_files(parts)),
     )
 
 
@@ -74,8 +78,12 @@ class _Finder:
         self._table = {column.name: column for column in table}
         self._columns = columns
         self._is_remote = columns.files is None and is_url(root)
-        self.files = columns.files or FilesBelow(root)
+        self.files = named_files(columns, root)
+        self._root = root
         self._at = at
+        self.is_chat = any(name in CONVERSATION_KEYS for name in self._table)
+        self.notes: list[str] = []
+        self._is_moved = False  # paths start from another folder
         for option, column in [
             *((f"--part {part}", name) for part, name in columns.parts.items()),
             ("--key", columns.key),
@@ -90,9 +98,9 @@ class _Finder:
         self.key = columns.key or self._first(_is_key, {*used, self.split})
         self._free = [c for c in table if c.name not in (self.key, self.split)]
 
-    def _first(self, matches: object, used: set[str | None]) -> str | None:
+    def _first(self, matches: Callable[[TableColumn], bool], used: set[str | None]) -> str | None:
         """Return the first column that matches and is not used."""
-        return next((c.name for c in self._table.values() if c.name not in used and matches(c)), None)  # type: ignore[operator]
+        return next((c.name for c in self._table.values() if c.name not in used and matches(c)), None)
 
     # ---------------------------------------------------------------------------------------- named by the user
 
@@ -107,7 +115,7 @@ class _Finder:
         role = self._role_of_named(name, column)
         is_known = kind_of_name(name) != "bytes"
         if role in _MEDIA_ROLES:
-            extension = _usual_extension(column)
+            extension = column.usual_extension
             is_list = _is_list(column)
             by_contents = is_list or (not is_known and part_extension(name) != extension)
             full = f"{name}.{extension or 'bin'}" if by_contents else name
@@ -122,14 +130,17 @@ class _Finder:
         kind = kind_of_name(name)
         if column.type in _BYTES_TYPES:
             return "bytes"
-        if column.type == "text" and kind not in ("label", "tree"):
-            if _share(column, is_link) >= _MIN_SHARE:
+        if _is_text(column) and kind not in ("label", "tree"):
+            if column.share(column.links) >= _MIN_SHARE:
                 return "url"
+            if kind != "text" and _is_inline(column):
+                return "bytes"
             if kind != "text" and (kind != "bytes" or self._is_path(column)):
+                self._files_exist(column)
                 return "path"
             if kind == "text" and self._files_exist(column):
                 return "path"
-            return "text"
+            return "text" if column.type == "text" else "json"
         if kind == "text":
             return "text"
         if kind == "label" or (kind == "bytes" and column.type == "integer"):
@@ -142,7 +153,7 @@ class _Finder:
         media = self._media()
         parts = [part for column, role in media for part in self._media_part(column, role, only=len(media) == 1)]
         rest = [column for column in self._free if column not in [column for column, _ in media]]
-        labels = [c for c in rest if c.class_names or (c.type == "integer" and plain_name(c.name) in LABEL_NAMES)]
+        labels = [c for c in rest if c.class_names or (c.type == "integer" and c.plain_name in LABEL_NAMES)]
         if labels:
             parts.append(PartColumns(name="cls", role="label", columns=(labels[0].name,)))
             if not labels[0].class_names:
@@ -159,7 +170,7 @@ class _Finder:
     def _media(self) -> list[tuple[TableColumn, Role]]:
         """Return the columns of pictures, audio, video or other files; paths next to bytes only name these."""
         media: list[tuple[TableColumn, Role]] = [
-            (column, "bytes") for column in self._free if column.type in _BYTES_TYPES
+            (column, "bytes") for column in self._free if column.type in _BYTES_TYPES or _is_inline(column)
         ]
         if media:
             return media
@@ -171,27 +182,66 @@ class _Finder:
         return [(column, "url") for column in urls]
 
     def _media_part(self, column: TableColumn, role: Role, *, only: bool) -> list[PartColumns]:
-        extension = _usual_extension(column) or "bin"
+        extension = column.usual_extension or "bin"
         is_list = _is_list(column)
-        name = extension if only and not is_list else f"{part_name_of_column(column.name)}.{extension}"
+        name = extension if only and not is_list else f"{self._part_names[column.name]}.{extension}"
         return [PartColumns(name=name, role=role, columns=(column.name,), named_by_contents=True, is_list=is_list)]
 
+    @property
+    def _part_names(self) -> dict[str, str]:
+        """Column → begin of a part name, which no other column has."""
+        names: dict[str, str] = {}
+        for column in self._table:
+            name = unique = part_name_of_column(column)
+            number = 1
+            while unique in names.values():
+                number += 1
+                unique = f"{name}_{number}"
+            names[column] = unique
+        return names
+
     def _is_path(self, column: TableColumn) -> bool:
-        if plain_name(column.name).endswith("filenames") and _is_list(column):
-            return True
-        if column.type != "text" or _share(column, is_link) >= _MIN_SHARE:
+        if not _is_text(column) or column.share(column.links) >= _MIN_SHARE:
             return False
-        if _share(column, _looks_like_file) >= _MIN_SHARE:
-            return True
-        return bool(MEDIA_NAMES.search(plain_name(column.name))) and self._files_exist(column)
+        if column.share(column.paths + column.links + column.inline) >= _MIN_SHARE:
+            return column.paths > 0 or column.inline > 0
+        # Files that exist are no chance if most values look like files, or the name says so.
+        return column.has_files and (column.is_named_media or column.share(column.paths) >= 0.5)
 
     def _files_exist(self, column: TableColumn) -> bool:
-        """Return True if one of the first values is a file; of a remote root, if all look like files."""
+        """Return True if one of the values is a file; of a remote root, if all look like files."""
         if self._is_remote:
-            return _share(column, _looks_like_file) >= _MIN_SHARE
-        return any(self.files.exists(value) for value in _flat(column.known_values) if isinstance(value, str))
+            return column.share(column.paths) >= _MIN_SHARE
+        if not column.has_files and self._columns.files is None and column.paths:
+            self._find_folder([str(value) for value in flat(column.examples)])
+        if self._is_moved:
+            return any(isinstance(value, str) and self.files.exists(value) for value in flat(column.examples))
+        return column.has_files
+
+    def _find_folder(self, paths: list[str]) -> None:
+        """Let paths start from the one folder below or next to the root that has the most of them."""
+        parent = os.path.dirname(self._root)
+        inner = [os.path.join(folder, name) for folder, names, _ in _walk(self._root) for name in names]
+        folders = dict.fromkeys([*inner, parent, *(os.path.join(parent, name) for name in ("images", "data"))])
+        counts = Counter({folder: sum(map(FilesBelow(folder).exists, paths)) for folder in folders}).most_common(2)
+        if counts and counts[0][1] and (len(counts) == 1 or counts[0][1] > counts[1][1]):
+            self.files = FilesBelow(counts[0][0])
+            self._is_moved = True
+            self.notes.append(f"paths such as {paths[0]!r} start from {counts[0][0]}, which has these files")
 
     # ------------------------------------------------------------------------------------------------- report
+
+    def missed_files(self, parts: Sequence[PartColumns]) -> list[str]:
+        """Return a sentence for each column some values of which name or hold files, but which is written as text."""
+        media = {name for part in parts if part.role in _MEDIA_ROLES for name in part.columns}
+        if any(self._table[name].type in _BYTES_TYPES for name in media):
+            return []  # paths describe the bytes
+        return [
+            f"column {column.name!r} has files in some rows, such as {column.first_file!r}, but is written as text;"
+            f" --part NAME={column.name} writes them as parts"
+            for column in self._free
+            if column.first_file and column.name not in media
+        ]
 
     def found(self, parts: Sequence[PartColumns]) -> tuple[FoundColumn, ...]:
         """Return what becomes of each column."""
@@ -205,27 +255,35 @@ class _Finder:
         found = []
         for column in self._table.values():
             role, part_name = uses.get(column.name, ("not written", None))
-            examples = tuple(_shown(value) for value in column.known_values[:_SHOWN_EXAMPLES])
+            examples = tuple(_shown(value) for value in column.examples[:_SHOWN_EXAMPLES])
             found.append(FoundColumn(name=column.name, type=column.type, role=role, part=part_name, examples=examples))
         return tuple(found)
 
 
+def _walk(root: str) -> list[tuple[str, list[str], list[str]]]:
+    """Return the folders below a root, down to two levels, with the names in them."""
+    found = []
+    for folder, names, files in os.walk(root):
+        names.sort()
+        found.append((folder, [*names], files))
+        if os.path.dirname(folder) == root or len(found) > _MAX_FOLDERS:
+            names.clear()
+    return found[:_MAX_FOLDERS]
+
+
 def _is_split(column: TableColumn) -> bool:
-    values = column.known_values
-    is_name = plain_name(column.name) in SPLIT_NAMES and column.type == "text"
-    return is_name and bool(values) and len(set(values)) <= _MAX_SPLIT_PARTS and all(len(v) < 40 for v in values)
+    values = column.distinct
+    is_name = column.plain_name in SPLIT_NAMES and column.type == "text"
+    return is_name and bool(values) and len(values) <= _MAX_SPLIT_PARTS and all(len(v) < 40 for v in values)
 
 
 def _is_key(column: TableColumn) -> bool:
-    if plain_name(column.name) not in KEY_NAMES or column.type not in ("text", "integer"):
-        return False
-    values = column.known_values
-    return len(values) == len(column.values) and len(set(values)) == len(values)
+    return column.plain_name in KEY_NAMES and column.type in ("text", "integer") and column.is_unique
 
 
 def _caption(rest: Sequence[TableColumn]) -> TableColumn | None:
     """Return the column that is the text of samples."""
-    texts = {plain_name(column.name): column for column in reversed(rest) if column.type == "text"}
+    texts = {column.plain_name: column for column in reversed(rest) if column.type == "text"}
     for name in CAPTION_NAMES:
         if name in texts:
             return texts[name]
@@ -233,50 +291,22 @@ def _caption(rest: Sequence[TableColumn]) -> TableColumn | None:
 
 
 def _is_media_url(column: TableColumn) -> bool:
-    if column.type != "text" or _share(column, is_link) < _MIN_SHARE:
+    if not _is_text(column) or column.share(column.links) < _MIN_SHARE:
         return False
-    return bool(MEDIA_NAMES.search(plain_name(column.name))) or _share(column, _looks_like_file) >= _MIN_SHARE
+    return column.is_named_media or column.share(column.media_links) >= _MIN_SHARE
 
 
-def _looks_like_file(value: str) -> bool:
-    if len(value) > _MAX_PATH or "\n" in value:
-        return False
-    extension = extension_of_path(value)
-    return bool(extension) and kind_of_name(extension) not in ("bytes", "label")
+def _is_text(column: TableColumn) -> bool:
+    return column.type in ("text", "text list")
 
 
-def _share(column: TableColumn, matches: object) -> float:
-    values = column.known_values
-    if not values:
-        return 0.0
-    return sum(isinstance(value, str) and bool(matches(value)) for value in values) / len(values)  # type: ignore[operator]
+def _is_inline(column: TableColumn) -> bool:
+    """Return True if most texts are pictures, sounds or videos in base64."""
+    return column.type == "text" and column.share(column.inline) >= 0.5
 
 
 def _is_list(column: TableColumn) -> bool:
-    """Return True for lists of media, or of texts."""
-    texts = column.known_values if column.type == "nested" else ()
-    return column.type == "media list" or (
-        bool(texts) and all(isinstance(value, list) and all(isinstance(v, str) for v in value) for value in texts)
-    )
-
-
-def _usual_extension(column: TableColumn) -> str | None:
-    """Return the extension that most of the first values have."""
-    counts = Counter(filter(None, map(_extension, _flat(column.known_values))))
-    return counts.most_common(1)[0][0] if counts else None
-
-
-def _flat(values: Sequence[object]) -> list[object]:
-    return [one for value in values for one in (value if isinstance(value, list) else [value])]
-
-
-def _extension(value: object) -> str | None:
-    if isinstance(value, dict):
-        data, path = value.get("bytes"), value.get("path")
-        return usual_extension(data) if isinstance(data, bytes) else extension_of_path(path or "")
-    if isinstance(value, bytes):
-        return usual_extension(value)
-    return extension_of_path(value) if isinstance(value, str) else None
+    return column.type in ("media list", "text list")
 
 
 def _shown(value: object) -> str:

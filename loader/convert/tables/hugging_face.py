@@ -98,5 +98,11 @@ class SavedTable:
         """Return the end of this row: rows are read one by one if need be."""
         return row + 1
 
+    def null_ranges(self, column: str) -> Iterator[tuple[int, int]]:
+        """Yield all rows if any of them is null: reading rows would copy the pictures."""
+        chunks = self._dataset.data.column(column).chunks
+        if any(chunk.null_count or (hasattr(chunk, "field") and chunk.field("bytes").null_count) for chunk in chunks):
+            yield 0, self.num_rows
+
     def close(self) -> None:
         """Do nothing: the files are mapped into memory."""

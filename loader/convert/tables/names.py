@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from urllib.parse import urlsplit
 
+from ...accounting.kinds import kind_of_name
 from ...errors import ConfigError
 from ...storage import is_url
 
@@ -17,6 +18,7 @@ __all__ = [
     "check_part_name",
     "extension_of_path",
     "is_link",
+    "looks_like_file",
     "part_name_of_column",
     "plain_name",
     "split_part",
@@ -36,6 +38,7 @@ MEDIA_NAMES = re.compile(r"image|img|photo|picture|audio|sound|clip|video|mask|m
 _SPLIT_PARTS = {"training": "train", "validation": "val", "valid": "val", "dev": "val", "testing": "test"}
 _NOT_IN_A_PART_NAME = re.compile(r"[^a-z0-9_-]+")
 _BAD_PART_NAME = re.compile(r"[/\[\],\s\x00-\x1f]|^\.|\.$|\.\.|^$")
+_MAX_PATH = 1024
 _EXTENSION = re.compile(r"[A-Za-z0-9]{1,10}")
 
 
@@ -95,3 +98,15 @@ def is_link(text: str) -> bool:
     (True, True, False)
     """
     return is_url(text) or text.startswith("file://")
+
+
+def looks_like_file(text: str) -> bool:
+    """Return True for a text that ends in the extension of a picture, sound, video, text or document.
+
+    >>> looks_like_file("a/b.jpg"), looks_like_file("image.path"), looks_like_file("A cat. It sleeps.")
+    (True, False, False)
+    """
+    if len(text) > _MAX_PATH or "\n" in text:
+        return False
+    extension = extension_of_path(text)
+    return bool(extension) and kind_of_name(extension) not in ("bytes", "label")

@@ -10,13 +10,15 @@ from typing import Any
 import msgspec
 
 from ...errors import SampleError
+from ...format.documents.conversation import CONVERSATION_KEYS
 from ...storage import is_url, open_parent, resolve_path
 from ..rows.file_ref import file_ref
 from ..rows.row import FileRef, PartRef
 from .columns import PartColumns
+from .inline_media import inline_contents
 from .names import is_link
 
-__all__ = ["FilesBelow", "encode_json", "join_root", "media_bytes", "part_bytes"]
+__all__ = ["FilesBelow", "encode_json", "is_empty", "join_root", "media_bytes", "part_bytes"]
 
 
 def part_bytes(part: PartColumns, values: Mapping[str, Any], class_names: Mapping[str, tuple[str, ...]]) -> bytes:
@@ -32,7 +34,7 @@ def part_bytes(part: PartColumns, values: Mapping[str, Any], class_names: Mappin
     """
     if part.is_object:
         present = [column for column in part.columns if column in values]
-        return encode_json({column: _named(values[column], class_names.get(column)) for column in present})
+        return encode_json({c: _conversation(c, _named(values[c], class_names.get(c))) for c in present})
     column = part.columns[0]
     value = values.get(column)
     match part.role:
@@ -58,6 +60,13 @@ def encode_json(value: Any) -> bytes:
         raise SampleError(f"a value cannot be written as JSON: {error}") from error
 
 
+def is_empty(value: object) -> bool:
+    """Return True for no picture or other file: null, an empty text, and a struct of bytes and path without either."""
+    if isinstance(value, dict):
+        return value.get("bytes") is None and not value.get("path")
+    return value is None or value == ""
+
+
 def media_bytes(value: Any, column: str, root: str) -> bytes:
     """Return the contents of a value that is bytes, or a struct of bytes and a path.
 
@@ -75,6 +84,11 @@ def media_bytes(value: Any, column: str, root: str) -> bytes:
         value, path = value.get("bytes"), value.get("path")
     if isinstance(value, bytes):
         return value
+    if isinstance(value, str):
+        contents = inline_contents(value)
+        if contents is None:
+            raise SampleError(f"column {column!r} has a text that is no picture, sound or video in base64")
+        return contents
     if not isinstance(path, str) or not path:
         raise SampleError(f"column {column!r} is empty; expected bytes or a path")
     storage, name = open_parent(join_root(root, path))
@@ -145,3 +159,9 @@ def _named(value: Any, class_names: tuple[str, ...] | None) -> Any:
     if not class_names or not isinstance(value, int):
         return value
     return class_names[value] if 0 <= value < len(class_names) else None
+
+
+def _conversation(column: str, value: Any) -> Any:
+    """Return a conversation that a table has as text as the JSON that it is."""
+    data = _json_text(value) if column in CONVERSATION_KEYS else None
+    return value if data is None else msgspec.Raw(data)

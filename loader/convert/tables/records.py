@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import io
 import os
 import posixpath
+import re
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any, BinaryIO, cast
 
 from ...errors import StorageError
 from ...storage import FileStream, open_parent
-from .columns import ColumnType, TableColumn
 
-__all__ = ["Record", "folder_of", "open_text_table", "table_columns"]
+__all__ = ["INTEGER", "NUMBER", "Record", "folder_of", "number_of", "open_text_table"]
+
+INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
+"""Integers as JSON writes them; others, such as ``007``, are texts."""
+NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+"""Numbers as JSON writes them."""
 
 _BUFFER_BYTES = 1 << 20
+_MARKS = {codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32"}  # before those of UTF-16, as they begin alike
+_MARKS |= {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +47,12 @@ class Record:
 
 
 @contextmanager
-def open_text_table(path: str) -> Iterator[BinaryIO]:
-    """Open a file or URL, decompressed if its name ends in ``.gz``.
+def open_text_table(path: str, notes: list[str] | None = None) -> Iterator[BinaryIO]:
+    """Open a file or URL as UTF-8, decompressed if its name ends in ``.gz``.
+
+    Args:
+        path: The file or URL.
+        notes: Gets a sentence if a byte order mark says that the file has another encoding.
 
     Raises:
         StorageError: It cannot be read, or is not in the format of gzip.
@@ -48,13 +60,23 @@ def open_text_table(path: str) -> Iterator[BinaryIO]:
     storage, name = open_parent(path)
     with storage.open(name) as file, closing(io.BufferedReader(FileStream(file), _BUFFER_BYTES)) as plain:
         if not path.lower().endswith(".gz"):
-            yield plain
+            yield _as_utf8(plain, path, notes)
             return
         try:
             with gzip.open(plain) as unpacked:
-                yield cast("BinaryIO", unpacked)
+                yield _as_utf8(unpacked, path, notes)
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
             raise StorageError(f"this file cannot be decompressed: {error}", path=path, hint="copy it again") from error
+
+
+def _as_utf8(file: Any, path: str, notes: list[str] | None) -> BinaryIO:
+    head = file.peek(4)[:4]
+    encoding = next((name for mark, name in _MARKS.items() if head.startswith(mark)), None)
+    if encoding is None:
+        return cast("BinaryIO", file)
+    if notes is not None:
+        notes.append(f"{path} is read as {encoding.upper()}, as its byte order mark says")
+    return io.BufferedReader(_Recoded(file, encoding), _BUFFER_BYTES)
 
 
 def folder_of(path: str) -> str:
@@ -66,22 +88,28 @@ def folder_of(path: str) -> str:
     return (posixpath.dirname(path) if "://" in path else os.path.dirname(path)) or "."
 
 
-def table_columns(names: Sequence[str], records: Sequence[Record]) -> list[TableColumn]:
-    """Return columns with their types from the first records."""
-    columns = []
-    for name in names:
-        values = tuple(record.values.get(name) for record in records if not record.fault)
-        columns.append(TableColumn(name=name, type=_type_of([v for v in values if v is not None]), values=values))
-    return columns
+def number_of(text: str, kind: type) -> Any:
+    """Return a text of a column of numbers as ``int`` or ``float``; as it is if it is none.
+
+    >>> number_of("7", int), number_of("7", float), number_of("007", int)
+    (7, 7.0, '007')
+    """
+    pattern = INTEGER if kind is int else NUMBER
+    return kind(text) if pattern.fullmatch(text) else text
 
 
-def _type_of(values: Sequence[Any]) -> ColumnType:
-    if not values:
-        return "empty"
-    if all(isinstance(value, str) for value in values):
-        return "text"
-    if all(isinstance(value, int) and not isinstance(value, bool) for value in values):
-        return "integer"
-    if all(isinstance(value, int | float) for value in values):
-        return "number"
-    return "nested"
+class _Recoded(io.RawIOBase):
+    """A text file in UTF-8, whatever its encoding is."""
+
+    def __init__(self, file: BinaryIO, encoding: str) -> None:
+        self._text = io.TextIOWrapper(file, encoding, errors="replace", newline="")
+        self._rest = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        self._rest = self._rest or self._text.read(_BUFFER_BYTES).encode("utf-8", "replace")
+        size = min(len(buffer), len(self._rest))
+        buffer[:size], self._rest = self._rest[:size], self._rest[size:]
+        return size

@@ -8,11 +8,11 @@ from typing import Any
 from ...accounting.kinds import with_extension
 from ...errors import SampleError, StorageError
 from ..rows.keys import key_of_path
-from ..rows.keys import key_of_path
 from ..rows.row import NO_SPLIT, FaultRef, PartRef, Row, ValueRef
 from .columns import PartColumns, TableLayout
+from .inline_media import inline_contents
 from .names import extension_of_path, is_link, split_part
-from .part_values import encode_json, media_bytes, part_bytes
+from .part_values import encode_json, is_empty, media_bytes, part_bytes
 
 __all__ = ["CellOf", "RowMaker"]
 
@@ -38,11 +38,12 @@ class RowMaker:
         self._prefix = key_prefix
         used = {layout.key, layout.split, *(name for part in layout.parts for name in part.columns)}
         self._used = frozenset(name for name in used if name is not None)
+        self._media = {part.name for part in layout.parts if part.role in ("path", "url", "bytes")}
 
     def make(
         self, values: Mapping[str, Any], *, number: int, origin: str, split: str = "", cell: CellOf | None = None
-    ) -> Row:
-        """Return a row as a sample.
+    ) -> Row | None:
+        """Return a row as a sample; None for a row without files, if such are left out, and for one without any part.
 
         Args:
             values: Column → value; of all columns, or without those that ``cell`` reads.
@@ -54,12 +55,13 @@ class RowMaker:
         """
         layout = self._layout
         parts: dict[str, PartRef] = {}
+        has_media = not self._media
         try:
             for part in layout.parts:
-                if part.role in ("path", "url"):
-                    parts |= self._file(part, values)
-                elif part.is_list:
-                    parts |= self._elements(part, values, cell)
+                if part.name in self._media:
+                    media = self._media_parts(part, values, cell)
+                    has_media |= bool(media) or part.is_list  # a list has any number
+                    parts |= media
                 elif cell is not None:
                     parts[part.name] = cell(part, None)
                 else:
@@ -69,7 +71,10 @@ class RowMaker:
                 if others:
                     parts["json" if "json" not in parts else "columns.json"] = ValueRef(encode_json(others))
         except (SampleError, StorageError) as error:
-            parts = {layout.parts[0].name: FaultRef(error.message)}
+            parts = {layout.parts[0].name: FaultRef(error.message, code=getattr(error, "code", "F101"))}
+            has_media = True
+        if not parts or not (has_media or layout.keeps_text_only):
+            return None
         return Row(key=self._key(values, number), parts=parts, origin=origin, split=self._split(values, split))
 
     def fault(self, number: int, origin: str, reason: str, hint: str = "") -> Row:
@@ -84,40 +89,41 @@ class RowMaker:
         part = self._layout.parts[0].name
         return Row(key=f"{self._prefix}{number:0{_DIGITS}d}", parts={part: FaultRef(reason, hint=hint)}, origin=origin)
 
-    def _file(self, part: PartColumns, values: Mapping[str, Any]) -> dict[str, PartRef]:
-        path = values.get(part.columns[0])
+    def _media_parts(self, part: PartColumns, values: Mapping[str, Any], cell: CellOf | None) -> dict[str, PartRef]:
+        """Return the pictures or other files of a column: none, one, or those of a list."""
+        value = values.get(part.columns[0])
         if not part.is_list:
-            return self._named_file(part, part.name, path)
+            return {} if is_empty(value) else self._medium(part, part.name, value, cell, None)
         parts: dict[str, PartRef] = {}
-        for index, element in enumerate(path if isinstance(path, list) else ()):
-            parts |= self._named_file(part, part.element_name(index), element)
+        for index, element in enumerate(value if isinstance(value, list | range) else ()):
+            if not is_empty(element):
+                parts |= self._medium(part, part.element_name(index), element, cell, index)
         return parts
 
-    def _named_file(self, part: PartColumns, name: str, path: object) -> dict[str, PartRef]:
-        if not isinstance(path, str) or not path:
-            raise SampleError(f"column {part.columns[0]!r} is empty; expected a path or URL")
-        extension = extension_of_path(path)
+    def _medium(
+        self, part: PartColumns, name: str, value: object, cell: CellOf | None, index: int | None
+    ) -> dict[str, PartRef]:
+        if part.role == "bytes":
+            if cell is not None:
+                return {name: cell(part, index)}
+            return self._contents(part, name, media_bytes(value, part.columns[0], self._root))
+        if not isinstance(value, str):
+            raise SampleError(f"expected a path or URL in column {part.columns[0]!r}, found {type(value).__name__}")
+        contents = inline_contents(value)
+        if contents is not None:
+            return self._contents(part, name, contents)
+        extension = extension_of_path(value)
         if part.named_by_contents and extension:
             first, dot, _ = name.rpartition(".")
             name = f"{first}{dot}{extension}"
-        by_contents = part.named_by_contents and not extension
-        return {name: self._files.ref(path, name, named_by_contents=by_contents)}
+        return {name: self._files.ref(value, name, named_by_contents=part.named_by_contents and not extension)}
 
-    def _elements(self, part: PartColumns, values: Mapping[str, Any], cell: CellOf | None) -> dict[str, PartRef]:
-        parts: dict[str, PartRef] = {}
-        for index, element in enumerate(values.get(part.columns[0]) or ()):
-            name = part.element_name(index)
-            if cell is not None:
-                parts[name] = cell(part, index)
-            else:
-                data = media_bytes(element, part.columns[0], self._root)
-                parts[with_extension(name, data)] = ValueRef(data)
-        return parts
+    def _contents(self, part: PartColumns, name: str, data: bytes) -> dict[str, PartRef]:
+        return {with_extension(name, data) if part.named_by_contents else name: ValueRef(data)}
 
     def _value(self, part: PartColumns, values: Mapping[str, Any]) -> dict[str, PartRef]:
-        if part.role == "bytes":
-            data = media_bytes(values.get(part.columns[0]), part.columns[0], self._root)
-            return {with_extension(part.name, data) if part.named_by_contents else part.name: ValueRef(data)}
+        if part.is_object and not any(name in values for name in part.columns):
+            return {}  # a line of JSON has the columns that it names
         if part.is_object and self._layout.keeps_others:
             others = {name: value for name, value in values.items() if name not in self._used}
             if others:

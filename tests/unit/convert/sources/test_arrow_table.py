@@ -181,16 +181,17 @@ def test_lists_of_pictures_become_a_part_each(tmp_path: Path) -> None:
         }
 
 
-def test_a_struct_without_bytes_names_a_file_and_missing_values_fail(tmp_path: Path) -> None:
+def test_a_struct_without_bytes_names_a_file_and_rows_without_both_are_left_out(tmp_path: Path) -> None:
     (tmp_path / "a.jpg").write_bytes(picture(1))
     type_ = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
     values = [{"bytes": None, "path": "a.jpg"}, {"bytes": None, "path": None}, None, {"bytes": b"", "path": None}]
     parquet.write_table(pa.table({"image": pa.array(values, type_), "id": list("abcd")}), tmp_path / "t.parquet")
     source = ArrowTableSource(path=str(tmp_path / "t.parquet"), kind="parquet")
-    samples, report = imported(source, tmp_path / "out", max_failures=3)
-    assert samples == {"a": {"jpg": picture(1)}, "d": {"jpg": b""}}
-    message = "column 'image' is empty; expected bytes or a path"
-    assert reasons(report) == {"t.parquet, row 1": message, "t.parquet, row 2": message}
+    for seed in (None, 1):
+        samples, report = imported(source, tmp_path / f"out{seed}", layout=ShardLayout(shuffle_seed=seed))
+        assert samples == {"a": {"jpg": picture(1)}, "d": {"jpg": b""}}
+        (left,) = report.account.left_out
+        assert (left.unit, left.reason, left.count, left.example) == ("rows", "L118", 2, "t.parquet, row 1")
 
 
 def test_paths_and_dates_in_parquet(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import gzip
 import json
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Literal
 
 import pytest
 
+from loader.convert.rows.row import FaultRef
 from loader.convert.sources.source import Listing
 from loader.convert.sources.text_table import TextTableSource
 from loader.convert.tables.columns import Columns
@@ -63,14 +63,22 @@ def test_paths_captions_labels_and_the_rest_become_parts(photos: Path) -> None:
 
 
 def test_ragged_rows_missing_files_and_empty_paths_fail_alone_with_their_line(photos: Path) -> None:
-    text = 'file,caption\nphotos/0.jpg,"two\nlines"\nphotos/1.jpg\nnone.jpg,c\n,d\nphotos/2.jpg,\udcff\n'
+    text = (
+        'file,caption\nphotos/0.jpg,"two\nlines"\nphotos/1.jpg\nnone.jpg,c\n,d\nphotos/2.jpg,\udcff\nphotos/3.jpg,\0\n'
+    )
     samples, report = imported(table(photos / "t.csv", text), photos / "out", max_failures=4)
     assert samples == {"photos/0": {"jpg": picture(0), "txt": b"two\nlines"}}
     found = reasons(report)
     assert found["t.csv, line 4"] == "expected 2 fields, found 1"
     assert "No such file" in found["t.csv, line 5"]
-    assert found["t.csv, line 6"] == "column 'file' is empty; expected a path or URL"
     assert found["t.csv, line 7"] == "it is not UTF-8 text"
+    assert found["t.csv, line 8"].startswith("it has zero bytes")
+    (left,) = report.account.left_out
+    assert (left.unit, left.reason, left.count, left.example) == ("rows", "L118", 1, "t.csv, line 6")
+    assert {entry.reason: entry.count for entry in report.account.failed if entry.unit == "rows"} == {
+        "F101": 3,
+        "F102": 1,
+    }
 
 
 def test_fields_may_be_larger_than_the_limit_of_csv(tmp_path: Path) -> None:
@@ -181,7 +189,7 @@ def test_a_missing_column_is_named_with_the_nearest(tmp_path: Path) -> None:
     [
         ("", "this table is empty"),
         ("a,b\n", "has no rows"),
-        ("a,b\n1\n2\n", "none of the first 2 rows is valid; line 2: expected 2 fields, found 1"),
+        ("a,b\n1\n2\n", "none of the 2 rows is valid; line 2: expected 2 fields, found 1"),
         ("id\nx\ny\n", "no column that can be a part"),
     ],
 )
@@ -190,13 +198,32 @@ def test_tables_without_anything_to_write_are_errors(text: str, message: str, tm
         list(table(tmp_path / "t.csv", text).rows(Listing()))
 
 
-def test_a_quote_that_is_never_closed_names_its_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("loader.convert.tables.delimited._MAX_FIELD", 1000)
-    limit = csv.field_size_limit(1000)
-    try:
-        source = table(tmp_path / "t.csv", 'id,text\na,b\nc,"open\n' + "x,y\n" * 1000)
-        with pytest.raises(ConfigError, match="line 3 cannot be read") as caught:
-            list(source.rows(Listing()))
-    finally:
-        csv.field_size_limit(limit)
-    assert caught.value.hint == "check that its quotes are closed"
+def test_a_quote_that_is_never_closed_takes_no_other_line(photos: Path) -> None:
+    lines = [f"photos/{number % 4}.jpg,caption {number}" for number in range(60)]
+    lines[5], lines[7], lines[50] = 'photos/1.jpg,"big cat', 'photos/2.jpg,"a "b" c', 'photos/2.jpg,12" wide"'
+    lines[9] = 'photos/3.jpg,"open, and one field more'
+    listing = Listing()
+    rows = list(table(photos / "t.csv", "file,caption\n" + "\n".join(lines)).rows(listing))
+    texts = [row.parts["txt"].data.decode() if "txt" in row.parts else row.parts["jpg"] for row in rows]  # type: ignore[union-attr]
+    assert len(texts) == 60
+    assert (texts[5], texts[6], texts[7], texts[50]) == ('"big cat', "caption 6", '"a "b" c', '12" wide"')
+    fault = texts[9]
+    assert isinstance(fault, FaultRef)
+    assert fault.reason == "a quote that opens in this line is not closed; expected 2 fields, found 3"
+    assert rows[9].origin == "t.csv, line 11"
+    assert [note for note in listing.notes if "first is line 7" in note]
+
+
+def test_a_quote_that_the_end_of_the_file_leaves_open_names_its_line(tmp_path: Path) -> None:
+    listing = Listing()
+    source = table(tmp_path / "t.csv", 'name,text\na,b\nc,"open\n' + "x,y\n" * 50)
+    assert [row.key for row in source.rows(listing)] == [f"{number:09d}" for number in range(52)]
+    assert "1 lines" in listing.notes[0]
+
+
+def test_line_breaks_in_quotes_are_no_open_quotes(tmp_path: Path) -> None:
+    text = 'id,text,n\r\n1,"a cat, big,\r\non a mat, at home,\r\n2 of them",5\r\n2,"""b""",6\r\n'
+    samples, report = imported(table(tmp_path / "t.csv", text), tmp_path / "out")
+    assert report.failed == 0
+    assert samples["1"]["txt"] == b"a cat, big,\r\non a mat, at home,\r\n2 of them"
+    assert samples["2"]["txt"] == b'"b"'

@@ -1,0 +1,186 @@
+"""A column of a table, and what its values are in all rows."""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ...accounting.kinds import usual_extension
+from .columns import ColumnType, NamedFiles
+from .inline_media import inline_contents, is_inline
+from .names import KEY_NAMES, MEDIA_NAMES, SPLIT_NAMES, extension_of_path, is_link, looks_like_file, plain_name
+from .records import INTEGER, NUMBER
+
+__all__ = ["EXAMPLE_ROWS", "TableColumn", "flat"]
+
+EXAMPLE_ROWS = 100
+"""Number of rows whose values are examples."""
+
+_MAX_DISTINCT = 21  # more are no split parts
+_MIN_SHARE = 0.9
+_MAX_PATH = 1024
+
+
+class TableColumn:
+    """A column of a table; its values are added in the order of the rows.
+
+    Args:
+        name: Its name.
+        files: The files that its values may name.
+        type: Type of its values, if the table says it.
+        class_names: Names of classes, if its values are their numbers.
+        is_text: All values are texts, of which some are numbers.
+
+    Attributes:
+        rows: Number of rows.
+        known: Values that are not empty.
+        links: URLs among the texts.
+        paths: Texts that end in the extension of a file.
+        inline: Texts that are pictures, sounds or videos in base64.
+        has_files: One of the texts names a file that exists.
+        first_file: The first text that names an existing file, or holds one.
+        extensions: Extensions of paths and URLs.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        files: NamedFiles,
+        *,
+        type: ColumnType | None = None,  # noqa: A002 - the name of the attribute
+        class_names: Sequence[str] = (),
+        is_text: bool = False,
+    ) -> None:
+        self.name = name
+        self.plain_name = plain_name(name)
+        self.class_names = tuple(class_names)
+        self.is_named_media = bool(MEDIA_NAMES.search(self.plain_name))
+        self.examples: list[Any] = []
+        self.rows = self.known = self.links = self.media_links = self.paths = self.inline = 0
+        self._elements = 0  # texts in lists
+        self.has_files = False
+        self.first_file = ""
+        self.extensions: Counter[str] = Counter()
+        self._files = files
+        self._type = type
+        self._kinds: Counter[Any] = Counter()
+        self._numbers = is_text
+        self._integers = is_text
+        self._distinct: set[Any] = set()
+        self._hashes = array("q")
+        self._follows_all = self.plain_name in KEY_NAMES | SPLIT_NAMES
+
+    @property
+    def type(self) -> ColumnType:
+        """Type of the values; that of nearly all where a table has several."""
+        if self._type is not None:
+            return self._type
+        if not self.known:
+            return "empty"
+        if self._numbers:
+            return "integer" if self._integers else "number"
+        kinds = {kind: count / self.known for kind, count in self._kinds.items()}
+        if kinds.get(str, 0) >= _MIN_SHARE:
+            return "text"
+        if kinds.keys() <= {int}:
+            return "integer"
+        if kinds.keys() <= {int, float}:
+            return "number"
+        return "text list" if kinds.get(list, 0) >= _MIN_SHARE else "nested"
+
+    @property
+    def follows_all(self) -> bool:
+        """True if the column may be the key or the split, so that all of its values count."""
+        return self._follows_all
+
+    @property
+    def is_unique(self) -> bool:
+        """True if every row has a value of its own, as far as :attr:`follows_all` holds."""
+        import numpy as np
+
+        return self.known == self.rows == len(np.unique(np.frombuffer(self._hashes, np.int64)))
+
+    @property
+    def distinct(self) -> set[Any]:
+        """The first different values, as far as :attr:`follows_all` holds."""
+        return self._distinct
+
+    def share(self, count: int) -> float:
+        """Return a number of texts as a share of all that are not empty."""
+        total = self._elements or self.known
+        return count / total if total else 0.0
+
+    def add(self, values: Sequence[Any]) -> None:
+        """Add the values of rows."""
+        known = [value for value in values if value is not None and value != ""]
+        self.count(len(values), len(known))
+        self._kinds.update(map(type, known))
+        self.examples += known[: EXAMPLE_ROWS - len(self.examples)]
+        if self._numbers:
+            self._integers = self._integers and all(map(INTEGER.fullmatch, known))
+            self._numbers = self._integers or all(map(NUMBER.fullmatch, known))
+        self.follow(known)
+
+    def count(self, rows: int, known: int) -> None:
+        """Count rows, and values that are not empty."""
+        self.rows += rows
+        self.known += known
+
+    def follow(self, values: Iterable[Any]) -> None:
+        """Look at the texts among values, and in lists: whether they name or hold files."""
+        if self._follows_all:
+            values = list(values)
+            if len(self._distinct) < _MAX_DISTINCT:
+                self._distinct.update(map(str, values))
+            self._hashes.extend(map(hash, map(str, values)))
+        for value in values:
+            if isinstance(value, str):
+                self._follow_text(value)
+            elif isinstance(value, list):
+                texts = [one for one in value if isinstance(one, str)]
+                self._elements += len(texts)
+                if len(texts) < sum(one is not None for one in value):
+                    self._kinds[dict] += 1  # no list of texts
+                    self._kinds[list] -= 1
+                for text in texts:
+                    self._follow_text(text)
+
+    def _follow_text(self, text: str) -> None:
+        """Count a text that is a path, URL or picture. Captions are the most, so the first tests are fast ones."""
+        if "://" in text[:16] and is_link(text):
+            self.links += 1
+            if looks_like_file(text):
+                self.media_links += 1
+                self.extensions[extension_of_path(text)] += 1
+        elif len(text) >= 22 and " " not in text[:64] and is_inline(text):
+            self.inline += 1
+            self.first_file = self.first_file or f"{text[:16]}…"
+        elif (is_path := "." in text[-11:] and looks_like_file(text)) or self.is_named_media:
+            self.paths += is_path
+            if is_path:
+                self.extensions[extension_of_path(text)] += 1
+            if not self.has_files and len(text) <= _MAX_PATH and self._files.exists(text):
+                self.has_files = True
+                self.first_file = text
+
+    @property
+    def usual_extension(self) -> str | None:
+        """The extension that most values have: paths in all rows, contents in the examples."""
+        counts = self.extensions or Counter(filter(None, map(_extension, flat(self.examples))))
+        return counts.most_common(1)[0][0] if counts else None
+
+
+def flat(values: Iterable[object]) -> list[object]:
+    """Return values and the elements of lists among them."""
+    return [one for value in values for one in (value if isinstance(value, list) else [value])]
+
+
+def _extension(value: object) -> str | None:
+    if isinstance(value, dict):
+        data, path = value.get("bytes"), value.get("path")
+        return usual_extension(data) if isinstance(data, bytes) else extension_of_path(path or "")
+    if isinstance(value, str) and is_inline(value):
+        value = inline_contents(value)
+    return usual_extension(value) if isinstance(value, bytes) else None

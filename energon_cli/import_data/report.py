@@ -92,7 +92,7 @@ def draft_document(
         "output": flags.output,
         "dry_run": True,
         "sources": [{"path": source.path, "kind": source.kind} for source in listed.sources],
-        "columns": columns_document(listed.sources),
+        "columns": _columns_document(listed.sources),
         "samples": len(listed.rows),
         "bytes": listed.size_bytes,
         "parts": dict(listed.part_counts),
@@ -105,7 +105,7 @@ def draft_document(
     }
 
 
-def columns_document(sources: Sequence[Source]) -> list[dict[str, Any]]:
+def _columns_document(sources: Sequence[Source]) -> list[dict[str, Any]]:
     """Return the columns of tables, and what becomes of each; those of the role ``not written`` are left out."""
     return [
         {"source": path, "column": one.name, "type": one.type, "role": one.role, "part": one.part}
@@ -158,7 +158,7 @@ def report_document(
     prepared = report.prepared
     return {
         "output": path,
-        "columns": columns_document(sources),
+        "columns": _columns_document(sources),
         "samples": prepared.samples,
         "shards": prepared.shards,
         "bytes": report.size_bytes,

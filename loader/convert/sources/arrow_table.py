@@ -82,7 +82,7 @@ class ArrowTableSource(TableSource):
         missing = [column.name for column in layout.found if column.role != "not written" and column.name not in names]
         if missing:
             raise ConfigError(
-                f"the column {missing[0]!r}, which the first file has, is missing; found {', '.join(names)}",
+                f"the column {missing[0]!r}, which another file has, is missing; found {', '.join(names)}",
                 at=file.path,
                 hint="import files with other columns one by one, then: energon merge",
             )

@@ -49,7 +49,7 @@ class TableSource(Source):
         return self.layout().found
 
     def layout(self, listing: Listing | None = None) -> TableLayout:
-        """Return what becomes of the columns; for a listing, decide it anew and note what users should know.
+        """Return what becomes of the columns; for a listing, decide it again and note what users should know.
 
         Raises:
             ConfigError: No column can be a part, or a named one does not exist.

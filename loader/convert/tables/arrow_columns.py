@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -39,7 +40,16 @@ def arrow_columns(schema: Any, files: NamedFiles) -> list[TableColumn]:
     Args:
         schema: Its Arrow schema.
         files: The files that its values may name.
+
+    Raises:
+        ConfigError: Several columns have one name.
     """
+    name, count = Counter(schema.names).most_common(1)[0] if schema.names else ("", 1)
+    if count > 1:
+        raise ConfigError(
+            f"the name {name!r} is that of {count} columns, so that their values cannot be told apart",
+            hint="rename the columns",
+        )
     class_names = dict(_class_names(schema.metadata or {}))
     return [
         TableColumn(field.name, files, type=_type_of(field.type), class_names=class_names.get(field.name, ()))
@@ -91,7 +101,8 @@ def _plain_texts(values: Any) -> Any:
     from pyarrow import types
 
     if types.is_dictionary(values.type):
-        values = values.dictionary_decode()
+        texts = values.dictionary.cast(pa.large_string())  # functions know no views
+        values = pa.DictionaryArray.from_arrays(values.indices, texts).dictionary_decode()
     return values if values.type in (pa.string(), pa.large_string()) else values.cast(pa.large_string())
 
 
@@ -106,10 +117,11 @@ def _type_of(type_: Any) -> ColumnType:
         return "bytes"
     if _is_media(type_):
         return "media"
-    if any(is_list(type_) for is_list in (*_lists(), types.is_fixed_size_list)):
+    is_view = str(type_).startswith(("list_view<", "large_list_view<"))
+    if is_view or types.is_list(type_) or types.is_large_list(type_) or types.is_fixed_size_list(type_):
         inner = _type_of(type_.value_type)
         return "media list" if inner in ("bytes", "media") else "text list" if inner == "text" else "nested"
-    if types.is_string(type_) or types.is_large_string(type_) or types.is_string_view(type_):
+    if types.is_string(type_) or types.is_large_string(type_) or str(type_) == "string_view":
         return "text"
     if types.is_null(type_):
         return "empty"
@@ -123,14 +135,8 @@ def _is_bytes(type_: Any) -> bool:
 
     if types.is_dictionary(type_):
         type_ = type_.value_type
-    kinds = (types.is_binary, types.is_large_binary, types.is_fixed_size_binary, types.is_binary_view)
-    return any(is_kind(type_) for is_kind in kinds)
-
-
-def _lists() -> tuple[Any, ...]:
-    from pyarrow import types
-
-    return types.is_list, types.is_large_list, types.is_list_view, types.is_large_list_view
+    is_binary = types.is_binary(type_) or types.is_large_binary(type_) or types.is_fixed_size_binary(type_)
+    return is_binary or str(type_) == "binary_view"
 
 
 def _is_media(type_: Any) -> bool:

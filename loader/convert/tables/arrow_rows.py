@@ -33,45 +33,52 @@ def survey_columns(tables: Iterable[ArrowTable], files: NamedFiles) -> list[Tabl
         FormatError: None of the rows can be read.
     """
     fault: FormatError | None = None
-    columns: list[TableColumn] = []
+    columns: dict[str, TableColumn] = {}
     for table in tables:
-        if not table.num_rows:
-            table.close()
-            continue
-        columns = columns or arrow_columns(table.schema, files)
-        names = {*table.schema.names}
-        followed = [c for c in columns if c.name in names and (c.type in ("text", "text list") or c.follows_all)]
-        for _, batch in readable_batches(table, [column.name for column in followed]) if followed else ():
-            if isinstance(batch, FormatError):
-                fault = fault or batch
-                continue
-            for column in followed:
-                follow_values(column, batch.column(column.name))
-        for column in columns:
-            if column.name in names:
-                fault = _add_examples(column, table) or fault
+        if table.num_rows:
+            for column in arrow_columns(table.schema, files):
+                earlier = columns.setdefault(column.name, column)
+                if earlier.type != column.type and not earlier.examples:  # it had no values to tell its type by
+                    columns[column.name] = column
+            present = [columns[name] for name in table.schema.names]
+            fault = _follow_table(table, present) or fault
         table.close()
-    if fault is not None and not any(column.examples for column in columns):
+    if fault is not None and not any(column.examples for column in columns.values()):
         raise fault
-    return columns
+    return list(columns.values())
+
+
+def _follow_table(table: ArrowTable, columns: Sequence[TableColumn]) -> FormatError | None:
+    """Add the values of a table to its columns; return an error of rows that cannot be read."""
+    fault: FormatError | None = None
+    followed = [column for column in columns if column.type in ("text", "text list") or column.follows_all]
+    for _, batch in readable_batches(table, [column.name for column in followed]) if followed else ():
+        if isinstance(batch, FormatError):
+            fault = fault or batch
+            continue
+        for column in followed:
+            follow_values(column, batch.column(column.name))
+    for column in columns:
+        if not column.examples:
+            fault = _add_examples(column, table) or fault
+    return fault
 
 
 def _add_examples(column: TableColumn, table: ArrowTable) -> FormatError | None:
     """Add the first values that are not null, of a row group after the first if need be."""
     fault: FormatError | None = None
-    if column.examples or not table.num_rows:
-        return None
     _, mean = next(table.row_sizes([column.name]), (0, 1))
     rows = max(1, min(EXAMPLE_ROWS, _EXAMPLE_BYTES // max(1, mean)))
-    for _, batch in readable_batches(table, [column.name]):
+    for first, batch in readable_batches(table, [column.name]):
         if isinstance(batch, FormatError):
             fault = batch
             continue
-        values = batch.column(0)
-        first = values.filter(has_values(values)) if column.type in ("bytes", "media") else values.drop_null()
-        column.examples += [value for value in first.slice(0, rows).to_pylist() if value not in ("", [])]
-        if column.examples:
-            return None
+        values = batch.column(column.name)
+        is_known = has_values(values) if column.type in ("bytes", "media") else values.is_valid()
+        known = (values[row].as_py() for row in np.flatnonzero(is_known)[:rows].tolist())
+        column.examples += [value for value in known if value not in ("", [])]
+        if column.examples and first + batch.num_rows >= rows:
+            break
     return fault
 
 
@@ -192,7 +199,7 @@ def _present_rows(table: ArrowTable, column: str) -> list[bool]:
             for first, batch in table.batches(start, [column]):
                 if first >= stop:
                     break
-                present[first : first + batch.num_rows] = has_values(batch.column(0))
+                present[first : first + batch.num_rows] = has_values(batch.column(column))
     values: list[bool] = present.tolist()
     return values
 
@@ -200,6 +207,8 @@ def _present_rows(table: ArrowTable, column: str) -> list[bool]:
 def _lengths(column: Any) -> list[int | None]:
     from pyarrow import compute
 
+    if column.type == "null":
+        return [None] * len(column)
     lengths: list[int | None] = compute.list_value_length(column).to_pylist()
     return lengths
 

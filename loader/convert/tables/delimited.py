@@ -18,7 +18,7 @@ __all__ = ["DelimitedReader"]
 _MAX_FIELD = 64 << 20  # characters; an open quote would otherwise read the rest of the file into memory
 _HEAD_BYTES = 1 << 16
 _DELIMITERS = ",;\t|"
-_NOT_UTF8 = re.compile("[\ud800-\udfff]")
+_DAMAGE = re.compile("[\0\ud800-\udfff]")
 _TO_UTF8 = "convert the table to UTF-8: iconv -f LATIN1 -t UTF-8 FILE > NEW"
 _QUOTES = "double the quotes within a field, and close it with a quote before the delimiter"
 
@@ -57,6 +57,7 @@ class DelimitedReader:
         first_line = self._read_line()
         self._push_back([first_line])
         self._delimiter = "\t" if self._is_tsv else _delimiter(first_line)
+        self._quoted_field = f'{self._delimiter}"'  # the begin of one
         fields = first_line.strip("\r\n").split(self._delimiter)
         self._quotes_all = all(len(field) > 1 and field[0] == field[-1] == '"' for field in fields)
         self.open_quotes: list[int] = []
@@ -98,7 +99,7 @@ class DelimitedReader:
             number = self._line
             text = line.rstrip("\r\n")
             literal = text.split(self._delimiter)
-            if '"' in text and any(field.startswith('"') for field in literal):
+            if text.startswith('"') or self._quoted_field in text:
                 yield number, self._quoted(line, literal) or literal
             elif text:
                 yield number, literal
@@ -142,10 +143,10 @@ class DelimitedReader:
             if self.open_quotes and self.open_quotes[-1] == line:
                 return Record(line, {}, f"a quote that opens in this line is not closed; {fault}", _QUOTES)
             return Record(line, {}, fault, "quote fields that contain the delimiter or a line break")
-        if any(map(_NOT_UTF8.search, fields)):
-            return Record(line, {}, "it is not UTF-8 text", _TO_UTF8)
-        if any("\0" in field for field in fields):
-            return Record(line, {}, "it has zero bytes, as damaged files and UTF-16 without a mark have", _TO_UTF8)
+        damage = _DAMAGE.search("".join(fields))
+        if damage is not None:
+            fault = "it has zero bytes, as damaged files and UTF-16 without a mark have"
+            return Record(line, {}, fault if damage[0] == "\0" else "it is not UTF-8 text", _TO_UTF8)
         values: dict[str, Any] = {name: value or None for name, value in zip(self.names, fields, strict=True)}
         for name, kind in numbers.items():
             if values[name] is not None:

@@ -287,7 +287,8 @@ def _caption(rest: Sequence[TableColumn]) -> TableColumn | None:
     for name in CAPTION_NAMES:
         if name in texts:
             return texts[name]
-    return rest[0] if len(rest) == 1 and rest[0].type == "text" and not rest[0].class_names else None
+    is_caption = len(rest) == 1 and rest[0].type == "text" and rest[0].name not in CONVERSATION_KEYS
+    return rest[0] if is_caption and not rest[0].class_names else None
 
 
 def _is_media_url(column: TableColumn) -> bool:

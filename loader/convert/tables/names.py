@@ -39,6 +39,7 @@ _SPLIT_PARTS = {"training": "train", "validation": "val", "valid": "val", "dev":
 _NOT_IN_A_PART_NAME = re.compile(r"[^a-z0-9_-]+")
 _BAD_PART_NAME = re.compile(r"[/\[\],\s\x00-\x1f]|^\.|\.$|\.\.|^$")
 _MAX_PATH = 1024
+_MAX_SCHEME = 40  # characters of the begin of a URL
 _EXTENSION = re.compile(r"[A-Za-z0-9]{1,10}")
 
 
@@ -97,7 +98,7 @@ def is_link(text: str) -> bool:
     >>> is_link("https://example.org/a.jpg"), is_link("file:///a.jpg"), is_link("a.jpg")
     (True, True, False)
     """
-    return is_url(text) or text.startswith("file://")
+    return "://" in text[:_MAX_SCHEME] and (is_url(text) or text.startswith("file://"))
 
 
 def looks_like_file(text: str) -> bool:
@@ -106,7 +107,7 @@ def looks_like_file(text: str) -> bool:
     >>> looks_like_file("a/b.jpg"), looks_like_file("image.path"), looks_like_file("A cat. It sleeps.")
     (True, False, False)
     """
-    if len(text) > _MAX_PATH or "\n" in text:
+    if ("." not in text[-11:] and "?" not in text) or len(text) > _MAX_PATH or "\n" in text:
         return False
     extension = extension_of_path(text)
     return bool(extension) and kind_of_name(extension) not in ("bytes", "label")

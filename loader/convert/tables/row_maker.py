@@ -97,7 +97,7 @@ class RowMaker:
         parts: dict[str, PartRef] = {}
         for index, element in enumerate(value if isinstance(value, list | range) else ()):
             if not is_empty(element):
-                parts |= self._medium(part, part.element_name(index), element, cell, index)
+                parts |= self._medium(part, part.element_name(len(parts)), element, cell, index)
         return parts
 
     def _medium(

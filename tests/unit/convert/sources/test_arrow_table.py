@@ -230,7 +230,7 @@ def test_a_damaged_row_group_fails_its_rows_alone(pictures: ArrowTableSource, tm
 def test_files_with_other_columns_and_tables_without_rows_are_errors(tmp_path: Path) -> None:
     write_parquet(tmp_path / "in/a.parquet", [row(0)])
     write_parquet(tmp_path / "in/b.parquet", [{"caption": "x"}])
-    with pytest.raises(ConfigError, match="the column 'image', which the first file has, is missing") as caught:
+    with pytest.raises(ConfigError, match="the column 'image', which another file has, is missing") as caught:
         list(ArrowTableSource(path=str(tmp_path / "in"), kind="parquet").rows(Listing()))
     assert str(caught.value.at).endswith("b.parquet")
     write_parquet(tmp_path / "empty.parquet", [])

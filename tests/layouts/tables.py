@@ -1,0 +1,166 @@
+"""Tables as programs and people write them: late columns, odd quotes, encodings, views of Arrow, conversations."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import io
+import json
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+from pyarrow import parquet
+
+from tests.layouts.layout import layout, picture, table, write
+
+MEDIA = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+TURNS = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}]
+
+
+@layout(
+    samples={f"{n:09d}": "jpg txt" for n in range(4)},
+    sample_type="CaptioningSample",
+    texts={"000000001.txt": '"a cat', "000000002.txt": '"big" dog', "000000003.txt": 'end"'},
+    note="the first line of .*Train.tsv is data",
+    forms=("folder",),
+)
+def captions_of_the_web_without_a_header(folder: Path) -> str:
+    write(folder, [f"{n}.jpg" for n in range(4)])
+    captions = ["a", '"a cat', '"big" dog', 'end"']
+    write(folder, {"Train.tsv": "".join(f"file://{folder}/{n}.jpg\t{text}\n" for n, text in enumerate(captions))})
+    return "Train.tsv"
+
+
+@layout(
+    samples={"a": "jpg txt", "b": "jpg txt", "c": "jpg txt"},
+    sample_type="CaptioningSample",
+    texts={"a.txt": '"open', "b.txt": "two\nlines, here", "c.txt": 'say "c"'},
+    note="1 lines of .* have a quote that is not closed",
+    forms=("folder",),
+)
+def csv_with_an_open_quote(folder: Path) -> str:
+    write(folder, ["a.jpg", "b.jpg", "c.jpg"])
+    write(folder, {"t.csv": 'image,caption\na.jpg,"open\nb.jpg,"two\nlines, here"\nc.jpg,"say ""c"""\n'})
+    return "t.csv"
+
+
+@layout(
+    samples={"late": "jpg txt"},
+    left_out={"rows L118": 200},
+    sample_type="CaptioningSample",
+    forms=("folder",),
+)
+def jsonl_with_a_late_picture(folder: Path) -> str:
+    write(folder, ["late.jpg"])
+    rows = [{"image": None, "text": f"{n}"} for n in range(200)] + [{"image": "late.jpg", "text": "x"}]
+    write(folder, {"t.jsonl": "\n".join(map(json.dumps, rows))})
+    return "t.jsonl"
+
+
+@layout(
+    samples={"000000050": "jpg txt", "000000051": "jpg txt"},
+    left_out={"rows L118": 50},
+    sample_type="CaptioningSample",
+    forms=("folder",),
+)
+def parquet_with_nulls_in_the_first_row_group(folder: Path) -> str:
+    images = [None] * 50 + [{"bytes": picture(), "path": None}] * 2
+    rows = pa.table({"image": pa.array(images, MEDIA), "caption": ["c"] * 52})
+    parquet.write_table(rows, folder / "t.parquet", row_group_size=25)
+    return "t.parquet"
+
+
+@layout(
+    samples={"000000000": "jpg txt", "000000001": "jpg txt", "000000002": "txt"},
+    sample_type="CaptioningSample",
+    options={"keep_text_only": True},
+    forms=("folder",),
+)
+def parquet_of_polars_with_text_only_rows(folder: Path) -> str:
+    images = [picture(), picture(), None]
+    pl.DataFrame({"image": images, "text": ["a", "b", "c"]}).write_parquet(folder / "t.parquet")
+    return "t.parquet"
+
+
+@layout(samples={"000000000": "jpg txt", "000000001": "jpg txt"}, sample_type="CaptioningSample", forms=("folder",))
+def arrow_of_polars_with_views(folder: Path) -> str:
+    pl.DataFrame({"image": [picture()] * 2, "caption": ["a", "b"]}).write_ipc(folder / "t.arrow", compression="lz4")
+    return "t.arrow"
+
+
+@layout(
+    samples={"000000000": "jpg json txt"},
+    left_out={"rows F101": 1, "parts F101": 1},
+    sample_type="CaptioningSample",
+    texts={"000000000.txt": "what is it?"},
+    forms=("folder",),
+)
+def questions_about_pictures_in_base64(folder: Path) -> str:
+    text = io.StringIO()
+    rows = csv.writer(text, delimiter="\t", lineterminator="\n")
+    rows.writerow(["index", "image", "question", "description"])
+    rows.writerow([0, base64.b64encode(picture()).decode(), "q", "what is it?"])
+    text.write("1\tno picture\n")
+    write(folder, {"t.tsv": text.getvalue()})
+    return "t.tsv"
+
+
+@layout(
+    samples={"a": "jpg txt", "b": "jpg txt"},
+    sample_type="CaptioningSample",
+    texts={"a.txt": "größe"},
+    note="is read as UTF-16",
+    forms=("folder",),
+)
+def csv_of_a_spreadsheet_in_utf16(folder: Path) -> str:
+    write(folder, ["a.jpg", "b.jpg"])
+    write(folder, {"t.csv": "image;caption\r\na.jpg;größe\r\nb.jpg;x\r\n".encode("utf-16")})
+    return "t.csv"
+
+
+@layout(
+    samples={"a": "jpg txt", "b": "jpg txt"},
+    left_out={"rows F102": 1, "parts F102": 2},
+    sample_type="CaptioningSample",
+    note="start from .*pictures",
+    forms=("folder",),
+)
+def names_of_files_in_a_folder_below(folder: Path) -> str:
+    write(folder, ["pictures/a.jpg", "pictures/b.jpg"])
+    write(folder, {"t.csv": "my image,caption\na.jpg,x\nb.jpg,y\nmissing.jpg,z\n"})
+    return "t.csv"
+
+
+@layout(
+    samples={"000000000": "images.0.jpg json", "000000001": "json", "000000002": "json"},
+    sample_type="ConversationSample",
+    forms=("folder",),
+)
+def chats_in_parquet_with_lists_of_pictures(folder: Path) -> str:
+    images = pa.array([[{"bytes": picture(), "path": None}], [], None], pa.list_(MEDIA))
+    parquet.write_table(pa.table({"messages": [TURNS] * 3, "images": images}), folder / "t.parquet")
+    return "t.parquet"
+
+
+@layout(
+    samples={"a": "jpg json", "000000001": "json", "000000002": "json"},
+    sample_type="ConversationSample",
+    texts={"000000001.json": '{"conversations":[{"from":"human","value":"hi"},{"from":"gpt","value":"hello"}]}'},
+    forms=("folder",),
+)
+def chats_in_parquet_as_text(folder: Path) -> str:
+    write(folder, ["a.jpg"])
+    turns = json.dumps([{"from": "human", "value": "hi"}, {"from": "gpt", "value": "hello"}])
+    write(folder, {"t.parquet": table({"conversations": [turns.replace(" ", "")] * 3, "image": ["a.jpg", None, ""]})})
+    return "t.parquet"
+
+
+@layout(
+    samples={"000000000": "left_view.jpg right_view.jpg txt", "000000001": "left_view.jpg txt"},
+    forms=("folder",),
+)
+def two_pictures_of_a_row_of_which_one_is_null(folder: Path) -> str:
+    columns = {"left view": [picture()] * 2, "right view": [picture(), None], "prompt": ["a", "b"]}
+    write(folder, {"t.parquet": table(columns)})
+    return "t.parquet"

@@ -1,7 +1,8 @@
-"""Count the input of commands: every unit is used, left out by reason, or failed by reason.
+"""Account for the input of commands, and distinguish what its files really are.
 
-- :mod:`account` counts the units and checks that the sum is complete.
+- :mod:`account` counts every unit of the input: used, left out by reason, or failed by reason.
 - :mod:`reasons` is the closed list of reasons; ``energon rule`` explains each.
+- :mod:`kinds` distinguishes pictures, sound, video, texts and other files by their names and first bytes.
 """
 
 import lazy_loader

@@ -39,7 +39,7 @@ _LIST = (
         "a file without an extension",
         "The extension names the part of a sample, so a file without one has no place in a sample.",
         "Rename the file, or leave it out",
-        "A folder of pictures with a file `LICENSE`.",
+        "A folder of pictures with a file `photo`.",
     ),
     Reason(
         "L102",
@@ -64,8 +64,8 @@ _LIST = (
     ),
     Reason(
         "L105",
-        "a member that is no file",
-        "Archives may hold devices, pipes and links, which have no contents.",
+        "a device, pipe, socket or link",
+        "Folders and archives may hold such entries, which have no contents.",
         "Pack the archive again with `tar --dereference --hard-dereference`",
         "A symbolic link in a tar to a file outside it.",
     ),
@@ -119,6 +119,13 @@ _LIST = (
         "Captions of 1,000 pictures, and the dataset holds 900 of them.",
     ),
     Reason(
+        "L113",
+        "a file that no row names",
+        "A table such as `metadata.jsonl` tells the samples, and each of its rows names its files.",
+        "Add rows for the files, or import the folder without the table",
+        "`0003.jpg` next to a `metadata.csv` that ends with `0002.jpg`.",
+    ),
+    Reason(
         "F101",
         "a row that cannot be read or written",
         "A value of the row is missing, damaged or of an unexpected form; the message names it.",
@@ -131,6 +138,14 @@ _LIST = (
         "The row names a file that does not exist, or may not be read.",
         "Check the name, or the folder that names start from (`--root`)",
         "`images/0001.jpg` in a table, and the folder is called `image`.",
+    ),
+    Reason(
+        "F103",
+        "a row with an empty file",
+        "A picture, sound, video or JSON document of 0 bytes cannot be decoded; the copy that made it has probably"
+        " failed. A text may be empty.",
+        "Copy the file again, and run the command again",
+        "`0001.jpg` of 0 bytes.",
     ),
 )
 

@@ -9,7 +9,7 @@ from contextlib import closing, contextmanager
 from ...errors import EnergonError
 from ...storage import LocalStorage
 from ..writing.shard_file import FileContents, ShardFile
-from .contents import ContentReader
+from .contents import ContentReader, check_not_empty
 from .listing import ListedRows
 from .pictures import PictureOptions, convert_picture
 
@@ -47,6 +47,7 @@ def write_trial(listed: ListedRows, pictures: PictureOptions) -> Iterator[str]:
                     parts = {}
                     for name, part in row.parts.items():
                         data = reader.read(row.source, part)
+                        check_not_empty(name, data)
                         if not isinstance(data, FileContents):
                             name, data = convert_picture(name, data, pictures)  # noqa: PLW2901
                         parts[name] = data

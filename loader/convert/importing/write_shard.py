@@ -22,7 +22,7 @@ from ..rows.row_file import RowFile
 from ..rows.shard_plan import PlannedShard
 from ..sources.source import Source
 from ..writing.shard_file import FileContents, PartContents, ShardFile
-from .contents import ContentReader
+from .contents import ContentReader, check_not_empty
 from .contents_name import name_by_contents
 from .done_shards import DoneShard, FailedRow, read_done, version_of, write_done
 from .pictures import PictureOptions, convert_picture
@@ -213,6 +213,7 @@ class _ShardWriter:
             data = self.reader.read(row.source, part)
             if isinstance(part, FileRef | CellRef) and part.named_by_contents:
                 name = name_by_contents(name, data)  # noqa: PLW2901 - the name in the row is a guess
+            check_not_empty(name, data)
             if not isinstance(data, FileContents):
                 name, data = convert_picture(name, data, self._task.pictures)  # noqa: PLW2901
             contents[unique_part(name, contents)] = data

@@ -37,11 +37,13 @@ class Listing:
         scratch: A folder for files that rows reference, such as decompressed archives; it is removed at the end.
         account: The fate of each file and member. A source counts what it sees, what goes into rows, and what it leaves
             out; the caller counts the rows.
+        notes: What a source has decided on, in sentences for people.
     """
 
     shuffled: bool = False
     scratch: str = ""
     account: Account = field(default_factory=Account)
+    notes: list[str] = field(default_factory=list)
 
 
 class CellReader(Protocol):

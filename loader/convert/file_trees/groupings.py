@@ -49,11 +49,17 @@ class Grouping:
         if self.by == "folder" and folder:
             return "/".join(folder), f"{part_name_of_column(stem)}."
         role, path = "", folder
-        if self.by == "parallel" and len(folder) > self.depth:
+        if self.by == "parallel" and self.has_samples(folder):
             role, path = folder[self.depth], (*self.without_role(folder), stem)
         elif self.by == "number" and (match := NUMBERED.fullmatch(stem)):
             role, path = match[1], (*folder, match[2])
         return ("/".join(path), self.roles[role]) if role in self.roles else None
+
+    def has_samples(self, folder: tuple[str, ...]) -> bool:
+        """Return True if files of a folder may be parts of samples with others."""
+        if self.by == "parallel":
+            return len(folder) > self.depth and folder[self.depth] in self.roles
+        return self.by != "folder" or bool(folder)
 
     def without_role(self, folder: tuple[str, ...]) -> tuple[str, ...]:
         """Return the path of a folder without that of its role."""
@@ -156,7 +162,9 @@ def _matched(roles: Mapping[str, _Role], by: GroupBy, depth: int, *, is_named: b
     # A kind that two roles have is told apart by the name of the role: the picture is jpg, the mask masks.png.
     counts = Counter(chain.from_iterable(kinds))
     begins = {
-        name: "" if name == main or all(counts[kind] == 1 for kind in own) else f"{part_name_of_column(name)}."
+        name: ""
+        if all(counts[kind] == 1 for kind in own) or (name == main and _MAIN_NAMES.fullmatch(name))
+        else f"{part_name_of_column(name)}."
         for name, own in zip(names, kinds, strict=True)
     }
     return total, Grouping(by=by, depth=depth, roles=begins)

@@ -32,12 +32,14 @@ class TreeOptions:
         splits: Outer folders are split parts.
         group_by: What the files of a sample share.
         takes_all: Every file with an extension is a part, except tables and archives.
+        is_webdataset: Tables may be parts of samples, if there are many.
     """
 
     classes: bool | None = None
     splits: bool | None = None
     group_by: GroupBy | None = None
     takes_all: bool = False
+    is_webdataset: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +101,8 @@ def survey_tree(tree: FileTree, options: TreeOptions, *, names_files: Callable[[
         StorageError: The tree cannot be listed.
     """
     seen = _look(tree)
+    if options.is_webdataset and len(seen.tables) + len(seen.archives) > _MAX_ABOUT:
+        return TreeSurvey()
     if seen.parts and seen.tables:
         tables = tuple(name for name in seen.tables if names_files(name))
         if tables:
@@ -128,10 +132,11 @@ def _look(tree: FileTree, *, takes_about: bool = False) -> _Seen:
 
 def _survey_of_files(seen: _Seen, options: TreeOptions, tree: FileTree, *, takes_about: bool) -> TreeSurvey:
     grouping = find_grouping(seen.folders, options.group_by, at=tree.path)
-    paths = [grouping.without_role(folder.names) for folder in seen.folders]
+    folders = [folder for folder in seen.folders if grouping.has_samples(folder.names)]
+    paths = [grouping.without_role(folder.names) for folder in folders]
     top = _top(paths)
     layout = find_folder_layout(
-        seen.folders,
+        folders,
         [path[top:] for path in paths],
         classes=options.classes if grouping.by == "name" else False,
         splits=options.splits,
@@ -167,13 +172,13 @@ def _survey_of_data(tree: FileTree, seen: _Seen) -> TreeSurvey:
     binary = [name for name in tables if name.lower().endswith(BINARY_TABLES)]
     others = [name for name in seen.archives if name not in {*tars}]
     pieces = [
-        ("tar files", tars, "--from webdataset"),
-        ("archives", others, "--from zip"),
-        ("Parquet and Arrow tables", binary, "--from hf"),
-        ("text tables", [name for name in tables if name not in {*binary}], "--from csv, tsv or jsonl"),
-        ("files", _data_files(tree, stems), "--from folder"),
+        ("tar files", tars, "webdataset"),
+        ("archives", others, ""),
+        ("Parquet and Arrow tables", binary, "hf"),
+        ("text tables", [name for name in tables if name not in {*binary}], ""),
+        ("files", _data_files(tree, stems), "folder"),
     ]
-    present = [(what, names, option) for what, names, option in pieces if names]
+    present = [piece for piece in pieces if piece[1]]
     if len(present) != 1 or others:
         raise _unclear(tree, present)
     if tars:
@@ -218,14 +223,16 @@ def _readme(tree: FileTree) -> str:
 
 def _unclear(tree: FileTree, present: Sequence[tuple[str, list[str], str]]) -> ConfigError:
     shown = "; ".join(
-        f"{len(names):,} {what} ({sum(map(tree.size, names)):,} bytes), such as {names[0]}: {option}"
-        for what, names, option in present
+        f"{len(names):,} {what} ({sum(map(tree.size, names)):,} bytes), such as {names[0]}"
+        for what, names, _ in present
     )
+    kinds = [f"--from {kind}" for _, _, kind in present if kind and tree.unit == "files"]
+    action = f", or its kind: {' or '.join(kinds)}" if kinds else "; unpack the archive first"
     fault = "there are several kinds of data" if len(present) > 1 else "these are imported one by one"
     return ConfigError(
         f"{fault}, and it is unclear which is meant: {shown}",
         at=tree.path,
-        hint="name the folder or file of one of them as SOURCE, or its kind with --from",
+        hint=f"name the folder or file of one of them as SOURCE{action}",
     )
 
 

@@ -128,12 +128,8 @@ class FilesSource(Source):
             except EnergonError:
                 return False
 
-        try:
-            self._survey = survey_tree(tree, self.options, names_files=names_files)
-        except ConfigError:
-            if self.kind != "webdataset":
-                raise
-            self._survey = TreeSurvey()  # samples may have any parts
+        options = replace(self.options, is_webdataset=self.kind == "webdataset")
+        self._survey = survey_tree(tree, options, names_files=names_files)
         if self.kind == "webdataset" and not self._survey.is_plain:
             self.kind = "tar"
         return self._survey

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from ...accounting import Account
@@ -106,7 +106,8 @@ def survey_tree(tree: FileTree, options: TreeOptions, *, names_files: Callable[[
     if seen.parts and seen.tables:
         tables = tuple(name for name in seen.tables if names_files(name))
         if tables:
-            return TreeSurvey(tables=tables, **_splits_of(seen, options, tree))
+            by_splits = replace(options, classes=False, group_by="name")
+            return replace(_survey_of_files(seen, by_splits, tree, takes_about=False), tables=tables)
     if (seen.tables or seen.archives) and not options.takes_all:
         return _survey_of_data(tree, seen)
     takes_about = not seen.parts or seen.about > max(_MAX_ABOUT, seen.parts // 10) or options.takes_all
@@ -143,12 +144,6 @@ def _survey_of_files(seen: _Seen, options: TreeOptions, tree: FileTree, *, takes
         at=tree.path,
     )
     return TreeSurvey(takes_about=takes_about, grouping=grouping, folders=layout, top=top)
-
-
-def _splits_of(seen: _Seen, options: TreeOptions, tree: FileTree) -> dict[str, object]:
-    plain = TreeOptions(classes=False, splits=options.splits, group_by="name")
-    survey = _survey_of_files(seen, plain, tree, takes_about=False)
-    return {"folders": survey.folders, "top": survey.top}
 
 
 def _top(paths: Sequence[tuple[str, ...]]) -> int:

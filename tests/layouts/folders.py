@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import warnings
+import zipfile
 from pathlib import Path
 
 from tests.layouts.layout import layout, picture, table, tar_of, write
@@ -276,3 +278,111 @@ def empty_files(folder: Path) -> None:
 def tables_that_belong_to_samples(folder: Path) -> None:
     write(folder, ["a.jpg", "b.jpg"])
     write(folder, {"a.csv": "t,x\n0,1\n", "b.csv": "t,x\n0,1\n", "all.csv": "t,x\n0,1\n"})
+
+
+@layout(
+    samples={"clips/a": "train: mp3 txt", "clips/b": "test: mp3 txt"},
+    left_out={"files L113": 1},
+)
+def common_voice(folder: Path) -> None:
+    write(folder, ["clips/a.mp3", "clips/b.mp3", "clips/c.mp3"])
+    write(folder, {"train.tsv": "path\tsentence\na.mp3\tone\n", "test.tsv": "path\tsentence\nb.mp3\ttwo\n"})
+
+
+@layout(
+    samples={"train/1": "train: jpg txt", "test/1": "test: jpg txt"},
+    sample_type="CaptioningSample",
+    texts={"train/1.txt": "in train", "test/1.txt": "in test"},
+)
+def tables_named_after_folders_of_equal_names(folder: Path) -> None:
+    write(folder, ["train/1.jpg", "test/1.jpg"])
+    for split in ("train", "test"):
+        write(folder, {f"{split}.csv": f"file,caption\n1.jpg,in {split}\n"})
+
+
+@layout(error="several kinds of data.*1 annotation files.*such as annotations/instances.json; 2 files")
+def coco_as_a_folder(folder: Path) -> None:
+    write(folder, ["train2017/1.jpg", "train2017/2.jpg"])
+    images = [{"id": n, "file_name": f"{n}.jpg"} for n in (1, 2)]
+    boxes = [{"id": 1, "image_id": 1, "bbox": [0, 0, 1, 1], "category_id": 1}]
+    write(folder, {"annotations/instances.json": json.dumps({"images": images, "annotations": boxes})})
+
+
+@layout(error="imported one by one.*2 archives.*such as a.zip", forms=("folder", "zip"))
+def several_archives(folder: Path) -> None:
+    write(folder, {"a.zip": "PK", "b.zip": "PK", "README.md": "two files"})
+
+
+@layout(error="several kinds of data.*2 tar files.*such as x/1.tar; 30 files", forms=("folder",))
+def tars_and_pictures(folder: Path) -> None:
+    write(folder, [f"photos/{number}.jpg" for number in range(30)])
+    write(folder, {f"x/{n}.tar": tar_of({f"{n}.jpg": picture()}) for n in (1, 2)})
+
+
+@layout(
+    samples={"data/photos/a": "jpg txt"},
+    left_out={"files L102": 2, "files L103": 1},
+    sample_type="CaptioningSample",
+    kind="folder",
+    forms=("folder",),
+)
+def a_tar_is_never_a_part(folder: Path) -> None:
+    write(folder, ["data/photos/a.jpg", "data/photos/a.txt", "LICENSE", "Makefile"])
+    write(folder, {"data/photos/a.tar": tar_of({"x": b""})})
+
+
+@layout(
+    samples={"a": "jpg yaml", "b": "jpg yaml"},
+    left_out={"files L102": 2},
+    sample_type="ImageSample",
+)
+def a_yaml_file_of_each_picture(folder: Path) -> None:
+    write(folder, ["a.jpg", "a.yaml", "b.jpg", "b.yaml", "config.yaml", "train.py"])
+
+
+@layout(samples={"x": "md", "y/z": "md"})
+def documents_alone(folder: Path) -> None:
+    write(folder, ["x.md", "y/z.md"])
+
+
+@layout(
+    samples={"m/k1": "flac txt", "m/k2": "flac txt"},
+    note="but for the folder: text, wav",
+)
+def sound_and_transcripts_in_folders_of_two_levels(folder: Path) -> None:
+    for key in ("k1", "k2"):
+        write(folder, [f"wav/m/{key}.flac", f"text/m/{key}.txt"])
+
+
+@layout(error="share what --group-by parallel needs", options={"group_by": "parallel"})
+def a_grouping_that_does_not_fit(folder: Path) -> None:
+    write(folder, ["x/a.jpg", "y/b.jpg"])
+
+
+@layout(samples={"a": "jpg", "b": "jpg"}, options={"group_by": "name"}, sample_type="ImageSample")
+def one_kind_alone(folder: Path) -> None:
+    write(folder, ["a.jpg", "b.jpg"])
+
+
+@layout(
+    samples={"_/up": "txt", "d/x": "txt", "d/x-2": "txt"},
+    left_out={"files L106": 1},
+    sample_type="TextSample",
+    forms=("folder",),
+)
+def names_of_a_hostile_zip(folder: Path) -> str:
+    with warnings.catch_warnings(), zipfile.ZipFile(folder / "data.zip", "w") as file:
+        warnings.simplefilter("ignore")  # of a name that is there
+        for name in ("../up.txt", "d/x.txt", "d//x.txt", "d/x.txt", ".git/y.txt"):
+            file.writestr(name, name)
+    return "data.zip"
+
+
+@layout(samples={"in/a": "jpg txt"}, sample_type="CaptioningSample", forms=("folder",))
+def a_zip_of_windows(folder: Path) -> str:
+    with zipfile.ZipFile(folder / "data.zip", "w") as file:
+        for name in ("in/a.jpg", "in/a.txt"):
+            file.writestr(name, picture() if name.endswith("jpg") else "a text")
+    data = (folder / "data.zip").read_bytes().replace(b"in/a", b"in\\a")
+    (folder / "data.zip").write_bytes(data)
+    return "data.zip"

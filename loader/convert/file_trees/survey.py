@@ -51,7 +51,7 @@ class TreeSurvey:
             ``"tars"``.
         tables: Tables whose rows are samples, among files; empty for groups of files.
         tars: Tars whose samples are those of the tree.
-        takes_about: Files about the data are parts, since there are no others.
+        about: What becomes of files about the data: they are parts, where there are few others, or left out.
         grouping: What the files of a sample share.
         folders: The meaning of the names of folders.
         top: Number of outer folders that contain everything.
@@ -60,7 +60,7 @@ class TreeSurvey:
     kind: Literal["files", "tables", "tars"] = "files"
     tables: tuple[str, ...] = ()
     tars: tuple[str, ...] = ()
-    takes_about: bool = False
+    about: Literal["none", "parts", "left"] = "none"
     grouping: Grouping = field(default_factory=Grouping)
     folders: FolderLayout = field(default_factory=FolderLayout)
     top: int = 0
@@ -69,7 +69,8 @@ class TreeSurvey:
     def is_plain(self) -> bool:
         """True if nothing but the names of files tells the samples."""
         is_by_name = self.kind == "files" and self.grouping.by == "name"
-        return is_by_name and not (self.tables or self.folders.classes or self.folders.has_splits)
+        is_whole = self.about != "left" and not self.tables
+        return is_by_name and is_whole and not (self.folders.classes or self.folders.has_splits)
 
     def names(self, folder: str) -> tuple[str, ...]:
         """Return the names of a folder and those above it that tell splits and classes."""
@@ -83,37 +84,48 @@ class _Seen:
     folders: list[ListedFolder] = field(default_factory=list)
     tables: list[str] = field(default_factory=list)
     archives: list[str] = field(default_factory=list)
+    documents: list[str] = field(default_factory=list)  # JSON files that are samples of their own
     about: int = 0
     parts: int = 0
 
 
-def survey_tree(tree: FileTree, options: TreeOptions, *, names_files: Callable[[str], bool]) -> TreeSurvey:
+def survey_tree(
+    tree: FileTree,
+    options: TreeOptions,
+    *,
+    names_files: Callable[[str], bool],
+    is_annotation: Callable[[str], bool],
+) -> TreeSurvey:
     """Find out what the samples of a tree are.
 
     Args:
         tree: The tree.
         options: What the user says.
         names_files: Returns True for a table whose rows name files of the tree.
+        is_annotation: Returns True for a JSON file of a list of annotations or conversations.
 
     Raises:
         ConfigError: There are several kinds of data, and it is unclear which one is meant; or files are not where
             ``options`` say.
         StorageError: The tree cannot be listed.
     """
-    seen = _look(tree)
+    seen, annotations = _look(tree), list[str]()
     if options.is_webdataset and len(seen.tables) + len(seen.archives) > _MAX_ABOUT:
         return TreeSurvey()
     if seen.parts and seen.tables:
         tables = tuple(name for name in seen.tables if names_files(name))
         if tables:
             by_splits = replace(options, classes=False, group_by="name")
-            return replace(_survey_of_files(seen, by_splits, tree, takes_about=False), tables=tables)
-    if (seen.tables or seen.archives) and not options.takes_all:
-        return _survey_of_data(tree, seen)
+            return replace(_survey_of_files(seen, by_splits, tree), tables=tables)
+    if len(seen.documents) < min(seen.parts, _MAX_ABOUT) and not options.takes_all:
+        annotations = [name for name in seen.documents if is_annotation(name)]
+    if (seen.tables or seen.archives or annotations) and not options.takes_all:
+        return _survey_of_data(tree, seen, annotations)
     takes_about = not seen.parts or seen.about > max(_MAX_ABOUT, seen.parts // 10) or options.takes_all
     if takes_about and seen.about:
         seen = _look(tree, takes_about=True)
-    return _survey_of_files(seen, options, tree, takes_about=takes_about)
+    survey = _survey_of_files(seen, options, tree)
+    return replace(survey, about="parts" if takes_about else "left") if seen.about else survey
 
 
 def _look(tree: FileTree, *, takes_about: bool = False) -> _Seen:
@@ -127,11 +139,14 @@ def _look(tree: FileTree, *, takes_about: bool = False) -> _Seen:
         parts = sorted(files.parts + files.about) if takes_about else files.parts
         seen.parts += len(parts)
         if parts:
-            seen.folders.append(ListedFolder.of(_pieces(folder), group_files(parts)))
+            samples = group_files(parts)
+            seen.folders.append(ListedFolder.of(_pieces(folder), samples))
+            if len(seen.documents) <= _MAX_ABOUT:
+                seen.documents += [begin + files["json"] for _, files in samples if [*files] == ["json"]]
     return seen
 
 
-def _survey_of_files(seen: _Seen, options: TreeOptions, tree: FileTree, *, takes_about: bool) -> TreeSurvey:
+def _survey_of_files(seen: _Seen, options: TreeOptions, tree: FileTree) -> TreeSurvey:
     grouping = find_grouping(seen.folders, options.group_by, at=tree.path)
     folders = [folder for folder in seen.folders if grouping.has_samples(folder.names)]
     paths = [grouping.without_role(folder.names) for folder in folders]
@@ -143,7 +158,7 @@ def _survey_of_files(seen: _Seen, options: TreeOptions, tree: FileTree, *, takes
         splits=options.splits,
         at=tree.path,
     )
-    return TreeSurvey(takes_about=takes_about, grouping=grouping, folders=layout, top=top)
+    return TreeSurvey(grouping=grouping, folders=layout, top=top)
 
 
 def _top(paths: Sequence[tuple[str, ...]]) -> int:
@@ -154,7 +169,7 @@ def _top(paths: Sequence[tuple[str, ...]]) -> int:
     return next(ends, min(len(first), len(last)))
 
 
-def _survey_of_data(tree: FileTree, seen: _Seen) -> TreeSurvey:
+def _survey_of_data(tree: FileTree, seen: _Seen, annotations: Sequence[str]) -> TreeSurvey:
     """Return the survey of a tree with tables or archives, next to files that only describe them.
 
     Raises:
@@ -166,15 +181,16 @@ def _survey_of_data(tree: FileTree, seen: _Seen) -> TreeSurvey:
     tables = [name for name in seen.tables if _stem(name) not in stems]
     binary = [name for name in tables if name.lower().endswith(BINARY_TABLES)]
     others = [name for name in seen.archives if name not in {*tars}]
-    pieces = [
+    pieces: list[tuple[str, Sequence[str], str]] = [
         ("tar files", tars, "webdataset"),
         ("archives", others, ""),
         ("Parquet and Arrow tables", binary, "hf"),
         ("text tables", [name for name in tables if name not in {*binary}], ""),
-        ("files", _data_files(tree, stems), "folder"),
+        ("annotation files", annotations, ""),
+        ("files", [name for name in _data_files(tree, stems) if name not in annotations], "folder"),
     ]
     present = [piece for piece in pieces if piece[1]]
-    if len(present) != 1 or others:
+    if len(present) != 1 or others or annotations:
         raise _unclear(tree, present)
     if tars:
         return TreeSurvey(kind="tars", tars=tuple(tars))
@@ -216,7 +232,7 @@ def _readme(tree: FileTree) -> str:
     return text
 
 
-def _unclear(tree: FileTree, present: Sequence[tuple[str, list[str], str]]) -> ConfigError:
+def _unclear(tree: FileTree, present: Sequence[tuple[str, Sequence[str], str]]) -> ConfigError:
     shown = "; ".join(
         f"{len(names):,} {what} ({sum(map(tree.size, names)):,} bytes), such as {names[0]}"
         for what, names, _ in present

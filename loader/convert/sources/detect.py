@@ -105,8 +105,11 @@ def open_sources(paths: Sequence[str], *, kind: str | None, options: SourceOptio
 def open_source(path: str, *, kind: str | None, options: SourceOptions) -> Source:
     """Open a source; see :func:`open_sources`."""
     if kind is None:
-        kind = _detect(path)
-        if kind in ("folder", "zip") or (kind == "webdataset" and not os.path.isdir(path)):
+        files = _files(path, "folder", options, takes_all=False)
+        kind = _detect(path, files)
+        if kind == "folder":
+            return files
+        if kind == "zip" or (kind == "webdataset" and not os.path.isdir(path)):
             return _files(path, kind, options, takes_all=False)
     if kind not in KINDS:
         raise ConfigError(
@@ -122,14 +125,14 @@ def found_columns(sources: Sequence[Source]) -> list[tuple[str, tuple[FoundColum
     return [(table.path, table.describe()) for table in tables]
 
 
-def _detect(path: str) -> str:
+def _detect(path: str, files: FilesSource) -> str:
     kind = _KINDS_BY_EXTENSION.get(path.lower().removesuffix(".gz").rpartition(".")[2])
     if is_url(path) and kind is not None:
         return kind
     if not os.path.lexists(path):
         raise StorageError("there is no file or folder of this name", path=path, hint="check the path")
     if os.path.isdir(path):
-        return _detect_folder(path)
+        return _detect_folder(path, files)
     annotations = annotation_kind(path)
     if annotations is not None:
         return annotations
@@ -147,15 +150,14 @@ def _detect(path: str) -> str:
     )
 
 
-def _detect_folder(path: str) -> str:
+def _detect_folder(path: str, files: FilesSource) -> str:
     chunks = chunk_kind(path)
     if chunks is not None:
         return chunks
     if is_saved_dataset(path):
         return "hf"
-    survey = FilesSource(path=path).survey()
-    # Files may be named after splits, as those of the Hub.
-    return {"tars": "webdataset", "tables": "hf", "files": "folder"}[survey.kind]
+    # Files of tables may be named after splits, as those of the Hub.
+    return {"tars": "webdataset", "tables": "hf", "files": "folder"}[files.survey().kind]
 
 
 _KINDS_BY_EXTENSION = {

@@ -14,7 +14,8 @@ import msgspec
 from ...accounting import Account
 from ...accounting.kinds import MEDIA_KINDS, kind_of_name
 from ...errors import ConfigError, EnergonError, SampleError
-from ..file_trees.file_names import BINARY_TABLES, sort_files
+from ..annotations.kinds import annotation_kind
+from ..file_trees.file_names import BINARY_TABLES, SortedFiles, sort_files
 from ..file_trees.leftovers import leave_others
 from ..file_trees.samples import group_files
 from ..file_trees.survey import TreeOptions, TreeSurvey, survey_tree
@@ -128,8 +129,15 @@ class FilesSource(Source):
             except EnergonError:
                 return False
 
+        if self._survey is not None and self.kind == "folder":
+            return self._survey
         options = replace(self.options, is_webdataset=self.kind == "webdataset")
-        self._survey = survey_tree(tree, options, names_files=names_files)
+        self._survey = survey_tree(
+            tree,
+            options,
+            names_files=names_files,
+            is_annotation=lambda name: annotation_kind(tree.local_path(name, scratch)) is not None,
+        )
         if self.kind == "webdataset" and not self._survey.is_plain:
             self.kind = "tar"
         return self._survey
@@ -150,7 +158,7 @@ class _TreeRows:
         self._survey = survey
         self._listing = listing
         self._account = listing.account
-        self._used: set[str] = set()  # by tables
+        self._read = {*survey.tables}  # tables, and the files that they name
 
     def rows(self) -> Iterator[Row]:
         survey = self._survey
@@ -169,30 +177,30 @@ class _TreeRows:
 
     def _folders(self) -> Iterator[tuple[str, list[str]]]:
         """Yield the files that are parts, whose fate the caller decides."""
-        tables = {*self._survey.tables}
         for folder, names in self._tree.folders(self._account):
-            files, kept = sort_files(names), list[str]()
-            never, about = {*files.tables, *files.archives}, {*files.about}
-            for name in names:
-                full = join(folder, name)
-                if full in self._used or full in tables:
-                    self._account.use(self._tree.unit)
-                elif name in never:
-                    self._tree.leave(self._account, full, "L103")
-                elif name in about and not self._survey.takes_about:
-                    self._tree.leave(self._account, full, "L102")
-                elif reason := self._reason_next_to_tables(full):
-                    self._tree.leave(self._account, full, reason)
-                else:
-                    kept.append(name)
+            kept, left = self._divided(folder, sort_files(names))
+            for name, reason in left:
+                self._tree.leave(self._account, join(folder, name), reason)
             if kept:
                 yield folder, kept
+
+    def _divided(self, folder: str, files: SortedFiles) -> tuple[list[str], list[tuple[str, str]]]:
+        """Return the files that are parts, and those that are left out with reasons; count those of tables as used."""
+        takes_about = self._survey.about == "parts"
+        kept, about = (sorted(files.parts + files.about), []) if takes_about else (files.parts, files.about)
+        left = [*((name, "L103") for name in (*files.tables, *files.archives)), *((name, "L102") for name in about)]
+        if not self._survey.tables:
+            return kept, left
+        every = [*((name, self._reason_next_to_tables(join(folder, name))) for name in kept), *left]
+        rest = [(name, reason) for name, reason in every if join(folder, name) not in self._read]
+        self._account.use(self._tree.unit, len(every) - len(rest))
+        return [name for name, reason in rest if not reason], [(name, reason) for name, reason in rest if reason]
 
     def _reason_next_to_tables(self, name: str) -> str:
         """Return why a file is left out that no row names; an empty text if it is a part."""
         if not self._survey.tables:
             return ""
-        if not self._used:
+        if len(self._read) == len(self._survey.tables):
             return "L102"  # the rows name no files
         # Metadata describe the files of their folder, other tables may lie anywhere.
         folders = (posixpath.split(table) for table in self._survey.tables)
@@ -254,7 +262,7 @@ class _TreeRows:
             )
             files.last = ""
             count += 1
-        self._used |= files.used
+        self._read |= files.used
         named_files = f", which name {len(files.used):,} files" if files.used else ""
         self._listing.notes.append(f"the samples are the {count:,} rows of {table}{named_files}")
 
@@ -287,7 +295,7 @@ def open_table(
     Raises:
         EnergonError: It cannot be read.
     """
-    files = TableFiles(tree, posixpath.dirname(table))
+    files = TableFiles(tree, table)
     path, named = tree.local_path(table, scratch), replace(columns, files=files)
     lower = table.lower().removesuffix(".gz")
     if lower.endswith(BINARY_TABLES):

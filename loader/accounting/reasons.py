@@ -121,7 +121,7 @@ _LIST = (
     Reason(
         "L113",
         "a file that no row names",
-        "A table such as `metadata.jsonl` tells the samples, and each of its rows names its files.",
+        "The samples are the rows of a table such as `metadata.jsonl`, and each row names its files.",
         "Add rows for the files, or import the folder without the table",
         "`0003.jpg` next to a `metadata.csv` that ends with `0002.jpg`.",
     ),

@@ -32,7 +32,7 @@ CASES = [pytest.param(layout, form, id=f"{name}-{form}") for name, layout in LAY
 
 @pytest.fixture
 def fast_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
-    """Give a folder in memory where the system has one, so that a dataset appears in milliseconds."""
+    """Yield a folder in memory where the system has one, so that a dataset appears in milliseconds."""
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else tmp_path) as folder:
         monkeypatch.setattr(tempfile, "tempdir", folder)

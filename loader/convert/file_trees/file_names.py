@@ -1,4 +1,4 @@
-"""What the names of files say: parts of samples, tables, archives, and files about the data."""
+"""Names of files: those of parts, of tables, of archives, and of files about the data."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ __all__ = [
     "TAR_ENDINGS",
     "SortedFiles",
     "is_about",
+    "join_names",
     "reason_of_name",
     "sort_files",
 ]
@@ -26,7 +27,7 @@ BINARY_TABLES = tuple(f".{extension}" for extensions in EXTENSIONS.values() for 
 OF_THE_SYSTEM = frozenset({"Thumbs.db", "desktop.ini", "__MACOSX"})
 """Names of files and folders that macOS and Windows leave next to the data."""
 HIDDEN = "hidden"
-"""Stands for a reason: hidden files are not counted."""
+"""Reason of hidden files, which are not counted."""
 
 _ABOUT = re.compile(
     r"(readme|licen[cs]e|copying|notice|citation|changelog|contributing|authors|requirements)\b.*"
@@ -83,6 +84,11 @@ def sort_files(names: Sequence[str]) -> SortedFiles:
             (files.parts if name.rpartition(".")[0] in stems else others).append(name)
         files.parts.sort()
     return files
+
+
+def join_names(folder: str, name: str) -> str:
+    """Return the path of a file in a tree, whose outer folder has no name."""
+    return f"{folder}/{name}" if folder else name
 
 
 def is_about(name: str) -> bool:

@@ -27,7 +27,7 @@ _MAIN_NAMES = re.compile(r"(jpeg)?(images?|imgs?|rgb|inputs?|source|src|videos?|
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grouping:
-    """How files become samples.
+    """The files of samples.
 
     Attributes:
         by: What the files of a sample share.
@@ -159,7 +159,7 @@ def _matched(roles: Mapping[str, _Role], by: GroupBy, depth: int, *, is_named: b
     are_roles = is_named or all(map(ROLE_NAMES.fullmatch, names)) or len(set().union(*kinds)) == sum(map(len, kinds))
     if len(names) < 2 or total < 2 - is_named or not are_roles or all(map(split_of_folder, names)):
         return None
-    # A kind that two roles have is told apart by the name of the role: the picture is jpg, the mask masks.png.
+    # Where two roles have files of one kind, their part names begin with the name of the role: jpg and masks.png.
     counts = Counter(chain.from_iterable(kinds))
     begins = {
         name: ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from ...accounting import Account
-from .file_names import sort_files
+from .file_names import join_names, sort_files
 from .tree import FileTree
 
 __all__ = ["leave_others"]
@@ -23,7 +23,7 @@ def leave_others(tree: FileTree, used: Collection[str], account: Account) -> Non
         files = sort_files(names)
         data = {*files.tables, *files.archives}
         for name in names:
-            full = f"{folder}/{name}" if folder else name
+            full = join_names(folder, name)
             if full in used:
                 account.use(tree.unit)
             else:

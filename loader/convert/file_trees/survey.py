@@ -10,7 +10,7 @@ from ...accounting import Account
 from ...accounting.kinds import MEDIA_KINDS, kind_of_name
 from ...errors import ConfigError
 from ..annotations.split_names import split_of_folder
-from .file_names import BINARY_TABLES, TAR_ENDINGS, is_about, sort_files
+from .file_names import BINARY_TABLES, TAR_ENDINGS, is_about, join_names, sort_files
 from .folder_layout import FolderLayout, ListedFolder, find_folder_layout
 from .groupings import GroupBy, Grouping, find_grouping
 from .samples import group_files
@@ -25,7 +25,7 @@ _README_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeOptions:
-    """What the user says about a tree; None decides by what is there.
+    """The user's settings for a tree; None decides by what is there.
 
     Attributes:
         classes: Folders are classes.
@@ -44,7 +44,7 @@ class TreeOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeSurvey:
-    """What the samples of a tree are.
+    """The samples of a tree.
 
     Attributes:
         kind: Samples are groups of ``"files"``, rows of ``"tables"``, which pyarrow reads alone and as a whole, or in
@@ -67,7 +67,7 @@ class TreeSurvey:
 
     @property
     def is_plain(self) -> bool:
-        """True if nothing but the names of files tells the samples."""
+        """True if files that share a name are the samples."""
         is_by_name = self.kind == "files" and self.grouping.by == "name"
         is_whole = self.about != "left" and not self.tables
         return is_by_name and is_whole and not (self.folders.classes or self.folders.has_splits)
@@ -227,7 +227,7 @@ def _readme(tree: FileTree) -> str:
     text = ""
     for name in files:
         if is_about(name) and name.lower().startswith("readme"):
-            with tree.open(f"{folder}/{name}" if folder else name) as file:
+            with tree.open(join_names(folder, name)) as file:
                 text += file.read(_README_BYTES).decode("utf-8", "replace")
     return text
 

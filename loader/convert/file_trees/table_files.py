@@ -18,7 +18,7 @@ _MAX_FOLDERS = 100  # that are searched for each file
 
 
 class TableFiles:
-    """Files of a tree by the names that a table has for them; it records which it was asked for.
+    """Files of a tree by the names that a table has for them; it records which were requested.
 
     Args:
         tree: The tree.

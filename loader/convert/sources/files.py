@@ -15,7 +15,7 @@ from ...accounting import Account
 from ...accounting.kinds import MEDIA_KINDS, kind_of_name
 from ...errors import ConfigError, EnergonError, SampleError
 from ..annotations.kinds import annotation_kind
-from ..file_trees.file_names import BINARY_TABLES, SortedFiles, sort_files
+from ..file_trees.file_names import BINARY_TABLES, SortedFiles, join_names, sort_files
 from ..file_trees.leftovers import leave_others
 from ..file_trees.samples import group_files
 from ..file_trees.survey import TreeOptions, TreeSurvey, survey_tree
@@ -31,7 +31,7 @@ from .hugging_face import HuggingFaceSource
 from .source import CellReader, Listing, NoCells, SampleProposal, Source
 from .text_table import TextTableSource
 
-__all__ = ["FilesSource"]
+__all__ = ["FilesSource", "open_table"]
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -40,9 +40,9 @@ class FilesSource(Source):
 
     Files whose names differ only in their extension are a sample: ``a/b.jpg`` and ``a/b.txt`` are the parts ``jpg``
     and ``txt`` of ``a/b``. ``b.jpg.txt`` belongs to ``b.jpg``, and ``b.seg.png`` to ``b`` if there is one.
-    :func:`find_grouping` tells what else the files of a sample may share.
+    :func:`find_grouping` finds what else the files of a sample may share.
 
-    Tables whose rows name the files, such as ``metadata.jsonl``, tell the samples instead. Folders of pictures may be
+    Tables whose rows name the files, such as ``metadata.jsonl``, have the samples instead. Folders of pictures may be
     classes, ``cats/1.jpg`` and ``dogs/2.jpg``, which become the parts ``cls`` (the number of the class) and ``json``
     (its ``label_name``). Outer folders may be split parts: ``train/cats/1.jpg``.
 
@@ -173,14 +173,15 @@ class _TreeRows:
         for folder, names in self._folders():
             self._account.use(self._tree.unit, len(names))
             for stem, parts in group_files(names):
-                yield self._row(join(folder, stem), folder, {part: join(folder, name) for part, name in parts.items()})
+                files = {part: join_names(folder, name) for part, name in parts.items()}
+                yield self._row(join_names(folder, stem), folder, files)
 
     def _folders(self) -> Iterator[tuple[str, list[str]]]:
         """Yield the files that are parts, whose fate the caller decides."""
         for folder, names in self._tree.folders(self._account):
             kept, left = self._divided(folder, sort_files(names))
             for name, reason in left:
-                self._tree.leave(self._account, join(folder, name), reason)
+                self._tree.leave(self._account, join_names(folder, name), reason)
             if kept:
                 yield folder, kept
 
@@ -191,8 +192,8 @@ class _TreeRows:
         left = [*((name, "L103") for name in (*files.tables, *files.archives)), *((name, "L102") for name in about)]
         if not self._survey.tables:
             return kept, left
-        every = [*((name, self._reason_next_to_tables(join(folder, name))) for name in kept), *left]
-        rest = [(name, reason) for name, reason in every if join(folder, name) not in self._read]
+        every = [*((name, self._reason_next_to_tables(join_names(folder, name))) for name in kept), *left]
+        rest = [(name, reason) for name, reason in every if join_names(folder, name) not in self._read]
         self._account.use(self._tree.unit, len(every) - len(rest))
         return [name for name, reason in rest if not reason], [(name, reason) for name, reason in rest if reason]
 
@@ -232,11 +233,11 @@ class _TreeRows:
                 sample = grouping.sample_of(pieces, stem)
                 if sample is None and not any(kind_of_name(part) in MEDIA_KINDS for part in parts):
                     for name in parts.values():  # a list of names or classes
-                        self._tree.leave(self._account, join(folder, name), "L102")
+                        self._tree.leave(self._account, join_names(folder, name), "L102")
                     continue
-                path, begin = sample or (join(folder, stem), "")
+                path, begin = sample or (join_names(folder, stem), "")
                 taken = samples.setdefault(path, {})
-                taken |= {unique_part(begin + part, taken): join(folder, name) for part, name in parts.items()}
+                taken |= {unique_part(begin + part, taken): join_names(folder, name) for part, name in parts.items()}
                 self._account.use(self._tree.unit, len(parts))
         for path, parts in sorted(samples.items(), key=lambda item: item[0].split("/")):
             yield self._row(path, posixpath.dirname(next(iter(parts.values()))), parts)
@@ -257,7 +258,7 @@ class _TreeRows:
             yield msgspec.structs.replace(
                 row,
                 key=key_of_path(f"{table.rpartition('.')[0]}/{row.key}") if is_apart else row.key,
-                origin=join(unit, row.origin),
+                origin=join_names(unit, row.origin),
                 split=row.split or (splits[table] if has_splits else "") or named,
             )
             files.last = ""
@@ -280,11 +281,6 @@ class _TreeRows:
             inner = HuggingFaceSource(path=folder, columns=self._source.columns)
             yield from inner.rows(replace(self._listing, shuffled=True, account=Account()))
         leave_others(tree, {*names}, self._account)
-
-
-def join(folder: str, name: str) -> str:
-    """Return the path of a file in a tree."""
-    return f"{folder}/{name}" if folder else name
 
 
 def open_table(

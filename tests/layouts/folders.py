@@ -386,3 +386,19 @@ def a_zip_of_windows(folder: Path) -> str:
     data = (folder / "data.zip").read_bytes().replace(b"in/a", b"in\\a")
     (folder / "data.zip").write_bytes(data)
     return "data.zip"
+
+
+@layout(
+    samples={"train/a": "train: jpg txt", "val/b": "val: jpg txt", "cover": "-: jpg"},
+    left_out={},
+    sample_type="CaptioningSample",
+)
+def a_picture_beside_parallel_folders(folder: Path) -> None:
+    write(folder, ["images/train/a.jpg", "images/val/b.jpg", "labels/train/a.txt", "labels/val/b.txt", "cover.jpg"])
+
+
+@layout(samples={"a": "jpg json", "b": "jpg json", "c": "json"}, sample_type="ConversationSample")
+def a_chat_of_each_picture_and_one_without(folder: Path) -> None:
+    chat = json.dumps({"conversations": [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Hello"}]})
+    write(folder, ["a.jpg", "b.jpg"])
+    write(folder, {"a.json": chat, "b.json": chat, "c.json": chat})

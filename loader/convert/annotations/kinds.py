@@ -14,7 +14,7 @@ from ...format.documents.conversation import CONVERSATION_KEYS, is_conversation
 from ...storage import open_parent
 from .json_elements import LINE_ENDINGS
 
-__all__ = ["AnnotationKind", "annotation_kind"]
+__all__ = ["AnnotationKind", "annotation_kind", "is_annotation_list"]
 
 AnnotationKind = Literal["coco", "conversations", "interleaved", "vqa"]
 
@@ -43,6 +43,15 @@ def annotation_kind(path: str) -> AnnotationKind | None:
         return None
     lists, fields = _first_elements(data.removeprefix(codecs.BOM_UTF8).decode("utf-8", "replace"))
     return _kind(lists, fields)
+
+
+def is_annotation_list(path: str) -> bool:
+    """Return True for a file of many annotations; False for that of one document, which may be a part of a sample."""
+    kind = annotation_kind(path)
+    if kind is None or kind in ("coco", "vqa"):
+        return kind is not None
+    with open(path, "rb") as file:
+        return file.read(_HEAD_BYTES).removeprefix(codecs.BOM_UTF8).lstrip()[:1] == b"["
 
 
 def _kind(lists: Mapping[str, Any], document: Mapping[str, Any]) -> AnnotationKind | None:

@@ -12,7 +12,7 @@ import msgspec
 from ...accounting.kinds import kind_of_name, part_extension
 from ...errors import ConfigError
 from ..annotations.split_names import split_of_folder
-from ..rows.row import PartRef, ValueRef
+from ..rows.row import NO_SPLIT, PartRef, ValueRef
 
 __all__ = ["NUMBERED", "ROLE_NAMES", "FolderLayout", "ListedFolder", "find_folder_layout"]
 
@@ -104,8 +104,10 @@ class FolderLayout:
     extensions: Sequence[str] = ()
 
     def split_of(self, names: Sequence[str]) -> str:
-        """Return the split part of a folder; an empty text for none."""
-        return split_of_folder(names[0]) if self.has_splits else ""
+        """Return the split part of a folder; an empty text where there are none."""
+        if not self.has_splits:
+            return ""
+        return (split_of_folder(names[0]) if names else "") or NO_SPLIT
 
     def class_parts(self, names: Sequence[str]) -> dict[str, PartRef]:
         """Return the parts ``cls``, the number of the class, and ``json``, its name, of a picture in a folder."""

@@ -110,17 +110,21 @@ def survey_tree(
         StorageError: The tree cannot be listed.
     """
     seen, annotations = _look(tree), list[str]()
+    # Tars of samples with tables or archives as parts have many of them.
     if options.is_webdataset and len(seen.tables) + len(seen.archives) > _MAX_ABOUT:
         return TreeSurvey()
+    # Tables that name the files of the tree have its samples.
     if seen.parts and seen.tables:
         tables = tuple(name for name in seen.tables if names_files(name))
         if tables:
             by_splits = replace(options, classes=False, group_by="name")
             return replace(_survey_of_files(seen, by_splits, tree), tables=tables)
+    # Other tables, archives and annotations are data of their own, next to which files may only describe them.
     if len(seen.documents) < min(seen.parts, _MAX_ABOUT) and not options.takes_all:
         annotations = [name for name in seen.documents if is_annotation(name)]
     if (seen.tables or seen.archives or annotations) and not options.takes_all:
         return _survey_of_data(tree, seen, annotations)
+    # Else the files are the samples: documents and scripts, too, where there are hardly any others.
     takes_about = not seen.parts or seen.about > max(_MAX_ABOUT, seen.parts // 10) or options.takes_all
     if takes_about and seen.about:
         seen = _look(tree, takes_about=True)
@@ -132,17 +136,17 @@ def _look(tree: FileTree, *, takes_about: bool = False) -> _Seen:
     seen = _Seen()
     for folder, names in tree.folders(Account()):
         files = sort_files(names)
-        begin = f"{folder}/" if folder else ""
-        seen.tables += [begin + name for name in files.tables]
-        seen.archives += [begin + name for name in files.archives]
+        seen.tables += [join_names(folder, name) for name in files.tables]
+        seen.archives += [join_names(folder, name) for name in files.archives]
         seen.about += len(files.about)
-        parts = sorted(files.parts + files.about) if takes_about else files.parts
-        seen.parts += len(parts)
-        if parts:
-            samples = group_files(parts)
+        kept = sorted(files.parts + files.about) if takes_about else files.parts
+        seen.parts += len(kept)
+        if kept:
+            samples = group_files(kept)
             seen.folders.append(ListedFolder.of(_pieces(folder), samples))
             if len(seen.documents) <= _MAX_ABOUT:
-                seen.documents += [begin + files["json"] for _, files in samples if [*files] == ["json"]]
+                alone = (parts["json"] for _, parts in samples if [*parts] == ["json"])
+                seen.documents += [join_names(folder, name) for name in alone]
     return seen
 
 
@@ -205,10 +209,10 @@ def _data_files(tree: FileTree, stems: set[str]) -> list[str]:
     media: list[str] = []
     others: list[str] = []
     for folder, names in tree.folders(Account()):
-        begin = f"{folder}/" if folder else ""
         describes = not folder or _ABOUT_FOLDERS & {*map(str.lower, folder.split("/"))}
         for name in sort_files(names).parts:
-            full, stem = begin + name, _stem(begin + name)
+            full = join_names(folder, name)
+            stem = _stem(full)
             if not (full in readme or stem in stems or stem.rpartition("_")[0] in stems):
                 is_media = kind_of_name(name) in MEDIA_KINDS
                 (media if is_media and not describes else others).append(full)

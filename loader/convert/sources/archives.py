@@ -65,9 +65,8 @@ class TarSource(Source):
         paths = tar_files(self.path)
         if not paths:
             raise ConfigError("there are no tar files in this folder", at=self.path)
-        for number, path in enumerate(paths):
-            plain = plain_tar(path, os.path.join(listing.scratch, f"{number}.tar"))
-            yield from webdataset_rows(path, plain, listing.account)
+        for path in paths:
+            yield from webdataset_rows(path, plain_tar(path, listing.scratch), listing.account)
         if os.path.isdir(self.path):
             used = {os.path.relpath(path, self.path) for path in paths}
             leave_others(FolderTree(self.path), used, listing.account)
@@ -98,12 +97,12 @@ def webdataset_rows(shown: str, path: str, account: Account) -> Iterator[Row]:
         yield Row(key=key_of_path(key), parts=parts, origin=f"{shown}, {key}")
 
 
-def plain_tar(path: str, target: str) -> str:
+def plain_tar(path: str, scratch: str) -> str:
     """Return the path of a tar that is not compressed: the tar itself, or a new file.
 
     Args:
         path: The tar or its URL.
-        target: The new file.
+        scratch: Folder of the new file.
 
     Raises:
         FormatError: It cannot be decompressed.
@@ -111,6 +110,7 @@ def plain_tar(path: str, target: str) -> str:
     """
     if not is_compressed_tar(path):
         return path
+    target = os.path.join(scratch, f"{len(os.listdir(scratch))}.tar")  # no other source has this name
     _decompress(path, target)
     return target
 

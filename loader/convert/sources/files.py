@@ -14,7 +14,7 @@ import msgspec
 from ...accounting import Account
 from ...accounting.kinds import MEDIA_KINDS, kind_of_name
 from ...errors import ConfigError, EnergonError, SampleError
-from ..annotations.kinds import annotation_kind
+from ..annotations.kinds import is_annotation_list
 from ..file_trees.file_names import BINARY_TABLES, SortedFiles, join_names, sort_files
 from ..file_trees.leftovers import leave_others
 from ..file_trees.samples import group_files
@@ -118,8 +118,8 @@ class FilesSource(Source):
         elif self.kind == "zip":
             yield ZipTree(self.path)
         else:
-            for number, path in enumerate(tar_files(self.path)):
-                yield TarTree(path, plain_tar(path, os.path.join(scratch, f"{number}.tar")))
+            for path in tar_files(self.path):
+                yield TarTree(path, plain_tar(path, scratch))
 
     def _surveyed(self, tree: FileTree, scratch: str) -> TreeSurvey:
         def names_files(table: str) -> bool:
@@ -136,7 +136,7 @@ class FilesSource(Source):
             tree,
             options,
             names_files=names_files,
-            is_annotation=lambda name: annotation_kind(tree.local_path(name, scratch)) is not None,
+            is_annotation=lambda name: is_annotation_list(tree.local_path(name, scratch)),
         )
         if self.kind == "webdataset" and not self._survey.is_plain:
             self.kind = "tar"
@@ -199,8 +199,6 @@ class _TreeRows:
 
     def _reason_next_to_tables(self, name: str) -> str:
         """Return why a file is left out that no row names; an empty text if it is a part."""
-        if not self._survey.tables:
-            return ""
         if len(self._read) == len(self._survey.tables):
             return "L102"  # the rows name no files
         # Metadata describe the files of their folder, other tables may lie anywhere.
@@ -269,17 +267,17 @@ class _TreeRows:
 
     def _inner_rows(self) -> Iterator[Row]:
         """Yield the samples of tables or tars in an archive, which are copied out of it."""
-        survey, tree = self._survey, self._tree
-        scratch = os.path.join(self._listing.scratch, os.path.basename(tree.path))
+        survey, tree, listing = self._survey, self._tree, self._listing
         names = survey.tables or survey.tars
-        for name in names:
-            tree.local_path(name, scratch)
-        folder = os.path.join(scratch, "members") if tree.unit == "members" else tree.path
+        scratch = os.path.join(listing.scratch, str(len(os.listdir(listing.scratch))))  # no other source has it
+        paths = [tree.local_path(name, scratch) for name in names]
         if survey.kind == "tars":
-            yield from TarSource(path=folder).rows(self._listing)
+            for path in paths:
+                yield from TarSource(path=path).rows(listing)
         else:
+            folder = os.path.join(scratch, "members") if tree.unit == "members" else tree.path
             inner = HuggingFaceSource(path=folder, columns=self._source.columns)
-            yield from inner.rows(replace(self._listing, shuffled=True, account=Account()))
+            yield from inner.rows(replace(listing, shuffled=True, account=Account()))
         leave_others(tree, {*names}, self._account)
 
 
@@ -297,9 +295,9 @@ def open_table(
     if lower.endswith(BINARY_TABLES):
         kind: Literal["arrow", "parquet"] = "arrow" if lower.endswith(EXTENSIONS["arrow"]) else "parquet"
         return files, ArrowTableSource(path=path, kind=kind, columns=named)
-    text: Literal["csv", "tsv", "jsonl"] = (
-        "csv" if lower.endswith("csv") else "tsv" if lower.endswith("tsv") else "jsonl"
-    )
+    text: Literal["csv", "tsv", "jsonl"] = "jsonl"
+    if lower.endswith((".csv", ".tsv")):
+        text = "csv" if lower.endswith(".csv") else "tsv"
     return files, TextTableSource(path=path, kind=text, columns=named)
 
 

@@ -161,3 +161,12 @@ def test_a_folder_without_tars(tmp_path: Path) -> None:
     (tmp_path / "a.xyz").touch()
     with pytest.raises(EnergonError, match="no source that can be imported"):
         open_by_detection(tmp_path / "a.xyz")
+
+
+def test_compressed_tars_that_are_sources_of_their_own_keep_their_contents(tmp_path: Path) -> None:
+    sources = []
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.tar.gz").write_bytes(gzip.compress(tar_bytes([(f"{name}.txt", name.encode())])))
+        sources.append(open_by_detection(tmp_path / f"{name}.tar.gz"))
+    run_import(ImportPlan(sources=tuple(sources), output=str(tmp_path / "out")))
+    assert samples_of(tmp_path / "out") == {"a": {"txt": b"a"}, "b": {"txt": b"b"}}

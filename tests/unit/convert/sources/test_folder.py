@@ -132,3 +132,21 @@ def test_classes_and_splits_can_be_requested(tmp_path: Path) -> None:
     write(tmp_path, "other/3.jpg")
     with pytest.raises(ConfigError, match="in a folder of a split part, such as train or val; found files in other"):
         splits_and_labels(source)
+
+
+def test_a_folder_that_refuses_to_be_listed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, "a.jpg", "private/b.jpg", "z/c.jpg")
+    scandir = os.scandir
+
+    def refuse(path: str) -> object:
+        if path.rstrip("/").endswith("private"):
+            raise PermissionError(13, "Permission denied", path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    listing = Listing()
+    assert [row.key for row in FilesSource(path=str(tmp_path)).rows(listing)] == ["a", "z/c"]
+    listing.account.check()
+    assert [(entry.reason, entry.count, entry.example) for entry in listing.account.left_out] == [
+        ("L109", 1, "private/")
+    ]

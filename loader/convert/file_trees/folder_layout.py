@@ -111,9 +111,9 @@ class FolderLayout:
 
     def class_parts(self, names: Sequence[str]) -> dict[str, PartRef]:
         """Return the parts ``cls``, the number of the class, and ``json``, its name, of a picture in a folder."""
-        if not self.classes:
+        name = names[self.has_splits] if len(names) > self.has_splits else ""
+        if name not in self.classes:  # it appeared after the folders were listed
             return {}
-        name = names[self.has_splits]
         document = {"label_name": name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")}
         return {
             "cls": ValueRef(str(self.classes[name]).encode()),

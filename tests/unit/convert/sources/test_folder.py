@@ -124,14 +124,17 @@ def test_folders_are_classes_and_split_parts_where_that_is_clear(
 
 def test_classes_and_splits_can_be_requested(tmp_path: Path) -> None:
     write(tmp_path, "train/2019/x/1.jpg", "train/2020/1.jpg", "train/2020/1.txt")
-    source = FilesSource(path=str(tmp_path), options=TreeOptions(classes=True, splits=True))
-    assert splits_and_labels(source) == {"train/2019/x/1": ("train", b"0"), "train/2020/1": ("train", b"1")}
+    options = TreeOptions(classes=True, splits=True)
+    assert splits_and_labels(FilesSource(path=str(tmp_path), options=options)) == {
+        "train/2019/x/1": ("train", b"0"),
+        "train/2020/1": ("train", b"1"),
+    }
     write(tmp_path, "train/3.jpg")
     with pytest.raises(ConfigError, match="in a folder of a class; found files in train"):
-        splits_and_labels(source)
+        splits_and_labels(FilesSource(path=str(tmp_path), options=options))
     write(tmp_path, "other/3.jpg")
     with pytest.raises(ConfigError, match="in a folder of a split part, such as train or val; found files in other"):
-        splits_and_labels(source)
+        splits_and_labels(FilesSource(path=str(tmp_path), options=options))
 
 
 def test_a_folder_that_refuses_to_be_listed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,6 +150,5 @@ def test_a_folder_that_refuses_to_be_listed_is_named(tmp_path: Path, monkeypatch
     listing = Listing()
     assert [row.key for row in FilesSource(path=str(tmp_path)).rows(listing)] == ["a", "z/c"]
     listing.account.check()
-    assert [(entry.reason, entry.count, entry.example) for entry in listing.account.left_out] == [
-        ("L109", 1, "private/")
-    ]
+    left_out = [(entry.reason, entry.count, entry.example) for entry in listing.account.left_out]
+    assert left_out == [("L109", 1, "private/")]

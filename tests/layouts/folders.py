@@ -83,7 +83,7 @@ def a_table_below_with_names_of_windows_and_macos(folder: Path) -> None:
     write(folder, {"labels/captions.csv": "image,caption\n..\\images\\1.jpg,one\n../images/e\u0301.jpg,two\n"})
 
 
-@layout(error="several kinds of data.*1 text tables.*such as labels.csv; 2 files.*such as x/a.jpg")
+@layout(error="several kinds of data.*text tables: 1 .*such as labels.csv; files: 2 .*such as x/a.jpg")
 def a_table_that_names_no_files_next_to_pictures(folder: Path) -> None:
     write(folder, ["x/a.jpg", "x/b.jpg"])
     write(folder, {"labels.csv": "number,label\n7,cat\n8,dog\n"})
@@ -134,7 +134,7 @@ def a_clone_with_json_lines(folder: Path) -> None:
     write(folder, {"train.jsonl": '{"text": "a"}\n{"text": "b"}\n', "test.jsonl": '{"text": "c"}\n'})
 
 
-@layout(error="several kinds of data.*1 Parquet.*2 files", forms=("folder", "zip"))
+@layout(error="several kinds of data.*Parquet and Arrow tables: 1 .*files: 2", forms=("folder", "zip"))
 def a_table_and_pictures_that_do_not_belong_together(folder: Path) -> None:
     write(folder, ["photos/a.jpg", "photos/b.jpg"])
     write(folder, {"data/x.parquet": table({"text": ["one"]})})
@@ -152,7 +152,7 @@ def the_output_of_img2dataset(folder: Path) -> None:
 
 @layout(
     samples={"train/a": "train: jpg txt", "train/b": "train: jpg txt", "val/a": "val: jpg"},
-    left_out={"files L102": 2},
+    left_out={"files L102": 3},
     note="the same path but for the folder: images, labels; 1 of 3 samples have no partner",
     sample_type="CaptioningSample",
 )
@@ -160,6 +160,7 @@ def yolo(folder: Path) -> None:
     write(folder, ["images/train/a.jpg", "images/train/b.jpg", "images/val/a.jpg"])
     write(folder, {"labels/train/a.txt": "0 .5 .5 1 1", "labels/train/b.txt": "0 .5 .5 1 1"})
     write(folder, {"classes.txt": "cat", "data.yaml": "names: [cat]"})
+    write(folder, {"train.txt": "images/train/a.jpg\nimages/train/b.jpg\n"})
 
 
 @layout(
@@ -300,7 +301,7 @@ def tables_named_after_folders_of_equal_names(folder: Path) -> None:
         write(folder, {f"{split}.csv": f"file,caption\n1.jpg,in {split}\n"})
 
 
-@layout(error="several kinds of data.*1 annotation files.*such as annotations/instances.json; 2 files")
+@layout(error="several kinds of data.*annotation files: 1 .*such as annotations/instances.json; files: 2")
 def coco_as_a_folder(folder: Path) -> None:
     write(folder, ["train2017/1.jpg", "train2017/2.jpg"])
     images = [{"id": n, "file_name": f"{n}.jpg"} for n in (1, 2)]
@@ -308,12 +309,12 @@ def coco_as_a_folder(folder: Path) -> None:
     write(folder, {"annotations/instances.json": json.dumps({"images": images, "annotations": boxes})})
 
 
-@layout(error="imported one by one.*2 archives.*such as a.zip", forms=("folder", "zip"))
+@layout(error="imported one by one.*archives: 2 .*such as a.zip", forms=("folder", "zip"))
 def several_archives(folder: Path) -> None:
     write(folder, {"a.zip": "PK", "b.zip": "PK", "README.md": "two files"})
 
 
-@layout(error="several kinds of data.*2 tar files.*such as x/1.tar; 30 files", forms=("folder",))
+@layout(error="several kinds of data.*tars: 2 .*such as x/1.tar; files: 30", forms=("folder",))
 def tars_and_pictures(folder: Path) -> None:
     write(folder, [f"photos/{number}.jpg" for number in range(30)])
     write(folder, {f"x/{n}.tar": tar_of({f"{n}.jpg": picture()}) for n in (1, 2)})
@@ -402,3 +403,18 @@ def a_chat_of_each_picture_and_one_without(folder: Path) -> None:
     chat = json.dumps({"conversations": [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Hello"}]})
     write(folder, ["a.jpg", "b.jpg"])
     write(folder, {"a.json": chat, "b.json": chat, "c.json": chat})
+
+
+@layout(
+    samples={"Images/0": "jpg txt", "Images/0-2": "jpg txt", "Images/1": "jpg txt"},
+    left_out={"files L113": 1},
+    sample_type="CaptioningSample",
+)
+def flickr8k(folder: Path) -> None:
+    write(folder, [f"Images/{number}.jpg" for number in range(3)])
+    write(folder, {"captions.txt": "image,caption\n0.jpg,a dog\n0.jpg,a brown dog\n1.jpg,a cat\n"})
+
+
+@layout(samples={"a": "after.png before.png", "b": "after.png before.png"})
+def edited_pictures(folder: Path) -> None:
+    write(folder, ["before/a.png", "before/b.png", "after/a.png", "after/b.png"])

@@ -18,7 +18,7 @@ __all__ = ["NUMBERED", "ROLE_NAMES", "FolderLayout", "ListedFolder", "find_folde
 
 ROLE_NAMES = re.compile(
     r"(jpeg|left|right)?[-_ ]?(images?|imgs?|pictures?|photos?|frames?|rgb|depths?|normals?|flow|inputs?|outputs?|"
-    r"targets?|source|src|videos?|audios?|wavs?|clips?|labels?|annotations?|anns?|boxes|bboxes|masks?|seg|segmentations?|"
+    r"targets?|source|src|videos?|audios?|wavs?|clips?|labels?|annotations?|anns?|boxes|bboxes|masks?|seg|segmentations?|before|after|"
     r"segmentation(class|object)|gt|ground[-_ ]?truth|captions?|texts?|txt|transcripts?|json|xml|keypoints?|"
     r"metadata|hr|lr)",
     re.IGNORECASE,

@@ -178,5 +178,7 @@ def _are_samples(folders: Sequence[ListedFolder]) -> bool:
         return False
     samples, count = sets.most_common(1)[0]
     words = {stem.rstrip("0123456789_- ") for stem, _ in samples}
-    is_named = "" not in words and len(words) == len(samples) > 1
-    return is_named and count > 1 and count >= _MIN_SHARE * len(inner)
+    are_distinct = "" not in words and len(words) == len(samples) > 1
+    # Else the folders are parts, and the names those of samples.
+    are_roles = count > len(samples) or all(map(ROLE_NAMES.fullmatch, words))
+    return are_distinct and are_roles and count > 1 and count >= _MIN_SHARE * len(inner)

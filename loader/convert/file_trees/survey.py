@@ -84,7 +84,7 @@ class _Seen:
     folders: list[ListedFolder] = field(default_factory=list)
     tables: list[str] = field(default_factory=list)
     archives: list[str] = field(default_factory=list)
-    documents: list[str] = field(default_factory=list)  # JSON files that are samples of their own
+    documents: list[str] = field(default_factory=list)  # JSON and text files that are samples of their own
     about: int = 0
     parts: int = 0
 
@@ -114,14 +114,16 @@ def survey_tree(
     if options.is_webdataset and len(seen.tables) + len(seen.archives) > _MAX_ABOUT:
         return TreeSurvey()
     # Tables that name the files of the tree have its samples.
-    if seen.parts and seen.tables:
-        tables = tuple(name for name in seen.tables if names_files(name))
+    documents = seen.documents if len(seen.documents) < min(seen.parts, _MAX_ABOUT) else []
+    if seen.parts and (seen.tables or documents):
+        texts = [name for name in documents if name.endswith(".txt")]
+        tables = tuple(name for name in (*seen.tables, *texts) if names_files(name))
         if tables:
             by_splits = replace(options, classes=False, group_by="name")
             return replace(_survey_of_files(seen, by_splits, tree), tables=tables)
     # Other tables, archives and annotations are data of their own, next to which files may only describe them.
-    if len(seen.documents) < min(seen.parts, _MAX_ABOUT) and not options.takes_all:
-        annotations = [name for name in seen.documents if is_annotation(name)]
+    if not options.takes_all:
+        annotations = [name for name in documents if is_annotation(name)]
     if (seen.tables or seen.archives or annotations) and not options.takes_all:
         return _survey_of_data(tree, seen, annotations)
     # Else the files are the samples: documents and scripts, too, where there are hardly any others.
@@ -145,8 +147,8 @@ def _look(tree: FileTree, *, takes_about: bool = False) -> _Seen:
             samples = group_files(kept)
             seen.folders.append(ListedFolder.of(_pieces(folder), samples))
             if len(seen.documents) <= _MAX_ABOUT:
-                alone = (parts["json"] for _, parts in samples if [*parts] == ["json"])
-                seen.documents += [join_names(folder, name) for name in alone]
+                alone = (parts for _, parts in samples if [*parts] in (["json"], ["txt"]))
+                seen.documents += [join_names(folder, name) for parts in alone for name in parts.values()]
     return seen
 
 
@@ -186,7 +188,7 @@ def _survey_of_data(tree: FileTree, seen: _Seen, annotations: Sequence[str]) -> 
     binary = [name for name in tables if name.lower().endswith(BINARY_TABLES)]
     others = [name for name in seen.archives if name not in {*tars}]
     pieces: list[tuple[str, Sequence[str], str]] = [
-        ("tar files", tars, "webdataset"),
+        ("tars", tars, "webdataset"),
         ("archives", others, ""),
         ("Parquet and Arrow tables", binary, "hf"),
         ("text tables", [name for name in tables if name not in {*binary}], ""),
@@ -238,14 +240,14 @@ def _readme(tree: FileTree) -> str:
 
 def _unclear(tree: FileTree, present: Sequence[tuple[str, Sequence[str], str]]) -> ConfigError:
     shown = "; ".join(
-        f"{len(names):,} {what} ({sum(map(tree.size, names)):,} bytes), such as {names[0]}"
+        f"{what}: {len(names):,} ({sum(map(tree.size, names)):,} bytes), such as {names[0]}"
         for what, names, _ in present
     )
     kinds = [f"--from {kind}" for _, _, kind in present if kind and tree.unit == "files"]
     action = f", or its kind: {' or '.join(kinds)}" if kinds else "; unpack the archive first"
     fault = "there are several kinds of data" if len(present) > 1 else "these are imported one by one"
     return ConfigError(
-        f"{fault}, and it is unclear which is meant: {shown}",
+        f"{fault}, and it is unclear which is meant. {shown}",
         at=tree.path,
         hint=f"name the folder or file of one of them as SOURCE{action}",
     )

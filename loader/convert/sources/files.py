@@ -33,6 +33,8 @@ from .text_table import TextTableSource
 
 __all__ = ["FilesSource", "open_table"]
 
+_LINE_BYTES = 1 << 16  # of the first line of a text, which may be a table
+
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class FilesSource(Source):
@@ -125,7 +127,10 @@ class FilesSource(Source):
         def names_files(table: str) -> bool:
             try:
                 files, source = open_table(tree, table, self.columns, scratch)
-                return any(column.role == "path" for column in source.describe()) and files.hits > 0
+                columns = source.describe()
+                # A mere list of files adds nothing to them.
+                is_list = len(columns) == 1 and not posixpath.basename(table).startswith("metadata.")
+                return not is_list and any(column.role == "path" for column in columns) and files.hits > 0
             except EnergonError:
                 return False
 
@@ -296,8 +301,10 @@ def open_table(
         kind: Literal["arrow", "parquet"] = "arrow" if lower.endswith(EXTENSIONS["arrow"]) else "parquet"
         return files, ArrowTableSource(path=path, kind=kind, columns=named)
     text: Literal["csv", "tsv", "jsonl"] = "jsonl"
-    if lower.endswith((".csv", ".tsv")):
-        text = "csv" if lower.endswith(".csv") else "tsv"
+    if lower.endswith((".csv", ".tsv", ".txt")):
+        with open(path, "rb") as file:
+            has_tabs = lower.endswith(".txt") and b"\t" in file.readline(_LINE_BYTES)
+        text = "tsv" if lower.endswith(".tsv") or has_tabs else "csv"
     return files, TextTableSource(path=path, kind=text, columns=named)
 
 

@@ -154,6 +154,13 @@ _LIST = (
         "`captions.json` in a folder of tars.",
     ),
     Reason(
+        "L118",
+        "an object whose name no reader can use",
+        "Names with an empty part, `.` or `..` name no file below a folder.",
+        "Copy the object to a name without such parts",
+        "`s3://bucket/ds//s_0.tar`.",
+    ),
+    Reason(
         "F101",
         "a row that cannot be read or written",
         "A value of the row is missing, damaged or of an unexpected form; the message names it.",

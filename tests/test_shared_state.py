@@ -37,6 +37,7 @@ REASONS = {
     "storage/remote/clients/helper_client.py _listings": "next() of a count is one step",
     "storage/remote/clients/helper_client.py _lock": "a lock",
     "storage/remote/clients/helper_client.py _of_parents": "changed after a fork, when there is one thread",
+    "storage/remote/remote_storage.py _logged": "add is one step; at worst a line of the log comes twice",
     "stores/dataset_file_store.py _opened": "at worst a dataset is opened twice",
     "training/loaders/debug_log.py _numbers": "numbers of log files, taken by the thread that makes a loader",
     "training/stats/script_profile.py _numbers": "next() of a count is one step",

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
+from ..account import show_account, strict_option
 from ..command import energon_command, progress_option
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ _EXAMPLES = (
 @click.option("--joiner", metavar="MODULE:NAME", default="loader:join_parts", help="Function or class that joins.")
 @click.option("--num-workers", metavar="N", type=click.IntRange(min=1), help="Number of worker processes.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@strict_option
 @progress_option
 def add_parts(
     dataset: str,
@@ -54,6 +56,7 @@ def add_parts(
     replace: bool,
     joiner: str,
     num_workers: int | None,
+    strict: bool,
     as_json: bool,
     progress: bool | None,
 ) -> None:
@@ -85,9 +88,11 @@ def add_parts(
         key_column=key_column,
         workers=num_workers or usable_cores(),
         joiner=joiner,
+        strict=strict,
     )
     with ProgressBar("Writing parts", unit="samples", enabled=progress) as bar:
         report = run_add_parts(plan, on_progress=lambda state: bar.update(state.samples, state.samples_total))
+    show_account(report.account)
     if as_json:
         print_json(
             {
@@ -98,6 +103,7 @@ def add_parts(
                 "missing": report.missing,
                 "unused": report.unused,
                 "rows": dict(report.rows),
+                "account": report.account.to_document(),
             }
         )
     else:

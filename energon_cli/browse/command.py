@@ -82,7 +82,9 @@ def browse(
             print_json({"url": url, "process": os.getpid()}, in_one_line=True)
             sys.stdout.flush()
         else:
-            show_note(f"browse at {url}; Ctrl-C ends")
+            # Alone on its line, so that terminals make it a link and people can copy it.
+            show_note("browse the dataset at this address (Ctrl-C stops the server):")
+            click.echo(url, err=True)
         if opens and not as_json and sys.stdout.isatty():
             click.launch(url)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ..account import strict_option
 from ..command import energon_command, meta_folder_option, progress_option
 from ..dataset_path import check_path, given_name
 from ..extract.query_options import copy_options
@@ -55,6 +56,7 @@ _OTHER_FILES = frozenset(
     show_default=True,
     help="With webdataset, size at which a shard ends.",
 )
+@strict_option
 @progress_option
 @click.option("--json", "as_json", is_flag=True, help="Print what was written as JSON.")
 @click.option("--split-config", metavar="NAME", default="split.yaml", show_default=True, help="Name of the split file.")
@@ -73,6 +75,7 @@ def export(
     raw: bool,
     shard_size: int,
     progress: bool | None,
+    strict: bool,
     as_json: bool,
     split_config: str,
     meta_folder: str | None,
@@ -107,5 +110,6 @@ def export(
         shard_bytes=shard_size,
         split_config=given_name("split_config", split_config),
         meta_folder=meta_folder,
+        strict=strict,
     )
     copy_samples(request, progress=progress, as_json=as_json)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ..account import strict_option
 from ..command import energon_command, progress_option
 from ..dataset_path import check_path, given_name
 from ..sizes import parse_size_or_megabytes
@@ -53,6 +54,7 @@ _EXAMPLES = (
     show_default=True,
     help="Size at which a tar shard ends, such as 500MB; a number alone counts megabytes.",
 )
+@strict_option
 @progress_option
 @click.option("--json", "as_json", is_flag=True, help="Print what was written as JSON.")
 @click.option("--split-config", metavar="NAME", default="split.yaml", show_default=True, help="Name of the split file.")
@@ -68,6 +70,7 @@ def extract(
     by_shard: bool,
     shard_size: int,
     progress: bool | None,
+    strict: bool,
     as_json: bool,
     split_config: str,
     meta_folder: str | None,
@@ -98,5 +101,6 @@ def extract(
         shard_bytes=shard_size,
         split_config=given_name("split_config", split_config),
         meta_folder=meta_folder,
+        strict=strict,
     )
     copy_samples(request, progress=progress, as_json=as_json)

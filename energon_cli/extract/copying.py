@@ -15,6 +15,7 @@ def copy_samples(request: ExportRequest, *, progress: bool | None, as_json: bool
     from loader.convert.exporting import export_samples
     from loader.inspect import format_bytes, plural
 
+    from ..account import show_account
     from ..console import print_json, show_note
     from ..progress import ProgressBar
 
@@ -22,7 +23,9 @@ def copy_samples(request: ExportRequest, *, progress: bool | None, as_json: bool
         report = export_samples(request, bar.update)
     for note in report.notes:
         show_note(note)
+    show_account(report.account)
     if as_json:
-        print_json({"samples": report.samples, "size_bytes": report.size_bytes, "output": report.output})
+        document = {"samples": report.samples, "size_bytes": report.size_bytes, "output": report.output}
+        print_json({**document, "account": report.account.to_document()})
     else:
         show_note(f"wrote {plural(report.samples, 'sample')}, {format_bytes(report.size_bytes)}, to {report.output}")

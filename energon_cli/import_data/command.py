@@ -57,9 +57,10 @@ _EXAMPLES = (
 )
 @click.option(
     "--group-by",
+    metavar="WHAT",
     type=click.Choice(["name", "folder", "parallel", "number"]),
-    help="What the files of a sample share: their name, their folder, their path but for one folder of it (images/a.jpg"
-    " and labels/a.txt), or the number that ends their name.  [default: as they look]",
+    help="What the files of a sample share: their name; their folder; parallel: the path but for one folder, as in"
+    " images/a.jpg and labels/a.txt; number: the number that ends their names.  [default: as they look]",
 )
 @click.option("--split-ratio", metavar="8,1,1", help="Divide the samples into train, val and test in this ratio.")
 @click.option("--shuffle", metavar="SEED", type=click.IntRange(min=0), help="Shuffle the samples with this seed.")
@@ -88,6 +89,32 @@ _EXAMPLES = (
     help="Quality of pictures that are encoded as JPEG or WebP.",
 )
 @click.option("--orient", is_flag=True, help="Turn pictures by their EXIF orientation, which is kept otherwise.")
+@click.option(
+    "--geometry",
+    type=click.Choice(["refuse", "ignore"]),
+    default="refuse",
+    show_default=True,
+    help="What to do with coordinates whose picture is resized or turned. Those of COCO are moved.",
+)
+@click.option(
+    "--frames",
+    type=click.Choice(["refuse", "first"]),
+    default="refuse",
+    show_default=True,
+    help="What to do with a picture of several frames that is encoded again.",
+)
+@click.option(
+    "--background",
+    metavar="COLOR",
+    default="white",
+    show_default=True,
+    help="Color of transparent pixels in pictures that are encoded as JPEG: a name, or '#rrggbb'.",
+)
+@click.option(
+    "--float-range",
+    metavar="LOW,HIGH",
+    help="Values of black and white in pictures of floats that are encoded again.  [default: these fail]",
+)
 @click.option(
     "--max-failures",
     metavar="N|PERCENT",

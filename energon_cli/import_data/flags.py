@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -43,6 +44,10 @@ class ImportFlags:
     picture_format: Literal["jpg", "png", "webp"] | None
     quality: int
     orient: bool
+    geometry: Literal["refuse", "ignore"]
+    frames: Literal["refuse", "first"]
+    background: str
+    float_range: str | None
     max_failures: str
     sample_type: str | None
     field_map: str | None
@@ -117,11 +122,40 @@ class ImportFlags:
         )
 
     def pictures(self) -> PictureOptions:
-        """Return the settings of pictures."""
+        """Return the settings of pictures.
+
+        Raises:
+            click.BadParameter: The background is no color, or the range of floats no range.
+        """
+        from PIL import ImageColor
+
+        try:
+            red, green, blue = ImageColor.getrgb(self.background)[:3]
+        except ValueError as error:
+            raise click.BadParameter(
+                f"expected a name of a color or #rrggbb, found {self.background!r}", param_hint="--background"
+            ) from error
         return PictureOptions(
             verify=self.verify,
             max_side=self.resize,
             format=self.picture_format,
             quality=self.quality,
             orient=self.orient,
+            geometry=self.geometry,
+            frames=self.frames,
+            background=(red, green, blue),
+            float_range=self._range_of_floats(),
         )
+
+    def _range_of_floats(self) -> tuple[float, float] | None:
+        if self.float_range is None:
+            return None
+        try:
+            low, high = map(float, self.float_range.split(","))
+        except ValueError:
+            low = high = math.nan
+        if not (low < high and math.isfinite(high - low)):
+            raise click.BadParameter(
+                f"expected two ascending numbers such as 0,1, found {self.float_range!r}", param_hint="--float-range"
+            )
+        return low, high

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from loader.convert.importing import failure_document
@@ -23,6 +23,16 @@ if TYPE_CHECKING:
 __all__ = ["draft_document", "report_document", "show_done", "show_draft", "show_found"]
 
 _SHOWN_FAILURES = 3
+_CHANGES = {
+    "bits_scaled": "{} of more than 8 bits or of floats: their values were scaled to fewer bits",
+    "alpha_composed": "{} with transparent pixels: composed on the background",
+    "frames_dropped": "{} of several frames: only the first was written",
+    "cmyk_converted": "{} of CMYK: converted to RGB",
+    "geometry_moved": "{} of coordinates: moved with their picture",
+    "geometry_ignored": "{} of coordinates: written as they are, while their picture was resized or turned",
+    "sizes_kept": "{} with the width and height that a picture had before: written as they are",
+}
+"""What :attr:`ImportReport.changed` counts, for people."""
 
 
 def show_found(console: Console, flags: ImportFlags, listed: ListedRows, first: FirstSamples) -> None:
@@ -120,6 +130,14 @@ def show_done(console: Console, path: str, report: ImportReport) -> None:
     if report.failed:
         show_notes(console, [_failures_line(report)], label="warning", style="yellow")
     show_notes(console, prepared.warnings, label="warning", style="yellow")
+    show_notes(console, [*_changes(report.changed)], label="note")
+
+
+def _changes(changed: Mapping[str, int]) -> Iterator[str]:
+    for name, text in _CHANGES.items():
+        if changed.get(name):
+            unit = "document" if name.startswith(("geometry", "sizes")) else "picture"
+            yield text.format(plural(changed[name], unit))
 
 
 def _failures_line(report: ImportReport) -> str:
@@ -143,6 +161,7 @@ def report_document(
         "failures": [*map(failure_document, report.failures)],
         "failures_file": report.failures_file,
         "renamed": report.renamed,
+        "changed": dict(report.changed),
         "written": report.written,
         "resumed": report.resumed,
         "files": sorted(files),

@@ -14,6 +14,7 @@ from loader.convert.importing import (
     ImportProgress,
     ImportReport,
     ListedRows,
+    StrayCoordinatesError,
     check_output,
     list_rows,
     run_import,
@@ -70,10 +71,15 @@ def import_sources(flags: ImportFlags) -> None:
             listed = stack.enter_context(
                 list_rows(sources, shuffled=flags.shuffle is not None, on_progress=lambda done: bar.update(done, None))
             )
-        folder = _without_shard(inspect_folder(stack.enter_context(write_trial(listed, pictures))))
+        try:
+            trial = stack.enter_context(write_trial(listed, pictures))
+        except StrayCoordinatesError as error:
+            raise click.UsageError(f"{error.message} ({error.at})") from error
+        folder = _without_shard(inspect_folder(trial))
         if not flags.as_json:
             show_found(console, flags, listed, folder.first)
         draft = _confirmed_draft(flags, listed, folder, console)
+        draft.notes.extend(listed.notes)
         layout = ShardLayout(
             shard_bytes=flags.shard_size,
             samples_per_shard=flags.samples_per_shard,

@@ -37,6 +37,7 @@ def lint_document(
         "errors": report.errors,
         "warnings": len(report.findings) - report.errors,
         "fixed": fixed,
+        "pictures": _pictures_by_part(report),
         "findings": [
             {
                 "severity": finding.severity,
@@ -78,6 +79,7 @@ def show_lint(
         pages: The pages of samples, which findings link to; None for none.
     """
     from loader.format.lint import FindingGroup, group_findings
+    from loader.format.media import TRAITS
     from loader.inspect import plural
 
     from ..console import escape_controls
@@ -93,6 +95,9 @@ def show_lint(
     for group in groups:
         for line in _lines(group, _link_of(console, request), page, has_links=has_links):
             console.print(line, soft_wrap=True)
+    for name, traits in _pictures_by_part(report).items():
+        told = "; ".join(f"{count:,} {TRAITS[trait]}" for trait, count in traits.items())
+        console.print(f"note: pictures {escape_controls(name)}: {told}", soft_wrap=True)
     checked = f"{_amount(request, report)}, level {request.level}"
     if not report.findings:
         console.print(f"no findings: {checked} ({report.seconds:.1f} s)", style="green", soft_wrap=True)
@@ -114,6 +119,17 @@ def show_lint(
         )
     elif with_advice:
         _show_advice(console, request, report)
+
+
+def _pictures_by_part(report: LintReport) -> dict[str, dict[str, int]]:
+    """Return the numbers of pictures by part and trait; the traits in the order of :data:`TRAITS`."""
+    from loader.format.media import TRAITS
+
+    parts = sorted({part for part, _ in report.pictures})
+    return {
+        part: {trait: report.pictures[part, trait] for trait in TRAITS if report.pictures[part, trait]}
+        for part in parts
+    }
 
 
 def _show_advice(console: Console, request: LintRequest, report: LintReport) -> None:

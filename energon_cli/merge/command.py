@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
+from ..account import strict_option
 from ..command import energon_command, progress_option
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ _EXAMPLES = (
 @click.option("--rename-keys", is_flag=True, help="Rename keys that several inputs have, in copies of their shards.")
 @click.option("--crude", is_flag=True, help="Write no dataset.yaml; those of the inputs may differ.")
 @click.option("--compat", is_flag=True, help="Also write index.sqlite, by which megatron-energon finds keys.")
+@strict_option
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @progress_option
 def merge(
@@ -40,6 +42,7 @@ def merge(
     rename_keys: bool,
     crude: bool,
     compat: bool,
+    strict: bool,
     as_json: bool,
     progress: bool | None,
 ) -> None:
@@ -66,6 +69,7 @@ def merge(
         rename_keys=rename_keys,
         crude=crude,
         compat=compat,
+        strict=strict,
         workers=usable_cores(),
     )
     is_copy = plan.shards == "copy"
@@ -86,6 +90,7 @@ def merge(
                 "duplicate_keys": report.duplicate_keys,
                 "renamed_shards": report.renamed_shards,
                 "warnings": list(report.warnings),
+                "account": report.account.to_document(),
             }
         )
     else:

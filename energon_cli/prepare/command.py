@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from ..account import strict_option
 from ..command import energon_command, meta_folder_option, progress_option, worker_options
 from ..dataset_path import check_path
 from .media import media_filter_of, media_options
@@ -99,7 +100,7 @@ _EXAMPLES = (
 @click.option(
     "--part",
     metavar="I/N|auto",
-    help="Only scan part I of N, numbered from 1; auto takes both from the variables of SLURM or torchrun.",
+    help="Only scan part I of N, numbered from 1; auto takes both from the variables of SLURM, torchrun or MPI.",
 )
 @click.option("--merge", is_flag=True, help="Commit the parts that --part has scanned; names those that are missing.")
 @click.option(
@@ -119,6 +120,7 @@ _EXAMPLES = (
 )
 @worker_options
 @progress_option
+@strict_option
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @click.option(
     "--trust-code",

@@ -47,6 +47,7 @@ class PrepareFlags:
     num_workers: int | None
     tmp_path: str | None
     progress: bool | None
+    strict: bool
     as_json: bool
     trust_code: bool
     media: MediaFilter | None

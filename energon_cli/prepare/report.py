@@ -146,6 +146,7 @@ def report_document(
         "seconds": round(report.seconds, 3),
         "warnings": list(report.warnings),
         "notes": list(notes),
+        "account": report.account.to_document(),
     }
 
 

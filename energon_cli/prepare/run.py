@@ -36,6 +36,7 @@ from loader.inspect import (
 )
 from loader.storage import Storage, open_storage
 
+from ..account import show_account
 from ..console import error_console, escape_controls, output_console, print_json
 from ..progress import ProgressBar
 from .choices import resolve_choices
@@ -111,9 +112,11 @@ def prepare_dataset(flags: PrepareFlags) -> None:
     if flags.as_json:
         report = replace(report, warnings=(*draft.warnings, *report.warnings))
         written = () if decompressed is None else decompressed.written
+        show_account(report.account)
         print_json(report_document(flags.path, report, files=draft.files, notes=draft.notes, decompressed=written))
         return
     show_done(console, flags.path, report, draft.files, folder=draft.meta_folder)
+    show_account(report.account)
     show_notes(console, draft.notes, label="note")
 
 
@@ -196,6 +199,7 @@ def _plan(draft: _Draft) -> PreparePlan:
         meta_folder=flags.meta_folder,
         merge=flags.merge,
         scan=flags.scan,
+        strict=flags.strict,
     )
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..account import show_account, strict_option
 from ..command import energon_command, meta_folder_option, progress_option
 from ..dataset_path import check_path
 from ..extract.query_options import copy_options
@@ -59,6 +60,7 @@ _EXAMPLES = (
     "--num-workers", metavar="N", type=click.IntRange(min=1), help="Number of processes.  [default: one per core]"
 )
 @click.option("--compat/--no-compat", default=None, help="Write index.sqlite and .tar.idx files for other tools.")
+@strict_option
 @progress_option
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 @click.option("--split-config", metavar="NAME", default="split.yaml", show_default=True, help="Name of the split file.")
@@ -78,6 +80,7 @@ def reshard(
     num_workers: int | None,
     compat: bool | None,
     progress: bool | None,
+    strict: bool,
     as_json: bool,
     split_config: str,
     meta_folder: str | None,
@@ -114,6 +117,7 @@ def reshard(
         compat=compat,
         split_config=split_config,
         meta_folder=meta_folder,
+        strict=strict,
     )
     with ProgressBar("Writing shards", unit="samples", enabled=progress) as bar:
         report = run_reshard(plan, on_progress=lambda now: bar.update(now.samples, now.samples_total))
@@ -145,7 +149,9 @@ def _show(report: ReshardReport, dest: str, *, as_json: bool) -> None:
             "filters": list(report.filters),
             "warnings": list(warnings),
             "seconds": round(written.seconds, 3),
+            "account": written.account.to_document(),
         }
+        show_account(written.account)
         print_json(document)
         return
     show_note(
@@ -156,7 +162,6 @@ def _show(report: ReshardReport, dest: str, *, as_json: bool) -> None:
         (written.resumed, "shards were kept from an interrupted run"),
         (written.renamed, "samples have a new key, since another sample has theirs"),
         (report.excluded, "samples that the split excludes are skipped; --include-excluded copies them"),
-        (report.without_parts, "samples have none of the kept parts, and are skipped"),
     ):
         if count:
             show_note(f"{count:,} {what}")
@@ -164,3 +169,4 @@ def _show(report: ReshardReport, dest: str, *, as_json: bool) -> None:
         if names:
             show_note(f"{what} moved along: {', '.join(names)}")
     show_notes(error_console(), warnings, label="warning", style="yellow")
+    show_account(written.account)

@@ -1,8 +1,9 @@
-"""Account for the input of commands, and distinguish what its files really are.
+"""Account for the input of a command, and distinguish what its files really are.
 
-- :mod:`account` counts every unit of the input: used, left out by reason, or failed by reason.
+- :mod:`account` counts units as used, left out by reason, or failed by reason, and checks the sums.
 - :mod:`reasons` is the closed list of reasons; ``energon rule`` explains each.
-- :mod:`kinds` distinguishes pictures, sound, video, texts and other files by their names and first bytes.
+- :mod:`kinds` distinguishes pictures, sound, video, texts and other files by their names and first bytes, and
+  :mod:`foreign_contents` names files that are not what their name says.
 """
 
 import lazy_loader

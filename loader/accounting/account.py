@@ -78,6 +78,10 @@ class Account:
         self._seen[unit] += count
         self._used[unit] += count
 
+    def add(self, entry: AccountEntry, *, path: str) -> None:
+        """Count units of an entry that another process has made; its example is a name below ``path``."""
+        self._add(msgspec.structs.replace(entry, example=f"{path}/{entry.example}"))
+
     def leave(self, unit: Unit, reason: str, example: str, *, count: int = 1, size_bytes: int = 0) -> None:
         """Count units that are left out.
 
@@ -194,6 +198,11 @@ class Account:
             "left_out": [*map(_entry_document, self.left_out)],
             "failed": [*map(_entry_document, self.failed)],
         }
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Account) and self.to_document() == other.to_document()
+
+    __hash__ = None  # type: ignore[assignment]  # it changes
 
     def __getstate__(self) -> dict[str, Any]:
         return {"seen": dict(self._seen), "used": dict(self._used), "others": [*self._others.values()]}

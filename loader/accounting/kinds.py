@@ -143,7 +143,7 @@ def kind_of_name(part_name: str) -> PartKind:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What a file is, by its first bytes.
+    """Describe a file by its first bytes.
 
     Attributes:
         kind: The kind.
@@ -286,7 +286,7 @@ def kind_of_part(part_name: str, contents: Kind | None) -> PartKind:
     named = kind_of_name(part_name)
     if contents is None or contents.kind not in MEDIA_KINDS or {named, contents.kind} == {"audio", "video"}:
         return named  # containers of video hold sound alone, too
-    return contents.kind
+    return named if part_extension(part_name) == "mjpeg" else contents.kind  # it is JPEGs one after another
 
 
 def usual_extension(data: bytes | memoryview) -> str | None:

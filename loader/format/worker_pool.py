@@ -98,8 +98,9 @@ def _run_serially(
 
 def _run_in_pool(function: Callable[[Any], Any], items: Sequence[Any], workers: int) -> Generator[Any, None, None]:
     """Yield once when the workers have started, then the results."""
-    pool = _Pool(function, workers)
+    pool = _Pool()
     try:
+        pool.start_workers(function, workers)
         remaining = pool.start(items)
         yield None
         yield from pool.results(remaining)
@@ -108,23 +109,26 @@ def _run_in_pool(function: Callable[[Any], Any], items: Sequence[Any], workers: 
 
 
 class _Pool:
-    def __init__(self, function: Callable[[Any], Any], workers: int) -> None:
+    def __init__(self) -> None:
+        self._processes: dict[Connection, BaseProcess] = {}
+        self._pending: dict[Connection, deque[tuple[int, Any]]] = {}  # the unanswered items of each worker
+
+    def start_workers(self, function: Callable[[Any], Any], workers: int) -> None:
+        """Start the processes."""
         # Forking is faster, but copies the locks that other threads hold; Python does not list the threads of torch.
         forks = _MAY_FORK and threading.active_count() == 1 and "torch" not in sys.modules and may_fork()
         context = multiprocessing.get_context("fork") if forks else multiprocessing.get_context("spawn")
         if not forks:
             resource_tracker.ensure_running()  # else the first spawn does, and unblocks interrupts
-        self._processes: dict[Connection, BaseProcess] = {}
-        self._pending: dict[Connection, deque[tuple[int, Any]]] = {}  # the unanswered items of each worker
-        for _ in range(workers):
-            ours, theirs = context.Pipe()
-            # A forked worker inherits our ends of the pipes; it must close them to notice that this process died.
-            inherited = [*self._processes, ours] if forks else []
-            process: BaseProcess = context.Process(target=_serve, args=(function, theirs, inherited), daemon=True)
-            with _interrupts_blocked(), _main_module_hidden():
+        with _interrupts_deferred(), _main_module_hidden():
+            for _ in range(workers):
+                ours, theirs = context.Pipe()
+                # A forked worker inherits our ends of the pipes; it must close them to notice that this process died.
+                inherited = [*self._processes, ours] if forks else []
+                process: BaseProcess = context.Process(target=_serve, args=(function, theirs, inherited), daemon=True)
                 process.start()
-            theirs.close()
-            self._processes[ours] = process
+                theirs.close()
+                self._processes[ours] = process
 
     def start(self, items: Sequence[Any]) -> Iterator[tuple[int, Any]]:
         """Send the first items to the workers; return the remaining items."""
@@ -197,13 +201,24 @@ def _main_module_hidden() -> Iterator[None]:
 
 
 @contextmanager
-def _interrupts_blocked() -> Iterator[None]:
-    """Block Ctrl-C while a worker starts: it would print its own traceback."""
+def _interrupts_deferred() -> Iterator[None]:
+    """Defer Ctrl-C while workers start, and block it in them.
+
+    The mask alone is not enough: another thread may take the signal, and then KeyboardInterrupt is raised in this one,
+    between the start of a process and the message with its task.
+    """
+    interrupts: list[int] = []
+    defers = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is not None
+    handler = signal.signal(signal.SIGINT, lambda number, _: interrupts.append(number)) if defers else None
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield  # a new process inherits the mask
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        if defers:
+            signal.signal(signal.SIGINT, handler)
+    if interrupts:
+        signal.raise_signal(signal.SIGINT)
 
 
 def _serve(function: Callable[[Any], Any], connection: Connection, inherited: list[Connection]) -> None:

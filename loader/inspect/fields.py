@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
+from ..accounting.kinds import kind_of_name
 from ..format.documents.conversation import Turn
 from .media_views import Waveform, encoded_media_views, media_views
 from .picture import Picture, PictureError, array_picture, encoded_picture, image_facts
@@ -18,9 +19,6 @@ from .text import format_bytes, plural
 
 __all__ = ["FieldView", "describe_part", "describe_value"]
 
-_IMAGE_EXTENSIONS = frozenset(
-    ("bmp", "gif", "jfif", "jpeg", "jpg", "pbm", "pgm", "png", "pnm", "ppm", "tif", "tiff", "webp")
-)
 _TEXT_EXTENSIONS = frozenset(
     (
         "caption",
@@ -40,9 +38,6 @@ _TEXT_EXTENSIONS = frozenset(
         "yml",
     )
 )
-_MEDIA_EXTENSIONS = frozenset(
-    ("aac", "avi", "flac", "m4a", "m4v", "mkv", "mov", "mp3", "mp4", "mpeg", "mpg", "oga", "ogg", "ogv", "opus", "wav")
-) | {"webm"}
 _MAX_TEXT = 20_000  # characters kept; the renderer shows fewer
 _MAX_STATISTICS = 1_000_000  # elements that a range is computed from
 _MAX_PICTURES = 4  # of a list of images
@@ -90,7 +85,8 @@ def _describe_bytes(name: str, data: bytes) -> FieldView:
     size = format_bytes(len(data))
     if not data:
         return FieldView(name=name, facts="empty", fault="the part has no bytes", type="bytes")
-    if extension in _IMAGE_EXTENSIONS:
+    kind = kind_of_name(extension)
+    if kind == "image":
         return _describe_image_bytes(name, data, size)
     if extension in ("json", "jsonl"):
         return _describe_json(name, data, size)
@@ -98,7 +94,7 @@ def _describe_bytes(name: str, data: bytes) -> FieldView:
         return _describe_text_bytes(name, data, size)
     if extension == "npy":
         return _describe_npy(name, data, size)
-    if extension in _MEDIA_EXTENSIONS:
+    if kind in ("audio", "video"):
         facts, pictures, waveform = encoded_media_views(extension, data)
         return FieldView(name=name, facts=f"{facts}, {size}", pictures=pictures, waveform=waveform, type="media")
     try:
@@ -153,9 +149,12 @@ def _describe_image_bytes(name: str, data: bytes, size: str) -> FieldView:
         picture = encoded_picture(data)
     except PictureError as error:
         return FieldView(name=name, facts=size, fault=str(error), type="image")
+    from ..format.media.picture_traits import turn_note
+
+    turn = turn_note(data)
     return FieldView(
         name=name,
-        facts=f"{kind} {width}×{height} {mode}, {size}",
+        facts=f"{kind} {width}×{height} {mode}, {size}{f'; {turn}' if turn else ''}",
         pictures=(picture,),
         type="image",
         shape=(height, width),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -12,7 +13,7 @@ from ..format.dataset_folder import DatasetFolder
 from ..format.documents.dataset_config import DatasetConfig
 from ..format.documents.providers import is_record_file
 from ..format.lint.record_file import lint_record_file
-from ..format.lint.report import Finding, LintPlan, LintProgress, LintReport, SampleCheck
+from ..format.lint.report import Finding, LintPlan, LintProgress, LintReport, PictureCounts, SampleCheck
 from ..format.lint.run import lint_dataset
 from ..format.nv_meta import DATASET_YAML, SPLIT_YAML
 from ..storage import open_parent
@@ -82,6 +83,7 @@ def lint_metadataset(
         samples=lint.samples,
         seconds=time.perf_counter() - started,
         datasets=lint.datasets,
+        pictures=lint.pictures,
     )
 
 
@@ -98,6 +100,7 @@ class _MetadatasetLint:
 
     def __init__(self, plan: MetadatasetLintPlan, on_progress: Callable[[LintProgress], None] | None) -> None:
         self.findings: dict[Finding, None] = {}  # a set: two configurations of a dataset have the same faults of shards
+        self.pictures: PictureCounts = Counter()
         self.complete = True
         self.datasets = self.shards = self.samples = 0
         self._plan = plan
@@ -252,6 +255,7 @@ class _MetadatasetLint:
         self.datasets += 1
         self.shards += report.shards
         self.samples += report.samples
+        self.pictures += report.pictures
         self._add([replace(finding, dataset=path) for finding in report.findings])
 
 

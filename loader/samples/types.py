@@ -201,34 +201,46 @@ class InterleavedSample(Sample):
 
 @edataclass
 class ConversationSample(Sample):
-    """A conversation about images; megatron-energon does not have this type.
+    """A conversation about images, videos and sounds; megatron-energon does not have this type.
 
     Args:
         turns: The turns: role, and texts and numbers of images in reading order.
         images: The images; empty for a conversation without any.
+        videos: The videos, in the order of ``<video>`` in the texts.
+        audios: The sounds, in the order of ``<audio>`` in the texts.
     """
 
     turns: list[Turn]
     images: list[torch.Tensor] = field(default_factory=list)
+    videos: list[Any] = field(default_factory=list)
+    audios: list[Any] = field(default_factory=list)
 
     @classmethod
-    def from_fields(cls, *, turns: Any, images: Any = None, **others: Any) -> Self:
+    def from_fields(
+        cls, *, turns: Any, images: Any = None, videos: Any = None, audios: Any = None, **others: Any
+    ) -> Self:
         """Create a sample from the values of a field map or a sample loader.
 
         Args:
             turns: As in :func:`~loader.format.documents.conversation.conversation_turns`.
             images: A list of images, one image, or None.
+            videos: A list of videos, one video, or None.
+            audios: A list of sounds, one sound, or None.
             others: The other fields.
 
         Raises:
             SampleError: ``turns`` is no conversation, or has more or fewer places of images than there are images.
         """
-        several = [] if images is None else list(images) if isinstance(images, list | tuple) else [images]
+        # A decoded sound may be a tuple of samples and rate.
+        media = [
+            [] if values is None else list(values) if isinstance(values, kinds) else [values]
+            for values, kinds in ((images, (list, tuple)), (videos, list), (audios, list))
+        ]
         try:
-            parsed = conversation_turns(turns, images=len(several))
+            parsed = conversation_turns(turns, images=len(media[0]), videos=len(media[1]), audios=len(media[2]))
         except ValueError as error:
             raise SampleError(f"field 'turns': {error}") from error
-        return cls(turns=parsed, images=several, **others)
+        return cls(turns=parsed, images=media[0], videos=media[1], audios=media[2], **others)
 
 
 @edataclass

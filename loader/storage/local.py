@@ -134,6 +134,7 @@ class LocalStorage:
     """
 
     checks_versions = False
+    unreadable_names = ()
 
     def __init__(
         self, root: str | os.PathLike[str], *, replaced: tuple[str, str | os.PathLike[str]] | None = None
@@ -238,6 +239,9 @@ class LocalStorage:
             except OSError as last:
                 raise_storage_error(action, path, last)
         return FileInfo(name=name, size_bytes=stat.st_size, mtime_ns=stat.st_mtime_ns)
+
+    def current(self, info: FileInfo) -> FileInfo:
+        return self.stat(info.name)
 
     def list(self, folder: str = "") -> Iterator[FileInfo]:
         if self.answers is None:

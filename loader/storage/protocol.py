@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, NoReturn, Protocol, Self
@@ -42,6 +42,8 @@ _HINTS = {
     errno.ENOENT: "check the path",
     errno.EMFILE: "raise the limit of open files (ulimit -n)",
 }
+
+_TIME_UNITS_NS = (10**9, 10**6, 10**3)
 
 
 def raise_storage_error(action: str, path: str, error: OSError) -> NoReturn:
@@ -86,13 +88,40 @@ class ByteRange:
 class FileInfo:
     """The name of a file relative to its store's root, its size, and the time of its last change.
 
-    Files of object stores also have a version, ``etag``.
+    Files of object stores also have a version, ``etag``. Each store makes its own versions, so that those of two stores
+    are not compared.
+
+    Attributes:
+        store: The store of the version, as :attr:`.RemoteStorage.store`; empty if it is not known, None if versions
+            of this store are not compared at all.
+        is_indexed: An index recorded the file, which may have changed since.
     """
 
     name: str
     size_bytes: int
     mtime_ns: int
     etag: str = ""
+    store: str | None = field(default="", compare=False)
+    is_indexed: bool = field(default=False, compare=False)
+
+    def shares_versions(self, other: FileInfo) -> bool:
+        """Return True if both have a version, made by one store as far as that is known."""
+        if not (self.etag and other.etag) or self.store is None or other.store is None:
+            return False
+        if self.store and other.store:
+            return self.store == other.store
+        # The version without a store was listed where a dataset was prepared, so not on a web server.
+        return not (self.store or other.store).startswith("http")
+
+    def has_other_time(self, now: FileInfo) -> bool:
+        """Return True if the times of change are known and differ.
+
+        Times are compared as exactly as the present one is known: web servers give whole seconds, S3 milliseconds.
+        """
+        if not (self.mtime_ns and now.mtime_ns):
+            return False
+        unit_ns = next((unit_ns for unit_ns in _TIME_UNITS_NS if now.mtime_ns % unit_ns == 0), 1)
+        return self.mtime_ns // unit_ns != now.mtime_ns // unit_ns
 
 
 class ClosesOnExit:
@@ -168,6 +197,10 @@ class Storage(Protocol):
     def checks_versions(self) -> bool:
         """True if each read of a file that was opened with its size and version checks them."""
 
+    @property
+    def unreadable_names(self) -> Sequence[str]:
+        """Names that listings by this object have skipped: a part of each is empty, ``.`` or ``..``."""
+
     def open(self, name: str, info: FileInfo | None = None) -> ReadableFile:
         """Open a file for positioned reads.
 
@@ -187,6 +220,9 @@ class Storage(Protocol):
 
     def stat(self, name: str) -> FileInfo:
         """Return the size and the time of change of one file."""
+
+    def current(self, info: FileInfo) -> FileInfo:
+        """Return the size, time and version of a file now; ``info`` itself if each read compares its version."""
 
     def list(self, folder: str = "") -> Iterator[FileInfo]:
         """Yield every file below ``folder``, sorted by name; hidden folders (``.nv-meta``) are skipped."""

@@ -61,7 +61,7 @@ def stat_any(url: str) -> FileInfo:
     try:
         return stat(url)
     except FileNotFoundError:
-        newest = max((found.mtime_ns for _, found in _folder(url).objects()), default=None)
+        newest = max((found.mtime_ns for found in _folder(url).objects()), default=None)
         if newest is None:
             raise
         return FileInfo(name="", size_bytes=0, mtime_ns=newest)
@@ -177,7 +177,8 @@ class _TextUpload(io.TextIOWrapper):
 def walk(url: str) -> Iterator[str]:
     """Yield the URLs of all objects below a URL, sorted as paths."""
     storage = _folder(url)
-    names = [name for name, _ in storage.objects() if not name.endswith("/")]  # some tools mark folders by objects
+    # Some tools mark folders by empty objects.
+    names = [found.key for found in storage.objects() if not found.key.endswith("/")]
     return (storage.path(name) for name in sorted(names))
 
 
@@ -192,8 +193,8 @@ def glob(url: str, pattern: str) -> list[str]:
     fixed = list(itertools.takewhile(lambda part: not has_magic(part), parts[:-1]))
     storage = _folder(url)
     found = set()
-    for name, _ in storage.objects("/".join(fixed)):
-        path = name.rstrip("/").split("/")
+    for listed in storage.objects("/".join(fixed)):
+        path = listed.key.rstrip("/").split("/")
         folders = {tuple(path[:depth]) for depth in range(len(path))}
         found |= {folder for folder in folders if _matches(folder, parts)}
         if not pattern.endswith("/") and _matches(path, parts):

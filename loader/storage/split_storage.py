@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -68,6 +68,14 @@ class SplitStorage:
     def stat(self, name: str) -> FileInfo:
         storage, inner = self._place(name)
         return replace(storage.stat(inner), name=name)
+
+    def current(self, info: FileInfo) -> FileInfo:
+        storage, inner = self._place(info.name)
+        return replace(storage.current(replace(info, name=inner)), name=info.name)
+
+    @property
+    def unreadable_names(self) -> Sequence[str]:
+        return self.main.unreadable_names
 
     def list(self, folder: str = "") -> Iterator[FileInfo]:
         storage, inner = self._place(folder)

@@ -13,6 +13,7 @@ import sys
 import time
 import zlib
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -128,16 +129,16 @@ def children(process: int) -> list[int]:
     return [int(child) for one in lists for child in one.read_text().split()]
 
 
-def is_worker(process: int) -> bool:
-    return b"spawn_main" in Path(f"/proc/{process}/cmdline").read_bytes()
+def process_state(process: int) -> str:
+    """Return the letter of a process's state, Z of one that does not exist."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return "Z"
 
 
 def is_alive(process: int) -> bool:
-    try:
-        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state != "Z"
+    return process_state(process) != "Z"
 
 
 def wait(claim: Any) -> Any:
@@ -193,19 +194,38 @@ def test_a_killed_server_leaves_no_process(hostile: Path) -> None:
     wait(lambda: not any(map(is_alive, processes)))
 
 
-def test_a_search_whose_process_is_killed_answers_so_and_the_next_one_works(hostile: Path) -> None:
+STOPPED_WORKER = """
+import os, signal, sys
+
+def stop_once(event, arguments):
+    if event == "open" and str(arguments[0]).endswith("hostile.tar"):
+        try:
+            os.remove(os.environ["STOP_A_WORKER"])
+        except FileNotFoundError:
+            return
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+if "spawn_main" in " ".join(sys.orig_argv):
+    sys.addaudithook(stop_once)
+"""
+"""Imported by each process of the server: the first worker that opens the shard stops, so that it is in its search."""
+
+
+def test_a_search_whose_process_is_killed_answers_so_and_the_next_one_works(
+    hostile: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mark = tmp_path / "mark"
+    mark.touch()
+    (tmp_path / "sitecustomize.py").write_text(STOPPED_WORKER)
+    monkeypatch.setenv("STOP_A_WORKER", str(mark))
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
     server, site = start(hostile)
     try:
-        site.get("/api/d/0/1/findings")  # starts the processes
-        answer = b""
-        while b"was killed" not in answer:  # the search may not have begun when they are killed
-            connection = ask(site, "/api/d/0/search?in=findings&text=E")
-            time.sleep(0.5)
-            for process in filter(is_worker, children(server.pid)):
-                os.kill(process, signal.SIGKILL)
-            connection.settimeout(60)
-            answer = connection.recv(1 << 20)
-            connection.close()
+        with ThreadPoolExecutor() as threads:
+            search = threads.submit(site.get, "/api/d/0/search?in=findings&text=E")
+            [worker] = wait(lambda: [child for child in children(server.pid) if process_state(child) == "T"])
+            os.kill(worker, signal.SIGKILL)
+            assert b"was killed" in search.result()[2]
         assert site.get("/api/d/0/search?in=texts&text=text")[0] == 200
     finally:
         server.terminate()

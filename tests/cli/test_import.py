@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from PIL import Image
 
 from energon_cli.sizes import parse_size
 from tests.cli.run_energon import RunEnergon
@@ -47,9 +48,28 @@ def test_the_result_as_json(photos: Path, tmp_path: Path, energon: RunEnergon) -
     options = ("--verify", "--max-failures", "5%", "--samples-per-shard", 15, "--split-ratio", "1,1")
     found = energon("import", photos, output, "--yes", "--json", *options).json
     assert (found["samples"], found["shards"], found["failed"], found["written"]) == (39, 4, 1, 4)
-    assert found["failures"] == [{"origin": "007.jpg", "key": "007", "reason": found["failures"][0]["reason"]}]
+    [failure] = found["failures"]
+    assert failure == {"origin": "007.jpg", "key": "007", "reason": failure["reason"], "code": "F101"}
+    assert found["account"]["seen"] == {"files": 80, "rows": 40, "parts": 80}
+    assert found["account"]["used"] == {"files": 80, "rows": 39, "parts": 78}
+    assert [(entry["unit"], entry["count"]) for entry in found["account"]["failed"]] == [("rows", 1), ("parts", 2)]
     assert found["split"] == {"train": {"shards": 2, "samples": 20}, "val": {"shards": 2, "samples": 19}}
     assert found["files"] == ["dataset.yaml"]
+
+
+def test_files_that_are_left_out_are_named_and_strict_publishes_nothing(
+    photos: Path, tmp_path: Path, energon: RunEnergon
+) -> None:
+    (photos / "LICENSE").write_bytes(b"free")
+    (photos / "Thumbs.db").write_bytes(b"x")
+    strict = energon("import", photos, tmp_path / "strict", "--yes", "--strict")
+    assert strict.code == 1
+    assert "which --strict refuses" in strict.err
+    assert not (tmp_path / "strict" / ".nv-meta" / ".info.json").exists()
+    done = energon("import", photos, tmp_path / "out", "--yes", "--num-workers", 1)
+    assert done.code == 0
+    assert "left out: 1 file (4 B), a file without an extension: LICENSE [L101]" in done.err
+    assert "left out: 1 file (1 B), a file of the system: Thumbs.db [L108]" in done.err
 
 
 def test_a_dry_run_writes_nothing(photos: Path, tmp_path: Path, energon: RunEnergon) -> None:
@@ -158,3 +178,46 @@ def test_what_the_files_of_samples_share_is_printed_and_may_be_named(tmp_path: P
 )
 def test_sizes(text: str, size_bytes: int) -> None:
     assert parse_size(None, None, text) == size_bytes  # type: ignore[arg-type]
+
+
+def test_coordinates_that_would_not_fit_end_the_command_before_it_writes(tmp_path: Path, energon: RunEnergon) -> None:
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    for number in range(3):
+        (photos / f"{number}.jpg").write_bytes(jpeg(number))
+        (photos / f"{number}.json").write_text('{"bbox": [2, 3, 9, 5]}')
+    output = tmp_path / "out"
+    for options in ((), ("--dry-run",)):
+        done = energon("import", photos, output, "--yes", "--resize", 10, *options)
+        assert done.code == 2
+        assert "json: bbox has coordinates, and its picture would be resized from 20 × 10 to 10 × 5 pixels" in done.err
+        assert not output.exists()
+    ignored = energon("import", photos, output, "--yes", "--resize", 10, "--geometry", "ignore")
+    assert ignored.code == 0
+    assert "note: 3 documents of coordinates: written as they are" in " ".join(ignored.out.split())
+
+
+def test_what_pictures_lose_is_stated(tmp_path: Path, energon: RunEnergon) -> None:
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    Image.new("RGBA", (8, 8), (255, 0, 0, 0)).save(photos / "a.png")
+    Image.new("I;16", (8, 8), 65535).save(photos / "b.png")
+    Image.new("F", (8, 8), 0.5).save(photos / "c.tif")
+    frames = [Image.new("L", (8, 8), shade) for shade in (0, 90)]
+    frames[0].save(photos / "d.gif", save_all=True, append_images=frames[1:])
+    options = ("--format", "jpg", "--background", "#00ff00", "--frames", "first", "--float-range", "0,1")
+    done = energon("import", photos, tmp_path / "out", "--yes", "--json", *options)
+    assert done.json["changed"] == {"alpha_composed": 1, "bits_scaled": 2, "frames_dropped": 1}
+    told = energon("import", photos, tmp_path / "out2", "--yes", *options).out
+    assert "note: 2 pictures of more than 8 bits or of floats" in " ".join(told.split())
+    refused = energon("import", photos, tmp_path / "out3", "--yes", "--format", "jpg", "--max-failures", 2)
+    assert (refused.code, "2 samples failed" in refused.out + refused.err) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("--background", "blurple"), ("--float-range", "1,0"), ("--float-range", "0"), ("--float-range", "0,inf")],
+)
+def test_values_of_picture_options_are_checked(option: str, value: str, photos: Path, energon: RunEnergon) -> None:
+    done = energon("import", photos, photos / "out", "--yes", option, value)
+    assert (done.code, option in done.err) == (2, True)

@@ -13,7 +13,8 @@ from tests.cli.make_dataset import caption_parts, write_captions, write_shard
 from tests.cli.run_energon import RunEnergon
 
 KEYS = {
-    "path", "level", "complete", "datasets", "shards", "samples", "seconds", "errors", "warnings", "fixed", "findings",
+    "path", "level", "complete", "datasets", "shards", "samples", "seconds", "errors", "warnings", "fixed", "pictures",
+    "findings",
 }  # fmt: skip
 FINDING_KEYS = {"severity", "code", "message", "dataset", "shard", "key", "part", "offset", "at", "hint", "page"}
 
@@ -43,7 +44,7 @@ def test_one_broken_picture_is_named_and_exits_1(broken: Path, energon: RunEnerg
     done = energon("lint", broken, "--parallel", workers)
     assert done.code == 1
     assert "error   E302  shard_001.tar/000004 [jpg] at byte " in done.out
-    assert "<!DOCTYPE" in done.out
+    assert "part 'jpg' is not an image, but an HTML page" in done.out
     assert "1 error, 0 warnings" in done.out
     assert f"energon lint {broken} --fix" in done.out
 
@@ -244,7 +245,7 @@ def test_a_stale_index_gets_no_advice_to_exclude(broken: Path, energon: RunEnerg
 
 def test_different_causes_keep_their_lines(tmp_path: Path, energon: RunEnergon) -> None:
     def parts(number: int) -> dict[str, bytes]:
-        wrong = {1: {"jpg": b"<!DOCTYPE"}, 2: {"jpg": b"<html>"}, 3: {"json": b"{"}, 4: {"jpg": b""}}
+        wrong = {1: {"jpg": b"<!DOCTYPE html>"}, 2: {"jpg": b"<html>"}, 3: {"json": b"{"}, 4: {"jpg": b""}}
         return caption_parts(number) | wrong.get(number, {})
 
     folder = write_captions(tmp_path / "mixed", parts=parts)

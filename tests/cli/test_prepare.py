@@ -23,7 +23,7 @@ from tests.source_tree import ROOT
 FIELDS = '{"image": "jpg", "caption": "json[caption]"}'
 REPORT_KEYS = {
     "path", "decompressed", "samples", "shards", "bytes", "changed", "parts", "scanned", "resumed", "reused", "split",
-    "files", "duplicate_keys", "compat", "media_metadata", "uuid", "seconds", "warnings", "notes",
+    "files", "duplicate_keys", "compat", "media_metadata", "uuid", "seconds", "warnings", "notes", "account",
 }  # fmt: skip
 PROSPECT_KEYS = {"path", "dry_run", "shards", "bytes", "split", "sample_ranges", "files", "warnings", "notes"}
 

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from loader.format import DatasetFolder
+from loader.format.prepare.plan import SplitRequest
 from tests.cli.make_dataset import write_captions
 from tests.cli.run_energon import RunEnergon
-from tests.e2e.dataset_tree import RATIO, prepare
+from tests.e2e.dataset_tree import RATIO, prepare, write_tar
 
 
 @pytest.fixture
@@ -38,6 +39,34 @@ def test_reshard_reports_as_json(energon: RunEnergon, folder: Path, tmp_path: Pa
     assert done.json["samples"] == 12
     assert {name: part["samples"] for name, part in done.json["split"].items()} == {"a": 6, "b": 6}
     assert (done.json["renamed_keys"], done.json["excluded"], done.json["columns"]) == (0, 0, [])
+
+
+@pytest.mark.parametrize(
+    "command", [("reshard",), ("export", "--format", "files"), ("export", "--format", "webdataset")]
+)
+def test_samples_without_a_chosen_part_are_named(energon: RunEnergon, tmp_path: Path, command: tuple[str, ...]) -> None:
+    write_tar(tmp_path / "ds" / "s_0.tar", [("a.txt", b"1"), ("a.json", b"{}"), ("b.txt", b"2")])
+    prepare(tmp_path / "ds", split=SplitRequest(ratio={"train": 1.0}))
+    verb, *options = command
+    strict = energon(verb, tmp_path / "ds", tmp_path / "new", *options, "--keep-parts", "json", "--strict")
+    assert strict.code == 1
+    assert "1 samples: a sample with none of the chosen parts [L113], first s_0.tar/b" in strict.err
+    assert not (tmp_path / "new" / ".nv-meta" / ".info.json").exists()
+    done = energon(verb, tmp_path / "ds", tmp_path / "new", *options, "--keep-parts", "json", "--json")
+    assert done.code == 0, done.err
+    account = done.json["account"]
+    assert (account["seen"]["samples"], account["used"]["samples"]) == (2, 1)
+    assert "left out: 1 sample" in done.err
+
+
+def test_parts_of_one_name_are_named(energon: RunEnergon, tmp_path: Path) -> None:
+    write_tar(tmp_path / "ds" / "s_0.tar", [("a.txt", b"old"), ("a.txt", b"new"), ("b.txt", b"2")])
+    prepare(tmp_path / "ds", split=SplitRequest(ratio={"train": 1.0}))
+    for verb in ("reshard", "export"):
+        done = energon(verb, tmp_path / "ds", tmp_path / verb)
+        assert done.code == 0, done.err
+        assert "left out: 1 part" in done.err
+        assert "s_0.tar/a.txt [L106]" in done.err
 
 
 @pytest.mark.parametrize(

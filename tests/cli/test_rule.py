@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from loader.accounting import REASONS
 from loader.format.lint import CODES
 from tests.cli.run_energon import RunEnergon
 
@@ -23,7 +24,7 @@ def test_explanations_are_printed_as_json(energon: RunEnergon) -> None:
     [first, second] = energon("rule", "E302", "W305", "--json").json
     assert set(first) == {"code", "severity", "meaning", "why", "action", "example"}
     assert (first["code"], second["severity"]) == ("E302", "warning")
-    assert [one["code"] for one in energon("rule", "--json").json] == list(CODES)
+    assert [one["code"] for one in energon("rule", "--json").json] == [*CODES, *REASONS]
 
 
 def test_an_unknown_code_is_wrong_usage(energon: RunEnergon) -> None:

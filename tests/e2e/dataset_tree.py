@@ -145,6 +145,7 @@ def comparable_files(folder: Path) -> dict[str, object]:
     for shard in layout["shards"]:
         del shard["mtime_ns"]
         shard.pop("etag", None)
+        shard.pop("store", None)
     return found
 
 

@@ -21,6 +21,7 @@ from loader import (
     RepeatDataset,
     SavableDataset,
     SkipSample,
+    SortPoolDataset,
     TextSample,
     WorkerConfig,
     get_savable_loader,
@@ -130,6 +131,15 @@ def batched_by_hand(texts: Path, config: WorkerConfig, *, val: bool) -> SavableD
     return BatchDataset(load(texts, config, encoder=Twice, val=val, batch_size=None), 8, encoder.batch)
 
 
+def sorted_pools(texts: Path, config: WorkerConfig, *, val: bool) -> SavableDataset[Any]:
+    samples = load(texts, config, encoder=Twice, val=val, batch_size=None)
+    return SortPoolDataset(samples, 24, number_in, batch_size=8, batcher=Twice().batch)
+
+
+def repeated_pools(texts: Path, config: WorkerConfig, *, val: bool) -> SavableDataset[Any]:
+    return RepeatDataset(sorted_pools(texts, config, val=val), repeats=2)
+
+
 def repeated(texts: Path, config: WorkerConfig, **options: Any) -> SavableDataset[Any]:
     return RepeatDataset(load(texts, config, **options), repeats=2)
 
@@ -158,6 +168,7 @@ class Case:
     groups: int = 1  # short batches of a worker
     batch: int = 8
     is_repeated: bool = False
+    makes_ahead: bool = False  # short batches wait in pools: a resumed run delivers those of the workers before it
 
 
 CASES = {
@@ -169,6 +180,10 @@ CASES = {
         partial(load, encoder=PackedGenerators, packing_buffer_size=9), lambda number: 1 + (number % 5 == 0)
     ),
     "by hand": Case(batched_by_hand, lambda number: 1 + number % 2),
+    "sorted pools": Case(sorted_pools, lambda number: 1 + number % 2, makes_ahead=True),
+    "repeated pools": Case(
+        repeated_pools, lambda number: 2 + 2 * (number % 2), groups=2, is_repeated=True, makes_ahead=True
+    ),
     "repeated": Case(partial(repeated, encoder=Twice), lambda number: 2 + 2 * (number % 2), groups=2, is_repeated=True),
     "repeated skips": Case(
         partial(repeated, encoder=Skips), lambda number: 2 * (number % 7 not in (0, 1, 3)), groups=2, is_repeated=True
@@ -213,7 +228,8 @@ def check(case: Case, parts: Sequence[tuple[Sequence[bytes], int]], what: str) -
     for place, (batches, workers) in enumerate(parts):
         short = [size for size in sizes(batches) if size != case.batch]
         # The lanes of a resumed worker may be in different passes.
-        groups = (workers + (case.is_repeated and place > 0)) * case.groups
+        makers = max(earlier for _, earlier in parts[: place + 1]) if case.makes_ahead else workers
+        groups = (makers + (case.is_repeated and place > 0)) * case.groups
         assert len(short) <= groups, f"{what}: short batches of {short}"
         assert all(size < case.batch for size in short)
 
@@ -293,7 +309,7 @@ def test_a_batch_with_samples_of_several_lanes_is_restored_by_its_key(name: str,
         assert fingerprint(again.restore_sample(batch.__restore_key__)) == fingerprint(batch)
 
 
-@pytest.mark.parametrize("name", ["generator", "skips", "grouping", "packing, generators"])
+@pytest.mark.parametrize("name", ["generator", "skips", "grouping", "packing, generators", "sorted pools"])
 def test_worker_processes_share_a_pass_and_resume_it(name: str, texts: Path) -> None:
     case, val = CASES[name], name != "skips"
     pipeline = pipeline_of(case, texts, val=val, lanes=12)
@@ -324,6 +340,19 @@ def test_the_batches_of_one_worker_are_those_of_megatron_energon(val: bool, drop
             pipeline = Pipeline(build=build, batches=None, known_ahead=False, lanes=lanes)
             with running(pipeline, Spread()) as run:
                 assert sizes(finished(run)) == ([32] * 15 if drop_last else [32] * 15 + [20])
+
+
+@pytest.mark.parametrize("drop_last", [False, True])
+@pytest.mark.parametrize(("ranks", "workers"), [(1, 0), (3, 0), (1, 2)])
+def test_the_length_of_sorted_pools_is_their_number_of_batches(
+    ranks: int, workers: int, drop_last: bool, texts: Path
+) -> None:
+    for rank in range(ranks):
+        config = WorkerConfig(rank=rank, world_size=ranks, num_workers=workers, lanes=12)
+        samples = load(texts, config, encoder=Numbers, val=False, batch_size=None)
+        pools = SortPoolDataset(samples, 24, number_in, batch_size=8, batcher=list, drop_last=drop_last)
+        with get_savable_loader(pools) as loader:
+            assert len(loader) == len(list(loader))
 
 
 @pytest.mark.parametrize("drop_last", [False, True])

@@ -33,7 +33,7 @@ from tests.e2e.dataset_tree import (
     write_shards,
     written,
 )
-from tests.processes import is_alive, wait_until
+from tests.processes import has_processes, is_alive, wait_until
 
 CHANGING_CALLS = ("replace", "unlink", "rmdir", "mkdir", "fsync")
 """Functions of os that make all changes on disk, except writes to files that no reader sees yet."""
@@ -290,25 +290,51 @@ def test_ctrl_c_ends_all_within_a_second_and_leaves_what_was_there(
     assert (report.scanned, report.resumed) == (4, 0)
 
 
-@pytest.mark.parametrize("delay_s", [0.0, 0.05, 0.2])
-def test_ctrl_c_while_workers_start_leaves_none_and_no_word_of_theirs(tmp_path: Path, delay_s: float) -> None:
-    script = (
-        "import os, threading, time\n"
-        "from loader.format import worker_pool\n"
-        f"threading.Thread(target=lambda: (time.sleep({delay_s}), os.killpg(0, 2)), daemon=True).start()\n"
-        "for _ in worker_pool.run_in_workers(time.sleep, [60, 60], workers=2): pass\n"
-    )
-    result = subprocess.run(
-        [sys.executable, "-c", script],
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        timeout=30,
-        check=False,
-    )
-    assert result.returncode == -signal.SIGINT
-    assert "spawn_main" not in result.stderr
-    assert "Process Spawn" not in result.stderr
+INTERRUPTED_START = """
+import os, signal, sys, threading, time
+from multiprocessing import util
+from loader.format import worker_pool
+
+method, interrupted = sys.argv[1], int(sys.argv[2])
+due, sent, starts = threading.Event(), threading.Event(), []
+
+def press_ctrl_c():
+    due.wait()
+    os.killpg(0, signal.SIGINT)  # as a terminal does; this thread takes it, since the other one blocks it
+    sent.set()
+
+def interrupts(start):
+    def start_and_interrupt(*arguments):
+        pid = start(*arguments)
+        starts.append(pid)
+        if pid and len(starts) == interrupted and method == "fork":
+            os.killpg(0, signal.SIGINT)
+        elif len(starts) == interrupted and method == "spawn":
+            due.set()
+            sent.wait()
+        return pid
+    return start_and_interrupt
+
+if method == "spawn":  # a process with threads does not fork
+    threading.Thread(target=press_ctrl_c, daemon=True).start()
+    from multiprocessing import resource_tracker
+    resource_tracker.ensure_running()
+    util.spawnv_passfds = interrupts(util.spawnv_passfds)
+else:
+    os.fork = interrupts(os.fork)
+for _ in worker_pool.run_in_workers(time.sleep, [60, 60], workers=2): pass
+"""
+
+
+@pytest.mark.parametrize("interrupted", [1, 2])
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_ctrl_c_while_workers_start_leaves_none_and_no_word_of_theirs(method: str, interrupted: int) -> None:
+    command = [sys.executable, "-c", INTERRUPTED_START, method, str(interrupted)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGINT
+    assert errors.count("Traceback") == 1, errors  # that of the parent
+    wait_until(lambda: not has_processes(process.pid))
 
 
 def test_a_killed_worker_is_named_with_its_shard_and_the_next_run_goes_on(

@@ -250,7 +250,7 @@ def test_a_worker_that_dies_ends_the_loop_with_its_name_and_its_last_sample(
     with pytest.raises(WorkerError) as caught:
         texts_of(loader)
     assert re.match(rf"worker process {workers - 1} \(pid \d+\) {how}", caught.value.message)
-    assert re.search(r"the last sample it began is '\d+\.tar/\d{5}'", caught.value.at or "")
+    assert re.search(r"last sample started: '\d+\.tar/\d{5}'", caught.value.at or "")
     assert not multiprocessing.active_children()
 
 
@@ -286,7 +286,7 @@ def test_a_hang_is_reported_once_and_the_loop_goes_on_when_it_ends(
     loader = loader_of(texts, Hanging(end_when_warned.file), workers=workers, method=method, watchdog_timeout_seconds=1)
     assert len(texts_of(loader)) == 160
     (message,) = end_when_warned.messages
-    assert re.search(r"the last sample it began is '\d+\.tar/\d{5}'", message)
+    assert re.search(r"last sample started: '\d+\.tar/\d{5}'", message)
     assert "in treat\n" in message
 
 
@@ -296,7 +296,7 @@ def test_a_hang_that_is_to_fail_raises(texts: Path, workers: int, method: str | 
     loader = loader_of(texts, encoder, workers=workers, method=method, watchdog_timeout_seconds=1, fail_on_timeout=True)
     with pytest.raises(WorkerError, match="has made no micro-batch for 1 s") as caught:
         texts_of(loader)
-    assert re.search(r"the last sample it began is '\d+\.tar/\d{5}'", caught.value.at or "")
+    assert re.search(r"last sample started: '\d+\.tar/\d{5}'", caught.value.at or "")
     assert "in treat" in caught.value.__notes__[0]
 
 

@@ -1,4 +1,4 @@
-"""Workers that die or hang are replaced, and the very batches that were due follow."""
+"""Workers that die or hang are replaced, and the same batches follow."""
 
 from __future__ import annotations
 
@@ -254,7 +254,7 @@ def test_a_hook_of_several_samples_that_always_crashes_ends_the_run_and_blames_n
     loader = loader_of(mix, encoder=TroubledBatch(hook, crash))
     with pytest.raises(WorkerError, match="was killed by SIGSEGV") as caught:
         batches_of(loader, 60)
-    assert caught.value.at == "it had begun no sample, or was in a hook for several samples"
+    assert caught.value.at == "it was between samples, or in a hook for a batch"
     notes = "\n".join(caught.value.__notes__)
     assert "in _joined" in notes
     assert "Several workers have ended at this micro-batch" in notes

@@ -14,7 +14,7 @@ LINES = "\n".join(json.dumps({"file_name": f"{n:04d}.png", "text": f"picture {n}
 
 @layout(
     samples={"0000": "json png txt", "0001": "json png txt", "0002": "json png txt"},
-    left_out={"files L113": 1, "files L102": 1},
+    left_out={"files L119": 1, "files L102": 1},
     sample_type="CaptioningSample",
     texts={"0001.txt": "picture 1", "0001.json": '{"year":2001}'},
     note="the 3 rows of metadata.jsonl, which name 3 files",
@@ -68,7 +68,7 @@ def hugging_face_lists_of_files(folder: Path) -> None:
 
 @layout(
     samples={"Images/1": "jpg txt", "Images/2": "jpg txt"},
-    left_out={"files L113": 1},
+    left_out={"files L119": 1},
     sample_type="CaptioningSample",
     texts={"Images/2.txt": "a cat"},
 )
@@ -283,7 +283,7 @@ def tables_that_belong_to_samples(folder: Path) -> None:
 
 @layout(
     samples={"clips/a": "train: mp3 txt", "clips/b": "test: mp3 txt"},
-    left_out={"files L113": 1},
+    left_out={"files L119": 1},
 )
 def common_voice(folder: Path) -> None:
     write(folder, ["clips/a.mp3", "clips/b.mp3", "clips/c.mp3"])
@@ -407,7 +407,7 @@ def a_chat_of_each_picture_and_one_without(folder: Path) -> None:
 
 @layout(
     samples={"Images/0": "jpg txt", "Images/0-2": "jpg txt", "Images/1": "jpg txt"},
-    left_out={"files L113": 1},
+    left_out={"files L119": 1},
     sample_type="CaptioningSample",
 )
 def flickr8k(folder: Path) -> None:

@@ -60,10 +60,13 @@ class Objects:
 
     def __init__(self, root: Path) -> None:
         self._root = root
+        self.odd: dict[str, Path] = {}  # keys that no path has, such as data/ds//x
         self._uploads: dict[str, _Upload] = {}
         self._lock = threading.Lock()
 
     def path(self, key: str) -> Path:
+        if key in self.odd:
+            return self.odd[key]
         if ".." in key.split("/") or "\0" in key:
             raise Refused(400, "InvalidArgument")
         return self._root / key
@@ -177,4 +180,5 @@ class Objects:
                 key = name if folder == "." else f"{folder}/{name}"
                 if key.startswith(prefix) and not name.endswith(".part"):
                     found.append(key)
-        return sorted(found)
+        odd = [key.removeprefix(f"{bucket}/") for key in self.odd]
+        return sorted([*found, *(key for key in odd if key.startswith(prefix))])

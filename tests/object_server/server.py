@@ -8,7 +8,7 @@ import struct
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
@@ -79,6 +79,7 @@ class ObjectServer:
 
     def __init__(self, root: Path, *, faults: FaultPlan | None = None, port: int = 0) -> None:
         self.faults = faults or FaultPlan()
+        self.alter: Callable[[Request, dict[str, str]], None] | None = None  # changes the headers of an object
         self.requests: list[Request] = []
         self.objects = Objects(root)
         self.most_open = 0  # requests at one time
@@ -239,7 +240,10 @@ class ObjectServer:
             case "GET" if "list-type" in query:
                 return self._list(request.key, query)
             case "GET" | "HEAD":
-                return _get(self.objects.find(request.key), request, headers, fault)
+                answer = _get(self.objects.find(request.key), request, headers, fault)
+                if self.alter is not None:
+                    self.alter(request, answer.headers)
+                return answer
             case "PUT" if "uploadId" in query:
                 etag = self.objects.put_part(query["uploadId"], request.key, int(query["partNumber"]), body)
                 return _Answer(200, b"", {"ETag": etag})

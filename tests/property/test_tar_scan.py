@@ -235,5 +235,5 @@ def test_the_index_of_a_shard_survives_the_journal(tmp_path: Path, some: list[Me
     write_archive(tmp_path / "s.tar", some, tarfile.GNU_FORMAT, None)
     index = index_shard(LocalStorage(tmp_path), "s.tar")
     again = decode_shard_index(encode_shard_index(index), name="s.tar")
-    for name in ShardIndex.__dataclass_fields__.keys() - {"unnamed", "is_complete"}:  # which are not saved
+    for name in ShardIndex.__dataclass_fields__.keys() - {"is_complete"}:  # which is not saved
         assert np.array_equal(getattr(again, name), getattr(index, name)), name

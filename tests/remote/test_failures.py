@@ -93,9 +93,9 @@ def test_a_missing_or_changed_object_is_not_tried_again(storage: Storage, server
     with pytest.raises(FormatError, match="it is shorter now"):
         storage.read("x", ByteRange(5000, 6000))
     server.faults = FaultPlan(faults=[Fault(kind="changed etag")])
-    with storage.open("x", info) as file, pytest.raises(FormatError, match="run energon prepare again"):
+    with storage.open("x", info) as file, pytest.raises(FormatError, match="changed while it was read"):
         file.read_at(0, 9)
-    assert gets(server) == 3
+    assert gets(server) == 3 + 4  # the last ones look whether two versions alternate
 
 
 def test_an_error_names_url_range_tries_and_time(storage: Storage, server: ObjectServer) -> None:

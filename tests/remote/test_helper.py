@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -52,6 +53,16 @@ def test_a_helper_that_was_asked_nothing_ends(served: ObjectServer) -> None:
     helper.close()
     assert helper._process.wait(LIMIT_S) == 0
     assert not served.requests
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2])
+def test_a_helper_outlives_signals_to_all_processes(served: ObjectServer, number: signal.Signals) -> None:
+    helper = helper_client._Helper()
+    for _ in range(2):
+        assert bytes(helper.call(*WHERE, "get_all", "ds/x")[0]) == b"0123456789"
+        os.kill(helper._process.pid, number)
+    helper.close()
+    assert helper._process.wait(LIMIT_S) == 0
 
 
 def test_a_listing_that_is_given_up_is_forgotten(served: ObjectServer) -> None:

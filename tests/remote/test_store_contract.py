@@ -192,12 +192,12 @@ def test_a_changed_file_is_noticed_by_every_read(storage: Storage) -> None:
         pytest.skip("files of a disk have no versions")
     time.sleep(0.01)
     write(storage, "x", b"9876543210")
-    with storage.open("x", info) as file, pytest.raises(FormatError, match="changed since it was prepared"):
+    with storage.open("x", info) as file, pytest.raises(FormatError, match="changed while it was read"):
         file.read_at(0, 5)
     write(storage, "x", b"012")
     with storage.open("x", info) as file:
         for start in (0, 8):
-            with pytest.raises(FormatError, match="changed since it was prepared"):
+            with pytest.raises(FormatError, match="changed while it was read"):
                 file.read_at(start, 2)
 
 
@@ -211,7 +211,7 @@ def test_a_shard_that_shrinks_after_the_listing_is_no_whole_one(
     (listed,) = storage.list()
     for size_bytes in (512 * 400, 512):  # inside a member, and after the first header
         write(storage, "shard.tar", content[:size_bytes])
-        with pytest.raises(FormatError, match=r"replaced|changed since it was prepared|shorter|truncated|ends"):
+        with pytest.raises(FormatError, match=r"replaced|changed while it was read|shorter|truncated|ends"):
             RemoteIndexer(remote(storage), mode, at_once=4).index(listed)
 
 

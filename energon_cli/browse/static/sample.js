@@ -39,7 +39,7 @@ function showPart(api, page, part) {
 function showContent(api, page, part, url) {
   if (part.fault) return [element("p", { class: "fault" }, part.fault), element("pre", {}, part.text)];
   switch (part.kind) {
-    case "picture": return [zoomable(`${api}/thumbnail?${new URLSearchParams({ part: part.name, pixels: 1024, v: page.version })}`, part.type.startsWith("image/") ? url : null)];
+    case "picture": return [part.note ? element("p", {}, part.note) : "", zoomable(`${api}/thumbnail?${new URLSearchParams({ part: part.name, pixels: 1024, v: page.version })}`, part.type.startsWith("image/") ? url : null)];
     case "audio": return [element("audio", { controls: true, preload: "metadata", src: url })];
     case "video": return [element("video", { controls: true, preload: "metadata", src: url, width: 640 })];
     case "tensor": return [tensors(`${api}/tensors?${new URLSearchParams({ part: part.name })}`)];

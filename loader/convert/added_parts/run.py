@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from ...accounting import Account
 from ...errors import ConfigError
 from ...format.dataset_folder import DatasetFolder
 from ...format.documents.sample_types import SAMPLE_TYPES
@@ -44,6 +45,7 @@ class AddPartsPlan:
         joiner: Joiner that the metadataset names, ``module:function`` or ``module:Class``.
         layout: Sizes of the shards.
         workers: Number of worker processes.
+        strict: Write nothing if a row belongs to no sample, or fails.
     """
 
     dataset: str
@@ -57,6 +59,7 @@ class AddPartsPlan:
     joiner: str = _JOINER
     layout: ShardLayout = field(default_factory=ShardLayout)
     workers: int = 1
+    strict: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +77,7 @@ class AddPartsReport:
         unused_keys: The first of these.
         failed: Number of rows that could not be read.
         rows: Split part → number of joined samples.
+        account: What became of the files, rows and parts of the source.
     """
 
     output: str
@@ -86,6 +90,7 @@ class AddPartsReport:
     unused_keys: tuple[str, ...]
     failed: int
     rows: Mapping[str, int]
+    account: Account
 
 
 def run_add_parts(plan: AddPartsPlan, *, on_progress: ProgressCallback | None = None) -> AddPartsReport:
@@ -117,13 +122,20 @@ def run_add_parts(plan: AddPartsPlan, *, on_progress: ProgressCallback | None = 
     _check(plan, folder, counted, lacking)
     metadataset = plan.metadataset or f"{plan.output.rstrip('/')}.yaml"
     text = _metadataset(plan, metadataset, [part for part, shards in split.split_parts.items() if shards])
-    failed = 0
+    failed, account = 0, _account_of(counted)
     if not _is_written(plan, metadataset, text):
         imported = run_import(
-            ImportPlan(sources=(source,), output=plan.output, layout=plan.layout, workers=plan.workers, max_failures=0),
+            ImportPlan(
+                sources=(source,),
+                output=plan.output,
+                layout=plan.layout,
+                workers=plan.workers,
+                max_failures=0,
+                strict=plan.strict,
+            ),
             on_progress=on_progress,
         )
-        failed = imported.failed
+        failed, account = imported.failed, imported.account
         storage, name = open_parent(metadataset)
         with storage.create(name) as file:
             file.write(text.encode())
@@ -138,8 +150,19 @@ def run_add_parts(plan: AddPartsPlan, *, on_progress: ProgressCallback | None = 
         unused=counted.unused,
         unused_keys=counted.unused_rows,
         failed=failed,
+        account=account,
         rows={report.place.removeprefix("splits."): report.rows for report in reports},
     )
+
+
+def _account_of(counted: MatchCount) -> Account:
+    """Return the account of parts that an earlier run has written."""
+    account = Account()
+    account.take("rows", counted.matched)
+    account.take("parts", sum(counted.parts.values()))
+    account.see("rows", counted.unused)
+    account.leave("rows", "L112", next(iter(counted.unused_rows), ""), count=counted.unused)
+    return account
 
 
 def _used_samples(folder: DatasetFolder) -> npt.NDArray[np.bool_]:

@@ -6,7 +6,7 @@ import codecs
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 from ...errors import EnergonError
@@ -20,6 +20,7 @@ AnnotationKind = Literal["coco", "conversations", "interleaved", "vqa"]
 
 _HEAD_BYTES = 1 << 20
 _ENDINGS = (".json", *LINE_ENDINGS)
+_MAX_ELEMENTS = 20  # that are inspected: one damaged element must not hide the kind of the others
 _SPACE = re.compile(r"[\s,]*")
 _PICTURES = ("image", "image_path", "img_path", "img", "file_name", "image_id")
 _decoder = json.JSONDecoder()
@@ -41,8 +42,11 @@ def annotation_kind(path: str) -> AnnotationKind | None:
             data = file.read_at(0, min(_HEAD_BYTES, file.size_bytes))
     except EnergonError:
         return None
-    lists, fields = _first_elements(data.removeprefix(codecs.BOM_UTF8).decode("utf-8", "replace"))
-    return _kind(lists, fields)
+    text = data.removeprefix(codecs.BOM_UTF8).decode("utf-8", "replace")
+    lists, fields = _first_elements(text)
+    kind = _kind(lists, fields)
+    # The first element may be damaged: it fails as a row, and the next ones show the kind.
+    return kind or next(filter(None, map(_kind_of_element, _later_elements(text))), None)
 
 
 def is_annotation_list(path: str) -> bool:
@@ -62,7 +66,8 @@ def _kind(lists: Mapping[str, Any], document: Mapping[str, Any]) -> AnnotationKi
         document: The first line of a JSONL file, or the values of the object in the file.
     """
     image, annotation = lists.get("images"), lists.get("annotations")
-    if _has(image, "id", "file_name") and (annotation is None or _has(annotation, "image_id")):
+    has_name = any(_has(image, "id", key) for key in ("file_name", "coco_url", "flickr_url"))
+    if has_name and (annotation is None or _has(annotation, "image_id")):
         return "coco"
     if _has(annotation, "image_id") and (_has(annotation, "caption") or _has(annotation, "bbox")):
         return "coco"
@@ -122,6 +127,25 @@ def _first_elements(text: str) -> tuple[dict[str, Any], dict[str, Any]]:
     except (ValueError, RecursionError):
         pass  # the text ends here
     return lists, values
+
+
+def _later_elements(text: str) -> Iterator[Any]:
+    """Yield the first elements of a list, or the first lines of a JSONL file; damaged lines are passed over."""
+    position = _skip(text, 0)
+    if not text.startswith("[", position):
+        for line in text.split("\n", _MAX_ELEMENTS)[:_MAX_ELEMENTS]:
+            try:
+                yield json.loads(line)
+            except (ValueError, RecursionError):
+                continue
+        return
+    position += 1
+    for _ in range(_MAX_ELEMENTS):
+        try:
+            element, position = _decoder.raw_decode(text, _skip(text, position))
+        except (ValueError, RecursionError):
+            return
+        yield element
 
 
 def _skip(text: str, position: int) -> int:

@@ -5,20 +5,26 @@ from __future__ import annotations
 import base64
 import binascii
 import os
+import re
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from urllib.parse import unquote, urlsplit
 
-from ...accounting.kinds import kind_of_name
+from ...accounting.kinds import HEADER_BYTES, MEDIA_KINDS, kind_of_bytes, kind_of_name, usual_extension
 from ...errors import ConfigError, SampleError
 from ...storage import is_url
 from ..rows.file_ref import file_ref
 from ..rows.row import FileRef, PartRef, ValueRef
 
-__all__ = ["find_picture_folder", "join_path", "picture_extension", "picture_ref"]
+__all__ = ["find_picture_folder", "join_path", "media_extension", "picture_extension", "picture_ref"]
 
 _TRIED_PICTURES = 20  # the first one may be missing
 _DATA = "data:"
+
+
+_EXTENSIONS = {"image": "jpg", "video": "mp4", "audio": "wav"}  # of media whose path has none
+_MIN_BASE64 = 64  # characters of the smallest picture that is taken for base64: paths are shorter, or have a dot
+_BASE64 = re.compile(r"[A-Za-z0-9+/\s]+={0,2}\s*")
 
 
 def picture_extension(path: str) -> str:
@@ -27,12 +33,39 @@ def picture_extension(path: str) -> str:
     >>> picture_extension("a/b.PNG"), picture_extension("https://x.org/b.webp?size=2"), picture_extension("b")
     ('png', 'webp', 'jpg')
     """
+    return media_extension(path, "image")
+
+
+def media_extension(path: str, kind: str) -> str:
+    """Return the extension of a picture, video or sound as the name of its part.
+
+    Args:
+        path: Its path, URL, ``data:`` URL, or contents in base64.
+        kind: ``image``, ``video`` or ``audio``; a path with the extension of another kind gets a usual one of this.
+
+    >>> media_extension("a/b.MOV", "video"), media_extension("clip", "video"), media_extension("a.jpg", "audio")
+    ('mov', 'mp4', 'wav')
+    """
+    contents = _base64_contents(path)
+    if contents is not None:
+        return usual_extension(contents) or _EXTENSIONS[kind]
     if path.startswith(_DATA):
         extension = path[len(_DATA) :].partition(",")[0].partition(";")[0].rpartition("/")[2].partition("+")[0]
     else:
         extension = (urlsplit(path).path if is_url(path) else path).rpartition("/")[2].rpartition(".")[2]
     extension = extension.lower()
-    return extension if kind_of_name(extension) == "image" else "jpg"
+    return extension if kind_of_name(extension) == kind else _EXTENSIONS[kind]
+
+
+def _base64_contents(text: str) -> bytes | None:
+    """Return the contents of media that are written in base64 without a ``data:`` URL; None for a path."""
+    if len(text) < _MIN_BASE64 or not _BASE64.fullmatch(text):
+        return None
+    try:
+        contents = base64.b64decode(text)
+    except (binascii.Error, ValueError):
+        return None
+    return contents if kind_of_bytes(contents[:HEADER_BYTES], len(contents)).kind in MEDIA_KINDS else None
 
 
 def join_path(root: str, path: str) -> str:
@@ -55,7 +88,7 @@ def picture_ref(root: str, path: str) -> PartRef:
 
     Args:
         root: Folder or URL that relative paths start from.
-        path: A path, a URL, or the picture itself as a ``data:`` URL.
+        path: A path, a URL, or the picture itself, as a ``data:`` URL or in base64.
 
     Raises:
         SampleError: The path is empty, or a ``data:`` URL is damaged.
@@ -68,6 +101,9 @@ def picture_ref(root: str, path: str) -> PartRef:
             return ValueRef(base64.b64decode(text, validate=True))
         except (binascii.Error, ValueError) as error:
             raise SampleError(f"a data: URL is damaged: {error}") from error
+    contents = _base64_contents(path)
+    if contents is not None:
+        return ValueRef(contents)
     if not path.strip():
         raise SampleError("the path of a picture is empty")
     full = join_path(root, path)
@@ -91,7 +127,8 @@ def find_picture_folder(
     Raises:
         ConfigError: No folder has one of the first pictures.
     """
-    tried = [names for names in islice(pictures, _TRIED_PICTURES) if not is_url(names[0]) and names[0][:5] != _DATA]
+    paths = (names for names in pictures if not (is_url(names[0]) or names[0].startswith(_DATA)))
+    tried = [names for names in islice(paths, _TRIED_PICTURES) if _base64_contents(names[0]) is None]
     if root is not None and is_url(root):
         return root, 0
     folder = os.path.dirname(os.path.abspath(annotations))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
+from ...accounting import Account
 from ...errors import ConfigError
 from ...format.query import SampleQuery
 from ...metadataset.chosen_samples import ChosenSamples, choose_samples
@@ -20,6 +22,9 @@ __all__ = ["FORMATS", "ExportReport", "ExportRequest", "export_samples"]
 
 FORMATS = ("files", "jsonl", "parquet", "hf", "tar", "webdataset")
 """``tar`` writes new shards; ``webdataset`` copies whole shards if all of their samples are chosen."""
+
+
+_WITHOUT_ROWS = ("files", "tar", "webdataset")  # a sample without parts leaves no trace in them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,11 +42,12 @@ class ExportRequest:
         keep_parts: Only parts that match one of these patterns; empty for all.
         drop_parts: No parts that match one of these patterns.
         by_shard: With ``"files"``, a folder for each shard.
-        shard_bytes: With ``"tar"``, a shard ends with the sample that exceeds this size.
+        shard_bytes: With ``"tar"``, a shard ends before the sample that would exceed this size.
         link: With ``"webdataset"``, hard links instead of copies.
         raw: In tables, all parts as bytes.
         split_config: Name of the split file; None for the default one.
         meta_folder: Folder to use instead of ``.nv-meta``.
+        strict: Write nothing if a chosen sample would be left out.
     """
 
     paths: Sequence[str]
@@ -58,6 +64,7 @@ class ExportRequest:
     raw: bool = False
     split_config: str | None = None
     meta_folder: str | None = None
+    strict: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,12 +76,14 @@ class ExportReport:
         size_bytes: Bytes of their parts; of whole shards, bytes of these.
         output: The folder or file.
         notes: Datasets without a column or part of the condition, of which no sample is copied.
+        account: What became of the chosen samples and of the parts.
     """
 
     samples: int
     size_bytes: int
     output: str
     notes: tuple[str, ...] = ()
+    account: Account = field(default_factory=Account)
 
 
 def export_samples(request: ExportRequest, on_progress: Callable[[int, int], None] | None = None) -> ExportReport:
@@ -87,6 +96,7 @@ def export_samples(request: ExportRequest, on_progress: Callable[[int, int], Non
         on_progress: Called with the number of samples that are done, and of all.
 
     Raises:
+        IncompleteError: The request is strict, and a chosen sample or part would be left out.
         ConfigError: The query is invalid, or chooses no sample; or two samples have one name.
         FormatError: A shard has changed, or is damaged.
         SampleError: A value does not fit into the column of its part.
@@ -107,24 +117,46 @@ def export_samples(request: ExportRequest, on_progress: Callable[[int, int], Non
         total = total if request.limit is None else min(total, request.limit)
         if not total:
             raise ConfigError("no sample is chosen", at=at, hint="check the conditions")
+        account = _account_of(chosen)
+        account.see("samples", total)
         notes = tuple(f"no sample of {one.opened.dataset.path}: it has {one.lacks}" for one in chosen if one.lacks)
         folder = opened[0].folder
         is_whole = len(opened) == 1 and total == len(folder.index) and names is None
         if request.format == "webdataset" and is_whole and not folder.records:
             size_bytes = copy_shards(folder, request.output, link=request.link, on_progress=on_progress)
-            return ExportReport(samples=total, size_bytes=size_bytes, output=request.output)
+            account.use("samples", total)
+            return ExportReport(samples=total, size_bytes=size_bytes, output=request.output, account=account)
         size_bytes = 0
         with _writer(request, names, every, at) as writer:
-            for done, sample in enumerate(islice(_read(chosen, names, request), total)):
+            for done, sample in enumerate(islice(_read(chosen, names, request, account), total)):
                 if on_progress is not None and done % 100 == 0:
                     on_progress(done, total)
+                if not sample.parts and request.format in _WITHOUT_ROWS:
+                    account.leave("samples", "L113", sample.full_key)
+                    continue
                 size_bytes += sum(map(len, sample.parts.values()))
                 writer.write(sample)
-    return ExportReport(samples=total, size_bytes=size_bytes, output=request.output, notes=notes)
+                account.take("parts", len(sample.parts))
+                account.use("samples")
+            account.check()
+            if request.strict:
+                account.check_complete(at=request.output)
+    return ExportReport(samples=total, size_bytes=size_bytes, output=request.output, notes=notes, account=account)
+
+
+def _account_of(chosen: Sequence[ChosenSamples]) -> Account:
+    """Return an account with the samples of datasets in which the condition cannot hold."""
+    account = Account()
+    for one in chosen:
+        if one.lacks:
+            path, samples = one.opened.dataset.path, len(one.opened.folder.index)
+            account.see("samples", samples)
+            account.leave("samples", "L114", f"{path}: it has {one.lacks}", count=samples)
+    return account
 
 
 def _read(
-    chosen: Sequence[ChosenSamples], names: tuple[str, ...] | None, request: ExportRequest
+    chosen: Sequence[ChosenSamples], names: tuple[str, ...] | None, request: ExportRequest, account: Account
 ) -> Iterator[ExportedSample]:
     for one in chosen:
         folder = one.opened.folder
@@ -134,6 +166,12 @@ def _read(
             if len(chosen) > 1:
                 shard = one.opened.name if one.opened.dataset.is_file else f"{one.opened.name}/{shard}"
             parts = {name: as_bytes(value) for name, value in folder.read_parts(number, names).items()}
+            if names is None and not folder.records:
+                repeated = Counter(part.name for part in folder.tar_index.parts(number))
+                for name in (name for name, count in repeated.items() if count > 1):
+                    account.see("parts", repeated[name] - 1)
+                    key = folder.index.full_key(number)
+                    account.leave("parts", "L106", f"{key}.{name}", count=repeated[name] - 1)
             split = "" if splits is None else splits.name(number)
             yield ExportedSample(shard, folder.index.key(number), split, parts)
         folder.close()

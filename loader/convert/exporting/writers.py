@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, BinaryIO, NamedTuple, Protocol, Self
 
 from ...errors import ConfigError
-from ..writing.shard_file import ShardFile
+from ..writing.shard_file import ShardFile, sample_bytes
 from .file_names import file_name
 from .new_output import NewFolder, new_file, raise_unwritable
 from .values import as_json
@@ -100,7 +100,7 @@ class TarWriter(NewFolder):
 
     Args:
         path: A new or empty folder.
-        shard_bytes: A shard ends with the sample that exceeds this size.
+        shard_bytes: A shard ends before the sample that would exceed this size; a larger sample has its own.
 
     Raises:
         StorageError: The folder has files, or cannot be written.
@@ -121,7 +121,11 @@ class TarWriter(NewFolder):
         """
         try:
             shard = self._open[1] if self._open else None
-            if shard is None or shard.size_bytes >= self._shard_bytes or sample.key in self._keys:
+            if (
+                shard is None
+                or shard.size_bytes + sample_bytes(sample.key, sample.parts) > self._shard_bytes
+                or sample.key in self._keys
+            ):
                 shard = self._next_shard()
             shard.write(sample.key, sample.parts)
             self._keys.add(sample.key)

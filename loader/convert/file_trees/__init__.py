@@ -7,6 +7,7 @@
 `groupings.py`        files that share no name: parallel folders, folders of samples, numbers
 `folder_layout.py`    names of folders: split parts and classes
 `survey.py`           all names of a tree → its layout
+`tar_members.py`      the members of a tar, links with the contents of their targets
 `table_files.py`      the files that a table in a tree names
 ====================  =================================================================
 """

@@ -9,18 +9,17 @@ import stat
 import zipfile
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import IO, cast
 
 from ...accounting import Account, Unit
 from ...errors import FormatError
-from ...format.tar.names import decode_name
-from ...format.tar.scan import TarScan, read_members
 from ...storage import FileStream, open_parent, raise_storage_error
 from ..rows.file_ref import file_ref, file_version
 from ..rows.row import CellRef, PartRef, RangeRef
 from .file_names import HIDDEN, reason_of_name
+from .tar_members import read_tar_members
 
 __all__ = ["UNREADABLE", "FileTree", "FolderTree", "TarTree", "ZipTree", "open_zip"]
 
@@ -207,27 +206,20 @@ class _ArchiveTree(FileTree):
 
     Attributes:
         members: Name → number or offset of the member, and its size.
-        replaced: Names and sizes of members that later ones of the same name replace.
+        left: The fate of members that have no place in ``members``.
     """
 
     unit: Unit = "members"
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self.members: dict[str, tuple[int, int]] = {}
-        self.replaced: list[tuple[str, int]] = []
-
-    def add(self, name: str, where: int, size_bytes: int) -> None:
-        if name in self.members:
-            self.replaced.append((name, self.members[name][1]))
-        self.members[name] = where, size_bytes
+        self.members: Mapping[str, tuple[int, int]] = {}
+        self.left = Account()
 
     def folders(self, account: Account) -> Iterator[tuple[str, list[str]]]:
         """Yield folders; see :meth:`FileTree.folders`."""
         folders: dict[str, list[str]] = {}
-        for name, size_bytes in self.replaced:
-            account.see("members")
-            account.leave("members", "L106", self.example(name), size_bytes=size_bytes)
+        account.merge(self.left)
         for name in self.members:
             reason = reason_of_name(name)
             if reason == HIDDEN:
@@ -263,6 +255,7 @@ class ZipTree(_ArchiveTree):
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
+        members: dict[str, tuple[int, int]] = {}
         with open_zip(path) as file:
             names = [info.filename for info in file.infolist()]
             # Programs of Windows separate folders by backslashes, and then have no other separator.
@@ -270,7 +263,11 @@ class ZipTree(_ArchiveTree):
             for number, info in enumerate(file.infolist()):
                 if not info.is_dir():
                     name = info.filename.replace("\\", "/") if swaps else info.filename
-                    self.add(name, number, info.file_size)
+                    if name in members:
+                        self.left.see("members")
+                        self.left.leave("members", "L106", self.example(name), size_bytes=members[name][1])
+                    members[name] = number, info.file_size
+        self.members = members
         self._changed = file_version(path)
 
     def ref(self, name: str, part: str) -> PartRef:
@@ -304,12 +301,7 @@ class TarTree(_ArchiveTree):
         super().__init__(path)
         self.plain = plain
         self._changed = file_version(path)
-        storage, name = open_parent(plain)
-        with storage.open(name) as file:
-            for batch in read_members(file, TarScan(file.size_bytes, path)):
-                rows = zip(batch.names.tolist(), batch.content_offset.tolist(), batch.size_bytes.tolist(), strict=True)
-                for member, offset, size_bytes in rows:
-                    self.add(decode_name(member).removeprefix("./"), offset, size_bytes)
+        self.members = read_tar_members(plain, self.left, shown=path)
 
     def ref(self, name: str, part: str) -> PartRef:  # noqa: ARG002 - a range has no part name
         """Return the reference to a member."""

@@ -17,4 +17,5 @@ from .run import (
     failure_document as failure_document,
     run_import as run_import,
 )
+from .sample_contents import StrayCoordinatesError as StrayCoordinatesError
 from .trial import write_trial as write_trial

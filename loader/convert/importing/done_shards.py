@@ -38,15 +38,18 @@ class DoneShard(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         digest: Digest of its rows and of all settings.
-        files: Names, sizes and versions of its files: none if all rows failed, several if sizes were unknown.
-        samples: Number of samples in them.
+        files: Names, sizes and versions of its files: none if all rows failed, several if the plan had taken the rows
+            for smaller than they are.
+        samples: Number of samples in each file.
         failures: The rows that failed.
+        changed: What was changed or lost in pictures and their documents → number of those.
     """
 
     digest: str
     files: tuple[tuple[str, int, str], ...]
-    samples: int
+    samples: tuple[int, ...]
     failures: tuple[FailedRow, ...] = ()
+    changed: dict[str, int] = {}
 
     def is_valid(self, digest: str, storage: Storage) -> bool:
         """Return True if the files are those of the same rows, and have not changed since."""

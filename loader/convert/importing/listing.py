@@ -51,7 +51,7 @@ class ListedRows:
         part_counts: Part name → number of samples that have it.
         is_shuffled: The rows may be read in any order.
         account: What becomes of the files, members and rows of the sources.
-        notes: What the sources have decided on, in sentences for people.
+        notes: What users should know about the sources although nothing is lost.
     """
 
     sources: tuple[Source, ...]
@@ -100,8 +100,7 @@ def list_rows(
     if not sources:
         raise ConfigError("there is no source to import")
     counts: Counter[str] = Counter()
-    account = Account()
-    notes: list[str] = []
+    account, notes = Account(), list[str]()
 
     def numbered(source: Source, number: int) -> Iterator[Row]:
         for row in source.rows(Listing(shuffled=shuffled, scratch=folder, account=account, notes=notes)):

@@ -3,21 +3,34 @@
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass
-from typing import Literal
+import struct
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, cast
 
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image, UnidentifiedImageError
 
-from ...accounting.kinds import kind_of_name
 from ...errors import SampleError
+from ...format.media.picture_bits import PictureBits, as_16_bits, picture_bits, to_8_bits
+from ..annotations.picture_change import TRANSPOSES, PictureChange
+from ..writing.shard_file import FileContents
 
-__all__ = ["PictureFormat", "PictureOptions", "convert_picture"]
+__all__ = ["ConvertedPicture", "PictureFormat", "PictureLoss", "PictureOptions", "convert_picture"]
 
 PictureFormat = Literal["jpg", "png", "webp"]
 
+PictureLoss = Literal["bits_scaled", "alpha_composed", "frames_dropped", "cmyk_converted"]
+"""What a picture loses when it is encoded again."""
+
 _PILLOW_NAMES = {"jpg": "JPEG", "png": "PNG", "webp": "WEBP"}
-_OPAQUE = frozenset({"jpg"})
 _ORIENTATION = 0x0112  # of EXIF
+_SUBFILE_TYPE, _IS_SMALL_COPY = 254, 1  # of TIFF: pages that are the same picture in a smaller size
+_PLAIN_MODES = {
+    "jpg": ("L", "RGB", "CMYK"),
+    "png": ("1", "L", "LA", "P", "RGB", "RGBA", "I;16"),
+    "webp": ("RGB", "RGBA"),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,11 +38,17 @@ class PictureOptions:
     """Settings for the pictures of samples.
 
     Attributes:
-        verify: Decode each picture, so that a damaged one fails its row.
+        verify: Decode each picture with all of its frames, so that a damaged one fails its row.
         max_side: Shrink larger pictures to this length of their longer side, in pixels; None keeps sizes.
         format: Encode pictures of other formats in this one; None keeps formats.
         quality: Quality of JPEG and WebP, from 1 to 100.
         orient: Turn pictures as their EXIF orientation says, and encode those again; False keeps pixels and EXIF.
+        frames: A picture with several frames that would be encoded again fails its row, or ``"first"`` keeps one.
+        background: Color in red, green and blue that transparent pixels get in a format without alpha.
+        float_range: Values that become black and white in pictures of floats; None fails the rows of those that would
+            be encoded again.
+        geometry: Coordinates that no longer fit their picture, and whose layout is unknown, fail the row, or
+            ``"ignore"`` writes them as they are.
     """
 
     verify: bool = False
@@ -37,6 +56,10 @@ class PictureOptions:
     format: PictureFormat | None = None
     quality: int = 90
     orient: bool = False
+    frames: Literal["refuse", "first"] = "refuse"
+    background: tuple[int, int, int] = (255, 255, 255)
+    float_range: tuple[float, float] | None = None
+    geometry: Literal["refuse", "ignore"] = "refuse"
 
     @property
     def keeps_bytes(self) -> bool:
@@ -44,45 +67,192 @@ class PictureOptions:
         return not (self.verify or self.max_side or self.format or self.orient)
 
 
-def convert_picture(name: str, data: bytes, options: PictureOptions) -> tuple[str, bytes]:
-    """Return the name and the bytes of a part as they are written.
+class ConvertedPicture(NamedTuple):
+    """A picture as it is written.
+
+    Attributes:
+        name: Name of its part.
+        data: Its contents.
+        change: Its turn and resize; None if its pixels stay where they are.
+        losses: What it lost.
+    """
+
+    name: str
+    data: bytes | FileContents
+    change: PictureChange | None = None
+    losses: Sequence[PictureLoss] = ()
+
+
+def convert_picture(
+    name: str,
+    data: bytes | FileContents,
+    options: PictureOptions,
+    *,
+    is_mask: bool = False,
+    turned_like: PictureChange | None = None,
+) -> ConvertedPicture:
+    """Return a picture as it is written.
 
     Args:
         name: Part name.
-        data: Its bytes; those of other parts than pictures are returned as they are.
+        data: Its contents.
         options: What to do.
+        is_mask: The values of pixels are classes or distances: they are not mixed, scaled or encoded with losses.
+        turned_like: The change of the picture that a mask belongs to.
 
     Raises:
-        SampleError: The picture is damaged, or of a format that Pillow does not decode.
+        SampleError: The picture is damaged, of a format that Pillow does not decode, or would lose what the options do
+            not allow it to lose.
     """
-    if options.keeps_bytes or kind_of_name(name) != "image" or name.endswith(".gz"):
-        return name, data
+    file = data.file if isinstance(data, FileContents) else io.BytesIO(data)
     try:
-        with Image.open(io.BytesIO(data)) as picture:
-            picture.load()
-            return _converted(name, data, picture, options)
-    except (UnidentifiedImageError, OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        with warnings.catch_warnings(action="ignore"), Image.open(cast("Any", file)) as picture:
+            bits = picture_bits(picture)
+            frames = _load(picture, all_frames=options.verify)
+            converted = _Conversion(name, picture, bits, frames, options, is_mask).run(turned_like)
+            if converted is not None:
+                return converted
+    except SampleError as error:
+        raise SampleError(error.message, part=name, at=name, hint=error.hint) from error
+    except _UNREADABLE as error:
         raise SampleError(f"not a picture that can be decoded: {error}", part=name) from error
+    file.seek(0)
+    return ConvertedPicture(name, data)
 
 
-def _converted(name: str, data: bytes, picture: Image.Image, options: PictureOptions) -> tuple[str, bytes]:
-    original = "jpg" if picture.format in ("JPEG", "MPO") else (picture.format or "").lower()
-    turned = options.orient and picture.getexif().get(_ORIENTATION, 1) != 1
-    shrunk = options.max_side is not None and max(picture.size) > options.max_side
-    wanted = options.format or original
-    if not turned and not shrunk and wanted == original:
-        return name, data
-    if wanted not in _PILLOW_NAMES:
-        wanted = "png"  # Pillow does not write all formats that it reads
-    exif = picture.getexif()
-    if turned:
-        picture = ImageOps.exif_transpose(picture)
+_UNREADABLE = (
+    UnidentifiedImageError, OSError, ValueError, SyntaxError, EOFError, struct.error, Image.DecompressionBombError,
+    LookupError, TypeError, OverflowError
+)  # fmt: skip
+"""What Pillow raises for damaged files; the last three for damaged metadata."""
+
+
+def _load(picture: Image.Image, *, all_frames: bool) -> int:
+    """Decode a picture, or all of its frames; return the number of frames, without smaller copies of the first."""
+    count = 1 if picture.format == "PSD" else getattr(picture, "n_frames", 1)  # the frames of PSD are layers
+    copies = 0
+    for number in range(1, count):
+        if all_frames or picture.format == "TIFF":
+            picture.seek(number)
+        copies += _is_small_copy(picture, number)
+        if all_frames:
+            picture.load()
+    if count > 1:
+        picture.seek(0)
+    picture.load()
+    return count - copies
+
+
+def _is_small_copy(picture: Any, number: int) -> bool:
+    if picture.format == "TIFF":
+        return bool(picture.tag_v2.get(_SUBFILE_TYPE, 0) & _IS_SMALL_COPY)
+    if picture.format == "MPO":
+        return "Thumbnail" in str(picture.mpinfo[0xB002][number]["Attribute"]["MPType"])
+    return False
+
+
+@dataclass(slots=True)
+class _Conversion:
+    """The steps from a decoded picture to its new bytes."""
+
+    name: str
+    picture: Image.Image
+    bits: PictureBits
+    frames: int
+    options: PictureOptions
+    is_mask: bool
+    losses: list[PictureLoss] = field(default_factory=list)
+
+    def run(self, turned_like: PictureChange | None) -> ConvertedPicture | None:
+        """Return the picture as it is written; None if it keeps its bytes."""
+        picture, options = self.picture, self.options
+        original = "jpg" if picture.format in ("JPEG", "MPO") else (picture.format or "").lower()
         exif = picture.getexif()
-    if shrunk and options.max_side is not None:
-        picture.thumbnail((options.max_side, options.max_side), Image.Resampling.LANCZOS)
-    if wanted in _OPAQUE and picture.mode not in ("RGB", "L", "CMYK"):
-        picture = picture.convert("RGB")
-    encoded = io.BytesIO()
-    picture.save(encoded, _PILLOW_NAMES[wanted], quality=options.quality, exif=exif)
-    first, dot, _ = name.rpartition(".")
-    return (name if wanted == original else f"{first}{dot}{wanted}"), encoded.getvalue()
+        orientation = exif.get(_ORIENTATION, 1)
+        if self.is_mask and turned_like is not None and orientation == 1:
+            orientation = _orientation_of_mask(picture, turned_like)
+        is_turned = options.orient and orientation in TRANSPOSES
+        is_shrunk = options.max_side is not None and max(picture.size) > options.max_side
+        wanted = (None if self.is_mask else options.format) or original
+        if not is_turned and not is_shrunk and wanted == original:
+            return None
+        if self.is_mask or wanted not in _PILLOW_NAMES:
+            wanted = "png"  # without losses; and Pillow does not write all formats that it reads
+        stored = picture.size
+        picture = self._with_mode(wanted)
+        if is_turned:
+            picture = picture.transpose(TRANSPOSES[orientation])
+            exif.pop(_ORIENTATION, None)
+        if is_shrunk and options.max_side is not None:
+            resample = Image.Resampling.NEAREST if self.is_mask else Image.Resampling.LANCZOS
+            picture.thumbnail((options.max_side, options.max_side), resample)
+        data, profile = io.BytesIO(), self.picture.info.get("icc_profile")
+        picture.save(data, _PILLOW_NAMES[wanted], quality=options.quality, exif=exif, icc_profile=profile)
+        first, dot, _ = self.name.rpartition(".")
+        change = None
+        if is_turned or is_shrunk:
+            orientation = orientation if orientation in TRANSPOSES else 1
+            change = PictureChange(stored=stored, written=picture.size, orientation=orientation, is_turned=is_turned)
+        name = self.name if wanted == original else f"{first}{dot}{wanted}"
+        return ConvertedPicture(name, data.getvalue(), change, tuple(self.losses))
+
+    def _with_mode(self, wanted: str) -> Image.Image:
+        """Return the picture in a mode that the wanted format can hold, and note what is lost.
+
+        Raises:
+            SampleError: The options do not allow the loss.
+        """
+        if self.frames > 1:
+            if self.options.frames == "refuse":
+                raise SampleError(f"has {self.frames} frames, of which one would be written; --frames first allows it")
+            self.losses.append("frames_dropped")
+        if self.is_mask:
+            return self._mask()
+        picture, bits = self.picture, self.bits
+        # Scale deep values, before they are mixed with those of neighbours.
+        if bits.is_deep:
+            keeps_16 = wanted == "png" and picture.mode[0] in "IF"
+            scale = as_16_bits if keeps_16 else to_8_bits
+            picture = scale(self.picture, float_range=self.options.float_range)
+            if not keeps_16 or bits.kind != "unsigned" or bits.bits > 16:
+                self.losses.append("bits_scaled")
+        # Compose transparent pixels on the background.
+        if wanted == "jpg" and picture.has_transparency_data:
+            picture = self._composed(picture)
+        # Convert modes that the format lacks, and palettes, whose entries cannot be mixed by a resize.
+        modes = _PLAIN_MODES[wanted]
+        if picture.mode == "CMYK" and "CMYK" not in modes:
+            self.losses.append("cmyk_converted")
+            self.picture.info.pop("icc_profile", None)  # describes CMYK
+        if picture.mode not in modes or (picture.mode in ("1", "P") and self.options.max_side):
+            has_alpha = picture.has_transparency_data and wanted != "jpg"
+            gray = picture.mode in ("1", "L", "LA") and "L" in modes
+            picture = picture.convert(("LA" if gray else "RGBA") if has_alpha else ("L" if gray else "RGB"))
+        return picture
+
+    def _mask(self) -> Image.Image:
+        """Return a copy that PNG can hold, with the same values."""
+        picture = self.picture.copy()
+        if picture.mode == "F":
+            raise SampleError("is a mask of floats, which PNG does not hold; write it as .npy")
+        if picture.mode[0] == "I" and picture.mode != "I;16":
+            low, high = picture.getextrema() if picture.mode == "I" else (0, 0)
+            if cast("float", low) < 0 or cast("float", high) > 0xFFFF:
+                raise SampleError("is a mask with values beyond 16 bits, which PNG does not hold; write it as .npy")
+            picture = as_16_bits(picture)  # a copy has the type that fits its values, so they are not scaled
+        return picture
+
+    def _composed(self, picture: Image.Image) -> Image.Image:
+        is_gray = picture.mode in ("1", "L", "LA") and len(set(self.options.background)) == 1
+        picture = picture.convert("RGBA")
+        if cast("tuple[int, int]", picture.getchannel("A").getextrema())[0] < 255:
+            self.losses.append("alpha_composed")
+        ground = Image.new("RGBA", picture.size, self.options.background)
+        return Image.alpha_composite(ground, picture).convert("L" if is_gray else "RGB")
+
+
+def _orientation_of_mask(mask: Image.Image, picture: PictureChange) -> int:
+    """Return the orientation of a mask: that of its picture, if it was drawn on the pixels as they are stored."""
+    width, height = picture.stored
+    is_upright = (mask.width > mask.height) != (width > height) and picture.orientation >= 5
+    return 1 if is_upright or not picture.is_turned else picture.orientation

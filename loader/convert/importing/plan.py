@@ -88,6 +88,8 @@ class ImportReport:
         renamed: Number of samples whose key another sample had.
         written: Number of shards that this run has written.
         resumed: Number of shards that an interrupted run had written.
+        changed: What was changed or lost → number of pictures (``bits_scaled``, ``alpha_composed``, ``frames_dropped``,
+            ``cmyk_converted``) or documents (``geometry_moved``, ``geometry_ignored``, ``sizes_kept``).
         size_bytes: Bytes of all shards.
         seconds: Duration.
         account: What became of the files, members and rows of the sources.
@@ -103,3 +105,4 @@ class ImportReport:
     size_bytes: int
     seconds: float
     account: Account
+    changed: Mapping[str, int] = field(default_factory=dict)

@@ -6,6 +6,7 @@ import hashlib
 import os
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import replace
@@ -223,9 +224,9 @@ class _Run:
         if self._failed:
             raise SampleError(f"{self._failed:,} samples failed", at=self._storage.path(""))
         files = [
-            (name, size, version, shard.stop - shard.start)
-            for number, shard in enumerate(self._shards)
-            for name, size, version in self._done[number].files
+            (*file, samples)
+            for done in self._done_in_order()
+            for file, samples in zip(done.files, done.samples, strict=True)
         ]
         return WrittenRows(storage=self._storage, order=self._order, files=tuple(files))
 
@@ -294,4 +295,5 @@ class _Run:
             size_bytes=prepared.size_bytes,
             seconds=seconds,
             account=self._account,
+            changed=sum((Counter(done.changed) for done in self._done.values()), Counter()),
         )

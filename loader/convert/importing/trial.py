@@ -8,10 +8,11 @@ from contextlib import closing, contextmanager
 
 from ...errors import EnergonError
 from ...storage import LocalStorage
-from ..writing.shard_file import FileContents, ShardFile
-from .contents import ContentReader, check_not_empty
+from ..writing.shard_file import ShardFile
+from .contents import ContentReader
 from .listing import ListedRows
-from .pictures import PictureOptions, convert_picture
+from .pictures import PictureOptions
+from .sample_contents import StrayCoordinatesError, read_sample
 
 __all__ = ["TRIAL_SHARD", "write_trial"]
 
@@ -29,6 +30,7 @@ def write_trial(listed: ListedRows, pictures: PictureOptions) -> Iterator[str]:
         pictures: Settings for pictures.
 
     Raises:
+        StrayCoordinatesError: Coordinates of one of the first rows would no longer fit their picture.
         EnergonError: None of the first rows can be read; the error of the first.
     """
     fault: EnergonError | None = None
@@ -44,13 +46,9 @@ def write_trial(listed: ListedRows, pictures: PictureOptions) -> Iterator[str]:
                 if shard.samples and max(0, row.size_bytes) + shard.size_bytes > _MAX_BYTES:
                     break
                 try:
-                    parts = {}
-                    for name, part in row.parts.items():
-                        data = reader.read(row.source, part)
-                        check_not_empty(name, data)
-                        if not isinstance(data, FileContents):
-                            name, data = convert_picture(name, data, pictures)  # noqa: PLW2901
-                        parts[name] = data
+                    parts = read_sample(reader, row, pictures).parts
+                except StrayCoordinatesError as error:
+                    raise StrayCoordinatesError(error.message, at=row.origin, hint=error.hint) from error
                 except EnergonError as error:
                     fault = fault or error
                     reader.release()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Generator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -16,22 +16,23 @@ import numpy.typing as npt
 from ...errors import EnergonError, StorageError
 from ...format.index.journal import save_scans
 from ...storage import Storage
-from ..rows.keys import unique_part
-from ..rows.row import CellRef, FileRef, Row
+from ..rows.row import Row
 from ..rows.row_file import RowFile
 from ..rows.shard_plan import PlannedShard
 from ..sources.source import Source
-from ..writing.shard_file import FileContents, PartContents, ShardFile
-from .contents import ContentReader, check_not_empty
-from .contents_name import name_by_contents
+from ..writing.shard_file import PartContents, ShardFile, sample_bytes
+from .contents import ContentReader
 from .done_shards import DoneShard, FailedRow, read_done, version_of, write_done
-from .pictures import PictureOptions, convert_picture
+from .pictures import PictureOptions
+from .sample_contents import read_sample
 
 __all__ = ["ShardTask", "WriteShard", "Written"]
 
 _REPORT_SAMPLES = 200
 _WINDOW_ROWS = 256  # that are announced together
 _WINDOW_BYTES = 16 << 20
+
+_Sample = tuple[str, dict[str, PartContents]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ class WriteShard:
         rows: The rows.
         order: Order of the rows.
         pictures: What is done with pictures.
-        shard_bytes: Limit of a shard whose sizes were not all known to its plan.
+        shard_bytes: A shard whose rows take more than planned is continued in another file at this limit.
         settings: Digest of all settings that the bytes of shards depend on.
     """
 
@@ -97,7 +98,11 @@ class WriteShard:
         with closing(writer.reader):
             yield from writer.write()
         done = DoneShard(
-            digest=digest, files=tuple(writer.files), samples=writer.samples, failures=tuple(writer.failures)
+            digest=digest,
+            files=tuple(writer.files),
+            samples=tuple(writer.samples),
+            failures=tuple(writer.failures),
+            changed=dict(writer.changed),
         )
         write_done(self.storage, shard.name, done)
         yield Written(samples=0, size_bytes=0, done=done)
@@ -128,49 +133,53 @@ class _ShardWriter:
         self._task = task
         self._shard = shard
         self._rows = rows
-        self._may_grow = bool((task.rows.sizes[rows] < 0).any())
-        self._next = 0
+        self._next = self._reported = 0
         self._ahead: deque[Row] = deque()  # rows from the next one on whose parts are announced
         self._ahead_windows = deque([0])  # ends of the windows that are announced
         self.reader = ContentReader(task.sources)
-        self.samples = 0
+        self.samples: list[int] = []  # of each file
         self.files: list[tuple[str, int, str]] = []
         self.failures: list[FailedRow] = []
+        self.changed: Counter[str] = Counter()
 
     def write(self) -> Generator[Written, None, None]:
-        while self._next < len(self._rows):
-            first = self._read_next()
-            if first is None:
-                break
-            yield from self._write_file(first)
+        sample = self._read_next()
+        while sample is not None:
+            sample = yield from self._write_file(sample)
 
     def can_read_one(self) -> bool:
         """Return True if one of the rows can be read."""
         return self._read_next() is not None
 
-    def _write_file(self, sample: tuple[str, dict[str, PartContents]] | None) -> Generator[Written, None, None]:
+    def _write_file(self, sample: _Sample | None) -> Generator[Written, None, _Sample | None]:
+        """Write samples to the next file; return the first sample that would exceed it."""
         number = len(self.files)
         name = self._shard.name if not number else f"{self._shard.name.removesuffix('.tar')}_{number}.tar"
-        storage, reported, position = self._task.storage, 0, self._next - 1
+        storage, reported = self._task.storage, 0
         with storage.create(name, durable=False) as file:
             shard = ShardFile(file)
             while sample is not None:
+                if shard.samples and shard.size_bytes + sample_bytes(*sample) > self._task.shard_bytes:
+                    break
                 shard.write(*sample)
                 self.reader.release()
                 if shard.samples % _REPORT_SAMPLES == 0:
-                    yield Written(samples=self._next - position, size_bytes=shard.size_bytes - reported)
-                    position, reported = self._next, shard.size_bytes
-                if self._may_grow and shard.size_bytes >= self._task.shard_bytes:
-                    break
+                    yield self._written(self._next, shard.size_bytes - reported)
+                    reported = shard.size_bytes
                 sample = self._read_next()
             index = shard.finish()
         info = storage.stat(name)
         save_scans(storage, [(info, index)])
         self.files.append(version_of(info))
-        self.samples += shard.samples
-        yield Written(samples=self._next - position, size_bytes=max(0, info.size_bytes - reported))
+        self.samples.append(shard.samples)
+        yield self._written(self._next - (sample is not None), max(0, info.size_bytes - reported))
+        return sample
 
-    def _read_next(self) -> tuple[str, dict[str, PartContents]] | None:
+    def _written(self, rows: int, size_bytes: int) -> Written:
+        self._reported, before = rows, self._reported
+        return Written(samples=rows - before, size_bytes=size_bytes)
+
+    def _read_next(self) -> _Sample | None:
         """Return the next sample that can be read; note the rows before it that cannot."""
         while self._next < len(self._rows):
             number = self._rows[self._next]
@@ -178,12 +187,15 @@ class _ShardWriter:
             self._next += 1
             key = self._task.rows.key(number, row.key)
             try:
-                return key, self._contents(row)
+                sample = read_sample(self.reader, row, self._task.pictures)
             except EnergonError as error:
                 if _is_fatal(error):
                     raise
                 self.reader.release()
                 self.failures.append(_failed_row(row, key, error))
+                continue
+            self.changed += sample.changed
+            return key, sample.parts
         return None
 
     def _next_row(self) -> Row:
@@ -206,18 +218,6 @@ class _ShardWriter:
         with suppress(EnergonError):  # reading the row reports it
             self.reader.announce(part for row in window for part in row.parts.values())
         self._ahead_windows.append(stop)
-
-    def _contents(self, row: Row) -> dict[str, PartContents]:
-        contents: dict[str, PartContents] = {}
-        for name, part in row.parts.items():
-            data = self.reader.read(row.source, part)
-            if isinstance(part, FileRef | CellRef) and part.named_by_contents:
-                name = name_by_contents(name, data)  # noqa: PLW2901 - the name in the row is a guess
-            check_not_empty(name, data)
-            if not isinstance(data, FileContents):
-                name, data = convert_picture(name, data, self._task.pictures)  # noqa: PLW2901
-            contents[unique_part(name, contents)] = data
-        return contents
 
 
 def _failed_row(row: Row, key: str, error: EnergonError) -> FailedRow:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from ...accounting import Account
+
 __all__ = ["MergePlan", "MergeReport", "ProgressCallback", "ShardSource"]
 
 ShardSource = Literal["reference", "link", "copy"]
@@ -26,6 +28,7 @@ class MergePlan:
         crude: Write no ``dataset.yaml``, so that the inputs' may differ.
         compat: Also write ``index.sqlite``, which megatron-energon needs to find samples by key.
         workers: Number of worker processes for shards that are rewritten.
+        strict: Merge nothing if values of the inputs, such as columns, could not be carried.
     """
 
     inputs: tuple[str, ...]
@@ -35,6 +38,7 @@ class MergePlan:
     crude: bool = False
     compat: bool = False
     workers: int = 1
+    strict: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +57,7 @@ class MergeReport:
         duplicate_keys: Number of samples with the bare key of an earlier one.
         renamed_shards: Number of shards that were copied to rename keys.
         warnings: What could not be carried.
+        account: What became of the samples and shards of the inputs.
         seconds: Duration.
     """
 
@@ -67,4 +72,5 @@ class MergeReport:
     duplicate_keys: int
     renamed_shards: int
     warnings: tuple[str, ...]
+    account: Account
     seconds: float

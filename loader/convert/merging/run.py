@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
+from ...accounting import Account
 from ...errors import ConfigError, StorageError
 from ...format.dataset_folder import DatasetFolder
 from ...format.documents.split_config import format_split_config
@@ -46,6 +47,7 @@ def run_merge(plan: MergePlan, *, on_progress: ProgressCallback | None = None) -
         on_progress: Called after each shard.
 
     Raises:
+        IncompleteError: The plan is strict, and values could not be carried.
         ConfigError: The inputs do not fit together, or a setting is invalid.
         FormatError: A shard has changed since it was indexed.
         StorageError: The output is not empty, an input is missing, or a file cannot be written.
@@ -77,6 +79,17 @@ def run_merge(plan: MergePlan, *, on_progress: ProgressCallback | None = None) -
             folder = DatasetFolder(staged)
         columns, warnings = merge_columns(inputs, storage, folder.tar_index)
         filters, more = merge_filters(inputs, staged)
+        account = Account()
+        account.see("samples", sum(len(one.index) for one in inputs))
+        account.see("files", sum(len(one.index.shards) for one in inputs))
+        account.use("samples", prepared.samples)
+        account.use("files", prepared.shards)
+        for text in (*_media_warnings(inputs), *warnings, *more):
+            account.see("files")
+            account.leave("files", "L115", text)
+        account.check()
+        if plan.strict:
+            account.check_complete(at=final)
     return MergeReport(
         output=final,
         folders={one.path: one.name for one in inputs},
@@ -88,7 +101,8 @@ def run_merge(plan: MergePlan, *, on_progress: ProgressCallback | None = None) -
         filters=filters,
         duplicate_keys=prepared.duplicate_keys,
         renamed_shards=renamed,
-        warnings=(*_warnings(inputs, prepared), *warnings, *more),
+        warnings=(*_warnings(prepared), *_media_warnings(inputs), *warnings, *more),
+        account=account,
         seconds=time.perf_counter() - started,
     )
 
@@ -193,12 +207,15 @@ def _write_tar_idx(inputs: Sequence[MergeInput], folder: DatasetFolder, placed: 
                 file.write(tar_idx_bytes(offsets))
 
 
-def _warnings(inputs: Sequence[MergeInput], prepared: PrepareReport) -> Iterator[str]:
+def _warnings(prepared: PrepareReport) -> Iterator[str]:
     yield from (warning for warning in prepared.warnings if "repeat the key" not in warning)
     if prepared.duplicate_keys:
         yield (
             f"{prepared.duplicate_keys:,} samples have the bare key of another one: looking up a bare key finds"
             " several, and index.sqlite cannot be written; --rename-keys makes them unique"
         )
+
+
+def _media_warnings(inputs: Sequence[MergeInput]) -> Iterator[str]:
     if any(read_media_filter(one.folder.storage) is not None for one in inputs):
         yield "media metadata was not carried: energon prepare with --media-metadata-by-… collects it again"

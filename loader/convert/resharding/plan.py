@@ -31,6 +31,7 @@ class ReshardPlan:
         compat: As for :class:`.PreparePlan`.
         split_config: Name of the split file of the dataset.
         meta_folder: Folder to use instead of its ``.nv-meta``.
+        strict: Write nothing if a chosen sample or part would be left out.
     """
 
     path: str
@@ -47,6 +48,7 @@ class ReshardPlan:
     compat: bool | None = None
     split_config: str = SPLIT_YAML
     meta_folder: str | None = None
+    strict: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 
+import numpy as np
+
+from ...accounting import Account
 from ...errors import ConfigError
 from ...format.dataset_folder import DatasetFolder
 from ...format.documents.providers import data_path, is_metadataset, is_record_file
@@ -38,6 +41,7 @@ def run_reshard(plan: ReshardPlan, *, on_progress: ProgressCallback | None = Non
 
     Raises:
         ConfigError: A setting is invalid, no sample is chosen, or the output has other files.
+        IncompleteError: The plan is strict, and a chosen sample or part would be left out.
         FormatError: A shard has changed since it was indexed, or is damaged.
         StorageError: The dataset cannot be read, or the output cannot be written.
         WorkerError: A worker process was killed.
@@ -70,12 +74,21 @@ def run_reshard(plan: ReshardPlan, *, on_progress: ProgressCallback | None = Non
         split_config=plan.split_config,
         meta_folder=plan.meta_folder,
     )
+    account = Account()
+    account.see("samples", len(chosen))
+    account.use("samples", len(samples))
+    if len(samples) < len(chosen):
+        first = folder.tar_index.full_key(int(np.setdiff1d(chosen, samples, assume_unique=True)[0]))
+        account.leave("samples", "L113", first, count=len(chosen) - len(samples))
+    if plan.strict:
+        account.check_complete(at=plan.output)
     carried = CarriedValues(folder, samples)
     written = run_import(
         _import_plan(plan, source, layout, _documents(folder)), on_progress=on_progress, before_commit=carried.write
     )
+    account.merge(written.account)
     return ReshardReport(
-        written=written,
+        written=replace(written, account=account),
         excluded=0 if plan.query.excluded else _count_excluded(folder, plan.query, len(chosen)),
         without_parts=len(chosen) - len(samples),
         columns=tuple(carried.columns),
@@ -121,6 +134,7 @@ def _import_plan(plan: ReshardPlan, source: DatasetSource, layout: ShardLayout, 
         max_failures=0,
         files=files,
         compat=plan.compat,
+        strict=plan.strict,
     )
 
 

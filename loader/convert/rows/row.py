@@ -56,9 +56,15 @@ class RangeRef(msgspec.Struct, frozen=True, array_like=True, tag="range"):
 
 
 class ValueRef(msgspec.Struct, frozen=True, array_like=True, tag="value"):
-    """Bytes that the source knows already, such as the text in a table."""
+    """Bytes that the source knows already, such as the text in a table.
+
+    Attributes:
+        data: The bytes.
+        layout: ``"coco"`` for JSON whose coordinates are known to be those of COCO, so that they follow the picture.
+    """
 
     data: bytes
+    layout: str = ""
 
     @property
     def size_bytes(self) -> int:

@@ -16,9 +16,11 @@ from ...accounting import Account
 from ...errors import ConfigError, FormatError, StorageError
 from ...format.index.shard_index import index_shard
 from ...format.prepare.shards import compression_of, is_compressed_tar
+from ...format.tar.names import reason_without_sample, split_member_name
 from ...storage import open_parent, raise_storage_error
 from ..file_trees.file_names import TAR_ENDINGS
 from ..file_trees.leftovers import leave_others
+from ..file_trees.tar_members import read_tar_members
 from ..file_trees.tree import FolderTree
 from ..rows.file_ref import file_version
 from ..rows.keys import key_of_path
@@ -82,18 +84,47 @@ def webdataset_rows(shown: str, path: str, account: Account) -> Iterator[Row]:
     """
     storage, name = open_parent(path)
     index, changed = index_shard(storage, name), file_version(shown)
-    account.take("members", len(index.part_offset))
+    if any(entry.reason == "L105" for entry in index.left_out):
+        yield from _linked_rows(shown, path, changed, account)
+        return
+    for entry in index.left_out:
+        account.see("members", entry.count)
+        account.add(entry, path=shown)
     encoded, start = os.fsencode(path), 0
     names, places = (
         index.part_names,
         zip(index.part_name.tolist(), index.part_offset.tolist(), index.part_size.tolist(), strict=True),
     )
+    account.see("members", len(index.part_offset))
     for key, stop in zip(index.keys(), index.part_ends.tolist(), strict=True):
         parts: dict[str, PartRef] = {}
         for _ in range(stop - start):
-            part, offset, size_bytes = next(places)
-            parts[_part_name(names[part])] = RangeRef(encoded, offset, size_bytes, changed)
+            number, offset, size_bytes = next(places)
+            part = _part_name(names[number])
+            if part in parts:  # of two members of one name, the last one counts, as if the tar were unpacked
+                account.leave("members", "L106", f"{shown}, {key}.{part}", size_bytes=parts[part].size_bytes)
+            parts[part] = RangeRef(encoded, offset, size_bytes, changed)
         start = stop
+        account.use("members", len(parts))
+        yield Row(key=key_of_path(key), parts=parts, origin=f"{shown}, {key}")
+
+
+def _linked_rows(shown: str, path: str, changed: str, account: Account) -> Iterator[Row]:
+    """Yield the samples of a tar with links, which have the contents of their targets."""
+    encoded = os.fsencode(path)
+    samples: dict[str, dict[str, PartRef]] = {}
+    for name, member in read_tar_members(path, account, shown=shown).items():
+        split, code = split_member_name(name), reason_without_sample(name)
+        if split is None and code is None:
+            continue  # hidden
+        account.see("members")
+        if split is None:
+            account.leave("members", code or "L107", f"{shown}, {name}", size_bytes=member.size_bytes)
+        else:
+            key, part = split
+            account.use("members")
+            samples.setdefault(key, {})[_part_name(part)] = RangeRef(encoded, *member, changed)
+    for key, parts in samples.items():
         yield Row(key=key_of_path(key), parts=parts, origin=f"{shown}, {key}")
 
 

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, pairwise
+from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from ...errors import SampleError
+from ...storage import is_url
+from ..annotations.coco_geometry import area_of
 from ..annotations.element_rows import fault_row
 from ..annotations.json_elements import Element, decode, object_of, read_list, read_object
+from ..annotations.listed_pictures import ListedPictures
 from ..annotations.picture_files import find_picture_folder, picture_extension, picture_ref
 from ..annotations.split_names import split_of_file, subset_of_file
 from ..rows.keys import key_of_path
@@ -27,22 +34,43 @@ _FIRST = 100
 """Annotations that tell captions from objects."""
 
 
+_Id = int | float | str
+
+
 class _Image(msgspec.Struct):
-    id: int | str
-    file_name: str
+    id: _Id
+    file_name: str = ""
+    coco_url: str = ""
+    flickr_url: str = ""
+    url: str = ""
+
+    def names(self) -> list[str]:
+        """Return the names that the file of the picture may have, relative to the folder of the pictures.
+
+        Raises:
+            SampleError: There is neither a name nor a URL.
+        """
+        if self.file_name:
+            slashed = self.file_name.replace("\\", "/")  # tools for Windows write these
+            return [slashed, self.file_name, slashed if is_url(slashed) else slashed.rpartition("/")[2]]
+        url = self.coco_url or self.flickr_url or self.url
+        steps = unquote(urlsplit(url).path).split("/")
+        if not steps[-1]:
+            raise SampleError("has no file_name, coco_url or flickr_url")
+        return [steps[-1], "/".join(steps[-2:]), steps[-1]]
 
 
 class _Object(msgspec.Struct):
-    image_id: int | str
+    image_id: _Id
+    id: _Id | None = None
 
 
-class _Caption(msgspec.Struct):
-    image_id: int | str
+class _Caption(_Object, kw_only=True):
     caption: str
 
 
 class _Category(msgspec.Struct):
-    id: int | str
+    id: _Id
     name: str
 
 
@@ -62,7 +90,7 @@ class CocoSource(Source):
     root: str | None = None
     kind: str = "coco"
 
-    def rows(self, listing: Listing) -> Iterator[Row]:  # noqa: ARG002 - files are read in any order
+    def rows(self, listing: Listing) -> Iterator[Row]:
         """Yield the samples in the order of ``images``, then the annotations that belong to none.
 
         Raises:
@@ -70,7 +98,12 @@ class CocoSource(Source):
             FormatError: It is not valid JSON.
             StorageError: It cannot be read.
         """
-        yield from _CocoFile(self.path).rows(self.root)
+        file = _CocoFile(self.path)
+        pictures = ListedPictures()
+        for row in file.rows(self.root):
+            pictures.add(row.parts.values())
+            yield row
+        listing.notes.extend([*file.notes, *pictures.finish(self.path, listing.account)])
 
     def proposal(self) -> SampleProposal:
         """Return the type for captions, or the crude one for objects."""
@@ -87,95 +120,131 @@ class _CocoFile:
         self._annotations = read_list(fields, "annotations", path=path)
         categories = read_list(fields, "categories", path=path) if "categories" in fields else []
         self._has_captions = any(_is_caption(element) for element in self._annotations[:_FIRST])
-        self._repeats: dict[int, int] = {}  # number of an image → number of an earlier one with its id
+        self._repeats: dict[int, str] = {}  # number of an image → what is wrong, if another one has its id
+        self.notes: list[str] = []
         self._categories = {}
         for element in categories:
             category = decode(element, _Category)
-            self._categories[category.id] = category.name
+            self._categories[_plain_id(category.id)] = category.name
 
     def proposal(self) -> SampleProposal:
         if not self._has_captions:
             return SampleProposal(sample_type="CrudeSample")
-        parts = dict.fromkeys(picture_extension(image.file_name) for image in self._valid_images())
+        parts = dict.fromkeys(picture_extension(names[0]) for names in self._picture_names())
         return SampleProposal(sample_type="CaptioningSample", field_map={"image": ",".join(parts), "caption": "txt"})
 
     def rows(self, root: str | None) -> Iterator[Row]:
-        names = ([image.file_name] for image in self._valid_images())
-        folder, _ = find_picture_folder(self._path, root, names, subset=subset_of_file(self._path))
+        subset = subset_of_file(self._path)
+        folder, position = find_picture_folder(self._path, root, self._picture_names(), subset=subset)
         split = split_of_file(self._path)
         faults: list[Row] = []
         owners = self._owners(faults)
         order = np.argsort(owners, kind="stable")
         bounds = np.searchsorted(owners[order], np.arange(len(self._images) + 1))
         rows = (
-            self._row(number, folder, [self._annotations[n] for n in order[start:stop].tolist()])
+            self._row(number, folder, position, [self._annotations[n] for n in order[start:stop].tolist()])
             for number, (start, stop) in enumerate(pairwise(bounds.tolist()))
         )
         for row in chain(rows, faults):
             yield msgspec.structs.replace(row, split=split) if split else row
 
-    def _valid_images(self) -> Iterator[_Image]:
+    def _picture_names(self) -> Iterator[list[str]]:
         for element in self._images:
             try:
-                yield decode(element, _Image)
+                yield decode(element, _Image).names()
             except SampleError:
                 continue  # its row fails
 
     def _owners(self, faults: list[Row]) -> npt.NDArray[np.int64]:
         """Return the number of the image of each annotation, -1 for none, which is a fault."""
-        numbers: dict[int | str, int] = {}
-        for number, element in enumerate(self._images):
-            try:
-                first = numbers.setdefault(decode(element, _Image).id, number)
-            except SampleError:
-                continue  # its row fails
-            if first != number:
-                self._repeats[number] = first
+        numbers = self._numbers_of_images()
+        firsts: dict[int | str, int] = {}  # id of an annotation → number of the first one with it
+        repeats: Counter[int | str] = Counter()
         owners = np.full(len(self._annotations), -1, np.int64)
         kind: type[_Object | _Caption] = _Caption if self._has_captions else _Object
         for number, element in enumerate(self._annotations):
             try:
-                image = decode(element, kind).image_id
+                annotation = decode(element, kind)
             except SampleError as error:
                 faults.append(fault_row(element, error))
                 continue
-            owners[number] = numbers.get(image, -1)
+            if annotation.id is not None:
+                own = _plain_id(annotation.id)
+                if firsts.setdefault(own, number) != number:
+                    repeats[own] += 1
+            owners[number] = numbers.get(_plain_id(annotation.image_id), -1)
             if owners[number] < 0:
-                faults.append(fault_row(element, f"no image has the id {image!r}"))
+                faults.append(fault_row(element, f"no image has the id {annotation.image_id!r}"))
+        if repeats:
+            own = next(iter(repeats))
+            self.notes.append(
+                f"annotations with the id of an earlier one: {sum(repeats.values()):,}, such as {own!r} of element"
+                f" {firsts[own]:,}; all are written"
+            )
         return owners
 
-    def _row(self, number: int, folder: str, annotations: list[Element]) -> Row:
+    def _numbers_of_images(self) -> dict[int | str, int]:
+        """Return the number of the image of each id; note images whose id another one has."""
+        numbers: dict[int | str, int] = {}
+        names: dict[int, str] = {}
+        for number, element in enumerate(self._images):
+            try:
+                image = decode(element, _Image)
+                names[number] = image.names()[1]
+            except SampleError:
+                continue  # its row fails
+            first = numbers.setdefault(_plain_id(image.id), number)
+            if first == number:
+                continue
+            self._repeats[number] = f"element {first:,} has the same id"
+            if names[first] != names[number]:  # annotations may be those of either
+                self._repeats.setdefault(first, f"element {number:,} has the same id")
+        return numbers
+
+    def _row(self, number: int, folder: str, position: int, annotations: list[Element]) -> Row:
         element = self._images[number]
         if number in self._repeats:
-            return fault_row(element, f"element {self._repeats[number]:,} has the same id")
+            return fault_row(element, self._repeats[number])
         try:
-            image = decode(element, _Image)
-            picture = {picture_extension(image.file_name): picture_ref(folder, image.file_name)}
+            name = decode(element, _Image).names()[position]
+            picture = {picture_extension(name): picture_ref(folder, name)}
             fields = object_of(element)
             document: dict[str, object] = {"image_id": fields.pop("id"), **fields}
             texts: dict[str, PartRef] = {}
             if self._has_captions:
                 captions = [decode(annotation, _Caption).caption for annotation in annotations]
                 if not captions:
-                    return fault_row(element, f"{image.file_name} has no caption")
+                    return fault_row(element, f"{name} has no caption")
                 document["captions"] = captions
                 texts["txt"] = ValueRef(captions[0].strip().encode())
             else:
                 document["objects"] = [self._object(annotation) for annotation in annotations]
-            parts = {**picture, **texts, "json": ValueRef(msgspec.json.encode(document))}
+            parts = {**picture, **texts, "json": ValueRef(msgspec.json.encode(document), layout="coco")}
         except SampleError as error:
             return fault_row(element, error)
-        return Row(key=key_of_path(os.path.splitext(image.file_name)[0]), parts=parts, origin=element.place)
+        return Row(key=key_of_path(os.path.splitext(name)[0]), parts=parts, origin=element.place)
 
     def _object(self, annotation: Element) -> dict[str, object]:
         fields: dict[str, object] = {**object_of(annotation)}
         del fields["image_id"]
         category = fields.get("category_id")
         if isinstance(category, msgspec.Raw):
-            name = self._categories.get(msgspec.json.decode(category))
+            value = msgspec.json.decode(category)
+            name = self._categories.get(_plain_id(value)) if isinstance(value, _Id) else None
             if name is not None:
                 fields["category"] = name
+        if "area" not in fields:
+            with suppress(SampleError):  # of a polygon that is damaged; it is written as it is
+                area = area_of(msgspec.json.decode(annotation.data))
+                fields |= {} if area is None else {"area": area}
         return fields
+
+
+def _plain_id(value: Any) -> Any:
+    """Return an id in the form that ids of images and annotations are compared in: 7 for ``7``, ``7.0`` and ``"7"``."""
+    if isinstance(value, str) and value.isascii() and value.isdigit() and value == str(int(value)):
+        return int(value)
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _is_caption(element: Element) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...accounting import Account
 from ...arrays import IntArray
 from ...errors import ConfigError
 from ...format.dataset_folder import DatasetFolder
@@ -47,7 +48,7 @@ class DatasetSource(Source):
     meta_folder: str | None = None
     kind: str = "dataset"
 
-    def rows(self, listing: Listing) -> Iterator[Row]:  # noqa: ARG002 - shards are read in place
+    def rows(self, listing: Listing) -> Iterator[Row]:
         """Yield the samples in the order of the index; those that have none of the parts are skipped.
 
         Raises:
@@ -56,11 +57,11 @@ class DatasetSource(Source):
             StorageError: A shard cannot be read.
         """
         if self.meta_folder is not None or is_prepared_dataset(self.path):
-            yield from self._prepared()
+            yield from self._prepared(listing.account)
         else:
-            yield from self._unprepared()
+            yield from self._unprepared(listing.account)
 
-    def _prepared(self) -> Iterator[Row]:
+    def _prepared(self, account: Account) -> Iterator[Row]:
         folder = DatasetFolder(self.path, split_config=self.split_config, meta_folder=self.meta_folder)
         index, storage = folder.tar_index, folder.storage
         wanted = self._wanted(index.part_names)
@@ -76,10 +77,12 @@ class DatasetSource(Source):
                 continue
             open_fresh_shard(storage, index, shard).close()
             names = [] if splits is None else [splits.name(first + number) or NO_SPLIT for number in numbers]
-            rows = _rows(index.shard_index(shard), shard.info, storage.path(shard.name), numbers, names, wanted)
+            rows = _rows(
+                index.shard_index(shard), shard.info, storage.path(shard.name), numbers, names, wanted, account
+            )
             yield from rows
 
-    def _unprepared(self) -> Iterator[Row]:
+    def _unprepared(self, account: Account) -> Iterator[Row]:
         tars = find_tars(self.path)
         if tars.compressed:
             raise ConfigError(
@@ -92,7 +95,9 @@ class DatasetSource(Source):
             index = index_shard(tars.storage, shard.name)
             seen.update(index.part_names)
             wanted = self._matching(index.part_names)
-            yield from _rows(index, shard, tars.storage.path(shard.name), range(len(index.key_ends)), [], wanted)
+            yield from _rows(
+                index, shard, tars.storage.path(shard.name), range(len(index.key_ends)), [], wanted, account
+            )
         self._wanted(sorted(seen))
 
     def _wanted(self, names: Sequence[str]) -> frozenset[str]:
@@ -109,7 +114,13 @@ def is_prepared_dataset(path: str) -> bool:
 
 
 def _rows(  # noqa: PLR0917 - called at two places
-    index: ShardIndex, shard: FileInfo, path: str, numbers: Sequence[int], splits: Sequence[str], wanted: frozenset[str]
+    index: ShardIndex,
+    shard: FileInfo,
+    path: str,
+    numbers: Sequence[int],
+    splits: Sequence[str],
+    wanted: frozenset[str],
+    account: Account,
 ) -> Iterator[Row]:
     """Yield the rows of some samples of a shard; their parts are side by side, whatever lies between them there."""
     name, offset, size = index.part_name.tolist(), index.part_offset.tolist(), index.part_size.tolist()
@@ -118,13 +129,20 @@ def _rows(  # noqa: PLR0917 - called at two places
     written = [_text(os.fsencode(part)) for part in index.part_names]
     file, changed, short = os.fsencode(path), shard.etag or str(shard.mtime_ns), _text(os.fsencode(shard.name))
     for place, number in enumerate(numbers):
+        key = _text(keys[key_ends[number - 1] if number else 0 : key_ends[number]])
         parts: dict[str, PartRef] = {}
         for row in range(part_ends[number - 1] if number else 0, part_ends[number]):
             if names[name[row]] is not None:
                 # Of two parts of one name the last one counts, as if the shard were unpacked.
-                parts[written[name[row]]] = RangeRef(file, offset[row], size[row], changed)
-        if parts:
-            key = _text(keys[key_ends[number - 1] if number else 0 : key_ends[number]])
+                part = written[name[row]]
+                if part in parts:
+                    account.see("parts")
+                    account.leave("parts", "L106", f"{short}/{key}.{part}", size_bytes=parts[part].size_bytes)
+                parts[part] = RangeRef(file, offset[row], size[row], changed)
+        if not parts:
+            account.see("samples")
+            account.leave("samples", "L113", f"{short}/{key}")
+        else:
             split = splits[place] if splits else ""
             yield Row(key=key, parts=parts, origin=f"{short}/{key}", split=split)
 

@@ -211,7 +211,7 @@ class _TreeRows:
         is_described = any(
             not file.startswith("metadata.") or not folder or name.startswith(f"{folder}/") for folder, file in folders
         )
-        return "L113" if is_described else ""
+        return "L119" if is_described else ""
 
     def _row(self, path: str, folder: str, parts: Mapping[str, str]) -> Row:
         layout, names = self._survey.folders, self._survey.names(folder)

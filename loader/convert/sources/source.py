@@ -37,7 +37,7 @@ class Listing:
         scratch: A folder for files that rows reference, such as decompressed archives; it is removed at the end.
         account: The fate of each file and member. A source counts what it sees, what goes into rows, and what it leaves
             out; the caller counts the rows.
-        notes: What a source has decided on, in sentences for people.
+        notes: What users should know about the source although nothing is lost, a sentence each.
     """
 
     shuffled: bool = False

@@ -15,6 +15,8 @@ __all__ = ["ArrowFile", "ArrowTable", "Batch", "ParquetTable", "open_table"]
 
 _BATCH_BYTES = 16 << 20  # of the values of a batch, by their mean
 _MAX_BATCH_ROWS = 8192
+_MAX_BATCH_BYTES = 256 << 20  # of the values of a batch, if each were the largest of a dictionary
+_MIN_BATCH_ROWS = 64  # that are decoded together in any case
 _BUFFER_BYTES = 1 << 18  # larger pages are read without it
 _COPY_AGAIN = "copy the file again: it is truncated, damaged, or of another format"
 
@@ -111,7 +113,7 @@ class ParquetTable(ClosesOnExit):
         first = 0
         for group, rows in enumerate(self._rows):
             if first + rows > start:
-                batch_rows = _rows_of_batch(self._group_bytes(group, columns), rows)
+                batch_rows = self._batch_rows(group, columns)
                 position = first
                 with _readable(self._path, f"row group {group}"):
                     # One thread: the workers use all cores, and pyarrow deadlocks if two read from one Python file.
@@ -135,17 +137,25 @@ class ParquetTable(ClosesOnExit):
     def unit_stop(self, row: int) -> int:
         return next(stop for stop in accumulate(self._rows) if stop > row)
 
+    def _batch_rows(self, group: int, columns: Sequence[str]) -> int:
+        """Return how many rows of a row group a batch may have."""
+        rows = _rows_of_batch(self._group_bytes(group, columns), self._rows[group])
+        dictionaries = (column for column in self._columns(group, columns) if column.has_dictionary_page)
+        largest: int = max((column.total_uncompressed_size for column in dictionaries), default=1)
+        # Each row may have the largest value of a dictionary.
+        return min(rows, max(_MIN_BATCH_ROWS, _MAX_BATCH_BYTES // max(1, largest)))
+
     def _group_bytes(self, group: int, columns: Sequence[str]) -> int:
-        """Return the bytes of columns in a row group, decompressed."""
-        metadata = self._metadata.row_group(group)
-        names = set(columns)
-        total = 0
+        """Return the bytes of columns in a row group, decompressed, but encoded."""
+        return sum(column.total_uncompressed_size for column in self._columns(group, columns))
+
+    def _columns(self, group: int, columns: Sequence[str]) -> Iterator[Any]:
+        metadata, names = self._metadata.row_group(group), set(columns)
         for number in range(metadata.num_columns):
             column = metadata.column(number)
             path = column.path_in_schema
             if path in names or path.partition(".")[0] in names:
-                total += column.total_uncompressed_size
-        return total
+                yield column
 
     def close(self) -> None:
         self._parquet.close()

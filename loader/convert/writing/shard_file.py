@@ -15,7 +15,7 @@ from ...format.tar.header import BLOCK
 from ...format.tar.scan import MemberBatch
 from .webdataset_writer import webdataset_writer
 
-__all__ = ["FileContents", "PartContents", "Readable", "ShardFile", "member_bytes", "plain_header"]
+__all__ = ["FileContents", "PartContents", "Readable", "ShardFile", "member_bytes", "plain_header", "sample_bytes"]
 
 _MODE = 0o644
 _COPY_BYTES = 1 << 20
@@ -204,3 +204,9 @@ def member_bytes(name_bytes: int, size_bytes: int) -> int:
     """
     long_name = 0 if name_bytes <= _MAX_SHORT_NAME else BLOCK + -(-(name_bytes + 1) // BLOCK) * BLOCK
     return long_name + BLOCK + -(-size_bytes // BLOCK) * BLOCK
+
+
+def sample_bytes(key: str, parts: Mapping[str, PartContents]) -> int:
+    """Return the bytes that a sample takes in a shard."""
+    key_bytes = len(key.encode("utf-8", "surrogateescape")) + 1
+    return sum(member_bytes(key_bytes + len(name.encode()), len(contents)) for name, contents in parts.items())

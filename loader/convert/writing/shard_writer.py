@@ -21,7 +21,7 @@ from .open_shard import OpenShard
 from .sample_names import checked_key, split_by_hash
 from .sample_parts import SampleParts, description, type_of_sample
 from .seen_keys import SeenKeys
-from .shard_file import FileContents, PartContents, member_bytes
+from .shard_file import FileContents, PartContents, sample_bytes
 from .work_folder import remove_leftovers
 from .written_shards import WRITING_FOLDER, PartRecord, WrittenShards, part_name, written_parts
 
@@ -348,8 +348,7 @@ class ShardWriter:
         """Return the open shard of a split part, a new one if the sample would exceed it."""
         shard = self._open.get(split)
         if shard is not None:
-            name_bytes = len(key.encode()) + 1
-            size_bytes = sum(member_bytes(name_bytes + len(name.encode()), len(data)) for name, data in parts.items())
+            size_bytes = sample_bytes(key, parts)
             is_full = shard.file.samples >= self._settings["samples_per_shard"]
             if is_full or shard.file.size_bytes + size_bytes + _END_BYTES > self._settings["shard_bytes"]:
                 self._finish(shard)

@@ -7,12 +7,13 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from ...errors import ConfigError
+from .launched_rank import launched_rank, number_in
 
 __all__ = ["Part", "format_numbers", "parse_part"]
 
 _EXPECTED = "expected PART/PARTS with 1 ≤ PART ≤ PARTS, such as 3/64, or auto"
 _MAX_PARTS = 1_000_000
-_RANKS = (("RANK", "WORLD_SIZE"), ("SLURM_PROCID", "SLURM_NTASKS"))  # from 0
+_NAME_THE_PART = "name the part: --part 3/64"
 
 
 class Part(NamedTuple):
@@ -52,27 +53,28 @@ def parse_part(text: str, environ: Mapping[str, str]) -> Part:
 
 
 def _part_of_environment(environ: Mapping[str, str]) -> Part:
-    if environ.get("SLURM_ARRAY_TASK_ID"):
-        return _part_of_array(environ)
-    for rank, size in _RANKS:
-        if environ.get(rank) and environ.get(size):
-            part = Part(_number(environ, rank) + 1, _number(environ, size))
-            if part.number > part.parts:
-                raise ConfigError(f"expected {rank} below {size}, found {environ[rank]} and {environ[size]}")
-            return part
-    raise ConfigError(
-        "auto needs SLURM_ARRAY_TASK_ID and SLURM_ARRAY_TASK_COUNT, RANK and WORLD_SIZE, or SLURM_PROCID and"
-        " SLURM_NTASKS; none of them is set",
-        hint="name the part: --part 3/64",
-    )
+    try:
+        if environ.get("SLURM_ARRAY_TASK_ID"):
+            return _part_of_array(environ)
+        launched = launched_rank(environ)
+    except ConfigError as error:
+        error.hint = error.hint or _NAME_THE_PART
+        raise
+    if launched is None:
+        raise ConfigError(
+            "auto needs SLURM_ARRAY_TASK_ID and SLURM_ARRAY_TASK_COUNT, or the variables that torchrun, mpirun or srun"
+            " set for each process; none of them is set",
+            hint=_NAME_THE_PART,
+        )
+    return Part(launched.rank + 1, launched.world_size)
 
 
 def _part_of_array(environ: Mapping[str, str]) -> Part:
     """Return the part of a task of a SLURM array, whose ids may start and step as the user likes."""
-    task, count = _number(environ, "SLURM_ARRAY_TASK_ID"), _number(environ, "SLURM_ARRAY_TASK_COUNT")
-    first = _number(environ, "SLURM_ARRAY_TASK_MIN", default=1)
-    step = max(1, _number(environ, "SLURM_ARRAY_TASK_STEP", default=1))
-    last = _number(environ, "SLURM_ARRAY_TASK_MAX", default=first + (count - 1) * step)
+    task, count = number_in(environ, "SLURM_ARRAY_TASK_ID"), number_in(environ, "SLURM_ARRAY_TASK_COUNT")
+    first = number_in(environ, "SLURM_ARRAY_TASK_MIN", default=1)
+    step = max(1, number_in(environ, "SLURM_ARRAY_TASK_STEP", default=1))
+    last = number_in(environ, "SLURM_ARRAY_TASK_MAX", default=first + (count - 1) * step)
     index, rest = divmod(task - first, step)
     if rest or not 0 <= index < count or last != first + (count - 1) * step:
         raise ConfigError(
@@ -80,15 +82,6 @@ def _part_of_array(environ: Mapping[str, str]) -> Part:
             hint='use the ids as numbers of parts: --array=1-64 and --part "$SLURM_ARRAY_TASK_ID/64"',
         )
     return Part(index + 1, count)
-
-
-def _number(environ: Mapping[str, str], name: str, *, default: int | None = None) -> int:
-    text = environ.get(name, "")
-    if not text and default is not None:
-        return default
-    if not (text.isascii() and text.isdecimal()):
-        raise ConfigError(f"expected a number in {name}, found {text!r}", hint="name the part: --part 3/64")
-    return int(text)
 
 
 def format_numbers(numbers: Iterable[int]) -> str:

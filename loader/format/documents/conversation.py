@@ -7,7 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["CONVERSATION_KEYS", "IMAGE_PLACEHOLDER", "Turn", "conversation_turns", "is_conversation"]
+__all__ = [
+    "CONVERSATION_KEYS",
+    "IMAGE_PLACEHOLDER",
+    "ITEM_KEYS",
+    "Turn",
+    "conversation_turns",
+    "is_conversation",
+    "item_media",
+]
 
 IMAGE_PLACEHOLDER = "<image>"
 """Marks the place of an image in the text of a turn."""
@@ -26,7 +34,14 @@ _ROLES = {
 
 _KEYS_OF_ROLE = ("role", "from")
 _KEYS_OF_CONTENT = ("content", "value")
-_IMAGE_TYPES = ("image", "image_url", "input_image")
+ITEM_KEYS = {
+    "image": ("image", "image_url", "input_image"),
+    "video": ("video", "video_url", "input_video"),
+    "audio": ("audio", "audio_url", "input_audio"),
+}
+"""Kind of media → types of the items that hold it, and the keys of its path in an item without a type."""
+
+_MARKS = {"video": "<video>", "audio": "<audio>"}  # of media that have no numbers in a turn
 _TEXT_TYPES = ("text", "input_text", "output_text")
 
 
@@ -36,7 +51,8 @@ class Turn:
 
     Args:
         role: ``"user"``, ``"assistant"``, ``"system"``, or another role as the data names it.
-        content: Texts, and numbers of images in the sample's ``images``, in reading order.
+        content: Texts, and numbers of images in the sample's ``images``, in reading order. Videos and sounds are in the
+            texts, as ``<video>`` and ``<audio>``.
         extra: Other values of the message, such as ``name`` or ``tool_calls``.
 
     >>> Turn("user", [0, "What is this?"]).text
@@ -65,22 +81,41 @@ def is_conversation(value: object) -> bool:
         return False
 
 
-def conversation_turns(value: object, *, images: int | None = None) -> list[Turn]:
+def item_media(item: object) -> str | None:
+    """Return the kind of media that an item of a message represents: ``image``, ``video`` or ``audio``; None for text.
+
+    >>> item_media({"type": "image_url", "image_url": {"url": "a.jpg"}}), item_media({"video": "a.mp4"})
+    ('image', 'video')
+    """
+    if not isinstance(item, Mapping):
+        return None
+    kind = item.get("type")
+    if kind is not None:
+        return next((medium for medium, names in ITEM_KEYS.items() if kind in names), None)
+    if isinstance(item.get("text"), str):
+        return None
+    return next((medium for medium, names in ITEM_KEYS.items() if any(item.get(name) for name in names)), None)
+
+
+def conversation_turns(value: object, *, images: int | None = None, videos: int = 0, audios: int = 0) -> list[Turn]:
     """Parse a conversation.
 
     Args:
         value: A list of messages, each with ``role`` and ``content``, or ``from`` and ``value``; or a document that has
             such a list as ``conversations``, ``messages`` or ``conversation``, and may have a ``system`` prompt. The
-            content is text with ``<image>`` placeholders, or a list of ``{"type": "text", "text": …}`` and
-            ``{"type": "image"}``. A list of turns is returned as it is.
-        images: Number of images; None does not compare it with the number of their places.
+            content is text with placeholders ``<image>``, ``<video>`` and ``<audio>``, or a list of ``{"type": "text",
+            "text": …}``, ``{"type": "image"}`` and so on; the type may be missing. A list of turns is returned as it
+            is.
+        images: Number of images; None compares no numbers with those of the places.
+        videos: Number of videos. Without images, places of images are theirs.
+        audios: Number of sounds.
 
     Returns:
         The turns. Images are numbered in the order of their places; an image with an ``index`` has that number.
-        Without any place, all images come first in the first turn of the user.
+        Without any place, all images, videos or sounds come first in the first turn of the user.
 
     Raises:
-        ValueError: The value is no conversation, or it has more or fewer places than images.
+        ValueError: The value is no conversation, or it has more or fewer places than images, videos or sounds.
 
     >>> conversation_turns([{"from": "human", "value": "<image>Who?"}, {"from": "gpt", "value": "A cat."}], images=1)
     [Turn(role='user', content=[0, 'Who?'], extra={}), Turn(role='assistant', content=['A cat.'], extra={})]
@@ -92,7 +127,12 @@ def conversation_turns(value: object, *, images: int | None = None) -> list[Turn
     turns = [Turn("system", [system])] if system else []
     turns += [reader.turn(number, message) for number, message in enumerate(messages)]
     if images is not None:
-        _place_images(turns, reader.places, images)
+        if videos and not images and len(reader.places) == videos and not _count(turns, "<video>"):
+            _rename_places(turns)
+        else:
+            _place_images(turns, reader.places, images)
+        for kind, count in (("video", videos), ("audio", audios)):
+            _place_marks(turns, kind, count)
     return turns
 
 
@@ -120,9 +160,7 @@ def _keys(mapping: Mapping[Any, Any]) -> str:
 
 def _has_image_items(message: object) -> bool:
     content = message.get("content", message.get("value")) if isinstance(message, Mapping) else None
-    return isinstance(content, list) and any(
-        isinstance(item, Mapping) and item.get("type") in _IMAGE_TYPES for item in content
-    )
+    return isinstance(content, list) and any(item_media(item) == "image" for item in content)
 
 
 class _Reader:
@@ -164,13 +202,14 @@ class _Reader:
     def _item(self, number: int, item: object) -> list[str | int]:
         if isinstance(item, str):
             return self._text(item)
+        medium = item_media(item)
+        if medium is not None and isinstance(item, Mapping):
+            return [self._place(item.get("index"))] if medium == "image" else [_MARKS[medium]]
         kind = item.get("type") if isinstance(item, Mapping) else None
-        if isinstance(item, Mapping) and kind in _IMAGE_TYPES:
-            return [self._place(item.get("index"))]
-        if isinstance(item, Mapping) and kind in _TEXT_TYPES and isinstance(item.get("text"), str):
+        if isinstance(item, Mapping) and kind in (*_TEXT_TYPES, None) and isinstance(item.get("text"), str):
             return self._text(item["text"])
         found = f"type {kind!r}" if kind is not None else type(item).__name__
-        raise ValueError(f"message {number}: expected items of type 'text' or 'image', found {found}")
+        raise ValueError(f"message {number}: expected items of type 'text', 'image', 'video' or 'audio', found {found}")
 
     def _text(self, text: str) -> list[str | int]:
         if self._typed:
@@ -197,3 +236,27 @@ def _place_images(turns: list[Turn], places: Sequence[int], images: int) -> None
     elif set(places) != set(range(images)):
         found = "1 place" if len(places) == 1 else f"{len(places)} places"
         raise ValueError(f"found {found} of images ({IMAGE_PLACEHOLDER}), expected {images}, one for each image")
+
+
+def _count(turns: Sequence[Turn], mark: str) -> int:
+    return sum(item.count(mark) for turn in turns for item in turn.content if isinstance(item, str))
+
+
+def _rename_places(turns: Sequence[Turn]) -> None:
+    """Turn the places of images into marks of videos, as LLaVA-Video means them."""
+    for turn in turns:
+        turn.content = [item if isinstance(item, str) else _MARKS["video"] for item in turn.content]
+
+
+def _place_marks(turns: Sequence[Turn], kind: str, count: int) -> None:
+    """Check that there are as many marks as videos or sounds; without any mark, put them before the first question."""
+    mark, marks = _MARKS[kind], _count(turns, _MARKS[kind])
+    what = "videos" if kind == "video" else "sounds"
+    if not marks and count:
+        first = next((turn for turn in turns if turn.role == "user"), None)
+        if first is None:
+            raise ValueError(f"found {count} {what}, and neither a place for them nor a turn of the user")
+        first.content[:0] = [mark] * count
+    elif count and marks != count:
+        found = "1 place" if marks == 1 else f"{marks} places"
+        raise ValueError(f"found {found} of {what} ({mark}), expected {count}, one for each")

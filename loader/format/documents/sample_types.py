@@ -107,7 +107,7 @@ CRUDE = SampleTypeSpec(name="CrudeSample", fields=(), crude=True)
 
 _TYPES = (
     _type("Captioning", image="image", caption="text"),
-    _type("Conversation", turns="turns", images_="image_list", shared=False),
+    _type("Conversation", turns="turns", images_="image_list", videos_="video", audios_="audio", shared=False),
     CRUDE,
     _type("Image", image="image"),
     _type("ImageClassification", image="image", label_="label", label_name_="label_name"),

@@ -367,6 +367,7 @@ class DatasetIndex(SampleIndex):
             scattered=shard.scattered,
             misread=shard.misread,
             warnings=shard.warnings,
+            left_out=shard.left_out,
         )
         if not shard.plain:
             return index

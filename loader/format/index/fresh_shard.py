@@ -28,17 +28,15 @@ def open_fresh_shard(storage: Storage, index: DatasetIndex, shard: ShardEntry) -
         StorageError: The shard is missing or cannot be read.
     """
     path = storage.path(shard.name)
-    if storage.checks_versions:
-        return storage.open(shard.name, shard.info)
-    now = storage.stat(shard.name)
+    now = storage.current(shard.info)
     if now.size_bytes != shard.size_bytes:
         raise FormatError(
             f"the shard has changed since it was indexed: it had {shard.size_bytes} bytes, now {now.size_bytes}",
             shard=path,
             hint=_PREPARE_AGAIN,
         )
-    file = storage.open(shard.name)
-    if now.mtime_ns != shard.mtime_ns and shard.samples:
+    file = storage.open(shard.name, now)
+    if shard.samples and shard.was_touched(now):
         try:
             samples = index.samples_of(shard)
             for sample, part in ((samples[0], 0), (samples[-1], -1)):

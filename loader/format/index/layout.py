@@ -13,6 +13,7 @@ from typing import Annotated
 
 import msgspec
 
+from ...accounting import AccountEntry
 from ...cached_property import cached_property
 from ...errors import FormatError
 from ...storage import FileInfo
@@ -57,9 +58,6 @@ ROW_COLUMNS = ("part_ends", "key_ends", "key_bytes", "part_name", "part_offset",
 """The columns that reading samples needs; the others find keys."""
 
 
-_TIME_UNITS_NS = (10**9, 10**6, 10**3)
-
-
 class ShardEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A shard as it was when indexed."""
 
@@ -74,25 +72,28 @@ class ShardEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     misread: int = 0  # number of hidden members that other tools take for samples
     warnings: tuple[str, ...] = ()
     etag: str = ""  # version in an object store
+    left_out: tuple[AccountEntry, ...] = ()  # members that belong to no sample, by reason
+    store: str = ""  # the store of that version; empty in indexes of older versions
 
     @property
     def info(self) -> FileInfo:
         """The file as it was when indexed."""
-        return FileInfo(name=self.name, size_bytes=self.size_bytes, mtime_ns=self.mtime_ns, etag=self.etag)
+        return FileInfo(
+            name=self.name,
+            size_bytes=self.size_bytes,
+            mtime_ns=self.mtime_ns,
+            etag=self.etag,
+            store=self.store,
+            is_indexed=True,
+        )
 
     def has_changed(self, now: FileInfo) -> bool:
-        """Return True if the file has another size, or another version in an object store."""
-        return now.size_bytes != self.size_bytes or bool(self.etag and now.etag and now.etag != self.etag)
+        """Return True if the file has another size, or another version in the same object store."""
+        return now.size_bytes != self.size_bytes or (self.info.shares_versions(now) and now.etag != self.etag)
 
     def was_touched(self, now: FileInfo) -> bool:
-        """Return True if the file has another modification time; those of versions in object stores do not count.
-
-        Times are compared as exactly as the present one is known: web servers give whole seconds, S3 milliseconds.
-        """
-        if self.etag or not now.mtime_ns:
-            return False
-        unit_ns = next((unit_ns for unit_ns in _TIME_UNITS_NS if now.mtime_ns % unit_ns == 0), 1)
-        return self.mtime_ns // unit_ns != now.mtime_ns // unit_ns
+        """Return True if the file has another modification time, which counts where versions are not compared."""
+        return not self.info.shares_versions(now) and self.info.has_other_time(now)
 
 
 class PartStats(msgspec.Struct, frozen=True, kw_only=True):

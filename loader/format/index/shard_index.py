@@ -12,10 +12,11 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from ...accounting import Account, AccountEntry
 from ...errors import FormatError
 from ...storage import FileInfo, Storage
 from ..tar.header import BLOCK
-from ..tar.names import SplitNames, decode_name, split_member_names
+from ..tar.names import SplitNames, decode_name, reason_without_sample, split_member_names
 from ..tar.scan import MemberBatch, Request, TarScan
 from .keys import hash_keys
 
@@ -55,8 +56,8 @@ class ShardIndex:
     plain: bool  # each sample starts with the header of its first part: no PAX or GNU headers, no scattered parts
     scattered: int = 0  # number of samples with parts that are not neighbours
     misread: int = 0  # number of hidden members that other tools take for samples
-    unnamed: int = 0  # number of members without a part name, which belong to no sample; not saved
     warnings: tuple[str, ...] = ()
+    left_out: tuple[AccountEntry, ...] = ()  # the members that belong to no sample, by reason
     is_complete: bool = True  # False: the scan ended before the end of the shard; never saved
 
     def __len__(self) -> int:
@@ -122,10 +123,10 @@ def shard_requests(scan: TarScan, *, max_samples: int | None = None) -> Generato
             if scan.batches:
                 collected.take(scan.batches)
                 if max_samples is not None and collected.samples > max_samples:
-                    return replace(collected.finish(scan.end_offset, scan.warnings), is_complete=False)
+                    return replace(collected.finish(scan), is_complete=False)
     except StopIteration:
         collected.take(scan.batches)
-    return collected.finish(scan.end_offset, scan.warnings)
+    return collected.finish(scan)
 
 
 def index_members(batches: list[MemberBatch], end_offset: int) -> ShardIndex:
@@ -137,7 +138,9 @@ def index_members(batches: list[MemberBatch], end_offset: int) -> ShardIndex:
     """
     collected = _Columns()
     collected.take(batches)
-    return collected.finish(end_offset, [])
+    scan = TarScan(end_offset, "")
+    scan.end_offset = end_offset
+    return collected.finish(scan)
 
 
 class _Columns:
@@ -157,7 +160,7 @@ class _Columns:
         self._rows = 0
         self._hidden = 0
         self._misread = 0
-        self._unnamed = 0
+        self._account = Account()
 
     @property
     def samples(self) -> int:
@@ -177,7 +180,8 @@ class _Columns:
         split = split_member_names(batch.names[rows])
         self._hidden += split.hidden
         self._misread += split.misread
-        self._unnamed += split.unnamed
+        if len(split.taken) < len(batch.names[rows]):
+            self._leave(batch, rows, split)
         if len(split.taken) == 0:
             return
         ids = self._part_ids
@@ -200,7 +204,19 @@ class _Columns:
         self._sample_offset.append(batch.header_offset[rows][split.taken[first]])
         self._rows += len(split.taken)
 
-    def finish(self, end_offset: int, warnings: list[str]) -> ShardIndex:
+    def _leave(self, batch: MemberBatch, rows: slice, split: SplitNames) -> None:
+        """Count the members that belong to no sample."""
+        names, sizes = batch.names[rows], batch.size_bytes[rows]
+        for row in np.setdiff1d(np.arange(len(names)), split.taken).tolist():
+            name = decode_name(names[row])
+            code = reason_without_sample(name)
+            if code is not None:
+                self._account.leave("members", code, name, size_bytes=int(sizes[row]))
+
+    def finish(self, scan: TarScan) -> ShardIndex:
+        end_offset, warnings = scan.end_offset, scan.warnings
+        for link in scan.links:
+            self._account.leave("members", "L105", decode_name(link.name))
         if self._hidden:
             warnings = [*warnings, f"{self._hidden} members whose file name starts with a dot belong to no sample"]
         part_names = sorted(self._part_ids)
@@ -223,8 +239,8 @@ class _Columns:
             end_offset=end_offset,
             plain=False,  # set below, after scattered parts are gathered
             misread=self._misread,
-            unnamed=self._unnamed,
             warnings=tuple(warnings),
+            left_out=tuple(self._account.left_out),
         )
         index = _gather_scattered(index)
         plain = index.sample_offsets[:-1] == index.first_part_offsets() - BLOCK
@@ -308,6 +324,7 @@ class _Header(msgspec.Struct, frozen=True, kw_only=True):
     scattered: _Count
     misread: _Count
     warnings: tuple[str, ...]
+    left_out: tuple[AccountEntry, ...] = ()
 
 
 class _SizedHeader(_Header, frozen=True, kw_only=True):
@@ -320,6 +337,7 @@ def encode_shard_index(index: ShardIndex) -> bytes:
     """Return an index as bytes, for :func:`decode_shard_index`."""
     columns = [np.ascontiguousarray(getattr(index, name), dtype) for name, dtype in _COLUMNS.items()]
     header = {name: getattr(index, name) for name in _Header.__struct_fields__}
+    header["left_out"] = msgspec.to_builtins(index.left_out)
     header["rows"] = [len(column) for column in columns]
     return b"".join([json.dumps(header).encode("ascii"), b"\n", *[column.tobytes() for column in columns]])
 

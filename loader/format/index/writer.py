@@ -109,6 +109,7 @@ class IndexWriter:
             size_bytes=shard.size_bytes,
             mtime_ns=shard.mtime_ns,
             etag=shard.etag,
+            store=shard.store or "",
             samples=len(index),
             first_sample=self._samples,
             end_offset=index.end_offset,
@@ -116,6 +117,7 @@ class IndexWriter:
             scattered=index.scattered,
             misread=index.misread,
             warnings=index.warnings,
+            left_out=index.left_out,
         )
         rows = ShardRows(
             part_ends=index.part_ends,

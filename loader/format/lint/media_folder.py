@@ -13,7 +13,7 @@ from ..media.extraction import BrokenMedia, FileRegion, extract_media
 from ..media.kind import MediaFilter
 from ..media.metadata import MediaMetadata, MediaMetadataReader
 from ..tar.names import split_member_name
-from .report import Finding, LintProgress, LintReport, SampleCheck
+from .report import Finding, LintProgress, LintReport, SampleCheck, take_pictures
 
 __all__ = ["lint_media_folder"]
 
@@ -55,7 +55,12 @@ def lint_media_folder(
     except (ConfigError, FormatError) as error:
         findings.append(Finding(code="E601", message=error.message))
     return LintReport(
-        findings=tuple(findings), complete=complete, shards=0, samples=done, seconds=time.perf_counter() - started
+        findings=tuple(findings),
+        complete=complete,
+        shards=0,
+        samples=done,
+        seconds=time.perf_counter() - started,
+        pictures=take_pictures(check),
     )
 
 

@@ -2,20 +2,50 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ...errors import ConfigError
 from ..documents.dataset_config import DatasetConfig
 from ..documents.messages import did_you_mean
 from ..nv_meta import DATASET_YAML, SPLIT_YAML
 
-__all__ = ["CODES", "LEVELS", "Finding", "LintPlan", "LintProgress", "LintReport", "SampleCheck"]
+__all__ = [
+    "CODES",
+    "LEVELS",
+    "CheckedTask",
+    "Finding",
+    "LintPlan",
+    "LintProgress",
+    "LintReport",
+    "PictureCounts",
+    "SampleCheck",
+    "take_pictures",
+]
 
 LEVELS = ("headers", "bytes", "decode")
 
 SampleCheck = Callable[[str, Mapping[str, bytes]], Sequence[tuple[str | None, str]]]
 """``check(key, parts)`` returns the faults of a sample: pairs of a part (None: the whole sample) and a message."""
+
+
+PictureCounts = Counter[tuple[str, str]]
+"""Part name and trait → number of pictures; :data:`loader.format.media.picture_traits.TRAITS` has the traits."""
+
+
+class CheckedTask(NamedTuple):
+    """Hold the result of a task of a lint."""
+
+    findings: list[Finding]
+    pictures: PictureCounts
+
+
+def take_pictures(check: SampleCheck | None) -> PictureCounts:
+    """Return the traits of the pictures that a check met since the last call, if it counts them."""
+    take = getattr(check, "take_pictures", None)
+    return Counter() if take is None else take()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +108,7 @@ class LintReport:
     samples: int
     seconds: float
     datasets: int = 1
+    pictures: PictureCounts = field(default_factory=Counter)  # at level decode
 
     @property
     def errors(self) -> int:

@@ -69,6 +69,7 @@ def lint_dataset(plan: LintPlan, *, on_progress: Callable[[LintProgress], None] 
         shards=lint.shards,
         samples=lint.samples,
         seconds=time.perf_counter() - started,
+        pictures=lint.pictures,
     )
 
 
@@ -139,7 +140,8 @@ class _Lint(RunningLint):
             return
         done = 0
         for _, number, found in self.results(checker, tasks):
-            self.add(found)
+            self.add(found.findings)
+            self.pictures += found.pictures
             samples = tasks[number].samples
             done += 1 if samples is None else len(samples)
             if total:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from typing import Any
 
 from ..worker_pool import run_in_workers
-from .report import Finding, LintProgress
+from .report import Finding, LintProgress, PictureCounts
 
 __all__ = ["RunningLint"]
 
@@ -22,6 +23,7 @@ class RunningLint:
 
     Attributes:
         findings: The findings so far.
+        pictures: The traits of the pictures so far.
         complete: All tasks are done, and no finding was dropped.
     """
 
@@ -29,6 +31,7 @@ class RunningLint:
         self, *, workers: int, max_findings: int | None, on_progress: Callable[[LintProgress], None] | None
     ) -> None:
         self.findings: list[Finding] = []
+        self.pictures: PictureCounts = Counter()
         self.complete = True
         self._workers = workers
         self._max_findings = max_findings

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
+from ...accounting import REASONS
 from ...accounting.kinds import kind_of_name
 from ...errors import FormatError, StorageError
 from ...storage import FileInfo, Storage
@@ -233,6 +234,12 @@ def check_archive(storage: Storage, info: FileInfo, scanned: ShardIndex) -> Iter
     shard = info.name
     for warning in scanned.warnings:
         yield Finding(code="W106", message=warning, shard=shard)
+    for entry in scanned.left_out:
+        reason = REASONS[entry.reason]
+        message = (
+            f"{entry.count:,} members belong to no sample, first {entry.example}: {reason.meaning} ({entry.reason})"
+        )
+        yield Finding(code="W106", message=message, shard=shard)
     if not len(scanned):
         yield Finding(code="W108", message="no member is named key.part", shard=shard)
     with storage.open(shard, info) as file:

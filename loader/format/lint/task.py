@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -13,7 +14,7 @@ from ...errors import ConfigError
 from ..dataset_folder import DatasetFolder
 from ..documents.dataset_config import DatasetConfig
 from ..index.layout import ShardEntry
-from .report import Finding, LintPlan, SampleCheck
+from .report import CheckedTask, LintPlan, SampleCheck, take_pictures
 from .samples import SampleLint
 from .shard import check_shard, required_parts
 
@@ -105,12 +106,13 @@ class LintChecker:
         except ConfigError:
             return {}
 
-    def __call__(self, task: LintTask) -> list[Finding]:
+    def __call__(self, task: LintTask) -> CheckedTask:
         excluded = self._excluded.get(task.shard.name, frozenset())
         if task.samples is not None:
             keys = map(self._dataset.index.key, task.samples)
             kept = [sample for sample, key in zip(task.samples, keys, strict=True) if key not in excluded]
-            return list(self._samples.findings(self._dataset.storage, self._dataset.tar_index, task.shard, kept))
+            found = self._samples.findings(self._dataset.storage, self._dataset.tar_index, task.shard, kept)
+            return CheckedTask(list(found), take_pictures(self._samples.check))
         found = check_shard(
             self._dataset.storage,
             self._dataset.tar_index,
@@ -119,4 +121,6 @@ class LintChecker:
             read_bytes=self._plan.level == "bytes",
             sqlite_number=self._sqlite_numbers.get(task.shard.name),
         )
-        return [finding for finding in found if not (finding.is_sample and finding.key in excluded)]
+        return CheckedTask(
+            [finding for finding in found if not (finding.is_sample and finding.key in excluded)], Counter()
+        )

@@ -17,7 +17,7 @@ from ..unprepared.scan import ShardSummary, join_summaries, summarize_shard
 from ..unprepared.tar_folder import TarFolder
 from ..unprepared.tar_index import TarIndex
 from .metadata import check_duplicate_keys, unreadable_dataset
-from .report import Finding, LintProgress, LintReport, SampleCheck
+from .report import CheckedTask, Finding, LintProgress, LintReport, SampleCheck, take_pictures
 from .running import RunningLint
 from .samples import SampleLint
 from .shard import check_archive, check_parts, read_all
@@ -66,6 +66,7 @@ def lint_tars(
         shards=len(tars.shards),
         samples=0 if index is None else len(index),
         seconds=time.perf_counter() - started,
+        pictures=lint.pictures,
     )
 
 
@@ -98,8 +99,9 @@ class _TarLint(RunningLint):
         tasks = DecodeTasks(index.shards)
         decoded = 0
         checker = _DecodeCheck(self._tars.storage, index.layout, self._tars.path, SampleLint(check))
-        for _, number, findings in self.results(checker, tasks):
-            self.add(findings)
+        for _, number, found in self.results(checker, tasks):
+            self.add(found.findings)
+            self.pictures += found.pictures
             decoded += len(tasks[number].samples or ())
             self.report(decoded, len(index), "samples")
 
@@ -118,9 +120,6 @@ class _HeaderCheck:
             scanned = index_shard(self.storage, name, info=shard)
             findings += check_parts(name, scanned, None)
             findings += check_archive(self.storage, shard, scanned)
-            if scanned.unnamed:
-                message = f"members whose name has no extension belong to no sample; there are {scanned.unnamed:,}"
-                findings.append(Finding(code="W106", message=message, shard=name))
             if self.read_bytes:
                 read_all(self.storage, name)
         except FormatError as error:
@@ -146,8 +145,9 @@ class _DecodeCheck:
     def _index(self) -> TarIndex:
         return TarIndex(self._storage, self._layout, path=self._path)
 
-    def __call__(self, task: LintTask) -> list[Finding]:
+    def __call__(self, task: LintTask) -> CheckedTask:
         try:
-            return list(self._samples.findings(self._storage, self._index, task.shard, task.samples or ()))
+            found = list(self._samples.findings(self._storage, self._index, task.shard, task.samples or ()))
         except EnergonError as error:  # the shard changed since its headers were checked
-            return [Finding(code="E109", message=error.message, shard=task.shard.name)]
+            found = [Finding(code="E109", message=error.message, shard=task.shard.name)]
+        return CheckedTask(found, take_pictures(self._samples.check))

@@ -5,4 +5,5 @@ from .kind import (
     parse_patterns as parse_patterns,
 )
 from .metadata import is_media_folder as is_media_folder
+from .picture_traits import TRAITS as TRAITS
 from .tables import MediaReport as MediaReport

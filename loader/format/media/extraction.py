@@ -8,7 +8,7 @@ import warnings
 from functools import cache
 from typing import BinaryIO, cast
 
-from ...accounting.kinds import HEADER_BYTES
+from ...accounting.kinds import HEADER_BYTES, kind_of_bytes
 from ...errors import ConfigError, StorageError
 from ...storage import FileStream, ReadableFile
 from .jpeg_header import usual_jpeg
@@ -18,7 +18,7 @@ from .metadata import AVMetadata, ImageMetadata, MediaMetadata, MediaType
 __all__ = ["BrokenMedia", "FileRegion", "extract_media", "may_be_media"]
 
 _FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "TIFF", "BMP", "ICO", "JPEG2000", "AVIF")
-"""Formats that Pillow may try: those of the names and headers that :mod:`.kind` knows."""
+"""Formats that Pillow may try, besides those of plugins: those of the names and headers that :mod:`.kind` knows."""
 
 _SEQUENTIAL = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n")
 """Starts of JPEG and PNG files, whose headers are in front: the first bytes have the whole header, or are an error."""
@@ -97,7 +97,8 @@ def extract_media(region: FileRegion, entry_key: str, media_filter: MediaFilter)
         ConfigError: PyAV is required and not installed.
         StorageError: The file cannot be read.
     """
-    media_type = _media_type(region, entry_key, media_filter)
+    head = region.read(HEADER_BYTES)
+    media_type = _media_type(head, entry_key, media_filter)
     if media_type is None:
         if media_filter.strategy == "GLOB":
             raise BrokenMedia("it is not an image, audio or video")
@@ -108,23 +109,26 @@ def extract_media(region: FileRegion, entry_key: str, media_filter: MediaFilter)
     except (ConfigError, StorageError):
         raise
     except Exception as error:  # Pillow and PyAV raise errors of any type for damaged files.
-        raise BrokenMedia(_reason(error, media_type)) from error
+        raise BrokenMedia(_reason(error, media_type, head)) from error
 
 
-def _media_type(region: FileRegion, entry_key: str, media_filter: MediaFilter) -> MediaType | None:
+def _media_type(head: bytes, entry_key: str, media_filter: MediaFilter) -> MediaType | None:
     by_name = media_type_of_name(entry_key) if media_filter.strategy != "HEADER" else None
     if by_name is not None or media_filter.strategy == "EXTENSION":
         return by_name
-    return media_type_of_header(region.read(HEADER_BYTES))
+    return media_type_of_header(head)
 
 
-def _reason(error: Exception, media_type: MediaType) -> str:
+def _reason(error: Exception, media_type: MediaType, head: bytes) -> str:
     from PIL import UnidentifiedImageError
 
+    contents = kind_of_bytes(head)
+    expected = "image" if media_type == "image" else "audio or video"
+    if contents.kind not in ("bytes", "image", "audio", "video"):
+        return f"it is {contents.description}, not {'an image' if media_type == 'image' else expected}"
     if isinstance(error, UnidentifiedImageError):
         return "it is not an image in a format of Pillow"
     lines = str(error).strip().splitlines()
-    expected = "image" if media_type == "image" else "audio or video"
     return f"it cannot be read as {expected} ({lines[0] if lines else type(error).__name__})"
 
 
@@ -150,9 +154,9 @@ def _image(region: FileRegion) -> ImageMetadata:
 
 
 def _by_pillow(file: BinaryIO) -> ImageMetadata:
-    from PIL import Image
+    from .open_picture import open_picture
 
-    with Image.open(file, formats=_formats()) as image:
+    with open_picture(file, formats=_formats()) as image:
         return ImageMetadata(width=image.width, height=image.height, format=image.format or "", mode=image.mode)
 
 

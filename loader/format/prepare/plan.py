@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from ...accounting import Account
 from ..index.remote_shard import ScanMode
 from ..media.kind import MediaFilter
 from ..media.tables import MediaReport
@@ -40,6 +41,7 @@ class PreparePlan:
         merge: Commit the parts of a prepare, of which none may be missing.
         scan: How shards in an object store are scanned: by a request for each header, by requests for all bytes, or as
             the first shards show.
+        strict: Publish nothing if a file of the folder or a member of a shard is left out.
         meta_folder: Folder to use instead of ``.nv-meta``; nothing else is written then, so compat files are not.
         media: Parts to collect media metadata of; None keeps the choice of an earlier prepare.
         fix_duplicates: Rename keys that occur in several shards, in new copies of those shards.
@@ -57,6 +59,7 @@ class PreparePlan:
     media: MediaFilter | None = None
     meta_folder: str | None = None
     scan: ScanMode = "auto"
+    strict: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,3 +96,4 @@ class PrepareReport:
     warnings: tuple[str, ...]
     seconds: float
     media: MediaReport | None = None
+    account: Account = field(default_factory=Account)  # files of the folder, and members of the shards

@@ -229,7 +229,7 @@ def _has_text(value: object) -> bool:
 def _likely_types(part_names: Iterable[str], by_bytes: Mapping[str, Kind]) -> list[str]:
     kinds = {kind_of_part(name, by_bytes.get(name)) for name in part_names}
     names: list[str] = []
-    if "tree" in kinds and not kinds & {"video", "audio"}:
+    if "tree" in kinds:
         names.append("Conversation")
     if "image" in kinds:
         if "label" in kinds:

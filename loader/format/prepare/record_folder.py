@@ -108,6 +108,8 @@ def prepare_record_folder(
     columns = carry_columns(storage, workspace.work, earlier=earlier, now=layout.shards)
     columns += carry_filters(storage, workspace.work, earlier=earlier, now=layout.shards)
     identity = _publish(workspace, layout, files, previous, columns) if changed or previous is None else previous.uuid
+    account = search.account.copy()
+    account.take("samples", layout.samples)
     return PrepareReport(
         changed=changed,
         uuid=identity,
@@ -123,6 +125,7 @@ def prepare_record_folder(
         split=split_counts,
         warnings=(*split.warnings, *columns.warnings),
         seconds=time.perf_counter() - started,
+        account=account,
     )
 
 
@@ -209,6 +212,7 @@ def _layout(search: ShardSearch, counted: Mapping[str, _Counted]) -> Layout:
                 size_bytes=shard.size_bytes,
                 mtime_ns=shard.mtime_ns,
                 etag=shard.etag,
+                store=shard.store or "",
                 samples=one.samples,
                 first_sample=total,
                 end_offset=shard.size_bytes,

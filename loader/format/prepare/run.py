@@ -10,6 +10,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import partial
 
+from ...accounting import Account
 from ...errors import ConfigError, FormatError
 from ...storage import RemoteStorage, Storage
 from ...version import __version__
@@ -56,6 +57,7 @@ def run_prepare(
         storage: The dataset of the plan, if it is open; if it was listed just now, it is not listed again.
 
     Raises:
+        IncompleteError: The plan is strict, and something would be left out.
         FormatError: Shards are truncated or damaged; the message names all of them.
         ConfigError: The split or an argument is invalid, or parts of a prepare are missing or not merged.
         WorkerError: A worker process or a task was killed.
@@ -151,6 +153,8 @@ def _prepare(
             has_parts = False
         staged = _stage_files(inputs, on_progress, executor)
         if not staged.keys_to_fix.samples:
+            if plan.strict:
+                _account(inputs, staged.layout).check_complete(at=storage.path(""))
             counts = split.counts(staged.layout.shards, storage=storage)  # a range beyond a shard is refused here
             media = _collect_media(inputs, staged, on_progress)
             columns = _carry_columns(inputs, staged.layout)
@@ -367,4 +371,18 @@ def _report(
         warnings=tuple(warnings),
         seconds=time.perf_counter() - started,
         media=media,
+        account=_account(inputs, layout),
     )
+
+
+def _account(inputs: PrepareInputs, layout: Layout) -> Account:
+    """Return what became of the files of the folder, and of the members of the shards."""
+    account = inputs.search.account.copy()
+    account.take("samples", layout.samples)
+    account.take("members", layout.parts)
+    for shard in layout.shards:
+        for entry in shard.left_out:
+            account.see("members", entry.count)
+            account.add(entry, path=shard.name)
+    account.check()
+    return account

@@ -16,6 +16,8 @@ _IMAGE_LIST_KEYS = ("images", "image_paths", "image_names", "image_list", "image
 _TEXT_KEYS = ("text", "content", "caption")
 _IMAGE_ENDINGS = frozenset((".avif", ".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"))
 """Endings of further images that later samples may have."""
+_VIDEO_ENDINGS = frozenset((".avi", ".mkv", ".mov", ".mp4", ".webm"))
+_AUDIO_ENDINGS = frozenset((".flac", ".m4a", ".mp3", ".ogg", ".wav"))
 
 _NUMBERED = re.compile(r"\d+\.[^.]+")
 
@@ -44,9 +46,14 @@ def in_order(parts: dict) -> list[str]:
 {body}'''
 
 _TURNS = '''
+MEDIA = {media}
+
+
 def sample_loader(parts: dict) -> dict:
-    """Return the turns of the conversation and its images, which `<image>` in the text refers to in order."""
-    return {{"turns": parts[{part}]{path}, "images": [parts[name] for name in in_order(parts)]}}
+    """Return the turns and their media; `<image>`, `<video>` and `<audio>` in the text refer to them in order."""
+    names = in_order(parts)
+    media = {{kind: [parts[name] for name in names if name.lower().endswith(MEDIA[kind])] for kind in MEDIA}}
+    return {{"turns": parts[{part}]{path}, **media}}
 '''
 
 _NUMBERED_PARTS = '''
@@ -137,8 +144,15 @@ def find_layout(part_names: Sequence[str], json_example: Mapping[str, object] | 
     images = [name for name in part_names if kind_of_name(name) == "image"]
     texts = [name for name in part_names if kind_of_name(name) == "text"]
     trees = [name for name in part_names if kind_of_name(name) == "tree"]
-    others = len(part_names) - len(images) - len(texts) - len(trees)
-    if not images or others:
+    media = {kind: [name for name in part_names if kind_of_name(name) == kind] for kind in ("image", "video", "audio")}
+    others = len(part_names) - len(texts) - len(trees) - sum(map(len, media.values()))
+    if others:
+        return None
+    if json_example is not None and len(trees) == 1 and not texts and is_conversation(json_example):
+        layout = _conversation(trees[0], media)
+        if layout is not None:
+            return layout
+    if not images or media["video"] or media["audio"]:
         return None
     if not trees and texts and all(map(_NUMBERED.fullmatch, part_names)):
         numbers = [name.partition(".")[0] for name in part_names]
@@ -149,11 +163,6 @@ def find_layout(part_names: Sequence[str], json_example: Mapping[str, object] | 
     if texts or len(trees) != 1 or json_example is None or part_extension(trees[0]) not in ("json", "jsn"):
         return None
     (tree,) = trees
-    several = len(images) > 1
-    if several and is_conversation(json_example):
-        body = _TURNS.format(part=string_literal(tree), path="")
-        code = _code("ConversationSample", images, tree, body)
-        return SampleLayout(type_name="ConversationSample", what="it is a conversation about several images", code=code)
     keys = _two_lists(json_example, images)
     if keys is not None:
         text_key, image_key = keys
@@ -170,6 +179,23 @@ def find_layout(part_names: Sequence[str], json_example: Mapping[str, object] | 
     return SampleLayout(
         type_name="InterleavedSample", what=f"its images have places in the text of {tree}[{key}]", code=code
     )
+
+
+def _conversation(tree: str, media: Mapping[str, Sequence[str]]) -> SampleLayout | None:
+    """Return the layout of a conversation about several images, videos or sounds; None if a field map describes it."""
+    if part_extension(tree) not in ("json", "jsn") or all(len(names) < 2 for names in media.values()):
+        return None
+    of_kinds = {"image": _IMAGE_ENDINGS, "video": _VIDEO_ENDINGS, "audio": _AUDIO_ENDINGS}
+    lines = (
+        f'    "{kind}s": ({", ".join(map(string_literal, _endings(media[kind], of_kinds[kind])))}),'
+        for kind in of_kinds
+    )
+    body = _TURNS.format(part=string_literal(tree), path="", media="{\n" + "\n".join(lines) + "\n}")
+    numbered = [name for names in media.values() for name in names]
+    every = _IMAGE_ENDINGS | _VIDEO_ENDINGS | _AUDIO_ENDINGS
+    code = _code("ConversationSample", numbered, tree, body, known=every)
+    kinds = " and ".join(f"{kind}s" for kind, names in media.items() if names).replace("audios", "sounds")
+    return SampleLayout(type_name="ConversationSample", what=f"it is a conversation about several {kinds}", code=code)
 
 
 def _two_lists(document: Mapping[str, object], images: Sequence[str]) -> tuple[str, str] | None:
@@ -217,12 +243,18 @@ def _is_sequence(items: Sequence[object], endings: tuple[str, ...]) -> bool:
     return bool(places and texts)
 
 
-def _endings(part_names: Sequence[str]) -> tuple[str, ...]:
+def _endings(part_names: Sequence[str], known: frozenset[str] = _IMAGE_ENDINGS) -> tuple[str, ...]:
     found = {f".{part_extension(name)}" if "." in name else name.lower() for name in part_names}
-    return tuple(sorted(found | _IMAGE_ENDINGS))
+    return tuple(sorted(found | known))
 
 
-def _code(type_name: str, numbered: Sequence[str], tree: str | None, body: str) -> str:
-    endings = f"({', '.join(map(string_literal, _endings(numbered)))})"
+def _code(
+    type_name: str,
+    numbered: Sequence[str],
+    tree: str | None,
+    body: str,
+    known: frozenset[str] = _IMAGE_ENDINGS,
+) -> str:
+    endings = f"({', '.join(map(string_literal, _endings(numbered, known)))})"
     json_filter = "" if tree is None else f" == {string_literal(tree)} or part_name"
     return _CODE.format(type_name=type_name, endings=endings, json_filter=json_filter, body=body)

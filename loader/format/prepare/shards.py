@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ...accounting import Account
 from ...errors import ConfigError, StorageError
 from ...storage import FileInfo, Storage, missing_folder, split_url
 from ..documents.providers import SHARD_SUFFIXES, Format, record_format
@@ -49,6 +50,7 @@ class ShardSearch:
         compressed: Tar files without random access, whose decompressed file is no shard.
         counts: Extension → number of files, in a folder without tar files.
         tar_files: All visible ``.tar`` and ``.tar.idx`` files, excluded ones too.
+        account: The files of the folder; those that the user excludes are not counted.
     """
 
     shards: tuple[FileInfo, ...]
@@ -56,6 +58,7 @@ class ShardSearch:
     compressed: tuple[str, ...]
     counts: Mapping[str, int] = field(default_factory=dict)
     tar_files: frozenset[str] = frozenset()
+    account: Account = field(default_factory=Account)
 
     @property
     def names(self) -> list[str]:
@@ -93,14 +96,41 @@ def find_shards(storage: Storage, *, exclude: str | None = None) -> ShardSearch:
     if not shards:
         raise _no_shards(storage, files, compressed, excluded)
     tars = {shard.name for shard in shards}
+    compressed = [name for name in compressed if tar_name(name) not in tars]
     shards.sort(key=lambda shard: shard.name.split("/"))
     return ShardSearch(
         shards=tuple(shards),
         format=record_format(shards[0].name),
-        compressed=tuple(name for name in compressed if tar_name(name) not in tars),
+        compressed=tuple(compressed),
         counts={} if found[".tar"] else count_extensions(files),
         tar_files=frozenset(file.name for file in files if file.name.endswith(_TAR_FILES)),
+        account=_account(files, tars, frozenset(compressed), excluded_names, storage.unreadable_names),
     )
+
+
+def _account(
+    files: Sequence[FileInfo],
+    shards: Collection[str],
+    compressed: Collection[str],
+    excluded: re.Pattern[str] | None,
+    unreadable: Sequence[str],
+) -> Account:
+    """Return the account of the files of a folder: shards, compressed shards and others."""
+    account = Account()
+    account.take("files", len(shards))
+    for file in files:
+        if file.name in shards or (excluded and excluded.search(file.name)):
+            continue
+        if file.name.endswith(TAR_IDX_SUFFIX) and file.name.removesuffix(TAR_IDX_SUFFIX) in shards:
+            continue  # written by an earlier prepare
+        if is_compressed_tar(file.name) and tar_name(file.name) in shards:
+            continue  # its decompressed file is a shard
+        code = "L116" if file.name in compressed else "L117"
+        account.see("files")
+        account.leave("files", code, file.name, size_bytes=file.size_bytes)
+    account.see("files", len(unreadable))
+    account.leave("files", "L118", next(iter(unreadable), ""), count=len(unreadable))
+    return account
 
 
 def _shards_of_one_format(storage: Storage, found: Mapping[str, list[FileInfo]], *, any_tar: bool) -> list[FileInfo]:

@@ -163,12 +163,14 @@ class PaxRecords:
 
     name: bytes | None = None
     size_bytes: int | None = None
+    target: bytes | None = None  # of a link
 
     def over(self, earlier: PaxRecords) -> PaxRecords:
         """Merge with earlier records, which have lower precedence."""
         return PaxRecords(
             name=earlier.name if self.name is None else self.name,
             size_bytes=earlier.size_bytes if self.size_bytes is None else self.size_bytes,
+            target=earlier.target if self.target is None else self.target,
         )
 
 
@@ -179,7 +181,7 @@ def changes_nothing(records: bytes) -> bool:
 
 def check_global(records: PaxRecords, *, shard: str, offset: int) -> None:
     """Raise a ``FormatError`` if a PAX global header overrides fields of single members."""
-    if records != PaxRecords():
+    if records.name is not None or records.size_bytes is not None:
         raise FormatError(
             "found a PAX global header that renames or resizes all members after it",
             shard=shard,
@@ -195,6 +197,7 @@ def parse_pax_records(data: bytes, *, shard: str, offset: int) -> PaxRecords:
         FormatError: A record is malformed, or the member is sparse (its bytes are not contiguous).
     """
     name: bytes | None = None
+    target: bytes | None = None
     size_bytes: int | None = None
     position = 0
     while position < len(data) and data[position] != 0:
@@ -212,13 +215,15 @@ def parse_pax_records(data: bytes, *, shard: str, offset: int) -> PaxRecords:
             )
         if keyword == b"path":
             name = value
+        elif keyword == b"linkpath":
+            target = value
         elif keyword == b"size":
             size_bytes = int(value) if value.isdigit() and len(value) < 20 else -1
             check_size(size_bytes, shard=shard, offset=offset + position, stated=value)
         elif keyword.startswith(b"GNU.sparse."):
             raise sparse_member(shard, offset)
         position += length
-    return PaxRecords(name=name, size_bytes=size_bytes)
+    return PaxRecords(name=name, size_bytes=size_bytes, target=target)
 
 
 def sparse_member(shard: str, offset: int) -> FormatError:

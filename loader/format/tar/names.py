@@ -16,6 +16,7 @@ __all__ = [
     "encode_name",
     "key_without_shard",
     "printable",
+    "reason_without_sample",
     "split_member_name",
     "split_member_names",
 ]
@@ -63,6 +64,20 @@ def split_member_name(name: str) -> tuple[str, str] | None:
     return folder + slash + stem, part_name
 
 
+def reason_without_sample(name: str) -> str | None:
+    """Return the reason for which a member belongs to no sample, as a code of the account.
+
+    Hidden members have none, since they are no data.
+
+    >>> [reason_without_sample(name) for name in ("README", "a/._b.jpg", "__MACOSX/a.jpg", "a/.x.txt", "a.jpg")]
+    ['L107', 'L108', 'L108', None, None]
+    """
+    last = name.rpartition("/")[2]
+    if last.startswith("._") or name.startswith("__MACOSX/"):
+        return "L108"
+    return None if last.startswith(".") or split_member_name(name) else "L107"
+
+
 def key_without_shard(name: str) -> str | None:
     """Return the key, or the file name, of ``<shard>/<key>``; None if the name has no shard.
 
@@ -83,7 +98,6 @@ class SplitNames:
     part_names: list[bytes]  # (k,)
     hidden: int  # names that are skipped because their last component starts with a dot
     misread: int  # hidden names that other tools take for parts
-    unnamed: int  # names without a dot in their last component, outside of ``__x__`` folders
 
 
 def split_member_names(names: npt.NDArray[np.bytes_]) -> SplitNames:
@@ -105,7 +119,6 @@ def split_member_names(names: npt.NDArray[np.bytes_]) -> SplitNames:
     dot = is_dot.argmax(axis=1)  # (m,) the first dot of the last component
     has_dot = is_dot[np.arange(len(names)), dot]
     is_metadata = _is_metadata(letters)
-    unnamed = ~has_dot & ~is_metadata
     has_dot &= ~is_metadata
     hidden = has_dot & (dot == base)
     # To other tools, "d/.x" is part "x" of a sample "d/" if no folder's name has a dot.
@@ -124,7 +137,6 @@ def split_member_names(names: npt.NDArray[np.bytes_]) -> SplitNames:
         part_names=_tails(letters, dot + 1),
         hidden=int(hidden.sum()),
         misread=misread,
-        unnamed=int(unnamed.sum()),
     )
 
 

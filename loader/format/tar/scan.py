@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from itertools import count
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -36,7 +37,7 @@ from .header import (
     sparse_member,
 )
 
-__all__ = ["MemberBatch", "Request", "TarScan", "read_members"]
+__all__ = ["MemberBatch", "Request", "TarLink", "TarScan", "read_members"]
 
 Request = tuple[int, int]
 """Offset and size of bytes that a scan needs; at the end of the file it is sent fewer."""
@@ -47,6 +48,7 @@ _NARROW_WINDOW = 4096  # for large members: one page has the header, and those o
 _MAX_EXTENSION = 16 * 1024 * 1024  # contents of a PAX header or a GNU long name
 _REGULAR = frozenset(b"0\x007")
 _PAX = ord("x")
+_HARD_LINK, _SYMBOLIC_LINK, _FOLDER = b"125"
 _WITHOUT_CONTENTS = frozenset(b"123456")  # links, devices, folders and pipes, for any size field
 _ZEROS = bytes(BLOCK)
 _END_BYTES = 20 * BLOCK + BLOCK  # tar programs pad the archive to a multiple of 20 blocks
@@ -62,6 +64,14 @@ class MemberBatch:
     header_offset: npt.NDArray[np.int64]  # of the first header, extension headers included
     content_offset: npt.NDArray[np.int64]
     size_bytes: npt.NDArray[np.int64]
+
+
+class TarLink(NamedTuple):
+    """A member without contents: a link, a device or a pipe; folders are not among them."""
+
+    name: bytes
+    target: bytes  # of a link, as written; empty for others
+    is_hard: bool
 
 
 @dataclass(slots=True)
@@ -117,12 +127,14 @@ class TarScan:
     Attributes:
         batches: The batches that are complete and not yet taken.
         warnings: Harmless oddities, complete after the scan.
+        links: Links, devices and pipes, complete after the scan.
         end_offset: End of the last member's contents and padding, set after the scan.
     """
 
     def __init__(self, size_bytes: int, shard: str, *, is_far: bool = False) -> None:
         self.batches: list[MemberBatch] = []
         self.warnings: list[str] = []
+        self.links: list[TarLink] = []
         self.end_offset = 0
         self._size_bytes = size_bytes
         self._shard = shard
@@ -229,7 +241,9 @@ class TarScan:
                         return next_offset  # it is not part of the member after it
                 elif kind == b"L":
                     changes = PaxRecords(name=data.split(b"\0", 1)[0]).over(changes)
-                elif kind != b"K":
+                elif kind == b"K":
+                    changes = PaxRecords(target=data.split(b"\0", 1)[0]).over(changes)
+                else:
                     changes = parse_pax_records(data, shard=self._shard, offset=offset + BLOCK).over(changes)
                 check_name(changes.name, shard=self._shard, offset=offset)
                 offset = next_offset
@@ -241,6 +255,11 @@ class TarScan:
         if kind == ord("S"):
             raise sparse_member(self._shard, offset)
         if kind in _WITHOUT_CONTENTS:
+            if kind != _FOLDER:
+                is_link = kind in (_HARD_LINK, _SYMBOLIC_LINK)
+                target = (header[157:257].split(b"\0", 1)[0] if changes.target is None else changes.target) * is_link
+                name = changes.name if changes.name is not None else header_name(header)
+                self.links.append(TarLink(name, target, kind == _HARD_LINK))
             return offset + BLOCK
         if changes.size_bytes is not None:
             size = changes.size_bytes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 import numpy as np
@@ -66,7 +66,7 @@ class TarSamples:
             FormatError: The shard ends within a part.
         """
         shard = self.index.shard_of(sample)
-        with self.storage.open(shard.name, shard.info) as file:
+        with self.storage.open(shard.name, replace(shard.info, is_indexed=False)) as file:
             return read_sample(file, self.index.parts(sample), shard=self.storage.path(shard.name), names=names)
 
     def is_excluded(self, sample: int) -> bool:  # noqa: ARG002 - the signature of DatasetFolder
@@ -166,6 +166,7 @@ def _entry(shard: FileInfo, index: ShardIndex) -> ShardEntry:
         size_bytes=shard.size_bytes,
         mtime_ns=shard.mtime_ns,
         etag=shard.etag,
+        store=shard.store or "",
         samples=len(index) - (not index.is_complete),  # the last sample of a scan that ended early may lack parts
         first_sample=0,
         end_offset=index.end_offset,
@@ -173,6 +174,7 @@ def _entry(shard: FileInfo, index: ShardIndex) -> ShardEntry:
         scattered=index.scattered,
         misread=index.misread,
         warnings=index.warnings,
+        left_out=index.left_out,
     )
 
 

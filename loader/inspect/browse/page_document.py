@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ...errors import EnergonError
+from ...format.media.picture_traits import turn_note
 from ..sample_json import sample_document
 from ..sample_view import PreviewRequest
 from ..views import open_views
@@ -23,6 +24,7 @@ _MAX_TEXT_BYTES = 200_000
 _MAX_TEXTS_BYTES = 4_000_000  # of all parts
 _MAX_EXACT_DIGITS = 15  # of an integer in JavaScript
 _MAX_HEX_BYTES = 512
+_MAX_HEAD_BYTES = 256 * 1024  # of a picture, to find its orientation
 
 
 def sample_page(dataset: BrowsedDataset, number: int) -> dict[str, Any]:
@@ -59,6 +61,8 @@ def _describe_parts(dataset: BrowsedDataset, number: int, parts: Sequence[PartPl
         if kind == "text":
             document |= _text(place, dataset.read(number, place, 0, size_bytes))
             left -= size_bytes
+        elif kind == "picture":
+            document["note"] = turn_note(dataset.read(number, place, 0, min(place.size_bytes, _MAX_HEAD_BYTES)))
         elif kind == "hex":
             document["hex"] = dataset.read(number, place, 0, _MAX_HEX_BYTES).hex(" ")
         yield document

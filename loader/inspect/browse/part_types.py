@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ...accounting.kinds import kind_of_name
+
 __all__ = ["is_picture", "media_type"]
 
 _PICTURES = {
@@ -13,7 +15,6 @@ _PICTURES = {
     "bmp": "image/bmp",
     "avif": "image/avif",
 }
-_DECODED_ONLY = ("tif", "tiff", "ppm", "pgm", "pbm", "pnm", "jfif")
 _MEDIA = {
     "mp3": "audio/mpeg",
     "wav": "audio/wav",
@@ -40,7 +41,7 @@ def is_picture(part: str) -> bool:
     >>> is_picture("seg.PNG"), is_picture("svg")
     (True, False)
     """
-    return _extension(part) in _PICTURES or _extension(part) in _DECODED_ONLY
+    return kind_of_name(_extension(part)) == "image"
 
 
 def media_type(part: str) -> str:

@@ -8,14 +8,16 @@ import json
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 import msgspec
 
 from ...accounting.kinds import is_compressed, kind_of_name, part_extension
+from ...errors import StorageError
 from ...format.media.extraction import BrokenMedia, FileRegion, extract_media
 from ...format.media.kind import MediaFilter
 from ...format.media.metadata import AVMetadata, ImageMetadata
+from ...format.media.picture_traits import picture_traits
 from ...storage import ReadableFile
 
 __all__ = ["SampleValues", "Tokenizer", "Value", "content_values", "part_values"]
@@ -60,12 +62,13 @@ def part_values(
         return content_values(name, file.read_at(offset, size_bytes), tokenizer)
     if kind not in ("image", "audio", "video"):
         return []
+    region = FileRegion(file, offset, size_bytes)
     try:
-        found = extract_media(FileRegion(file, offset, size_bytes), f"key.{name}", _BY_NAME)
+        found = extract_media(region, f"key.{name}", _BY_NAME)
     except BrokenMedia as error:
         raise ValueError(str(error)) from error
     if isinstance(found, ImageMetadata):
-        return _of_image(name, found)
+        return _of_image(name, found) + _of_traits(name, region)
     return _of_av(name, found) if isinstance(found, AVMetadata) else []
 
 
@@ -76,6 +79,22 @@ def _of_image(name: str, found: ImageMetadata) -> SampleValues:
         (f"{name}.aspect", found.width / found.height if found.height else 0.0),
         (f"{name}.mode", found.mode),
         (f"{name}.format", found.format),
+    ]
+
+
+def _of_traits(name: str, region: FileRegion) -> SampleValues:
+    region.seek(0)
+    try:
+        traits = picture_traits(cast("BinaryIO", region))
+    except StorageError:
+        raise
+    except Exception as error:  # of any type: its size is known, but a later frame or tag is damaged
+        raise ValueError(f"its frames cannot be counted ({type(error).__name__}: {error})") from error
+    return [
+        (f"{name}.frames", traits.frames),
+        (f"{name}.orientation", traits.orientation),
+        (f"{name}.bits", traits.bits),
+        (f"{name}.alpha", "true" if traits.alpha else "false"),
     ]
 
 

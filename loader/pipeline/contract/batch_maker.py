@@ -9,7 +9,7 @@ from .item_id import ItemId
 from .lane import Lane, set_restore_key
 from .stage import SKIPPED
 
-__all__ = ["BatchMaker"]
+__all__ = ["BatchMaker", "batches_of", "note_remainder"]
 
 
 class _Loads(Protocol):
@@ -49,3 +49,18 @@ class BatchMaker:
         batch = self._batcher.call(values, item_id)
         set_restore_key(batch, self._stage, self._lane, item_id)
         return batch
+
+
+def batches_of(samples: int, batch_size: int, *, drop_last: bool) -> int:
+    """Return the number of batches of a number of samples.
+
+    >>> batches_of(10, 4, drop_last=False), batches_of(10, 4, drop_last=True)
+    (3, 2)
+    """
+    return samples // batch_size if drop_last else -(-samples // batch_size)
+
+
+def note_remainder(lane: Lane, stage: str, samples: int, batch_size: int) -> None:
+    """Note the samples that ``drop_last`` of a stage drops."""
+    if samples:
+        lane.failures.remainder = f"drop_last of {stage} dropped {samples} samples, fewer than batch_size={batch_size}"

@@ -182,8 +182,7 @@ class Hook:
             self.skips.add(samples_in(item_id))
             return SKIPPED
         except Exception as error:
-            self.note_skipped(item_id)
-            return self.failed(error, argument)
+            return self.failed(error, argument, item_id)
         # That a generator was created is no success: its body has not begun.
         if (self.skips.count or self._failures.pending) and not isinstance(result, GeneratorType):
             self.skips.count = 0
@@ -213,8 +212,7 @@ class Hook:
                 self.ended(number, item_id)
                 return
             except Exception as error:
-                self.note_skipped(item_id)
-                self.failed(error, argument)
+                self.failed(error, argument, item_id)
                 return
             self.succeeded(argument)
             yield item, own_id
@@ -261,13 +259,15 @@ class Hook:
         """Note an item that is skipped, for the statistics of its source."""
         self._skipped.append(item_id)
 
-    def failed(self, error: Exception, argument: Any) -> Any:
-        """Count a failure; return :data:`SKIPPED` if it is tolerated.
+    def failed(self, error: Exception, argument: Any, item_id: ItemId) -> Any:
+        """Count a failure and the samples of the item; return :data:`SKIPPED` if it is tolerated.
 
         Raises:
             Exception: The failure ends the run.
         """
-        self._failures.failed(self._function_for(argument), error, argument, tolerance=self._tolerance)
+        self.note_skipped(item_id)
+        hook, samples = self._function_for(argument), samples_in(item_id)
+        self._failures.failed(hook, error, argument, tolerance=self._tolerance, samples=samples)
         return SKIPPED
 
     def ended(self, items: int, item_id: ItemId) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import ConfigError, EnergonError
+from ...format.cluster.launched_rank import launched_rank
 from ...lazy_torch import torch
 from ...order import mix
 from ...samples.hooks import HookContext, hook_context, running_hook_context, set_hook_context
@@ -68,6 +69,15 @@ def check_booleans(arguments: Mapping[str, object]) -> None:
     for name, value in arguments.items():
         if isinstance(value, str | bytes):
             raise TypeError(f"expected True or False as {name}, found {value!r} ({type(value).__name__})")
+
+
+def _describe_launch() -> str | None:
+    """Describe the ranks that a launcher started; None for a single process."""
+    try:
+        launched = launched_rank(os.environ)
+    except ConfigError as error:
+        return f"the environment shows several ranks ({error.message})"
+    return None if launched is None or launched.world_size == 1 else f"this process is {launched}"
 
 
 class _InnerContext(HookContext):
@@ -156,24 +166,43 @@ class WorkerConfig:
 
     @classmethod
     def default_worker_config(
-        cls, num_workers: int = 4, data_parallel_group: Any = None, *, share_metadata: bool = False
+        cls,
+        num_workers: int = 4,
+        data_parallel_group: Any = None,
+        *,
+        env: bool = False,
+        share_metadata: bool = False,
     ) -> WorkerConfig:
         """Create a config with rank and world size of ``torch.distributed``; one rank if it is not initialised.
 
-        The arguments are those of the class.
+        The other arguments are those of the class.
+
+        Args:
+            env: Without a process group, take rank and world size from the variables of the launcher: those of torchrun
+                (``RANK``, ``WORLD_SIZE``), else those of MPI or PMI, else those of the step that srun started. All of
+                these ranks then share the data. One rank if no launcher started this process.
+
+        Raises:
+            ConfigError: With ``env``, the variables contradict each other: a rank is not below the number of ranks.
 
         Warns:
-            RuntimeWarning: ``torch.distributed`` is not initialised, but this process is one of several ranks.
+            RuntimeWarning: Without ``env``, ``torch.distributed`` is not initialised, but srun, mpirun or torchrun
+                started this process as one of several.
         """
+        check_booleans({"env": env})
         rank, world_size = 0, 1
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             rank = torch.distributed.get_rank(data_parallel_group)
             world_size = torch.distributed.get_world_size(data_parallel_group)
-        elif os.environ.get("WORLD_SIZE", "1") not in ("", "1"):
+        elif env:
+            launched = launched_rank(os.environ)
+            if launched is not None:
+                rank, world_size = launched.rank, launched.world_size
+        elif started := _describe_launch():
             warnings.warn(
-                f"this process is one of WORLD_SIZE={os.environ['WORLD_SIZE']} ranks, but torch.distributed "
-                "is not initialised, so each rank loads all the data: call torch.distributed.init_process_group() "
-                "before default_worker_config(), or pass rank and world_size to WorkerConfig",
+                f"{started}, but torch.distributed is not initialised, so each rank loads all the data: call "
+                "torch.distributed.init_process_group() before default_worker_config(), pass env=True to take the "
+                "rank from these variables, or pass rank and world_size to WorkerConfig",
                 RuntimeWarning,
                 stacklevel=2,
             )

@@ -159,7 +159,14 @@ class FailurePolicy:
         return self._skips[key]
 
     def failed(
-        self, hook: Hook, error: Exception, sample: Any, *, sources: Any = None, tolerance: int | None = None
+        self,
+        hook: Hook,
+        error: Exception,
+        sample: Any,
+        *,
+        sources: Any = None,
+        tolerance: int | None = None,
+        samples: int | None = None,
     ) -> None:
         """Count a failure, and pass it to the handler; return if the sample is to be skipped.
 
@@ -171,6 +178,7 @@ class FailurePolicy:
             sample: The function's argument: a sample, or a list of samples.
             sources: The files that the sample is from; by default its ``__sources__``. The handler receives them.
             tolerance: Consecutive failures that end the run; None: the number set for the hook.
+            samples: Number of samples to count; by default that of their keys, and at least one.
 
         Raises:
             Exception: ``error`` itself if it ends the run, with a note that names hook and sample.
@@ -178,7 +186,9 @@ class FailurePolicy:
         """
         failure = self._report(self._handler, hook, error, sample, sources)
         self.last = (failure, error)
-        self.dropped[f"{failure.hook} failed with {type(error).__name__}"] += max(1, len(failure.keys))
+        self.dropped[f"{failure.hook} failed with {type(error).__name__}"] += (
+            max(1, len(failure.keys)) if samples is None else samples
+        )
         self._count(hook, failure, error, self._tolerance_of(hook) if tolerance is None else tolerance)
 
     def note_rebuilt(self, error: Exception, hook: Hook, sample: Any) -> None:
@@ -348,22 +358,25 @@ class EndlessSkips:
         dropped: Counts the skipped samples by reason.
     """
 
-    __slots__ = ("_dropped", "_has_kept", "_is_warned", "_lane", "_name", "_reason", "_tolerance", "count")
+    __slots__ = ("_dropped", "_has_kept", "_is_warned", "_lane", "_name", "_tolerance", "count")
 
     def __init__(self, name: str, lane: int, tolerance: int | None, dropped: Counter[str]) -> None:
         self._name = name
         self._lane = lane
         self._tolerance = tolerance
         self._dropped = dropped
-        self._reason = f"{name} skipped"
         self._has_kept = self._is_warned = False
         self.count = 1
         """1 + consecutive skips, so that it is not 0 before the first kept sample; set it to 0 when a sample is kept.
 
         The caller has to test it for each sample anyway, so this needs no second test."""
 
-    def add(self, samples: int = 1) -> None:
+    def add(self, samples: int = 1, *, how: str = "skipped") -> None:
         """Count the samples of a skipped item.
+
+        Args:
+            samples: Their number.
+            how: What the hook did with them, for the reason under which they are counted.
 
         Raises:
             RepeatedSampleError: The hook has skipped too many in a row.
@@ -371,7 +384,7 @@ class EndlessSkips:
         if not self.count:
             self._has_kept, self._is_warned, self.count = True, False, 1
         self.count += samples
-        self._dropped[self._reason] += samples
+        self._dropped[f"{self._name} {how}"] += samples
         skipped = self.count - 1
         if skipped >= _WARN_AT and not self._is_warned:
             self._is_warned = True

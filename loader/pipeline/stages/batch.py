@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from ...errors import ConfigError
 from ...samples.batching.collate import generic_batch
 from ...samples.hooks import is_library_hook
-from ..contract.batch_maker import BatchMaker
+from ..contract.batch_maker import BatchMaker, batches_of, note_remainder
 from ..contract.hook import Hook
 from ..contract.item_id import ItemId
 from ..contract.lane import Lane, LaneInput, input_form
@@ -88,16 +88,15 @@ class BatchDataset(SavableDataset[T]):
         samples = self.inputs[0].items
         if samples is None or not self.keeps_positions:
             return None
-        return samples // self.batch_size if self.drop_last else -(-samples // self.batch_size)
+        return batches_of(samples, self.batch_size, drop_last=self.drop_last)
 
     def lane_bound(self, lane: int, lanes: int) -> int | None:
         # The last samples of several lanes may make one batch, so `drop_last` drops no batch for certain.
         samples = self.inputs[0].lane_bound(lane, lanes)
-        return None if samples is None else -(-samples // self.batch_size)
+        return None if samples is None else batches_of(samples, self.batch_size, drop_last=False)
 
     def nominal_items(self, worker: int, workers: int) -> int:
-        samples = super().nominal_items(worker, workers)
-        return samples // self.batch_size if self.drop_last else -(-samples // self.batch_size)
+        return batches_of(super().nominal_items(worker, workers), self.batch_size, drop_last=self.drop_last)
 
     def item_form(self, lane: FormLane) -> ItemForm:
         return ItemForm(joined=input_form(self.inputs[0], lane))
@@ -150,7 +149,7 @@ class _BatchRunning:
                     lane_ended, source_next = True, self._upstream.next_of_others
                     continue
                 if not values or self._drops_last:
-                    self._drop(values)
+                    note_remainder(self._lane, self._name, len(values), self._size)
                     raise
                 break
             if value is not SKIPPED:
@@ -168,7 +167,7 @@ class _BatchRunning:
                 value, item_id = self._upstream.next()
             except StopIteration:
                 if item_id == -1 or self._drops_last:
-                    self._drop(values)
+                    note_remainder(self._lane, self._name, len(values), self._size)
                     raise
                 break
             if value is not SKIPPED:
@@ -176,13 +175,6 @@ class _BatchRunning:
                 item_ids.append(item_id)
         self._number += 1
         return values, tuple(item_ids)
-
-    def _drop(self, values: list[Any]) -> None:
-        """Note the samples that ``drop_last`` drops."""
-        if values:
-            self._lane.failures.remainder = (
-                f"drop_last of {self._name} dropped {len(values)} samples, fewer than batch_size={self._size}"
-            )
 
     def _state_of_positions(self) -> State:
         return self._upstream.state() | {self._key: self._number}

@@ -204,8 +204,7 @@ class _GroupBatchRunning:
             self._criterion.skips.add(samples_in(item_id))
             return None
         except Exception as error:
-            self._criterion.note_skipped(item_id)
-            self._criterion.failed(error, value)
+            self._criterion.failed(error, value, item_id)
             return None
         self._criterion.skips.count = 0
         self._criterion.succeeded()

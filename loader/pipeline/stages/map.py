@@ -134,8 +134,7 @@ class _MapRunning:
             return SKIPPED, item_id
         except Exception as error:
             self._items = None
-            self._hook.note_skipped(item_id)
-            return self._hook.failed(error, value), item_id
+            return self._hook.failed(error, value, item_id), item_id
         self._hook.succeeded(value)
         self._taken += 1
         set_restore_key(item, self._stage, self._lane, own_id)

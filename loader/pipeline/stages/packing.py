@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 from ...errors import ConfigError, SkipSample
+from ...escaped_log import get_logger
 from ...samples.encoding.packed_samples import PackedSamplesOutput
 from ..contract.buffered import BufferedItem
 from ..contract.hook import Hook
@@ -15,12 +17,17 @@ from ..contract.lane import Lane, LaneInput, input_form, set_restore_key
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.state_schema import BUFFERED_ITEM, COUNT, ITEM_ID, NotRequired, Nullable, Schema
 from ..contract.worker_config import WorkerConfig
+from ..failures.error_handlers import one_line
+from ..failures.policy import ends_run
+from ..failures.sample_name import joined_names, keys_of_sample
 from ..item_form import FormLane, ItemForm, numbered
 from .map import MapDataset
 
 __all__ = ["PackSelectionDataset", "PackingDataset"]
 
 T = TypeVar("T")
+_Sample = tuple[Any, ItemId]
+_log = get_logger(__name__)
 
 
 class PackingDataset(MapDataset[T]):
@@ -31,6 +38,10 @@ class PackingDataset(MapDataset[T]):
     the end of a lane it is filled from the other lanes of the worker, and at the end of a pass it is shorter. If
     ``pre_packer`` returns a :class:`~loader.samples.encoding.packed_samples.PackedSamplesOutput`, its ``pushback``
     comes first in the next fill.
+
+    If ``pre_packer`` fails, it is called again without the samples for which it fails alone, or for each half of the
+    buffer if it fails for none alone. A failure of ``final_packer`` loses its group. The log names samples that are
+    lost, also those in no group and those that are pushed back at the end of a pass.
 
     A state has the ids of the samples in selected groups and of pushed-back samples, which are rebuilt after a restore.
     Functions below that draw random numbers should therefore be marked ``@stateless(restore_seeds=True)``, and
@@ -179,6 +190,7 @@ class _SelectionRunning:
         self._encode = (
             None if encoder is None else Hook(encoder, lane, failure_tolerance=of_encoder, stage="postencode_sample")
         )
+        self._logged = 0  # samples that are logged
         self._key = definition.key
         own = state.get(self._key, {"batch": None, "groups": []})
         self._batch: int | None = own["batch"]  # the micro-batch during which the buffer was filled
@@ -205,7 +217,7 @@ class _SelectionRunning:
                 self._encode_into(values, item_ids, value, sample.item_id)
         return values or SKIPPED, tuple(item_ids)
 
-    def _fill_buffer(self) -> list[tuple[Any, ItemId]]:
+    def _fill_buffer(self) -> list[_Sample]:
         samples = self._pushed_back()
         source_next = self._upstream.next
         lane_ended = False
@@ -223,61 +235,123 @@ class _SelectionRunning:
                 samples.append((value, item_id))
         return samples
 
-    def _pushed_back(self) -> list[tuple[Any, ItemId]]:
+    def _pushed_back(self) -> list[_Sample]:
         """Return and forget the pushed-back samples; a restored stage rebuilds them."""
         items, self._pushback = self._pushback, []
         values = [(item.value(self._upstream, self._lane), item) for item in items]
         self._earlier = {item.item_id: item.batch for value, item in values if value is not SKIPPED}
         return [(value, item.item_id) for value, item in values if value is not SKIPPED]
 
-    def _select_groups(self, samples: list[tuple[Any, ItemId]]) -> None:
-        values = [value for value, _ in samples]
-        item_ids = tuple([item_id for _, item_id in samples])
-        try:
-            # A copy of the list, since the function may sort or empty it.
-            selected = self._select.call(list(values), item_ids)
-            pushback = list(selected.pushback) if isinstance(selected, PackedSamplesOutput) else []
-            groups = [
-                list(group) for group in (selected.groups if isinstance(selected, PackedSamplesOutput) else selected)
-            ]
-        except SkipSample:
-            self._select.note_skipped(item_ids)
-            self._select.skips.add(len(samples))
-            return
-        except Exception as error:
-            self._select.note_skipped(item_ids)
-            self._select.failed(error, values)
-            return
-        self._select.succeeded()
+    def _select_groups(self, samples: list[_Sample]) -> None:
         self._batch = self._lane.context.batch_index
-        items = _find_items([*groups, pushback], samples, self._batch, self._earlier)
-        self._pushback = self._checked_pushback(items.pop(), samples)
-        self._groups.extend(group for group in items if group)
-        if self._groups:
-            self._select.skips.count = 0
-        used = {item.item_id for item in self._pushback}.union(*([item.item_id for item in group] for group in items))
-        unused = tuple([item_id for item_id in item_ids if item_id not in used])
-        if unused:  # samples in no group are skipped
-            self._select.note_skipped(unused)
-            self._select.skips.add(len(unused))
+        pushback, *groups = self._selected(samples)
+        self._groups.extend(group for group in groups if group)
+        self._pushback = self._checked_pushback(pushback, samples)
         if self._groups:
             self._select.skips.count = 0
 
-    def _checked_pushback(
-        self, pushback: list[BufferedItem], samples: Sequence[tuple[Any, ItemId]]
-    ) -> list[BufferedItem]:
+    def _selected(self, samples: list[_Sample]) -> list[list[BufferedItem]]:
+        """Return the samples that the function pushes back, and the groups that it selects.
+
+        If it fails, it is called again without the samples for which it fails alone, or else for each half.
+        """
+        try:
+            chosen = self._choose(samples)
+        except SkipSample:
+            self._skip(samples)
+            return [[]]
+        except Exception as error:
+            if len(samples) == 1 or ends_run(error):
+                self._select.failed(error, *_columns(samples))
+                return [[]]
+            failure = one_line(error)
+        else:
+            # The usual end: groups end a series of skips, and samples that are not selected are skipped.
+            self._select.succeeded()
+            items = _find_items(chosen, samples, self._batch, self._earlier)
+            if any(items[1:]):
+                self._select.skips.count = 0
+            used = {item.item_id for group in items for item in group}
+            self._skip([sample for sample in samples if sample[1] not in used], why="put it in no group")
+            return items
+        # Find the samples for which it fails alone.
+        halves = _halves(samples)
+        lost = set().union(*map(self._failing, halves))
+        if not lost:
+            _log.warning("%s raised %s for %d samples, but for none alone", self._select.name, failure, len(samples))
+        # Call it for all other samples together, so that few of them remain outside of groups.
+        items = [[]]
+        for part in [[sample for sample in samples if sample[1] not in lost]] if lost else halves:
+            pushback, *groups = self._selected(part) if part else [[]]
+            items[0] += pushback
+            items += groups
+        return items
+
+    def _failing(self, samples: list[_Sample]) -> set[ItemId]:
+        """Return the ids of samples for which the function fails alone, after their failures are counted."""
+        try:
+            self._choose(samples)
+        except SkipSample:
+            return set()
+        except Exception as error:
+            if len(samples) == 1:
+                self._select.failed(error, *_columns(samples))
+                return {samples[0][1]}
+        else:
+            return set()
+        return set().union(*map(self._failing, _halves(samples)))
+
+    def _choose(self, samples: list[_Sample]) -> list[list[Any]]:
+        """Call the function; return the samples that it pushes back, and its groups."""
+        values, item_ids = _columns(samples)
+        # The function may sort or empty the list.
+        selected = self._select.call(values, item_ids)
+        if isinstance(selected, PackedSamplesOutput):
+            return [list(selected.pushback), *map(list, selected.groups)]
+        return [[], *map(list, selected)]
+
+    def _skip(self, samples: Sequence[_Sample], *, how: str = "skipped", why: str = "") -> None:
+        """Count samples that are lost, and log their keys if ``why`` is given.
+
+        The line of the log is a warning when the number of these samples has doubled, otherwise information.
+        """
+        if not samples:
+            return
+        values, item_ids = _columns(samples)
+        self._select.note_skipped(item_ids)
+        if why:
+            before, self._logged = self._logged, self._logged + len(samples)
+            _log.log(
+                logging.WARNING if before.bit_length() < self._logged.bit_length() else logging.INFO,
+                "skipped %s: %s %s · lane %d · %d so far",
+                _names(values),
+                self._select.name,
+                why,
+                self._lane.number,
+                self._logged,
+            )
+        self._select.skips.add(len(samples), how=how)
+
+    def _checked_pushback(self, pushback: list[BufferedItem], samples: Sequence[_Sample]) -> list[BufferedItem]:
         """Return the samples for the next fill; drop them if no more come and none was taken.
 
         Raises:
             ConfigError: They fill the buffer, so that no sample could be added to them.
         """
+        has_new = len(samples) > len(self._earlier)
+        if len(pushback) < self._size and (has_new or len(pushback) < len(samples)):
+            return pushback
+        unused = [(item.value(self._upstream, self._lane), item.item_id) for item in pushback]
         if len(pushback) >= self._size:
             raise ConfigError(
-                f"select_samples_to_pack pushed all {len(pushback)} samples of a full buffer back",
+                f"select_samples_to_pack pushed all {len(pushback)} samples of a full buffer back: "
+                f"{_names([value for value, _ in unused])}",
                 hint="put at least one of them in a group, or in neither to drop it",
             )
-        has_new = len(samples) > len(self._earlier)
-        return pushback if has_new or len(pushback) < len(samples) else []
+        self._skip(
+            unused, how="pushed back at the end of a pass", why="pushed it back, and the pass has no more samples"
+        )
+        return []
 
     def _encode_into(self, values: list[Any], item_ids: list[ItemId], value: Any, item_id: ItemId) -> None:
         if self._encode is None:
@@ -323,9 +397,22 @@ class _SelectionRunning:
         return item
 
 
+def _columns(samples: Sequence[_Sample]) -> tuple[list[Any], tuple[ItemId, ...]]:
+    return [value for value, _ in samples], tuple([item_id for _, item_id in samples])
+
+
+def _halves(samples: list[_Sample]) -> tuple[list[_Sample], list[_Sample]]:
+    middle = len(samples) // 2
+    return samples[:middle], samples[middle:]
+
+
+def _names(values: list[Any]) -> str:
+    return joined_names(keys_of_sample(values)) or f"{len(values)} samples without keys"
+
+
 def _find_items(
     groups: list[list[Any]],
-    samples: Sequence[tuple[Any, ItemId]],
+    samples: Sequence[_Sample],
     batch: int | None,
     earlier: Mapping[ItemId, int | None],
 ) -> list[list[BufferedItem]]:

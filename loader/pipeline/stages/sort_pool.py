@@ -11,11 +11,11 @@ import numpy as np
 from ...errors import ConfigError
 from ...order import mix
 from ...samples.batching.collate import generic_batch
-from ..contract.batch_maker import BatchMaker
+from ..contract.batch_maker import BatchMaker, batches_of, note_remainder
 from ..contract.buffered import BufferedItem
 from ..contract.hook import Hook
 from ..contract.item_id import ItemId
-from ..contract.lane import Lane
+from ..contract.lane import Lane, LaneInput, input_form
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.state_schema import BUFFERED_ITEM, COUNT, Schema
 from ..contract.worker_config import WorkerConfig
@@ -33,7 +33,8 @@ class SortPoolDataset(SavableDataset[T]):
 
     A pool is filled from the stage below. Items of a batch have like costs, so little is padded. All lanes yield their
     batches of a pool in the same order of costs: the k-th batch of each rank has about the same cost, so that no rank
-    waits long for the others.
+    waits long for the others. If a lane of a pass ends with fewer items than a batch, the other lanes of the same
+    worker complete it, so at most one batch of a worker is short.
 
     Args:
         dataset: The stage below.
@@ -41,7 +42,7 @@ class SortPoolDataset(SavableDataset[T]):
         key: Returns the cost of an item, such as its number of tokens: a number.
         batch_size: Items of a batch.
         batcher: Makes a batch of a list of items; by default samples are padded and stacked.
-        drop_last: Drop the short batch at the end of a lane.
+        drop_last: Drop the short batch at the end of a pass.
         failure_tolerance: Consecutive failures of ``key`` or ``batcher`` that end the run.
         worker_config: By default the dataset's.
 
@@ -79,6 +80,10 @@ class SortPoolDataset(SavableDataset[T]):
         self.failure_tolerance = failure_tolerance
 
     @property
+    def drains_worker(self) -> bool:
+        return True
+
+    @property
     def waits(self) -> bool:
         return True
 
@@ -86,11 +91,19 @@ class SortPoolDataset(SavableDataset[T]):
     def runs_user_code(self) -> bool:
         return True
 
+    def lane_bound(self, lane: int, lanes: int) -> int | None:
+        # As of a BatchDataset.
+        items = self.inputs[0].lane_bound(lane, lanes)
+        return None if items is None else batches_of(items, self.batch_size, drop_last=False)
+
+    def nominal_items(self, worker: int, workers: int) -> int:
+        return batches_of(super().nominal_items(worker, workers), self.batch_size, drop_last=self.drop_last)
+
     def item_form(self, lane: FormLane) -> ItemForm:
-        return ItemForm(joined=self.inputs[0].item_form(lane))
+        return ItemForm(joined=input_form(self.inputs[0], lane))
 
     def held_form(self, lane: FormLane) -> ItemForm:
-        return self.inputs[0].item_form(lane)
+        return input_form(self.inputs[0], lane)
 
     def settings(self) -> dict[str, Any]:
         return {"pool_size": self.pool_size, "batch_size": self.batch_size, "drop_last": self.drop_last}
@@ -101,16 +114,19 @@ class SortPoolDataset(SavableDataset[T]):
 
 class _SortPoolRunning:
     def __init__(self, definition: SortPoolDataset[Any], lane: Lane, state: State) -> None:
-        self._upstream = definition.inputs[0].open(lane, state)
+        stage = lane.path + definition.key
+        self._upstream = LaneInput(definition.inputs[0], lane, state, stage)
+        self._upstream.release = self._release
         self._lane = lane
         self._key = definition.key
+        self._name = definition.name
         self._depth = definition.depth
         self._pool_size, self._batch_size = definition.pool_size, definition.batch_size
         self._drops_last = definition.drop_last
         tolerance = definition.failure_tolerance
         self._cost = Hook(definition.key_function, lane, failure_tolerance=tolerance, stage="key")
         batcher = Hook(definition.batcher, lane, failure_tolerance=tolerance, takes_batches=True, stage="batcher")
-        self._maker = BatchMaker(batcher, self._upstream, lane, lane.path + definition.key)
+        self._maker = BatchMaker(batcher, self._upstream, lane, stage)
         self.load = self._maker.load
         own = state.get(self._key, {"pools": 0, "batches": []})
         self._pools: int = own["pools"]
@@ -118,7 +134,10 @@ class _SortPoolRunning:
 
     def next(self) -> tuple[Any, ItemId]:
         if not self._batches:
-            self._batches.extend(self._pool())
+            # In a repeated pass, a lane that has ended takes the pools of the others before it begins the next pass.
+            self._batches.extend(
+                self._pool() or (self._upstream.released_by_others() if self._upstream.shares_pass else ())
+            )
         if not self._batches:
             raise StopIteration
         items = [(item.value(self._upstream, self._lane), item.item_id) for item in self._batches.popleft()]
@@ -129,21 +148,36 @@ class _SortPoolRunning:
         """Return the batches of the next pool; none at the end of the lane."""
         costs: list[float] = []
         items: list[BufferedItem] = []
-        while len(items) < self._pool_size:
+        size, source_next, lane_ended = self._pool_size, self._upstream.next, False
+        # Fill the pool. If the lane ends meanwhile, the others complete only its last batch.
+        while len(items) < size:
             try:
-                value, item_id = self._upstream.next()
+                value, item_id = source_next()
             except StopIteration:
-                break
+                if lane_ended:
+                    break
+                lane_ended, source_next = True, self._upstream.next_of_others
+                size = len(items) + -len(items) % self._batch_size
+                if not items and self._upstream.shares_pass:
+                    size = self._batch_size
+                continue
             cost = SKIPPED if value is SKIPPED else self._cost.attempt(value, item_id)
             if cost is not SKIPPED:
                 costs.append(float(cost))
                 items.append(BufferedItem(item_id, self._lane.context.batch_index, value))
+        # Sort it, and cut it into batches.
         order = np.argsort(np.array(costs), kind="stable").tolist()
         starts = range(0, len(order), self._batch_size)
         batches = [[items[place] for place in order[start : start + self._batch_size]] for start in starts]
         if batches and len(batches[-1]) < self._batch_size and self._drops_last:
-            batches.pop()
+            note_remainder(self._lane, self._name, len(batches.pop()), self._batch_size)
         return [batches[place] for place in self._shuffled(len(batches))]
+
+    def _release(self) -> list[list[BufferedItem]]:
+        """Remove and return the batches of the pool, for another lane."""
+        released = [*self._batches]
+        self._batches.clear()
+        return released
 
     def _shuffled(self, count: int) -> Sequence[int]:
         """Return the order of the batches of a pool: the same on all lanes, so that ranks have like costs."""

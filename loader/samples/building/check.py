@@ -5,22 +5,28 @@ torch is imported only for datasets with tensors or arrays, and to build samples
 
 from __future__ import annotations
 
+import io
 import os
 import zlib
+from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 import numpy as np
 import simplejpeg
 from PIL import Image
 
+from ...accounting.foreign_contents import foreign_contents
 from ...accounting.kinds import is_compressed, kind_of_name
 from ...cached_property import cached_property
 from ...errors import EnergonError, SampleError
 from ...format.documents.conversation import conversation_turns
 from ...format.documents.dataset_config import DatasetConfig
 from ...format.documents.sample_types import FieldKind
-from ..decoding.image_decode import IMAGE_FORMS, open_image
+from ...format.lint.report import PictureCounts
+from ...format.media.picture_traits import picture_traits
+from ..decoding.image_decode import IMAGE_FORMS, convert_image, open_image
 from ..decoding.part_decode import decode_part, part_error
 from ..trust import is_trusted
 
@@ -28,12 +34,11 @@ __all__ = ["CHECKED_IMAGE", "DecodeCheck", "check_image_bytes", "kind_fault"]
 
 
 _JPEG = b"\xff\xd8\xff"
+_MAX_FRAME_PIXELS = 1 << 28  # of the frames of a picture that are decoded: a second or two
 _DAMAGE = ("Corrupt JPEG data", "Premature end of JPEG file")
 _PNG = b"\x89PNG\r\n\x1a\n"
-_EASY_MODES = frozenset(
-    {"1", "CMYK", "F", "I", "I;16", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "RGBa", "YCbCr", "La"}
-)
-"""Pillow's modes whose conversion to RGB cannot fail."""
+_EASY_MODES = frozenset({"1", "CMYK", "I", "I;16", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "RGBa", "YCbCr", "La"})
+"""Pillow's modes whose conversion to RGB cannot fail. Floats are refused unless the decoder has their range."""
 
 
 class DecodeCheck:
@@ -54,6 +59,12 @@ class DecodeCheck:
         self._config = config
         self._meta_folder = meta_folder
         self._trusted = is_trusted(trust_code)
+        self._pictures: PictureCounts = Counter()
+
+    def take_pictures(self) -> PictureCounts:
+        """Return the traits of the pictures that were checked since the last call."""
+        taken, self._pictures = self._pictures, Counter()
+        return taken
 
     @property
     def unchecked(self) -> str | None:
@@ -111,7 +122,13 @@ class DecodeCheck:
             fault = check_image_bytes(data, name, trust_code=self._trusted)
             if fault is not None:
                 raise SampleError(fault, part=name)
+            with suppress(Exception):  # of any type: that it decodes was checked, and some damage is tolerated
+                self._pictures.update((name, trait) for trait in picture_traits(io.BytesIO(data)).names)
             return CHECKED_IMAGE
+        if kind in ("audio", "bytes", "text", "video"):  # no other decoder than the task encoder's reads these
+            fault = foreign_contents(name, data)
+            if fault is not None:
+                raise SampleError(fault, part=name)
         if kind == "pickle" and not self._trusted:
             return data
         return decode_part(name, data, form=IMAGE_FORMS["rgb8"], trust_code=self._trusted)
@@ -140,7 +157,8 @@ class DecodeCheck:
                 expression = config.field_map.expressions()[name]
                 faults.append((None, f"field {name!r} ({expression}): {fault}"))
         if not faults and "turns" in fields:
-            fault = _fault_of_turns(fields["turns"], images=_count_images(fields.get("images")))
+            counts = {name: _count_media(fields.get(name)) for name in ("images", "videos", "audios")}
+            fault = _fault_of_turns(fields["turns"], **counts)
             faults += [(None, f"field 'turns': {fault}")] if fault else []
         return faults
 
@@ -189,7 +207,7 @@ def check_image_bytes(data: bytes, part_name: str, *, trust_code: bool = False) 
         One line about the damage, also for images that decode to damaged pixels.
 
     >>> check_image_bytes(b"<!DOCTYPE html>", "jpg")
-    "part 'jpg' is not an image (it starts with b'<!DOCTYPE html>')"
+    "part 'jpg' is not an image, but an HTML page, as web servers answer with an error"
     """
     damage = None
     if data.startswith(_JPEG):
@@ -201,10 +219,26 @@ def check_image_bytes(data: bytes, part_name: str, *, trust_code: bool = False) 
     try:
         image = open_image(data, trust_code=trust_code)
         if image.mode not in _EASY_MODES:
-            image.convert("RGB")
+            convert_image(image, "RGB", IMAGE_FORMS["rgb8"])
+        damage = damage or _damage_of_frames(image, data)
+    except ImportError as error:
+        return f"part {part_name!r} cannot be checked: {error}"
     except Exception as error:  # noqa: BLE001 - decoders raise exceptions of every kind
         return part_error(part_name, data, error).message
     return f"part {part_name!r} is a damaged image, though it decodes: {damage}" if damage else None
+
+
+def _damage_of_frames(image: Image.Image, data: bytes) -> str | None:
+    """Return the first fault of the frames after the first one, among those that are decoded."""
+    frames = getattr(image, "n_frames", 1)
+    for number in range(1, min(frames, max(2, _MAX_FRAME_PIXELS // max(1, image.width * image.height)))):
+        try:
+            image.seek(number)
+            image.load()
+        except Exception as error:  # noqa: BLE001 - decoders raise exceptions of every kind
+            return f"frame {number + 1} of {frames} does not decode ({str(error) or type(error).__name__})"
+    is_cut = image.format == "GIF" and b";" not in data.rstrip(b"\0")[-4:]  # its last block
+    return f"it ends at byte {len(data)}, before its last block" if is_cut else None
 
 
 def _check_jpeg(data: bytes) -> tuple[bool, str | None]:
@@ -279,13 +313,13 @@ def _are_images(value: object) -> bool:
     return all(map(_is_image, value)) if isinstance(value, list | tuple) else _is_image(value)
 
 
-def _count_images(value: object) -> int:
+def _count_media(value: object) -> int:
     return 0 if value is None else len(value) if isinstance(value, list | tuple) else 1
 
 
-def _fault_of_turns(value: object, *, images: int | None = None) -> str | None:
+def _fault_of_turns(value: object, *, images: int | None = None, videos: int = 0, audios: int = 0) -> str | None:
     try:
-        conversation_turns(value, images=images)
+        conversation_turns(value, images=images, videos=videos, audios=audios)
     except ValueError as error:
         return str(error)
     return None

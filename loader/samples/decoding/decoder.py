@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import io
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
+
+from PIL import ImageColor
 
 from ...accounting.kinds import part_extension
 from ...errors import ConfigError, EnergonError
 from ...format.documents.messages import did_you_mean
+from ...format.media.picture_bits import DeepPixels
 from ...renamed_parameters import renamed_parameters
 from ..trust import is_trusted
-from .image_decode import IMAGE_FORMS
+from .image_decode import IMAGE_FORMS, ImageForm
 from .part_decode import part_decoder, part_error
 
 __all__ = [
@@ -36,6 +39,14 @@ MEDIA_EXTENSIONS = frozenset({"avi", "flac", "flv", "mkv", "mov", "mp3", "mp4", 
 """Extensions of the audio and video parts that are decoded, as in megatron-energon.
 
 Parts of other media names stay bytes, which ``AVDecoder`` opens as well."""
+
+_LATER_DEFAULTS: Mapping[str, Any] = {
+    "image_decode_device": "cpu",
+    "background": None,
+    "deep": "scale",
+    "float_range": None,
+}
+"""Arguments that later versions added, and their defaults."""
 
 MediaFormName = Literal["AVDecoder", "bytes", "pyav", "torch"]
 
@@ -61,7 +72,8 @@ class SampleDecoder(FileStoreDecoder):
     Args:
         image_decode: The form of images: ``l8 rgb8 rgba8`` (uint8 arrays, (H, W, C) or (H, W)), ``l rgb rgba`` (the
             same as float32 in [0, 1]), ``torchl8 torchrgb8 torchrgba8`` (uint8 tensors, (C, H, W) or (H, W)),
-            ``torchl torchrgb torch torchrgba`` (the same as float32), ``pill pil pilrgb pilrgba`` (Pillow images).
+            ``torchl torchrgb torch torchrgba`` (the same as float32), ``pill pilrgb pilrgba`` (Pillow images), ``pil``
+            (a Pillow image of the mode that the file has).
         av_decode: The form of audio and video (parts ``avi flac flv mkv mov mp3 mp4 wav webm``): ``AVDecoder``, which
             decodes requested clips, or bytes where PyAV is not installed; ``torch``, an ``AVData`` with all frames, or
             all samples of audio; ``pyav``, an open container of PyAV; ``bytes`` or None.
@@ -70,17 +82,32 @@ class SampleDecoder(FileStoreDecoder):
         image_decode_device: ``"cpu"``: workers decode images. ``"cuda"``: they keep JPEGs as
             :class:`~.encoded_image.EncodedImage`, and ``loader.to_device("cuda")`` decodes those of a batch together on
             the GPU. It needs ``image_decode`` ``torchrgb``, ``torch`` or ``torchrgb8``.
+        background: Colour under transparent pixels, for forms without an alpha channel: ``"white"``, ``"#8080ff"`` or
+            three numbers from 0 to 255. None drops the alpha channel, as megatron-energon does.
+        deep: ``"scale"`` maps the largest value of 16 and 32 bits to white; ``"clip"`` makes all values above 255
+            white, as megatron-energon does. ``pil`` does neither.
+        float_range: The values of pictures of floats that become black and white. None refuses such pictures, except
+            with ``pil`` or ``"clip"``.
 
     Raises:
-        ConfigError: There is no such ``image_decode``, ``av_decode`` or ``image_decode_device``, or the device does not
-            decode to this ``image_decode``.
+        ConfigError: There is no such ``image_decode``, ``av_decode``, ``image_decode_device``, ``background`` or
+            ``deep``, the device does not decode to this ``image_decode``, or ``float_range`` is empty.
 
     >>> decoder = SampleDecoder(image_decode="rgb8")
     >>> decoder({"__key__": "0", "txt": b"a cat", "json": b'{"id": 3}', "bin": b"?"})
     {'__key__': '0', 'txt': 'a cat', 'json': {'id': 3}, 'bin': b'?'}
     """
 
-    __slots__ = ("av_decode", "guess_content", "image_decode", "image_decode_device", "video_decode_audio")
+    __slots__ = (
+        "av_decode",
+        "background",
+        "deep",
+        "float_range",
+        "guess_content",
+        "image_decode",
+        "image_decode_device",
+        "video_decode_audio",
+    )
 
     def __init__(
         self,
@@ -90,6 +117,9 @@ class SampleDecoder(FileStoreDecoder):
         video_decode_audio: bool = False,
         guess_content: bool = False,
         image_decode_device: str = "cpu",
+        background: str | Sequence[int] | None = None,
+        deep: str = "scale",
+        float_range: Sequence[float] | None = None,
     ) -> None:
         if image_decode not in IMAGE_FORMS:
             raise ConfigError(f"there is no image_decode {image_decode!r}{did_you_mean(image_decode, IMAGE_FORMS)}")
@@ -100,6 +130,20 @@ class SampleDecoder(FileStoreDecoder):
         self.av_decode = av_decode
         self.video_decode_audio = video_decode_audio
         self.guess_content = guess_content
+        self.background = background
+        self.deep = deep
+        self.float_range = float_range
+        self.image_form()  # checks them
+
+    def image_form(self) -> ImageForm:
+        """Return the form of images."""
+        return replace(
+            IMAGE_FORMS[self.image_decode],
+            device=cast("Literal['cpu', 'cuda']", self.image_decode_device),
+            background=_colour(self.background),
+            deep=_deep(self.deep),
+            float_range=_range(self.float_range),
+        )
 
     def decode_part(self, part_name: str, data: bytes, *, trust_code: bool = False) -> Any:
         """Decode one part.
@@ -142,15 +186,46 @@ class SampleDecoder(FileStoreDecoder):
     def config(self) -> dict[str, Any]:
         """Return the arguments as plain data."""
         names = ["image_decode", "av_decode", "video_decode_audio", "guess_content"]
-        return {name: getattr(self, name) for name in (*names, *self._device_names())}
+        return {name: getattr(self, name) for name in (*names, *self._changed())}
 
     def __repr__(self) -> str:
-        names = sorted({*SampleDecoder.__slots__} - {"image_decode_device"} | {*self._device_names()})
+        names = sorted({*SampleDecoder.__slots__} - _LATER_DEFAULTS.keys() | {*self._changed()})
         return f"SampleDecoder({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
 
-    def _device_names(self) -> list[str]:
-        """Return the name of the device unless it is the default: states of earlier versions do not have it."""
-        return [] if self.image_decode_device == "cpu" else ["image_decode_device"]
+    def _changed(self) -> list[str]:
+        """Return the names of later arguments that are not the defaults: states of earlier versions lack them."""
+        return [name for name, default in _LATER_DEFAULTS.items() if getattr(self, name) != default]
+
+
+def _colour(background: str | Sequence[int] | None) -> tuple[int, int, int] | None:
+    if background is None:
+        return None
+    try:
+        colour = tuple(ImageColor.getrgb(background) if isinstance(background, str) else map(int, background))
+    except (TypeError, ValueError):
+        colour = ()
+    if len(colour) != 3 or not all(0 <= value <= 255 for value in colour):
+        raise ConfigError(f"expected a background such as 'white', '#8080ff' or (128, 128, 255), found {background!r}")
+    return colour
+
+
+def _deep(deep: str) -> DeepPixels:
+    for known in get_args(DeepPixels):
+        if deep == known:
+            return cast("DeepPixels", known)
+    raise ConfigError(f"expected deep='scale' or deep='clip', found {deep!r}")
+
+
+def _range(float_range: Sequence[float] | None) -> tuple[float, float] | None:
+    if float_range is None:
+        return None
+    try:
+        low, high = map(float, float_range)
+    except (TypeError, ValueError):
+        low = high = 0.0
+    if not low < high:
+        raise ConfigError(f"expected a float_range of two numbers, the smaller first, found {float_range!r}")
+    return low, high
 
 
 def _check_device(device: str, image_decode: str) -> None:
@@ -193,9 +268,7 @@ class PartDecoders(dict[str, Callable[[bytes], Any] | None]):
 
     def __init__(self, decoder: SampleDecoder, *, trust_code: bool) -> None:
         super().__init__()
-        self._form = IMAGE_FORMS[decoder.image_decode]
-        if decoder.image_decode_device == "cuda":
-            self._form = replace(self._form, device="cuda")
+        self._form = decoder.image_form()
         self._guesses = decoder.guess_content
         self._media = media_form(decoder.av_decode, video_decode_audio=decoder.video_decode_audio)
         self._trust_code = trust_code

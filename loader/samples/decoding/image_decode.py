@@ -1,4 +1,6 @@
-"""Decode images to the forms that webdataset names, with webdataset's pixels.
+"""Decode images to the forms that webdataset names, with webdataset's pixels for channels of 8 bits.
+
+Channels of 16 and 32 bits are scaled: Pillow clips them, so that nearly all pixels are white.
 
 simplejpeg decodes JPEGs: it runs the same libjpeg-turbo as Pillow with the same settings, a third faster. Pillow
 decodes all other formats, and JPEGs that simplejpeg refuses (CMYK, damage), so that results and errors equal
@@ -16,6 +18,9 @@ import numpy as np
 import simplejpeg
 from PIL import Image
 
+from ...accounting.kinds import HEADER_BYTES, IMAGE, kind_of_bytes
+from ...format.media.open_picture import open_picture
+from ...format.media.picture_bits import DeepPixels, as_16_bits, to_8_bits
 from ..trust import is_trusted, refuse
 
 if TYPE_CHECKING:
@@ -24,12 +29,17 @@ if TYPE_CHECKING:
 __all__ = [
     "IMAGE_FORMS",
     "ImageForm",
+    "ImageMode",
+    "convert_image",
     "decode_image",
     "identify_image",
     "is_plain_jpeg",
     "looks_like_image",
     "open_image",
 ]
+
+
+ImageMode = Literal["L", "RGB", "RGBA"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,20 +49,26 @@ class ImageForm:
     Args:
         container: ``"numpy"`` (H, W, C), ``"torch"`` (C, H, W) or ``"pil"``; grey arrays and tensors are (H, W).
         floating: float32 in [0, 1] rather than uint8.
-        mode: Pillow's name for the channels.
+        mode: Pillow's name for the channels; None keeps a Pillow image as it is.
         device: Where JPEGs are decoded: by a worker on the CPU, or those of a batch on the GPU.
+        background: Colour under transparent pixels; None drops the alpha channel.
+        deep: Scale channels of 16 and 32 bits, or clip them as Pillow does.
+        float_range: The values of pictures of floats that become black and white; None refuses such pictures.
     """
 
     container: Literal["numpy", "torch", "pil"]
     floating: bool
-    mode: Literal["L", "RGB", "RGBA"]
+    mode: ImageMode | None
     device: Literal["cpu", "cuda"] = "cpu"
+    background: tuple[int, int, int] | None = None
+    deep: DeepPixels = "scale"
+    float_range: tuple[float, float] | None = None
 
 
 IMAGE_FORMS: Mapping[str, ImageForm] = {
     "l": ImageForm(container="numpy", floating=True, mode="L"),
     "l8": ImageForm(container="numpy", floating=False, mode="L"),
-    "pil": ImageForm(container="pil", floating=False, mode="RGB"),
+    "pil": ImageForm(container="pil", floating=False, mode=None),
     "pill": ImageForm(container="pil", floating=False, mode="L"),
     "pilrgb": ImageForm(container="pil", floating=False, mode="RGB"),
     "pilrgba": ImageForm(container="pil", floating=False, mode="RGBA"),
@@ -70,10 +86,11 @@ IMAGE_FORMS: Mapping[str, ImageForm] = {
 }
 """The forms by their names, the values of ``image_decode``."""
 
+_DEEP = ("I", "F")
+"""Initials of Pillow's modes with more than 8 bits a channel, which are grey."""
+
 _PROGRAM_FORMATS = {"EPS": "is", "IPTC": "may contain"}
 """Formats that Pillow passes to another program (Ghostscript), or that embed an image of any format."""
-
-_MAGIC = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"GIF87a", b"GIF89a", b"II*\x00", b"MM\x00*")
 
 
 def decode_image(data: bytes, form: ImageForm, *, trust_code: bool = False) -> Any:
@@ -89,18 +106,25 @@ def decode_image(data: bytes, form: ImageForm, *, trust_code: bool = False) -> A
 
     Raises:
         TrustError: The image is a program, and ``trust_code`` is false.
+        ImportError: The format needs a plugin that is not installed.
         Exception: Any exception of Pillow, for data that is not an image, or a broken one.
     """
+    if form.mode is None:
+        return open_image(data, trust_code=trust_code).copy()  # without the file's bytes
     if form.container == "pil":
-        return open_image(data, trust_code=trust_code).convert(form.mode)
+        return convert_image(open_image(data, trust_code=trust_code), form.mode, form)
     if form.container == "torch" and form.mode == "RGB":
         planes = _jpeg_planes(data, floating=form.floating)
         if planes is not None:
             return planes
-    pixels = _jpeg_pixels(data, form.mode)
+    pixels: NDArray[Any] | None = _jpeg_pixels(data, form.mode)
     if pixels is None:
-        # np.array copies: Pillow's own buffer is read-only.
-        pixels = np.array(open_image(data, trust_code=trust_code).convert(form.mode))
+        image = open_image(data, trust_code=trust_code)
+        if form.floating and form.deep == "scale" and image.mode[0] in _DEEP:
+            pixels = _deep_pixels(image, form.mode, form)
+        else:
+            # np.array copies: Pillow's own buffer is read-only.
+            pixels = np.array(convert_image(image, form.mode, form))
     return _to_torch(pixels, form.floating) if form.container == "torch" else _to_numpy(pixels, form.floating)
 
 
@@ -115,9 +139,10 @@ def identify_image(data: bytes, *, trust_code: bool = False) -> Image.Image:
     """Open an image with Pillow, which reads its header; the pixels are decoded on first access.
 
     Raises:
+        ImportError: The format needs a plugin that is not installed.
         TrustError: The image is a program, or may contain one, and ``trust_code`` is false.
     """
-    image = Image.open(io.BytesIO(data))
+    image = open_picture(io.BytesIO(data))
     if image.format in _PROGRAM_FORMATS and not is_trusted(trust_code):
         raise refuse(f"an {image.format} image {_PROGRAM_FORMATS[image.format]} a program that Ghostscript would run")
     return image
@@ -136,11 +161,46 @@ def is_plain_jpeg(data: bytes) -> bool:
 
 
 def looks_like_image(data: bytes) -> bool:
-    """Return True if the first bytes are those of a JPEG, PNG, GIF, TIFF or WebP."""
-    return data.startswith(_MAGIC) or (data[:4] == b"RIFF" and data[8:12] == b"WEBP")
+    """Return True if the first bytes are those of a picture in a format that has a part name."""
+    kind = kind_of_bytes(data[:HEADER_BYTES])
+    return kind.kind == "image" and kind.extension in IMAGE
 
 
-def _jpeg_pixels(data: bytes, mode: Literal["L", "RGB", "RGBA"]) -> NDArray[np.uint8] | None:
+def convert_image(image: Image.Image, mode: ImageMode, form: ImageForm) -> Image.Image:
+    """Convert an image to channels of 8 bits, on the background that the form has.
+
+    Raises:
+        ValueError: Its pixels are floats, and the form has no range of them.
+    """
+    if image.mode[0] in _DEEP and form.deep == "scale":
+        _check_floats(image, form)
+        image = to_8_bits(image, float_range=form.float_range)
+    if form.background is not None and mode != "RGBA" and image.has_transparency_data:
+        opaque = Image.new("RGBA", image.size, form.background)
+        opaque.alpha_composite(image.convert("RGBA"))
+        image = opaque
+    return image.convert(mode)
+
+
+def _deep_pixels(image: Image.Image, mode: ImageMode, form: ImageForm) -> NDArray[np.uint16]:
+    """Return a grey image of 16 or 32 bits with 16 bits, uint16 (H, W[, C])."""
+    _check_floats(image, form)
+    grey: NDArray[np.uint16] = np.array(as_16_bits(image, float_range=form.float_range))
+    if mode == "L":
+        return grey
+    channels = [grey, grey, grey] if mode == "RGB" else [grey, grey, grey, np.full_like(grey, 0xFFFF)]
+    return np.stack(channels, axis=-1)
+
+
+def _check_floats(image: Image.Image, form: ImageForm) -> None:
+    if image.mode == "F" and form.float_range is None:
+        raise ValueError(
+            "its pixels are floats, which have no largest value to scale by: pass"
+            " SampleDecoder(float_range=(black, white)), or image_decode='pil', which keeps them"
+        )
+
+
+def _jpeg_pixels(data: bytes, mode: ImageMode) -> NDArray[np.uint8] | None:
     """Decode a plain JPEG, uint8 (H, W[, C]); return None where Pillow must decode."""
     if not is_plain_jpeg(data):
         return None
@@ -177,11 +237,11 @@ def _jpeg_planes(data: bytes, *, floating: bool) -> Any:
     return torch.from_numpy(_floating(planes, new_array(planes.shape, np.float32)) if floating else planes)
 
 
-def _to_numpy(pixels: NDArray[np.uint8], floating: bool) -> NDArray[Any]:
+def _to_numpy(pixels: NDArray[Any], floating: bool) -> NDArray[Any]:
     return _floating(pixels, np.empty(pixels.shape, np.float32)) if floating else pixels
 
 
-def _to_torch(pixels: NDArray[np.uint8], floating: bool) -> Any:
+def _to_torch(pixels: NDArray[Any], floating: bool) -> Any:
     import torch
 
     from ...transport.batch_memory import new_array
@@ -192,8 +252,8 @@ def _to_torch(pixels: NDArray[np.uint8], floating: bool) -> Any:
     return torch.from_numpy(_floating(pixels, new_array(pixels.shape, np.float32)) if floating else pixels)
 
 
-def _floating(pixels: NDArray[np.uint8], into: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Convert bytes to floats in [0, 1]."""
+def _floating(pixels: NDArray[Any], into: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Convert unsigned integers to floats in [0, 1]."""
     into[...] = pixels
-    into /= np.float32(255)
+    into /= np.float32(np.iinfo(pixels.dtype).max)
     return into

@@ -25,7 +25,8 @@ from typing import Any
 
 import msgspec
 
-from ...accounting.kinds import is_compressed, kind_of_name, part_extension
+from ...accounting.foreign_contents import foreign_contents
+from ...accounting.kinds import PartKind, is_compressed, kind_of_name, part_extension
 from ...errors import EnergonError, SampleError
 from ..trust import is_trusted, refuse
 from .encoded_image import keep_encoded
@@ -35,6 +36,8 @@ __all__ = ["MAX_DECOMPRESSED_BYTES", "decode_part", "decode_with", "part_decoder
 
 MAX_DECOMPRESSED_BYTES = 1 << 30
 """Limit for the content of a compressed part: a file of a thousandth of that size could fill the memory."""
+
+_EXPECTED: Mapping[PartKind, str] = {"image": "image", "label": "whole number", "text": "UTF-8 text"}
 
 _MSGSPEC_JSON = msgspec.json.Decoder().decode
 
@@ -107,16 +110,13 @@ def part_decoder(
 
 def part_error(part_name: str, data: bytes, error: Exception) -> SampleError:
     """Return the error for a part whose bytes do not match its name."""
-    name = type(error).__name__
     if not data:
         message = f"part {part_name!r} is empty (0 bytes)"
-    elif name == "UnidentifiedImageError":
-        message = f"part {part_name!r} is not an image (it starts with {data[:16]!r})"
     else:
-        cause = str(error).partition("\n")[0]
-        kind = {"image": "image", "tree": part_extension(part_name), "text": "UTF-8 text", "label": "whole number"}
-        expected = kind.get(kind_of_name(part_name), part_extension(part_name))
-        message = f"part {part_name!r} does not decode as {expected}: {cause or name}"
+        expected = _EXPECTED.get(kind_of_name(part_name), part_extension(part_name))
+        name, cause = type(error).__name__, str(error).partition("\n")[0]
+        foreign = foreign_contents(part_name, data, is_unreadable=name == "UnidentifiedImageError")
+        message = foreign or f"part {part_name!r} does not decode as {expected}: {cause or name}"
     return SampleError(message, part=part_name, hint="rewrite it, or exclude the sample (energon lint --fix does)")
 
 

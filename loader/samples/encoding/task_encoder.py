@@ -97,7 +97,7 @@ class TaskEncoder(Generic[T_sample, T_encoded_sample, T_raw_batch, T_batch]):
         """Partition buffered samples into groups to pack.
 
         Args:
-            samples: ``packing_buffer_size`` samples, fewer at the end of a pass.
+            samples: ``packing_buffer_size`` samples, fewer at the end of a pass, or after the method failed for more.
 
         Returns:
             Groups of these objects, not of copies. A sample in no group is skipped. A

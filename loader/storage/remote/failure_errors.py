@@ -9,9 +9,16 @@ from .options import options_for
 __all__ = ["error_of_failure", "missing_object"]
 
 _ANOTHER_WRITER = "another process writes to this dataset: wait for it, then try again"
-_PREPARE_AGAIN = "run energon prepare again on this dataset"
+_CHANGED = {
+    "changed": ("while it was read", "wait until nothing writes to it, then try again"),
+    "not as indexed": ("since it was prepared", "run energon prepare again on this dataset"),
+}
 _START_AGAIN = "check the network and the service, then start again: nothing was skipped"
 _HINTS = {
+    "alternates": (
+        "if its replicas hold the same files, set the storage option check_versions=false, which compares sizes alone"
+    ),
+    "odd name": "copy or move it to another name, or give a folder without it",
     "no listing": "give the folder that it serves, or the URL of its bucket (s3://…)",
     "no ranges": "use a web server that answers range requests, such as nginx; python -m http.server does not",
     "read-only": "write to the folder that it serves, or to its bucket (s3://…)",
@@ -52,8 +59,9 @@ def error_of_failure(
     """
     if failure.kind == "missing":
         return missing_object(url)
-    if failure.kind == "changed" and action != "write":
-        return FormatError(f"this object changed since it was prepared: {failure.cause}", at=url, hint=_PREPARE_AGAIN)
+    if failure.kind in _CHANGED and action != "write":
+        since, hint = _CHANGED[failure.kind]
+        return FormatError(f"this object changed {since}: {failure.cause}", at=url, hint=hint)
     what = "folder" if action == "list" else "object"
     after = f" after {tries} tries in {spent_s:.0f} s" if tries > 1 and failure.kind != "denied" else ""
     return StorageError(

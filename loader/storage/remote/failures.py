@@ -23,8 +23,9 @@ class RequestFailure(OSError):  # noqa: N818 - it is no error of the caller
     Args:
         cause: What happened, in words, without secrets.
         remedy: What to do about it.
-        kind: ``missing``, ``changed``, ``exists``, ``denied``, ``unreachable`` (no connection was made), ``no bucket``,
-            ``no listing``, ``no ranges``, ``read-only``, ``wrong region`` or empty.
+        kind: ``missing``, ``changed``, ``not as indexed`` (changed since), ``alternates`` (between two versions),
+            ``exists``, ``denied``, ``unreachable`` (no connection was made), ``no bucket``, ``no listing``,
+            ``no ranges``, ``odd name`` (of a listed object), ``read-only``, ``wrong region`` or empty.
         retry_after_s: Seconds that the server asks to wait.
     """
 

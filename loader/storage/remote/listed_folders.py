@@ -7,7 +7,9 @@ from collections.abc import Iterable, Iterator
 
 from ..protocol import FileInfo
 
-__all__ = ["ListedFolders", "is_visible"]
+__all__ = ["ListedFolders", "is_readable", "is_visible"]
+
+_PARTS_OF_NO_PATH = frozenset(("", ".", ".."))
 
 
 class ListedFolders:
@@ -93,6 +95,15 @@ def is_visible(name: str, folder: str) -> bool:
     """
     inner = name[len(folder) + 1 :] if folder else name
     return not any(part.startswith(".") for part in inner.split("/")[:-1])
+
+
+def is_readable(name: str) -> bool:
+    """Return True if no part of a listed name is empty, ``.`` or ``..``: no path names such a file.
+
+    >>> is_readable("a/b.tar"), is_readable("a/"), is_readable("a//b.tar"), is_readable("./b.tar")
+    (True, True, False, False)
+    """
+    return not name or _PARTS_OF_NO_PATH.isdisjoint(name.removesuffix("/").split("/"))
 
 
 def _start(folder: str) -> str:

@@ -7,8 +7,9 @@ from typing import TypeVar
 
 from ..protocol import FileInfo, check_name
 from .clients import ClientObject, Connection, ObjectClient, Received, connection_of
-from .failures import Remedy, RequestFailure
+from .failures import RequestFailure
 from .object_url import ObjectUrl
+from .versions import ServedVersions
 
 __all__ = ["ObjectRequests"]
 
@@ -27,6 +28,7 @@ class ObjectRequests:
 
     def __init__(self, place: ObjectUrl) -> None:
         self.url = str(place)
+        self.versions = ServedVersions(place)
         self._place = place
         self._prefix = f"{place.key}/" if place.key else ""
 
@@ -76,13 +78,19 @@ class ObjectRequests:
 
         Raises:
             FormatError: The object has another size or version.
+            StorageError: The request failed for good, or the server alternates between two versions.
         """
         key = self._key(name)
 
         def attempt(client: ObjectClient) -> Received:
-            received = client.get(key, start, stop)
+            try:
+                received = client.get(key, start, stop)
+            except RequestFailure as failure:
+                if failure.kind == "changed" and info is not None and info.is_indexed:
+                    failure.kind = "not as indexed"
+                raise
             if info is not None:
-                _check_version(received, info)
+                self.versions.check(received, info, lambda: client.get(key, start, stop))
             return received
 
         sent_by = connection or self.connection()
@@ -99,11 +107,11 @@ class ObjectRequests:
         key = self._key(name)
         return self._send(lambda client: client.head(key), action="read the status of", name=name)
 
-    def objects(self, folder: str = "") -> Iterator[tuple[str, ClientObject]]:
-        """Yield the name and entry of every object below a folder, sorted."""
+    def objects(self, folder: str = "") -> Iterator[ClientObject]:
+        """Yield every object below a folder, sorted, with its name as its key."""
         found = {each.key: each for page in self.pages(folder) for each in page}
         # Some services sort by folders: a/b before a.tar.
-        return ((key[len(self._prefix) :], found[key]) for key in sorted(found))
+        return (found[key]._replace(key=key[len(self._prefix) :]) for key in sorted(found))
 
     def pages(self, folder: str) -> Iterator[Sequence[ClientObject]]:
         """Yield the objects below a folder, a page a request; a listing that fails starts again."""
@@ -156,15 +164,3 @@ class ObjectRequests:
             some = names[start : start + _DELETED_AT_ONCE]
             keys = [self._key(name) for name in some]
             self._send(lambda client, keys=keys: client.delete(keys), action="remove", name=some[0])  # type: ignore[misc]
-
-
-def _check_version(received: Received, info: FileInfo) -> None:
-    if received.size_bytes < 0:
-        return
-    if received.size_bytes != info.size_bytes:
-        cause = f"it had {info.size_bytes} bytes, now {received.size_bytes}"
-    elif info.etag and received.etag != info.etag:
-        cause = f"it had version {info.etag}, now {received.etag}"
-    else:
-        return
-    raise RequestFailure(cause, Remedy.GIVE_UP, kind="changed")

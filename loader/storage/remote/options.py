@@ -40,6 +40,7 @@ class StorageOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         deadline_s: Seconds after which a request that keeps failing stops the run.
         stall_s: Seconds without a byte after which a request is sent again.
         max_requests: Requests at a time, for each process.
+        check_versions: Compare the versions of objects (ETags); False compares their sizes alone.
         cache_dir: Folder of the cache of this node; None takes that of ``ENERGON_CACHE_DIR``, an empty one is none.
         cache_bytes: Most bytes of the cache, such as ``500GB``; None takes those of ``ENERGON_CACHE_BYTES``.
     """
@@ -53,6 +54,7 @@ class StorageOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     deadline_s: float = 300.0
     stall_s: float = 10.0
     max_requests: int = 64
+    check_versions: bool = True
     cache_dir: str | None = None
     cache_bytes: int | str | None = None
 

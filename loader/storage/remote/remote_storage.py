@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from ...errors import EnergonError, FormatError, StorageError
+from ...escaped_log import get_logger
 from ..node_cache import CacheSettings, RemoteObject, block_cache, cache_settings, local_copy
 from ..protocol import ByteRange, FileInfo, check_name
 from ..shared_answers import answers_here, has_answers, shared
@@ -18,7 +19,7 @@ from .clients import ClientObject, Connection, fetcher_of, has_answered, note_an
 from .failure_errors import missing_object
 from .failures import RequestFailure
 from .fetcher import Fetch
-from .listed_folders import ListedFolders, is_visible
+from .listed_folders import ListedFolders, is_readable, is_visible
 from .object_requests import ObjectRequests
 from .object_url import parse_object_url
 from .options import endpoint_of, options_for, remember_options
@@ -28,6 +29,9 @@ __all__ = ["RemoteStorage"]
 
 _COPIED_AT_ONCE = 8 << 20
 _MAX_PREFETCHED_BYTES = 16 << 20
+_MAX_NAMED = 3  # in a warning
+_log = get_logger(__name__)
+_logged: set[str] = set()  # names whose warning was logged; global, like the log
 
 
 class RemoteStorage:
@@ -41,6 +45,7 @@ class RemoteStorage:
     """
 
     checks_versions = True
+    unreadable_names: Sequence[str] = ()
 
     def __init__(self, url: str) -> None:
         self._place = parse_object_url(url)
@@ -63,7 +68,7 @@ class RemoteStorage:
     def open(self, name: str, info: FileInfo | None = None) -> RemoteFile:
         if info is None:
             return RemoteFile(self, self.stat(name))
-        return RemoteFile(self, info, is_cached=True)
+        return RemoteFile(self, self.current(info), is_cached=True)
 
     def read_range(self, name: str, start: int, stop: int, *, info: FileInfo | None = None) -> bytes:
         """Read the bytes [start, stop) of a file.
@@ -171,7 +176,7 @@ class RemoteStorage:
         if has_answers(self):
             return  # another process has listed it
         if self.can_list and self._listed.of(folder) is None:
-            self._listed.add(folder, [_info(name, found) for name, found in self.objects(folder)])
+            self._listed.add(folder, map(self._info, self.objects(folder)))
 
     def read_instead(self, names: Mapping[str, str]) -> None:
         """Redirect reads: name → name of the file that is read in its place. Writes are not redirected."""
@@ -180,6 +185,7 @@ class RemoteStorage:
     def note_written(self, name: str) -> None:
         """Forget what is known about a file that was written or removed, here or by another process."""
         self._listed.note_written(name)
+        self._requests.versions.forget(name)
         self._ahead.pop(name, None)
 
     def prefetch(self, names: Iterable[str]) -> None:
@@ -230,7 +236,12 @@ class RemoteStorage:
             if name not in listed:
                 raise missing_object(self.path(name))
             return listed[name]
-        return _info(name, self._requests.head(name))
+        return self._info(self._requests.head(name)._replace(key=name))
+
+    def current(self, info: FileInfo) -> FileInfo:
+        # Not by HEAD: some servers name another version there.
+        look = partial(self._requests.get, info.name, 0, 1, action="read the version of")
+        return self._requests.versions.current(info, look)
 
     def list(self, folder: str = "") -> Iterator[FileInfo]:
         if self.answers is None:
@@ -240,12 +251,32 @@ class RemoteStorage:
     def _list(self, folder: str) -> Iterator[FileInfo]:
         found = self._listed.visible(folder)
         if found is None:
-            found = (_info(name, one) for name, one in self.objects(folder) if is_visible(name, folder))
+            found = (self._info(each) for each in self.objects(folder) if is_visible(each.key, folder))
         yield from (info for info in found if not info.name.endswith("/"))  # some tools mark folders by empty objects
 
-    def objects(self, folder: str = "") -> Iterator[tuple[str, ClientObject]]:
-        """Yield the name and entry of every object below a folder, hidden ones too, sorted."""
-        return self._requests.objects(folder)
+    def objects(self, folder: str = "") -> Iterator[ClientObject]:
+        """Yield every object below a folder, hidden ones too, sorted; their keys are names in this storage."""
+        unreadable = []
+        for found in self._requests.objects(folder):
+            if is_readable(found.key):
+                yield found
+            else:
+                unreadable.append(found.key)
+        if unreadable:
+            self._note_skipped(unreadable)
+
+    def _note_skipped(self, names: Sequence[str]) -> None:
+        """Remember names that no file can have, and log them once for each process."""
+        self.unreadable_names = sorted({*self.unreadable_names, *names})
+        examples = ", ".join(f"{self.url}/{name}" for name in names[:_MAX_NAMED])
+        if examples not in _logged:
+            _logged.add(examples)
+            _log.warning(
+                "skipped objects with an empty part, '.' or '..' in their names: %s, such as %s; "
+                "to use them, copy them to other names",
+                f"{len(names):,}",
+                examples,
+            )
 
     def has_objects(self, folder: str = "") -> bool:
         """Return True if there is an object below a folder."""
@@ -266,13 +297,16 @@ class RemoteStorage:
             first = self._requests.get(name, 0, _COPIED_AT_ONCE, action="download")
             yield first.data
             size_bytes = first.size_bytes if first.size_bytes >= 0 else self.stat(name).size_bytes
-            known = FileInfo(name=name, size_bytes=size_bytes, mtime_ns=0, etag=first.etag)
+            known = self._info(ClientObject(name, size_bytes, first.mtime_ns, first.etag))
             for start in range(len(first.data), size_bytes, _COPIED_AT_ONCE):
                 yield self.read_range(name, start, min(start + _COPIED_AT_ONCE, size_bytes), info=known)
 
         return local_copy(
             self._cache_settings(self._requests.connection()), f"{self._identity(name)}\0{version}", download
         )
+
+    def _info(self, found: ClientObject) -> FileInfo:
+        return self._requests.versions.info(found)
 
     # ---------------------------------------------------------------------------------------------------- writing
 
@@ -328,7 +362,7 @@ class RemoteStorage:
         if not name:
             return ()
         listed = self._listed.names(name)
-        return [name, *(below for below, _ in self.objects(name))] if listed is None else listed
+        return [name, *(below.key for below in self.objects(name))] if listed is None else listed
 
     def remove_files(self, names: Sequence[str]) -> None:
         """Remove files; missing ones are no error."""
@@ -357,7 +391,3 @@ def _is_outdated(fetch: Fetch) -> bool:
     except EnergonError as error:
         return isinstance(error.__cause__, FileNotFoundError)
     return False
-
-
-def _info(name: str, found: ClientObject) -> FileInfo:
-    return FileInfo(name=name, size_bytes=found.size_bytes, mtime_ns=found.mtime_ns, etag=found.etag)

@@ -154,13 +154,17 @@ class _Ahead:
 
     def __iter__(self) -> Iterator[Any]:
         while True:
-            self._fill()
-            if not self._queue:
-                break
-            pending, position = self._queue.popleft()
-            batch = self._copies.finish(pending)
-            del pending  # the memory of its source is used again once no one refers to it
-            self._run.hold(position)
+            try:
+                self._fill()
+                if not self._queue:
+                    break
+                pending, position = self._queue.popleft()
+                batch = self._copies.finish(pending)
+                del pending  # the memory of its source is used again once no one refers to it
+                self._run.hold(position)
+            except BaseException:
+                self._iteration = None  # the next iteration continues after the last delivered micro-batch
+                raise
             yield batch
             del batch
             if self._run.iteration is not self._iteration:
@@ -181,9 +185,6 @@ class _Ahead:
                 self._is_over = True
             except Exception as error:
                 self._failure, self._is_over = error, True
-            except BaseException:
-                self._iteration = None  # the next iteration continues after the last delivered micro-batch
-                raise
             else:
                 self._starts = self._run.lanes.starts
                 self._queue.append((self._copies.start(batch), self._run.position()))

@@ -217,6 +217,8 @@ class DataLoader(TorchLoader[T_co]):
     def save_state_rank(self) -> dict[str, Any]:
         """Return the state of this rank, after the last micro-batch that it delivered.
 
+        The handler of a signal may call it, also while the loop waits for the next micro-batch.
+
         Returns:
             Plain data: dicts and lists of str, int, float, bool and None.
         """

@@ -26,7 +26,7 @@ from .debug_log import LoaderLog
 from .lane_batches import LaneBatches, ShutDown
 from .measured_chain import measured_chain_of
 
-__all__ = ["LoaderRun", "Position", "iteration_over", "not_measured"]
+__all__ = ["HeldPositions", "LoaderRun", "Position", "iteration_over", "not_measured"]
 
 _END: Any = object()
 
@@ -42,12 +42,32 @@ class Position(NamedTuple):
     rules: int
 
 
+class HeldPositions:
+    """The positions of the training loop, in each of the runs that take a step together, while they are ahead of it.
+
+    A handler of a signal may save a state within any step. One assignment changes the positions of all runs, and none
+    of Python's checks for signals lies between the last one and the ``yield`` of the step.
+
+    Attributes:
+        of_loop: The positions after the last step that the loop got, if others are taken ahead of it; else None.
+        of_step: The positions before the step that is being taken; else None.
+    """
+
+    __slots__ = ("of_loop", "of_step")
+
+    def __init__(self) -> None:
+        self.of_loop: tuple[Position, ...] | None = None
+        self.of_step: tuple[Position, ...] | None = None
+
+
 class LoaderRun:
     """Iterations over the micro-batches of a rank, of which one is live at a time.
 
     Args:
         dataset: The chain.
         options: Options of the workers.
+        held: The positions of the runs that take steps together; None for a run of its own.
+        number: The number of this one among them.
 
     Attributes:
         built: The stages of the lanes, as the program built them.
@@ -58,12 +78,20 @@ class LoaderRun:
         steps: The stages of the rank.
         options: Options of the workers.
         restored_lanes: The states of lanes with which the run was restored.
-        delivered: The position after the last micro-batch that the training loop got, if others were taken ahead of
-            it; None if there are none.
         stats: The statistics; None for none.
     """
 
-    def __init__(self, dataset: SavableDataset[Any], options: StreamOptions) -> None:
+    def __init__(
+        self,
+        dataset: SavableDataset[Any],
+        options: StreamOptions,
+        *,
+        held: HeldPositions | None = None,
+        number: int = 0,
+    ) -> None:
+        self._is_alone = held is None
+        self._held = HeldPositions() if held is None else held
+        self._number = number
         self.built, stages = cut_rank_stages(as_stage(dataset))
         self.chain = self.built
         self.mix_changes: MixChanges = ()
@@ -83,7 +111,6 @@ class LoaderRun:
             self.lanes.trace = partial(self._begin_trace, options.trace_dir)
         self._log = LoaderLog(dataset) if dataset.worker_config.should_log(1) else None
         self.restored_lanes: Mapping[int, State] = {}
-        self.delivered: Position | None = None
         self._continues = False  # the next iteration continues, even if the loader is one that starts over
         self._iteration: object = None
 
@@ -112,14 +139,13 @@ class LoaderRun:
             length: Micro-batches of an iteration, for the progress bar; None if not known.
             raises_shut_down: Raise :class:`.ShutDown` where the workers were ended meanwhile, instead of ending.
         """
-        if self.delivered is not None:
-            self.rewind(self.delivered)
         self._prepare()
         self._continues = False
         self._iteration = iteration = object()
         return self._iterate(iteration, length, raises_shut_down)
 
     def _iterate(self, iteration: object, length: int | None, raises_shut_down: bool) -> Iterator[Any]:
+        held = self._held
         batches = self.steps.batches()
         if self.options.progress:
             batches = iter(progress_bar(batches, length, unit="batch"))
@@ -132,12 +158,16 @@ class LoaderRun:
         while True:
             if iteration is not self._iteration:
                 raise iteration_over()
+            if self._is_alone:
+                held.of_step = (self.position(),)  # an error leaves it to the next iteration
             try:
                 batch = next(batches, _END)
             except ShutDown:
                 if raises_shut_down:
                     raise
                 return
+            if self._is_alone:
+                held.of_step = None
             if batch is _END:
                 return
             yield batch
@@ -154,7 +184,8 @@ class LoaderRun:
 
     def _facts(self) -> RunFacts:
         config = self.chain.worker_config
-        batch = self.lanes.batch if self.delivered is None else self.delivered.batch
+        positions = self._held.of_loop
+        batch = self.lanes.batch if positions is None else positions[self._number].batch
         return RunFacts(
             chain=self.chain,
             rank=config.rank,
@@ -184,12 +215,18 @@ class LoaderRun:
         return self.chain.starts_over and not self._continues
 
     def _prepare(self) -> None:
+        """Return to the position of the training loop, or to the first micro-batch of a loader that starts over."""
+        delivered = self.delivered
+        if delivered is not None and self._is_alone:
+            self.rewind(delivered)
         if self.starts_over:
+            self.hold(self.position())
             self.steps.start_over()
+        self.hold(None)
 
     def end_iteration(self) -> None:
         """End the live iteration; the next one continues at the position, as after a restore."""
-        self.delivered = None
+        self.hold(None)
         self._iteration = None
         self._continues = True
 
@@ -197,6 +234,12 @@ class LoaderRun:
     def iteration(self) -> object:
         """Identifies the live iteration; None if there is none."""
         return self._iteration
+
+    @property
+    def delivered(self) -> Position | None:
+        """The position after the last micro-batch that the training loop got, if the run is ahead of it; else None."""
+        positions = self._held.of_loop or self._held.of_step
+        return None if positions is None else positions[self._number]
 
     def position(self) -> Position:
         """Return the position after the last micro-batch that was taken."""
@@ -211,12 +254,17 @@ class LoaderRun:
         )
 
     def hold(self, position: Position | None) -> None:
-        """Set the position of the training loop, whose state is saved; None: the last micro-batch that was taken."""
-        self.delivered = position
+        """Set the position of the training loop, whose state is saved; None: the last micro-batch that was taken.
+
+        Runs that take steps together have a common one, which this does not change.
+        """
+        if self._is_alone:
+            self._held.of_loop = None if position is None else (position,)
+            self._held.of_step = None
 
     def rewind(self, position: Position) -> None:
         """Continue from an earlier position of this run, in new workers; the live iteration ends."""
-        self.delivered = self._iteration = None
+        self._iteration = None
         self.steps.restore(position.steps, ranks=self.chain.worker_config.world_size)
         self.lanes.restore(
             lanes=self.lanes.lanes,
@@ -230,7 +278,7 @@ class LoaderRun:
     def state(self) -> RunState:
         """Return the position of this rank, after the last micro-batch that the training loop got."""
         config, lanes = self.chain.worker_config, self.lanes
-        position = self.position() if self.delivered is None else self.delivered
+        position = self.delivered or self.position()
         return RunState(
             lanes=lanes.lanes,
             ranks=config.world_size,

@@ -13,7 +13,7 @@ from ..stats.options import checked_stats
 from ..stats.served_stats import ServedStats
 from ..workers.stream_options import StreamOptions
 from .lane_batches import LaneBatches, ShutDown
-from .run import LoaderRun, Position, iteration_over, not_measured
+from .run import HeldPositions, LoaderRun, Position, iteration_over, not_measured
 
 __all__ = ["ServedPosition", "ServedRuns"]
 
@@ -60,7 +60,11 @@ class ServedRuns:
                 hint="pass prometheus_port=0, which chooses free ones, or prometheus_file",
             )
         own = options if stats is None else replace(options, stats=replace(stats, headroom=False))
-        self.runs = tuple(LoaderRun(dataset, replace(own, progress=False)) for dataset in datasets)
+        own = replace(own, progress=False)
+        self._held = HeldPositions()
+        self.runs = tuple(
+            LoaderRun(dataset, own, held=self._held, number=number) for number, dataset in enumerate(datasets)
+        )
         measured = {run.chain.worker_config.rank: run.stats for run in self.runs if run.stats is not None}
         self.stats = ServedStats(measured, headroom=stats is not None and stats.headroom) if measured else None
         self.delivered: ServedPosition | None = None
@@ -88,14 +92,15 @@ class ServedRuns:
         Args:
             length: Steps of an iteration, for the progress bar; None if not known.
         """
-        if self.delivered is not None:
-            self.rewind(self.delivered)
+        self._return()
+        self.hold(self.position())
         if self.starts_over:
             self._over = frozenset()
         iterations = [
             iter(()) if number in self._over else run.iterate(None, raises_shut_down=True)
             for number, run in enumerate(self.runs)
         ]
+        self.hold(None)
         self.iteration = iteration = object()
         steps = self._steps(iterations)
         if self.stats is not None and self.stats.trial is not None:
@@ -107,7 +112,13 @@ class ServedRuns:
         while True:
             if iteration is not self.iteration:
                 raise iteration_over()
+            holds = self.delivered is None
+            if holds:
+                self.delivered = self.position()  # an error leaves it to the next iteration
+                self._held.of_step = self.delivered.ranks
             step = next(steps, _END)
+            if holds:
+                self.delivered = self._held.of_step = None
             if step is _END:
                 return
             yield step
@@ -145,6 +156,8 @@ class ServedRuns:
 
     def start(self) -> None:
         """Start the workers; the next iteration uses them. Do nothing if they run."""
+        if not self.lanes.is_running:
+            self._return()
         for run in self.runs:
             run.start()
 
@@ -155,7 +168,8 @@ class ServedRuns:
 
     def end_iteration(self) -> None:
         """End the live iteration, before a state is restored."""
-        self.delivered = self.iteration = None
+        self.hold(None)
+        self.iteration = None
         self._over = frozenset()
 
     def position(self) -> ServedPosition:
@@ -165,13 +179,18 @@ class ServedRuns:
     def hold(self, position: ServedPosition | None) -> None:
         """Set the position of the training loop, whose states are saved; None: the last step that was taken."""
         self.delivered = position
-        held = [None] * len(self.runs) if position is None else position.ranks
-        for run, own in zip(self.runs, held, strict=True):
-            run.hold(own)
+        self._held.of_loop = None if position is None else position.ranks
+        self._held.of_step = None
+
+    def _return(self) -> None:
+        """Return to the position of the training loop, if steps were taken ahead of it."""
+        if self.delivered is not None:
+            self.rewind(self.delivered)
+            self.hold(None)
 
     def rewind(self, position: ServedPosition) -> None:
         """Continue from an earlier position of this run, in new workers; the live iteration ends."""
-        self.delivered = self.iteration = None
+        self.iteration = None
         self._over = position.over
         for run, own in zip(self.runs, position.ranks, strict=True):
             run.rewind(own)

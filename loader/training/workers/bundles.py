@@ -10,8 +10,6 @@ import gc
 import multiprocessing
 import os
 import random
-import signal
-import threading
 import time
 import warnings
 import weakref
@@ -19,6 +17,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from multiprocessing.sharedctypes import RawValue
 from typing import Any
 
@@ -36,6 +35,7 @@ from ..stats.meter import RankMeter
 from ..stats.sources import reader_numbers
 from .forked_process import forget_executors, restart_imports_of_other_threads
 from .lane_host import LaneHost
+from .rank_signals import RankSignals, blocked_signals
 from .running_lane import Message
 from .stream_options import StreamOptions, collect_garbage_every
 from .worker_board import WorkerBoard, register_stack_dump
@@ -64,6 +64,7 @@ class _LaneWork:
         collects: The rank's garbage collector is on.
         is_forked: The process inherits the garbage of the rank.
         measures: Measure the work, for statistics.
+        signals: The signals of the rank.
     """
 
     host: LaneHost
@@ -76,6 +77,7 @@ class _LaneWork:
     collects: bool
     is_forked: bool
     measures: bool
+    signals: RankSignals
 
     def __call__(self, pipes: Pipes) -> None:
         self._prepare()
@@ -94,8 +96,7 @@ class _LaneWork:
             gc.freeze()
         if self.collects:
             gc.enable()
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the trainer's handler is for the trainer
+        self.signals.leave_to_rank()
         torch.set_num_threads(1)
         _describe_worker(self.worker, self.host)
         register_stack_dump(self.board, self.worker)
@@ -208,9 +209,10 @@ class WorkerBundles:
                 collects=gc.isenabled(),
                 is_forked=is_forked,
                 measures=self._meter is not None,
+                signals=signals,
             )
 
-        with _disabled_collector(), warnings.catch_warnings():
+        with _disabled_collector(), blocked_signals() as signals, warnings.catch_warnings():
             # A trainer always has threads, at least those of torch.
             warnings.filterwarnings(
                 "ignore", message=".*use of fork.* may lead to deadlocks", category=DeprecationWarning
@@ -325,6 +327,8 @@ def _context(start_method: str | None) -> Any:
         return multiprocessing.get_context(method)
     from .start_context import start_context  # few programs need it
 
+    with blocked_signals():
+        resource_tracker.ensure_running()  # else the first worker's start does, and unblocks SIGINT and SIGTERM
     return start_context(method)
 
 

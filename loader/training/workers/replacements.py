@@ -89,7 +89,7 @@ class Replacements:
                 del self._deaths[death]
         self.replaced += 1
         _log.warning(
-            "%s; another process continues with the very batches that were due (%d of %d replacements)",
+            "%s; a new process continues with the same batches (%d of %d replacements)",
             _in_one_line(died),
             self.replaced,
             self._options.max_worker_restarts,

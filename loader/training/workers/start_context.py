@@ -9,11 +9,14 @@ from __future__ import annotations
 import multiprocessing
 import os
 import shutil
+import signal
 from contextlib import suppress
 from multiprocessing import forkserver, util
 from multiprocessing.context import BaseContext, ForkServerContext
 from multiprocessing.process import BaseProcess, current_process
 from typing import Any
+
+from .rank_signals import blocked_signals
 
 __all__ = ["start_context"]
 
@@ -36,7 +39,8 @@ class _ForkServer(ForkServerContext):
 def _start_fork_server() -> None:
     """Start Python's fork server unless it runs, and remove its socket's name; a descriptor still leads to it."""
     server: Any = forkserver._forkserver  # noqa: SLF001 - Python has no public way
-    server.ensure_running()
+    with blocked_signals(signal.SIGINT):  # it ignores the signal, but its workers would not
+        server.ensure_running()
     path = server._forkserver_address  # noqa: SLF001
     if not hasattr(os, "O_PATH") or not isinstance(path, str) or path.startswith(("\0", "/proc/")):
         return

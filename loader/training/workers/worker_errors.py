@@ -169,6 +169,11 @@ _HINTS = {  # by the signal that ended the process
     "SIGBUS": "shared memory is probably full (see df): give it more room (docker run --shm-size=8g, or --ipc=host)",
     "SIGSEGV": "a library written in C crashed; see the stack below for the call",
     "SIGTERM": "a scheduler or a script ended the process; see its log",
+    **dict.fromkeys(
+        ("SIGHUP", "SIGUSR1", "SIGUSR2"),
+        "a scheduler or a script sent it to all processes; workers ignore what the training program handles when they "
+        "start, so install its handlers before the first micro-batch",
+    ),
 }
 _HINT_FOR_EXIT_0 = (
     "an interrupt (SIGINT, Ctrl-C) ends a worker with exit code 0, as do a SIGTERM that its own rank sends, and "
@@ -212,14 +217,14 @@ def describe_last_sample(board: WorkerBoard, worker: int, describe: Callable[[in
     """Describe the sample that a worker started last: with ``describe``, if given, else by lane and position."""
     recorded = board.read(worker)
     if recorded is None:
-        return "it had begun no sample, or was in a hook for several samples"
+        return "it was between samples, or in a hook for a batch"
     text = str(recorded)
     if describe is not None:
         try:
             text = describe(worker)
         except Exception as error:
             text += f" (no shard and key: {error})"
-    return f"the last sample it began is {text}"
+    return f"last sample started: {text}"
 
 
 def describe_stack(board: WorkerBoard, worker: int, *, thread: int = 0, wait_s: float | None = None) -> str:

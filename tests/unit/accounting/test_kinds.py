@@ -193,6 +193,7 @@ _POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 1
         (b"\x00\x01\x02\x03", "bytes", ""),
         ("кошка".encode("koi8-r"), "bytes", ""),
     ],
+    ids=lambda value: "data" if isinstance(value, bytes) else value or "none",
 )
 def test_other_files_are_told_by_their_bytes(data: bytes, kind: str, extension: str) -> None:
     found = kind_of_bytes(data[:HEADER_BYTES], len(data))

@@ -47,6 +47,10 @@ def be_killed() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def be_notified() -> None:
+    os.kill(os.getpid(), signal.SIGUSR1)
+
+
 def be_ended_by_a_nameless_signal() -> None:
     os.kill(os.getpid(), signal.SIGRTMIN + 5)
 

@@ -23,6 +23,7 @@ class Received(NamedTuple):
     data: bytes
     size_bytes: int  # of the whole object; -1 if the answer does not contain it
     etag: str
+    mtime_ns: int = 0  # 0 if the answer does not contain it
 
 
 class ObjectClient(Protocol):
@@ -44,7 +45,10 @@ class ObjectClient(Protocol):
         """Get the size and version of an object."""
 
     def pages(self, prefix: str) -> Iterator[Sequence[ClientObject]]:
-        """Yield the objects below a prefix that ends with a slash or is empty, sorted, a page a request."""
+        """Yield the objects below a prefix that ends with a slash or is empty, sorted, a page a request.
+
+        Some may have keys that no request can name, such as ``a//b``.
+        """
 
     def put(self, key: str, data: bytes, *, if_absent: bool = False, if_etag: str | None = None) -> str:
         """Store an object, and return its version; only if there is none, or only over one version."""

@@ -24,8 +24,9 @@ __all__ = ["HelperClient"]
 
 
 _ROOT = str(Path(__file__).parents[4])  # first, so that no other package named `loader` comes before this one
-_START = (  # Ctrl-C reaches the whole process group; the parent ends this one
-    f"import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); from {__package__}.helper import main; main()"
+_START = (  # these reach the whole process group; the parent, which may handle them, ends this one
+    "import signal as s; [s.signal(number, s.SIG_IGN) for number in (s.SIGINT, s.SIGUSR1, s.SIGUSR2)]; "
+    f"from {__package__}.helper import main; main()"
 )
 
 

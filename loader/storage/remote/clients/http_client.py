@@ -54,11 +54,17 @@ class HttpClient:
             raise RequestFailure(f"requested bytes {start}–{stop}, received others", Remedy.RETRY_FEW)
         if len(data) != last + 1 - first:
             raise RequestFailure(f"expected {last + 1 - first} bytes, found {len(data)}", Remedy.RETRY)
-        return Received(data, size_bytes, _etag(headers))
+        return Received(data, size_bytes, _etag(headers), _mtime_ns(headers))
 
     def get_all(self, key: str) -> Received:
         _, headers, data = self._request("GET", key, {})
-        return Received(data, len(data), _etag(headers))
+        return Received(data, len(data), _etag(headers), _mtime_ns(headers))
+
+    def get_url(self, url: str) -> bytes:
+        """Get what a URL of any server names, which may have a query."""
+        status, headers, data = self._send("GET", url, {})
+        _check_status(status, headers)
+        return data
 
     def head(self, key: str) -> ClientObject:
         _, headers, _ = self._request("HEAD", key, {})

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 from ..failures import Remedy, RequestFailure, failure_of_status
 from ..object_url import redact_urls
 from .client import ClientObject, Received
+from .signed_listing import signed_pages
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -68,7 +69,7 @@ class ObstoreClient:
             raise RequestFailure(f"requested bytes {start}–{stop}, received others", Remedy.RETRY_FEW)
         if len(data) != expected - start:
             raise RequestFailure(f"expected {expected - start} bytes, found {len(data)}", Remedy.RETRY)
-        return Received(data, meta["size"], _etag(meta))
+        return Received(data, meta["size"], _etag(meta), _mtime_ns(meta))
 
     def get_all(self, key: str) -> Received:
         try:
@@ -79,7 +80,7 @@ class ObstoreClient:
         meta = result.meta
         if len(data) != meta["size"]:
             raise RequestFailure(f"expected {meta['size']} bytes, found {len(data)}", Remedy.RETRY)
-        return Received(data, meta["size"], _etag(meta))
+        return Received(data, meta["size"], _etag(meta), _mtime_ns(meta))
 
     def head(self, key: str) -> ClientObject:
         import obstore
@@ -91,7 +92,14 @@ class ObstoreClient:
 
         pages = iter(obstore.list(self._store, prefix or None, chunk_size=_PAGE))
         while True:
-            page = self._call(lambda: next(pages, None))
+            try:
+                page = self._call(lambda: next(pages, None))
+            except RequestFailure as failure:
+                if failure.kind != "odd name":
+                    raise
+                for signed in signed_pages(self._store, prefix, failure):  # from the start: a failed page has no end
+                    yield [_listed(meta) for meta in signed]
+                return
             if page is None:
                 return
             yield [_listed(meta) for meta in page]
@@ -168,10 +176,13 @@ def _etag(meta: Any) -> str:
 
 
 def _listed(meta: Any) -> ClientObject:
+    return ClientObject(meta["path"], meta["size"], _mtime_ns(meta), _etag(meta))
+
+
+def _mtime_ns(meta: Any) -> int:
     mtime = meta["last_modified"]
     # datetime.timestamp() is a float, which has no room for nanoseconds.
-    mtime_ns = (int(mtime.timestamp()) * 10**6 + mtime.microsecond) * 1000
-    return ClientObject(meta["path"], meta["size"], mtime_ns, _etag(meta))
+    return (int(mtime.timestamp()) * 10**6 + int(mtime.microsecond)) * 1000
 
 
 def _raise_failure(error: Exception) -> NoReturn:
@@ -185,6 +196,8 @@ def _raise_failure(error: Exception) -> NoReturn:
     text = str(error)
     if isinstance(error, FileNotFoundError):
         raise RequestFailure("it does not exist", Remedy.GIVE_UP, kind="missing") from None
+    if isinstance(error, exceptions.InvalidPathError):  # of a listed object; our own names are checked
+        raise RequestFailure(redact_urls(text.split("\n", 1)[0]), Remedy.GIVE_UP, kind="odd name") from None
     status = _STATUS.search(text)
     words = code = ""
     if status:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from loader.convert.exporting import ExportReport, ExportRequest, export_samples
 from loader.errors import ConfigError, SampleError, StorageError
 from loader.format import DatasetFolder
 from loader.format.query import SampleQuery
+from loader.format.tar.header import BLOCK
 from tests.cli.make_dataset import picture
 from tests.e2e.dataset_tree import RATIO, copy_of, prepare, shard_path, write_shard
 
@@ -132,6 +134,17 @@ def test_a_selection_is_written_to_other_shards(folder: Path, tmp_path: Path) ->
     assert {*opened.read_parts(0)} == {"cls", "json", "txt"}
     with pytest.raises(ConfigError, match="links are made of whole shards"):
         export(folder, tmp_path / "other", format="webdataset", query=query, link=True)
+
+
+def test_no_tar_shard_exceeds_its_size(folder: Path, tmp_path: Path) -> None:
+    export(folder, tmp_path / "out", format="tar", shard_bytes=10_000)
+    shards = sorted((tmp_path / "out").glob("*.tar"))
+    contents = []
+    for path in shards:
+        with tarfile.open(path) as tar:
+            contents.append(sum(BLOCK + -(-member.size // BLOCK) * BLOCK for member in tar))
+    assert len(contents) > 2
+    assert max(contents) <= 10_000 < contents[0] + contents[1]
 
 
 @pytest.mark.parametrize("form", ["files", "jsonl", "parquet", "hf", "tar", "webdataset"])

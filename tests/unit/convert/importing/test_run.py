@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import tarfile
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -95,6 +97,19 @@ def test_any_number_of_workers_writes_the_same_bytes(tmp_path: Path, layout: Sha
     assert one == shards_of(tmp_path / "3")
     splits = [(tmp_path / workers / ".nv-meta/split.yaml").read_text() for workers in "13"]
     assert splits[0] == splits[1]
+
+
+def test_no_shard_exceeds_its_size_if_pictures_grow(tmp_path: Path) -> None:
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    for number in range(12):
+        noise = Image.frombytes("L", (80, 80), Random(number).randbytes(6400))
+        noise.save(photos / f"{number}.jpg", quality=10)
+    layout, pictures = ShardLayout(shard_bytes=20_000), PictureOptions(format="png")
+    import_folder(photos, tmp_path / "out", layout=layout, pictures=pictures)
+    sizes = [len(data) for data in shards_of(tmp_path / "out").values()]
+    assert len(sizes) == 6
+    assert max(sizes) <= 20_000 + tarfile.RECORDSIZE  # tarfile pads the end
 
 
 def test_progress_ends_with_all_samples(tmp_path: Path) -> None:

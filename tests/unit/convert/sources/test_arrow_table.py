@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import tarfile
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +13,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import feather, ipc, parquet
 
+from loader.convert.importing.plan import ImportPlan, ImportProgress, WrittenRows
+from loader.convert.importing.run import run_import
 from loader.convert.rows.row import CellRef, ValueRef
 from loader.convert.rows.shard_plan import ShardLayout
 from loader.convert.sources.arrow_table import ArrowTableSource
@@ -17,6 +22,7 @@ from loader.convert.sources.source import Listing
 from loader.convert.tables import arrow_files
 from loader.convert.tables.columns import Columns
 from loader.errors import ConfigError, FormatError
+from loader.format.dataset_folder import DatasetFolder
 from tests.imports import imported, picture, reasons
 
 FORMS = ("JPEG", "PNG")
@@ -244,3 +250,62 @@ def test_named_columns_of_parquet(pictures: ArrowTableSource, tmp_path: Path) ->
     source = ArrowTableSource(path=pictures.path, kind="parquet", columns=columns)
     samples, _ = imported(source, tmp_path / "out")
     assert samples["photo 3"] == {"image.png": picture(3, "PNG"), "tags.json": b'["a","3"]'}
+
+
+# ------------------------------------------------------------------------------------- dictionaries of large values
+
+
+@pytest.fixture
+def repeated(tmp_path: Path) -> ArrowTableSource:
+    """A table of 2.4 MB of values, of which the file has four."""
+    rows = [row(number % 40) | {"caption": str(number % 4) * 20_000} for number in range(120)]
+    source = write_parquet(tmp_path / "repeated.parquet", rows, compression="none", row_group_size=50)
+    assert os.path.getsize(source.path) < 400_000
+    return source
+
+
+def import_repeated(source: ArrowTableSource, output: Path, *, workers: int = 1, **options: Any) -> dict[str, bytes]:
+    layout = ShardLayout(shard_bytes=200_000)
+    run_import(ImportPlan(sources=(source,), output=str(output), layout=layout, workers=workers), **options)
+    return {path.name: path.read_bytes() for path in sorted(output.glob("*.tar"))}
+
+
+def test_no_shard_exceeds_its_size_if_a_dictionary_has_the_values_of_many_rows(
+    repeated: ArrowTableSource, tmp_path: Path
+) -> None:
+    shards = import_repeated(repeated, tmp_path / "1")
+    assert max(map(len, shards.values())) <= 200_000 + tarfile.RECORDSIZE  # tarfile pads the end
+    assert min(map(len, shards.values())) > 20_000
+    assert import_repeated(repeated, tmp_path / "2", workers=2) == shards
+    with closing(DatasetFolder(str(tmp_path / "1"))) as folder:
+        assert [folder.index.key(number) for number in range(len(folder.index))] == [*map("{:09d}".format, range(120))]
+
+
+def test_an_interrupted_import_of_a_dictionary_continues_with_the_shards_that_are_written(
+    repeated: ArrowTableSource, tmp_path: Path
+) -> None:
+    counts: list[tuple[str, int]] = []
+
+    def stop(written: WrittenRows) -> None:
+        counts.extend((name, samples) for name, _, _, samples in written.files)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        import_repeated(repeated, tmp_path / "out", before_commit=stop)
+    progress: list[ImportProgress] = []
+    shards = import_repeated(repeated, tmp_path / "out", workers=2, on_progress=progress.append)
+    assert shards == import_repeated(repeated, tmp_path / "whole")
+    assert progress[-1].resumed == progress[-1].shards_total < len(shards)
+    with closing(DatasetFolder(str(tmp_path / "out"))) as folder:
+        assert counts == [(shard.name, shard.samples) for shard in folder.index.shards]
+
+
+def test_batches_of_a_dictionary_are_small_whatever_its_rows_take_encoded(
+    repeated: ArrowTableSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrow_files, "_MAX_BATCH_BYTES", 800_000)
+    monkeypatch.setattr(arrow_files, "_MIN_BATCH_ROWS", 4)
+    with closing(arrow_files.ParquetTable(repeated.path)) as table:
+        batches = [batch for _, batch in table.batches(0, ["caption"])]
+    assert sum(batch.num_rows for batch in batches) == 120
+    assert max(batch.nbytes for batch in batches) <= 800_000

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from loader.convert.annotations.kinds import annotation_kind
 from loader.convert.rows.row import FileRef, Row, ValueRef
 from loader.convert.sources.coco import CocoSource
-from loader.convert.sources.source import SampleProposal
+from loader.convert.sources.source import Listing, SampleProposal
 from loader.errors import ConfigError, FormatError
 from tests.unit.convert.sources.imported import faults_of, import_source, load, red, rows_of, write_picture
 
@@ -126,7 +127,7 @@ def test_what_does_not_fit_is_listed(tmp_path: Path) -> None:
     rows = rows_of(source)
     name = "captions_train2017.json"
     assert faults_of(rows) == {
-        f"{name}, element 3 of images": "object missing required field `file_name`",
+        f"{name}, element 3 of images": "has no file_name, coco_url or flickr_url",
         f"{name}, element 4 of images": "element 0 has the same id",
         f"{name}, element 3 of annotations": "no image has the id 77",
         f"{name}, element 4 of annotations": "object missing required field `caption`",
@@ -207,3 +208,102 @@ def test_nan_is_read_as_null(tmp_path: Path) -> None:
     source = write_coco(tmp_path, "a_train2017.json", annotations=[{**OBJECTS[0], "area": float("nan"), "note": "NaN"}])
     [found] = document_of(rows_of(source)[0])["objects"]
     assert (found["area"], found["note"]) == (None, "NaN")
+
+
+def import_objects(folder: Path, images: list[Any], annotations: list[Any], **lists: Any) -> tuple[CocoSource, Any]:
+    """Import objects; return the source, and the documents by key."""
+    path = folder / "annotations" / "instances_train2017.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"images": images, "annotations": annotations, **lists}))
+    source = CocoSource(path=str(path))
+    import_source(source, folder / "out", max_failures=9)
+    count = len(images) - len({f.split(",")[1] for f in faults_of(rows_of(source)) if "of images" in f})
+    return source, {key: sample["json"] for key, sample in load(folder / "out", count).items()}
+
+
+@pytest.mark.parametrize(
+    ("fields", "file", "key"),
+    [
+        ({"coco_url": "http://images.cocodataset.org/train2017/0009.jpg"}, "train2017/0009.jpg", "train2017/0009"),
+        ({"coco_url": "http://x.org/train2017/0009.jpg"}, "images/train2017/0009.jpg", "train2017/0009"),
+        ({"flickr_url": "http://farm4.example.org/8/a%20b.jpg?size=2"}, "images/a b.jpg", "a b"),
+        ({"file_name": "images\\0009.jpg"}, "images/0009.jpg", "images/0009"),
+        ({"file_name": "C:\\data\\0009.jpg"}, "images/0009.jpg", "0009"),
+        ({"file_name": "/home/someone/0009.jpg"}, "images/0009.jpg", "0009"),
+    ],
+)
+def test_pictures_are_found_by_the_names_that_tools_write(fields: Any, file: str, key: str, tmp_path: Path) -> None:
+    write_picture(tmp_path / file, 90)
+    _, found = import_objects(tmp_path, [{"id": 9, **fields}], [{"image_id": 9, "bbox": [0, 0, 1, 1]}])
+    assert [*found] == [key]
+    assert annotation_kind(str(tmp_path / "annotations/instances_train2017.json")) == "coco"
+
+
+def test_two_subsets_in_one_file_are_found_below_their_folder(tmp_path: Path) -> None:
+    """As LVIS, which names pictures of two subsets by their URLs."""
+    images = [{"id": n, "coco_url": f"http://x.org/{s}/{n}.jpg"} for n, s in ((1, "train2017"), (2, "val2017"))]
+    write_picture(tmp_path / "train2017/1.jpg")
+    write_picture(tmp_path / "val2017/2.jpg")
+    path = write(tmp_path / "lvis_v1.json", images=images, annotations=[{"image_id": 1, "bbox": [0, 0, 1, 1]}])
+    source = CocoSource(path=str(path))
+    assert import_source(source, tmp_path / "out").prepared.samples == 2
+
+
+@pytest.mark.parametrize(("image", "annotation"), [(9, "9"), ("9", 9), (9.0, 9), ("a-1", "a-1")])
+def test_ids_are_numbers_or_text(image: Any, annotation: Any, tmp_path: Path) -> None:
+    write_picture(tmp_path / "images/a.jpg")
+    objects = [{"image_id": annotation, "bbox": [0, 0, 1, 1], "category_id": "3"}]
+    categories = [{"id": 3, "name": "dog"}]
+    _, found = import_objects(tmp_path, [{"id": image, "file_name": "a.jpg"}], objects, categories=categories)
+    assert [one["category"] for one in found["a"]["objects"]] == ["dog"]
+
+
+def test_pictures_that_share_an_id_are_both_named(tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        write_picture(tmp_path / f"images/{name}.jpg")
+    images = [{"id": i, "file_name": f} for i, f in ((1, "a.jpg"), ("1", "b.jpg"), (2, "c.jpg"))]
+    source, found = import_objects(tmp_path, images, [{"image_id": 1, "bbox": [0, 0, 1, 1]}])
+    assert [*found] == ["c"]
+    assert faults_of(rows_of(source)) == {
+        "instances_train2017.json, element 0 of images": "element 1 has the same id",
+        "instances_train2017.json, element 1 of images": "element 0 has the same id",
+    }
+
+
+@pytest.mark.parametrize(
+    ("fields", "area"),
+    [
+        ({"segmentation": [[0, 0, 4, 0, 4, 2]]}, 4),
+        ({"segmentation": [0, 0, 4, 0, 4, 2]}, 4),
+        ({"segmentation": {"counts": [1, 2, 9], "size": [3, 4]}}, 2),
+        ({"segmentation": {"counts": "129", "size": [3, 4]}}, 2),
+        ({"bbox": [1, 1, 2, 1.5]}, 3),
+        ({"segmentation": [], "bbox": [1, 1, 2, 1.5]}, 3),
+        ({"segmentation": [[0, 0, 4]]}, None),
+        ({"area": 7.5, "bbox": [1, 1, 2, 1.5]}, 7.5),
+        ({}, None),
+    ],
+)
+def test_a_missing_area_is_that_of_the_annotation(fields: Any, area: float | None, tmp_path: Path) -> None:
+    write_picture(tmp_path / "images/a.jpg")
+    _, found = import_objects(tmp_path, [{"id": 1, "file_name": "a.jpg"}], [{"image_id": 1, **fields}])
+    [written] = found["a"]["objects"]
+    assert written.get("area") == area
+    assert {name: written[name] for name in fields} == fields, "all other values stay"
+
+
+def test_pictures_that_are_missing_or_not_listed_are_noted(tmp_path: Path) -> None:
+    source = write_coco(tmp_path, images=[*IMAGES, {"id": 3, "file_name": "gone.jpg"}], annotations=[
+        *CAPTIONS, {"id": 3, "image_id": 3, "caption": "x"}, {"id": 3, "image_id": 9, "caption": "y"}
+    ])  # fmt: skip
+    write_picture(tmp_path / "train2017/x.jpg")
+    (tmp_path / "train2017/readme.txt").write_text("")
+    listing = Listing()
+    list(source.rows(listing))
+    folder, file = (tmp_path / "train2017").resolve(), "captions_train2017.json"
+    [unlisted] = listing.account.left_out
+    assert (unlisted.reason, unlisted.count, unlisted.example) == ("L111", 1, f"{folder}/x.jpg")
+    assert listing.notes == [
+        "annotations with the id of an earlier one: 2, such as 3 of element 2; all are written",
+        f"missing pictures of {file}: 1, such as {folder}/gone.jpg",
+    ]

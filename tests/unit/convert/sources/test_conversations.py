@@ -11,7 +11,9 @@ import pytest
 
 from loader.convert.rows.row import FileRef, ValueRef
 from loader.convert.sources.conversations import ConversationsSource
+from loader.convert.sources.detect import SourceOptions, open_source
 from loader.errors import ConfigError
+from loader.format.dataset_folder import DatasetFolder
 from tests.unit.convert.sources.imported import faults_of, import_source, load, red, rows_of, write_picture
 
 
@@ -142,3 +144,50 @@ def test_an_object_may_wrap_the_list(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(json.dumps({"version": 1, "rows": ONE_PICTURE}))
     with pytest.raises(ConfigError, match="expected a list or an object with data, found version, rows"):
         rows_of(source)
+
+
+def test_videos_and_sounds_are_parts_with_fields_of_their_own(tmp_path: Path) -> None:
+    for name in ("a.mp4", "b.webm", "c.wav"):
+        (tmp_path / name).write_bytes(name.encode())
+    documents = [
+        {"video": "a.mp4", "conversations": turns("<image>\nWhat happens?")},  # as in LLaVA-Video
+        {"videos": ["b.webm"], "conversations": turns("<video>What?")},
+        {"messages": [{"role": "user", "content": [{"type": "audio", "audio": "c.wav"}, {"text": "Who?"}]}]},
+        {"image": None, "video": "", "conversations": turns("Hm?")},
+    ]
+    source = write(tmp_path, documents)
+    proposal = source.proposal()
+    assert proposal is not None
+    assert proposal.field_map == {"turns": "json", "videos": "mp4,webm", "audios": "wav"}
+    assert [sorted(row.parts) for row in rows_of(source)] == [
+        ["json", "mp4"],
+        ["json", "webm"],
+        ["json", "wav"],
+        ["json"],
+    ]
+    import_source(source, tmp_path / "out")
+    folder = DatasetFolder(str(tmp_path / "out"))
+    assert [folder.read_parts(number).get("mp4") for number in range(2)] == [b"a.mp4", None]
+
+
+def test_pictures_may_be_null_empty_or_base64(tmp_path: Path) -> None:
+    encoded = base64.b64encode(write_picture(tmp_path / "x.png").read_bytes()).decode()
+    item = {"type": "image", "text": None, "image": encoded}
+    documents = [
+        {"images": ["1.jpg", None, ""], "conversations": turns("<image>?")},
+        {"image": "", "conversations": turns("Text alone?")},
+        {"messages": [{"role": "user", "content": [item, {"type": "text", "text": "?", "image": None}]}]},
+    ]
+    rows = rows_of(write(tmp_path, documents))
+    assert [sorted(row.parts) for row in rows] == [["jpg", "json"], ["json"], ["json", "png"]]
+    assert not faults_of(rows)
+
+
+def test_a_damaged_first_element_fails_alone(tmp_path: Path) -> None:
+    for first in ({"image": "1.jpg"}, "text", {"image": "1.jpg", "conversations": turns("<image><image>")}):
+        for name in ("first.json", "first.jsonl"):
+            write(tmp_path, [first, *ONE_PICTURE], name)
+            source = open_source(str(tmp_path / name), kind=None, options=SourceOptions())
+            assert source.kind == "conversations"
+            [origin] = faults_of(rows_of(source))
+            assert origin in ("first.json, element 0", "first.jsonl, line 1")

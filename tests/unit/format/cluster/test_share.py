@@ -31,7 +31,8 @@ def array(task: int, *, count: int, first: int = 1, step: int = 1, last: int | N
         ({"SLURM_ARRAY_TASK_ID": "3", "SLURM_ARRAY_TASK_COUNT": "3"}, Part(3, 3)),
         ({"RANK": "0", "WORLD_SIZE": "8"}, Part(1, 8)),
         ({"RANK": "7", "WORLD_SIZE": "8"}, Part(8, 8)),
-        ({"SLURM_PROCID": "1", "SLURM_NTASKS": "2"}, Part(2, 2)),
+        ({"SLURM_STEP_ID": "0", "SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2"}, Part(2, 2)),
+        ({"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2"}, Part(2, 2)),
     ],
 )
 def test_auto_takes_the_part_from_the_environment(environ: dict[str, str], expected: Part) -> None:
@@ -43,6 +44,7 @@ def test_auto_takes_the_part_from_the_environment(environ: dict[str, str], expec
     [
         ({}, "none of them is set"),
         ({"RANK": "3"}, "none of them is set"),
+        ({"SLURM_PROCID": "0", "SLURM_NTASKS": "2"}, "none of them is set"),  # a batch script: one process
         (array(17, count=2, first=3, last=17), "the ids of this SLURM array are no range: 2 tasks from 3 to 17"),
         (array(5, count=4), "no range"),
         ({"RANK": "8", "WORLD_SIZE": "8"}, "expected RANK below WORLD_SIZE, found 8 and 8"),

@@ -67,9 +67,9 @@ def test_the_text_of_a_turn_has_placeholders() -> None:
         ([*SHAREGPT, {"from": "human"}], None, "message 2: expected role and content, or from and value, found from"),
         ([{"role": "user", "content": 3}], None, "message 0: expected text or a list as content, found int"),
         (
-            [{"role": "user", "content": [{"type": "video"}]}],
+            [{"role": "user", "content": [{"type": "depth"}]}],
             None,
-            "items of type 'text' or 'image', found type 'video'",
+            "items of type 'text', 'image', 'video' or 'audio', found type 'depth'",
         ),
         ({"messages": [], "system": 3}, None, "expected text as the system prompt, found int"),
         (SHAREGPT, 0, "found 1 place of images"),
@@ -80,6 +80,31 @@ def test_the_text_of_a_turn_has_placeholders() -> None:
 def test_faults_name_the_message(value: object, images: int | None, message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
         conversation_turns(value, images=images)
+
+
+CLIP = [{"from": "human", "value": "<video>\nWhat?"}, {"from": "gpt", "value": "A cat."}]
+
+
+@pytest.mark.parametrize(
+    ("messages", "expected"),
+    [
+        (CLIP, ["<video>\nWhat?"]),
+        ([{"from": "human", "value": "What?"}], ["<video>", "What?"]),  # without a place, it comes first
+        ([{"from": "human", "value": "<image>\nWhat?"}], ["<video>", "\nWhat?"]),  # as LLaVA-Video has it
+        ([{"role": "user", "content": [{"type": "video_url"}, {"type": "text", "text": "?"}]}], ["<video>", "?"]),
+        ([{"role": "user", "content": [{"video": "a.mp4", "text": None}, {"text": "?"}]}], ["<video>", "?"]),
+    ],
+)
+def test_videos_have_marks_in_the_text(messages: list[dict[str, object]], expected: list[str]) -> None:
+    assert conversation_turns(messages, images=0, videos=1)[0].content == expected
+
+
+def test_videos_and_sounds_are_compared_with_their_marks() -> None:
+    with pytest.raises(ValueError, match=re.escape("found 1 place of videos (<video>), expected 2, one for each")):
+        conversation_turns(CLIP, images=0, videos=2)
+    with pytest.raises(ValueError, match=re.escape("found 2 places of sounds (<audio>), expected 1, one for each")):
+        conversation_turns([{"from": "human", "value": "<audio><audio>"}], images=0, audios=1)
+    assert conversation_turns(CLIP, images=0) == conversation_turns(CLIP, images=0, videos=1)  # text about a tag
 
 
 def test_what_is_a_conversation() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from loader.format.index.layout import ShardEntry
@@ -39,4 +41,25 @@ def test_a_time_of_less_precision_is_no_change(now_ns: int, is_touched: bool) ->
 
     now = FileInfo(name="a.tar", size_bytes=1024, mtime_ns=now_ns)
     assert entry("").was_touched(now) is is_touched
-    assert not entry("v1").was_touched(now)
+    assert entry("v1").was_touched(now) is is_touched
+    assert not entry("v1").was_touched(replace(now, etag="v1"))
+
+
+@pytest.mark.parametrize(
+    ("store", "now_store", "is_compared"),
+    [
+        ("s3:1", "s3:1", True),
+        ("s3:1", "s3:2", False),
+        ("s3:1", "https:1", False),
+        ("https:1", "https:1", True),
+        ("", "s3:1", True),
+        ("s3:1", "", True),
+        ("", "https:1", False),
+        ("s3:1", None, False),
+        ("", None, False),
+    ],
+)
+def test_versions_of_two_stores_are_not_compared(store: str, now_store: str | None, is_compared: bool) -> None:
+    indexed = FileInfo(name="a.tar", size_bytes=1024, mtime_ns=INDEXED_NS, etag="v1", store=store)
+    now = FileInfo(name="a.tar", size_bytes=1024, mtime_ns=INDEXED_NS, etag="v2", store=now_store)
+    assert indexed.shares_versions(now) is now.shares_versions(indexed) is is_compared

@@ -166,7 +166,10 @@ def claims(width: int, height: int) -> bytes:
     ids=["empty", "text", "jpeg", "png", "webp", "webp-kind", "tiff", "checksum", "bomb", "mp4", "wav"],
 )
 def test_a_damaged_file_is_broken_whatever_the_damage(extract: Extract, data: bytes, name: str) -> None:
-    with pytest.raises(BrokenMedia, match=r"cannot be read|not an image in a format of Pillow"):
+    with pytest.raises(
+        BrokenMedia,
+        match=r"cannot be read|not an image in a format of Pillow|it is an? (empty file|text)",
+    ):
         extract(data, name, EXTENSION)
 
 

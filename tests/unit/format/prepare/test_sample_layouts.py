@@ -74,7 +74,12 @@ def test_a_conversation_gets_all_images() -> None:
     assert layout is not None
     assert layout.type_name == "ConversationSample"
     parts = {"2.jpg": "b", "0.jpg": "a", "json": {"conversations": TURNS}}
-    assert run(layout.code, parts) == {"turns": {"conversations": TURNS}, "images": ["a", "b"]}
+    turns = {"conversations": TURNS}
+    assert run(layout.code, parts) == {"turns": turns, "images": ["a", "b"], "videos": [], "audios": []}
+    mixed = find_layout(["0.jpg", "1.jpg", "2.mp4", "json"], {"conversations": TURNS})
+    assert mixed is not None
+    parts = {"0.jpg": "a", "1.jpg": "b", "2.mp4": "c", "3.wav": "d", "json": turns}
+    assert run(mixed.code, parts) == {"turns": turns, "images": ["a", "b"], "videos": ["c"], "audios": ["d"]}
 
 
 @pytest.mark.parametrize(

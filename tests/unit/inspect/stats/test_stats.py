@@ -183,6 +183,34 @@ def test_a_value_that_one_part_has_needs_no_name_of_the_part(folder: Path) -> No
         collect(folder, write=("chars",), sample=5)
 
 
+def saved(image: Image.Image, file_format: str, **options: Any) -> bytes:
+    file = io.BytesIO()
+    image.save(file, file_format, **options)
+    return file.getvalue()
+
+
+def test_traits_of_pictures_are_values_and_columns(tmp_path: Path) -> None:
+    turned = Image.Exif()
+    turned[0x0112] = 6
+    greys = [Image.new("L", (4, 2), grey) for grey in (0, 9, 99)]
+    samples = {
+        "0": {"jpg": saved(Image.new("RGB", (4, 2)), "JPEG", exif=turned)},
+        "1": {"jpg": saved(Image.new("CMYK", (4, 2)), "JPEG")},
+        "2": {"png": saved(Image.fromarray(np.full((2, 2), 40_000, np.uint16)), "PNG")},
+        "3": {"png": saved(Image.new("RGBA", (4, 2)), "PNG")},
+        "4": {"gif": saved(greys[0], "GIF", save_all=True, append_images=greys[1:])},
+    }
+    write_shard(shard_path(tmp_path, 0), samples)
+    run_prepare(PreparePlan(path=str(tmp_path), split=SplitRequest(ratio={"train": 1.0})))
+    report = collect(tmp_path, write=("jpg.orientation", "gif.frames", "png.alpha"))
+    assert report.numbers["jpg.orientation"].maximum == 6
+    assert report.numbers["png.bits"].maximum == 16
+    assert report.numbers["gif.frames"].maximum == 3
+    assert dict(report.texts["png.alpha"].most_common(2)) == {"false": 1, "true": 1}
+    assert "CMYK" in dict(report.texts["jpg.mode"].most_common(2))
+    assert report.written == ["jpg_orientation", "gif_frames", "png_alpha"]
+
+
 def test_broken_parts_are_named_and_the_rest_is_counted(tmp_path: Path) -> None:
     good = sample(0)
     samples: dict[str, dict[str, bytes]] = {

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
-from loader import DefaultTaskEncoder, EnergonError, WorkerConfig, get_loader, get_val_dataset
+from loader import ConfigError, DefaultTaskEncoder, EnergonError, WorkerConfig, get_loader, get_val_dataset
 from tests.e2e.text_dataset import write_texts
 
 
@@ -75,12 +79,89 @@ def test_outside_of_hooks_no_config_is_active() -> None:
     assert config.config() == {"rank": 0, "world_size": 1, "num_workers": 0, "seed_offset": 0, "lanes": None}
 
 
+STEP = {"SLURM_STEP_ID": "0", "SLURM_PROCID": "3", "SLURM_STEP_NUM_TASKS": "4", "SLURM_NTASKS": "4"}
+OPEN_MPI = {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2"}
+
+
+@pytest.fixture
+def environment(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[str, str]], None]:
+    """Return a function that sets the variables of launchers."""
+    launchers = ("SLURM_", "OMPI_", "PMI_", "PMIX_", "MV2_", "RANK", "WORLD_SIZE", "LOCAL_")
+
+    def set_variables(variables: dict[str, str]) -> None:
+        for name in [name for name in os.environ if name.startswith(launchers)]:
+            monkeypatch.delenv(name)
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+
+    return set_variables
+
+
+@pytest.mark.parametrize(
+    ("variables", "what"),
+    [
+        (STEP, "this process is rank 3 of 4 (SLURM_PROCID=3, SLURM_STEP_NUM_TASKS=4)"),
+        (OPEN_MPI, "this process is rank 1 of 2 (OMPI_COMM_WORLD_RANK=1, OMPI_COMM_WORLD_SIZE=2)"),
+        ({"RANK": "0", "WORLD_SIZE": "4"}, "this process is rank 0 of 4 (RANK=0, WORLD_SIZE=4)"),
+        ({"WORLD_SIZE": "4"}, "several ranks (expected RANK next to WORLD_SIZE=4, found none)"),
+        (STEP | {"SLURM_PROCID": "9"}, "several ranks (expected SLURM_PROCID below SLURM_STEP_NUM_TASKS"),
+    ],
+)
 def test_one_of_several_ranks_without_a_process_group_warns_that_it_loads_all_data(
-    monkeypatch: pytest.MonkeyPatch,
+    environment: Callable[[dict[str, str]], None], variables: dict[str, str], what: str
 ) -> None:
-    monkeypatch.setenv("WORLD_SIZE", "4")
-    with pytest.warns(RuntimeWarning, match=r"one of WORLD_SIZE=4 ranks, but torch\.distributed is not initialised"):
+    environment(variables)
+    with pytest.warns(RuntimeWarning, match=re.escape(what)) as warned:
         config = WorkerConfig.default_worker_config(num_workers=0)
     assert (config.rank, config.world_size) == (0, 1)
-    monkeypatch.setenv("WORLD_SIZE", "1")
-    WorkerConfig.default_worker_config(num_workers=0)
+    text = str(warned[0].message)
+    assert "torch.distributed is not initialised, so each rank loads all the data: call torch.distributed.init" in text
+    assert "pass env=True to take the rank from these variables, or pass rank and world_size to WorkerConfig" in text
+    assert warned[0].filename == __file__
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {},
+        {"RANK": "0", "WORLD_SIZE": "1"},
+        STEP | {"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1"},
+        {"SLURM_JOB_ID": "1", "SLURM_NTASKS": "8", "SLURM_PROCID": "0"},
+        {"SLURM_ARRAY_TASK_ID": "3", "SLURM_ARRAY_TASK_COUNT": "8", "SLURM_NTASKS": "1", "SLURM_PROCID": "0"},
+    ],
+    ids=["no cluster", "torchrun of one", "srun -n1", "batch script", "job array"],
+)
+def test_a_single_process_is_silent(environment: Callable[[dict[str, str]], None], variables: dict[str, str]) -> None:
+    environment(variables)
+    for env in (False, True):
+        config = WorkerConfig.default_worker_config(num_workers=0, env=env)
+        assert (config.rank, config.world_size) == (0, 1)
+
+
+def test_a_process_group_decides_over_the_environment(
+    environment: Callable[[dict[str, str]], None], tmp_path: Path
+) -> None:
+    environment(STEP)
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/meeting", rank=0, world_size=1)
+    try:
+        for env in (False, True):
+            config = WorkerConfig.default_worker_config(num_workers=0, env=env)
+            assert (config.rank, config.world_size) == (0, 1)
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"), [(STEP, (3, 4)), (OPEN_MPI, (1, 2)), ({"SLURM_NTASKS": "4"}, (0, 1))]
+)
+def test_the_ranks_can_be_taken_from_the_environment(
+    environment: Callable[[dict[str, str]], None], variables: dict[str, str], expected: tuple[int, int]
+) -> None:
+    environment(variables)
+    config = WorkerConfig.default_worker_config(num_workers=0, env=True)
+    assert (config.rank, config.world_size) == expected
+    environment(STEP | {"SLURM_PROCID": "9"})
+    with pytest.raises(ConfigError, match="expected SLURM_PROCID below SLURM_STEP_NUM_TASKS, found 9 and 4"):
+        WorkerConfig.default_worker_config(num_workers=0, env=True)
+    with pytest.raises(TypeError, match="expected True or False as env"):
+        WorkerConfig.default_worker_config(num_workers=0, env="no")  # type: ignore[arg-type]

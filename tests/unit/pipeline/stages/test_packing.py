@@ -190,10 +190,6 @@ def test_a_selection_of_other_objects_is_an_error_with_a_hint() -> None:
         steps(packed, lane(), most=1)
 
 
-def test_a_selection_that_fails_skips_only_its_buffer() -> None:
-    assert values(PackingDataset(Values(range(8)), 3, all_unless_a_two, list)) == [[3, 4, 5], [6, 7]]
-
-
 def test_a_group_whose_samples_are_all_skipped_is_not_packed() -> None:
     given = steps(
         PackingDataset(Values([3, 6, 1, 4]), 2, all_unless_a_two, total, sample_encoder=no_threes), lane(), most=9

@@ -72,6 +72,12 @@ def test_the_last_batch_may_be_short_or_dropped() -> None:
     assert [len(batch) for batch in values(pool(Values(range(10)), size=8, drop_last=True))] == [4, 4]
 
 
+def test_a_dropped_short_batch_is_noted() -> None:
+    own = lane()
+    steps(pool(Values(range(10)), size=8, drop_last=True), own, most=9)
+    assert own.failures.remainder == "drop_last of SortPoolDataset dropped 2 samples, fewer than batch_size=4"
+
+
 def no_multiples_of_five(item: int) -> float:
     if item % 5 == 0:
         raise SkipSample

@@ -206,9 +206,9 @@ def test_an_optional_field_that_is_missing_keeps_its_default(own_module: str) ->
 def test_an_error_names_the_sample_the_part_and_the_place() -> None:
     source = SourceInfo(dataset_path="/d", index=7, shard_name="s.tar", file_names=("0.jpg",))
     with pytest.raises(SampleError) as caught:
-        builder_of(CAPTIONING).build({"jpg": b"<html>", "txt": b"x"}, key="s.tar/0", sources=[source])
+        builder_of(CAPTIONING).build({"jpg": b"no jpeg", "txt": b"x"}, key="s.tar/0", sources=[source])
     error = caught.value
-    assert error.message == "sample 's.tar/0': part 'jpg' is not an image (it starts with b'<html>')"
+    assert error.message == "sample 's.tar/0': part 'jpg' is not an image, but a text (it starts with b'no jpeg')"
     assert (error.key, error.part, error.source) == ("s.tar/0", "jpg", "/d/s.tar: 0.jpg")
     with pytest.raises(SampleError, match=r"sample 's.tar/0': field 'caption' .* is missing"):
         builder_of(CAPTIONING).build({"jpg": JPEG}, key="s.tar/0")

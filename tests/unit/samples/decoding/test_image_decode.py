@@ -2,7 +2,11 @@ from __future__ import annotations
 
 import io
 import re
+import subprocess
+import sys
 import warnings
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,8 +16,9 @@ import torch
 from PIL import EpsImagePlugin, Image, ImageFile
 from webdataset.autodecode import imagehandler, imagespecs
 
-from loader.errors import TrustError
+from loader.errors import ConfigError, SampleError, TrustError
 from loader.samples.decoding import image_decode
+from loader.samples.decoding.decoder import SampleDecoder
 from loader.samples.decoding.image_decode import IMAGE_FORMS, decode_image, is_plain_jpeg, looks_like_image
 from tests.unit.samples.image_corpus import corpus, encode, pattern
 
@@ -55,7 +60,8 @@ def assert_same(ours: Any, theirs: Any) -> None:
 
 
 def decode_both(data: bytes, form: str) -> tuple[Any, Any]:
-    return outcome(decode_image, data, IMAGE_FORMS[form]), outcome(imagehandler(form), ".jpg", data)
+    clipped = replace(IMAGE_FORMS[form], deep="clip")
+    return outcome(decode_image, data, clipped), outcome(imagehandler(form), ".jpg", data)
 
 
 def test_image_forms_have_the_names_of_webdataset() -> None:
@@ -64,7 +70,7 @@ def test_image_forms_have_the_names_of_webdataset() -> None:
 
 @by_name
 def test_every_image_decodes_as_in_webdataset_in_every_form(name: str) -> None:
-    for form in imagespecs:
+    for form in {*imagespecs} - {"pil"}:  # which keeps the mode of the file
         assert_same(*decode_both(CORPUS[name], form))
 
 
@@ -158,10 +164,125 @@ def test_an_image_that_is_a_program_is_run_only_with_trust(monkeypatch: pytest.M
 
 def test_images_are_recognized_by_their_first_bytes() -> None:
     known = {name for name, data in CORPUS.items() if looks_like_image(data)}
-    assert {name for name in CORPUS if name.startswith(("jpeg", "png", "gif", "webp", "tiff"))} == known
+    assert {name for name in CORPUS if name.startswith(("jpeg", "png", "gif", "webp", "tiff", "bmp"))} == known
     assert not looks_like_image(b"RIFF\0\0\0\0WAVE")
 
 
 def test_torch_is_imported_only_for_tensors() -> None:
     source = image_decode.__dict__
     assert "torch" not in source
+
+
+@by_name
+def test_pil_keeps_a_picture_as_its_file_has_it(name: str) -> None:
+    found = decode_image(CORPUS[name], IMAGE_FORMS["pil"])
+    with Image.open(io.BytesIO(CORPUS[name])) as image:
+        assert (found.mode, found.size, found.tobytes()) == (image.mode, image.size, image.tobytes())
+        assert image.format == "TIFF" or found.getexif() == image.getexif()
+
+
+DEEP = np.array([[0, 255, 256], [4095, 32768, 65535]], np.uint16)
+"""Levels of 16 bits: all but two of them are above 255."""
+
+
+def decode(data: bytes, image_decode: str, **options: Any) -> Any:
+    return SampleDecoder(image_decode=image_decode, **options).decode_part("png", data)
+
+
+@pytest.mark.parametrize("file_format", ["PNG", "TIFF"])
+def test_16_bits_scale_to_8_bits_and_to_floats(file_format: str) -> None:
+    data = encode(Image.fromarray(DEEP), file_format)
+    scaled = np.rint(DEEP / 257).astype(np.uint8)
+    assert (decode(data, "l8") == scaled).all()
+    assert (decode(data, "rgb8") == scaled[..., None]).all()
+    assert decode(data, "torchrgb8").shape == (3, 2, 3)
+    assert (decode(data, "rgba8")[..., 3] == 255).all()
+    exact = (DEEP / np.float32(65535)).astype(np.float32)
+    assert np.allclose(decode(data, "l"), exact, atol=1e-7), "floats keep the 16 bits"
+    assert np.allclose(decode(data, "torchrgb").numpy(), exact, atol=1e-7)
+    assert (decode(data, "torchrgba")[3] == 1).all()
+    assert decode(data, "pilrgb") == Image.fromarray(scaled).convert("RGB")
+    assert (decode(data, "l8", deep="clip") == np.minimum(DEEP, 255)).all(), "as megatron-energon"
+
+
+def test_floats_are_refused_or_scaled_by_a_range() -> None:
+    data = encode(Image.fromarray(np.array([[-1, 0.0, 5.0, 10.0]], np.float32)), "TIFF")
+    with pytest.raises(SampleError, match="part 'png' does not decode as image: its pixels are floats"):
+        decode(data, "rgb8")
+    assert decode(data, "l8", float_range=(0, 10)).tolist() == [[0, 0, 128, 255]]
+    assert np.allclose(decode(data, "l", float_range=(0, 10)), [[0, 0, 0.5, 1]], atol=1e-4)
+    assert decode(data, "pil").mode == "F"
+    assert decode(data, "l8", deep="clip").tolist() == [[0, 0, 5, 10]]
+
+
+@pytest.mark.parametrize("name", ["png-alpha", "png-grey-alpha", "png-palette-transparent", "gif-transparent"])
+def test_alpha_is_composed_on_a_background(name: str) -> None:
+    image = Image.open(io.BytesIO(CORPUS[name])).convert("RGBA")
+    pixels = np.asarray(image).astype(int)
+    colour, alpha = pixels[..., :3], pixels[..., 3:]
+    composed = (colour * alpha + np.array([0, 128, 255]) * (255 - alpha)) / 255
+    found = decode(CORPUS[name], "rgb8", background=(0, 128, 255))
+    assert np.abs(found - composed).max() <= 1
+    assert (decode(CORPUS[name], "rgb8") == np.asarray(Image.open(io.BytesIO(CORPUS[name])).convert("RGB"))).all()
+    assert (decode(CORPUS[name], "rgba8", background="white") == np.asarray(image)).all(), "alpha has its own channel"
+
+
+def test_options_of_pictures_are_checked_and_kept_only_if_they_differ_from_the_defaults() -> None:
+    assert "deep" not in SampleDecoder().config()
+    assert "deep" not in repr(SampleDecoder())
+    decoder = SampleDecoder(background="#ff0000", deep="clip", float_range=(0, 1))
+    assert SampleDecoder(**decoder.config()).image_form() == decoder.image_form()
+    assert decoder.image_form().background == (255, 0, 0)
+    for options in (
+        {"background": "no colour"},
+        {"background": (1, 2)},
+        {"deep": "shift"},
+        {"float_range": (1, 1)},
+        {"float_range": 3},
+    ):
+        with pytest.raises(ConfigError):
+            SampleDecoder(**options)
+
+
+def test_avif_decodes_with_pillow() -> None:
+    if "AVIF" not in Image.OPEN:
+        pytest.skip("this Pillow reads no AVIF")
+    data = encode(Image.new("RGB", (20, 10), (200, 10, 10)), "AVIF")
+    assert SampleDecoder(image_decode="rgb8").decode_part("avif", data).shape == (10, 20, 3)
+
+
+PLUGINS = {"heic": ("pillow_heif", "HEIF", "pillow-heif"), "jxl": ("pillow_jxl", "JXL", "pillow-jxl-plugin")}
+
+
+DECODE = """
+import sys
+from loader.samples.decoding.decoder import SampleDecoder
+
+decoder = SampleDecoder(image_decode="rgb8")
+assert not {"pillow_heif", "pillow_jxl"} & sys.modules.keys()
+for path in sys.argv[1:]:
+    with open(path, "rb") as file:
+        print(decoder.decode_part(path.rpartition(".")[2], file.read()).shape)
+"""
+
+
+def test_a_plugin_is_imported_when_the_first_such_picture_is_decoded(tmp_path: Path) -> None:
+    pytest.importorskip("pillow_heif").register_heif_opener()
+    pytest.importorskip("pillow_jxl")
+    for part_name, (_, format_name, _) in PLUGINS.items():
+        data = encode(Image.new("RGB", (64, 48), (200, 10, 10)), format_name)
+        (tmp_path / f"a.{part_name}").write_bytes(data)
+    paths = map(str, sorted(tmp_path.iterdir()))
+    done = subprocess.run([sys.executable, "-c", DECODE, *paths], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["(48, 64, 3)"] * 2
+
+
+@pytest.mark.parametrize("part_name", PLUGINS)
+def test_a_missing_plugin_is_named_with_how_to_install_it(part_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    module, format_name, package = PLUGINS[part_name]
+    head = {"heic": b"\0\0\0\x18ftypheic\0\0\0\0mif1heic", "jxl": b"\0\0\0\x0cJXL \r\n\x87\n"}[part_name]
+    monkeypatch.setitem(sys.modules, module, None)
+    monkeypatch.setattr(Image, "ID", [name for name in Image.ID if name != format_name])
+    monkeypatch.setattr(Image, "OPEN", {name: how for name, how in Image.OPEN.items() if name != format_name})
+    with pytest.raises(ImportError, match=f"pip install {package}$"):
+        SampleDecoder().decode_part(part_name, head + bytes(100))

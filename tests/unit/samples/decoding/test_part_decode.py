@@ -228,7 +228,17 @@ def test_video_and_hdf_parts_stay_bytes_unlike_in_webdataset(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "data", "found"),
     [
-        ("jpg", b"<!DOCTYPE html>", "part 'jpg' is not an image (it starts with b'<!DOCTYPE html>')"),
+        ("jpg", b"<!DOCTYPE html>", "part 'jpg' is not an image, but an HTML page, as web servers answer"),
+        (
+            "jpg",
+            b"version https://git-lfs.github.com/spec/v1\noid",
+            "part 'jpg' is not an image, but a Git LFS",
+        ),
+        ("jpg", b"a cat", "part 'jpg' is not an image, but a text (it starts with b'a cat')"),
+        ("jpg", b"\0\0\0\x18ftypisom", "part 'jpg' is not an image, but an MP4 video"),
+        ("json", b"<html>", "part 'json' is not json, but an HTML page"),
+        ("txt", b"\x89PNG\r\n\x1a\n", "part 'txt' is not txt, but a PNG picture"),
+        ("jpg", b"\1\2\3", "part 'jpg' is not an image (it starts with b'\\x01\\x02\\x03')"),
         (
             "jpg",
             encode(PHOTO, "JPEG", quality=99)[:-20],

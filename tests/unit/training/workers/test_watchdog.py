@@ -83,7 +83,7 @@ def test_a_hang_is_reported_once_with_the_last_sample_and_the_stack(
         (record,) = caplog.records
         found, at, *stack = record.getMessage().splitlines()
         assert found == f"worker process 1 (pid {started.processes[1].pid}) has made no micro-batch for 0.5 s"
-        assert at == "  at: the last sample it began is the sample at position 7 of lane 3"
+        assert at == "  at: last sample started: the sample at position 7 of lane 3"
         assert any(line.endswith("in sleep_in_the_hook") for line in stack)
         assert started.processes[1].is_alive()
 
@@ -102,7 +102,7 @@ def test_fail_kills_only_the_worker_that_hangs_and_ends_the_wait_with_an_error(m
         with pytest.raises(WorkerError) as caught, dog.waiting(1):
             started.connections[1].recv()
         assert caught.value.message.startswith("worker process 1 (pid ")
-        assert caught.value.at == "the last sample it began is the sample at position 7 of lane 3"
+        assert caught.value.at == "last sample started: the sample at position 7 of lane 3"
         assert "in sleep_in_the_hook" in caught.value.__notes__[0]
         started.processes[1].join()
         assert [process.exitcode for process in started.processes] == [None, -9]
@@ -133,7 +133,7 @@ def test_a_worker_that_has_not_begun_is_reported_and_ended_without_a_process_to_
     dog = made(board=WorkerBoard(1), fail=True)
     with pytest.raises(WorkerError, match="worker process 0 has made no micro-batch") as caught, dog.waiting(0):
         time.sleep(LONG_S)
-    assert caught.value.at == "it had begun no sample, or was in a hook for several samples"
+    assert caught.value.at == "it was between samples, or in a hook for a batch"
 
 
 def test_a_worker_that_has_not_begun_is_killed_if_its_process_is_known(made: MakeWatchdog) -> None:
@@ -354,7 +354,7 @@ def test_the_thread_ends_when_the_watchdog_is_freed() -> None:
 def test_describe_names_the_last_sample(made: MakeWatchdog, caplog: pytest.LogCaptureFixture) -> None:
     with made(describe=lambda worker: f"'a.tar/0001' of worker {worker}").waiting():
         hang_until_reported(caplog)
-    assert "the last sample it began is 'a.tar/0001' of worker 0" in caplog.text
+    assert "last sample started: 'a.tar/0001' of worker 0" in caplog.text
 
 
 def test_an_error_in_describe_does_not_hide_the_hang(made: MakeWatchdog, caplog: pytest.LogCaptureFixture) -> None:

@@ -206,6 +206,7 @@ def test_an_error_arrives_from_a_real_process(method: Any) -> None:
     [
         (hooks.be_killed, "was killed by SIGKILL", "memory runs out"),
         (hooks.crash_in_c_code, "was killed by SIGSEGV", "library written in C"),
+        (hooks.be_notified, "was killed by SIGUSR1", "install its handlers before the first micro-batch"),
         (hooks.be_ended_by_a_nameless_signal, "was killed by signal ", "see what the process printed"),
         (hooks.leave, "ended with exit code 4 ", "see what the process printed"),
     ],
@@ -216,7 +217,7 @@ def test_the_error_names_the_worker_the_signal_and_the_last_sample(method: Any, 
         error = worker_died_error(1, started.processes[1], started.board)
     assert isinstance(error, WorkerError)
     assert error.message.startswith(f"worker process 1 (pid {started.processes[1].pid}) {how}")
-    assert error.at == "the last sample it began is the sample at position 7 of lane 3"
+    assert error.at == "last sample started: the sample at position 7 of lane 3"
     assert error.hint is not None
     assert hint in error.hint
 
@@ -234,7 +235,7 @@ def test_the_error_names_the_last_sample_as_described() -> None:
             process.join()
         error = worker_died_error(1, started.processes[1], started.board, lambda worker: f"'a.tar/{worker}'")
     assert error.message.endswith("was killed by SIGKILL")
-    assert error.at == "the last sample it began is 'a.tar/1'"
+    assert error.at == "last sample started: 'a.tar/1'"
 
 
 def test_a_worker_that_exited_with_0_too_early_is_named() -> None:

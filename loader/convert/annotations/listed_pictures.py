@@ -1,0 +1,58 @@
+"""Compare the pictures that annotations list with those that are on disk."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+
+from ...accounting import Account
+from ...accounting.kinds import kind_of_name
+from ...storage import is_url
+from ..rows.row import FileRef, PartRef
+
+__all__ = ["ListedPictures"]
+
+
+class ListedPictures:
+    """The pictures on this machine that a file lists."""
+
+    def __init__(self) -> None:
+        self._names: defaultdict[str, set[str]] = defaultdict(set)  # folder → names of files
+        self._missing = 0
+        self._first_missing = ""
+
+    def add(self, parts: Iterable[PartRef]) -> None:
+        """Add the pictures of a row; those of URLs are ignored."""
+        for part in parts:
+            if not isinstance(part, FileRef) or is_url(os.fsdecode(part.path)):
+                continue
+            folder, name = os.path.split(os.fsdecode(part.path))
+            self._names[folder].add(name)
+            if part.size_bytes < 0:
+                self._missing += 1
+                self._first_missing = self._first_missing or os.path.join(folder, name)
+
+    def finish(self, file: str, account: Account) -> Iterator[str]:
+        """Account for the pictures next to those that a file lists, and yield a note about pictures that are missing.
+
+        Args:
+            file: Path of the file.
+            account: Counts the pictures.
+        """
+        if self._missing:
+            yield f"missing pictures of {os.path.basename(file)}: {self._missing:,}, such as {self._first_missing}"
+        for folder, names in self._names.items():
+            try:
+                others = sorted(name for name in os.listdir(folder) if name not in names and _is_picture(name))
+            except OSError:
+                continue  # the folder is missing, and so are its pictures
+            account.take("files", len(names))
+            account.see("files", len(others))
+            for name in others:
+                path = os.path.join(folder, name)
+                account.leave("files", "L111", path, size_bytes=os.stat(path).st_size)
+
+
+def _is_picture(name: str) -> bool:
+    return kind_of_name(name) == "image" and not name.startswith(".")

@@ -1,0 +1,59 @@
+"""A prepare accounts for the files of its folder and for the members of its shards."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from loader.accounting import IncompleteError
+from loader.format.prepare.plan import PreparePlan
+from loader.format.prepare.run import run_prepare
+from tests.e2e.dataset_tree import RATIO, write_tar
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_tar(tmp_path / "s_0.tar", [("a.txt", b"1"), ("README", b"about"), ("__MACOSX/._a.txt", b"x")])
+    with tarfile.open(tmp_path / "s_1.tar", "w") as tar:
+        for name, data in (("b.txt", b"2"), ("c.txt", b"3")):
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+        link = tarfile.TarInfo("d.txt")
+        link.type, link.linkname = tarfile.LNKTYPE, "b.txt"
+        tar.addfile(link)
+    (tmp_path / "captions.json").write_bytes(b"{}")
+    return tmp_path
+
+
+def left_out(folder: Path, **settings: bool) -> dict[str, tuple[int, str]]:
+    report = run_prepare(PreparePlan(path=str(folder), split=RATIO, **settings))  # type: ignore[arg-type]
+    return {entry.reason: (entry.count, entry.example) for entry in report.account.left_out}
+
+
+EXPECTED = {
+    "L117": (1, "captions.json"),
+    "L107": (1, "s_0.tar/README"),
+    "L108": (1, "s_0.tar/__MACOSX/._a.txt"),
+    "L105": (1, "s_1.tar/d.txt"),
+}
+
+
+def test_files_and_members_that_are_left_out_are_named(folder: Path) -> None:
+    assert left_out(folder) == EXPECTED
+
+
+def test_unchanged_shards_are_accounted_for_without_a_scan(folder: Path) -> None:
+    left_out(folder)
+    assert left_out(folder) == EXPECTED  # up to date
+    write_tar(folder / "s_2.tar", [("e.txt", b"1")])
+    assert left_out(folder) == EXPECTED  # one shard is scanned
+
+
+def test_a_strict_prepare_publishes_nothing(folder: Path) -> None:
+    with pytest.raises(IncompleteError, match=r"1 members: .*\[L105\], first s_1.tar/d.txt"):
+        left_out(folder, strict=True)
+    assert not (folder / ".nv-meta" / ".info.json").exists()

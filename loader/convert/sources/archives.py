@@ -10,7 +10,7 @@ import shutil
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from ...accounting import Account
 from ...errors import ConfigError, FormatError, StorageError
@@ -54,7 +54,7 @@ class TarSource(Source):
     """
 
     path: str
-    kind: str = "webdataset"
+    kind: Literal["webdataset"] = "webdataset"
 
     def rows(self, listing: Listing) -> Iterator[Row]:
         """Yield the samples, tar by tar; compressed tars are decompressed to the scratch folder.

@@ -418,3 +418,13 @@ def flickr8k(folder: Path) -> None:
 @layout(samples={"a": "after.png before.png", "b": "after.png before.png"})
 def edited_pictures(folder: Path) -> None:
     write(folder, ["before/a.png", "before/b.png", "after/a.png", "after/b.png"])
+
+
+@layout(
+    samples={"1": "jpg txt"},
+    left_out={"files L110": 1},
+    sample_type="CaptioningSample",
+    forms=("folder",),
+)
+def an_empty_tar_among_others(folder: Path) -> None:
+    write(folder, {"0.tar": b"", "1.tar": tar_of({"1.jpg": picture(), "1.txt": b"x"})})

@@ -26,5 +26,7 @@ def leave_others(tree: FileTree, used: Collection[str], account: Account) -> Non
             full = join_names(folder, name)
             if full in used:
                 account.use(tree.unit)
+            elif name in data:
+                tree.leave(account, full, "L103" if tree.size(full) else "L110")
             else:
-                tree.leave(account, full, "L103" if name in data else "L102")
+                tree.leave(account, full, "L102")

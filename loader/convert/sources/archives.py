@@ -64,7 +64,7 @@ class TarSource(Source):
             FormatError: A tar file is damaged.
             StorageError: It cannot be read, or the scratch folder is full.
         """
-        paths = tar_files(self.path)
+        paths = [path for path in tar_files(self.path) if not os.path.isdir(self.path) or os.path.getsize(path)]
         if not paths:
             raise ConfigError("there are no tar files in this folder", at=self.path)
         for path in paths:

@@ -19,7 +19,6 @@ from ...format.prepare.shards import compression_of, is_compressed_tar
 from ...format.tar.names import reason_without_sample, split_member_name
 from ...storage import open_parent, raise_storage_error
 from ..file_trees.file_names import TAR_ENDINGS
-from ..file_trees.leftovers import leave_others
 from ..file_trees.tar_members import read_tar_members
 from ..file_trees.tree import FolderTree
 from ..rows.file_ref import file_version
@@ -71,7 +70,7 @@ class TarSource(Source):
             yield from webdataset_rows(path, plain_tar(path, listing.scratch), listing.account)
         if os.path.isdir(self.path):
             used = {os.path.relpath(path, self.path) for path in paths}
-            leave_others(FolderTree(self.path), used, listing.account)
+            FolderTree(self.path).leave_others(listing.account, used)
 
 
 def webdataset_rows(shown: str, path: str, account: Account) -> Iterator[Row]:

@@ -422,12 +422,12 @@ def edited_pictures(folder: Path) -> None:
 
 @layout(
     samples={"1": "jpg txt"},
-    left_out={"files L110": 1},
+    left_out={"files L110": 1, "files L108": 1},
     sample_type="CaptioningSample",
     forms=("folder",),
 )
-def an_empty_tar_among_others(folder: Path) -> None:
-    write(folder, {"0.tar": b"", "1.tar": tar_of({"1.jpg": picture(), "1.txt": b"x"})})
+def an_empty_tar_and_a_resource_fork_among_others(folder: Path) -> None:
+    write(folder, {"0.tar": b"", "._1.tar": b"fork", "1.tar": tar_of({"1.jpg": picture(), "1.txt": b"x"})})
 
 
 @layout(

@@ -18,7 +18,7 @@ from ...format.index.shard_index import index_shard
 from ...format.prepare.shards import compression_of, is_compressed_tar
 from ...format.tar.names import reason_without_sample, split_member_name
 from ...storage import open_parent, raise_storage_error
-from ..file_trees.file_names import TAR_ENDINGS
+from ..file_trees.file_names import TAR_ENDINGS, reason_of_name
 from ..file_trees.tar_members import read_tar_members
 from ..file_trees.tree import FolderTree
 from ..rows.file_ref import file_version
@@ -37,8 +37,9 @@ def tar_files(path: str) -> list[str]:
         return [path]
     found = []
     for folder, folders, files in os.walk(path):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        found += [os.path.join(folder, name) for name in sorted(files) if name.endswith(TAR_ENDINGS)]
+        folders[:] = sorted(name for name in folders if not reason_of_name(f"{name}/x.tar"))
+        names = (name for name in sorted(files) if name.endswith(TAR_ENDINGS) and not reason_of_name(name))
+        found += [os.path.join(folder, name) for name in names]
     return found
 
 

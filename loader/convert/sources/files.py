@@ -276,8 +276,9 @@ class _TreeRows:
         scratch = os.path.join(listing.scratch, str(len(os.listdir(listing.scratch))))  # no other source has it
         paths = [tree.local_path(name, scratch) for name in names]
         if survey.kind == "tars":
-            for path in paths:
-                yield from TarSource(path=path).rows(listing)
+            for name, path in zip(names, paths, strict=True):
+                for row in TarSource(path=path).rows(listing):
+                    yield msgspec.structs.replace(row, origin=row.origin.replace(path, self._shown(name)))
         else:
             folder = os.path.join(scratch, "members") if tree.unit == "members" else tree.path
             inner = HuggingFaceSource(path=folder, columns=self._source.columns)

@@ -82,6 +82,8 @@ def lint_metadataset(
         samples=lint.samples,
         seconds=time.perf_counter() - started,
         datasets=lint.datasets,
+        decoded_media=lint.decoded_media,
+        media_note=lint.media_note,
     )
 
 
@@ -99,7 +101,8 @@ class _MetadatasetLint:
     def __init__(self, plan: MetadatasetLintPlan, on_progress: Callable[[LintProgress], None] | None) -> None:
         self.findings: dict[Finding, None] = {}  # a set: two configurations of a dataset have the same faults of shards
         self.complete = True
-        self.datasets = self.shards = self.samples = 0
+        self.datasets = self.shards = self.samples = self.decoded_media = 0
+        self.media_note: str | None = None
         self._plan = plan
         self._on_progress = on_progress
         self._paths = DatasetPaths(check_urls=True)
@@ -252,6 +255,8 @@ class _MetadatasetLint:
         self.datasets += 1
         self.shards += report.shards
         self.samples += report.samples
+        self.decoded_media += report.decoded_media
+        self.media_note = self.media_note or report.media_note
         self._add([replace(finding, dataset=path) for finding in report.findings])
 
 

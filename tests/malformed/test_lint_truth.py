@@ -381,8 +381,8 @@ def kill_on_one(key: str, parts: Mapping[str, bytes]) -> list[tuple[str | None, 
 def test_a_checker_is_picklable_in_use(pictures: Path) -> None:
     checker = lint_task.LintChecker(LintPlan(path=str(pictures), level="headers"), None, None, {})
     task = lint_task.LintTask(DatasetFolder(pictures).index.shards[0])
-    assert checker(task) == []
-    assert pickle.loads(pickle.dumps(checker))(task) == []
+    assert checker(task) == ([], 0)
+    assert pickle.loads(pickle.dumps(checker))(task) == ([], 0)
 
 
 def test_a_shard_that_is_cut_while_it_is_checked_gives_no_part_to_the_check(pictures: Path) -> None:
@@ -391,7 +391,7 @@ def test_a_shard_that_is_cut_while_it_is_checked_gives_no_part_to_the_check(pict
     entry = DatasetFolder(pictures).index.shards[0]
     offset = offset_of(pictures, entry.name, "00000.jpg")
     os.truncate(pictures / entry.name, offset + 10)
-    [finding] = checker(lint_task.LintTask(entry, range(1)))
+    [finding], _ = checker(lint_task.LintTask(entry, range(1)))
     assert (finding.code, finding.shard, finding.key, finding.offset) == ("E104", entry.name, "00000", offset)
     assert "the shard ends after 10 of them" in finding.message
 

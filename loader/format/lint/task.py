@@ -105,12 +105,15 @@ class LintChecker:
         except ConfigError:
             return {}
 
-    def __call__(self, task: LintTask) -> list[Finding]:
+    def __call__(self, task: LintTask) -> tuple[list[Finding], int]:
+        """Return the findings of a task, and the number of parts with sound or video that it decoded."""
         excluded = self._excluded.get(task.shard.name, frozenset())
         if task.samples is not None:
             keys = map(self._dataset.index.key, task.samples)
             kept = [sample for sample, key in zip(task.samples, keys, strict=True) if key not in excluded]
-            return list(self._samples.findings(self._dataset.storage, self._dataset.tar_index, task.shard, kept))
+            index = self._dataset.tar_index
+            findings = list(self._samples.findings(self._dataset.storage, index, task.shard, kept))
+            return findings, self._samples.count_media(index, kept)
         found = check_shard(
             self._dataset.storage,
             self._dataset.tar_index,
@@ -119,4 +122,4 @@ class LintChecker:
             read_bytes=self._plan.level == "bytes",
             sqlite_number=self._sqlite_numbers.get(task.shard.name),
         )
-        return [finding for finding in found if not (finding.is_sample and finding.key in excluded)]
+        return [finding for finding in found if not (finding.is_sample and finding.key in excluded)], 0

@@ -19,7 +19,7 @@ from ..unprepared.tar_index import TarIndex
 from .metadata import check_duplicate_keys, unreadable_dataset
 from .report import Finding, LintProgress, LintReport, SampleCheck
 from .running import RunningLint
-from .samples import SampleLint
+from .samples import SampleLint, media_note
 from .shard import check_archive, check_parts, read_all
 from .task import DecodeTasks, LintTask
 
@@ -66,6 +66,8 @@ def lint_tars(
         shards=len(tars.shards),
         samples=0 if index is None else len(index),
         seconds=time.perf_counter() - started,
+        decoded_media=lint.decoded_media,
+        media_note=None if index is None else media_note(index.part_names, "bytes" if read_bytes else "headers", check),
     )
 
 
@@ -74,6 +76,7 @@ class _TarLint(RunningLint):
 
     def __init__(self, tars: TarFolder, **options: Any) -> None:
         super().__init__(**options)
+        self.decoded_media = 0
         self._tars = tars
 
     def check_headers(self, *, read_bytes: bool, reports: bool) -> TarIndex | None:
@@ -98,8 +101,9 @@ class _TarLint(RunningLint):
         tasks = DecodeTasks(index.shards)
         decoded = 0
         checker = _DecodeCheck(self._tars.storage, index.layout, self._tars.path, SampleLint(check))
-        for _, number, findings in self.results(checker, tasks):
+        for _, number, (findings, decoded_media) in self.results(checker, tasks):
             self.add(findings)
+            self.decoded_media += decoded_media
             decoded += len(tasks[number].samples or ())
             self.report(decoded, len(index), "samples")
 
@@ -146,8 +150,10 @@ class _DecodeCheck:
     def _index(self) -> TarIndex:
         return TarIndex(self._storage, self._layout, path=self._path)
 
-    def __call__(self, task: LintTask) -> list[Finding]:
+    def __call__(self, task: LintTask) -> tuple[list[Finding], int]:
+        samples = task.samples or ()
         try:
-            return list(self._samples.findings(self._storage, self._index, task.shard, task.samples or ()))
+            findings = list(self._samples.findings(self._storage, self._index, task.shard, samples))
+            return findings, self._samples.count_media(self._index, samples)
         except EnergonError as error:  # the shard changed since its headers were checked
-            return [Finding(code="E109", message=error.message, shard=task.shard.name)]
+            return [Finding(code="E109", message=error.message, shard=task.shard.name)], 0

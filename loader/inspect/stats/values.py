@@ -28,6 +28,17 @@ Tokenizer = Callable[[str], int]
 """Returns the number of tokens of a text."""
 
 _BY_NAME = MediaFilter(strategy="EXTENSION")
+_AV_FIELDS = (
+    "video_width",
+    "video_height",
+    "video_fps",
+    "video_num_frames",
+    "video_basis",
+    "audio_sample_rate",
+    "audio_channels",
+    "audio_num_samples",
+    "audio_basis",
+)
 _MAX_FIELDS = 200  # of one JSON part
 _MAX_DEPTH = 4
 _MAX_TEXT = 80  # characters of a text that is counted as a value
@@ -84,7 +95,7 @@ def _of_av(name: str, found: AVMetadata) -> SampleValues:
     durations = [one for one in (found.video_duration, found.audio_duration) if one is not None]
     if durations:
         values.append((f"{name}.duration", max(durations)))
-    for field in ("video_width", "video_height", "video_fps", "audio_sample_rate", "audio_channels"):
+    for field in _AV_FIELDS:
         value = getattr(found, field)
         if value is not None:
             values.append((f"{name}.{field.removeprefix('video_')}", value))

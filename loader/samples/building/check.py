@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import zlib
 from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 from typing import Any, Final
 
 import numpy as np
@@ -20,6 +21,8 @@ from ...format.documents.conversation import conversation_turns
 from ...format.documents.dataset_config import DatasetConfig
 from ...format.documents.part_kinds import is_compressed, part_kind
 from ...format.documents.sample_types import FieldKind
+from ...format.media.av_decode import media_fault
+from ...format.media.kind import media_type_of_name
 from ..decoding.image_decode import IMAGE_FORMS, open_image
 from ..decoding.part_decode import decode_part, part_error
 from ..trust import is_trusted
@@ -43,6 +46,7 @@ class DecodeCheck:
         config: The content of ``dataset.yaml``; None checks only that the parts decode.
         meta_folder: The ``.nv-meta`` folder, which contains ``sample_loader.py``.
         trust_code: Allow code and pickles of the dataset to run; otherwise they are not checked.
+        decode_media: Decode sound and video to their ends, which may take minutes for each.
 
     >>> from loader.storage import EPath
     >>> check = DecodeCheck(None, EPath("dataset/.nv-meta"), trust_code=False)
@@ -50,8 +54,16 @@ class DecodeCheck:
     [('json', "part 'json' does not decode as json: Expecting property name enclosed in double quotes: ...")]
     """
 
-    def __init__(self, config: DatasetConfig | None, meta_folder: os.PathLike[str], trust_code: bool) -> None:
+    def __init__(
+        self,
+        config: DatasetConfig | None,
+        meta_folder: os.PathLike[str],
+        trust_code: bool,
+        *,
+        decode_media: bool = True,
+    ) -> None:
         self._config = config
+        self._decode_media = decode_media
         self._meta_folder = meta_folder
         self._trusted = is_trusted(trust_code)
 
@@ -71,6 +83,13 @@ class DecodeCheck:
             )
             return f"samples were not built: {named[0]}.{named[1]} is imported only with --trust-code"
         return None
+
+    @property
+    def undecoded_media(self) -> str | None:
+        """Why sound and video are not decoded; None if they are."""
+        if not self._decode_media:
+            return "it would take too long"
+        return None if find_spec("av") else "PyAV is missing, pip install 'energon-toolkit[av]'"
 
     def __call__(self, key: str, parts: Mapping[str, bytes]) -> list[tuple[str | None, str]]:
         """Check a sample.
@@ -112,6 +131,11 @@ class DecodeCheck:
             if fault is not None:
                 raise SampleError(fault, part=name)
             return CHECKED_IMAGE
+        if media_type_of_name(f"key.{name}") == "av":
+            fault = None if self.undecoded_media else media_fault(data)
+            if fault is not None:
+                raise SampleError(f"part {name!r} is damaged audio or video: {fault}", part=name)
+            return data
         if kind == "pickle" and not self._trusted:
             return data
         return decode_part(name, data, form=IMAGE_FORMS["rgb8"], trust_code=self._trusted)

@@ -48,7 +48,8 @@ def with_trailing_chunk(data: bytes) -> bytes:
 
 
 def packets_of(data: bytes) -> list[bytes]:
-    with av.open(io.BytesIO(data)) as container:
+    container: Any = av.open(io.BytesIO(data))
+    with container:
         return [bytes(packet) for packet in container.demux(video=0) if packet.size]
 
 
@@ -130,7 +131,8 @@ def dropped_frames() -> bytes:
 
 def faststart(data: bytes, path: Path) -> bytes:
     """Return an MP4 with its index at its start."""
-    with av.open(io.BytesIO(data)) as source, av.open(str(path), "w", options={"movflags": "faststart"}) as output:
+    source: Any = av.open(io.BytesIO(data))
+    with source, av.open(str(path), "w", options={"movflags": "faststart"}) as output:
         streams = {stream.index: output.add_stream_from_template(stream) for stream in source.streams}
         for packet in source.demux():
             if packet.size:

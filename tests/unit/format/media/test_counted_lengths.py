@@ -6,6 +6,7 @@ import io
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -13,6 +14,7 @@ from loader.av import AVDecoder, get_single_frames_uniform
 from loader.format.media.av_probe import probe_av
 from loader.format.media.extraction import FileRegion, extract_media
 from loader.format.media.kind import MediaFilter
+from loader.storage import ReadableFile
 from tests.unit.av.encoded_media import encode, numbers_in, trimmed
 from tests.unit.av.odd_media import (
     dropped_frames,
@@ -135,7 +137,7 @@ def test_a_video_of_fewer_frames_than_packets_gives_the_number_that_is_asked_for
 def test_the_header_of_a_plain_file_is_all_that_is_read() -> None:
     for data, limit in ((wav(200.0), 200_000), (encode(frames=400, b_frames=0, size=(320, 240)), 100_000)):
         name = "a.wav" if data.startswith(b"RIFF") else "a.mp4"
-        region = FileRegion(_Bytes(data), 0, len(data))
+        region = FileRegion(cast("ReadableFile", _Bytes(data)), 0, len(data))
         found = extract_media(region, name, MediaFilter(strategy="EXTENSION"))
         assert found is not None
         assert region.bytes_read < limit

@@ -102,14 +102,7 @@ def _describe_bytes(name: str, data: bytes) -> FieldView:
         return _describe_npy(name, data, size)
     if extension in _MEDIA_EXTENSIONS:
         views = encoded_media_views(extension, data)
-        return FieldView(
-            name=name,
-            facts=f"{views.facts}, {size}",
-            pictures=views.pictures,
-            waveform=views.waveform,
-            type="media",
-            media=views.metadata,
-        )
+        return FieldView(name=name, facts=f"{views.facts}, {size}", type="media", **views.shown)
     try:
         image_facts(data)
     except PictureError:
@@ -296,13 +289,7 @@ def _describe_decoder(name: str, decoder: Any) -> FieldView:
         views = media_views(decoder.get_metadata(), lambda: nullcontext(decoder.stream))
     except Exception as error:  # noqa: BLE001 - damaged media raise many kinds
         return FieldView(name=name, facts=type(decoder).__name__, fault=f"not audio or video: {error}")
-    return FieldView(
-        name=name,
-        facts=f"{type(decoder).__name__}: {views.facts}",
-        pictures=views.pictures,
-        waveform=views.waveform,
-        media=views.metadata,
-    )
+    return FieldView(name=name, facts=f"{type(decoder).__name__}: {views.facts}", **views.shown)
 
 
 def _safe_repr(value: Any) -> str:

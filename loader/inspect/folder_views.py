@@ -160,4 +160,4 @@ def _describe_file(storage: Storage, name: str, metadata: MediaMetadata) -> Fiel
         return describe_part(shown, storage.read(name))
     views = media_views(metadata, lambda: storage.local_path(name).open("rb"))
     facts = ", ".join(filter(None, (views.facts, format_bytes(storage.stat(name).size_bytes))))
-    return FieldView(name=shown, facts=facts, pictures=views.pictures, waveform=views.waveform, media=views.metadata)
+    return FieldView(name=shown, facts=facts, **views.shown)

@@ -42,6 +42,11 @@ class MediaViews(NamedTuple):
     waveform: Waveform | None = None
     metadata: Mapping[str, Any] | None = None
 
+    @property
+    def shown(self) -> dict[str, Any]:
+        """The views as fields of a ``FieldView``."""
+        return {"pictures": self.pictures, "waveform": self.waveform, "media": self.metadata}
+
 
 def encoded_media_views(extension: str, data: bytes) -> MediaViews:
     """View the bytes of a file.

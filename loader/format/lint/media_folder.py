@@ -10,8 +10,8 @@ from dataclasses import replace
 from ...errors import ConfigError, FormatError, StorageError
 from ...storage import Storage
 from ..media.extraction import BrokenMedia, FileRegion, extract_media
-from ..media.kind import MediaFilter
-from ..media.metadata import AVMetadata, MediaMetadata, MediaMetadataReader
+from ..media.kind import MediaFilter, media_type_of_name
+from ..media.metadata import MediaMetadata, MediaMetadataReader
 from ..media.tables import read_media_filter
 from ..tar.names import split_member_name
 from .report import Finding, LintProgress, LintReport, SampleCheck
@@ -46,11 +46,10 @@ def lint_media_folder(
             known = sorted(reader, key=lambda entry: entry[0])
         recorded = read_media_filter(storage)
         now_filter = replace(_BY_NAME_OR_HEADER, exact=recorded is not None and recorded.exact)
-        sounds = [name for name, metadata in known if isinstance(metadata, AVMetadata)]
-        note = media_note(sorted({name.rpartition(".")[2] for name in sounds}), "headers", check)
+        note = media_note(sorted({name.rpartition(".")[2] for name, _ in known}), "headers", check)
         for name, metadata in known:
             found = list(_faults(storage, name, metadata, check, now_filter))
-            decoded_media += check is not None and note is None and isinstance(metadata, AVMetadata)
+            decoded_media += check is not None and note is None and media_type_of_name(name) == "av"
             room = len(found) if max_findings is None else max_findings - len(findings)
             findings += found[:room]
             done += 1

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-__all__ = ["cut_fault", "cut_frame_bytes", "is_unset_size", "mp3_frames"]
+__all__ = ["cut_fault", "cut_frame_bytes", "mp3_frames"]
 
 _UNSET = (0, 0x7FFFFFFF, 0xFFFFFFFF)
 _UNSET_SLACK = 4096  # programs that write to a pipe subtract the size of a header, or round to blocks
@@ -21,12 +21,8 @@ _FIRST_FRAME_BYTES = 64  # more than the headers before the number
 _RATES = (44_100, 48_000, 32_000)  # of MPEG 1; half of MPEG 2, a quarter of MPEG 2.5
 
 
-def is_unset_size(size_bytes: int) -> bool:
-    """Return True if a 32-bit size is one that programs write when they do not know it.
-
-    >>> is_unset_size(0x7FFFFFFF - 36), is_unset_size(1 << 20)
-    (True, False)
-    """
+def _is_unset_size(size_bytes: int) -> bool:
+    """Return True if a 32-bit size is one that programs write when they do not know it."""
     return any(abs(size_bytes - unset) <= (_UNSET_SLACK if unset else 0) for unset in _UNSET)
 
 
@@ -49,7 +45,7 @@ def _riff_end(data: bytes) -> int | None:
     order = "big" if data.startswith(b"FORM") else "little"
     if data[8:12] != b"WAVE":
         size_bytes = int.from_bytes(data[4:8], order)  # type: ignore[arg-type] # one of the two literals
-        return None if is_unset_size(size_bytes) else size_bytes  # some programs count the eight bytes before it, too
+        return None if _is_unset_size(size_bytes) else size_bytes  # some programs count the eight bytes before it, too
     start, long_size = 12, None
     while start + 8 <= len(data):
         name, size_bytes = data[start : start + 4], int.from_bytes(data[start + 4 : start + 8], "little")
@@ -58,7 +54,7 @@ def _riff_end(data: bytes) -> int | None:
         if name == b"data":
             if size_bytes == 0xFFFFFFFF and long_size is not None:
                 return start + 8 + long_size
-            return None if is_unset_size(size_bytes) else start + 8 + size_bytes
+            return None if _is_unset_size(size_bytes) else start + 8 + size_bytes
         start += 8 + size_bytes + size_bytes % 2
     return None
 

@@ -104,7 +104,7 @@ class _Mpeg4Counter:
 
     def __call__(self, data: bytes) -> int:
         start = data.find(_VOP)
-        if 0 < len(data) - start <= _LONGEST_PLACEHOLDER and _is_not_coded(data):
+        if start < 0 or (len(data) - start <= _LONGEST_PLACEHOLDER and _is_not_coded(data)):
             shown, self._has_second = int(self._has_second), False
             return shown
         self._has_second = data.find(_VOP, start + 1) > 0

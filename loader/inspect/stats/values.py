@@ -7,6 +7,7 @@ import io
 import json
 import zlib
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
 from functools import lru_cache
 from typing import Any
 
@@ -28,17 +29,6 @@ Tokenizer = Callable[[str], int]
 """Returns the number of tokens of a text."""
 
 _BY_NAME = MediaFilter(strategy="EXTENSION")
-_AV_FIELDS = (
-    "video_width",
-    "video_height",
-    "video_fps",
-    "video_num_frames",
-    "video_basis",
-    "audio_sample_rate",
-    "audio_channels",
-    "audio_num_samples",
-    "audio_basis",
-)
 _MAX_FIELDS = 200  # of one JSON part
 _MAX_DEPTH = 4
 _MAX_TEXT = 80  # characters of a text that is counted as a value
@@ -95,9 +85,8 @@ def _of_av(name: str, found: AVMetadata) -> SampleValues:
     durations = [one for one in (found.video_duration, found.audio_duration) if one is not None]
     if durations:
         values.append((f"{name}.duration", max(durations)))
-    for field in _AV_FIELDS:
-        value = getattr(found, field)
-        if value is not None:
+    for field, value in asdict(found).items():
+        if value is not None and not field.endswith("_duration"):
             values.append((f"{name}.{field.removeprefix('video_')}", value))
     return values
 

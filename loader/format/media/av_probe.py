@@ -77,7 +77,7 @@ def probe_av(data: bytes | BinaryIO, *, exact: bool = False) -> AVMetadata:
             raise ValueError(f"a {container.format.name} file without audio and video")
         streams = [stream for stream in (video, audio) if stream is not None]
         spans = stream_spans(container, streams, head)
-        if exact:
+        if exact and spans:
             spans = _decoded_spans(file, spans)
         if video is not None:
             facts.update(_video_facts(video, spans.get(video.index)))

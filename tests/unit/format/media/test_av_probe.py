@@ -107,6 +107,12 @@ def test_what_is_no_media_is_refused_with_what_was_found(data: bytes) -> None:
     assert found in str(caught.value)
 
 
+def test_a_stream_without_packets_has_no_length() -> None:
+    empty = encode(video="libvpx", container="ivf", frames=3)[:32]  # its header
+    for exact in (False, True):
+        assert facts_of(empty, exact=exact) == {"video_fps": 10.0, "video_width": 64, "video_height": 48}
+
+
 def test_without_pyav_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "av", None)
     with pytest.raises(ImportError, match=r"pip install 'energon-toolkit\[av\]'"):

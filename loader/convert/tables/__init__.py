@@ -3,6 +3,7 @@
 ====================  ==========================================================
 `columns.py`          the columns of a table, and the part that each becomes
 `detect.py`           find out what columns are, from names, types and the first rows
+`named_files.py`      files that paths in a table name
 `names.py`            names that columns usually have, and names of parts
 `part_values.py`      the bytes of a part from values of a row
 `row_maker.py`        a row of a table as a sample

@@ -444,3 +444,12 @@ def named_columns_of_metadata(folder: Path) -> None:
 def files_that_are_preferred_to_their_table(folder: Path) -> None:
     write(folder, ["x/a.jpg"])
     write(folder, {"captions.csv": "image,caption\nx/a.jpg,one\n"})
+
+
+@layout(
+    samples={"photo": " ".join(sorted([*(f"v{number}.jpg" for number in range(25)), "txt"]))},
+    note="25 part names occur once each, such as v0.jpg: base names seem to contain dots",
+    forms=("folder", "zip"),
+)
+def base_names_with_dots(folder: Path) -> None:
+    write(folder, ["photo.txt", *(f"photo.v{number}.jpg" for number in range(25))])

@@ -38,6 +38,7 @@ _ABOUT_ENDINGS = (".md", ".rst", ".py", ".sh", ".ipynb", ".yml", ".yaml", ".toml
 _TEXT_TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".csv.gz", ".tsv.gz", ".jsonl.gz")
 _ARCHIVES = (*TAR_ENDINGS, ".zip", ".7z", ".rar")
 _NEVER_PARTS = (*_ARCHIVES, *BINARY_TABLES)
+_ENDINGS = {ending.rpartition(".")[2] for ending in (*_NEVER_PARTS, *_TEXT_TABLES, *_ABOUT_ENDINGS)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,9 @@ def sort_files(names: Sequence[str]) -> SortedFiles:
     alone: list[tuple[str, list[str]]] = []
     for name in sorted(names):
         lower = name.lower()
-        if lower.endswith(_NEVER_PARTS):
+        if lower.rpartition(".")[2] not in _ENDINGS and not _ABOUT.fullmatch(lower):
+            files.parts.append(name)  # most files
+        elif lower.endswith(_NEVER_PARTS):
             (files.archives if lower.endswith(_ARCHIVES) else files.tables).append(name)
         elif lower.endswith(_TEXT_TABLES):
             alone.append((name, files.tables))

@@ -6,6 +6,7 @@ import re
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 import msgspec
 
@@ -84,6 +85,7 @@ class ListedFolder:
         )
 
 
+@lru_cache(1024)
 def _kind(part: str) -> str:
     kind = kind_of_name(part)
     return part_extension(part) if kind == "bytes" else kind

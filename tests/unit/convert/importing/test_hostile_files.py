@@ -123,6 +123,16 @@ def test_a_resumed_import_of_a_compressed_tar_repeats_nothing(tmp_path: Path) ->
     assert import_source(source, tmp_path / "out") == 2
 
 
+def test_a_resumed_import_of_tars_in_a_zip_repeats_nothing(tmp_path: Path) -> None:
+    inner = write_tar(tmp_path / "in.tar", {"a.txt": b"1", "b.txt": b"2"})
+    with zipfile.ZipFile(tmp_path / "in.zip", "w") as file:
+        file.write(inner, "data/in.tar")
+        file.writestr("README.md", "two samples")
+    interrupt(FilesSource(path=str(tmp_path / "in.zip"), kind="zip"), tmp_path / "out")
+    assert import_source(FilesSource(path=str(tmp_path / "in.zip"), kind="zip"), tmp_path / "out") == 2
+    assert samples_of(tmp_path / "out") == {"a": {"txt": b"1"}, "b": {"txt": b"2"}}
+
+
 @pytest.mark.parametrize("kind", ["webdataset", "tar", "zip"])
 def test_a_resumed_import_notices_another_archive(tmp_path: Path, kind: str) -> None:
     def write(text: bytes) -> None:

@@ -35,6 +35,7 @@ class ImportFlags:
     classes: bool | None
     splits: bool | None
     keep_text_only: bool
+    group_by: Literal["name", "folder", "parallel", "number"] | None
     split_ratio: str | None
     shuffle: int | None
     shard_size: int
@@ -119,6 +120,7 @@ class ImportFlags:
             classes=self.classes,
             splits=self.splits,
             keep_text_only=self.keep_text_only or None,  # conversations are kept in any case
+            group_by=self.group_by,
         )
 
     def pictures(self) -> PictureOptions:

@@ -79,7 +79,6 @@ def import_sources(flags: ImportFlags) -> None:
         if not flags.as_json:
             show_found(console, flags, listed, folder.first)
         draft = _confirmed_draft(flags, listed, folder, console)
-        draft.notes.extend(listed.notes)
         layout = ShardLayout(
             shard_bytes=flags.shard_size,
             samples_per_shard=flags.samples_per_shard,
@@ -104,7 +103,8 @@ def import_sources(flags: ImportFlags) -> None:
         report = _run(plan, listed, progress=flags.progress)
     if flags.as_json:
         show_account(report.account)
-        print_json(report_document(flags.output, report, sources=sources, files=draft.files, notes=draft.notes))
+        notes = [*listed.notes, *draft.notes]
+        print_json(report_document(flags.output, report, sources=sources, files=draft.files, notes=notes))
         return
     show_done(console, flags.output, report)
     show_account(report.account)

@@ -68,7 +68,7 @@ def test_files_that_are_left_out_are_named_and_strict_publishes_nothing(
     assert not (tmp_path / "strict" / ".nv-meta" / ".info.json").exists()
     done = energon("import", photos, tmp_path / "out", "--yes", "--num-workers", 1)
     assert done.code == 0
-    assert "left out: 1 file (4 B), a file without an extension: LICENSE [L101]" in done.err
+    assert "left out: 1 file (4 B), a file about the data, not of it: LICENSE [L102]" in done.err
     assert "left out: 1 file (1 B), a file of the system: Thumbs.db [L108]" in done.err
 
 
@@ -157,6 +157,20 @@ def test_leaving_the_prompts_writes_nothing(photos: Path, tmp_path: Path) -> Non
     with TerminalRun("import", photos, output, "--sample-type", "CrudeWebdataset", rows=70) as run:
         run.wait_for(SPLIT).press(ENTER).wait_for(WRITE).press("q").wait_for("nothing was written")
     assert not output.exists()
+
+
+def test_what_the_files_of_samples_share_is_printed_and_may_be_named(tmp_path: Path, energon: RunEnergon) -> None:
+    for name in ("images/a.jpg", "images/b.jpg", "labels/a.txt", "labels/b.txt", "classes.txt"):
+        path = tmp_path / "in" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(jpeg(1) if name.endswith("jpg") else b"0 1 1 1 1")
+    done = energon("import", tmp_path / "in", tmp_path / "out", "--dry-run")
+    assert "note: the files of a sample have the same path but for the folder: images, labels" in done.out
+    assert "left out: 1 file (9 B), a file about the data, not of it: classes.txt [L102]" in done.err
+    found = energon("import", tmp_path / "in", tmp_path / "out", "--dry-run", "--json").json
+    assert (found["samples"], "images, labels" in found["notes"][0]) == (2, True)
+    plain = energon("import", tmp_path / "in", tmp_path / "out", "--dry-run", "--json", "--group-by", "name").json
+    assert plain["samples"] == 5
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def csv_with_an_open_quote(folder: Path) -> str:
 
 @layout(
     samples={"late": "jpg txt"},
-    left_out={"rows L118": 200},
+    left_out={"rows L120": 200},
     sample_type="CaptioningSample",
     forms=("folder",),
 )
@@ -60,7 +60,7 @@ def jsonl_with_a_late_picture(folder: Path) -> str:
 
 @layout(
     samples={"000000050": "jpg txt", "000000051": "jpg txt"},
-    left_out={"rows L118": 50},
+    left_out={"rows L120": 50},
     sample_type="CaptioningSample",
     forms=("folder",),
 )
@@ -161,6 +161,7 @@ def chats_in_parquet_as_text(folder: Path) -> str:
     forms=("folder",),
 )
 def two_pictures_of_a_row_of_which_one_is_null(folder: Path) -> str:
-    columns = {"left view": [picture()] * 2, "right view": [picture(), None], "prompt": ["a", "b"]}
+    columns: dict[str, list[object]] = {"left view": [picture()] * 2, "right view": [picture(), None]}
+    columns["prompt"] = ["a", "b"]
     write(folder, {"t.parquet": table(columns)})
     return "t.parquet"

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Literal
 
 from ...errors import ConfigError
+from ...storage import is_url
+from ..file_trees.tree import FolderTree
 from ..rows.row import Row
 from ..tables.arrow_cells import ArrowCells
 from ..tables.arrow_files import open_table
 from ..tables.arrow_rows import list_table, survey_columns
-from ..tables.columns import NamedFiles, TableLayout
+from ..tables.columns import TableLayout
+from ..tables.named_files import NamedFiles
 from ..tables.table_column import TableColumn
 from ..tables.table_files import TableFile, list_table_files
 from .source import Listing
@@ -47,10 +51,13 @@ class ArrowTableSource(TableSource):
         """
         files = list_table_files(self.path, self.kind)
         layout = self.layout(listing)
+        if not is_url(self.path) and os.path.isdir(self.path):
+            FolderTree(self.path).leave_others(listing.account, {file.name for file in files})
+        else:
+            listing.account.take("files", len(files))
         for file in files:
             prefix = f"{file.name.rpartition('.')[0]}/" if len(files) > 1 else ""
             with closing(open_table(file.path, self.kind)) as table:
-                listing.account.take("files")
                 self._check_columns(file, table.schema.names, layout)
                 split = file.split if self.splits_by_name else ""
                 yield from list_table(

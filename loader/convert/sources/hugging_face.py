@@ -11,8 +11,8 @@ from ...storage import is_url
 from ..rows.row import Row
 from ..tables.arrow_cells import ArrowCells
 from ..tables.arrow_rows import list_table, survey_columns
-from ..tables.columns import NamedFiles
 from ..tables.hugging_face import is_saved_dataset, load_saved
+from ..tables.named_files import NamedFiles
 from ..tables.names import split_part
 from ..tables.table_column import TableColumn
 from ..tables.table_files import EXTENSIONS, list_table_files

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ...storage import is_url
-from ..tables.columns import Columns, FoundColumn, NamedFiles, TableLayout
+from ..tables.columns import Columns, FoundColumn, TableLayout
 from ..tables.detect import find_layout, named_files
+from ..tables.named_files import NamedFiles
 from ..tables.records import folder_of
 from ..tables.table_column import TableColumn
 from .source import Listing, Source

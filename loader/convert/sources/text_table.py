@@ -11,9 +11,10 @@ from typing import Literal
 
 from ...errors import ConfigError
 from ..rows.row import Row
-from ..tables.columns import NamedFiles, TableLayout
+from ..tables.columns import TableLayout
 from ..tables.delimited import DelimitedReader
 from ..tables.json_lines import read_json_lines
+from ..tables.named_files import NamedFiles
 from ..tables.records import Record, open_text_table
 from ..tables.row_maker import RowMaker
 from ..tables.table_column import TableColumn
@@ -59,7 +60,7 @@ class TextTableSource(TableSource):
                 row = maker.make(record.values, number=number, origin=origin)
                 if row is None:
                     listing.account.see("rows")
-                    listing.account.leave("rows", "L118", origin)
+                    listing.account.leave("rows", "L120", origin)
                 else:
                     yield row
 

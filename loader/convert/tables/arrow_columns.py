@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...errors import ConfigError
-from .columns import ColumnType, NamedFiles
+from .columns import ColumnType
+from .named_files import NamedFiles
 from .table_column import TableColumn
 
 __all__ = ["arrow_columns", "follow_values", "has_values", "import_pyarrow"]

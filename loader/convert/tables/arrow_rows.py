@@ -14,7 +14,8 @@ from ..rows.row import CellRef, Row
 from .arrow_cells import BatchValues, cell_columns, column_of_cell
 from .arrow_columns import arrow_columns, follow_values, has_values
 from .arrow_files import ArrowTable, readable_batches
-from .columns import NamedFiles, PartColumns, TableLayout
+from .columns import PartColumns, TableLayout
+from .named_files import NamedFiles
 from .row_maker import CellOf, RowMaker
 from .table_column import EXAMPLE_ROWS, TableColumn
 
@@ -121,7 +122,7 @@ def list_table(
         row = maker.make(values, number=number, origin=origin, split=split, cell=cell)
         if row is None:
             account.see("rows")
-            account.leave("rows", "L118", origin)
+            account.leave("rows", "L120", origin)
         else:
             yield row
 

@@ -11,7 +11,8 @@ from ...errors import ConfigError
 from ...format.documents.conversation import CONVERSATION_KEYS
 from ...format.documents.messages import did_you_mean, short_repr
 from ...storage import is_url
-from .columns import Columns, FoundColumn, NamedFiles, PartColumns, Role, TableLayout
+from .columns import Columns, FoundColumn, PartColumns, Role, TableLayout
+from .named_files import NamedFiles
 from .names import (
     CAPTION_NAMES,
     KEY_NAMES,
@@ -20,7 +21,6 @@ from .names import (
     check_part_name,
     part_name_of_column,
 )
-from .part_values import FilesBelow
 from .table_column import TableColumn, flat
 
 __all__ = ["find_layout", "named_files"]
@@ -35,7 +35,7 @@ _MEDIA_ROLES = ("path", "url", "bytes")
 
 def named_files(columns: Columns, root: str) -> NamedFiles:
     """Return the files that paths in a table name."""
-    return columns.files or FilesBelow(root)
+    return columns.files or NamedFiles(root)
 
 
 def find_layout(table: Sequence[TableColumn], columns: Columns, *, root: str, at: str) -> TableLayout:
@@ -223,9 +223,9 @@ class _Finder:
         parent = os.path.dirname(self._root)
         inner = [os.path.join(folder, name) for folder, names, _ in _walk(self._root) for name in names]
         folders = dict.fromkeys([*inner, parent, *(os.path.join(parent, name) for name in ("images", "data"))])
-        counts = Counter({folder: sum(map(FilesBelow(folder).exists, paths)) for folder in folders}).most_common(2)
+        counts = Counter({folder: sum(map(NamedFiles(folder).exists, paths)) for folder in folders}).most_common(2)
         if counts and counts[0][1] and (len(counts) == 1 or counts[0][1] > counts[1][1]):
-            self.files = FilesBelow(counts[0][0])
+            self.files = NamedFiles(counts[0][0])
             self._is_moved = True
             self.notes.append(f"paths such as {paths[0]!r} start from {counts[0][0]}, which has these files")
 

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ...accounting.kinds import usual_extension
-from .columns import ColumnType, NamedFiles
+from .columns import ColumnType
 from .inline_media import inline_contents, is_inline
+from .named_files import NamedFiles
 from .names import KEY_NAMES, MEDIA_NAMES, SPLIT_NAMES, extension_of_path, is_link, looks_like_file, plain_name
 from .records import INTEGER, NUMBER
 

@@ -188,10 +188,12 @@ def test_a_struct_without_bytes_names_a_file_and_rows_without_both_are_left_out(
     parquet.write_table(pa.table({"image": pa.array(values, type_), "id": list("abcd")}), tmp_path / "t.parquet")
     source = ArrowTableSource(path=str(tmp_path / "t.parquet"), kind="parquet")
     for seed in (None, 1):
-        samples, report = imported(source, tmp_path / f"out{seed}", layout=ShardLayout(shuffle_seed=seed))
-        assert samples == {"a": {"jpg": picture(1)}, "d": {"jpg": b""}}
+        settings: dict[str, Any] = {"layout": ShardLayout(shuffle_seed=seed), "max_failures": 1}
+        samples, report = imported(source, tmp_path / f"out{seed}", **settings)
+        assert samples == {"a": {"jpg": picture(1)}}
+        assert reasons(report) == {"t.parquet, row 3": "the part 'jpg' is empty: its file has 0 bytes"}
         (left,) = report.account.left_out
-        assert (left.unit, left.reason, left.count, left.example) == ("rows", "L118", 2, "t.parquet, row 1")
+        assert (left.unit, left.reason, left.count, left.example) == ("rows", "L120", 2, "t.parquet, row 1")
 
 
 def test_paths_and_dates_in_parquet(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def test_ragged_rows_missing_files_and_empty_paths_fail_alone_with_their_line(ph
     assert found["t.csv, line 7"] == "it is not UTF-8 text"
     assert found["t.csv, line 8"].startswith("it has zero bytes")
     (left,) = report.account.left_out
-    assert (left.unit, left.reason, left.count, left.example) == ("rows", "L118", 1, "t.csv, line 6")
+    assert (left.unit, left.reason, left.count, left.example) == ("rows", "L120", 1, "t.csv, line 6")
     assert {entry.reason: entry.count for entry in report.account.failed if entry.unit == "rows"} == {
         "F101": 3,
         "F102": 1,

@@ -63,7 +63,7 @@ def test_a_picture_column_that_starts_late_has_pictures(
         source = parquet_table(tmp_path / "t.parquet", pa.Table.from_pylist(rows), rows=50)
     samples, report = imported(source, tmp_path / "out")
     assert samples == {"late": {"jpg": picture(0), "txt": b"last"}}
-    assert rows_left_out(report) == {"L118": 300}
+    assert rows_left_out(report) == {"L120": 300}
 
 
 @pytest.mark.parametrize("shuffle", [None, 3])
@@ -73,7 +73,7 @@ def test_embedded_pictures_may_be_null_in_the_first_row_groups(shuffle: int | No
     source = parquet_table(tmp_path / "t.parquet", table, rows=40)
     samples, report = imported(source, tmp_path / "out", layout=ShardLayout(shuffle_seed=shuffle))
     assert samples == {f"{n + 120:09d}": {"jpg": picture(n), "txt": f"t{n + 120}".encode()} for n in range(3)}
-    assert rows_left_out(report) == {"L118": 121}
+    assert rows_left_out(report) == {"L120": 121}
     kept = ArrowTableSource(path=source.path, kind="parquet", columns=Columns(keep_text_only=True))
     samples, report = imported(kept, tmp_path / "kept", layout=ShardLayout(shuffle_seed=shuffle))
     assert len(samples) == 124
@@ -89,7 +89,7 @@ def test_the_first_of_several_files_may_have_no_picture(tmp_path: Path) -> None:
     parquet.write_table(pa.table({"image": images, "text": ["c"]}), folder / "1.parquet")
     samples, report = imported(ArrowTableSource(path=str(folder), kind="parquet"), tmp_path / "out")
     assert samples == {"1/000000000": {"jpg": picture(1), "txt": b"c"}}
-    assert rows_left_out(report) == {"L118": 2}
+    assert rows_left_out(report) == {"L120": 2}
 
 
 def test_one_of_several_pictures_may_be_missing(tmp_path: Path) -> None:
@@ -263,7 +263,7 @@ def test_pictures_of_any_arrow_type_are_pictures(name: str, tmp_path: Path) -> N
     for seed in (None, 1):
         samples, report = imported(source, tmp_path / f"out{seed}", layout=ShardLayout(shuffle_seed=seed))
         assert samples["000000002"] == {"jpg": picture(2), "txt": b"c", "json": b'{"tag":"c"}'}
-        assert (len(samples), rows_left_out(report)) == (2, {"L118": 1})
+        assert (len(samples), rows_left_out(report)) == (2, {"L120": 1})
 
 
 @pytest.mark.parametrize("name", [*lists()])
@@ -295,7 +295,7 @@ def test_tables_of_polars(form: str, tmp_path: Path) -> None:
         "000000001": {"jpg": picture(1), "txt": b"b", "json": b'{"kind":"x","tags":[]}'},
         "000000002": {"jpg": picture(2), "txt": b"", "json": b'{"kind":"y","tags":null}'},
     }
-    assert rows_left_out(report) == {"L118": 1}
+    assert rows_left_out(report) == {"L120": 1}
 
 
 # ------------------------------------------------------------------------------------------------ conversations

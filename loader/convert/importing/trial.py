@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
-from ...errors import EnergonError
+from ...errors import ConfigError, EnergonError
 from ...storage import LocalStorage
 from ..writing.shard_file import ShardFile
 from .contents import ContentReader
@@ -18,6 +18,7 @@ __all__ = ["TRIAL_SHARD", "write_trial"]
 
 TRIAL_SHARD = "first samples"
 _MAX_SAMPLES = 100
+_MAX_TRIED = 10_000  # rows, until one can be read
 _MAX_BYTES = 64 * 1024 * 1024
 
 
@@ -31,9 +32,10 @@ def write_trial(listed: ListedRows, pictures: PictureOptions) -> Iterator[str]:
 
     Raises:
         StrayCoordinatesError: Coordinates of one of the first rows would no longer fit their picture.
-        EnergonError: None of the first rows can be read; the error of the first.
+        ConfigError: None of the first rows can be read.
     """
     fault: EnergonError | None = None
+    origin = ""
     with tempfile.TemporaryDirectory(prefix="energon-import-") as folder:
         storage = LocalStorage(folder)
         with (
@@ -41,7 +43,9 @@ def write_trial(listed: ListedRows, pictures: PictureOptions) -> Iterator[str]:
             closing(ContentReader(listed.sources)) as reader,
         ):
             shard = ShardFile(file)
-            for number in range(min(len(listed.rows), _MAX_SAMPLES)):
+            for number in range(min(len(listed.rows), _MAX_TRIED)):
+                if number >= _MAX_SAMPLES and shard.samples:
+                    break
                 row = listed.rows[number]
                 if shard.samples and max(0, row.size_bytes) + shard.size_bytes > _MAX_BYTES:
                     break
@@ -50,12 +54,17 @@ def write_trial(listed: ListedRows, pictures: PictureOptions) -> Iterator[str]:
                 except StrayCoordinatesError as error:
                     raise StrayCoordinatesError(error.message, at=row.origin, hint=error.hint) from error
                 except EnergonError as error:
-                    fault = fault or error
+                    if fault is None:
+                        fault, origin = error, row.origin
                     reader.release()
                     continue
                 shard.write(listed.rows.key(number, row.key), parts)
                 reader.release()
             if not shard.samples and fault is not None:
-                raise fault
+                raise ConfigError(
+                    f"none of the first {number + 1:,} samples can be read; {origin}: {fault.message}",
+                    at=fault.at,
+                    hint=fault.hint,
+                ) from fault
             shard.finish()
         yield folder

@@ -76,7 +76,7 @@ class TextTableSource(TableSource):
                 for column in names or dict.fromkeys(name for values in valid for name in values):
                     if column not in columns and len(columns) < _MAX_COLUMNS:
                         columns[column] = TableColumn(column, files, is_text=self.kind != "jsonl")
-                        columns[column].count(rows - len(step), 0)
+                        columns[column].rows = rows - len(step)
                 for column, one in columns.items():
                     one.add([values.get(column) for values in valid])
         if not rows:
@@ -114,6 +114,6 @@ class TextTableSource(TableSource):
             yield reader.names, reader.records({n: _NUMBERS[types[n]] for n in names if types[n] in _NUMBERS})
             if reader.open_quotes:
                 notes.append(
-                    f"{len(reader.open_quotes):,} lines of {self.path} have a quote that is not closed and were read as"
-                    f" they are, the first is line {reader.open_quotes[0]:,}"
+                    f"lines of {self.path} with a quote that is not closed were read as they are:"
+                    f" {len(reader.open_quotes):,}, the first is line {reader.open_quotes[0]:,}"
                 )

@@ -12,11 +12,9 @@ from .columns import ColumnType
 from .named_files import NamedFiles
 from .table_column import TableColumn
 
-__all__ = ["arrow_columns", "follow_values", "has_values", "import_pyarrow"]
+__all__ = ["arrow_columns", "has_values", "import_pyarrow", "python_values"]
 
 _FEATURES = b"huggingface"
-_MAY_NAME_A_FILE = r"\.[A-Za-z0-9]{1,10}$|^[a-z][a-z0-9+.-]{1,12}://|^data:|^[A-Za-z0-9+/=]{64}"
-"""Texts that are a path, a URL, or a picture in base64 match this pattern; others may, too."""
 
 
 def import_pyarrow() -> Any:
@@ -58,53 +56,36 @@ def arrow_columns(schema: Any, files: NamedFiles) -> list[TableColumn]:
     ]
 
 
-def follow_values(column: TableColumn, values: Any) -> None:
-    """Add the values of a batch to a column of texts, or of keys; only the values that may name files become Python's.
-
-    Args:
-        column: The column.
-        values: An Arrow array.
-    """
-    from pyarrow import compute
-
-    if column.type != "text" or column.follows_all:
-        known = [value for value in values.to_pylist() if value is not None and value != ""]
-        column.count(len(values), len(known))
-        column.follow(known)
-        return
-    texts = _plain_texts(values)
-    column.count(len(texts), compute.sum(compute.not_equal(texts, "")).as_py() or 0)
-    if not column.is_named_media:
-        texts = texts.filter(compute.match_substring_regex(texts, _MAY_NAME_A_FILE))
-    column.follow(text for text in texts.to_pylist() if text)
+def python_values(values: Any) -> list[Any]:
+    """Return the values of an Arrow array as Python's; of texts that are not UTF-8, what can be read."""
+    try:
+        listed: list[Any] = values.to_pylist()
+    except (ValueError, OverflowError):
+        listed = [_python_value(value) for value in values]
+    return listed
 
 
-def has_values(values: Any) -> Any:
-    """Return whether each value of a column of bytes, media or texts in base64 is there, as an array of numpy."""
+def _python_value(value: Any) -> Any:
+    try:
+        return value.as_py()
+    except UnicodeDecodeError:
+        return value.as_buffer().to_pybytes().decode("utf-8", "replace") if hasattr(value, "as_buffer") else None
+    except (ValueError, OverflowError):
+        return None  # writing the row reports it
+
+
+def has_values(values: Any) -> list[bool]:
+    """Return whether each value of a column of bytes, media or texts is there."""
     from pyarrow import compute, types
 
-    if types.is_struct(values.type):
-        contents = compute.is_valid(compute.struct_field(values, "bytes"))
-        names = [values.type.field(number).name for number in range(values.type.num_fields)]
-        if "path" in names:
-            path = _plain_texts(compute.struct_field(values, "path"))
-            contents = compute.or_(contents, compute.fill_null(compute.not_equal(path, ""), fill_value=False))
-        return contents.to_numpy(zero_copy_only=False)
-    if _type_of(values.type) == "text":
-        values = _plain_texts(values)
-        return compute.fill_null(compute.not_equal(values, ""), fill_value=False).to_numpy(zero_copy_only=False)
-    return compute.is_valid(values).to_numpy(zero_copy_only=False)
-
-
-def _plain_texts(values: Any) -> Any:
-    """Return texts of any type as those that the functions of pyarrow know."""
-    import pyarrow as pa
-    from pyarrow import types
-
-    if types.is_dictionary(values.type):
-        texts = values.dictionary.cast(pa.large_string())  # functions know no views
-        values = pa.DictionaryArray.from_arrays(values.indices, texts).dictionary_decode()
-    return values if values.type in (pa.string(), pa.large_string()) else values.cast(pa.large_string())
+    if not types.is_struct(values.type):
+        is_text = _type_of(values.type) == "text"
+        return [*map(bool, python_values(values) if is_text else compute.is_valid(values).to_pylist())]
+    has_bytes: list[bool] = compute.is_valid(compute.struct_field(values, "bytes")).to_pylist()
+    if values.type.get_field_index("path") < 0:
+        return has_bytes
+    paths = python_values(compute.struct_field(values, "path"))
+    return [has or bool(path) for has, path in zip(has_bytes, paths, strict=True)]
 
 
 def _type_of(type_: Any) -> ColumnType:

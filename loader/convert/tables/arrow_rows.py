@@ -12,7 +12,7 @@ from ...accounting import Account
 from ...errors import EnergonError, FormatError, SampleError
 from ..rows.row import CellRef, Row
 from .arrow_cells import BatchValues, cell_columns, column_of_cell
-from .arrow_columns import arrow_columns, follow_values, has_values
+from .arrow_columns import arrow_columns, has_values, python_values
 from .arrow_files import ArrowTable, readable_batches
 from .columns import PartColumns, TableLayout
 from .named_files import NamedFiles
@@ -58,7 +58,7 @@ def _follow_table(table: ArrowTable, columns: Sequence[TableColumn]) -> FormatEr
             fault = fault or batch
             continue
         for column in followed:
-            follow_values(column, batch.column(column.name))
+            column.add(python_values(batch.column(column.name)))
     for column in columns:
         if not column.examples:
             fault = _add_examples(column, table) or fault
@@ -75,7 +75,7 @@ def _add_examples(column: TableColumn, table: ArrowTable) -> FormatError | None:
             fault = batch
             continue
         values = batch.column(column.name)
-        is_known = has_values(values) if column.type in ("bytes", "media") else values.is_valid()
+        is_known = has_values(values) if column.type in ("bytes", "media") else values.is_valid().to_pylist()
         known = (values[row].as_py() for row in np.flatnonzero(is_known)[:rows].tolist())
         column.examples += [value for value in known if value not in ("", [])]
         if column.examples and first + batch.num_rows >= rows:
@@ -185,7 +185,7 @@ def _listed_values(table: ArrowTable, layout: TableLayout) -> Iterator[tuple[int
         if isinstance(batch, FormatError):
             yield from ((row, batch) for row in range(first, table.unit_stop(first)))
             continue
-        values: dict[str, Sequence[Any]] = {name: batch.column(name).to_pylist() for name in columns}
+        values: dict[str, Sequence[Any]] = {name: python_values(batch.column(name)) for name in columns}
         values |= {name: [range(length or 0) for length in _lengths(batch.column(name))] for name in lists}
         for row in range(table.num_rows if batch is None else batch.num_rows):
             there = {name: rows[first + row] or None for name, rows in present.items()}

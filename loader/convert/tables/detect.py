@@ -11,6 +11,7 @@ from ...errors import ConfigError
 from ...format.documents.conversation import CONVERSATION_KEYS
 from ...format.documents.messages import did_you_mean, short_repr
 from ...storage import is_url
+from ..rows.keys import unique_part
 from .columns import Columns, FoundColumn, PartColumns, Role, TableLayout
 from .named_files import NamedFiles
 from .names import (
@@ -83,6 +84,7 @@ class _Finder:
         self._at = at
         self.is_chat = any(name in CONVERSATION_KEYS for name in self._table)
         self.notes: list[str] = []
+        self._names: set[str] = set()
         self._is_moved = False  # paths start from another folder
         for option, column in [
             *((f"--part {part}", name) for part, name in columns.parts.items()),
@@ -184,21 +186,10 @@ class _Finder:
     def _media_part(self, column: TableColumn, role: Role, *, only: bool) -> list[PartColumns]:
         extension = column.usual_extension or "bin"
         is_list = _is_list(column)
-        name = extension if only and not is_list else f"{self._part_names[column.name]}.{extension}"
+        name = extension if only and not is_list else f"{part_name_of_column(column.name)}.{extension}"
+        name = unique_part(name, self._names)  # of columns whose names have the same letters, or none
+        self._names.add(name)
         return [PartColumns(name=name, role=role, columns=(column.name,), named_by_contents=True, is_list=is_list)]
-
-    @property
-    def _part_names(self) -> dict[str, str]:
-        """Column → begin of a part name, which no other column has."""
-        names: dict[str, str] = {}
-        for column in self._table:
-            name = unique = part_name_of_column(column)
-            number = 1
-            while unique in names.values():
-                number += 1
-                unique = f"{name}_{number}"
-            names[column] = unique
-        return names
 
     def _is_path(self, column: TableColumn) -> bool:
         if not _is_text(column) or column.share(column.links) >= _MIN_SHARE:

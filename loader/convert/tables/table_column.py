@@ -43,6 +43,8 @@ class TableColumn:
         has_files: One of the texts names a file that exists.
         first_file: The first text that names an existing file, or holds one.
         extensions: Extensions of paths and URLs.
+        follows_all: The column may be the key or the split, so that all of its values count.
+        distinct: The first different values of a column that :attr:`follows_all`.
     """
 
     def __init__(
@@ -69,9 +71,9 @@ class TableColumn:
         self._kinds: Counter[Any] = Counter()
         self._numbers = is_text
         self._integers = is_text
-        self._distinct: set[Any] = set()
+        self.distinct: set[Any] = set()
         self._hashes = array("q")
-        self._follows_all = self.plain_name in KEY_NAMES | SPLIT_NAMES
+        self.follows_all = self.plain_name in KEY_NAMES | SPLIT_NAMES
 
     @property
     def type(self) -> ColumnType:
@@ -92,21 +94,11 @@ class TableColumn:
         return "text list" if kinds.get(list, 0) >= _MIN_SHARE else "nested"
 
     @property
-    def follows_all(self) -> bool:
-        """True if the column may be the key or the split, so that all of its values count."""
-        return self._follows_all
-
-    @property
     def is_unique(self) -> bool:
-        """True if every row has a value of its own, as far as :attr:`follows_all` holds."""
+        """True if every row of a column that :attr:`follows_all` has a value of its own."""
         import numpy as np
 
         return self.known == self.rows == len(np.unique(np.frombuffer(self._hashes, np.int64)))
-
-    @property
-    def distinct(self) -> set[Any]:
-        """The first different values, as far as :attr:`follows_all` holds."""
-        return self._distinct
 
     def share(self, count: int) -> float:
         """Return a number of texts as a share of all that are not empty."""
@@ -116,27 +108,18 @@ class TableColumn:
     def add(self, values: Sequence[Any]) -> None:
         """Add the values of rows."""
         known = [value for value in values if value is not None and value != ""]
-        self.count(len(values), len(known))
+        self.rows += len(values)
+        self.known += len(known)
         self._kinds.update(map(type, known))
         self.examples += known[: EXAMPLE_ROWS - len(self.examples)]
         if self._numbers:
             self._integers = self._integers and all(map(INTEGER.fullmatch, known))
             self._numbers = self._integers or all(map(NUMBER.fullmatch, known))
-        self.follow(known)
-
-    def count(self, rows: int, known: int) -> None:
-        """Count rows, and values that are not empty."""
-        self.rows += rows
-        self.known += known
-
-    def follow(self, values: Iterable[Any]) -> None:
-        """Look at the texts among values, and in lists: whether they name or hold files."""
-        if self._follows_all:
-            values = list(values)
-            if len(self._distinct) < _MAX_DISTINCT:
-                self._distinct.update(map(str, values))
-            self._hashes.extend(map(hash, map(str, values)))
-        for value in values:
+        if self.follows_all:
+            if len(self.distinct) < _MAX_DISTINCT:
+                self.distinct.update(map(str, known))
+            self._hashes.extend(map(hash, map(str, known)))
+        for value in known:
             if isinstance(value, str):
                 self._follow_text(value)
             elif isinstance(value, list):

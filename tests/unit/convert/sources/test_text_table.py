@@ -218,7 +218,7 @@ def test_a_quote_that_the_end_of_the_file_leaves_open_names_its_line(tmp_path: P
     listing = Listing()
     source = table(tmp_path / "t.csv", 'name,text\na,b\nc,"open\n' + "x,y\n" * 50)
     assert [row.key for row in source.rows(listing)] == [f"{number:09d}" for number in range(52)]
-    assert "1 lines" in listing.notes[0]
+    assert "read as they are: 1, the first is line 3" in listing.notes[0]
 
 
 def test_line_breaks_in_quotes_are_no_open_quotes(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import tarfile
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import ipc, parquet
 
+from loader.convert.importing import PictureOptions, list_rows, write_trial
 from loader.convert.rows.shard_plan import ShardLayout
 from loader.convert.sources.arrow_table import ArrowTableSource
 from loader.convert.sources.source import Listing
@@ -154,9 +156,9 @@ def test_any_name_of_a_column_is_a_name(kind: str, tmp_path: Path) -> None:
     samples, _ = imported(source, tmp_path / "out")
     (parts,) = samples.values()
     assert parts.keys() == {
-        *("left_image.jpg", "column.jpg", "column_2.jpg", "a_b_c.jpg", "image_path.jpg", "json"),
+        *("left_image.jpg", "column.jpg", "2.column.jpg", "a_b_c.jpg", "image_path.jpg", "json"),
     }
-    assert parts["column_2.jpg"] == picture(2)
+    assert parts["2.column.jpg"] == picture(2)
     assert set(json.loads(parts["json"])) == {"x", "größe"}
 
 
@@ -338,3 +340,32 @@ def test_first_rows_whose_files_are_missing_fail_with_file_and_row(tmp_path: Pat
     assert [*samples] == ["late"]
     assert "t.parquet, row 0" in reasons(report)
     assert [(e.reason, e.count) for e in report.account.failed if e.unit == "rows"] == [("F102", 120)]
+
+
+def test_a_trial_passes_rows_that_cannot_be_read(tmp_path: Path) -> None:
+    photos(tmp_path, "late.jpg")
+    names = [f"missing{n}.jpg" for n in range(150)] + ["late.jpg"]
+    source = text_table(tmp_path / "t.csv", "image\n" + "\n".join(names))
+    with (
+        list_rows([source], shuffled=False) as listed,
+        write_trial(listed, PictureOptions()) as trial,
+        tarfile.open(Path(trial) / "first_samples.tar") as tar,
+    ):
+        assert tar.getnames() == ["late.jpg"]
+    with (
+        list_rows([text_table(tmp_path / "u.csv", "image\nmissing.jpg\n")], shuffled=False) as listed,
+        pytest.raises(ConfigError, match=r"none of the first 1 samples can be read; u.csv, line 2: cannot open"),
+        write_trial(listed, PictureOptions()),
+    ):
+        pass
+
+
+def test_texts_of_arrow_that_are_not_utf8_fail_alone(tmp_path: Path) -> None:
+    photos(tmp_path, "a.jpg")
+    data = pa.py_buffer(b"x\xffy")
+    offsets = pa.py_buffer(b"".join(n.to_bytes(4, "little") for n in range(4)))
+    texts = pa.Array.from_buffers(pa.string(), 3, [None, offsets, data])
+    table = pa.table({"image": ["a.jpg"] * 3, "caption": texts, "id": ["1", "2", "3"]})
+    samples, report = imported(parquet_table(tmp_path / "t.parquet", table), tmp_path / "out", max_failures=1)
+    assert [*samples] == ["1", "3"]
+    assert "row 1" in next(iter(reasons(report)))

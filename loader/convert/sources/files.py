@@ -15,7 +15,7 @@ from ...accounting import Account
 from ...accounting.kinds import MEDIA_KINDS, kind_of_name
 from ...errors import ConfigError, EnergonError, SampleError
 from ..annotations.kinds import is_annotation_list
-from ..file_trees.file_names import BINARY_TABLES, SortedFiles, join_names, sort_files
+from ..file_trees.file_names import BINARY_TABLES, HIDDEN, SortedFiles, join_names, reason_of_name, sort_files
 from ..file_trees.samples import group_files
 from ..file_trees.survey import TreeOptions, TreeSurvey, survey_tree
 from ..file_trees.table_files import TableFiles
@@ -171,9 +171,17 @@ class _TreeRows:
             return
         for table in survey.tables:
             yield from self._table_rows(table)
-        if survey.grouping.by != "name":
-            yield from self._grouped_rows()
-            return
+        yield from self._grouped_rows() if survey.grouping.by != "name" else self._named_rows()
+        # Rows may name files that are left out by their names alone.
+        for name in self._read.difference(survey.tables):
+            reason = reason_of_name(name)
+            if reason == HIDDEN:
+                self._account.take(self._tree.unit)
+            elif reason:
+                self._account.reclaim(self._tree.unit, reason, size_bytes=self._tree.size(name))
+
+    def _named_rows(self) -> Iterator[Row]:
+        """Yield samples whose files share a name."""
         for folder, names in self._folders():
             self._account.use(self._tree.unit, len(names))
             for stem, parts in group_files(names):

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...accounting.kinds import with_extension
 from ...errors import SampleError, StorageError
-from ..rows.keys import key_of_path
+from ..rows.keys import key_of_path, unique_part
 from ..rows.row import NO_SPLIT, FaultRef, PartRef, Row, ValueRef
 from .columns import PartColumns, TableLayout
 from .names import extension_of_path, is_link, split_part
@@ -56,13 +56,13 @@ class RowMaker:
         try:
             for part in layout.parts:
                 if part.role in ("path", "url"):
-                    parts |= self._file(part, values)
+                    _join(parts, self._file(part, values))
                 elif part.is_list:
-                    parts |= self._elements(part, values, cell)
+                    _join(parts, self._elements(part, values, cell))
                 elif cell is not None:
-                    parts[part.name] = cell(part, None)
+                    _join(parts, {part.name: cell(part, None)})
                 else:
-                    parts |= self._value(part, values)
+                    _join(parts, self._value(part, values))
             if layout.keeps_others and layout.object_part is None and cell is None:
                 others = {name: value for name, value in values.items() if name not in self._used}
                 if others:
@@ -145,3 +145,9 @@ class RowMaker:
         value = values.get(self._layout.split)
         part = "" if value is None else split_part(str(value))
         return part or split or NO_SPLIT
+
+
+def _join(parts: dict[str, PartRef], others: Mapping[str, PartRef]) -> None:
+    """Add parts; one with the name of another, such as a json file next to a json of columns, gets a number."""
+    for name, ref in others.items():
+        parts[unique_part(name, parts)] = ref

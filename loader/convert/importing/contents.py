@@ -62,7 +62,7 @@ class ContentReader:
             case CellRef():
                 return self._open_cells(source).read(part)
             case FaultRef():
-                raise SampleError(part.reason, hint=part.hint or None)
+                raise SampleError(part.reason, hint=part.hint or None, code=part.code)
 
     def release(self) -> None:
         """Close the large files of the last row."""

@@ -6,13 +6,13 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ...errors import ConfigError, StorageError
+from ...errors import ConfigError, EnergonError, StorageError
 from ...format.documents.messages import did_you_mean
 from ...storage import is_url
 from ..annotations.kinds import annotation_kind
 from ..tables.columns import Columns, FoundColumn
 from ..tables.hugging_face import is_saved_dataset
-from ..tables.table_files import EXTENSIONS
+from ..tables.table_files import EXTENSIONS, kind_of_tables
 from .archives import TAR_ENDINGS, TarSource, ZipSource
 from .arrow_table import ArrowTableSource
 from .coco import CocoSource
@@ -21,6 +21,7 @@ from .folder import FolderSource
 from .foreign_chunks import ChunkSource, chunk_kind
 from .hugging_face import HuggingFaceSource
 from .interleaved import InterleavedSource
+from .interleaved_table import InterleavedTableSource
 from .source import Source
 from .text_table import TextTableSource
 from .token_files import TokenSource
@@ -54,6 +55,20 @@ def _columns(options: SourceOptions) -> Columns:
     return Columns(parts=options.parts, key=options.key, split=options.split, root=options.root)
 
 
+def _open_documents(path: str, options: SourceOptions) -> Source:
+    if is_saved_dataset(path) or kind_of_tables(path):
+        return InterleavedTableSource(path=path, root=options.root)
+    return InterleavedSource(path=path, root=options.root)
+
+
+def _has_documents(path: str) -> bool:
+    """Return True for a table whose rows are documents; False for one that cannot be read, too: its source says why."""
+    try:
+        return InterleavedTableSource(path=path).lines_up()
+    except EnergonError:
+        return False
+
+
 KINDS: Mapping[str, Callable[[str, SourceOptions], Source]] = {
     "folder": lambda path, options: FolderSource(path=path, classes=options.classes, splits=options.splits),
     "csv": lambda path, options: TextTableSource(path=path, kind="csv", columns=_columns(options)),
@@ -65,7 +80,7 @@ KINDS: Mapping[str, Callable[[str, SourceOptions], Source]] = {
     "coco": lambda path, options: CocoSource(path=path, root=options.root),
     "conversations": lambda path, options: ConversationsSource(path=path, root=options.root),
     "vqa": lambda path, options: VqaSource(path=path, root=options.root),
-    "interleaved": lambda path, options: InterleavedSource(path=path, root=options.root),
+    "interleaved": _open_documents,
     "webdataset": lambda path, _: TarSource(path=path),
     "tar": lambda path, _: TarSource(path=path, kind="tar"),
     "zip": lambda path, _: ZipSource(path=path),
@@ -95,6 +110,8 @@ def open_source(path: str, *, kind: str | None, options: SourceOptions) -> Sourc
     """Open a source; see :func:`open_sources`."""
     if kind is None:
         kind = _detect(path)
+        if kind in ("arrow", "hf", "parquet") and not options.parts and _has_documents(path):
+            kind = "interleaved"
     if kind not in KINDS:
         raise ConfigError(
             f"there is no kind of source {kind!r}{did_you_mean(kind, [*KINDS])}",

@@ -14,7 +14,7 @@ from .columns import Columns, PartColumns, TableLayout
 from .detect import EXAMPLE_ROWS, find_layout
 from .row_maker import CellOf, RowMaker
 
-__all__ = ["example_layout", "list_table"]
+__all__ = ["TableCells", "example_layout", "list_table"]
 
 _EXAMPLE_BYTES = 32 << 20
 
@@ -76,14 +76,14 @@ def list_table(
             else:
                 yield maker.make(values, number=number, origin=origin, split=split)
         return
-    cells = _Cells(table, layout, file, version)
+    cells = TableCells(table, layout, file, version)
     for number, values in _listed_values(table, layout):
         cells.move_to(number)
         origin = f"{name}, row {number}"
         yield maker.make(values, number=number, origin=origin, split=split, cell=cells.cell_of(values))
 
 
-class _Cells:
+class TableCells:
     """Creates the references to the cells of a row, with sizes that are means over ranges of rows."""
 
     def __init__(self, table: ArrowTable, layout: TableLayout, file: str, version: str) -> None:

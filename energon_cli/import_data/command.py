@@ -55,6 +55,13 @@ _EXAMPLES = (
     default=None,
     help="Take subfolders train, val and test for split parts, or not.  [default: if all files are in such]",
 )
+@click.option(
+    "--group-by",
+    metavar="WHAT",
+    type=click.Choice(["name", "folder", "parallel", "number"]),
+    help="What the files of a sample share: their name; their folder; parallel: the path but for one folder, as in"
+    " images/a.jpg and labels/a.txt; number: the number that ends their names.  [default: as they look]",
+)
 @click.option("--split-ratio", metavar="8,1,1", help="Divide the samples into train, val and test in this ratio.")
 @click.option("--shuffle", metavar="SEED", type=click.IntRange(min=0), help="Shuffle the samples with this seed.")
 @click.option(

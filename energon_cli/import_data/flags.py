@@ -34,6 +34,7 @@ class ImportFlags:
     root: str | None
     classes: bool | None
     splits: bool | None
+    group_by: Literal["name", "folder", "parallel", "number"] | None
     split_ratio: str | None
     shuffle: int | None
     shard_size: int
@@ -117,6 +118,7 @@ class ImportFlags:
             root=self.root,
             classes=self.classes,
             splits=self.splits,
+            group_by=self.group_by,
         )
 
     def pictures(self) -> PictureOptions:

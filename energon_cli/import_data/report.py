@@ -51,6 +51,7 @@ def show_found(console: Console, flags: ImportFlags, listed: ListedRows, first: 
     console.print(f"parts: {coverage}", soft_wrap=True)
     if listed.rows.renamed:
         console.print(f"{plural(len(listed.rows.renamed), 'key')} occur again, and get a number", soft_wrap=True)
+    show_notes(console, listed.notes, label="note")
     if flags.asks_by_menus:
         show_first_sample(console, first)
 
@@ -102,7 +103,7 @@ def draft_document(
         "renamed": len(listed.rows.renamed),
         "split": {part.name: {"samples": part.samples, "shards": part.shards} for part in parts},
         "files": dict(files),
-        "notes": list(notes),
+        "notes": [*listed.notes, *notes],
         "warnings": list(warnings),
         "account": listed.account.to_document(),
     }

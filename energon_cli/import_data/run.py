@@ -104,7 +104,7 @@ def import_sources(flags: ImportFlags) -> None:
         report = _run(plan, listed, progress=flags.progress)
     if flags.as_json:
         show_account(report.account)
-        print_json(report_document(flags.output, report, files=draft.files, notes=draft.notes))
+        print_json(report_document(flags.output, report, files=draft.files, notes=[*listed.notes, *draft.notes]))
         return
     show_done(console, flags.output, report)
     show_account(report.account)

@@ -39,7 +39,7 @@ _LIST = (
         "a file without an extension",
         "The extension names the part of a sample, so a file without one has no place in a sample.",
         "Rename the file, or leave it out",
-        "A folder of pictures with a file `LICENSE`.",
+        "A folder of pictures with a file `photo`.",
     ),
     Reason(
         "L102",
@@ -64,8 +64,8 @@ _LIST = (
     ),
     Reason(
         "L105",
-        "a member that is a link or no file",
-        "Links, devices and pipes in an archive have no contents, so that a sample cannot read them.",
+        "a link, or no file",
+        "Devices, pipes and sockets have no contents, and neither have links in an archive to what is not in it.",
         "Pack the archive again with `tar --dereference --hard-dereference`",
         "A symbolic link in a tar to a file outside it.",
     ),
@@ -154,6 +154,20 @@ _LIST = (
         "`captions.json` in a folder of tars.",
     ),
     Reason(
+        "L118",
+        "an object whose name no reader can use",
+        "Names with an empty part, `.` or `..` name no file below a folder.",
+        "Copy the object to a name without such parts",
+        "`s3://bucket/ds//s_0.tar`.",
+    ),
+    Reason(
+        "L119",
+        "a file that no row names",
+        "The samples are the rows of a table such as `metadata.jsonl`, and each row names its files.",
+        "Add rows for the files, or import the folder without the table",
+        "`0003.jpg` next to a `metadata.csv` that ends with `0002.jpg`.",
+    ),
+    Reason(
         "F101",
         "a row that cannot be read or written",
         "A value of the row is missing, damaged or of an unexpected form; the message names it.",
@@ -166,6 +180,14 @@ _LIST = (
         "The row names a file that does not exist, or may not be read.",
         "Check the name, or the folder that names start from (`--root`)",
         "`images/0001.jpg` in a table, and the folder is called `image`.",
+    ),
+    Reason(
+        "F103",
+        "a row with an empty file",
+        "A picture, sound, video or JSON document of 0 bytes cannot be decoded; the copy that made it has probably"
+        " failed. A text may be empty.",
+        "Copy the file again, and run the command again",
+        "`0001.jpg` of 0 bytes.",
     ),
 )
 

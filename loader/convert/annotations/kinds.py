@@ -14,7 +14,7 @@ from ...format.documents.conversation import CONVERSATION_KEYS, is_conversation
 from ...storage import open_parent
 from .json_elements import LINE_ENDINGS
 
-__all__ = ["AnnotationKind", "annotation_kind"]
+__all__ = ["AnnotationKind", "annotation_kind", "is_annotation_list"]
 
 AnnotationKind = Literal["coco", "conversations", "interleaved", "vqa"]
 
@@ -47,6 +47,15 @@ def annotation_kind(path: str) -> AnnotationKind | None:
     kind = _kind(lists, fields)
     # The first element may be damaged: it fails as a row, and the next ones show the kind.
     return kind or next(filter(None, map(_kind_of_element, _later_elements(text))), None)
+
+
+def is_annotation_list(path: str) -> bool:
+    """Return True for a file of many annotations; False for that of one document, which may be a part of a sample."""
+    kind = annotation_kind(path)
+    if kind is None or kind in ("coco", "vqa"):
+        return kind is not None
+    with open(path, "rb") as file:
+        return file.read(_HEAD_BYTES).removeprefix(codecs.BOM_UTF8).lstrip()[:1] == b"["
 
 
 def _kind(lists: Mapping[str, Any], document: Mapping[str, Any]) -> AnnotationKind | None:

@@ -7,6 +7,7 @@ import stat
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
+from ...accounting.kinds import MEDIA_KINDS, kind_of_name
 from ...errors import EnergonError, SampleError, StorageError
 from ...storage import FileStream, ReadableFile, is_url, open_parent, raise_storage_error
 from ..rows.row import CellRef, FaultRef, FileRef, PartRef, RangeRef, ValueRef
@@ -14,10 +15,11 @@ from ..sources.source import CellReader, Source
 from ..writing.shard_file import FileContents, Readable
 from .read_ahead import ReadAhead
 
-__all__ = ["ContentReader"]
+__all__ = ["ContentReader", "check_not_empty"]
 
 _LARGE_BYTES = 32 * 1024 * 1024  # larger parts are copied in pieces
 _MAX_OPEN_FILES = 128
+_NEVER_EMPTY = frozenset({*MEDIA_KINDS, "array", "tree"})
 
 
 class ContentReader:
@@ -145,6 +147,16 @@ class ContentReader:
                 source=f"{os.fsdecode(part.path)}, byte {part.offset}",
             )
         return data
+
+
+def check_not_empty(name: str, contents: bytes | FileContents) -> None:
+    """Check that a part which no reader could decode without contents has some; texts may be empty.
+
+    Raises:
+        SampleError: The part is empty.
+    """
+    if not len(contents) and kind_of_name(name) in _NEVER_EMPTY:
+        raise SampleError(f"the part {name!r} is empty: its file has 0 bytes", code="F103")
 
 
 def _open_at_once(path: str, flags: int) -> int:

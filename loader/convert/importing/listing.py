@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -22,6 +23,7 @@ from ..sources.source import Listing, Source
 __all__ = ["ListedRows", "PlannedPart", "list_rows"]
 
 _REPORT_ROWS = 1000
+_MAX_RARE_NAMES = 20  # part names with dots that occur once; more are no names of parts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,5 +129,18 @@ def list_rows(
             part_counts=counts,
             is_shuffled=shuffled,
             account=account,
-            notes=tuple(notes),
+            notes=(*notes, *_notes_on_names(counts)),
         )
+
+
+def _notes_on_names(counts: Counter[str]) -> Iterator[str]:
+    """Yield what the rules of names have joined that a person may keep apart."""
+    rare = [name for name, count in counts.items() if count == 1 and "." in name]
+    if len(rare) > _MAX_RARE_NAMES:
+        yield (
+            f"{len(rare):,} part names occur once each, such as {rare[0]}: base names seem to contain dots, and what"
+            " follows the first one names the part"
+        )
+    twice = sum(count for name, count in counts.items() if re.fullmatch(r"2\.[a-z0-9]+", name))
+    if twice:
+        yield f"{twice:,} samples have two files of one extension: the second is the part 2.{{extension}}"

@@ -8,7 +8,7 @@ from .detect import (
     open_source as open_source,
     open_sources as open_sources,
 )
-from .folder import FolderSource as FolderSource
+from .files import FilesSource as FilesSource
 from .hugging_face import HuggingFaceSource as HuggingFaceSource
 from .source import (
     SampleProposal as SampleProposal,

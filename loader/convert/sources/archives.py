@@ -1,4 +1,4 @@
-"""Samples in tar and zip files: shards of webdataset in any order, and archives of files as in a folder."""
+"""Samples in tar files: shards of webdataset, whose parts may be in any order."""
 
 from __future__ import annotations
 
@@ -6,32 +6,30 @@ import bz2
 import gzip
 import lzma
 import os
-import posixpath
 import shutil
-import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from ...accounting import Account
-from ...errors import ConfigError, FormatError, SampleError, StorageError
+from ...errors import ConfigError, FormatError, StorageError
 from ...format.index.shard_index import index_shard
 from ...format.prepare.shards import compression_of, is_compressed_tar
 from ...format.tar.names import reason_without_sample, split_member_name
 from ...storage import open_parent, raise_storage_error
+from ..file_trees.file_names import TAR_ENDINGS
+from ..file_trees.leftovers import leave_others
+from ..file_trees.tar_members import read_tar_members
+from ..file_trees.tree import FolderTree
 from ..rows.file_ref import file_version
 from ..rows.keys import key_of_path
-from ..rows.row import CellRef, PartRef, RangeRef, Row
-from .folder import OF_THE_SYSTEM, group_files
+from ..rows.row import PartRef, RangeRef, Row
 from .source import Listing, Source
-from .tar_members import read_tar_members
 
-__all__ = ["TAR_ENDINGS", "TarSource", "ZipSource", "tar_files"]
+__all__ = ["TarSource", "plain_tar", "tar_files", "webdataset_rows"]
 
 _COPY_BYTES = 1 << 20
-TAR_ENDINGS = (".tar", ".tgz", ".tar.gz", ".tbz2", ".tar.bz2", ".txz", ".tar.xz", ".tar.zst", ".tar.lz4")
-"""Endings of tar files, compressed ones included."""
 
 
 def tar_files(path: str) -> list[str]:
@@ -47,16 +45,16 @@ def tar_files(path: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TarSource(Source):
-    """The members of tar files.
+    """The members of tar files, grouped as webdataset does: by their names up to the first dot.
+
+    Parts of a sample need not be neighbours.
 
     Attributes:
         path: A tar file, or a folder of them.
-        kind: ``"webdataset"`` groups members as webdataset does, by their name up to the first dot; parts of a sample
-            need not be neighbours. ``"tar"`` groups them as the files of a folder.
     """
 
     path: str
-    kind: Literal["webdataset", "tar"] = "webdataset"
+    kind: str = "webdataset"
 
     def rows(self, listing: Listing) -> Iterator[Row]:
         """Yield the samples, tar by tar; compressed tars are decompressed to the scratch folder.
@@ -69,44 +67,46 @@ class TarSource(Source):
         paths = tar_files(self.path)
         if not paths:
             raise ConfigError("there are no tar files in this folder", at=self.path)
-        for number, path in enumerate(paths):
-            plain = path
-            if is_compressed_tar(path):
-                plain = os.path.join(listing.scratch, f"{number}.tar")
-                _decompress(path, plain)
-            changed = file_version(path)
-            yield from (
-                self._webdataset_rows(path, plain, changed, listing.account)
-                if self.kind == "webdataset"
-                else _file_rows(path, plain, changed, listing.account)
-            )
+        for path in paths:
+            yield from webdataset_rows(path, plain_tar(path, listing.scratch), listing.account)
+        if os.path.isdir(self.path):
+            used = {os.path.relpath(path, self.path) for path in paths}
+            leave_others(FolderTree(self.path), used, listing.account)
 
-    def _webdataset_rows(self, shown: str, path: str, changed: str, account: Account) -> Iterator[Row]:
-        storage, name = open_parent(path)
-        index = index_shard(storage, name)
-        if any(entry.reason == "L105" for entry in index.left_out):
-            yield from _linked_rows(shown, path, changed, account)
-            return
-        for entry in index.left_out:
-            account.see("members", entry.count)
-            account.add(entry, path=shown)
-        encoded, start = os.fsencode(path), 0
-        names, places = (
-            index.part_names,
-            zip(index.part_name.tolist(), index.part_offset.tolist(), index.part_size.tolist(), strict=True),
-        )
-        account.see("members", len(index.part_offset))
-        for key, stop in zip(index.keys(), index.part_ends.tolist(), strict=True):
-            parts: dict[str, PartRef] = {}
-            for _ in range(stop - start):
-                number, offset, size_bytes = next(places)
-                part = _part_name(names[number])
-                if part in parts:  # of two members of one name, the last one counts, as if the tar were unpacked
-                    account.leave("members", "L106", f"{shown}, {key}.{part}", size_bytes=parts[part].size_bytes)
-                parts[part] = RangeRef(encoded, offset, size_bytes, changed)
-            start = stop
-            account.use("members", len(parts))
-            yield Row(key=key_of_path(key), parts=parts, origin=f"{shown}, {key}")
+
+def webdataset_rows(shown: str, path: str, account: Account) -> Iterator[Row]:
+    """Yield the samples of a tar.
+
+    Args:
+        shown: Its path, for messages.
+        path: The decompressed file.
+        account: Counts the members.
+    """
+    storage, name = open_parent(path)
+    index, changed = index_shard(storage, name), file_version(shown)
+    if any(entry.reason == "L105" for entry in index.left_out):
+        yield from _linked_rows(shown, path, changed, account)
+        return
+    for entry in index.left_out:
+        account.see("members", entry.count)
+        account.add(entry, path=shown)
+    encoded, start = os.fsencode(path), 0
+    names, places = (
+        index.part_names,
+        zip(index.part_name.tolist(), index.part_offset.tolist(), index.part_size.tolist(), strict=True),
+    )
+    account.see("members", len(index.part_offset))
+    for key, stop in zip(index.keys(), index.part_ends.tolist(), strict=True):
+        parts: dict[str, PartRef] = {}
+        for _ in range(stop - start):
+            number, offset, size_bytes = next(places)
+            part = _part_name(names[number])
+            if part in parts:  # of two members of one name, the last one counts, as if the tar were unpacked
+                account.leave("members", "L106", f"{shown}, {key}.{part}", size_bytes=parts[part].size_bytes)
+            parts[part] = RangeRef(encoded, offset, size_bytes, changed)
+        start = stop
+        account.use("members", len(parts))
+        yield Row(key=key_of_path(key), parts=parts, origin=f"{shown}, {key}")
 
 
 def _linked_rows(shown: str, path: str, changed: str, account: Account) -> Iterator[Row]:
@@ -128,109 +128,22 @@ def _linked_rows(shown: str, path: str, changed: str, account: Account) -> Itera
         yield Row(key=key_of_path(key), parts=parts, origin=f"{shown}, {key}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ZipSource(Source):
-    """The files in a zip file, grouped as those of a folder.
-
-    Attributes:
-        path: The zip file.
-    """
-
-    path: str
-    kind: str = "zip"
-
-    def rows(self, listing: Listing) -> Iterator[Row]:
-        """Yield the samples.
-
-        Raises:
-            FormatError: The file is damaged, or no zip file.
-            StorageError: It cannot be read.
-        """
-        with _open_zip(self.path) as opened:
-            numbers = {info.filename: number for number, info in enumerate(opened.infolist()) if not info.is_dir()}
-            sizes = [info.file_size for info in opened.infolist()]
-        changed = file_version(self.path)
-        members = {name: sizes[number] for name, number in numbers.items()}
-        for key, parts, first in _grouped(members, listing.account, self.path):
-            cells: dict[str, PartRef] = {
-                part: CellRef(numbers[name], part, sizes[numbers[name]], changed=changed)
-                for part, name in parts.items()
-            }
-            yield Row(key=key, parts=cells, origin=f"{self.path}, {first}")
-
-    def open_cells(self) -> _ZipReader:
-        """Open the zip file."""
-        return _ZipReader(self.path)
-
-
-class _ZipReader:
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._file = _open_zip(path)
-        self._infos = self._file.infolist()
-
-    def read(self, cell: CellRef) -> bytes:
-        info = self._infos[cell.row]
-        try:
-            return self._file.read(info)
-        except _UNREADABLE as error:
-            raise SampleError(f"cannot unpack {info.filename}: {error}", part=cell.column, source=self._path) from error
-
-    def close(self) -> None:
-        self._file.close()
-
-
-_UNREADABLE = (
-    zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError, zlib.error, lzma.LZMAError
-)  # fmt: skip
-"""Errors of zipfile about one member; NotImplementedError and RuntimeError for compressions and passwords."""
-
-
-def _open_zip(path: str) -> zipfile.ZipFile:
-    try:
-        return zipfile.ZipFile(path)
-    except zipfile.BadZipFile as error:
-        raise FormatError(f"not a zip file: {error}", shard=path) from error
-    except OSError as error:
-        raise_storage_error("open this file", path, error)
-
-
-def _file_rows(shown: str, path: str, changed: str, account: Account) -> Iterator[Row]:
-    """Yield the files in a tar, grouped as those of a folder."""
-    members = read_tar_members(path, account, shown=shown)
-    sizes = {name: member.size_bytes for name, member in members.items()}
-    encoded = os.fsencode(path)
-    for key, parts, first in _grouped(sizes, account, shown):
-        refs: dict[str, PartRef] = {part: RangeRef(encoded, *members[name], changed) for part, name in parts.items()}
-        yield Row(key=key, parts=refs, origin=f"{shown}, {first}")
-
-
-def _grouped(sizes: Mapping[str, int], account: Account, path: str) -> Iterator[tuple[str, dict[str, str], str]]:
-    """Yield key, parts and first name of each sample; hidden files are not counted.
+def plain_tar(path: str, scratch: str) -> str:
+    """Return the path of a tar that is not compressed: the tar itself, or a new file.
 
     Args:
-        sizes: Name of each member → its size in bytes.
-        account: Counts the members.
-        path: Path of the archive, for examples.
+        path: The tar or its URL.
+        scratch: Folder of the new file.
+
+    Raises:
+        FormatError: It cannot be decompressed.
+        StorageError: It cannot be read, or the file not written.
     """
-    folders: dict[str, dict[str, str]] = {}
-    for name, size_bytes in sizes.items():
-        folder, file = posixpath.split(name)
-        pieces = name.removeprefix("./").split("/")
-        is_of_the_system = file.startswith("._") or not OF_THE_SYSTEM.isdisjoint(pieces)
-        if not is_of_the_system and any(piece.startswith(".") for piece in pieces):
-            continue
-        account.see("members")
-        if is_of_the_system or "." not in file.rstrip("."):
-            code = "L108" if is_of_the_system else "L101"
-            account.leave("members", code, f"{path}, {name}", size_bytes=size_bytes)
-        else:
-            account.use("members")
-            folders.setdefault(folder, {})[file] = name
-    for folder, files in sorted(folders.items()):
-        for stem, parts in group_files([*files]):
-            members = {part: files[file] for part, file in parts.items()}
-            yield key_of_path(posixpath.join(folder, stem)), members, next(iter(members.values()))
+    if not is_compressed_tar(path):
+        return path
+    target = os.path.join(scratch, f"{len(os.listdir(scratch))}.tar")  # no other source has this name
+    _decompress(path, target)
+    return target
 
 
 def _part_name(name: str) -> str:

@@ -5,19 +5,23 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from ...errors import ConfigError, EnergonError, StorageError
 from ...format.documents.messages import did_you_mean
 from ...storage import is_url
 from ..annotations.kinds import annotation_kind
+from ..file_trees.file_names import TAR_ENDINGS
+from ..file_trees.groupings import GroupBy
+from ..file_trees.survey import TreeOptions
 from ..tables.columns import Columns, FoundColumn
 from ..tables.hugging_face import is_saved_dataset
 from ..tables.table_files import EXTENSIONS, kind_of_tables
-from .archives import TAR_ENDINGS, TarSource, ZipSource
+from .archives import TarSource
 from .arrow_table import ArrowTableSource
 from .coco import CocoSource
 from .conversations import ConversationsSource
-from .folder import FolderSource
+from .files import FilesSource
 from .foreign_chunks import ChunkSource, chunk_kind
 from .hugging_face import HuggingFaceSource
 from .interleaved import InterleavedSource
@@ -41,6 +45,7 @@ class SourceOptions:
         root: Folder that paths in a table or document start from; None for the folder of the file.
         classes: Subfolders of a folder are labels; None decides by its files.
         splits: Subfolders such as ``train`` are split parts; None decides by their names.
+        group_by: What the files of a sample share; None decides by their names.
     """
 
     parts: Mapping[str, str] = field(default_factory=dict)
@@ -49,6 +54,7 @@ class SourceOptions:
     root: str | None = None
     classes: bool | None = None
     splits: bool | None = None
+    group_by: GroupBy | None = None
 
 
 def _columns(options: SourceOptions) -> Columns:
@@ -69,8 +75,13 @@ def _has_documents(path: str) -> bool:
         return False
 
 
+def _files(path: str, kind: Any, options: SourceOptions, *, takes_all: bool = True) -> FilesSource:
+    layout = TreeOptions(classes=options.classes, splits=options.splits, group_by=options.group_by, takes_all=takes_all)
+    return FilesSource(path=path, kind=kind, options=layout, columns=_columns(options))
+
+
 KINDS: Mapping[str, Callable[[str, SourceOptions], Source]] = {
-    "folder": lambda path, options: FolderSource(path=path, classes=options.classes, splits=options.splits),
+    "folder": lambda path, options: _files(path, "folder", options),
     "csv": lambda path, options: TextTableSource(path=path, kind="csv", columns=_columns(options)),
     "tsv": lambda path, options: TextTableSource(path=path, kind="tsv", columns=_columns(options)),
     "jsonl": lambda path, options: TextTableSource(path=path, kind="jsonl", columns=_columns(options)),
@@ -82,8 +93,8 @@ KINDS: Mapping[str, Callable[[str, SourceOptions], Source]] = {
     "vqa": lambda path, options: VqaSource(path=path, root=options.root),
     "interleaved": _open_documents,
     "webdataset": lambda path, _: TarSource(path=path),
-    "tar": lambda path, _: TarSource(path=path, kind="tar"),
-    "zip": lambda path, _: ZipSource(path=path),
+    "tar": lambda path, options: _files(path, "tar", options),
+    "zip": lambda path, options: _files(path, "zip", options),
     "tokens": lambda path, _: TokenSource(path=path),
     "mds": lambda path, _: ChunkSource(path=path, kind="mds"),
     "litdata": lambda path, _: ChunkSource(path=path, kind="litdata"),
@@ -109,7 +120,12 @@ def open_sources(paths: Sequence[str], *, kind: str | None, options: SourceOptio
 def open_source(path: str, *, kind: str | None, options: SourceOptions) -> Source:
     """Open a source; see :func:`open_sources`."""
     if kind is None:
-        kind = _detect(path)
+        files = _files(path, "folder", options, takes_all=False)
+        kind = _detect(path, files)
+        if kind == "folder":
+            return files
+        if kind == "zip" or (kind == "webdataset" and not os.path.isdir(path)):
+            return _files(path, kind, options, takes_all=False)
         if kind in ("arrow", "hf", "parquet") and not options.parts and _has_documents(path):
             kind = "interleaved"
     if kind not in KINDS:
@@ -126,14 +142,14 @@ def found_columns(sources: Sequence[Source]) -> list[tuple[str, tuple[FoundColum
     return [(table.path, table.describe()) for table in tables]
 
 
-def _detect(path: str) -> str:
+def _detect(path: str, files: FilesSource) -> str:
     kind = _KINDS_BY_EXTENSION.get(path.lower().removesuffix(".gz").rpartition(".")[2])
     if is_url(path) and kind is not None:
         return kind
     if not os.path.lexists(path):
         raise StorageError("there is no file or folder of this name", path=path, hint="check the path")
     if os.path.isdir(path):
-        return _detect_folder(path)
+        return _detect_folder(path, files)
     annotations = annotation_kind(path)
     if annotations is not None:
         return annotations
@@ -151,33 +167,16 @@ def _detect(path: str) -> str:
     )
 
 
-def _detect_folder(path: str) -> str:
+def _detect_folder(path: str, files: FilesSource) -> str:
     chunks = chunk_kind(path)
     if chunks is not None:
         return chunks
     if is_saved_dataset(path):
         return "hf"
-    tables = {kind: {*extensions, *_ABOUT_TABLES} for kind, extensions in EXTENSIONS.items()}
-    has_tars, may_be_tars, found = False, True, set[str]()
-    for _, _, files in os.walk(path):
-        for name in (file.lower() for file in files if not file.startswith(".")):
-            is_tar = name.endswith(TAR_ENDINGS)
-            has_tars |= is_tar
-            extension = name.rpartition(".")[2]
-            may_be_tars &= is_tar or extension in _ABOUT_TARS
-            if not name.startswith("_"):
-                found.add(extension)
-            tables = {kind: known for kind, known in tables.items() if found <= known}
-            if not (may_be_tars or tables):
-                return "folder"
-    if has_tars:
-        return "webdataset"
-    # Files may be named after splits, as those of the Hub.
-    return "hf" if tables and found - _ABOUT_TABLES else "folder"
+    # Files of tables may be named after splits, as those of the Hub.
+    return {"tars": "webdataset", "tables": "hf", "files": "folder"}[files.survey().kind]
 
 
-_ABOUT_TARS = frozenset({"json", "parquet", "idx", "txt", "md", "csv"})
-_ABOUT_TABLES = frozenset({"json", "md"})
 _KINDS_BY_EXTENSION = {
     "csv": "csv",
     "tsv": "tsv",

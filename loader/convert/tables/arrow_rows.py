@@ -135,7 +135,7 @@ def _listed_columns(layout: TableLayout) -> list[str]:
 def _listed_values(table: ArrowTable, layout: TableLayout) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """Yield the numbers of rows with the values that the list of rows needs; of lists, their lengths alone."""
     columns = _listed_columns(layout)
-    lists = [part.columns[0] for part in layout.parts if part.is_list]
+    lists = [part.columns[0] for part in layout.parts if part.is_list and part.role == "bytes"]
     if not columns and not lists:
         nothing: dict[str, Any] = {}
         yield from ((number, nothing) for number in range(table.num_rows))

@@ -4,15 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
-__all__ = ["ColumnType", "Columns", "FoundColumn", "PartColumns", "Role", "TableColumn", "TableLayout"]
+from ..rows.row import PartRef
+
+__all__ = ["ColumnType", "Columns", "FoundColumn", "NamedFiles", "PartColumns", "Role", "TableColumn", "TableLayout"]
 
 ColumnType = Literal["text", "integer", "number", "bytes", "media", "media list", "nested", "empty"]
 """Type of the values: ``media`` is a struct of bytes and a path, as in Hugging Face datasets."""
 
 Role = Literal["key", "split", "path", "url", "bytes", "text", "label", "json", "not written"]
 """What becomes of a column: the key, the split part, or a part of the sample."""
+
+
+class NamedFiles(Protocol):
+    """The files that the paths in a table name."""
+
+    def exists(self, path: str) -> bool:
+        """Return True if there is such a file."""
+
+    def name(self, path: str) -> str:
+        """Return the name of a file, of which its key is made."""
+
+    def ref(self, path: str, part: str, *, named_by_contents: bool) -> PartRef:
+        """Return the reference to a file as a part."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,12 +40,14 @@ class Columns:
         key: Column with the keys of samples.
         split: Column with the split parts.
         root: Folder or URL that relative paths start from; None for the folder of the table.
+        files: Files that paths name; None for those below the root.
     """
 
     parts: Mapping[str, str] = field(default_factory=dict)
     key: str | None = None
     split: str | None = None
     root: str | None = None
+    files: NamedFiles | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +128,7 @@ class TableLayout:
         found: All columns, in the order of the table.
         class_names: Column → names of its classes, which an object of JSON has instead of numbers.
         keeps_others: Values of columns that the first rows do not have are members of the object of JSON, too.
+        files: Files that paths name.
     """
 
     key: str | None
@@ -119,6 +137,7 @@ class TableLayout:
     found: tuple[FoundColumn, ...]
     class_names: Mapping[str, tuple[str, ...]]
     keeps_others: bool
+    files: NamedFiles
 
     @property
     def object_part(self) -> PartColumns | None:

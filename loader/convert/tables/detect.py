@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Sequence
 
@@ -23,7 +22,7 @@ from .names import (
     part_name_of_column,
     plain_name,
 )
-from .part_values import join_root
+from .part_values import FilesBelow
 
 __all__ = ["EXAMPLE_ROWS", "find_layout"]
 
@@ -66,6 +65,7 @@ def find_layout(table: Sequence[TableColumn], columns: Columns, *, root: str, at
         found=finder.found(parts),
         class_names={column.name: column.class_names for column in table if column.class_names},
         keeps_others=not columns.parts,
+        files=finder.files,
     )
 
 
@@ -73,7 +73,8 @@ class _Finder:
     def __init__(self, table: Sequence[TableColumn], columns: Columns, root: str, at: str) -> None:
         self._table = {column.name: column for column in table}
         self._columns = columns
-        self._root = root
+        self._is_remote = columns.files is None and is_url(root)
+        self.files = columns.files or FilesBelow(root)
         self._at = at
         for option, column in [
             *((f"--part {part}", name) for part, name in columns.parts.items()),
@@ -107,7 +108,7 @@ class _Finder:
         is_known = kind_of_name(name) != "bytes"
         if role in _MEDIA_ROLES:
             extension = _usual_extension(column)
-            is_list = column.type == "media list"
+            is_list = _is_list(column)
             by_contents = is_list or (not is_known and part_extension(name) != extension)
             full = f"{name}.{extension or 'bin'}" if by_contents else name
             return PartColumns(
@@ -171,11 +172,13 @@ class _Finder:
 
     def _media_part(self, column: TableColumn, role: Role, *, only: bool) -> list[PartColumns]:
         extension = _usual_extension(column) or "bin"
-        name = extension if only and column.type != "media list" else f"{part_name_of_column(column.name)}.{extension}"
-        is_list = column.type == "media list"
+        is_list = _is_list(column)
+        name = extension if only and not is_list else f"{part_name_of_column(column.name)}.{extension}"
         return [PartColumns(name=name, role=role, columns=(column.name,), named_by_contents=True, is_list=is_list)]
 
     def _is_path(self, column: TableColumn) -> bool:
+        if plain_name(column.name).endswith("filenames") and _is_list(column):
+            return True
         if column.type != "text" or _share(column, is_link) >= _MIN_SHARE:
             return False
         if _share(column, _looks_like_file) >= _MIN_SHARE:
@@ -184,9 +187,9 @@ class _Finder:
 
     def _files_exist(self, column: TableColumn) -> bool:
         """Return True if one of the first values is a file; of a remote root, if all look like files."""
-        if is_url(self._root):
+        if self._is_remote:
             return _share(column, _looks_like_file) >= _MIN_SHARE
-        return any(_is_file(join_root(self._root, value)) for value in column.known_values if isinstance(value, str))
+        return any(self.files.exists(value) for value in _flat(column.known_values) if isinstance(value, str))
 
     # ------------------------------------------------------------------------------------------------- report
 
@@ -249,11 +252,12 @@ def _share(column: TableColumn, matches: object) -> float:
     return sum(isinstance(value, str) and bool(matches(value)) for value in values) / len(values)  # type: ignore[operator]
 
 
-def _is_file(path: str) -> bool:
-    try:
-        return os.path.isfile(path)
-    except ValueError:  # a zero byte
-        return False
+def _is_list(column: TableColumn) -> bool:
+    """Return True for lists of media, or of texts."""
+    texts = column.known_values if column.type == "nested" else ()
+    return column.type == "media list" or (
+        bool(texts) and all(isinstance(value, list) and all(isinstance(v, str) for v in value) for value in texts)
+    )
 
 
 def _usual_extension(column: TableColumn) -> str | None:

@@ -7,13 +7,11 @@ from typing import Any
 
 from ...accounting.kinds import with_extension
 from ...errors import SampleError, StorageError
-from ...storage import is_url
-from ..rows.file_ref import file_ref
 from ..rows.keys import key_of_path
-from ..rows.row import NO_SPLIT, FaultRef, FileRef, PartRef, Row, ValueRef
+from ..rows.row import NO_SPLIT, FaultRef, PartRef, Row, ValueRef
 from .columns import PartColumns, TableLayout
 from .names import extension_of_path, is_link, split_part
-from .part_values import encode_json, join_root, media_bytes, part_bytes
+from .part_values import encode_json, media_bytes, part_bytes
 
 __all__ = ["CellOf", "RowMaker"]
 
@@ -35,6 +33,7 @@ class RowMaker:
     def __init__(self, layout: TableLayout, root: str, *, key_prefix: str = "") -> None:
         self._layout = layout
         self._root = root
+        self._files = layout.files
         self._prefix = key_prefix
         used = {layout.key, layout.split, *(name for part in layout.parts for name in part.columns)}
         self._used = frozenset(name for name in used if name is not None)
@@ -86,18 +85,22 @@ class RowMaker:
 
     def _file(self, part: PartColumns, values: Mapping[str, Any]) -> dict[str, PartRef]:
         path = values.get(part.columns[0])
+        if not part.is_list:
+            return self._named_file(part, part.name, path)
+        parts: dict[str, PartRef] = {}
+        for index, element in enumerate(path if isinstance(path, list) else ()):
+            parts |= self._named_file(part, part.element_name(index), element)
+        return parts
+
+    def _named_file(self, part: PartColumns, name: str, path: object) -> dict[str, PartRef]:
         if not isinstance(path, str) or not path:
             raise SampleError(f"column {part.columns[0]!r} is empty; expected a path or URL")
-        name = part.name
         extension = extension_of_path(path)
         if part.named_by_contents and extension:
             first, dot, _ = name.rpartition(".")
             name = f"{first}{dot}{extension}"
-        full = join_root(self._root, path)
         by_contents = part.named_by_contents and not extension
-        if is_url(full):
-            return {name: FileRef(full.encode("utf-8", "surrogateescape"), named_by_contents=by_contents)}
-        return {name: file_ref(full, named_by_contents=by_contents)}
+        return {name: self._files.ref(path, name, named_by_contents=by_contents)}
 
     def _elements(self, part: PartColumns, values: Mapping[str, Any], cell: CellOf | None) -> dict[str, PartRef]:
         parts: dict[str, PartRef] = {}
@@ -128,7 +131,10 @@ class RowMaker:
                 return key_of_path(str(value))
         for part in self._layout.parts:
             path = values.get(part.columns[0]) if part.role == "path" else None
+            if isinstance(path, list) and path:
+                path = path[0]
             if isinstance(path, str) and path and not is_link(path):
+                path = self._files.name(path)
                 stem, dot, extension = path.rpartition(".")
                 return key_of_path(stem if dot and "/" not in extension and stem else path)
         return f"{self._prefix}{number:0{_DIGITS}d}"

@@ -13,7 +13,7 @@ from ...errors import ConfigError
 from ...storage import FileInfo, is_url, open_parent, open_storage
 from .names import split_part
 
-__all__ = ["EXTENSIONS", "TableFile", "kind_of_tables", "list_table_files"]
+__all__ = ["EXTENSIONS", "TableFile", "kind_of_tables", "list_table_files", "split_of_name"]
 
 EXTENSIONS = {"parquet": ("parquet", "pq"), "arrow": ("arrow", "feather", "ipc")}
 """Kind of table → extensions of its files."""
@@ -86,10 +86,10 @@ def list_table_files(path: str, kind: str) -> list[TableFile]:
 
 def _table_file(info: FileInfo, path: str, *, folder: str) -> TableFile:
     version = f"{info.size_bytes} {info.etag or info.mtime_ns}"
-    return TableFile(path=path, name=info.name, version=version, split=_split_of(folder))
+    return TableFile(path=path, name=info.name, version=version, split=split_of_name(folder))
 
 
-def _split_of(name: str) -> str:
+def split_of_name(name: str) -> str:
     """Return the split part of a name such as ``data/train-00000-of-00002.parquet`` or ``test/0000.parquet``."""
     for component in reversed(name.split("/")):
         match = _SPLIT_OF_FILE.fullmatch(component)

@@ -104,12 +104,16 @@ def find_shards(storage: Storage, *, exclude: str | None = None) -> ShardSearch:
         compressed=tuple(compressed),
         counts={} if found[".tar"] else count_extensions(files),
         tar_files=frozenset(file.name for file in files if file.name.endswith(_TAR_FILES)),
-        account=_account(files, tars, frozenset(compressed), excluded_names),
+        account=_account(files, tars, frozenset(compressed), excluded_names, storage.unreadable_names),
     )
 
 
 def _account(
-    files: Sequence[FileInfo], shards: Collection[str], compressed: Collection[str], excluded: re.Pattern[str] | None
+    files: Sequence[FileInfo],
+    shards: Collection[str],
+    compressed: Collection[str],
+    excluded: re.Pattern[str] | None,
+    unreadable: Sequence[str],
 ) -> Account:
     """Return the account of the files of a folder: shards, compressed shards and others."""
     account = Account()
@@ -124,6 +128,8 @@ def _account(
         code = "L116" if file.name in compressed else "L117"
         account.see("files")
         account.leave("files", code, file.name, size_bytes=file.size_bytes)
+    account.see("files", len(unreadable))
+    account.leave("files", "L118", next(iter(unreadable), ""), count=len(unreadable))
     return account
 
 

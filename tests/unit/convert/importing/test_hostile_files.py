@@ -19,8 +19,8 @@ from loader.convert.importing.plan import ImportPlan
 from loader.convert.importing.run import run_import
 from loader.convert.merging import MergePlan, run_merge
 from loader.convert.rows.shard_plan import ShardLayout
-from loader.convert.sources.archives import TarSource, ZipSource
-from loader.convert.sources.folder import FolderSource
+from loader.convert.sources.archives import TarSource
+from loader.convert.sources.files import FilesSource
 from loader.convert.sources.source import Source
 from loader.convert.sources.text_table import TextTableSource
 from loader.errors import ConfigError, SampleError
@@ -82,15 +82,12 @@ def test_pictures_that_become_one_format_are_both_kept(tmp_path: Path) -> None:
     assert sorted(samples_of(tmp_path / "out")["a"]) == ["2.jpg", "jpg"]
 
 
-def test_pipes_and_devices_fail_alone(tmp_path: Path) -> None:
+def test_pipes_and_devices_are_left_out(tmp_path: Path) -> None:
     photos = write_photos(tmp_path / "in", 2)
     os.mkfifo(photos / "pipe.txt")
     (photos / "zero.txt").symlink_to("/dev/zero")
-    report = import_folder(photos, tmp_path / "out", max_failures=2)
-    assert [(one.key, "expected a file, found a pipe, device" in one.reason) for one in report.failures] == [
-        ("pipe", True),
-        ("zero", True),
-    ]
+    report = import_folder(photos, tmp_path / "out")
+    assert [(one.reason, one.count) for one in report.account.left_out] == [("L105", 2)]
     assert len(samples_of(tmp_path / "out")) == 2
 
 
@@ -115,7 +112,8 @@ def test_a_damaged_member_of_a_zip_fails_alone(tmp_path: Path) -> None:
     begin = data.find(b"a.txt") + len("a.txt")
     data[begin : begin + 4] = b"\xff\xff\xff\xff"
     path.write_bytes(data)
-    run_import(ImportPlan(sources=(ZipSource(path=str(path)),), output=str(tmp_path / "out"), max_failures=1))
+    source = FilesSource(path=str(path), kind="zip")
+    run_import(ImportPlan(sources=(source,), output=str(tmp_path / "out"), max_failures=1))
     assert samples_of(tmp_path / "out") == {"b": {"txt": b"b" * 500}}
 
 
@@ -136,9 +134,9 @@ def test_a_resumed_import_notices_another_archive(tmp_path: Path, kind: str) -> 
 
     write(b"old")
     source: Source = (
-        ZipSource(path=str(tmp_path / "in.zip"))
+        FilesSource(path=str(tmp_path / "in.zip"), kind="zip")
         if kind == "zip"
-        else TarSource(path=str(tmp_path / "in.tar"), kind=kind)  # type: ignore[arg-type]
+        else FilesSource(path=str(tmp_path / "in.tar"), kind=kind)  # type: ignore[arg-type]
     )
     interrupt(source, tmp_path / "out")
     time.sleep(0.05)  # the clock of the file system
@@ -149,7 +147,7 @@ def test_a_resumed_import_notices_another_archive(tmp_path: Path, kind: str) -> 
 
 def test_failures_of_an_interrupted_run_do_not_stay(tmp_path: Path) -> None:
     photos = write_photos(tmp_path / "in", 3)
-    interrupt(FolderSource(path=str(photos)), tmp_path / "out")
+    interrupt(FilesSource(path=str(photos)), tmp_path / "out")
     (tmp_path / "out/.nv-meta/import_failures.jsonl").write_text("{}\n")  # a kill after it, before the index
     assert import_folder(photos, tmp_path / "out").failed == 0
     assert not (tmp_path / "out/.nv-meta/import_failures.jsonl").exists()
@@ -157,7 +155,7 @@ def test_failures_of_an_interrupted_run_do_not_stay(tmp_path: Path) -> None:
 
 def test_a_row_that_failed_is_tried_again(tmp_path: Path) -> None:
     photos = write_photos(tmp_path / "in", 3)
-    plan = ImportPlan(sources=(FolderSource(path=str(photos)),), output=str(tmp_path / "out"), max_failures=0)
+    plan = ImportPlan(sources=(FilesSource(path=str(photos)),), output=str(tmp_path / "out"), max_failures=0)
     with list_rows(plan.sources, shuffled=False) as listed:
         (photos / "001.jpg").rename(tmp_path / "away")
         for _ in range(2):

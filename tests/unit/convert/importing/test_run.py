@@ -16,7 +16,7 @@ from loader.convert.importing.pictures import PictureOptions
 from loader.convert.importing.plan import ImportPlan, ImportProgress, ImportReport
 from loader.convert.importing.run import run_import
 from loader.convert.rows.shard_plan import ShardLayout
-from loader.convert.sources.folder import FolderSource
+from loader.convert.sources.files import FilesSource
 from loader.errors import ConfigError, SampleError, StorageError
 from loader.format.dataset_folder import DatasetFolder
 from loader.format.index import shard_index
@@ -40,7 +40,7 @@ def write_photos(folder: Path, count: int = 40) -> Path:
 def import_folder(source: Path, output: Path, **settings: Any) -> ImportReport:
     progress = settings.pop("progress", None)
     return run_import(
-        ImportPlan(sources=(FolderSource(path=str(source)),), output=str(output), **settings), on_progress=progress
+        ImportPlan(sources=(FilesSource(path=str(source)),), output=str(output), **settings), on_progress=progress
     )
 
 
@@ -124,8 +124,9 @@ def test_progress_ends_with_all_samples(tmp_path: Path) -> None:
 def test_samples_that_fail_are_listed(tmp_path: Path) -> None:
     photos = write_photos(tmp_path / "photos")
     (photos / "003.jpg").write_bytes(jpeg(3)[:300])
-    (photos / "005.txt").unlink()
-    (photos / "005.txt").symlink_to(tmp_path / "nothing")
+    (photos / "005.jpg").write_bytes(b"")
+    (photos / "006.txt").unlink()
+    (photos / "006.txt").symlink_to(tmp_path / "nothing")
     output = tmp_path / "out"
     report = import_folder(
         photos, output, layout=SMALL, pictures=PictureOptions(verify=True), max_failures=2, workers=2
@@ -135,7 +136,8 @@ def test_samples_that_fail_are_listed(tmp_path: Path) -> None:
     lines = [json.loads(line) for line in Path(report.failures_file).read_text().splitlines()]
     assert [(line["key"], line["origin"]) for line in lines] == [("003", "003.jpg"), ("005", "005.jpg")]
     assert "not a picture" in lines[0]["reason"]
-    assert "No such file" in lines[1]["reason"]
+    assert lines[1]["code"] == "F103"
+    assert [(one.reason, one.example) for one in report.account.left_out] == [("L104", "006.txt")]
     assert {"003", "005"}.isdisjoint(samples_of(output))
 
 
@@ -241,6 +243,6 @@ def test_samples_without_a_split_join_the_part_train(tmp_path: Path) -> None:
         for file in (split / part).iterdir():
             file.rename(file.with_name(f"{first}{file.name}"))
     plan = ImportPlan(
-        sources=(FolderSource(path=str(plain)), FolderSource(path=str(split))), output=str(tmp_path / "out")
+        sources=(FilesSource(path=str(plain)), FilesSource(path=str(split))), output=str(tmp_path / "out")
     )
     assert run_import(plan).prepared.split == {"train": (2, 5), "val": (1, 2)}

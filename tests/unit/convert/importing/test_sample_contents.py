@@ -25,7 +25,7 @@ from loader.convert.rows.row import encode_row
 from loader.convert.rows.shard_plan import ShardLayout
 from loader.convert.sources.coco import CocoSource
 from loader.convert.sources.detect import SourceOptions, open_source
-from loader.convert.sources.folder import FolderSource
+from loader.convert.sources.files import FilesSource
 from loader.convert.sources.source import Listing, Source
 from loader.errors import SampleError
 from tests.unit.convert.importing.test_run import import_folder, samples_of
@@ -139,14 +139,14 @@ def test_coordinates_of_other_layouts_fail_their_row(layout: str, tmp_path: Path
     requested: tuple[dict[str, Any], ...] = ({"max_side": 60}, {"orient": True})
     for number, options in enumerate(requested):
         output = tmp_path / f"out{number}"
-        report = run(FolderSource(path=str(source)), output, max_failures=1, **options)
+        report = run(FilesSource(path=str(source)), output, max_failures=1, **options)
         if is_relative and "max_side" in options:
             assert report.failed == 0, "shares of width and height stay right"
             continue
         [failure] = report.failures
         assert failure.origin.startswith("a.")
         assert "has coordinates" in failure.reason
-        ignored = run(FolderSource(path=str(source)), tmp_path / f"ignored{number}", **options, geometry="ignore")
+        ignored = run(FilesSource(path=str(source)), tmp_path / f"ignored{number}", **options, geometry="ignore")
         assert (ignored.failed, ignored.changed) == (0, {"geometry_ignored": 1})
 
 

@@ -16,8 +16,9 @@ import pytest
 
 from loader.convert.importing.plan import ImportPlan
 from loader.convert.importing.run import run_import
-from loader.convert.sources.archives import TarSource, ZipSource
+from loader.convert.sources.archives import TarSource
 from loader.convert.sources.detect import SourceOptions, open_source
+from loader.convert.sources.files import FilesSource
 from loader.convert.sources.source import Source
 from loader.errors import ConfigError, EnergonError, FormatError
 from tests.unit.convert.importing.test_run import samples_of
@@ -120,7 +121,7 @@ def test_archives_of_files_are_grouped_as_folders(tmp_path: Path) -> None:
     (tmp_path / "f.tar").write_bytes(tar_bytes(files))
     expected = {"in/a_v2": {"jpg": b"a", "txt": b"text"}}
     assert imported(open_by_detection(tmp_path / "f.zip"), tmp_path / "1") == expected
-    assert imported(TarSource(path=str(tmp_path / "f.tar"), kind="tar"), tmp_path / "2") == expected
+    assert imported(FilesSource(path=str(tmp_path / "f.tar"), kind="tar"), tmp_path / "2") == expected
 
 
 def test_a_damaged_member_of_a_zip_file_fails_its_sample(tmp_path: Path) -> None:
@@ -129,7 +130,8 @@ def test_a_damaged_member_of_a_zip_file_fails_its_sample(tmp_path: Path) -> None
         archive.writestr("a.txt", "the first text")
         archive.writestr("b.txt", "another text")
     path.write_bytes(path.read_bytes().replace(b"the first", b"xxx first", 1))
-    report = run_import(ImportPlan(sources=(ZipSource(path=str(path)),), output=str(tmp_path / "out"), max_failures=1))
+    source = FilesSource(path=str(path), kind="zip")
+    report = run_import(ImportPlan(sources=(source,), output=str(tmp_path / "out"), max_failures=1))
     assert [failure.key for failure in report.failures] == ["a"]
     assert "CRC" in report.failures[0].reason
 
@@ -159,3 +161,12 @@ def test_a_folder_without_tars(tmp_path: Path) -> None:
     (tmp_path / "a.xyz").touch()
     with pytest.raises(EnergonError, match="no source that can be imported"):
         open_by_detection(tmp_path / "a.xyz")
+
+
+def test_compressed_tars_that_are_sources_of_their_own_keep_their_contents(tmp_path: Path) -> None:
+    sources = []
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.tar.gz").write_bytes(gzip.compress(tar_bytes([(f"{name}.txt", name.encode())])))
+        sources.append(open_by_detection(tmp_path / f"{name}.tar.gz"))
+    run_import(ImportPlan(sources=tuple(sources), output=str(tmp_path / "out")))
+    assert samples_of(tmp_path / "out") == {"a": {"txt": b"a"}, "b": {"txt": b"b"}}

@@ -188,9 +188,10 @@ def test_a_struct_without_bytes_names_a_file_and_missing_values_fail(tmp_path: P
     parquet.write_table(pa.table({"image": pa.array(values, type_), "id": list("abcd")}), tmp_path / "t.parquet")
     source = ArrowTableSource(path=str(tmp_path / "t.parquet"), kind="parquet")
     samples, report = imported(source, tmp_path / "out", max_failures=3)
-    assert samples == {"a": {"jpg": picture(1)}, "d": {"jpg": b""}}
+    assert samples == {"a": {"jpg": picture(1)}}
     message = "column 'image' is empty; expected bytes or a path"
-    assert reasons(report) == {"t.parquet, row 1": message, "t.parquet, row 2": message}
+    empty = "the part 'jpg' is empty: its file has 0 bytes"
+    assert reasons(report) == {"t.parquet, row 1": message, "t.parquet, row 2": message, "t.parquet, row 3": empty}
 
 
 def test_paths_and_dates_in_parquet(tmp_path: Path) -> None:

@@ -7,15 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from loader.convert.file_trees.samples import group_files
+from loader.convert.file_trees.survey import TreeOptions
 from loader.convert.rows.row import FileRef, ValueRef
-from loader.convert.sources.folder import FolderSource, group_files
+from loader.convert.sources.files import FilesSource
 from loader.convert.sources.source import Listing
 from loader.errors import ConfigError, StorageError
 from tests.unit.convert.sources.imported import import_source, load, red, write_picture
 
 
 def parts_of(folder: Path) -> dict[str, list[str]]:
-    return {row.key: sorted(row.parts) for row in FolderSource(path=str(folder)).rows(Listing())}
+    return {row.key: sorted(row.parts) for row in FilesSource(path=str(folder)).rows(Listing())}
 
 
 def write(folder: Path, *names: str) -> None:
@@ -51,12 +53,12 @@ def test_links_are_followed_once(tmp_path: Path) -> None:
     (tmp_path / "in/up").symlink_to(tmp_path / "in")
     (tmp_path / "in/other").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "in/gone.jpg").symlink_to(tmp_path / "nothing")
-    assert parts_of(tmp_path / "in") == {"a": ["jpg"], "gone": ["jpg"], "other/b": ["jpg"]}
+    assert parts_of(tmp_path / "in") == {"a": ["jpg"], "other/b": ["jpg"]}
 
 
 def test_names_that_are_not_unicode(tmp_path: Path) -> None:
     os.close(os.open(os.fsencode(tmp_path) + b"/\xe9.jpg", os.O_CREAT | os.O_WRONLY))
-    [row] = FolderSource(path=str(tmp_path)).rows(Listing())
+    [row] = FilesSource(path=str(tmp_path)).rows(Listing())
     assert row.key == "\N{REPLACEMENT CHARACTER}"
     reference = row.parts["jpg"]
     assert isinstance(reference, FileRef)
@@ -74,7 +76,7 @@ def test_a_folder_without_files_is_refused(tmp_path: Path) -> None:
 def test_folders_of_pictures_are_classes(tmp_path: Path) -> None:
     for number, name in enumerate(("dogs/1.jpg", "cats/1.png", "löwen/2.jpg")):
         write_picture(tmp_path / "in" / name, 50 * number)
-    source = FolderSource(path=str(tmp_path / "in"))
+    source = FilesSource(path=str(tmp_path / "in"))
     import_source(source, tmp_path / "out")
     samples = load(tmp_path / "out", 3)
     assert {key: (type(sample).__name__, sample.label, sample.label_name) for key, sample in samples.items()} == {
@@ -86,7 +88,7 @@ def test_folders_of_pictures_are_classes(tmp_path: Path) -> None:
     assert parts_of(tmp_path / "in")["dogs/1"] == ["cls", "jpg", "json"]
 
 
-def splits_and_labels(source: FolderSource) -> dict[str, tuple[str, bytes | None]]:
+def splits_and_labels(source: FilesSource) -> dict[str, tuple[str, bytes | None]]:
     labels = {}
     for row in source.rows(Listing()):
         label = row.parts.get("cls")
@@ -103,7 +105,7 @@ def splits_and_labels(source: FolderSource) -> dict[str, tuple[str, bytes | None
         (["train2017/images/1.jpg", "test2017/labels/1.txt"],
          {"test2017/labels/1": ("test", None), "train2017/images/1": ("train", None)}),
         (["train/a/1.jpg", "train/b/1.jpg"], {"train/a/1": ("", None), "train/b/1": ("", None)}),
-        (["a/1.jpg", "b/1.jpg", "README.md"], {"README": ("", None), "a/1": ("", None), "b/1": ("", None)}),
+        (["a/1.jpg", "b/1.jpg", "README.md"], {"a/1": ("", b"0"), "b/1": ("", b"1")}),
         (["a/1.jpg", "a/1.txt", "b/1.jpg"], {"a/1": ("", None), "b/1": ("", None)}),
         (["a/1.jpg", "b/x/1.jpg"], {"a/1": ("", None), "b/x/1": ("", None)}),
         (["2019/1.jpg", "2020/1.jpg"], {"2019/1": ("", None), "2020/1": ("", None)}),
@@ -115,18 +117,38 @@ def test_folders_are_classes_and_split_parts_where_that_is_clear(
     names: list[str], expected: dict[str, tuple[str, bytes | None]], tmp_path: Path
 ) -> None:
     write(tmp_path, *names)
-    assert splits_and_labels(FolderSource(path=str(tmp_path))) == expected
-    plain = splits_and_labels(FolderSource(path=str(tmp_path), classes=False, splits=False))
+    assert splits_and_labels(FilesSource(path=str(tmp_path))) == expected
+    plain = splits_and_labels(FilesSource(path=str(tmp_path), options=TreeOptions(classes=False, splits=False)))
     assert plain == dict.fromkeys(expected, ("", None))
 
 
 def test_classes_and_splits_can_be_requested(tmp_path: Path) -> None:
     write(tmp_path, "train/2019/x/1.jpg", "train/2020/1.jpg", "train/2020/1.txt")
-    source = FolderSource(path=str(tmp_path), classes=True, splits=True)
-    assert splits_and_labels(source) == {"train/2019/x/1": ("train", b"0"), "train/2020/1": ("train", b"1")}
+    options = TreeOptions(classes=True, splits=True)
+    assert splits_and_labels(FilesSource(path=str(tmp_path), options=options)) == {
+        "train/2019/x/1": ("train", b"0"),
+        "train/2020/1": ("train", b"1"),
+    }
     write(tmp_path, "train/3.jpg")
     with pytest.raises(ConfigError, match="in a folder of a class; found files in train"):
-        splits_and_labels(source)
+        splits_and_labels(FilesSource(path=str(tmp_path), options=options))
     write(tmp_path, "other/3.jpg")
     with pytest.raises(ConfigError, match="in a folder of a split part, such as train or val; found files in other"):
-        splits_and_labels(source)
+        splits_and_labels(FilesSource(path=str(tmp_path), options=options))
+
+
+def test_a_folder_that_refuses_to_be_listed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, "a.jpg", "private/b.jpg", "z/c.jpg")
+    scandir = os.scandir
+
+    def refuse(path: str) -> object:
+        if path.rstrip("/").endswith("private"):
+            raise PermissionError(13, "Permission denied", path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    listing = Listing()
+    assert [row.key for row in FilesSource(path=str(tmp_path)).rows(listing)] == ["a", "z/c"]
+    listing.account.check()
+    left_out = [(entry.reason, entry.count, entry.example) for entry in listing.account.left_out]
+    assert left_out == [("L109", 1, "private/")]

@@ -9,7 +9,7 @@ import sys
 
 from tests.source_tree import ROOT
 
-MAX_FILES = 79
+MAX_FILES = 80  # the rank blocks signals that would reach its workers while they start
 
 
 def test_a_default_batch_passes_few_files() -> None:

@@ -1,0 +1,13 @@
+"""Files by name, in a folder or in an archive, and the layout of their names.
+
+====================  =================================================================
+`tree.py`             the files of a folder, a zip or a tar, and how each is read
+`file_names.py`       what names of files say: parts, tables, archives, files about the data
+`samples.py`          files that share a name → the parts of a sample
+`groupings.py`        files that share no name: parallel folders, folders of samples, numbers
+`folder_layout.py`    names of folders: split parts and classes
+`survey.py`           all names of a tree → its layout
+`tar_members.py`      the members of a tar, links with the contents of their targets
+`table_files.py`      the files that a table in a tree names
+====================  =================================================================
+"""

@@ -1,0 +1,112 @@
+"""Names of files: those of parts, of tables, of archives, and of files about the data."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ..tables.table_files import EXTENSIONS
+
+__all__ = [
+    "BINARY_TABLES",
+    "HIDDEN",
+    "OF_THE_SYSTEM",
+    "TAR_ENDINGS",
+    "SortedFiles",
+    "is_about",
+    "join_names",
+    "reason_of_name",
+    "sort_files",
+]
+
+TAR_ENDINGS = (".tar", ".tgz", ".tar.gz", ".tbz2", ".tar.bz2", ".txz", ".tar.xz", ".tar.zst", ".tar.lz4")
+"""Endings of tar files, compressed ones included."""
+BINARY_TABLES = tuple(f".{extension}" for extensions in EXTENSIONS.values() for extension in extensions)
+"""Endings of tables that are read by pyarrow."""
+OF_THE_SYSTEM = frozenset({"Thumbs.db", "desktop.ini", "__MACOSX"})
+"""Names of files and folders that macOS and Windows leave next to the data."""
+HIDDEN = "hidden"
+"""Reason of hidden files, which are not counted."""
+
+_ABOUT = re.compile(
+    r"(readme|licen[cs]e|copying|notice|citation|changelog|contributing|authors|requirements)\b.*"
+    r"|makefile|dockerfile|dataset_infos?\.json|croissant\.json",
+    re.IGNORECASE,
+)
+_ABOUT_ENDINGS = (".md", ".rst", ".py", ".sh", ".ipynb", ".yml", ".yaml", ".toml", ".cfg", ".ini", ".bib", ".cff")
+_TEXT_TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".csv.gz", ".tsv.gz", ".jsonl.gz")
+_ARCHIVES = (*TAR_ENDINGS, ".zip", ".7z", ".rar")
+_NEVER_PARTS = (*_ARCHIVES, *BINARY_TABLES)
+
+
+@dataclass(frozen=True, slots=True)
+class SortedFiles:
+    """Names of files by what they are; each list is sorted.
+
+    Attributes:
+        parts: Files that may be parts of samples.
+        tables: Tables, each of many rows.
+        archives: Tar and zip files.
+        about: Files that describe the data, such as cards and scripts.
+    """
+
+    parts: list[str] = field(default_factory=list)
+    tables: list[str] = field(default_factory=list)
+    archives: list[str] = field(default_factory=list)
+    about: list[str] = field(default_factory=list)
+
+
+def sort_files(names: Sequence[str]) -> SortedFiles:
+    """Sort the files of a folder by what their names say.
+
+    A text table or a script that shares its name with another file is a part of that sample: ``a.csv`` next to
+    ``a.jpg``.
+
+    >>> sort_files(["a.jpg", "a.csv", "labels.csv", "README.md", "x.tar"])
+    SortedFiles(parts=['a.csv', 'a.jpg'], tables=['labels.csv'], archives=['x.tar'], about=['README.md'])
+    """
+    files = SortedFiles()
+    alone: list[tuple[str, list[str]]] = []
+    for name in sorted(names):
+        lower = name.lower()
+        if lower.endswith(_NEVER_PARTS):
+            (files.archives if lower.endswith(_ARCHIVES) else files.tables).append(name)
+        elif lower.endswith(_TEXT_TABLES):
+            alone.append((name, files.tables))
+        elif is_about(lower):
+            alone.append((name, files.about))
+        else:
+            files.parts.append(name)
+    if alone:
+        stems = {name.rpartition(".")[0] for name in files.parts} | {*files.parts}
+        for name, others in alone:
+            (files.parts if name.rpartition(".")[0] in stems else others).append(name)
+        files.parts.sort()
+    return files
+
+
+def join_names(folder: str, name: str) -> str:
+    """Return the path of a file in a tree, whose outer folder has no name."""
+    return f"{folder}/{name}" if folder else name
+
+
+def is_about(name: str) -> bool:
+    """Return True for a file that describes the data."""
+    return _ABOUT.fullmatch(name) is not None or name.lower().endswith(_ABOUT_ENDINGS)
+
+
+def reason_of_name(name: str) -> str:
+    """Return the reason for which a file is left out by its name alone; ``""`` for none, :data:`HIDDEN` without count.
+
+    >>> reason_of_name("a/.git/x.jpg"), reason_of_name("__MACOSX/._x.jpg"), reason_of_name("README")
+    ('hidden', 'L108', 'L102')
+    """
+    pieces = name.split("/")
+    if pieces[-1].startswith("._") or not OF_THE_SYSTEM.isdisjoint(pieces):
+        return "L108"
+    if any(piece.startswith(".") and piece not in (".", "..") for piece in pieces):
+        return HIDDEN
+    if "." in pieces[-1].rstrip("."):
+        return ""
+    return "L102" if _ABOUT.fullmatch(pieces[-1]) else "L101"

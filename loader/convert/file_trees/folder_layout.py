@@ -1,0 +1,177 @@
+"""Find the split parts and the classes that the folders of pictures are named after."""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import msgspec
+
+from ...accounting.kinds import kind_of_name, part_extension
+from ...errors import ConfigError
+from ..annotations.split_names import split_of_folder
+from ..rows.row import NO_SPLIT, PartRef, ValueRef
+
+__all__ = ["NUMBERED", "ROLE_NAMES", "FolderLayout", "ListedFolder", "find_folder_layout"]
+
+ROLE_NAMES = re.compile(
+    r"(jpeg|left|right)?[-_ ]?(images?|imgs?|pictures?|photos?|frames?|rgb|depths?|normals?|flow|inputs?|outputs?|"
+    r"targets?|source|src|videos?|audios?|wavs?|clips?|labels?|annotations?|anns?|boxes|bboxes|masks?|seg|segmentations?|before|after|"
+    r"segmentation(class|object)|gt|ground[-_ ]?truth|captions?|texts?|txt|transcripts?|json|xml|keypoints?|"
+    r"metadata|hr|lr)",
+    re.IGNORECASE,
+)
+"""Names of folders that hold one part of each sample, and so are no classes."""
+
+NUMBERED = re.compile(r"(.*?)[-_ ]?(\d+)")
+"""A name that ends in a number, and what precedes it."""
+_MAX_PREFIXES = 32  # of numbers in a folder
+_MAX_SAMPLES = 32  # of a folder that may be one sample, with all its files
+_NUMBER_DIGITS = 3  # folders that are all named after numbers as long are years, or pieces of a large folder
+
+
+@dataclass(frozen=True, slots=True)
+class ListedFolder:
+    """A folder that has files, without their names: trees have millions.
+
+    Attributes:
+        names: Names of the folders above it, and its own; empty for the folder of the source.
+        extensions: Extensions of the pictures in it.
+        has_pictures_only: Each sample in it is one picture.
+        kinds: Kinds of the files; the extension where the kind is unknown.
+        stems: Hashes of the names of the samples.
+        samples: Name and kinds of each sample; empty if there are many.
+        numbers: Prefix of names that end in a number → kinds of the files, and hashes of the numbers with the folder.
+        are_numbered: All names end in a number.
+    """
+
+    names: tuple[str, ...]
+    extensions: set[str] = field(default_factory=set)
+    has_pictures_only: bool = True
+    kinds: set[str] = field(default_factory=set)
+    stems: array[int] = field(default_factory=lambda: array("q"))
+    samples: frozenset[tuple[str, frozenset[str]]] = frozenset()
+    numbers: dict[str, tuple[set[str], array[int]]] = field(default_factory=dict)
+    are_numbered: bool = True
+
+    @classmethod
+    def of(cls, names: Sequence[str], samples: Sequence[tuple[str, Mapping[str, str]]]) -> ListedFolder:
+        """Return a folder with these samples, each with its parts."""
+        folder = cls(tuple(names))
+        has_pictures_only = are_numbered = True
+        listed: set[tuple[str, frozenset[str]]] = set()
+        for stem, parts in samples:
+            kinds = frozenset(_kind(part) for part in parts)
+            folder.kinds.update(kinds)
+            folder.stems.append(hash(stem))
+            folder.extensions.update(part for part in parts if "." not in part and _kind(part) == "image")
+            has_pictures_only = has_pictures_only and len(parts) == 1 and kinds == {"image"}
+            match = NUMBERED.fullmatch(stem)
+            are_numbered = are_numbered and match is not None
+            if match and (match[1] in folder.numbers or len(folder.numbers) < _MAX_PREFIXES):
+                prefixed = folder.numbers.setdefault(match[1], (set(), array("q")))
+                prefixed[0].update(kinds)
+                prefixed[1].append(hash((folder.names, match[2])))
+            if len(listed) <= _MAX_SAMPLES:
+                listed.add((stem, kinds))
+        return replace(
+            folder,
+            has_pictures_only=has_pictures_only,
+            are_numbered=are_numbered,
+            samples=frozenset(listed if len(listed) <= _MAX_SAMPLES else ()),
+        )
+
+
+def _kind(part: str) -> str:
+    kind = kind_of_name(part)
+    return part_extension(part) if kind == "bytes" else kind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FolderLayout:
+    """The meaning of the names of folders.
+
+    Attributes:
+        has_splits: The outer folders are split parts.
+        classes: Class → its number: the names of the folders, or of those in the split parts, sorted; empty for none.
+        extensions: Extensions of pictures, sorted.
+    """
+
+    has_splits: bool = False
+    classes: Mapping[str, int] = field(default_factory=dict)
+    extensions: Sequence[str] = ()
+
+    def split_of(self, names: Sequence[str]) -> str:
+        """Return the split part of a folder; an empty text where there are none."""
+        if not self.has_splits:
+            return ""
+        return (split_of_folder(names[0]) if names else "") or NO_SPLIT
+
+    def class_parts(self, names: Sequence[str]) -> dict[str, PartRef]:
+        """Return the parts ``cls``, the number of the class, and ``json``, its name, of a picture in a folder."""
+        name = names[self.has_splits] if len(names) > self.has_splits else ""
+        if name not in self.classes:  # it appeared after the folders were listed
+            return {}
+        document = {"label_name": name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")}
+        return {
+            "cls": ValueRef(str(self.classes[name]).encode()),
+            "json": ValueRef(msgspec.json.encode(document)),
+        }
+
+
+def find_folder_layout(
+    folders: Sequence[ListedFolder],
+    paths: Sequence[tuple[str, ...]],
+    *,
+    classes: bool | None,
+    splits: bool | None,
+    at: str,
+) -> FolderLayout:
+    """Find the meaning of the names of folders.
+
+    Args:
+        folders: All folders that have files.
+        paths: The names of each that may tell split parts and classes.
+        classes: True if folders are classes, False if not, None to decide by what is there: all files are pictures, at
+            one depth, in two folders or more, whose names are neither all numbers of three digits or more, nor all
+            those of parts, such as ``masks``.
+        splits: True if the outer folders are split parts, False if not, None to decide by what is there: all files are
+            in folders that are named after two split parts or more.
+        at: The folder of the source, for messages.
+
+    Raises:
+        ConfigError: ``classes`` or ``splits`` is True, and a file is in no such folder.
+    """
+    found = {split_of_folder(path[0]) if path else "" for path in paths}
+    has_splits = ("" not in found and len(found) > 1) if splits is None else splits
+    if has_splits and "" in found:
+        other = next(path for path in paths if not path or not split_of_folder(path[0]))
+        raise _no_folder_of(other, "a split part, such as train or val", at)
+    inner = [path[has_splits:] for path in paths]
+    if classes is None:
+        names = {path[0] for path in inner if path}
+        classes = (
+            len(names) > 1
+            and all(len(path) == 1 for path in inner)
+            and all(folder.has_pictures_only for folder in folders)
+            and not all(name.isdecimal() and len(name) >= _NUMBER_DIGITS for name in names)
+            and not all(split_of_folder(name) for name in names)
+            and not all(map(ROLE_NAMES.fullmatch, names))
+        )
+    if not classes:
+        return FolderLayout(has_splits=has_splits)
+    for path, rest in zip(paths, inner, strict=True):
+        if not rest:
+            raise _no_folder_of(path, "a class", at)
+    return FolderLayout(
+        has_splits=has_splits,
+        classes={name: number for number, name in enumerate(sorted({path[0] for path in inner}))},
+        extensions=sorted(set().union(*(folder.extensions for folder in folders))),
+    )
+
+
+def _no_folder_of(path: tuple[str, ...], what: str, at: str) -> ConfigError:
+    inner = "/".join(path) or "the folder itself"
+    return ConfigError(f"expected each file in a folder of {what}; found files in {inner}", at=at, hint="move them")

@@ -1,0 +1,257 @@
+"""Decide from all names of a tree what its samples are: rows of tables, tar shards, or groups of files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from ...accounting import Account
+from ...accounting.kinds import MEDIA_KINDS, kind_of_name
+from ...errors import ConfigError
+from ..annotations.split_names import split_of_folder
+from .file_names import BINARY_TABLES, TAR_ENDINGS, is_about, join_names, sort_files
+from .folder_layout import FolderLayout, ListedFolder, find_folder_layout
+from .groupings import GroupBy, Grouping, find_grouping
+from .samples import group_files
+from .tree import FileTree
+
+__all__ = ["TreeOptions", "TreeSurvey", "survey_tree"]
+
+_MAX_ABOUT = 20  # files; more of one kind are data
+_ABOUT_FOLDERS = frozenset({"assets", "asset", "docs", "doc", "figures", "figure", "figs", "fig", "static", "misc"})
+_README_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeOptions:
+    """The user's settings for a tree; None decides by what is there.
+
+    Attributes:
+        classes: Folders are classes.
+        splits: Outer folders are split parts.
+        group_by: What the files of a sample share.
+        takes_all: Every file with an extension is a part, except tables and archives.
+        is_webdataset: Tables may be parts of samples, if there are many.
+    """
+
+    classes: bool | None = None
+    splits: bool | None = None
+    group_by: GroupBy | None = None
+    takes_all: bool = False
+    is_webdataset: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeSurvey:
+    """The samples of a tree.
+
+    Attributes:
+        kind: Samples are groups of ``"files"``, rows of ``"tables"``, which pyarrow reads alone and as a whole, or in
+            ``"tars"``.
+        tables: Tables whose rows are samples, among files; empty for groups of files.
+        tars: Tars whose samples are those of the tree.
+        about: What becomes of files about the data: they are parts, where there are few others, or left out.
+        grouping: What the files of a sample share.
+        folders: The meaning of the names of folders.
+        top: Number of outer folders that contain everything.
+    """
+
+    kind: Literal["files", "tables", "tars"] = "files"
+    tables: tuple[str, ...] = ()
+    tars: tuple[str, ...] = ()
+    about: Literal["none", "parts", "left"] = "none"
+    grouping: Grouping = field(default_factory=Grouping)
+    folders: FolderLayout = field(default_factory=FolderLayout)
+    top: int = 0
+
+    @property
+    def is_plain(self) -> bool:
+        """True if files that share a name are the samples."""
+        is_by_name = self.kind == "files" and self.grouping.by == "name"
+        is_whole = self.about != "left" and not self.tables
+        return is_by_name and is_whole and not (self.folders.classes or self.folders.has_splits)
+
+    def names(self, folder: str) -> tuple[str, ...]:
+        """Return the names of a folder and those above it that tell splits and classes."""
+        return self.grouping.without_role(_pieces(folder))[self.top :]
+
+
+@dataclass(slots=True)
+class _Seen:
+    """All files of a tree by what they are."""
+
+    folders: list[ListedFolder] = field(default_factory=list)
+    tables: list[str] = field(default_factory=list)
+    archives: list[str] = field(default_factory=list)
+    documents: list[str] = field(default_factory=list)  # JSON and text files that are samples of their own
+    about: int = 0
+    parts: int = 0
+
+
+def survey_tree(
+    tree: FileTree,
+    options: TreeOptions,
+    *,
+    names_files: Callable[[str], bool],
+    is_annotation: Callable[[str], bool],
+) -> TreeSurvey:
+    """Find out what the samples of a tree are.
+
+    Args:
+        tree: The tree.
+        options: What the user says.
+        names_files: Returns True for a table whose rows name files of the tree.
+        is_annotation: Returns True for a JSON file of a list of annotations or conversations.
+
+    Raises:
+        ConfigError: There are several kinds of data, and it is unclear which one is meant; or files are not where
+            ``options`` say.
+        StorageError: The tree cannot be listed.
+    """
+    seen, annotations = _look(tree), list[str]()
+    # Tars of samples with tables or archives as parts have many of them.
+    if options.is_webdataset and len(seen.tables) + len(seen.archives) > _MAX_ABOUT:
+        return TreeSurvey()
+    # Tables that name the files of the tree have its samples.
+    documents = seen.documents if len(seen.documents) < min(seen.parts, _MAX_ABOUT) else []
+    if seen.parts and (seen.tables or documents):
+        texts = [name for name in documents if name.endswith(".txt")]
+        tables = tuple(name for name in (*seen.tables, *texts) if names_files(name))
+        if tables:
+            by_splits = replace(options, classes=False, group_by="name")
+            return replace(_survey_of_files(seen, by_splits, tree), tables=tables)
+    # Other tables, archives and annotations are data of their own, next to which files may only describe them.
+    if not options.takes_all:
+        annotations = [name for name in documents if is_annotation(name)]
+    if (seen.tables or seen.archives or annotations) and not options.takes_all:
+        return _survey_of_data(tree, seen, annotations)
+    # Else the files are the samples: documents and scripts, too, where there are hardly any others.
+    takes_about = not seen.parts or seen.about > max(_MAX_ABOUT, seen.parts // 10) or options.takes_all
+    if takes_about and seen.about:
+        seen = _look(tree, takes_about=True)
+    survey = _survey_of_files(seen, options, tree)
+    return replace(survey, about="parts" if takes_about else "left") if seen.about else survey
+
+
+def _look(tree: FileTree, *, takes_about: bool = False) -> _Seen:
+    seen = _Seen()
+    for folder, names in tree.folders(Account()):
+        files = sort_files(names)
+        seen.tables += [join_names(folder, name) for name in files.tables]
+        seen.archives += [join_names(folder, name) for name in files.archives]
+        seen.about += len(files.about)
+        kept = sorted(files.parts + files.about) if takes_about else files.parts
+        seen.parts += len(kept)
+        if kept:
+            samples = group_files(kept)
+            seen.folders.append(ListedFolder.of(_pieces(folder), samples))
+            if len(seen.documents) <= _MAX_ABOUT:
+                alone = (parts for _, parts in samples if [*parts] in (["json"], ["txt"]))
+                seen.documents += [join_names(folder, name) for parts in alone for name in parts.values()]
+    return seen
+
+
+def _survey_of_files(seen: _Seen, options: TreeOptions, tree: FileTree) -> TreeSurvey:
+    grouping = find_grouping(seen.folders, options.group_by, at=tree.path)
+    folders = [folder for folder in seen.folders if grouping.has_samples(folder.names)]
+    paths = [grouping.without_role(folder.names) for folder in folders]
+    top = _top(paths)
+    layout = find_folder_layout(
+        folders,
+        [path[top:] for path in paths],
+        classes=options.classes if grouping.by == "name" else False,
+        splits=options.splits,
+        at=tree.path,
+    )
+    return TreeSurvey(grouping=grouping, folders=layout, top=top)
+
+
+def _top(paths: Sequence[tuple[str, ...]]) -> int:
+    """Return the number of outer folders that contain all others and are no split parts."""
+    first, last = min(paths, default=()), max(paths, default=())
+    pairs = enumerate(zip(first, last, strict=False))
+    ends = (depth for depth, (name, other) in pairs if name != other or split_of_folder(name))
+    return next(ends, min(len(first), len(last)))
+
+
+def _survey_of_data(tree: FileTree, seen: _Seen, annotations: Sequence[str]) -> TreeSurvey:
+    """Return the survey of a tree with tables or archives, next to files that only describe them.
+
+    Raises:
+        ConfigError: There are other data.
+    """
+    tars = [name for name in seen.archives if name.lower().endswith(TAR_ENDINGS)]
+    # img2dataset writes a table and statistics next to each tar.
+    stems = {*map(_stem, tars)}
+    tables = [name for name in seen.tables if _stem(name) not in stems]
+    binary = [name for name in tables if name.lower().endswith(BINARY_TABLES)]
+    others = [name for name in seen.archives if name not in {*tars}]
+    pieces: list[tuple[str, Sequence[str], str]] = [
+        ("tars", tars, "webdataset"),
+        ("archives", others, ""),
+        ("Parquet and Arrow tables", binary, "hf"),
+        ("text tables", [name for name in tables if name not in {*binary}], ""),
+        ("annotation files", annotations, ""),
+        ("files", [name for name in _data_files(tree, stems) if name not in annotations], "folder"),
+    ]
+    present = [piece for piece in pieces if piece[1]]
+    if len(present) != 1 or others or annotations:
+        raise _unclear(tree, present)
+    if tars:
+        return TreeSurvey(kind="tars", tars=tuple(tars))
+    if binary:
+        return TreeSurvey(kind="tables", tables=tuple(binary))
+    return TreeSurvey(tables=tuple(tables))
+
+
+def _data_files(tree: FileTree, stems: set[str]) -> list[str]:
+    """Return the files next to tables and archives that do more than describe them."""
+    readme = _readme(tree)
+    media: list[str] = []
+    others: list[str] = []
+    for folder, names in tree.folders(Account()):
+        describes = not folder or _ABOUT_FOLDERS & {*map(str.lower, folder.split("/"))}
+        for name in sort_files(names).parts:
+            full = join_names(folder, name)
+            stem = _stem(full)
+            if not (full in readme or stem in stems or stem.rpartition("_")[0] in stems):
+                is_media = kind_of_name(name) in MEDIA_KINDS
+                (media if is_media and not describes else others).append(full)
+    return [*media, *(others if len(others) > _MAX_ABOUT else ())]
+
+
+def _stem(name: str) -> str:
+    """Return a path without extensions."""
+    folder, slash, last = name.rpartition("/")
+    return folder + slash + last.partition(".")[0]
+
+
+def _readme(tree: FileTree) -> str:
+    """Return the text of the cards in the outer folder."""
+    folder, files = next(tree.folders(Account()), ("", []))
+    text = ""
+    for name in files:
+        if is_about(name) and name.lower().startswith("readme"):
+            with tree.open(join_names(folder, name)) as file:
+                text += file.read(_README_BYTES).decode("utf-8", "replace")
+    return text
+
+
+def _unclear(tree: FileTree, present: Sequence[tuple[str, Sequence[str], str]]) -> ConfigError:
+    shown = "; ".join(
+        f"{what}: {len(names):,} ({sum(map(tree.size, names)):,} bytes), such as {names[0]}"
+        for what, names, _ in present
+    )
+    kinds = [f"--from {kind}" for _, _, kind in present if kind and tree.unit == "files"]
+    action = f", or its kind: {' or '.join(kinds)}" if kinds else "; unpack the archive first"
+    fault = "there are several kinds of data" if len(present) > 1 else "these are imported one by one"
+    return ConfigError(
+        f"{fault}, and it is unclear which is meant. {shown}",
+        at=tree.path,
+        hint=f"name the folder or file of one of them as SOURCE{action}",
+    )
+
+
+def _pieces(folder: str) -> tuple[str, ...]:
+    return tuple(piece for piece in folder.split("/") if piece not in ("", "."))

@@ -1,0 +1,334 @@
+"""The files of a folder, a zip or a tar by name, and how each is read: all layouts work on any of them."""
+
+from __future__ import annotations
+
+import lzma
+import os
+import shutil
+import stat
+import zipfile
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from typing import IO, cast
+
+from ...accounting import Account, Unit
+from ...errors import FormatError
+from ...storage import FileStream, open_parent, raise_storage_error
+from ..rows.file_ref import file_ref, file_version
+from ..rows.row import CellRef, PartRef, RangeRef
+from .file_names import HIDDEN, reason_of_name
+from .tar_members import read_tar_members
+
+__all__ = ["UNREADABLE", "FileTree", "FolderTree", "TarTree", "ZipTree", "open_zip"]
+
+
+class FileTree(ABC):
+    """Files by name.
+
+    Attributes:
+        path: The folder or archive.
+        unit: What its files are counted as.
+    """
+
+    path: str
+    unit: Unit
+
+    @abstractmethod
+    def folders(self, account: Account) -> Iterator[tuple[str, list[str]]]:
+        """Yield each folder with the sorted names of its files that may be used, sorted by folder.
+
+        Files that are left out by their names or kinds are counted with their reasons, the others as seen; the caller
+        decides on these.
+        """
+
+    @abstractmethod
+    def ref(self, name: str, part: str) -> PartRef:
+        """Return the reference to a file as a part."""
+
+    @abstractmethod
+    def size(self, name: str) -> int:
+        """Return the size of a file in bytes; 0 if it is unknown."""
+
+    @abstractmethod
+    def has(self, name: str) -> bool:
+        """Return True if there is a file of this name."""
+
+    @abstractmethod
+    def open(self, name: str) -> AbstractContextManager[IO[bytes]]:
+        """Open a file to read it.
+
+        Raises:
+            EnergonError: It cannot be read.
+        """
+
+    def local_path(self, name: str, scratch: str) -> str:
+        """Return the path of a file, copied to a folder if it is in an archive; copies keep names and times.
+
+        Raises:
+            StorageError: It cannot be copied.
+        """
+        target = os.path.join(scratch, "members", *(piece for piece in name.split("/") if piece not in ("", ".", "..")))
+        try:
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            with self.open(name) as source, open(target, "wb") as file:
+                shutil.copyfileobj(source, file)
+            changed = os.stat(self.path).st_mtime_ns
+            os.utime(target, ns=(changed, changed))
+        except OSError as error:
+            raise_storage_error(f"copy {name} from {self.path} to this file", target, error)
+        return target
+
+    def example(self, name: str) -> str:
+        """Return the name of a file for messages."""
+        return name if self.unit == "files" else f"{self.path}, {name}"
+
+    def leave(self, account: Account, name: str, reason: str) -> None:
+        """Count a file that is left out."""
+        account.leave(self.unit, reason, self.example(name), size_bytes=self.size(name))
+
+
+class FolderTree(FileTree):
+    """The files of a folder and the folders below it. Links are followed, but each folder is visited once.
+
+    Args:
+        path: The folder.
+    """
+
+    unit: Unit = "files"
+
+    def __init__(self, path: str) -> None:
+        self.path = os.path.abspath(path)
+
+    def folders(self, account: Account) -> Iterator[tuple[str, list[str]]]:
+        """Yield folders; see :meth:`FileTree.folders`.
+
+        Raises:
+            StorageError: The folder itself cannot be listed.
+        """
+        seen: set[tuple[int, int]] = set()
+        waiting = [""]
+        while waiting:
+            folder = waiting.pop()
+            try:
+                listed = self._list(folder, seen)
+            except OSError as error:
+                if not folder:
+                    raise_storage_error("list this folder", self.path, error)
+                listed = [], [("", "L109")], []
+            names, left, inner = listed
+            for name, reason in left:
+                account.see("files")
+                self.leave(account, f"{folder}{name}", reason)
+            account.see("files", len(names))
+            waiting += [f"{folder}{name}/" for name in sorted(inner, reverse=True)]
+            if names:
+                yield folder.rstrip("/"), sorted(names)
+
+    def _list(self, folder: str, seen: set[tuple[int, int]]) -> tuple[list[str], list[tuple[str, str]], list[str]]:
+        """Return the files of a folder that may be used, those that are left out with reasons, and its folders."""
+        names: list[str] = []
+        left: list[tuple[str, str]] = []
+        inner: list[str] = []
+        status = os.stat(self._full(folder))
+        if (status.st_dev, status.st_ino) in seen:  # a link to a folder above would never end
+            return names, [("", "L104")], inner
+        seen.add((status.st_dev, status.st_ino))
+        is_named_well = not reason_of_name(f"{folder}x.x")
+        with os.scandir(self._full(folder)) as entries:
+            for entry in entries:
+                reason = reason_of_name(entry.name if is_named_well else f"{folder}{entry.name}")
+                if reason == HIDDEN:
+                    continue
+                kind = _kind_of_entry(entry)
+                if kind == "folder":
+                    inner.append(entry.name)
+                elif reason := reason or _REASON_OF_ENTRY[kind]:
+                    left.append((entry.name, reason))
+                else:
+                    names.append(entry.name)
+        return names, left, inner
+
+    def _full(self, name: str) -> str:
+        return os.path.join(self.path, name)
+
+    def ref(self, name: str, part: str) -> PartRef:  # noqa: ARG002 - a file has no part name of its own
+        """Return the reference to a file."""
+        return file_ref(self._full(name))
+
+    def size(self, name: str) -> int:
+        """Return the size of a file; 0 for a link without a target."""
+        try:
+            status = os.stat(self._full(name))
+        except OSError:
+            return 0
+        return status.st_size if stat.S_ISREG(status.st_mode) else 0
+
+    def has(self, name: str) -> bool:
+        """Return True if there is a file of this name; it may lie outside of the folder."""
+        try:
+            return os.path.isfile(self._full(name))
+        except ValueError:  # a zero byte
+            return False
+
+    @contextmanager
+    def open(self, name: str) -> Iterator[IO[bytes]]:
+        """Open a file."""
+        try:
+            file = open(self._full(name), "rb")  # noqa: SIM115 - closed below
+        except OSError as error:
+            raise_storage_error("open this file", self._full(name), error)
+        with file:
+            yield file
+
+    def local_path(self, name: str, scratch: str) -> str:  # noqa: ARG002 - a file is read in place
+        """Return the path of a file."""
+        return self._full(name)
+
+
+_REASON_OF_ENTRY = {"file": "", "link": "L104", "other": "L105"}
+
+
+def _kind_of_entry(entry: os.DirEntry[str]) -> str:
+    try:
+        if entry.is_file():
+            return "file"
+        if entry.is_dir():
+            return "folder"
+    except OSError:  # a link to itself, or into a folder that may not be entered
+        return "link"
+    return "link" if entry.is_symlink() and not os.path.exists(entry.path) else "other"
+
+
+class _ArchiveTree(FileTree):
+    """The members of an archive; of members of one name, the last counts.
+
+    Attributes:
+        members: Name → number or offset of the member, and its size.
+        left: The fate of members that have no place in ``members``.
+    """
+
+    unit: Unit = "members"
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.members: Mapping[str, tuple[int, int]] = {}
+        self.left = Account()
+
+    def folders(self, account: Account) -> Iterator[tuple[str, list[str]]]:
+        """Yield folders; see :meth:`FileTree.folders`."""
+        folders: dict[str, list[str]] = {}
+        account.merge(self.left)
+        for name in self.members:
+            reason = reason_of_name(name)
+            if reason == HIDDEN:
+                continue
+            account.see("members")
+            if reason:
+                self.leave(account, name, reason)
+            else:
+                folder, _, last = name.rpartition("/")
+                folders.setdefault(folder, []).append(last)
+        for folder, names in sorted(folders.items(), key=lambda item: item[0].split("/")):
+            yield folder, sorted(names)
+
+    def has(self, name: str) -> bool:
+        """Return True if there is a member of this name."""
+        return name in self.members
+
+    def size(self, name: str) -> int:
+        """Return the size of a member."""
+        return self.members[name][1]
+
+
+class ZipTree(_ArchiveTree):
+    """The files in a zip file.
+
+    Args:
+        path: The zip file.
+
+    Raises:
+        FormatError: It is damaged, or no zip file.
+        StorageError: It cannot be read.
+    """
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        members: dict[str, tuple[int, int]] = {}
+        with open_zip(path) as file:
+            names = [info.filename for info in file.infolist()]
+            # Programs of Windows separate folders by backslashes, and then have no other separator.
+            swaps = not any("/" in name for name in names)
+            for number, info in enumerate(file.infolist()):
+                if not info.is_dir():
+                    name = info.filename.replace("\\", "/") if swaps else info.filename
+                    if name in members:
+                        self.left.see("members")
+                        self.left.leave("members", "L106", self.example(name), size_bytes=members[name][1])
+                    members[name] = number, info.file_size
+        self.members = members
+        self._changed = file_version(path)
+
+    def ref(self, name: str, part: str) -> PartRef:
+        """Return the reference to a member."""
+        number, size_bytes = self.members[name]
+        return CellRef(number, part, size_bytes, changed=self._changed)
+
+    @contextmanager
+    def open(self, name: str) -> Iterator[IO[bytes]]:
+        """Open a member."""
+        try:
+            with open_zip(self.path) as file, file.open(file.infolist()[self.members[name][0]]) as member:
+                yield member
+        except UNREADABLE as error:
+            raise FormatError(f"cannot unpack {name}: {error}", shard=self.path) from error
+
+
+class TarTree(_ArchiveTree):
+    """The files in a tar file.
+
+    Args:
+        path: The tar file or its URL, for messages.
+        plain: The file that is read; another one than ``path`` if that is compressed.
+
+    Raises:
+        FormatError: It is damaged.
+        StorageError: It cannot be read.
+    """
+
+    def __init__(self, path: str, plain: str) -> None:
+        super().__init__(path)
+        self.plain = plain
+        self._changed = file_version(path)
+        self.members = read_tar_members(plain, self.left, shown=path)
+
+    def ref(self, name: str, part: str) -> PartRef:  # noqa: ARG002 - a range has no part name
+        """Return the reference to a member."""
+        return RangeRef(os.fsencode(self.plain), *self.members[name], self._changed)
+
+    @contextmanager
+    def open(self, name: str) -> Iterator[IO[bytes]]:
+        """Open a member."""
+        storage, last = open_parent(self.plain)
+        with storage.open(last) as file:
+            yield cast("IO[bytes]", FileStream(file, *self.members[name]))
+
+
+UNREADABLE = (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError, zlib.error, lzma.LZMAError)
+"""Errors of zipfile about one member; NotImplementedError and RuntimeError for compressions and passwords."""
+
+
+def open_zip(path: str) -> zipfile.ZipFile:
+    """Open a zip file.
+
+    Raises:
+        FormatError: It is damaged, or no zip file.
+        StorageError: It cannot be read.
+    """
+    try:
+        return zipfile.ZipFile(path)
+    except zipfile.BadZipFile as error:
+        raise FormatError(f"not a zip file: {error}", shard=path) from error
+    except OSError as error:
+        raise_storage_error("open this file", path, error)

@@ -1,0 +1,325 @@
+"""The files of a folder, a zip or a tar: files that belong together are the parts of a sample."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import msgspec
+
+from ...accounting import Account
+from ...accounting.kinds import MEDIA_KINDS, kind_of_name
+from ...errors import ConfigError, EnergonError, SampleError
+from ..annotations.kinds import is_annotation_list
+from ..file_trees.file_names import BINARY_TABLES, SortedFiles, join_names, sort_files
+from ..file_trees.leftovers import leave_others
+from ..file_trees.samples import group_files
+from ..file_trees.survey import TreeOptions, TreeSurvey, survey_tree
+from ..file_trees.table_files import TableFiles
+from ..file_trees.tree import UNREADABLE, FileTree, FolderTree, TarTree, ZipTree, open_zip
+from ..rows.keys import key_of_path, unique_part
+from ..rows.row import CellRef, Row
+from ..tables.columns import Columns
+from ..tables.table_files import EXTENSIONS, split_of_name
+from .archives import TarSource, plain_tar, tar_files, webdataset_rows
+from .arrow_table import ArrowTableSource
+from .hugging_face import HuggingFaceSource
+from .source import CellReader, Listing, NoCells, SampleProposal, Source
+from .text_table import TextTableSource
+
+__all__ = ["FilesSource", "open_table"]
+
+_LINE_BYTES = 1 << 16  # of the first line of a text, which may be a table
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class FilesSource(Source):
+    """The files of a folder and the folders below it, or those in an archive.
+
+    Files whose names differ only in their extension are a sample: ``a/b.jpg`` and ``a/b.txt`` are the parts ``jpg``
+    and ``txt`` of ``a/b``. ``b.jpg.txt`` belongs to ``b.jpg``, and ``b.seg.png`` to ``b`` if there is one.
+    :func:`find_grouping` finds what else the files of a sample may share.
+
+    Tables whose rows name the files, such as ``metadata.jsonl``, have the samples instead. Folders of pictures may be
+    classes, ``cats/1.jpg`` and ``dogs/2.jpg``, which become the parts ``cls`` (the number of the class) and ``json``
+    (its ``label_name``). Outer folders may be split parts: ``train/cats/1.jpg``.
+
+    Attributes:
+        path: The folder or archive; of tars, also a folder of them, each of which is read for itself.
+        kind: ``"webdataset"`` is a tar whose members are grouped as webdataset does, unless they have another layout.
+        options: What the user says about the layout.
+        columns: The columns of tables that the user names.
+    """
+
+    path: str
+    kind: Literal["folder", "zip", "tar", "webdataset"] = "folder"
+    options: TreeOptions = field(default_factory=TreeOptions)
+    columns: Columns = field(default_factory=Columns)
+    _survey: TreeSurvey | None = field(default=None, init=False, repr=False)
+
+    def rows(self, listing: Listing) -> Iterator[Row]:
+        """Yield the samples, sorted by folder and name.
+
+        Raises:
+            ConfigError: There are no files, it is unclear which of them are meant, or they are not where ``options``
+                say.
+            FormatError: An archive is damaged.
+            StorageError: A folder or archive cannot be read.
+        """
+        count = 0
+        for tree in self._trees(listing.scratch):
+            survey = self._surveyed(tree, listing.scratch)
+            if self.kind == "webdataset" and isinstance(tree, TarTree):
+                rows = webdataset_rows(tree.path, tree.plain, listing.account)
+            else:
+                rows = _TreeRows(self, tree, survey, listing).rows()
+            for row in rows:
+                yield row
+                count += 1
+        if not count:
+            raise ConfigError(
+                "there are no files that have an extension and can be parts of samples",
+                at=self.path,
+                hint="name the folder of the files",
+            )
+
+    def proposal(self) -> SampleProposal | None:
+        """Return the type for pictures in folders of classes; None for others, whose parts tell it."""
+        layout = self.survey().folders
+        if not layout.classes or not layout.extensions:
+            return None
+        return SampleProposal(
+            sample_type="ImageClassificationSample",
+            field_map={"image": ",".join(layout.extensions), "label": "cls", "label_name": "json[label_name]"},
+        )
+
+    def survey(self) -> TreeSurvey:
+        """Return what the samples are; of several tars, those of the last.
+
+        Raises:
+            ConfigError: It is unclear.
+            StorageError: The folder or archive cannot be read.
+        """
+        if self._survey is None:
+            with tempfile.TemporaryDirectory(prefix="energon-import-") as scratch:
+                for tree in self._trees(scratch):
+                    self._surveyed(tree, scratch)
+        return self._survey or TreeSurvey()
+
+    def open_cells(self) -> CellReader:
+        """Open a zip file; other contents are files and ranges."""
+        return _ZipReader(self.path) if self.kind == "zip" else NoCells()
+
+    def _trees(self, scratch: str) -> Iterator[FileTree]:
+        if self.kind == "folder":
+            yield FolderTree(self.path)
+        elif self.kind == "zip":
+            yield ZipTree(self.path)
+        else:
+            for path in tar_files(self.path):
+                yield TarTree(path, plain_tar(path, scratch))
+
+    def _surveyed(self, tree: FileTree, scratch: str) -> TreeSurvey:
+        def names_files(table: str) -> bool:
+            try:
+                files, source = open_table(tree, table, self.columns, scratch)
+                columns = source.describe()
+                # A mere list of files adds nothing to them.
+                is_list = len(columns) == 1 and not posixpath.basename(table).startswith("metadata.")
+                return not is_list and any(column.role == "path" for column in columns) and files.hits > 0
+            except EnergonError:
+                return False
+
+        if self._survey is not None and self.kind == "folder":
+            return self._survey
+        options = replace(self.options, is_webdataset=self.kind == "webdataset")
+        self._survey = survey_tree(
+            tree,
+            options,
+            names_files=names_files,
+            is_annotation=lambda name: is_annotation_list(tree.local_path(name, scratch)),
+        )
+        if self.kind == "webdataset" and not self._survey.is_plain:
+            self.kind = "tar"
+        return self._survey
+
+    def __getstate__(self) -> tuple[object, ...]:
+        return self.path, self.kind  # what open_cells() needs
+
+    def __setstate__(self, state: tuple[str, Literal["folder", "zip", "tar", "webdataset"]]) -> None:
+        self.path, self.kind = state
+
+
+class _TreeRows:
+    """The samples of a tree with a known layout, and the fate of each of its files."""
+
+    def __init__(self, source: FilesSource, tree: FileTree, survey: TreeSurvey, listing: Listing) -> None:
+        self._source = source
+        self._tree = tree
+        self._survey = survey
+        self._listing = listing
+        self._account = listing.account
+        self._read = {*survey.tables}  # tables, and the files that they name
+
+    def rows(self) -> Iterator[Row]:
+        survey = self._survey
+        if survey.kind != "files":
+            yield from self._inner_rows()
+            return
+        for table in survey.tables:
+            yield from self._table_rows(table)
+        if survey.grouping.by != "name":
+            yield from self._grouped_rows()
+            return
+        for folder, names in self._folders():
+            self._account.use(self._tree.unit, len(names))
+            for stem, parts in group_files(names):
+                files = {part: join_names(folder, name) for part, name in parts.items()}
+                yield self._row(join_names(folder, stem), folder, files)
+
+    def _folders(self) -> Iterator[tuple[str, list[str]]]:
+        """Yield the files that are parts, whose fate the caller decides."""
+        for folder, names in self._tree.folders(self._account):
+            kept, left = self._divided(folder, sort_files(names))
+            for name, reason in left:
+                self._tree.leave(self._account, join_names(folder, name), reason)
+            if kept:
+                yield folder, kept
+
+    def _divided(self, folder: str, files: SortedFiles) -> tuple[list[str], list[tuple[str, str]]]:
+        """Return the files that are parts, and those that are left out with reasons; count those of tables as used."""
+        takes_about = self._survey.about == "parts"
+        kept, about = (sorted(files.parts + files.about), []) if takes_about else (files.parts, files.about)
+        left = [*((name, "L103") for name in (*files.tables, *files.archives)), *((name, "L102") for name in about)]
+        if not self._survey.tables:
+            return kept, left
+        every = [*((name, self._reason_next_to_tables(join_names(folder, name))) for name in kept), *left]
+        rest = [(name, reason) for name, reason in every if join_names(folder, name) not in self._read]
+        self._account.use(self._tree.unit, len(every) - len(rest))
+        return [name for name, reason in rest if not reason], [(name, reason) for name, reason in rest if reason]
+
+    def _reason_next_to_tables(self, name: str) -> str:
+        """Return why a file is left out that no row names; an empty text if it is a part."""
+        if len(self._read) == len(self._survey.tables):
+            return "L102"  # the rows name no files
+        # Metadata describe the files of their folder, other tables may lie anywhere.
+        folders = (posixpath.split(table) for table in self._survey.tables)
+        is_described = any(
+            not file.startswith("metadata.") or not folder or name.startswith(f"{folder}/") for folder, file in folders
+        )
+        return "L119" if is_described else ""
+
+    def _row(self, path: str, folder: str, parts: Mapping[str, str]) -> Row:
+        layout, names = self._survey.folders, self._survey.names(folder)
+        refs = {part: self._tree.ref(name, part) for part, name in parts.items()}
+        return Row(
+            key=key_of_path(path),
+            parts=refs if not layout.classes else {**layout.class_parts(names), **refs},
+            origin=self._shown(next(iter(parts.values()))),
+            split=layout.split_of(names),
+        )
+
+    def _shown(self, name: str) -> str:
+        return os.fsencode(self._tree.example(name)).decode("utf-8", "replace")
+
+    def _grouped_rows(self) -> Iterator[Row]:
+        """Yield samples whose files have different names."""
+        grouping = self._survey.grouping
+        samples: dict[str, dict[str, str]] = {}
+        for folder, names in self._folders():
+            pieces = tuple(piece for piece in folder.split("/") if piece)
+            for stem, parts in group_files(names):
+                sample = grouping.sample_of(pieces, stem)
+                if sample is None and not any(kind_of_name(part) in MEDIA_KINDS for part in parts):
+                    for name in parts.values():  # a list of names or classes
+                        self._tree.leave(self._account, join_names(folder, name), "L102")
+                    continue
+                path, begin = sample or (join_names(folder, stem), "")
+                taken = samples.setdefault(path, {})
+                taken |= {unique_part(begin + part, taken): join_names(folder, name) for part, name in parts.items()}
+                self._account.use(self._tree.unit, len(parts))
+        for path, parts in sorted(samples.items(), key=lambda item: item[0].split("/")):
+            yield self._row(path, posixpath.dirname(next(iter(parts.values()))), parts)
+        alone = sum(len(parts) == 1 for parts in samples.values())
+        partners = f"; {alone:,} of {len(samples):,} samples have no partner" if alone else ""
+        self._listing.notes.append(f"the files of a sample have {grouping.describe()}{partners}")
+
+    def _table_rows(self, table: str) -> Iterator[Row]:
+        """Yield the rows of a table, which may name files of the tree."""
+        survey, unit = self._survey, posixpath.dirname(table)
+        files, source = open_table(self._tree, table, self._source.columns, self._listing.scratch)
+        splits = {name: split_of_name(name) for name in survey.tables}
+        has_splits = "" not in splits.values() and len({*splits.values()}) > 1
+        count = 0
+        for row in source.rows(replace(self._listing, shuffled=True, account=Account())):
+            named = files.last and survey.folders.split_of(survey.names(posixpath.dirname(files.last)))
+            is_apart = len(survey.tables) > 1 and not files.last
+            yield msgspec.structs.replace(
+                row,
+                key=key_of_path(f"{table.rpartition('.')[0]}/{row.key}") if is_apart else row.key,
+                origin=join_names(unit, row.origin),
+                split=row.split or (splits[table] if has_splits else "") or named,
+            )
+            files.last = ""
+            count += 1
+        self._read |= files.used
+        named_files = f", which name {len(files.used):,} files" if files.used else ""
+        self._listing.notes.append(f"the samples are the {count:,} rows of {table}{named_files}")
+
+    def _inner_rows(self) -> Iterator[Row]:
+        """Yield the samples of tables or tars in an archive, which are copied out of it."""
+        survey, tree, listing = self._survey, self._tree, self._listing
+        names = survey.tables or survey.tars
+        scratch = os.path.join(listing.scratch, str(len(os.listdir(listing.scratch))))  # no other source has it
+        paths = [tree.local_path(name, scratch) for name in names]
+        if survey.kind == "tars":
+            for path in paths:
+                yield from TarSource(path=path).rows(listing)
+        else:
+            folder = os.path.join(scratch, "members") if tree.unit == "members" else tree.path
+            inner = HuggingFaceSource(path=folder, columns=self._source.columns)
+            yield from inner.rows(replace(listing, shuffled=True, account=Account()))
+        leave_others(tree, {*names}, self._account)
+
+
+def open_table(
+    tree: FileTree, table: str, columns: Columns, scratch: str
+) -> tuple[TableFiles, TextTableSource | ArrowTableSource]:
+    """Return the files that a table in a tree names, and the table.
+
+    Raises:
+        EnergonError: It cannot be read.
+    """
+    files = TableFiles(tree, table)
+    path, named = tree.local_path(table, scratch), replace(columns, files=files)
+    lower = table.lower().removesuffix(".gz")
+    if lower.endswith(BINARY_TABLES):
+        kind: Literal["arrow", "parquet"] = "arrow" if lower.endswith(EXTENSIONS["arrow"]) else "parquet"
+        return files, ArrowTableSource(path=path, kind=kind, columns=named)
+    text: Literal["csv", "tsv", "jsonl"] = "jsonl"
+    if lower.endswith((".csv", ".tsv", ".txt")):
+        with open(path, "rb") as file:
+            has_tabs = lower.endswith(".txt") and b"\t" in file.readline(_LINE_BYTES)
+        text = "tsv" if lower.endswith(".tsv") or has_tabs else "csv"
+    return files, TextTableSource(path=path, kind=text, columns=named)
+
+
+class _ZipReader:
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._file = open_zip(path)
+        self._infos = self._file.infolist()
+
+    def read(self, cell: CellRef) -> bytes:
+        info = self._infos[cell.row]
+        try:
+            return self._file.read(info)
+        except UNREADABLE as error:
+            raise SampleError(f"cannot unpack {info.filename}: {error}", part=cell.column, source=self._path) from error
+
+    def close(self) -> None:
+        self._file.close()

@@ -43,26 +43,32 @@ def document_json(document: Mapping[str, Any], items: Sequence[Item], names: Seq
     return encode_json({**document, "texts": [item.text for item in items], "images": images})
 
 
-def take_items(document: dict[str, Any]) -> list[Item]:
+def take_items(document: dict[str, Any], pictures: Sequence[str] | None = None) -> list[Item]:
     """Return the items of a document, and remove them from it.
+
+    Args:
+        document: The document.
+        pictures: Paths of its pictures, if it has places for them and no list; None if they are unknown.
 
     Raises:
         SampleError: It is of no known layout, or its texts and pictures do not fit together.
     """
-    items = _taken(document)
+    items = _taken(document, pictures)
     if not items:
         raise SampleError(NO_ITEMS)
     return items
 
 
-def _taken(document: dict[str, Any]) -> list[Item]:
+def _taken(document: dict[str, Any], pictures: Sequence[str] | None) -> list[Item]:
     if isinstance(document.get("text_list"), list) and isinstance(document.get("image_info"), list):
         return _matched_items(document)
     if isinstance(document.get("texts"), list) and isinstance(document.get("images"), list):
         return lined_up_items(document.pop("texts"), document.pop("images"))
     for key in _TEXT_KEYS:
-        if isinstance(document.get(key), str) and isinstance(document.get("images"), list):
-            return _placed_items(document.pop(key), document.pop("images"))
+        images = document.get("images", pictures)
+        if isinstance(document.get(key), str) and isinstance(images, list | tuple):
+            document.pop("images", None)
+            return _placed_items(document.pop(key), images)
     for key in _LIST_KEYS:
         if isinstance(document.get(key), list):
             return [_item(item, number) for number, item in enumerate(document.pop(key))]
@@ -112,7 +118,7 @@ def lined_up_items(texts: Sequence[Any], images: Sequence[Any]) -> list[Item]:
     return items
 
 
-def _placed_items(text: str, images: list[Any]) -> list[Item]:
+def _placed_items(text: str, images: Sequence[Any]) -> list[Item]:
     pieces = [piece for piece in re.split(f"({IMAGE_PLACEHOLDER})", text) if piece]
     if pieces.count(IMAGE_PLACEHOLDER) != len(images):
         raise SampleError(

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...errors import ConfigError, EnergonError, StorageError
+from ...errors import ConfigError, StorageError
 from ...format.documents.messages import did_you_mean
 from ...storage import is_url
 from ..annotations.kinds import annotation_kind
-from ..file_trees.file_names import TAR_ENDINGS
+from ..file_trees.file_names import BINARY_TABLES, TAR_ENDINGS
 from ..file_trees.groupings import GroupBy
 from ..file_trees.survey import TreeOptions
 from ..tables.columns import Columns, FoundColumn
@@ -25,7 +25,8 @@ from .files import FilesSource
 from .foreign_chunks import ChunkSource, chunk_kind
 from .hugging_face import HuggingFaceSource
 from .interleaved import InterleavedSource
-from .interleaved_table import InterleavedTableSource
+from .interleaved_files import InterleavedFilesSource
+from .interleaved_table import InterleavedTableSource, open_tables
 from .source import Source
 from .text_table import TextTableSource
 from .token_files import TokenSource
@@ -61,18 +62,15 @@ def _columns(options: SourceOptions) -> Columns:
     return Columns(parts=options.parts, key=options.key, split=options.split, root=options.root)
 
 
-def _open_documents(path: str, options: SourceOptions) -> Source:
-    if is_saved_dataset(path) or kind_of_tables(path):
-        return InterleavedTableSource(path=path, root=options.root)
-    return InterleavedSource(path=path, root=options.root)
-
-
-def _has_documents(path: str) -> bool:
-    """Return True for a table whose rows are documents; False for one that cannot be read, too: its source says why."""
-    try:
-        return InterleavedTableSource(path=path).lines_up()
-    except EnergonError:
-        return False
+def _documents(path: str, options: SourceOptions) -> Source:
+    if os.path.isdir(path) and not is_saved_dataset(path):
+        tables = open_tables(path, _columns(options)) if kind_of_tables(path) else None
+        has_documents = isinstance(tables, InterleavedTableSource)
+        return tables if tables and has_documents else InterleavedFilesSource(path=path, root=options.root)
+    if path.lower().endswith((".zip", *TAR_ENDINGS)):
+        return InterleavedFilesSource(path=path, root=options.root)
+    is_table = is_saved_dataset(path) or path.lower().endswith(BINARY_TABLES)
+    return (InterleavedTableSource if is_table else InterleavedSource)(path=path, root=options.root)
 
 
 def _files(path: str, kind: Any, options: SourceOptions, *, takes_all: bool = True) -> FilesSource:
@@ -91,7 +89,7 @@ KINDS: Mapping[str, Callable[[str, SourceOptions], Source]] = {
     "coco": lambda path, options: CocoSource(path=path, root=options.root),
     "conversations": lambda path, options: ConversationsSource(path=path, root=options.root),
     "vqa": lambda path, options: VqaSource(path=path, root=options.root),
-    "interleaved": _open_documents,
+    "interleaved": _documents,
     "webdataset": lambda path, _: TarSource(path=path),
     "tar": lambda path, options: _files(path, "tar", options),
     "zip": lambda path, options: _files(path, "zip", options),
@@ -126,8 +124,8 @@ def open_source(path: str, *, kind: str | None, options: SourceOptions) -> Sourc
             return files
         if kind == "zip" or (kind == "webdataset" and not os.path.isdir(path)):
             return _files(path, kind, options, takes_all=False)
-        if kind in ("arrow", "hf", "parquet") and not options.parts and _has_documents(path):
-            kind = "interleaved"
+        if kind in ("arrow", "hf", "parquet"):
+            return open_tables(path, _columns(options), otherwise=lambda: KINDS[kind](path, options))
     if kind not in KINDS:
         raise ConfigError(
             f"there is no kind of source {kind!r}{did_you_mean(kind, [*KINDS])}",

@@ -74,8 +74,12 @@ class InterleavedSource(Source):
             yield from ([item.picture] for item in items if isinstance(item.picture, str) and item.picture)
 
 
-def read_document(element: Element) -> tuple[dict[str, Any], list[Item]]:
+def read_document(element: Element, pictures: Sequence[str] | None = None) -> tuple[dict[str, Any], list[Item]]:
     """Return the other values of a document, and its items.
+
+    Args:
+        element: The document.
+        pictures: Paths of its pictures, if it has places for them and no list; None if they are unknown.
 
     Raises:
         SampleError: The document is of no known layout.
@@ -83,7 +87,7 @@ def read_document(element: Element) -> tuple[dict[str, Any], list[Item]]:
     kind: Any = dict[str, Any] | list[Any]
     value: Any = decode(element, kind)
     document: dict[str, Any] = value if isinstance(value, dict) else {"items": value}
-    return document, take_items(document)
+    return document, take_items(document, pictures)
 
 
 def document_row(

@@ -4,33 +4,36 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from ...accounting.kinds import with_extension
-from ...errors import ConfigError, SampleError, StorageError
+from ...errors import ConfigError, EnergonError, SampleError, StorageError
 from ...storage import is_url
 from ..annotations.element_rows import DOCUMENT_KEYS, document_key
 from ..annotations.interleaved import NO_ITEMS, document_json, lined_up_items
 from ..annotations.picture_files import find_picture_folder, picture_extension, picture_ref
+from ..file_trees.leftovers import leave_others
+from ..file_trees.tree import FolderTree
 from ..rows.file_ref import file_version
 from ..rows.row import CellRef, FaultRef, PartRef, Row, ValueRef
 from ..tables.arrow_cells import RowBatches
 from ..tables.arrow_files import ArrowTable, open_table
 from ..tables.arrow_rows import TableCells
-from ..tables.columns import PartColumns, TableLayout
+from ..tables.columns import Columns, PartColumns
 from ..tables.document_columns import DocumentColumns, do_line_up, document_columns, present_elements
 from ..tables.hugging_face import is_saved_dataset, load_saved
 from ..tables.names import split_part
 from ..tables.part_values import media_bytes
 from ..tables.records import folder_of
 from ..tables.table_files import TableFile, kind_of_tables, list_table_files
+from .hugging_face import HuggingFaceSource
 from .source import Listing, SampleProposal, Source
 
-__all__ = ["DocumentCells", "InterleavedTableSource"]
+__all__ = ["DocumentCells", "InterleavedTableSource", "open_tables"]
 
 _STATE = "state.json"
 
@@ -61,6 +64,8 @@ class InterleavedTableSource(Source):
         """
         files, open_file = self._files()
         folder = self._folder(files, open_file)
+        if self._is_folder and not is_saved_dataset(self.path):
+            leave_others(FolderTree(self.path), {file.name for file in files}, listing.account)
         for file in files:
             prefix = f"{file.name.rpartition('.')[0] or file.name}/" if len(files) > 1 else ""
             with closing(open_file(file.path)) as table:
@@ -129,6 +134,21 @@ class InterleavedTableSource(Source):
         return find_picture_folder(near, self.root, paths())[0]
 
 
+def open_tables(path: str, columns: Columns, *, otherwise: Callable[[], Source] | None = None) -> Source:
+    """Return the source of documents if that is what tables hold, else that of tables.
+
+    Args:
+        path: Parquet or Arrow files, or a dataset that ``save_to_disk`` has written.
+        columns: The columns that the user names.
+        otherwise: Opens other tables; None takes them for a Hugging Face dataset.
+    """
+    documents = InterleavedTableSource(path=path, root=columns.root)
+    with suppress(EnergonError):  # the source of tables says what is wrong
+        if not columns.parts and documents.lines_up():
+            return documents
+    return HuggingFaceSource(path=path, columns=columns) if otherwise is None else otherwise()
+
+
 def _columns(table: ArrowTable, file: TableFile) -> DocumentColumns:
     columns = document_columns(table.schema)
     if columns is None:
@@ -155,9 +175,7 @@ class _TableRows:
         )
         others = tuple(name for name in names if name != columns.images)
         self._document = PartColumns(name="json", role="json", columns=others, is_object=True)
-        parts = (self._images, self._document)
-        layout = TableLayout(key=None, split=None, parts=parts, found=(), class_names={}, keeps_others=False)
-        self._cells = TableCells(table, layout, file.path, file.version)
+        self._cells = TableCells(table, (self._images, self._document), file.path, file.version)
 
     def rows(self, prefix: str) -> Iterator[Row]:
         """Yield the rows; of pictures that are bytes, only their presence is read."""
@@ -246,14 +264,15 @@ class DocumentCells:
 def _with_values(row: Row, cells: DocumentCells) -> Row:
     """Return a row with the contents of its cells."""
     parts: dict[str, PartRef] = {}
-    try:
-        for name, part in row.parts.items():
-            if isinstance(part, CellRef):
+    for name, part in row.parts.items():
+        parts[name] = part
+        if isinstance(part, CellRef):
+            try:
                 data = cells.read(part)
-                parts[with_extension(name, data) if part.named_by_contents else name] = ValueRef(data)
+            except (SampleError, StorageError) as error:
+                code = "F102" if isinstance(error.__cause__, FileNotFoundError) else "F101"
+                parts[name] = FaultRef(error.message, code=code)
             else:
-                parts[name] = part
-    except (SampleError, StorageError) as error:
-        code = "F102" if isinstance(error.__cause__, FileNotFoundError) else "F101"
-        parts = {"json": FaultRef(error.message, code=code)}
+                del parts[name]
+                parts[with_extension(name, data) if part.named_by_contents else name] = ValueRef(data)
     return msgspec.structs.replace(row, parts=parts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ...errors import FormatError, SampleError
@@ -76,7 +76,7 @@ def list_table(
             else:
                 yield maker.make(values, number=number, origin=origin, split=split)
         return
-    cells = TableCells(table, layout, file, version)
+    cells = TableCells(table, layout.parts, file, version)
     for number, values in _listed_values(table, layout):
         cells.move_to(number)
         origin = f"{name}, row {number}"
@@ -86,8 +86,8 @@ def list_table(
 class TableCells:
     """Creates the references to the cells of a row, with sizes that are means over ranges of rows."""
 
-    def __init__(self, table: ArrowTable, layout: TableLayout, file: str, version: str) -> None:
-        parts = [part for part in layout.parts if part.role not in ("path", "url")]
+    def __init__(self, table: ArrowTable, parts: Sequence[PartColumns], file: str, version: str) -> None:
+        parts = [part for part in parts if part.role not in ("path", "url")]
         sizes = [list(table.row_sizes(part.columns)) for part in parts]
         self._ranges = [
             (one[0][0], {part.name: mean for part, (_, mean) in zip(parts, one, strict=True)})

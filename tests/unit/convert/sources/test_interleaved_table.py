@@ -19,7 +19,7 @@ from loader.errors import ConfigError, EnergonError
 from tests.unit.convert.sources.imported import import_source, load, red, rows_of, write_picture
 
 TEXTS = [["First.", None, "Last."], [None, None], ["Alone"], None, ["a", "b"], [None, "one", None, "null in both"]]
-PLACES = [[None, 0, None], [1, 0], [None], None, [None], [0, None, 1, None]]
+PLACES: list[list[int | None] | None] = [[None, 0, None], [1, 0], [None], None, [None], [0, None, 1, None]]
 """Numbers of the pictures at the places of each row: the fourth has no lists, the fifth has too few pictures."""
 
 STRUCT = pa.struct([("bytes", pa.binary()), ("path", pa.string())])

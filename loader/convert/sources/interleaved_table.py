@@ -195,7 +195,7 @@ class _TableRows:
                 )
 
     def _parts(self, number: int, pictures: Sequence[Any]) -> dict[str, PartRef]:
-        """Return the parts of a row; ``True`` stands for a picture that the workers read."""
+        """Return the parts of a row; ``True`` is a picture that the workers read."""
         self._cells.move_to(number)
         cell = self._cells.cell_of({self._columns.images: pictures})
         parts: dict[str, PartRef] = {}

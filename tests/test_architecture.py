@@ -31,6 +31,10 @@ FORBIDDEN_BELOW_TORCH = {"torch", "torchvision", "webdataset", "pandas"}
 SLOW_TO_IMPORT = ("torch", "webdataset", "fsspec", "pandas", "scipy")
 MAX_FILES_IN_A_FOLDER = 20
 MAX_MODULES_NAMED_LOAD = 4
+BUDGET = {"files": 968, "code lines": 78_491, "protocols": 67}
+"""The largest size of ``loader`` and ``energon_cli``: 50 files and 5,000 code lines above version 0.2.0.
+
+A code line is none of a docstring, a comment or blank. Raising a figure takes a commit that says why."""
 IMPORTED_AS = {"pillow": "PIL", "pyyaml": "yaml"}
 """Requirements whose package has another name than their distribution."""
 
@@ -158,6 +162,35 @@ def test_reading_metadata_imports_nothing_slow() -> None:
 def test_no_folder_holds_more_files_than_a_reader_takes_in() -> None:
     files = Counter(str(source.path.parent.relative_to(ROOT)) for source in own_files())
     assert not {folder: count for folder, count in files.items() if count > MAX_FILES_IN_A_FOLDER}
+
+
+def size_of_the_house() -> dict[str, int]:
+    """Return the figures that the budget limits."""
+    classes = [node for source in sources() for node in ast.walk(source.tree) if isinstance(node, ast.ClassDef)]
+    protocols = [node for node in classes if any(ast.unparse(base).startswith("Protocol") for base in node.bases)]
+    return {
+        "files": len(sources()),
+        "code lines": sum(map(code_lines, sources())),
+        "protocols": len(protocols),
+    }
+
+
+def code_lines(source: Source) -> int:
+    """Return the number of lines that are neither blank, a comment nor of a docstring."""
+    documented = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Module)
+    of_docstrings = {
+        line
+        for node in ast.walk(source.tree)
+        if isinstance(node, documented) and ast.get_docstring(node)
+        for line in range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1)
+    }
+    lines = enumerate(map(str.strip, source.text.splitlines()), start=1)
+    return sum(bool(line) and not line.startswith("#") and number not in of_docstrings for number, line in lines)
+
+
+def test_the_house_stays_within_its_budget() -> None:
+    sizes = size_of_the_house()
+    assert not {name: size for name, size in sizes.items() if size > BUDGET[name]}
 
 
 def test_few_modules_are_named_load() -> None:

@@ -79,7 +79,6 @@ def import_sources(flags: ImportFlags) -> None:
         if not flags.as_json:
             show_found(console, flags, listed, folder.first)
         draft = _confirmed_draft(flags, listed, folder, console)
-        draft.notes.extend(listed.notes)
         layout = ShardLayout(
             shard_bytes=flags.shard_size,
             samples_per_shard=flags.samples_per_shard,

@@ -165,11 +165,11 @@ def _media_lines(facts: dict[str, Any] | None) -> list[tuple[str, str]]:
         formats = ", ".join(f"{name} {count:,}" for name, count in images["formats"].items())
         lines.append(("images", f"{plural(images['count'], 'image')} ({formats}), {_size_text(images)}"))
     if videos["count"]:
-        text = f"{plural(videos['count'], 'video')}, {_size_text(videos)}, {_duration_text(videos['seconds'])}"
+        text = f"{plural(videos['count'], 'video')}, {_size_text(videos)}, {_duration_text(videos)}"
         lines.append(("video", text))
     if sounds["count"]:
         rates = ", ".join(f"{rate} Hz" for rate in sounds["sample_rates"])
-        lines.append(("audio", f"{plural(sounds['count'], 'track')} ({rates}), {_duration_text(sounds['seconds'])}"))
+        lines.append(("audio", f"{plural(sounds['count'], 'track')} ({rates}), {_duration_text(sounds)}"))
     if not facts["complete"]:
         lines = [(label, f"of the first {facts['entries']:,} media files: {text}") for label, text in lines]
     return lines or [("media", "no image, audio or video was found")]
@@ -184,10 +184,13 @@ def _size_text(facts: dict[str, Any]) -> str:
     return " × ".join(f"{side['min']}–{side['max']} (median {side['median']})" for side in (width, height))
 
 
-def _duration_text(seconds: float) -> str:
-    if seconds < 100:
-        return f"{seconds:.1f} s"
-    return f"{seconds / 60:.1f} min" if seconds < 6000 else f"{seconds / 3600:,.1f} h"
+def _duration_text(facts: dict[str, Any]) -> str:
+    """Format a duration, with the numbers of files whose lengths were not taken from their headers."""
+    seconds = facts["seconds"]
+    text = f"{seconds:.1f} s" if seconds < 100 else f"{seconds / 60:.1f} min"
+    text = text if seconds < 6000 else f"{seconds / 3600:,.1f} h"
+    basis = ", ".join(f"{count:,} {name}" for name, count in facts["basis"].items() if name in ("counted", "decoded"))
+    return f"{text} ({basis})" if basis else text
 
 
 def _show_media_folder(console: Console, facts: dict[str, Any]) -> None:

@@ -34,6 +34,8 @@ def lint_document(
         "shards": report.shards,
         "samples": report.samples,
         "seconds": round(report.seconds, 3),
+        "decoded_media": report.decoded_media,
+        "media_note": report.media_note,
         "errors": report.errors,
         "warnings": len(report.findings) - report.errors,
         "fixed": fixed,
@@ -99,12 +101,19 @@ def show_lint(
         told = "; ".join(f"{count:,} {TRAITS[trait]}" for trait, count in traits.items())
         console.print(f"note: pictures {escape_controls(name)}: {told}", soft_wrap=True)
     checked = f"{_amount(request, report)}, level {request.level}"
+    if report.decoded_media:
+        checked += f", {report.decoded_media:,} of sound or video decoded to the end"
+    note = f"note: {escape_controls(report.media_note)}" if report.media_note else None
     if not report.findings:
         console.print(f"no findings: {checked} ({report.seconds:.1f} s)", style="green", soft_wrap=True)
+        if note:
+            console.print(note, soft_wrap=True)
         return
     counts = f"{plural(report.errors, 'error')}, {plural(len(report.findings) - report.errors, 'warning')}"
     style = "bold red" if report.errors else "yellow"
     console.print(f"{counts}: {checked} ({report.seconds:.1f} s)", style=style, soft_wrap=True)
+    if note:
+        console.print(note, soft_wrap=True)
     if any(len(group.places) > _MAX_EXAMPLES for group in groups):
         console.print("to list every finding: add --all, or --json", soft_wrap=True)
     if not report.complete:

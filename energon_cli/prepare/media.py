@@ -29,8 +29,13 @@ _EXAMPLES = (
 
 
 def media_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the three media flags to a command, as parameters of the same names."""
+    """Add the media flags to a command, as parameters of the same names."""
     for option in (
+        click.option(
+            "--media-metadata-exact",
+            is_flag=True,
+            help="Decode audio and video to their ends to count frames and samples. Minutes per GB.",
+        ),
         click.option(
             "--media-metadata-by-extension",
             is_flag=True,
@@ -52,24 +57,29 @@ def media_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def media_filter_of(flags: dict[str, Any]) -> MediaFilter | None:
-    """Pop the three media flags from a command's parameters, and return their filter; None without a flag.
+    """Pop the media flags from a command's parameters, and return their filter; None without a flag.
 
     Raises:
-        click.UsageError: More than one flag is set, or the glob is empty.
+        click.UsageError: More than one flag selects files, none does but they shall be exact, or the glob is empty.
     """
     from loader.format.media import MediaFilter, parse_patterns
 
     glob: str | None = flags.pop("media_metadata_by_glob")
     header: bool = flags.pop("media_metadata_by_header")
     extension: bool = flags.pop("media_metadata_by_extension")
+    exact: bool = flags.pop("media_metadata_exact")
     if (glob is not None) + header + extension > 1:
         raise click.UsageError(f"{_FLAGS} are mutually exclusive: pass one of them.")
     if glob is not None:
         patterns = parse_patterns(glob)
         if not patterns:
             raise click.BadParameter("expected patterns such as '*.jpg,*.png'", param_hint="--media-metadata-by-glob")
-        return MediaFilter(strategy="GLOB", patterns=patterns)
-    return MediaFilter(strategy="HEADER") if header else MediaFilter(strategy="EXTENSION") if extension else None
+        return MediaFilter(strategy="GLOB", patterns=patterns, exact=exact)
+    if header or extension:
+        return MediaFilter(strategy="HEADER" if header else "EXTENSION", exact=exact)
+    if exact:
+        raise click.UsageError(f"--media-metadata-exact needs one of {_FLAGS}.")
+    return None
 
 
 @energon_command(
@@ -87,8 +97,9 @@ def prepare_media(
     """Collect metadata of the images, audio and video in PATH, a folder of plain files.
 
     Reads the width, height and format of images, and the duration, frames and rates of audio and video, from file
-    headers, without decoding. The result is PATH/.nv-meta/index.sqlite, which replaces an earlier one once it is
-    complete. Hidden files and folders are skipped. Damaged and unreadable files are skipped with a warning.
+    headers. Where headers have no counts, or are known to be wrong, packets are counted; --media-metadata-exact decodes
+    all audio and video. The result is PATH/.nv-meta/index.sqlite, which replaces an earlier one once it is complete.
+    Hidden files and folders are skipped. Damaged and unreadable files are skipped with a warning.
 
     PATH may be a URL of an object store, such as s3://bucket/photos.
     """

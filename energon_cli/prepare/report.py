@@ -155,6 +155,7 @@ def media_document(report: MediaReport) -> dict[str, Any]:
     return {
         "strategy": report.media_filter.strategy,
         "patterns": list(report.media_filter.patterns),
+        "exact": report.media_filter.exact,
         "entries": report.entries,
         "collected": report.collected,
         "broken": report.broken,

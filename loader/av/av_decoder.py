@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import fields, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
 
 from torch import Tensor
 
 from ..format.media.av_container import audio_stream, media_start, open_av, video_stream
-from ..format.media.av_probe import AVProbeKey, probe_av, stream_spans
+from ..format.media.av_probe import probe_av, stream_spans
 from ..format.media.metadata import AVMetadata
 from .audio_clips import AudioReader, decode_audio_clips, ranges_to_windows
 from .av_data import AudioUnit, AVData, VideoUnit, check_ranges, check_unit
@@ -202,7 +203,7 @@ class AVDecoder:
             get_audio: Return metadata of the audio.
             get_audio_num_samples: Return the number of samples; for some containers, all audio is decoded to count it.
         """
-        facts: dict[str, Any] = {str(name): value for name, value in self._probe().items()}
+        found = self._probe()
         unwanted = [
             *(["video"] if not get_video else []),
             *(["video_duration"] if not (get_video_duration or get_video_frame_count) else []),
@@ -212,16 +213,14 @@ class AVDecoder:
             *(["audio_duration"] if not get_audio_duration else []),
             *(["audio_num_samples"] if not get_audio_num_samples else []),
         ]
-        if get_audio and get_audio_num_samples and "audio_channels" in facts:
-            facts.setdefault("audio_num_samples", 0)
-            facts["audio_num_samples"] = facts["audio_num_samples"] or self._count_samples()
-        return AVMetadata(
-            **{name: value for name, value in facts.items() if not any(name.startswith(prefix) for prefix in unwanted)}
-        )
+        if get_audio and get_audio_num_samples and found.audio_channels and not found.audio_num_samples:
+            found = replace(found, audio_num_samples=self._count_samples())
+        names = [each.name for each in fields(found) if each.name.startswith(tuple(unwanted))]
+        return replace(found, **dict.fromkeys(names))
 
     def get_video_fps(self) -> float:
         """Return the average number of frames a second."""
-        fps = self._probe().get("video_fps")
+        fps = self._probe().video_fps
         if fps is None:
             raise ValueError("the file has no video, or does not state its frame rate")
         return fps
@@ -236,20 +235,19 @@ class AVDecoder:
             (None, None) if the file has no video.
         """
         del get_frame_count
-        facts = self._probe()
-        frames = facts.get("video_num_frames")
-        return facts.get("video_duration"), None if frames is None else int(frames)
+        found = self._probe()
+        return found.video_duration, found.video_num_frames
 
     def get_audio_duration(self) -> float | None:
         """Return the seconds from the start of the first sample to the end of the last one; None without audio."""
-        return self._probe().get("audio_duration")
+        return self._probe().audio_duration
 
     def get_audio_samples_per_second(self) -> int:
         """Return the sample rate."""
-        rate = self._probe().get("audio_sample_rate")
+        rate = self._probe().audio_sample_rate
         if rate is None:
             raise ValueError("the file has no audio")
-        return int(rate)
+        return rate
 
     def has_video_stream(self) -> bool:
         """Return True if the file has video other than a cover picture."""
@@ -273,6 +271,15 @@ class AVDecoder:
         )
         return video, audio
 
+    def decode_frame_starts(self) -> list[float]:
+        """Decode the whole video; return the start times of its frames in seconds, up to the first damage."""
+        starts: list[float] = []
+        with self._open() as container, closing(VideoReader(container, self.stream, threads=self.threads)) as reader:
+            origin = media_start(container)
+            with suppress(ValueError, OSError):  # PyAV raises both kinds, and the reader a ValueError at a cut end
+                starts.extend(float(frame.start * reader.clock - origin) for frame in iter(reader.read, None))
+        return starts
+
     # ------------------------------------------------------------------------------------------- internals
 
     @contextmanager
@@ -280,7 +287,7 @@ class AVDecoder:
         with open_av(self.stream) as container:
             yield container
 
-    def _probe(self) -> Mapping[AVProbeKey, float]:
+    def _probe(self) -> AVMetadata:
         return probe_av(self.stream)
 
     def _read_frame_times(self) -> Sequence[int]:

@@ -109,13 +109,23 @@ def get_single_frames_uniform(
     if num_frames < 1:
         raise ValueError(f"num_frames is {num_frames}; expected 1 or more")
     times = _frame_times(*video, av_decoder.get_video_fps(), num_frames)
-    clips, timestamps = av_decoder.get_video_clips(
-        [(time, time) for time in times], video_out_frame_size=video_out_frame_size
-    )
-    if not clips:
-        raise ValueError("no frame of the video can be decoded")
+    clips, timestamps = _frames_at(av_decoder, times, video_out_frame_size)
+    if len(clips) < num_frames:  # fewer frames decode than there are packets
+        starts = av_decoder.decode_frame_starts()
+        if not starts:
+            raise ValueError("no frame of the video can be decoded")
+        times = [starts[round(place)] for place in _evenly_spaced(0, len(starts) - 1, num_frames)]
+        clips, timestamps = _frames_at(av_decoder, times, video_out_frame_size)
+        missing = num_frames - len(clips)  # frames whose times are not in order
+        clips, timestamps = clips + clips[-1:] * missing, timestamps + timestamps[-1:] * missing
     frames = torch.cat(clips)
     return (frames, [start for start, _ in timestamps]) if return_timestamps else frames
+
+
+def _frames_at(
+    av_decoder: AVDecoder, times: Sequence[float], size: tuple[int, int] | None
+) -> tuple[list[Tensor], list[tuple[float, float]]]:
+    return av_decoder.get_video_clips([(time, time) for time in times], video_out_frame_size=size)
 
 
 def _frame_times(start: float, end: float, fps: float, count: int) -> Sequence[float]:

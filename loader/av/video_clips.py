@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ..format.media.av_container import packet_time
+from ..format.media.shown_frames import shown_packets
 
 if TYPE_CHECKING:
     from av import VideoFrame
@@ -184,10 +185,8 @@ def read_frame_times(container: InputContainer, stream: VideoStream) -> list[int
     """
     times: list[int] = []
     clock = 0
-    for packet in container.demux(stream):
-        if not packet.size or packet.is_discard:
-            continue
+    for packet, shown in shown_packets(container, stream):
         time = packet_time(container, packet)
-        times.append(clock if time is None else time)
+        times += [clock if time is None else time] * shown
         clock = times[-1] + (packet.duration or 1)
     return sorted(times)

@@ -11,6 +11,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from ..format.media.av_container import check_frame_size, import_av, is_indexed, video_stream
+from ..format.media.shown_frames import is_cut
 from .media_reader import MediaReader
 
 if TYPE_CHECKING:
@@ -69,19 +70,26 @@ class VideoReader(MediaReader):
         self._default_duration = max(round(1 / (rate * self.clock)), 1) if rate else 1
         is_avi = container.format.name == "avi"
         self._idr = _IDR.get(stream.codec_context.name) if is_avi else None
+        self._is_timed_by_dts = is_avi and self._idr is None
         self._delay = 0
         self._first_dts: int | None = None
         self._wanted = self._full_from = -_NEVER
         self._can_skip = stream.codec_context.name in _SKIPPABLE and self._idr is None
         frames = self._decode()
         first = next(frames, None)
-        if is_avi and self._idr is None and first is not None:
+        if self._is_timed_by_dts and first is not None:
             self._delay = self._measure_delay(first)
         self._begin(frames if first is None else chain([first], frames), is_first=True)
 
     def _measure_delay(self, first: VideoFrame) -> int:
-        """Return the ticks by which FFmpeg's times of frames are late in AVI: the delay of the reordering."""
-        return max((first.pts or 0) - (self._first_dts or 0), 0)
+        """Return the ticks by which the times of frames are late in AVI: the delay of the reordering."""
+        return max((first.dts or 0) - (self._first_dts or 0), 0)
+
+    def _time_of(self, frame: VideoFrame) -> int | None:
+        """Return the display time of a frame, in AVI by its decoding time: FFmpeg guesses wrong for packed frames."""
+        if not self._is_timed_by_dts:
+            return frame.pts
+        return None if frame.dts is None else frame.dts - self._delay
 
     def _decode(self, *, after_seek: bool = False) -> Iterator[VideoFrame]:
         """Decode packets; before ``_full_from``, without the frames that no other frame needs."""
@@ -90,6 +98,8 @@ class VideoReader(MediaReader):
             return
         codec = self.stream.codec_context
         for packet in self._container.demux(self.stream):
+            if is_cut(self._container, packet):
+                continue
             if self._first_dts is None:
                 self._first_dts = packet.dts
             if self._can_skip:
@@ -110,6 +120,8 @@ class VideoReader(MediaReader):
         time_of: dict[int | None, int] = {}
         is_first = True
         for packet in self._container.demux(self.stream):
+            if is_cut(self._container, packet):
+                continue
             if start is not None and not start.search(bytes(packet)):
                 return
             start = None
@@ -140,7 +152,8 @@ class VideoReader(MediaReader):
         """Decode the frame after the one that was read last."""
         self._next_frame = next(self._frames, None)
         frame = self._next_frame
-        self._position = expected if frame is None or frame.pts is None else frame.pts - self._delay
+        time = None if frame is None else self._time_of(frame)
+        self._position = expected if time is None else time
 
     def read(self) -> TimedFrame | None:
         """Return the next frame; None after the last one."""
@@ -203,7 +216,8 @@ class VideoReader(MediaReader):
                 first = next(frames, None)
             except av.FFmpegError:  # the format cannot seek, or the decoder starts inside a group
                 return False
-            if first is not None and first.pts is not None and first.pts - self._delay <= place and first.key_frame:
+            time = None if first is None else self._time_of(first)
+            if first is not None and time is not None and time <= place and first.key_frame:
                 self._begin(chain([first], frames), is_first=False)
                 return True
         return False

@@ -60,6 +60,7 @@ class FieldView:
         dtype: Type of an array's elements.
         range: Smallest and largest element of an array, of a large one among some; the value of a number twice.
         size_bytes: Number of encoded bytes.
+        media: Metadata of audio or video by name: durations, counts, sizes and rates.
     """
 
     name: str
@@ -73,6 +74,7 @@ class FieldView:
     dtype: str | None = None
     range: tuple[float, float] | None = None
     size_bytes: int | None = None
+    media: Mapping[str, Any] | None = None
 
 
 def describe_part(name: str, data: bytes) -> FieldView:
@@ -95,8 +97,8 @@ def _describe_bytes(name: str, data: bytes) -> FieldView:
     if extension == "npy":
         return _describe_npy(name, data, size)
     if kind in ("audio", "video"):
-        facts, pictures, waveform = encoded_media_views(extension, data)
-        return FieldView(name=name, facts=f"{facts}, {size}", pictures=pictures, waveform=waveform, type="media")
+        views = encoded_media_views(extension, data)
+        return FieldView(name=name, facts=f"{views.facts}, {size}", type="media", **views.shown)
     try:
         image_facts(data)
     except PictureError:
@@ -283,10 +285,10 @@ def _describe_list(name: str, values: list[Any] | tuple[Any, ...]) -> FieldView:
 def _describe_decoder(name: str, decoder: Any) -> FieldView:
     """Describe audio or video that training code decodes clip by clip."""
     try:
-        facts, pictures, waveform = media_views(decoder.get_metadata(), lambda: nullcontext(decoder.stream))
+        views = media_views(decoder.get_metadata(), lambda: nullcontext(decoder.stream))
     except Exception as error:  # noqa: BLE001 - damaged media raise many kinds
         return FieldView(name=name, facts=type(decoder).__name__, fault=f"not audio or video: {error}")
-    return FieldView(name=name, facts=f"{type(decoder).__name__}: {facts}", pictures=pictures, waveform=waveform)
+    return FieldView(name=name, facts=f"{type(decoder).__name__}: {views.facts}", **views.shown)
 
 
 def _safe_repr(value: Any) -> str:

@@ -158,6 +158,6 @@ def _describe_file(storage: Storage, name: str, metadata: MediaMetadata) -> Fiel
     shown = os.path.basename(name)
     if not isinstance(metadata, AVMetadata):
         return describe_part(shown, storage.read(name))
-    facts, pictures, waveform = media_views(metadata, lambda: storage.local_path(name).open("rb"))
-    facts = ", ".join(filter(None, (facts, format_bytes(storage.stat(name).size_bytes))))
-    return FieldView(name=shown, facts=facts, pictures=pictures, waveform=waveform)
+    views = media_views(metadata, lambda: storage.local_path(name).open("rb"))
+    facts = ", ".join(filter(None, (views.facts, format_bytes(storage.stat(name).size_bytes))))
+    return FieldView(name=shown, facts=facts, **views.shown)

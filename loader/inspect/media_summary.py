@@ -55,6 +55,7 @@ def media_facts(storage: Storage) -> dict[str, Any] | None:
     return {
         "strategy": media_filter.strategy,
         "patterns": list(media_filter.patterns),
+        "exact": media_filter.exact,
         "entries": len(found),
         "complete": complete,  # False: only the first entries by name
         "images": {
@@ -68,11 +69,13 @@ def media_facts(storage: Storage) -> dict[str, Any] | None:
             "width": _spread([video.video_width for video in videos]),
             "height": _spread([video.video_height for video in videos]),
             "seconds": sum(video.video_duration or 0.0 for video in videos),
+            "basis": dict(Counter(video.video_basis or "unknown" for video in videos).most_common()),
         },
         "sounds": {
             "count": len(sounds),
             "sample_rates": dict(Counter(str(sound.audio_sample_rate) for sound in sounds).most_common()),
             "seconds": sum(sound.audio_duration or 0.0 for sound in sounds),
+            "basis": dict(Counter(sound.audio_basis or "unknown" for sound in sounds).most_common()),
         },
     }
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from ..format.media.metadata import AVMetadata
 from .picture import Picture, PictureError, shrink_to_rgb
-from .text import av_text, wav_text
+from .text import av_text
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -33,40 +34,43 @@ class MediaViews(NamedTuple):
         facts: Its metadata, in one line.
         pictures: A frame, if it is a video.
         waveform: Its loudness, if it is sound.
+        metadata: Its metadata by name; None if it is not known.
     """
 
     facts: str
     pictures: tuple[Picture, ...] = ()
     waveform: Waveform | None = None
+    metadata: Mapping[str, Any] | None = None
+
+    @property
+    def shown(self) -> dict[str, Any]:
+        """The views as fields of a ``FieldView``."""
+        return {"pictures": self.pictures, "waveform": self.waveform, "media": self.metadata}
 
 
 def encoded_media_views(extension: str, data: bytes) -> MediaViews:
     """View the bytes of a file.
 
-    Only the extension is named if the header is damaged, or if PyAV is missing and the data is not WAV.
+    Only the extension is named if the header is damaged, or if PyAV is missing.
     """
-
-    def open_media() -> AbstractContextManager[bytes | BinaryIO]:
-        return nullcontext(data)
-
-    if extension == "wav" and data[:4] == b"RIFF":
-        return MediaViews(wav_text(data), waveform=_waveform(open_media))
     from ..format.media.av_probe import probe_av
 
     try:
-        metadata = AVMetadata(**probe_av(data))  # type: ignore[arg-type] # the values are typed as int | float; counts are int
+        metadata = probe_av(data)
     except (ImportError, ValueError):
         return MediaViews(f"{extension} media")
-    views = media_views(metadata, open_media)
+    views = media_views(metadata, lambda: nullcontext(data))
     return views._replace(facts=f"{extension}: {views.facts}")
 
 
 def media_views(metadata: AVMetadata, open_media: OpenMedia) -> MediaViews:
     """View audio or video whose metadata is known; a frame or the loudness is decoded when it is drawn."""
-    facts = av_text(metadata)
+    views = MediaViews(
+        av_text(metadata), metadata={name: value for name, value in asdict(metadata).items() if value is not None}
+    )
     if metadata.video_width and metadata.video_height:
-        return MediaViews(facts, pictures=(_frame_picture(metadata, open_media),))
-    return MediaViews(facts, waveform=_waveform(open_media) if metadata.audio_sample_rate else None)
+        return views._replace(pictures=(_frame_picture(metadata, open_media),))
+    return views._replace(waveform=_waveform(open_media) if metadata.audio_sample_rate else None)
 
 
 def _frame_picture(metadata: AVMetadata, open_media: OpenMedia) -> Picture:

@@ -38,6 +38,7 @@ def _field_document(field: FieldView) -> dict[str, Any]:
         # JSON has no NaN and no infinity.
         "range": None if field.range is None else [end if isfinite(end) else None for end in field.range],
         "size_bytes": field.size_bytes,
+        "media": None if field.media is None else dict(field.media),
         "facts": field.facts,
         "text": field.text,
         "fault": field.fault,

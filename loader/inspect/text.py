@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import struct
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ..format.media.metadata import AVMetadata
 
-__all__ = ["av_text", "format_bytes", "format_count", "plural", "wav_text"]
+__all__ = ["av_text", "format_bytes", "format_count", "plural"]
 
 
 def format_bytes(size_bytes: float) -> str:
@@ -46,16 +45,20 @@ def plural(count: int, noun: str) -> str:
 
 
 def av_text(metadata: AVMetadata) -> str:
-    """Format metadata of audio or video in one line.
+    """Format metadata of audio or video in one line, with a note where a length was not taken from the header.
 
     >>> from loader.format.media.metadata import AVMetadata
     >>> av_text(AVMetadata(video_width=640, video_height=480, video_fps=30.0, video_duration=2.5))
     'video 640×480, 30 frames/s, 2.50 s'
-    >>> av_text(AVMetadata(audio_sample_rate=16000, audio_channels=1))
-    'audio 16,000 Hz, 1 channel'
+    >>> av_text(AVMetadata(audio_sample_rate=16000, audio_channels=1, audio_duration=0.5, audio_basis="counted"))
+    'audio 16,000 Hz, 1 channel, 0.50 s (counted)'
     """
+    video_note, audio_note = (
+        f" ({basis})" if basis in ("counted", "decoded") else ""
+        for basis in (metadata.video_basis, metadata.audio_basis)
+    )
     video = [
-        None if metadata.video_num_frames is None else plural(metadata.video_num_frames, "frame"),
+        None if metadata.video_num_frames is None else plural(metadata.video_num_frames, "frame") + video_note,
         None if metadata.video_fps is None else f"{metadata.video_fps:.4g} frames/s",
         None if metadata.video_duration is None else f"{metadata.video_duration:.2f} s",
     ]
@@ -64,20 +67,6 @@ def av_text(metadata: AVMetadata) -> str:
     audio = [
         None if metadata.audio_sample_rate is None else f"audio {metadata.audio_sample_rate:,} Hz",
         None if metadata.audio_channels is None else plural(metadata.audio_channels, "channel"),
-        None if metadata.audio_duration is None else f"{metadata.audio_duration:.2f} s",
+        None if metadata.audio_duration is None else f"{metadata.audio_duration:.2f} s{audio_note}",
     ]
     return ", ".join(fact for fact in (*video, *audio) if fact is not None)
-
-
-def wav_text(data: bytes) -> str:
-    """Format the header of a WAV in one line: the format chunk, 16 bytes after ``fmt `` and its length."""
-    place = data.find(b"fmt ", 12, 4096)
-    if place < 0 or place + 24 > len(data):
-        return "wav audio"
-    _tag, channels, rate, bytes_per_s = struct.unpack_from("<HHII", data, place + 8)
-    start = data.find(b"data", place)
-    text = f"wav audio, {rate:,} Hz, {plural(channels, 'channel')}"
-    if start < 0 or not bytes_per_s:
-        return text
-    size_bytes = int.from_bytes(data[start + 4 : start + 8], "little")
-    return f"{text}, {min(len(data) - start - 8, size_bytes) / bytes_per_s:.2f} s"

@@ -84,6 +84,8 @@ def lint_metadataset(
         seconds=time.perf_counter() - started,
         datasets=lint.datasets,
         pictures=lint.pictures,
+        decoded_media=lint.decoded_media,
+        media_note=lint.media_note,
     )
 
 
@@ -102,7 +104,8 @@ class _MetadatasetLint:
         self.findings: dict[Finding, None] = {}  # a set: two configurations of a dataset have the same faults of shards
         self.pictures: PictureCounts = Counter()
         self.complete = True
-        self.datasets = self.shards = self.samples = 0
+        self.datasets = self.shards = self.samples = self.decoded_media = 0
+        self.media_note: str | None = None
         self._plan = plan
         self._on_progress = on_progress
         self._paths = DatasetPaths(check_urls=True)
@@ -256,6 +259,8 @@ class _MetadatasetLint:
         self.shards += report.shards
         self.samples += report.samples
         self.pictures += report.pictures
+        self.decoded_media += report.decoded_media
+        self.media_note = self.media_note or report.media_note
         self._add([replace(finding, dataset=path) for finding in report.findings])
 
 

@@ -68,7 +68,7 @@ def test_files_that_are_left_out_are_named_and_strict_publishes_nothing(
     assert not (tmp_path / "strict" / ".nv-meta" / ".info.json").exists()
     done = energon("import", photos, tmp_path / "out", "--yes", "--num-workers", 1)
     assert done.code == 0
-    assert "left out: 1 file (4 B), a file without an extension: LICENSE [L101]" in done.err
+    assert "left out: 1 file (4 B), a file about the data, not of it: LICENSE [L102]" in done.err
     assert "left out: 1 file (1 B), a file of the system: Thumbs.db [L108]" in done.err
 
 

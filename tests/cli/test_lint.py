@@ -13,8 +13,8 @@ from tests.cli.make_dataset import caption_parts, write_captions, write_shard
 from tests.cli.run_energon import RunEnergon
 
 KEYS = {
-    "path", "level", "complete", "datasets", "shards", "samples", "seconds", "errors", "warnings", "fixed", "pictures",
-    "findings",
+    "path", "level", "complete", "datasets", "shards", "samples", "seconds", "decoded_media", "media_note",
+    "errors", "warnings", "fixed", "pictures", "findings",
 }  # fmt: skip
 FINDING_KEYS = {"severity", "code", "message", "dataset", "shard", "key", "part", "offset", "at", "hint", "page"}
 

@@ -96,7 +96,7 @@ def test_a_broken_file_is_skipped_with_a_warning_that_names_it(energon: RunEnerg
 def test_the_report_as_json_has_its_keys_and_nothing_else_on_stdout(energon: RunEnergon, files: Path) -> None:
     report = prepare_media(energon, files, HEADER, "--json").json
     assert set(report) == {
-        "path", "strategy", "patterns", "entries", "collected", "broken", "seconds", "warnings",
+        "path", "strategy", "patterns", "exact", "entries", "collected", "broken", "seconds", "warnings",
     }  # fmt: skip
     assert (report["strategy"], report["entries"], report["broken"]) == ("HEADER", 4, 1)
 
@@ -313,7 +313,7 @@ def test_info_summarises_a_folder_of_files(energon: RunEnergon, files: Path) -> 
         "width": {"min": 5, "median": 6, "max": 24},
         "height": {"min": 7, "median": 8, "max": 16},
     }
-    assert media["sounds"] == {"count": 1, "sample_rates": {"8000": 1}, "seconds": 0.5}
+    assert media["sounds"] == {"count": 1, "sample_rates": {"8000": 1}, "seconds": 0.5, "basis": {"stated": 1}}
     text = energon("info", files).out
     assert "5–24 (median 6) × 7–16 (median 8)" in text
     assert "1 track (8000 Hz), 0.5 s" in text

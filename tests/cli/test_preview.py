@@ -241,7 +241,7 @@ def test_a_shuffled_sample_shows_the_index_that_finds_it_again(prepared: Path, e
 
 
 SAMPLE_KEYS = ["key", "shard", "index", "origin", "excluded", "fields", "note", "fault"]
-FIELD_KEYS = ["name", "type", "shape", "dtype", "range", "size_bytes", "facts", "text", "fault"]
+FIELD_KEYS = ["name", "type", "shape", "dtype", "range", "size_bytes", "media", "facts", "text", "fault"]
 
 
 def test_samples_are_printed_as_lines_of_json(prepared: Path, energon: RunEnergon) -> None:

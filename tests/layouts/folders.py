@@ -418,3 +418,29 @@ def flickr8k(folder: Path) -> None:
 @layout(samples={"a": "after.png before.png", "b": "after.png before.png"})
 def edited_pictures(folder: Path) -> None:
     write(folder, ["before/a.png", "before/b.png", "after/a.png", "after/b.png"])
+
+
+@layout(
+    samples={"1": "jpg txt"},
+    left_out={"files L110": 1, "files L108": 1},
+    sample_type="CaptioningSample",
+    forms=("folder",),
+)
+def an_empty_tar_and_a_resource_fork_among_others(folder: Path) -> None:
+    write(folder, {"0.tar": b"", "._1.tar": b"fork", "1.tar": tar_of({"1.jpg": picture(), "1.txt": b"x"})})
+
+
+@layout(
+    samples={"train/a": "2.png txt"},
+    options={"parts": {"2.png": "file_name", "txt": "text"}},
+    sample_type="CaptioningSample",
+)
+def named_columns_of_metadata(folder: Path) -> None:
+    write(folder, ["train/a.png"])
+    write(folder, {"train/metadata.jsonl": '{"file_name": "a.png", "text": "x", "year": 1}'})
+
+
+@layout(samples={"x/a": "jpg"}, left_out={"files L103": 1}, options={"group_by": "name"}, sample_type="ImageSample")
+def files_that_are_preferred_to_their_table(folder: Path) -> None:
+    write(folder, ["x/a.jpg"])
+    write(folder, {"captions.csv": "image,caption\nx/a.jpg,one\n"})

@@ -103,9 +103,11 @@ def reason_of_name(name: str) -> str:
     ('hidden', 'L108', 'L102')
     """
     pieces = name.split("/")
+    if any(piece.startswith(".") and piece not in (".", "..") for piece in pieces[:-1]):
+        return HIDDEN
     if pieces[-1].startswith("._") or not OF_THE_SYSTEM.isdisjoint(pieces):
         return "L108"
-    if any(piece.startswith(".") and piece not in (".", "..") for piece in pieces):
+    if pieces[-1].startswith("."):
         return HIDDEN
     if "." in pieces[-1].rstrip("."):
         return ""

@@ -115,16 +115,17 @@ def survey_tree(
         return TreeSurvey()
     # Tables that name the files of the tree have its samples.
     documents = seen.documents if len(seen.documents) < min(seen.parts, _MAX_ABOUT) else []
-    if seen.parts and (seen.tables or documents):
+    if seen.parts and (seen.tables or documents) and options.group_by is None:
         texts = [name for name in documents if name.endswith(".txt")]
         tables = tuple(name for name in (*seen.tables, *texts) if names_files(name))
         if tables:
             by_splits = replace(options, classes=False, group_by="name")
             return replace(_survey_of_files(seen, by_splits, tree), tables=tables)
     # Other tables, archives and annotations are data of their own, next to which files may only describe them.
-    if not options.takes_all:
+    groups_files = options.takes_all or options.group_by is not None
+    if not groups_files:
         annotations = [name for name in documents if is_annotation(name)]
-    if (seen.tables or seen.archives or annotations) and not options.takes_all:
+    if (seen.tables or seen.archives or annotations) and not groups_files:
         return _survey_of_data(tree, seen, annotations)
     # Else the files are the samples: documents and scripts, too, where there are hardly any others.
     takes_about = not seen.parts or seen.about > max(_MAX_ABOUT, seen.parts // 10) or options.takes_all

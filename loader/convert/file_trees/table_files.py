@@ -7,8 +7,8 @@ import unicodedata
 
 from ...accounting import Account
 from ..rows.row import FaultRef, PartRef
+from ..tables.named_files import NamedFiles
 from ..tables.names import is_link
-from ..tables.part_values import FilesBelow
 from .tree import FileTree
 
 __all__ = ["TableFiles"]
@@ -17,7 +17,7 @@ __all__ = ["TableFiles"]
 _MAX_FOLDERS = 100  # that are searched for each file
 
 
-class TableFiles:
+class TableFiles(NamedFiles):
     """Files of a tree by the names that a table has for them; it records which were requested.
 
     Args:
@@ -26,6 +26,7 @@ class TableFiles:
     """
 
     def __init__(self, tree: FileTree, table: str) -> None:
+        super().__init__(tree.path)
         self._tree = tree
         self._table = table
         self._folders = [posixpath.dirname(table)]
@@ -47,7 +48,7 @@ class TableFiles:
     def ref(self, path: str, part: str, *, named_by_contents: bool) -> PartRef:
         """Return the reference to a file; one that fails if there is none."""
         if is_link(path):
-            return FilesBelow("").ref(path, part, named_by_contents=named_by_contents)
+            return super().ref(path, part, named_by_contents=named_by_contents)
         name = self._find(path)
         if name is None:
             return FaultRef(f"there is no file {path!r} in {self._tree.path}", code="F102")

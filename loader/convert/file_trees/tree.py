@@ -9,7 +9,7 @@ import stat
 import zipfile
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import IO, cast
 
@@ -18,7 +18,7 @@ from ...errors import FormatError
 from ...storage import FileStream, open_parent, raise_storage_error
 from ..rows.file_ref import file_ref, file_version
 from ..rows.row import CellRef, PartRef, RangeRef
-from .file_names import HIDDEN, reason_of_name
+from .file_names import HIDDEN, join_names, reason_of_name, sort_files
 from .tar_members import read_tar_members
 
 __all__ = ["UNREADABLE", "FileTree", "FolderTree", "TarTree", "ZipTree", "open_zip"]
@@ -87,6 +87,20 @@ class FileTree(ABC):
     def leave(self, account: Account, name: str, reason: str) -> None:
         """Count a file that is left out."""
         account.leave(self.unit, reason, self.example(name), size_bytes=self.size(name))
+
+    def leave_others(self, account: Account, used: Collection[str]) -> None:
+        """Count all files, those that are not used as left out."""
+        for folder, names in self.folders(account):
+            files = sort_files(names)
+            data = {*files.tables, *files.archives}
+            for name in names:
+                full = join_names(folder, name)
+                if full in used:
+                    account.use(self.unit)
+                elif name in data:
+                    self.leave(account, full, "L103" if self.size(full) else "L110")
+                else:
+                    self.leave(account, full, "L102")
 
 
 class FolderTree(FileTree):

@@ -10,7 +10,7 @@ import shutil
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from ...accounting import Account
 from ...errors import ConfigError, FormatError, StorageError
@@ -18,8 +18,7 @@ from ...format.index.shard_index import index_shard
 from ...format.prepare.shards import compression_of, is_compressed_tar
 from ...format.tar.names import reason_without_sample, split_member_name
 from ...storage import open_parent, raise_storage_error
-from ..file_trees.file_names import TAR_ENDINGS
-from ..file_trees.leftovers import leave_others
+from ..file_trees.file_names import TAR_ENDINGS, reason_of_name
 from ..file_trees.tar_members import read_tar_members
 from ..file_trees.tree import FolderTree
 from ..rows.file_ref import file_version
@@ -38,8 +37,9 @@ def tar_files(path: str) -> list[str]:
         return [path]
     found = []
     for folder, folders, files in os.walk(path):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        found += [os.path.join(folder, name) for name in sorted(files) if name.endswith(TAR_ENDINGS)]
+        folders[:] = sorted(name for name in folders if not reason_of_name(f"{name}/x.tar"))
+        names = (name for name in sorted(files) if name.endswith(TAR_ENDINGS) and not reason_of_name(name))
+        found += [os.path.join(folder, name) for name in names]
     return found
 
 
@@ -54,7 +54,7 @@ class TarSource(Source):
     """
 
     path: str
-    kind: str = "webdataset"
+    kind: Literal["webdataset"] = "webdataset"
 
     def rows(self, listing: Listing) -> Iterator[Row]:
         """Yield the samples, tar by tar; compressed tars are decompressed to the scratch folder.
@@ -64,14 +64,14 @@ class TarSource(Source):
             FormatError: A tar file is damaged.
             StorageError: It cannot be read, or the scratch folder is full.
         """
-        paths = tar_files(self.path)
+        paths = [path for path in tar_files(self.path) if not os.path.isdir(self.path) or os.path.getsize(path)]
         if not paths:
             raise ConfigError("there are no tar files in this folder", at=self.path)
         for path in paths:
             yield from webdataset_rows(path, plain_tar(path, listing.scratch), listing.account)
         if os.path.isdir(self.path):
             used = {os.path.relpath(path, self.path) for path in paths}
-            leave_others(FolderTree(self.path), used, listing.account)
+            FolderTree(self.path).leave_others(listing.account, used)
 
 
 def webdataset_rows(shown: str, path: str, account: Account) -> Iterator[Row]:

@@ -10,7 +10,6 @@ from typing import Literal
 
 from ...errors import ConfigError
 from ...storage import is_url
-from ..file_trees.leftovers import leave_others
 from ..file_trees.tree import FolderTree
 from ..rows.row import Row
 from ..tables.arrow_cells import ArrowCells
@@ -55,7 +54,7 @@ class ArrowTableSource(Source):
         files = list_table_files(self.path, self.kind)
         layout = self._layout(files)
         if not is_url(self.path) and os.path.isdir(self.path):
-            leave_others(FolderTree(self.path), {file.name for file in files}, listing.account)
+            FolderTree(self.path).leave_others(listing.account, {file.name for file in files})
         for file in files:
             prefix = f"{file.name.rpartition('.')[0]}/" if len(files) > 1 else ""
             with closing(open_table(file.path, self.kind)) as table:

@@ -16,7 +16,6 @@ from ...accounting.kinds import MEDIA_KINDS, kind_of_name
 from ...errors import ConfigError, EnergonError, SampleError
 from ..annotations.kinds import is_annotation_list
 from ..file_trees.file_names import BINARY_TABLES, SortedFiles, join_names, sort_files
-from ..file_trees.leftovers import leave_others
 from ..file_trees.samples import group_files
 from ..file_trees.survey import TreeOptions, TreeSurvey, survey_tree
 from ..file_trees.table_files import TableFiles
@@ -117,7 +116,7 @@ class FilesSource(Source):
     def _surveyed(self, tree: FileTree, scratch: str) -> TreeSurvey:
         def names_files(table: str) -> bool:
             try:
-                files, source = open_table(tree, table, self.columns, scratch)
+                files, source = open_table(tree, table, replace(self.columns, parts={}), scratch)
                 columns = source.describe()
                 # A mere list of files adds nothing to them.
                 is_list = len(columns) == 1 and not posixpath.basename(table).startswith("metadata.")
@@ -134,7 +133,7 @@ class FilesSource(Source):
             names_files=names_files,
             is_annotation=lambda name: is_annotation_list(tree.local_path(name, scratch)),
         )
-        if self.kind == "webdataset" and not self._survey.is_plain:
+        if self.kind == "webdataset" and not (self._survey.is_plain and options.group_by is None):
             self.kind = "tar"
         return self._survey
 
@@ -289,13 +288,14 @@ class _TreeRows:
         scratch = os.path.join(listing.scratch, str(len(os.listdir(listing.scratch))))  # no other source has it
         paths = [tree.local_path(name, scratch) for name in names]
         if survey.kind == "tars":
-            for path in paths:
-                yield from TarSource(path=path).rows(listing)
+            for name, path in zip(names, paths, strict=True):
+                for row in TarSource(path=path).rows(listing):
+                    yield msgspec.structs.replace(row, origin=row.origin.replace(path, self._shown(name)))
         else:
             folder = os.path.join(scratch, "members") if tree.unit == "members" else tree.path
             inner = open_tables(folder, self._source.columns)
             yield from inner.rows(replace(listing, shuffled=True, account=Account()))
-        leave_others(tree, {*names}, self._account)
+        tree.leave_others(self._account, {*names})
 
 
 def open_table(

@@ -1,22 +1,23 @@
 """Columns of tables as parts of samples.
 
-=====================  ==========================================================
-`columns.py`           the columns of a table, and the part that each becomes
-`detect.py`            find out what columns are, from names, types and the first rows
-`document_columns.py`  two columns of lists that are the texts and pictures of documents
-`names.py`             names that columns usually have, and names of parts
-`part_values.py`       the bytes of a part from values of a row
-`row_maker.py`         a row of a table as a sample
-`records.py`           records of text tables, and the files that have them
-`delimited.py`         records of CSV and TSV files
-`json_lines.py`        records of JSONL files
-`arrow_columns.py`     columns and values of Arrow tables
-`arrow_files.py`       batches of Parquet and Arrow files
-`arrow_rows.py`        rows of Arrow tables as samples
-`arrow_cells.py`       values of batches, read in the workers
-`table_files.py`       the files that are one table
-`hugging_face.py`      datasets that the library `datasets` has saved
-=====================  ==========================================================
+====================  ==========================================================
+`columns.py`          the columns of a table, and the part that each becomes
+`detect.py`           find out what columns are, from names, types and the first rows
+`documents.py`        columns of lists that are the texts and pictures of documents
+`named_files.py`      files that paths in a table name
+`names.py`            names that columns usually have, and names of parts
+`part_values.py`      the bytes of a part from values of a row
+`row_maker.py`        a row of a table as a sample
+`records.py`          records of text tables, and the files that have them
+`delimited.py`        records of CSV and TSV files
+`json_lines.py`       records of JSONL files
+`arrow_columns.py`    columns and values of Arrow tables
+`arrow_files.py`      batches of Parquet and Arrow files
+`arrow_rows.py`       rows of Arrow tables as samples
+`arrow_cells.py`      values of batches, read in the workers
+`table_files.py`      the files that are one table
+`hugging_face.py`     datasets that the library `datasets` has saved
+====================  ==========================================================
 
 The names are listed in ``__init__.pyi`` and imported on first use.
 """

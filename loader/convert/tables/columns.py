@@ -4,30 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
-from ..rows.row import PartRef
+from .named_files import NamedFiles
 
-__all__ = ["ColumnType", "Columns", "FoundColumn", "NamedFiles", "PartColumns", "Role", "TableColumn", "TableLayout"]
+__all__ = ["ColumnType", "Columns", "FoundColumn", "PartColumns", "Role", "TableColumn", "TableLayout"]
 
 ColumnType = Literal["text", "integer", "number", "bytes", "media", "media list", "nested", "empty"]
 """Type of the values: ``media`` is a struct of bytes and a path, as in Hugging Face datasets."""
 
 Role = Literal["key", "split", "path", "url", "bytes", "text", "label", "json", "not written"]
 """What becomes of a column: the key, the split part, or a part of the sample."""
-
-
-class NamedFiles(Protocol):
-    """The files that the paths in a table name."""
-
-    def exists(self, path: str) -> bool:
-        """Return True if there is such a file."""
-
-    def name(self, path: str) -> str:
-        """Return the name of a file, of which its key is made."""
-
-    def ref(self, path: str, part: str, *, named_by_contents: bool) -> PartRef:
-        """Return the reference to a file as a part."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

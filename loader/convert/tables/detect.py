@@ -10,6 +10,7 @@ from ...errors import ConfigError
 from ...format.documents.messages import did_you_mean, short_repr
 from ...storage import is_url
 from .columns import Columns, FoundColumn, PartColumns, Role, TableColumn, TableLayout
+from .named_files import NamedFiles
 from .names import (
     CAPTION_NAMES,
     KEY_NAMES,
@@ -22,7 +23,6 @@ from .names import (
     part_name_of_column,
     plain_name,
 )
-from .part_values import FilesBelow
 
 __all__ = ["EXAMPLE_ROWS", "find_layout"]
 
@@ -74,7 +74,7 @@ class _Finder:
         self._table = {column.name: column for column in table}
         self._columns = columns
         self._is_remote = columns.files is None and is_url(root)
-        self.files = columns.files or FilesBelow(root)
+        self.files = columns.files or NamedFiles(root)
         self._at = at
         for option, column in [
             *((f"--part {part}", name) for part, name in columns.parts.items()),

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from ...errors import SampleError
-from ...storage import is_url, open_parent, resolve_path
-from ..rows.file_ref import file_ref
-from ..rows.row import FileRef, PartRef
+from ...storage import open_parent
 from .columns import PartColumns
-from .names import is_link
+from .named_files import join_root
 
-__all__ = ["FilesBelow", "encode_json", "join_root", "media_bytes", "part_bytes"]
+__all__ = ["encode_json", "media_bytes", "part_bytes"]
 
 
 def part_bytes(part: PartColumns, values: Mapping[str, Any], class_names: Mapping[str, tuple[str, ...]]) -> bytes:
@@ -80,46 +76,6 @@ def media_bytes(value: Any, column: str, root: str) -> bytes:
     storage, name = open_parent(join_root(root, path))
     with storage.open(name) as file:
         return file.read_at(0, file.size_bytes)
-
-
-def join_root(root: str, path: str) -> str:
-    """Return a path or URL of a table, relative ones from the root.
-
-    >>> join_root("/data", "a.jpg"), join_root("/data", "/b.jpg"), join_root("s3://bucket/x", "c.jpg")
-    ('/data/a.jpg', '/b.jpg', 's3://bucket/x/c.jpg')
-    """
-    if is_link(path):
-        return resolve_path(path)
-    return f"{root.rstrip('/')}/{path}" if is_url(root) else os.path.join(root, path)
-
-
-@dataclass(frozen=True, slots=True)
-class FilesBelow:
-    """The files below a folder or URL, by paths that are relative to it or absolute.
-
-    Attributes:
-        root: The folder or URL.
-    """
-
-    root: str
-
-    def exists(self, path: str) -> bool:
-        """Return True if there is such a file; of a URL, always."""
-        try:
-            return is_url(self.root) or os.path.isfile(join_root(self.root, path))
-        except ValueError:  # a zero byte
-            return False
-
-    def name(self, path: str) -> str:
-        """Return the path."""
-        return path
-
-    def ref(self, path: str, part: str, *, named_by_contents: bool) -> PartRef:  # noqa: ARG002 - a file has no part
-        """Return the reference to a file."""
-        full = join_root(self.root, path)
-        if is_url(full):
-            return FileRef(full.encode("utf-8", "surrogateescape"), named_by_contents=named_by_contents)
-        return file_ref(full, named_by_contents=named_by_contents)
 
 
 def _encoded(text: str, column: str) -> bytes:

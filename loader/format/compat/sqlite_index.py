@@ -51,8 +51,16 @@ MEDIA_TABLES = (
     created_at_utc TEXT DEFAULT CURRENT_TIMESTAMP,
     UNIQUE(strategy, patterns)
 )""",
+    """CREATE TABLE media_basis (
+    entry_key TEXT PRIMARY KEY,
+    video_basis TEXT,
+    audio_basis TEXT
+) WITHOUT ROWID""",
 )
-"""Statements that create the media tables, which exist only if media metadata was collected."""
+"""Statements that create the media tables, which exist only if media metadata was collected.
+
+megatron-energon does not know the last one, and leaves it alone.
+"""
 
 _UNIQUE_KEYS = "CREATE UNIQUE INDEX idx_samples_by_key ON samples (sample_key)"
 SQLITE_SETTINGS = (
@@ -96,7 +104,7 @@ def open_sqlite(path: Path, *, shared: bool = False) -> sqlite3.Connection:
 def _refuse_programs(database: sqlite3.Connection) -> None:
     query = "SELECT 1 FROM sqlite_master WHERE type NOT IN ('table', 'index') OR sql LIKE 'CREATE VIRTUAL%'"
     found = database.execute(query).fetchone()
-    for table in ("samples", "sample_parts", "media_metadata", "media_filters"):
+    for table in ("samples", "sample_parts", "media_metadata", "media_filters", "media_basis"):
         query = "SELECT 1 FROM pragma_table_xinfo(?) WHERE hidden != 0"
         found = found or database.execute(query, (table,)).fetchone()
     if found:

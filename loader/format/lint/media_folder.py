@@ -5,15 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import replace
 
 from ...errors import ConfigError, FormatError, StorageError
 from ...storage import Storage
 from ..media.extraction import BrokenMedia, FileRegion, extract_media
-from ..media.kind import MediaFilter
+from ..media.kind import MediaFilter, media_type_of_name
 from ..media.metadata import MediaMetadata, MediaMetadataReader
+from ..media.tables import read_media_filter
 from ..tar.names import split_member_name
 from .report import Finding, LintProgress, LintReport, SampleCheck, take_pictures
+from .samples import media_note
 
 __all__ = ["lint_media_folder"]
 
@@ -37,13 +39,17 @@ def lint_media_folder(
     """
     started = time.perf_counter()
     findings: list[Finding] = []
-    done = 0
-    complete = True
+    done = decoded_media = 0
+    complete, note = True, None
     try:
         with closing(MediaMetadataReader(storage)) as reader:
             known = sorted(reader, key=lambda entry: entry[0])
+        recorded = read_media_filter(storage)
+        now_filter = replace(_BY_NAME_OR_HEADER, exact=recorded is not None and recorded.exact)
+        note = media_note(sorted({name.rpartition(".")[2] for name, _ in known}), "headers", check)
         for name, metadata in known:
-            found = list(_faults(storage, name, metadata, check))
+            found = list(_faults(storage, name, metadata, check, now_filter))
+            decoded_media += check is not None and note is None and media_type_of_name(name) == "av"
             room = len(found) if max_findings is None else max_findings - len(findings)
             findings += found[:room]
             done += 1
@@ -61,17 +67,21 @@ def lint_media_folder(
         samples=done,
         seconds=time.perf_counter() - started,
         pictures=take_pictures(check),
+        decoded_media=decoded_media,
+        media_note=note,
     )
 
 
-def _faults(storage: Storage, name: str, metadata: MediaMetadata, check: SampleCheck | None) -> Iterator[Finding]:
+def _faults(
+    storage: Storage, name: str, metadata: MediaMetadata, check: SampleCheck | None, media_filter: MediaFilter
+) -> Iterator[Finding]:
     """Yield the faults of one file."""
     try:
         if not storage.exists(name):
             yield Finding(code="E602", message="this file does not exist", shard=name)
             return
         with storage.open(name) as file:
-            now = extract_media(FileRegion(file, 0, file.size_bytes), name, _BY_NAME_OR_HEADER)
+            now = extract_media(FileRegion(file, 0, file.size_bytes), name, media_filter)
             data = file.read_at(0, file.size_bytes) if check is not None else b""
     except BrokenMedia as broken:
         yield Finding(code="E604", message=str(broken), shard=name)
@@ -89,6 +99,7 @@ def _faults(storage: Storage, name: str, metadata: MediaMetadata, check: SampleC
 def _difference(was: MediaMetadata, now: MediaMetadata | None) -> str:
     if type(was) is not type(now) or now is None:
         return "the file has another kind of media than its metadata"
-    pairs = zip(asdict(was).items(), asdict(now).values(), strict=True)
-    changes = [f"{field} is {new}, and was {old}" for (field, old), new in pairs if old != new]
+    old, new = was.to_dict(), now.to_dict()
+    names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
+    changes = [f"{name} is {new.get(name)}, and was {old.get(name)}" for name in names]
     return f"the file differs from its media metadata: {', '.join(changes)}"

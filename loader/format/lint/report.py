@@ -40,6 +40,7 @@ class CheckedTask(NamedTuple):
 
     findings: list[Finding]
     pictures: PictureCounts
+    decoded_media: int = 0  # number of parts with sound or video that were decoded
 
 
 def take_pictures(check: SampleCheck | None) -> PictureCounts:
@@ -100,15 +101,23 @@ class LintProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LintReport:
-    """The findings of a lint, in the order of shards and offsets."""
+    """The findings of a lint, in the order of shards and offsets.
+
+    Attributes:
+        complete: False if it stopped early, at ``max_findings`` or because of an error.
+        decoded_media: Number of parts or files of sound and video that were decoded to their ends.
+        media_note: Which sound and video were not decoded, and why; None if all were.
+    """
 
     findings: tuple[Finding, ...]
-    complete: bool  # False: it stopped early, at max_findings or because of an error
+    complete: bool
     shards: int
     samples: int
     seconds: float
     datasets: int = 1
     pictures: PictureCounts = field(default_factory=Counter)  # at level decode
+    decoded_media: int = 0
+    media_note: str | None = None
 
     @property
     def errors(self) -> int:

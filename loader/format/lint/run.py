@@ -15,6 +15,7 @@ from .metadata import check_config, check_duplicate_keys, check_filters, check_s
 from .record_folder import RecordShardLint
 from .report import LEVELS, Finding, LintPlan, LintProgress, LintReport, SampleCheck
 from .running import RunningLint
+from .samples import media_note
 from .task import DecodeTasks, LintChecker, LintTask
 
 __all__ = [
@@ -70,6 +71,8 @@ def lint_dataset(plan: LintPlan, *, on_progress: Callable[[LintProgress], None] 
         samples=lint.samples,
         seconds=time.perf_counter() - started,
         pictures=lint.pictures,
+        decoded_media=lint.decoded_media,
+        media_note=lint.media_note,
     )
 
 
@@ -80,6 +83,7 @@ class _Lint(RunningLint):
         super().__init__(workers=plan.workers, max_findings=plan.max_findings, on_progress=on_progress)
         self.shards = 0
         self.samples = 0
+        self.media_note: str | None = None
         self._plan = plan
         self._numbers: dict[str, int] = {}  # shard → number
 
@@ -99,6 +103,7 @@ class _Lint(RunningLint):
         self.add(list(check_duplicate_keys(dataset.tar_index)))
         shards = _shards_to_check(dataset, plan.split_parts)
         check = self._sample_check(dataset)
+        self.media_note = media_note(dataset.index.part_names, plan.level, check)
         has_sqlite = dataset.storage.exists(INDEX_SQLITE) and not sqlite_findings
         numbers = self._numbers if has_sqlite else {}
         checker = LintChecker(plan, check, _readable_config(dataset), numbers)
@@ -139,9 +144,8 @@ class _Lint(RunningLint):
             self.complete = False
             return
         done = 0
-        for _, number, found in self.results(checker, tasks):
-            self.add(found.findings)
-            self.pictures += found.pictures
+        for _, number, checked in self.results(checker, tasks):
+            self.take(checked)
             samples = tasks[number].samples
             done += 1 if samples is None else len(samples)
             if total:

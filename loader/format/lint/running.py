@@ -8,7 +8,7 @@ from contextlib import closing
 from typing import Any
 
 from ..worker_pool import run_in_workers
-from .report import Finding, LintProgress, PictureCounts
+from .report import CheckedTask, Finding, LintProgress, PictureCounts
 
 __all__ = ["RunningLint"]
 
@@ -24,6 +24,7 @@ class RunningLint:
     Attributes:
         findings: The findings so far.
         pictures: The traits of the pictures so far.
+        decoded_media: Number of parts with sound or video that were decoded so far.
         complete: All tasks are done, and no finding was dropped.
     """
 
@@ -32,6 +33,7 @@ class RunningLint:
     ) -> None:
         self.findings: list[Finding] = []
         self.pictures: PictureCounts = Counter()
+        self.decoded_media = 0
         self.complete = True
         self._workers = workers
         self._max_findings = max_findings
@@ -43,6 +45,12 @@ class RunningLint:
         if self._max_findings is not None and len(self.findings) > self._max_findings:
             del self.findings[self._max_findings :]
             self.complete = False
+
+    def take(self, checked: CheckedTask) -> None:
+        """Add the result of a task."""
+        self.add(checked.findings)
+        self.pictures += checked.pictures
+        self.decoded_media += checked.decoded_media
 
     @property
     def is_full(self) -> bool:

@@ -11,19 +11,44 @@ from ...storage import AscendingFile, ReadableFile, Storage
 from ..index.dataset_index import PartLocation
 from ..index.layout import ShardEntry
 from ..index.sample_bytes import read_sample
+from ..media.kind import media_type_of_name
 from .report import Finding, SampleCheck
 
-__all__ = ["PartIndex", "SampleLint"]
+__all__ = ["PartIndex", "SampleLint", "media_names", "media_note"]
 
 
 class PartIndex(Protocol):
     """The keys and parts of samples by number."""
+
+    @property
+    def part_names(self) -> tuple[str, ...]:
+        """Names of all parts."""
 
     def key(self, sample: int) -> str:
         """Return the key of a sample."""
 
     def parts(self, sample: int) -> list[PartLocation]:
         """Return the byte ranges of a sample's parts."""
+
+
+def media_names(names: Iterable[str]) -> tuple[str, ...]:
+    """Return the names of parts with sound or video.
+
+    >>> media_names(("json", "jpg", "mp4", "vocals.wav"))
+    ('mp4', 'vocals.wav')
+    """
+    return tuple(name for name in names if media_type_of_name(f"key.{name}") == "av")
+
+
+def media_note(names: Iterable[str], level: str, check: SampleCheck | None) -> str | None:
+    """Return a line about the parts with sound or video that a lint does not decode, and why.
+
+    Returns:
+        None if all are decoded.
+    """
+    reason = f"level {level}" if check is None else getattr(check, "undecoded_media", None)
+    named = ", ".join(media_names(names))
+    return f"sound and video were not decoded ({named}): {reason}" if named and reason else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +75,13 @@ class SampleLint:
         with AscendingFile(file) if storage.checks_versions else file as reader:
             for sample in samples:
                 yield from self._findings_of_one(reader, shard.name, index.key(sample), index.parts(sample))
+
+    def count_media(self, index: PartIndex, samples: Iterable[int]) -> int:
+        """Count the parts of samples with sound or video that the check decodes."""
+        names = media_names(index.part_names)
+        if not names or self.check is None or getattr(self.check, "undecoded_media", None):
+            return 0
+        return sum(part.name in names for sample in samples for part in index.parts(sample))
 
     def _findings_of_one(
         self, file: ReadableFile, shard: str, key: str, locations: list[PartLocation]

@@ -107,12 +107,14 @@ class LintChecker:
             return {}
 
     def __call__(self, task: LintTask) -> CheckedTask:
+        """Return the findings of a task, and what it counted."""
         excluded = self._excluded.get(task.shard.name, frozenset())
         if task.samples is not None:
             keys = map(self._dataset.index.key, task.samples)
             kept = [sample for sample, key in zip(task.samples, keys, strict=True) if key not in excluded]
-            found = self._samples.findings(self._dataset.storage, self._dataset.tar_index, task.shard, kept)
-            return CheckedTask(list(found), take_pictures(self._samples.check))
+            index = self._dataset.tar_index
+            findings = list(self._samples.findings(self._dataset.storage, index, task.shard, kept))
+            return CheckedTask(findings, take_pictures(self._samples.check), self._samples.count_media(index, kept))
         found = check_shard(
             self._dataset.storage,
             self._dataset.tar_index,

@@ -19,7 +19,7 @@ from ..unprepared.tar_index import TarIndex
 from .metadata import check_duplicate_keys, unreadable_dataset
 from .report import CheckedTask, Finding, LintProgress, LintReport, SampleCheck, take_pictures
 from .running import RunningLint
-from .samples import SampleLint
+from .samples import SampleLint, media_note
 from .shard import check_archive, check_parts, read_all
 from .task import DecodeTasks, LintTask
 
@@ -67,6 +67,8 @@ def lint_tars(
         samples=0 if index is None else len(index),
         seconds=time.perf_counter() - started,
         pictures=lint.pictures,
+        decoded_media=lint.decoded_media,
+        media_note=None if index is None else media_note(index.part_names, "bytes" if read_bytes else "headers", check),
     )
 
 
@@ -99,9 +101,8 @@ class _TarLint(RunningLint):
         tasks = DecodeTasks(index.shards)
         decoded = 0
         checker = _DecodeCheck(self._tars.storage, index.layout, self._tars.path, SampleLint(check))
-        for _, number, found in self.results(checker, tasks):
-            self.add(found.findings)
-            self.pictures += found.pictures
+        for _, number, checked in self.results(checker, tasks):
+            self.take(checked)
             decoded += len(tasks[number].samples or ())
             self.report(decoded, len(index), "samples")
 
@@ -146,8 +147,10 @@ class _DecodeCheck:
         return TarIndex(self._storage, self._layout, path=self._path)
 
     def __call__(self, task: LintTask) -> CheckedTask:
+        samples, decoded_media = task.samples or (), 0
         try:
-            found = list(self._samples.findings(self._storage, self._index, task.shard, task.samples or ()))
+            found = list(self._samples.findings(self._storage, self._index, task.shard, samples))
+            decoded_media = self._samples.count_media(self._index, samples)
         except EnergonError as error:  # the shard changed since its headers were checked
             found = [Finding(code="E109", message=error.message, shard=task.shard.name)]
-        return CheckedTask(found, take_pictures(self._samples.check))
+        return CheckedTask(found, take_pictures(self._samples.check), decoded_media)

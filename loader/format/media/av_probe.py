@@ -1,40 +1,33 @@
 """Measure audio and video by their headers and indexes. At most one frame is decoded, for the rotation.
 
-If the header has no duration of a stream, or one that is not reliable, all packets of the stream are read.
+If the header has no duration of a stream, or one that is not reliable, all packets of the stream are read. Commands
+and decoders agree, because they take durations and numbers of frames from here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+import io
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, BinaryIO, Literal
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from .av_container import audio_stream, is_indexed, open_av, packet_time, video_stream
+from .metadata import AVMetadata, Basis
+from .shown_frames import has_hidden_frames, shown_packets
 
 if TYPE_CHECKING:
     from av.audio.stream import AudioStream
     from av.container import InputContainer
     from av.video.stream import VideoStream
 
-__all__ = ["AVProbeKey", "StreamSpan", "probe_av", "rotation_of", "stream_spans"]
-
-AVProbeKey = Literal[
-    "video_duration",
-    "video_num_frames",
-    "video_fps",
-    "video_width",
-    "video_height",
-    "audio_duration",
-    "audio_channels",
-    "audio_sample_rate",
-    "audio_num_samples",
-]
+__all__ = ["StreamSpan", "probe_av", "rotation_of", "stream_spans"]
 
 _EXACT_HEADERS = frozenset({"aiff", "flac", "wav"})
 """Audio formats with the number of samples in the header."""
 
 _RATE_TOLERANCE = Fraction(1, 20)
+_HEAD_BYTES = 32 << 10  # as many as FFmpeg reads first, so that nothing is read twice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,11 +38,13 @@ class StreamSpan:
         start: Start of the first frame.
         end: End of the last frame.
         frames: Number of frames (video) or blocks of samples (audio).
+        basis: What these were taken from.
     """
 
     start: Fraction
     end: Fraction
     frames: int
+    basis: Basis = "stated"
 
     @property
     def duration(self) -> Fraction:
@@ -57,79 +52,90 @@ class StreamSpan:
         return self.end - self.start
 
 
-def probe_av(data: bytes | BinaryIO) -> dict[AVProbeKey, float | int]:
+def probe_av(data: bytes | BinaryIO, *, exact: bool = False) -> AVMetadata:
     """Measure audio or video: durations in seconds, frames, size, rates.
 
     Args:
         data: Bytes of a file, or a seekable file.
+        exact: Decode all of it, and count the frames and samples that come out.
 
     Returns:
-        ``video_duration``, ``video_num_frames``, ``video_fps`` (average), ``video_width`` and ``video_height`` (as
-        displayed, after rotation), ``audio_duration``, ``audio_channels``, ``audio_sample_rate`` and
-        ``audio_num_samples`` (per channel; absent if it cannot be known without decoding). Keys are absent if the
-        value is not known or the file has no such stream.
+        Durations and counts, each with its basis; the average ``video_fps``; ``video_width`` and ``video_height`` as
+        displayed, after rotation; ``audio_num_samples`` per channel, None if it cannot be known without decoding.
 
     Raises:
         ValueError: The bytes are not audio or video, or have no stream of either.
         ImportError: PyAV is not installed.
     """
-    found: dict[AVProbeKey, float | int] = {}
-    with open_av(data) as container:
+    facts: dict[str, Any] = {}
+    file = io.BytesIO(data) if isinstance(data, bytes) else data
+    file.seek(0)
+    head = file.read(_HEAD_BYTES)
+    with open_av(file) as container:
         video, audio = video_stream(container), audio_stream(container)
         if video is None and audio is None:
             raise ValueError(f"a {container.format.name} file without audio and video")
-        spans = stream_spans(container, [stream for stream in (video, audio) if stream is not None])
+        streams = [stream for stream in (video, audio) if stream is not None]
+        spans = stream_spans(container, streams, head)
+        if exact and spans:
+            spans = _decoded_spans(file, spans)
         if video is not None:
-            found.update(_video_facts(video, spans.get(video.index)))
+            facts.update(_video_facts(video, spans.get(video.index)))
         if audio is not None:
-            found.update(_audio_facts(audio, spans.get(audio.index)))
+            facts.update(_audio_facts(audio, spans.get(audio.index)))
         if video is not None and is_indexed(container) and abs(rotation_of(container, video)) % 180 == 90:
-            found["video_width"], found["video_height"] = found["video_height"], found["video_width"]
-    return found
+            facts["video_width"], facts["video_height"] = facts["video_height"], facts["video_width"]
+    return AVMetadata(**facts)
 
 
-def _video_facts(video: VideoStream, span: StreamSpan | None) -> Mapping[AVProbeKey, float | int]:
-    found: dict[AVProbeKey, float | int] = {}
+def _video_facts(video: VideoStream, span: StreamSpan | None) -> dict[str, Any]:
+    facts: dict[str, Any] = {}
     rate = video.average_rate or video.guessed_rate or video.base_rate
     if span is not None:
-        found["video_duration"] = float(span.duration)
-        found["video_num_frames"] = span.frames
+        facts["video_duration"] = float(span.duration)
+        facts["video_num_frames"] = span.frames
+        facts["video_basis"] = span.basis
         measured = span.frames / span.duration if span.duration else None
         # The rate in the header is exact, unless it does not match the frames.
         if measured and (not rate or abs(rate - measured) > measured * _RATE_TOLERANCE):
             rate = measured
     if rate:
-        found["video_fps"] = float(rate)
-    found["video_width"] = video.codec_context.width
-    found["video_height"] = video.codec_context.height
-    return found
+        facts["video_fps"] = float(rate)
+    facts["video_width"] = video.codec_context.width
+    facts["video_height"] = video.codec_context.height
+    return facts
 
 
-def _audio_facts(audio: AudioStream, span: StreamSpan | None) -> Mapping[AVProbeKey, float | int]:
-    found: dict[AVProbeKey, float | int] = {}
+def _audio_facts(audio: AudioStream, span: StreamSpan | None) -> dict[str, Any]:
+    facts: dict[str, Any] = {}
     rate = audio.codec_context.sample_rate
     if span is not None:
-        found["audio_duration"] = float(span.duration)
+        facts["audio_duration"] = float(span.duration)
+        facts["audio_basis"] = span.basis
         samples = span.duration * rate
-        if samples.denominator == 1 and audio.time_base and (1 / (audio.time_base * rate)).denominator == 1:
-            found["audio_num_samples"] = int(samples)
-    found["audio_channels"] = audio.codec_context.channels
-    found["audio_sample_rate"] = rate
-    return found
+        is_fine = audio.time_base is not None and (1 / (audio.time_base * rate)).denominator == 1
+        if samples.denominator == 1 and (is_fine or span.basis == "decoded"):
+            facts["audio_num_samples"] = int(samples)
+    facts["audio_channels"] = audio.codec_context.channels
+    facts["audio_sample_rate"] = rate
+    return facts
 
 
-def stream_spans(container: InputContainer, streams: Iterable[VideoStream | AudioStream]) -> dict[int, StreamSpan]:
+def stream_spans(
+    container: InputContainer, streams: Iterable[VideoStream | AudioStream], head: bytes = b""
+) -> dict[int, StreamSpan]:
     """Find the start and end of streams, by the header if it is reliable, else by all packets of the file.
 
     Args:
         container: Open file. Its position afterwards is undefined.
         streams: Streams of that file.
+        head: First bytes of the file, by which the sizes in the header of a WAV are known to be unset.
 
     Returns:
         The span of each stream by the stream's index. Streams without packets are absent.
     """
     streams = tuple(streams)
-    found = {stream.index: _span_in_header(container, stream) for stream in streams}
+    found = {stream.index: _span_in_header(container, stream, head) for stream in streams}
     unknown = [stream for stream in streams if found[stream.index] is None]
     if unknown:
         packets = _read_spans(container, unknown)
@@ -137,18 +143,22 @@ def stream_spans(container: InputContainer, streams: Iterable[VideoStream | Audi
     return {index: span for index, span in found.items() if span is not None}
 
 
-def _span_in_header(container: InputContainer, stream: VideoStream | AudioStream) -> StreamSpan | None:
-    if stream.duration is None or stream.time_base is None:
+def _span_in_header(container: InputContainer, stream: VideoStream | AudioStream, head: bytes) -> StreamSpan | None:
+    if stream.duration is None or stream.time_base is None or has_hidden_frames(stream):
         return None
     start = (stream.start_time or 0) * stream.time_base
     duration = stream.duration * stream.time_base
     span = StreamSpan(start=start, end=start + duration, frames=stream.frames)
+    if container.format.name in _EXACT_HEADERS:
+        audio = audio_stream(container)
+        return None if audio is None else _span_of_bytes(container, audio, span, head)
+    if not is_indexed(container) or _ends_inside(container, stream):
+        return None
     if stream.type == "audio":
-        is_exact = is_indexed(container) or container.format.name in _EXACT_HEADERS
-        return span if is_exact else None
+        return span
     # An edit list may select only some of the frames. Then their number and the duration do not agree.
     agree = stream.average_rate and abs(duration * stream.average_rate - stream.frames) < Fraction(1, 2)
-    if not agree or not is_indexed(container):
+    if not agree:
         return None
     if not stream.codec_context.has_b_frames:
         return span
@@ -160,14 +170,39 @@ def _span_in_header(container: InputContainer, stream: VideoStream | AudioStream
     return StreamSpan(start=start, end=tail.end, frames=stream.frames)
 
 
+def _ends_inside(container: InputContainer, stream: VideoStream | AudioStream) -> bool:
+    """Return True if the file ends before the last packet in its index."""
+    entries: Any = getattr(stream, "index_entries", ())  # missing in older versions of PyAV
+    return bool(len(entries)) and entries[-1].pos + entries[-1].size > container.size
+
+
+def _span_of_bytes(container: InputContainer, stream: AudioStream, span: StreamSpan, head: bytes) -> StreamSpan:
+    """Return the span that a header states; if it states no size, or more bytes than there are, the span of the bytes.
+
+    This can be known only of uncompressed sound, in which all samples have the same number of bytes.
+    """
+    rate, bit_rate = stream.codec_context.sample_rate, stream.codec_context.bit_rate or 0
+    block = bit_rate // (8 * rate)
+    if not stream.codec_context.name.startswith("pcm_") or not block:
+        return span
+    first = next((packet for packet in container.demux(stream) if packet.size), None)
+    container.seek(0)
+    if first is None or first.pos is None:
+        return replace(span, end=span.start)
+    samples = (container.size - first.pos) // block
+    size_bytes = int.from_bytes(head[first.pos - 4 : first.pos], "little")
+    is_unset = head.startswith(b"RIFF") and first.pos <= len(head) and not 0 < size_bytes <= container.size - first.pos
+    if is_unset or span.duration * rate > samples:
+        return replace(span, end=span.start + Fraction(samples, rate), basis="counted")
+    return span
+
+
 def _read_spans(container: InputContainer, streams: list[VideoStream | AudioStream]) -> dict[int, StreamSpan]:
     """Read all packets to find the start and end of their streams."""
     spans: dict[int, StreamSpan] = {}
     clocks: dict[int, Fraction] = {}
     latest_starts: dict[int, Fraction] = {}
-    for packet in container.demux(*streams):
-        if not packet.size or packet.is_discard:
-            continue
+    for packet, shown in shown_packets(container, *streams):
         index, base = packet.stream.index, packet.time_base
         duration = (packet.duration or 0) * base
         if not duration and packet.stream.type == "video" and packet.stream.average_rate:
@@ -182,9 +217,32 @@ def _read_spans(container: InputContainer, streams: list[VideoStream | AudioStre
         spans[index] = StreamSpan(
             start=start if span is None else min(span.start, start),
             end=start + duration if span is None or start >= latest else span.end,
-            frames=1 if span is None else span.frames + 1,
+            frames=shown if span is None else span.frames + shown,
+            basis="counted",
         )
     return spans
+
+
+def _decoded_spans(file: BinaryIO, spans: dict[int, StreamSpan]) -> dict[int, StreamSpan]:
+    """Replace spans by those of the frames and samples that decode, without those that the container cuts off."""
+    from .av_decode import decode_streams
+
+    found: dict[int, StreamSpan] = {}
+    with open_av(file) as container:  # opened again, because some formats cannot seek to their start
+        video, audio = video_stream(container), audio_stream(container)
+        streams = [stream for stream in (video, audio) if stream is not None and stream.index in spans]
+        for index, decoded in decode_streams(container, streams).items():
+            span = spans[index]
+            if audio is None or index != audio.index:
+                start = span.start if decoded.start is None else decoded.start
+                end = span.end if decoded.end is None else decoded.end
+                found[index] = StreamSpan(start=start, end=end, frames=decoded.count, basis="decoded")
+                continue
+            length = Fraction(decoded.count, audio.codec_context.sample_rate)
+            if is_indexed(container):  # AAC decodes to whole blocks
+                length = min(length, span.duration)
+            found[index] = replace(span, end=span.start + length, basis="decoded")
+    return found
 
 
 def _without_padding(stream: VideoStream | AudioStream, span: StreamSpan | None) -> StreamSpan | None:
@@ -198,7 +256,7 @@ def _without_padding(stream: VideoStream | AudioStream, span: StreamSpan | None)
         packet = (span.end - span.start) / span.frames
         if end - 3 * packet < end_in_header <= end:  # else the header has only an estimate
             end = end_in_header
-    return StreamSpan(start=start, end=end, frames=span.frames)
+    return replace(span, start=start, end=end)
 
 
 def rotation_of(container: InputContainer, video: VideoStream) -> int:

@@ -105,7 +105,7 @@ def extract_media(region: FileRegion, entry_key: str, media_filter: MediaFilter)
         return None
     region.seek(0)
     try:
-        return _image(region) if media_type == "image" else _av(region)
+        return _image(region) if media_type == "image" else _av(region, exact=media_filter.exact)
     except (ConfigError, StorageError):
         raise
     except Exception as error:  # Pillow and PyAV raise errors of any type for damaged files.
@@ -187,11 +187,11 @@ def _webp(head: bytes) -> ImageMetadata:
     return ImageMetadata(width=width, height=height, format="WEBP", mode="RGBA" if has_alpha else "RGB")
 
 
-def _av(region: FileRegion) -> AVMetadata:
+def _av(region: FileRegion, *, exact: bool) -> AVMetadata:
     from .av_probe import probe_av
 
     try:
-        return AVMetadata(**probe_av(cast("BinaryIO", region)))  # type: ignore[arg-type]
+        return probe_av(cast("BinaryIO", region), exact=exact)
     except ImportError as error:
         raise ConfigError(
             f"audio or video was found: {error}",

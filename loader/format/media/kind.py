@@ -54,10 +54,12 @@ class MediaFilter:
         strategy: ``"EXTENSION"`` selects names with an extension of media, ``"HEADER"`` files with a header of media,
             and ``"GLOB"`` names that match a pattern.
         patterns: Patterns of ``"GLOB"``; empty for the other strategies.
+        exact: Decode audio and video to their ends to count frames and samples.
     """
 
     strategy: MediaStrategy
     patterns: tuple[str, ...] = ()
+    exact: bool = False
 
     @property
     def flag(self) -> str:

@@ -8,9 +8,9 @@ import sqlite3
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
-from typing import Any, ClassVar, Literal, Self, TypeAlias
+from typing import Any, ClassVar, Literal, Self, TypeAlias, cast, get_args
 from weakref import finalize
 
 import msgspec
@@ -23,6 +23,7 @@ from ..nv_meta import FOLDER, INDEX_SQLITE, INFO_JSON, INFO_YAML
 
 __all__ = [
     "AVMetadata",
+    "Basis",
     "ImageMetadata",
     "MediaMetadata",
     "MediaMetadataBase",
@@ -34,9 +35,22 @@ __all__ = [
     "has_media_tables",
     "is_media_folder",
     "media_prepare_command",
+    "media_query",
 ]
 
 MediaType = Literal["image", "av"]
+
+Basis = Literal["counted", "decoded", "stated"]
+"""What the length of a stream was taken from: its packets, its decoded frames or samples, or the file's header."""
+
+_BASES = ("video_basis", "audio_basis")
+"""Fields that are stored in a table of their own: megatron-energon refuses names that it does not know."""
+
+_QUERY = """
+SELECT entry_key, metadata_type, metadata_json, video_basis, audio_basis
+FROM media_metadata LEFT JOIN media_basis USING (entry_key)
+"""
+_QUERY_WITHOUT_BASIS = "SELECT entry_key, metadata_type, metadata_json, NULL, NULL FROM media_metadata"
 
 _ROWS_AT_ONCE = 1000
 
@@ -65,12 +79,12 @@ class MediaMetadataBase:
     metadata_type: ClassVar[MediaMetadataType]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the known values by name.
+        """Return the known values by name, as ``media_metadata`` stores them.
 
-        >>> AVMetadata(audio_channels=2).to_dict()
+        >>> AVMetadata(audio_channels=2, audio_basis="counted").to_dict()
         {'audio_channels': 2}
         """
-        return {name: value for name, value in asdict(self).items() if value is not None}  # type: ignore[call-overload] # subclasses are dataclasses
+        return {name: value for name, value in asdict(self).items() if value is not None and name not in _BASES}  # type: ignore[call-overload] # subclasses are dataclasses
 
     @classmethod
     def from_dict(cls, payload: Mapping[str, Any]) -> Self:
@@ -115,6 +129,8 @@ class AVMetadata(MediaMetadataBase):
         audio_channels: Number of channels of the first audio stream.
         audio_sample_rate: Number of samples per second.
         audio_num_samples: Number of samples per channel.
+        video_basis: What the duration and the number of frames were taken from; ignored by comparisons.
+        audio_basis: What the duration and the number of samples were taken from; ignored by comparisons.
     """
 
     metadata_type = MediaMetadataType.AV
@@ -128,6 +144,8 @@ class AVMetadata(MediaMetadataBase):
     audio_channels: int | None = None
     audio_sample_rate: int | None = None
     audio_num_samples: int | None = None
+    video_basis: Basis | None = field(default=None, compare=False)
+    audio_basis: Basis | None = field(default=None, compare=False)
 
 
 MediaMetadata: TypeAlias = ImageMetadata | AVMetadata
@@ -190,9 +208,8 @@ class MediaMetadataReader:
             SampleError: The table has no row of this entry.
             FormatError: ``index.sqlite`` is damaged.
         """
-        query = "SELECT metadata_type, metadata_json FROM media_metadata WHERE entry_key = ?"
         try:
-            rows = list(self._rows(query, (entry_key,)))
+            rows = list(self._rows(" WHERE entry_key = ?", (entry_key,)))
         except UnicodeEncodeError:  # SQLite cannot store a name that is not UTF-8.
             rows = []
         if not rows:
@@ -202,7 +219,7 @@ class MediaMetadataReader:
                 at=self._path,
                 hint=f"check the name, or collect metadata of more files: {media_prepare_command(self._storage)}",
             )
-        return self._decode(*rows[0])
+        return self._decode(*rows[0][1:])
 
     def __iter__(self) -> Iterator[tuple[str, MediaMetadata]]:
         """Yield all entries with their metadata, one at a time.
@@ -211,7 +228,7 @@ class MediaMetadataReader:
             ConfigError: No media metadata was collected here.
             FormatError: ``index.sqlite`` is damaged.
         """
-        for entry_key, *fields in self._rows("SELECT entry_key, metadata_type, metadata_json FROM media_metadata"):
+        for entry_key, *fields in self._rows():
             yield entry_key, self._decode(*fields)
 
     def close(self) -> None:
@@ -224,11 +241,11 @@ class MediaMetadataReader:
     def _path(self) -> str:
         return self._storage.path(INDEX_SQLITE)
 
-    def _rows(self, query: str, values: tuple[str, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    def _rows(self, condition: str = "", values: tuple[str, ...] = ()) -> Iterator[tuple[Any, ...]]:
         with self._errors():
             opened = self._open()
             with opened.lock:
-                cursor = opened.database.execute(query, values)
+                cursor = opened.database.execute(media_query(opened.database) + condition, values)
             while True:
                 with opened.lock:
                     rows = cursor.fetchmany(_ROWS_AT_ONCE)
@@ -248,11 +265,15 @@ class MediaMetadataReader:
             self._opened = opened
         return opened
 
-    def _decode(self, metadata_type: object, metadata_json: object) -> MediaMetadata:
+    def _decode(self, metadata_type: object, metadata_json: object, *bases: object) -> MediaMetadata:
         try:
-            return decode_media_metadata(str(metadata_type), str(metadata_json))
+            metadata = decode_media_metadata(str(metadata_type), str(metadata_json))
         except ValueError as error:
             raise self._damage(str(error)) from None
+        if isinstance(metadata, ImageMetadata):
+            return metadata
+        video, audio = (cast("Basis", basis) if basis in get_args(Basis) else None for basis in bases)
+        return replace(metadata, video_basis=video, audio_basis=audio)
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -285,10 +306,15 @@ class _Opened:
         finalize(self, database.close)  # Python 3.13 warns of connections that are dropped open, also in a cycle
 
 
-def has_media_tables(database: sqlite3.Connection) -> bool:
+def has_media_tables(database: sqlite3.Connection, table: str = "media_metadata") -> bool:
     """Return True if an ``index.sqlite`` has a table of media metadata."""
-    query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'media_metadata'"
-    return database.execute(query).fetchone() is not None
+    query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
+    return database.execute(query, (table,)).fetchone() is not None
+
+
+def media_query(database: sqlite3.Connection) -> str:
+    """Return the query of all entries: key, type, JSON, and the bases of video and audio if this library wrote them."""
+    return _QUERY if has_media_tables(database, "media_basis") else _QUERY_WITHOUT_BASIS
 
 
 def is_media_folder(storage: Storage) -> bool:

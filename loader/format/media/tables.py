@@ -16,7 +16,7 @@ from ..nv_meta import INDEX_SQLITE
 from ..worker_pool import run_in_workers
 from .extraction import BrokenMedia, FileRegion, extract_media
 from .kind import MediaFilter, MediaStrategy, parse_patterns
-from .metadata import encode_media_metadata, has_media_tables
+from .metadata import AVMetadata, encode_media_metadata, has_media_tables, media_query
 
 __all__ = [
     "MediaChunk",
@@ -31,7 +31,11 @@ __all__ = [
     "read_media_filter",
 ]
 
-MediaRow = tuple[str, str, str]  # entry_key, metadata_type, metadata_json
+MediaRow = tuple[str, str, str, str | None, str | None]
+"""entry_key, metadata_type, metadata_json, video_basis and audio_basis."""
+
+_EXACT_ROW = ("", "decoded", "decoded")
+"""The row of ``media_basis`` that records a filter with ``exact``: no entry has an empty key."""
 
 _MAX_NAMED = 3  # broken files in a message
 
@@ -42,6 +46,7 @@ _LEAF_PAGE = b"\x0d"  # of a table without further pages
 _MAX_PAGE_BYTES = 1 << 16
 _MEDIA_TABLE = b"media_metadata"
 
+_EXACT_QUERY = "SELECT 1 FROM media_basis WHERE entry_key = ''"
 _ENTRY_KEYS = """
 SELECT sample_key || '.' || part_name FROM samples JOIN sample_parts USING (tar_file_id, sample_index)
 WHERE tar_file_id = ?
@@ -70,28 +75,34 @@ class MediaTables:
                 database.execute(f"PRAGMA {setting}")
             self.has_rows = has_media_tables(database)
             """True if the rows of the file were kept."""
-            if self.has_rows and not keep:
-                database.execute("DROP TABLE media_metadata")
             if not (self.has_rows and keep):
                 self.has_rows = False
-                database.execute("DROP TABLE IF EXISTS media_filters")
+                for table in ("media_metadata", "media_filters", "media_basis"):
+                    database.execute(f"DROP TABLE IF EXISTS {table}")
                 for table in MEDIA_TABLES:
                     database.execute(table)
                 row = (media_filter.strategy, media_filter.pattern_text)
                 database.execute("INSERT INTO media_filters (strategy, patterns) VALUES (?, ?)", row)
+                if media_filter.exact:
+                    database.execute("INSERT INTO media_basis VALUES (?, ?, ?)", _EXACT_ROW)
+            elif not has_media_tables(database, "media_basis"):  # an older version or another tool wrote the file
+                database.execute(MEDIA_TABLES[-1])
             database.execute("BEGIN")
 
     def remove(self, entry_keys: Iterable[str]) -> None:
         """Remove the rows of these entries."""
         with self._errors():
-            self._connection.executemany(
-                "DELETE FROM media_metadata WHERE entry_key = ?", ((key,) for key in entry_keys)
-            )
+            for key in entry_keys:
+                self._connection.execute("DELETE FROM media_metadata WHERE entry_key = ?", (key,))
+                self._connection.execute("DELETE FROM media_basis WHERE entry_key = ?", (key,))
 
     def add(self, rows: Iterable[MediaRow]) -> None:
         """Add rows, replacing those of the same entries."""
         with self._errors():
-            self._connection.executemany("INSERT OR REPLACE INTO media_metadata VALUES (?, ?, ?)", rows)
+            for key, kind, text, *bases in rows:
+                self._connection.execute("INSERT OR REPLACE INTO media_metadata VALUES (?, ?, ?)", (key, kind, text))
+                if any(bases):
+                    self._connection.execute("INSERT OR REPLACE INTO media_basis VALUES (?, ?, ?)", (key, *bases))
 
     def count(self) -> int:
         """Count the rows."""
@@ -141,11 +152,12 @@ def read_media_filter(storage: Storage) -> MediaFilter | None:
             if not has_media_tables(database):
                 return None
             rows = database.execute("SELECT strategy, patterns FROM media_filters LIMIT 2").fetchall()
+            exact = has_media_tables(database, "media_basis") and database.execute(_EXACT_QUERY).fetchone()
     except sqlite3.Error:
         return None
     if len(rows) != 1 or rows[0][0] not in get_args(MediaStrategy):
         return None
-    return MediaFilter(strategy=rows[0][0], patterns=parse_patterns(str(rows[0][1] or "")))
+    return MediaFilter(strategy=rows[0][0], patterns=parse_patterns(str(rows[0][1] or "")), exact=bool(exact))
 
 
 def _may_have_media(storage: Storage) -> bool:
@@ -163,8 +175,8 @@ def _may_have_media(storage: Storage) -> bool:
 
 
 def copied_rows(database: sqlite3.Connection) -> Iterator[MediaRow]:
-    """Yield all rows of ``media_metadata`` in another ``index.sqlite``."""
-    yield from database.execute("SELECT entry_key, metadata_type, metadata_json FROM media_metadata")
+    """Yield the rows of all entries in another ``index.sqlite``."""
+    yield from database.execute(media_query(database))
 
 
 def entry_keys_of_shards(database: sqlite3.Connection, tar_file_ids: Iterable[int]) -> Iterator[str]:
@@ -179,7 +191,7 @@ class MediaRows:
     """Rows and broken files of one chunk.
 
     Attributes:
-        rows: Rows of ``media_metadata``.
+        rows: Rows of the media tables.
         broken: Number of parts or files that should be media and cannot be read.
         reasons: Name and reason of the first few broken ones.
     """
@@ -196,7 +208,8 @@ class MediaRows:
             self.note_broken(entry_key, str(broken))
             return
         if metadata is not None:
-            self.rows.append((entry_key, *encode_media_metadata(metadata)))
+            bases = (metadata.video_basis, metadata.audio_basis) if isinstance(metadata, AVMetadata) else (None, None)
+            self.rows.append((entry_key, *encode_media_metadata(metadata), *bases))
 
     def note_broken(self, entry_key: str, reason: str) -> None:
         """Count one part or file that cannot be read."""

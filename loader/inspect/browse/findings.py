@@ -37,7 +37,7 @@ class SampleFinding(NamedTuple):
 def lint_samples(address: DatasetAddress, numbers: Sequence[int]) -> list[SampleFinding]:
     """Return the findings that ``energon lint`` has about samples of a dataset, in the order of their numbers.
 
-    Code of the dataset does not run.
+    Code of the dataset does not run, and sound and video are not decoded.
 
     Args:
         address: The dataset.
@@ -48,7 +48,7 @@ def lint_samples(address: DatasetAddress, numbers: Sequence[int]) -> list[Sample
     """
     folder = open_dataset(address).folder
     config = _readable_config(folder)
-    check = DecodeCheck(config, EPath(folder.meta_folder), trust_code=False)
+    check = DecodeCheck(config, EPath(folder.meta_folder), trust_code=False, decode_media=False)
     if folder.records is not None:
         return list(_record_findings(folder.records, check, numbers))
     required = frozenset(part for parts in required_parts(config).values() for part in parts)

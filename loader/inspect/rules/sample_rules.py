@@ -18,7 +18,8 @@ SAMPLE_RULES = RuleGroup(
         ),
         Rule(
             "E302",
-            "The sample fails to load. Training logs an error and skips it; 100 failures in a row stop the run.",
+            "The sample fails to load. Training logs an error and skips it; 100 failures in a row stop the run. Sound "
+            "and video that end too early may load: training then gets less than was recorded, without an error.",
             "exclude the sample, or rewrite it",
             "A download saved the error page of a web server as `000083.jpg`, which begins with `<!DOCTYPE html>`.",
         ),

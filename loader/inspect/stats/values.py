@@ -7,6 +7,7 @@ import io
 import json
 import zlib
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
 from functools import lru_cache
 from typing import Any, BinaryIO, cast
 
@@ -103,9 +104,8 @@ def _of_av(name: str, found: AVMetadata) -> SampleValues:
     durations = [one for one in (found.video_duration, found.audio_duration) if one is not None]
     if durations:
         values.append((f"{name}.duration", max(durations)))
-    for field in ("video_width", "video_height", "video_fps", "audio_sample_rate", "audio_channels"):
-        value = getattr(found, field)
-        if value is not None:
+    for field, value in asdict(found).items():
+        if value is not None and not field.endswith("_duration"):
             values.append((f"{name}.{field.removeprefix('video_')}", value))
     return values
 

@@ -11,6 +11,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from importlib.util import find_spec
 from typing import Any, Final
 
 import numpy as np
@@ -25,6 +26,8 @@ from ...format.documents.conversation import conversation_turns
 from ...format.documents.dataset_config import DatasetConfig
 from ...format.documents.sample_types import FieldKind
 from ...format.lint.report import PictureCounts
+from ...format.media.av_decode import media_fault
+from ...format.media.kind import media_type_of_name
 from ...format.media.picture_traits import picture_traits
 from ..decoding.image_decode import IMAGE_FORMS, convert_image, open_image
 from ..decoding.part_decode import decode_part, part_error
@@ -48,6 +51,7 @@ class DecodeCheck:
         config: The content of ``dataset.yaml``; None checks only that the parts decode.
         meta_folder: The ``.nv-meta`` folder, which contains ``sample_loader.py``.
         trust_code: Allow code and pickles of the dataset to run; otherwise they are not checked.
+        decode_media: Decode sound and video to their ends, which may take minutes for each.
 
     >>> from loader.storage import EPath
     >>> check = DecodeCheck(None, EPath("dataset/.nv-meta"), trust_code=False)
@@ -55,8 +59,16 @@ class DecodeCheck:
     [('json', "part 'json' does not decode as json: Expecting property name enclosed in double quotes: ...")]
     """
 
-    def __init__(self, config: DatasetConfig | None, meta_folder: os.PathLike[str], trust_code: bool) -> None:
+    def __init__(
+        self,
+        config: DatasetConfig | None,
+        meta_folder: os.PathLike[str],
+        trust_code: bool,
+        *,
+        decode_media: bool = True,
+    ) -> None:
         self._config = config
+        self._decode_media = decode_media
         self._meta_folder = meta_folder
         self._trusted = is_trusted(trust_code)
         self._pictures: PictureCounts = Counter()
@@ -82,6 +94,13 @@ class DecodeCheck:
             )
             return f"samples were not built: {named[0]}.{named[1]} is imported only with --trust-code"
         return None
+
+    @property
+    def undecoded_media(self) -> str | None:
+        """Why sound and video are not decoded; None if they are."""
+        if not self._decode_media:
+            return "it would take too long"
+        return None if find_spec("av") else "PyAV is missing, pip install 'energon-toolkit[av]'"
 
     def __call__(self, key: str, parts: Mapping[str, bytes]) -> list[tuple[str | None, str]]:
         """Check a sample.
@@ -129,6 +148,11 @@ class DecodeCheck:
             fault = foreign_contents(name, data)
             if fault is not None:
                 raise SampleError(fault, part=name)
+        if media_type_of_name(f"key.{name}") == "av":
+            fault = None if self.undecoded_media else media_fault(data)
+            if fault is not None:
+                raise SampleError(f"part {name!r} is damaged audio or video: {fault}", part=name)
+            return data
         if kind == "pickle" and not self._trusted:
             return data
         return decode_part(name, data, form=IMAGE_FORMS["rgb8"], trust_code=self._trusted)

@@ -66,6 +66,7 @@ def encode(
     audio_start: int = 0,
     container_options: dict[str, str] | None = None,
     video_options: dict[str, str] | None = None,
+    audio_options: dict[str, str] | None = None,
     sample_format: str = "fltp",
 ) -> bytes:
     """Encode a file.
@@ -99,7 +100,9 @@ def encode(
             streams.append((stream, pictures))
         if audio:
             layout = "mono" if channels == 1 else "stereo"
-            stream = output.add_stream(audio, rate=rate, layout=layout, format=sample_format)
+            stream = output.add_stream(
+                audio, rate=rate, layout=layout, format=sample_format, options=audio_options or {}
+            )
             wave = tone(int((audio_seconds or frames / fps) * rate), rate=rate, channels=channels)
             streams.append((stream, list(_audio_frames(wave, layout, rate, sample_format, audio_start))))
         _mux(output, streams)

@@ -9,7 +9,7 @@ from typing import Literal
 
 import pytest
 
-from loader.convert.sources.archives import TarSource
+from loader.convert.sources.files import FilesSource
 from tests.imports import Samples, imported
 
 Entry = tuple[str, bytes | str, bytes]  # name, contents or target of a link, type
@@ -32,7 +32,7 @@ def write(path: Path, *entries: Entry, form: int = tarfile.GNU_FORMAT) -> Path:
 
 
 def read(path: Path, kind: Literal["webdataset", "tar"], output: Path) -> tuple[Samples, dict[str, tuple[int, str]]]:
-    samples, report = imported(TarSource(path=str(path), kind=kind), output)
+    samples, report = imported(FilesSource(path=str(path), kind=kind), output)
     return samples, {entry.reason: (entry.count, entry.example) for entry in report.account.left_out}
 
 
@@ -86,5 +86,5 @@ def test_members_that_are_replaced_or_belong_to_the_system_are_named(
     assert {code: count for code, (count, _) in left.items()} == {
         "L106": 1,
         "L108": 1,
-        ("L107" if kind == "webdataset" else "L101"): 1,
+        ("L107" if kind == "webdataset" else "L102"): 1,
     }

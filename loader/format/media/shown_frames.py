@@ -1,0 +1,119 @@
+"""Count the frames that the packets of a video show, without decoding them.
+
+The packets of most codecs show one frame each. VP8 and VP9 also have frames that are never shown, which only help to
+predict others. AVI files of MPEG-4 may have two frames in a packet and a placeholder in the next one, and placeholders
+for frames that were dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from av.audio.stream import AudioStream
+    from av.container import InputContainer
+    from av.packet import Packet
+    from av.video.stream import VideoStream
+
+__all__ = ["has_hidden_frames", "is_cut", "shown_packets"]
+
+_VOP = b"\0\0\x01\xb6"  # start of a frame of MPEG-4
+_LONGEST_PLACEHOLDER = 8  # bytes from that start: the type, the time, a bit for "not coded" and the filling
+
+_MARK_USABLE = frozenset({"aiff", "au", "mpegts", "w64", "wav"})
+"""Formats in which FFmpeg marks packets as cut that decode: of blocks of any size, or near any fault."""
+
+
+def has_hidden_frames(stream: VideoStream | AudioStream) -> bool:
+    """Return True if headers and indexes of a stream count frames that may not be shown (VP8 and VP9)."""
+    return stream.codec_context.name in _HIDDEN
+
+
+def is_cut(container: InputContainer, packet: Packet[Any]) -> bool:
+    """Return True if the file ends inside a packet, which decodes to an error."""
+    return packet.is_corrupt and container.format.name not in _MARK_USABLE
+
+
+def shown_packets(container: InputContainer, *streams: VideoStream | AudioStream) -> Iterator[tuple[Packet[Any], int]]:
+    """Read the packets of streams that are whole and not cut off by an edit list.
+
+    Args:
+        container: Open file.
+        streams: Streams of that file.
+
+    Yields:
+        A packet, and the number of frames that it shows, at least 1; for audio 1.
+    """
+    counters = {stream.index: _counter(stream) for stream in streams}
+    for packet in container.demux(*streams):
+        if not packet.size or packet.is_discard or is_cut(container, packet):
+            continue
+        counter = counters[packet.stream.index]
+        shown = 1 if counter is None else counter(bytes(packet))
+        if shown:
+            yield packet, shown
+
+
+def _counter(stream: VideoStream | AudioStream) -> Callable[[bytes], int] | None:
+    name = stream.codec_context.name
+    return _Mpeg4Counter() if name == "mpeg4" else _HIDDEN.get(name)
+
+
+def _shown_vp8(data: bytes) -> int:
+    return data[0] >> 4 & 1  # show_frame of RFC 6386, 9.1
+
+
+def _shown_vp9(data: bytes) -> int:
+    """Count the shown frames of a packet, which may be a superframe: several frames, with their sizes at its end."""
+    last = data[-1]
+    count, width = (last & 7) + 1, (last >> 3 & 3) + 1
+    index = len(data) - 2 - count * width
+    if last >> 5 != 0b110 or index < 0 or data[index] != last:
+        return _is_shown_vp9(data[0])
+    shown = start = 0
+    for number in range(count):
+        at = index + 1 + number * width
+        size_bytes = int.from_bytes(data[at : at + width], "little")
+        if size_bytes and start < index:
+            shown += _is_shown_vp9(data[start])
+        start += size_bytes
+    return shown
+
+
+def _is_shown_vp9(head: int) -> int:
+    """Return 1 if the first byte of a frame's header has show_existing_frame, or else show_frame (clause 6.2)."""
+    place = 2 if head >> 4 & 3 == 3 else 3  # profile 3 has another bit before them
+    return head >> place & 1 or head >> place - 2 & 1
+
+
+_HIDDEN: dict[str, Callable[[bytes], int]] = {
+    "libvpx": _shown_vp8,
+    "libvpx-vp9": _shown_vp9,
+    "vp8": _shown_vp8,
+    "vp9": _shown_vp9,
+}
+"""Counters by FFmpeg's names of decoders."""
+
+
+class _Mpeg4Counter:
+    """Counts frames of MPEG-4 by packet: the second frame of a packet counts for the placeholder that follows it."""
+
+    def __init__(self) -> None:
+        self._has_second = False
+
+    def __call__(self, data: bytes) -> int:
+        start = data.find(_VOP)
+        if start < 0 or (len(data) - start <= _LONGEST_PLACEHOLDER and _is_not_coded(data)):
+            shown, self._has_second = int(self._has_second), False
+            return shown
+        self._has_second = data.find(_VOP, start + 1) > 0
+        return 1
+
+
+def _is_not_coded(data: bytes) -> bool:
+    """Return True if a packet ends with a marker, the bit for "not coded", and the filling: 1, 0, 0 and ones."""
+    bits = int.from_bytes(data[-2:], "big")
+    while bits & 1:
+        bits >>= 1
+    return bits & 0b111 == 0b100

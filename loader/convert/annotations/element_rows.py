@@ -9,10 +9,9 @@ from ..rows.keys import key_of_path
 from ..rows.row import FaultRef, Row
 from .json_elements import Element
 
-__all__ = ["DOCUMENT_KEYS", "document_key", "fault_row"]
+__all__ = ["document_key", "fault_row"]
 
-DOCUMENT_KEYS = ("id", "question_id", "questionId", "doc_id", "uid")
-"""Values of a document that may be the key of its sample; the first of them is."""
+_KEYS = ("id", "question_id", "questionId", "doc_id", "uid")
 
 
 def document_key(document: Mapping[str, object], number: int) -> str:
@@ -21,7 +20,7 @@ def document_key(document: Mapping[str, object], number: int) -> str:
     >>> document_key({"id": "a/b.c"}, 3), document_key({}, 3)
     ('a/b_c', '000000003')
     """
-    found = next((document[name] for name in DOCUMENT_KEYS if isinstance(document.get(name), str | int)), "")
+    found = next((document[name] for name in _KEYS if isinstance(document.get(name), str | int)), "")
     return key_of_path(str(found)) if found != "" else f"{number:09d}"
 
 

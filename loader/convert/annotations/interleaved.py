@@ -9,10 +9,9 @@ from typing import Any, NamedTuple
 from ...accounting.kinds import kind_of_name
 from ...errors import SampleError
 from ...format.documents.conversation import IMAGE_PLACEHOLDER
-from ..tables.part_values import encode_json
 from .picture_files import picture_of_base64
 
-__all__ = ["NO_ITEMS", "Item", "document_json", "lined_up_items", "take_items"]
+__all__ = ["NO_ITEMS", "Item", "lined_up_items", "take_items", "with_items"]
 
 NO_ITEMS = "the document has neither texts nor pictures"
 """The fault of a document that is empty."""
@@ -30,8 +29,8 @@ class Item(NamedTuple):
     picture: str | bytes | None = None
 
 
-def document_json(document: Mapping[str, Any], items: Sequence[Item], names: Sequence[str]) -> bytes:
-    """Return the part ``json`` of a document: ``texts`` and ``images`` line up.
+def with_items(document: Mapping[str, Any], items: Sequence[Item], names: Sequence[str]) -> dict[str, Any]:
+    """Return a document with its items as ``texts`` and ``images``, which line up.
 
     Args:
         document: Its other values.
@@ -40,7 +39,7 @@ def document_json(document: Mapping[str, Any], items: Sequence[Item], names: Seq
     """
     following = iter(names)
     images = [None if item.picture is None else next(following) for item in items]
-    return encode_json({**document, "texts": [item.text for item in items], "images": images})
+    return {**document, "texts": [item.text for item in items], "images": images}
 
 
 def take_items(document: dict[str, Any], pictures: Sequence[str] | None = None) -> list[Item]:

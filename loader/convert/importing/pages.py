@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, cast
 
 import msgspec
@@ -13,14 +14,13 @@ from PIL import Image
 
 from ...accounting.kinds import HEADER_BYTES, kind_of_bytes, kind_of_name
 from ...errors import SampleError
-from ..annotations.interleaved import Item, document_json, lined_up_items
+from ..annotations.interleaved import Item, lined_up_items, with_items
 from ..writing.shard_file import FileContents, PartContents
 from .pictures import PLAIN_MODES, UNREADABLE, count_frames, is_small_copy
 
 __all__ = ["has_frames", "split_pages", "with_document"]
 
 _PNG_HEAD_BYTES = 1 << 16  # within which an animated PNG says so
-_WEBP_FLAGS, _WEBP_ANIMATION = 20, 0x02
 _PAGE = re.compile(r"\d+\.[^.]+")
 _TEXT_KEYS = ("text", "content", "caption")
 
@@ -36,15 +36,26 @@ def has_frames(name: str, data: PartContents) -> bool:
     """
     if kind_of_name(name) != "image":
         return False
-    head = _head(data, HEADER_BYTES)
-    extension = kind_of_bytes(head).extension
-    if extension == "png":
+    extension = kind_of_bytes(_head(data, HEADER_BYTES)).extension
+    if extension == "png":  # counting its frames would take longer than writing it
         return b"acTL" in _head(data, _PNG_HEAD_BYTES).partition(b"IDAT")[0]
-    if extension == "webp":
-        return head[12:16] == b"VP8X" and bool(head[_WEBP_FLAGS] & _WEBP_ANIMATION)
-    if extension == "avif":
-        return head[8:12] == b"avis"
-    return extension in ("gif", "tif") and _frames(data) > 1
+    if extension not in ("avif", "gif", "tif", "webp"):
+        return False
+    try:
+        with _opened(data) as picture:
+            return count_frames(picture) > 1
+    except UNREADABLE:
+        return False  # a damaged picture is written as it is
+
+
+@contextmanager
+def _opened(data: PartContents) -> Iterator[Any]:
+    file: Any = data.file if isinstance(data, FileContents) else io.BytesIO(data)
+    try:
+        with warnings.catch_warnings(action="ignore"), Image.open(file) as picture:
+            yield picture
+    finally:
+        file.seek(0)
 
 
 def _head(data: PartContents, size_bytes: int) -> bytes:
@@ -53,17 +64,6 @@ def _head(data: PartContents, size_bytes: int) -> bytes:
     head = data.file.read(size_bytes)
     data.file.seek(0)
     return bytes(head or b"")
-
-
-def _frames(data: PartContents) -> int:
-    file = data.file if isinstance(data, FileContents) else io.BytesIO(data)
-    try:
-        with warnings.catch_warnings(action="ignore"), Image.open(cast("Any", file)) as picture:
-            return count_frames(picture)
-    except UNREADABLE:
-        return 1  # a damaged picture is written as it is
-    finally:
-        file.seek(0)
 
 
 def split_pages(contents: Mapping[str, bytes | FileContents]) -> dict[str, bytes | FileContents]:
@@ -90,27 +90,24 @@ def split_pages(contents: Mapping[str, bytes | FileContents]) -> dict[str, bytes
 
 def _pages(name: str, data: PartContents) -> list[tuple[str, bytes]]:
     """Return the extension and contents of each page; none for a picture of one page."""
-    file = data.file if isinstance(data, FileContents) else io.BytesIO(data)
     pages: list[tuple[str, bytes]] = []
     number = 0
     try:
-        with warnings.catch_warnings(action="ignore"), Image.open(cast("Any", file)) as picture:
-            if count_frames(picture) == 1:
-                return []
-            for number in range(cast("Any", picture).n_frames):
+        with _opened(data) as picture:
+            several = picture.n_frames if count_frames(picture) > 1 else 0
+            for number in range(several):
                 picture.seek(number)
                 if number and is_small_copy(picture, number):
                     continue
                 picture.load()
-                page, settings = io.BytesIO(), {key: picture.info.get(key) for key in ("dpi", "icc_profile")}
                 is_png = picture.mode in PLAIN_MODES["png"]
                 kind = {"format": "PNG"} if is_png else {"format": "TIFF", "compression": "tiff_adobe_deflate"}
-                picture.copy().save(page, **kind, **{key: value for key, value in settings.items() if value})
+                kept = {key: picture.info[key] for key in ("dpi", "icc_profile") if picture.info.get(key)}
+                page = io.BytesIO()
+                picture.copy().save(page, **kind, **kept)
                 pages.append(("png" if is_png else "tif", page.getvalue()))
     except UNREADABLE as error:
         raise SampleError(f"page {number} cannot be decoded: {error}", part=name) from error
-    finally:
-        file.seek(0)
     return pages
 
 
@@ -137,7 +134,7 @@ def with_document(parts: Mapping[str, PartContents]) -> dict[str, PartContents]:
         return {**parts}
     if "images" in document or not items or tree.lower() not in ("json", "jsn"):
         return {**parts}
-    return {**{name: parts[name] for name in pages}, tree: document_json(document, items, pages)}
+    return {**{name: parts[name] for name in pages}, tree: msgspec.json.encode(with_items(document, items, pages))}
 
 
 def _items(document: dict[str, Any], pages: Sequence[str], text: str) -> list[Item]:

@@ -16,7 +16,7 @@ from ..file_trees.groupings import GroupBy
 from ..file_trees.survey import TreeOptions
 from ..tables.columns import Columns, FoundColumn
 from ..tables.hugging_face import is_saved_dataset
-from ..tables.table_files import EXTENSIONS, kind_of_tables
+from ..tables.table_files import EXTENSIONS
 from .archives import TarSource
 from .arrow_table import ArrowTableSource
 from .coco import CocoSource
@@ -26,7 +26,6 @@ from .foreign_chunks import ChunkSource, chunk_kind
 from .hugging_face import HuggingFaceSource
 from .interleaved import InterleavedSource
 from .interleaved_files import InterleavedFilesSource
-from .interleaved_table import InterleavedTableSource, open_tables
 from .source import Source
 from .text_table import TextTableSource
 from .token_files import TokenSource
@@ -63,14 +62,19 @@ def _columns(options: SourceOptions) -> Columns:
 
 
 def _documents(path: str, options: SourceOptions) -> Source:
-    if os.path.isdir(path) and not is_saved_dataset(path):
-        tables = open_tables(path, _columns(options)) if kind_of_tables(path) else None
-        has_documents = isinstance(tables, InterleavedTableSource)
-        return tables if tables and has_documents else InterleavedFilesSource(path=path, root=options.root)
-    if path.lower().endswith((".zip", *TAR_ENDINGS)):
+    if is_saved_dataset(path) or path.lower().endswith(BINARY_TABLES):
+        table = HuggingFaceSource(path=path, columns=_columns(options))
+        if all(column.role != "document" for column in table.describe()):
+            raise ConfigError(
+                "expected columns texts and images, lists of texts and of pictures that line up; found"
+                f" {', '.join(column.name for column in table.describe())}",
+                at=path,
+                hint="import other tables without --from interleaved",
+            )
+        return table
+    if os.path.isdir(path) or path.lower().endswith((".zip", *TAR_ENDINGS)):
         return InterleavedFilesSource(path=path, root=options.root)
-    is_table = is_saved_dataset(path) or path.lower().endswith(BINARY_TABLES)
-    return (InterleavedTableSource if is_table else InterleavedSource)(path=path, root=options.root)
+    return InterleavedSource(path=path, root=options.root)
 
 
 def _files(path: str, kind: Any, options: SourceOptions, *, takes_all: bool = True) -> FilesSource:
@@ -124,8 +128,6 @@ def open_source(path: str, *, kind: str | None, options: SourceOptions) -> Sourc
             return files
         if kind == "zip" or (kind == "webdataset" and not os.path.isdir(path)):
             return _files(path, kind, options, takes_all=False)
-        if kind in ("arrow", "hf", "parquet"):
-            return open_tables(path, _columns(options), otherwise=lambda: KINDS[kind](path, options))
     if kind not in KINDS:
         raise ConfigError(
             f"there is no kind of source {kind!r}{did_you_mean(kind, [*KINDS])}",

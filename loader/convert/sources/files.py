@@ -26,7 +26,7 @@ from ..tables.columns import Columns
 from ..tables.table_files import EXTENSIONS, split_of_name
 from .archives import TarSource, plain_tar, tar_files, webdataset_rows
 from .arrow_table import ArrowTableSource
-from .interleaved_table import open_tables
+from .hugging_face import HuggingFaceSource
 from .source import CellReader, Listing, NoCells, SampleProposal, Source
 from .text_table import TextTableSource
 
@@ -293,7 +293,7 @@ class _TreeRows:
                     yield msgspec.structs.replace(row, origin=row.origin.replace(path, self._shown(name)))
         else:
             folder = os.path.join(scratch, "members") if tree.unit == "members" else tree.path
-            inner = open_tables(folder, self._source.columns)
+            inner = HuggingFaceSource(path=folder, columns=self._source.columns)
             yield from inner.rows(replace(listing, shuffled=True, account=Account()))
         tree.leave_others(self._account, {*names})
 

@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ...errors import ConfigError
+from ...storage import is_url
 from ..rows.row import Row
 from ..tables.arrow_cells import ArrowCells
 from ..tables.arrow_rows import example_layout, list_table
 from ..tables.columns import Columns, FoundColumn, TableLayout
 from ..tables.hugging_face import SavedTable, is_saved_dataset, load_saved
 from ..tables.names import split_part
-from ..tables.table_files import kind_of_tables
+from ..tables.table_files import EXTENSIONS, list_table_files
 from .arrow_table import ArrowTableSource
 from .source import CellReader, Listing, Source
 
@@ -83,15 +84,28 @@ class HuggingFaceSource(Source):
 
     def _files(self) -> ArrowTableSource:
         """Return the dataset as a table. Its files are read in place: ``datasets`` would copy them to its cache."""
-        kind = kind_of_tables(self.path)
-        if kind is None:
-            raise ConfigError(
-                "this is no Hugging Face dataset: it has neither dataset_dict.json nor state.json, and no Parquet or"
-                " Arrow files",
-                at=self.path,
-                hint="name a folder that save_to_disk has written, or the folder of Parquet files",
-            )
-        return ArrowTableSource(path=self.path, kind=kind, columns=self.columns, splits_by_name=True)
+        if self.path.endswith(EXTENSIONS["arrow"]):
+            kind: str = "arrow"
+        elif self.path.endswith(EXTENSIONS["parquet"]) or is_url(self.path):
+            kind = "parquet"
+        else:
+            kind = self._kind_of_folder()
+        return ArrowTableSource(
+            path=self.path, kind="arrow" if kind == "arrow" else "parquet", columns=self.columns, splits_by_name=True
+        )
+
+    def _kind_of_folder(self) -> str:
+        for kind in EXTENSIONS:
+            try:
+                list_table_files(self.path, kind)
+            except ConfigError:
+                continue
+            return kind
+        raise ConfigError(
+            "this is no Hugging Face dataset: it has neither dataset_dict.json nor state.json, and no Parquet files",
+            at=self.path,
+            hint="name a folder that save_to_disk has written, or the folder of Parquet files",
+        )
 
     def _layout(self, tables: dict[str, SavedTable]) -> TableLayout:
         for table in tables.values():

@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from ...accounting.kinds import usual_extension
 from ...errors import SampleError
 from ..annotations.element_rows import document_key, fault_row
-from ..annotations.interleaved import Item, document_json, take_items
+from ..annotations.interleaved import Item, take_items, with_items
 from ..annotations.json_elements import Element, decode, read_elements
 from ..annotations.picture_files import find_picture_folder, picture_extension, picture_ref
 from ..annotations.split_names import split_of_file, subset_of_file
@@ -118,5 +120,5 @@ def document_row(
             parts[f"{len(parts)}.{usual_extension(item.picture) or 'jpg'}"] = ValueRef(item.picture)
         elif item.picture is not None:
             parts[f"{len(parts)}.{picture_extension(item.picture)}"] = ref(item.picture)
-    parts["json"] = ValueRef(document_json(document, items, [*parts]))
+    parts["json"] = ValueRef(msgspec.json.encode(with_items(document, items, [*parts])))
     return Row(key=key, parts=parts, origin=origin, split=split)

@@ -16,11 +16,10 @@ from ...errors import ConfigError, SampleError
 from ...storage import is_url
 from ..annotations.element_rows import document_key, fault_row
 from ..annotations.interleaved import take_items
-from ..annotations.json_elements import LINE_ENDINGS, Element, read_elements
+from ..annotations.json_elements import LINE_ENDINGS, Element, decode, read_elements
 from ..annotations.picture_files import is_inline, join_path, picture_ref
 from ..annotations.split_names import split_of_folder
 from ..file_trees.file_names import join_names, sort_files
-from ..file_trees.leftovers import leave_others
 from ..file_trees.tree import FileTree, FolderTree
 from ..rows.keys import key_of_path
 from ..rows.row import FaultRef, PartRef, Row
@@ -68,7 +67,7 @@ class InterleavedFilesSource(Source):
             yield from documents.rows()
         if self._form() == "tar" and os.path.isdir(self.path):
             used = {os.path.relpath(path, self.path) for path in tar_files(self.path)}
-            leave_others(FolderTree(self.path), used, listing.account)
+            FolderTree(self.path).leave_others(listing.account, used)
         if not has_documents:
             raise ConfigError("there are no JSON files in it", at=self.path, hint="name the files of the documents")
 
@@ -147,25 +146,18 @@ class _Documents:
 
     def _elements(self, name: str) -> tuple[bool, Iterator[Element]]:
         """Return True for a file of one document, and the documents of the file."""
-        tree = self._tree
-        place = os.fsencode(tree.example(name)).decode("utf-8", "replace")
-        if name.lower().endswith(LINE_ENDINGS):
-            return False, self._lines(name, place)
-        with tree.open(name) as file:
-            data = file.read()
-        whole = Element(place, msgspec.Raw(data))
-        try:
-            pieces = msgspec.json.decode(data, type=list[msgspec.Raw])
-            first = msgspec.json.decode(pieces[0], type=dict[str, Any])
-            take_items(first)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, IndexError, SampleError):
-            return True, iter([whole])  # a list of texts and pictures is one document, too
-        return False, (Element(f"{place}, element {number:,}", piece) for number, piece in enumerate(pieces))
-
-    def _lines(self, name: str, place: str) -> Iterator[Element]:
-        elements = read_elements(self._tree.local_path(name, os.path.join(self._listing.scratch, "documents")))
-        for element in elements:
-            yield element._replace(place=f"{place},{element.place.rpartition(',')[2]}")
+        place = os.fsencode(self._tree.example(name)).decode("utf-8", "replace")
+        if not name.lower().endswith(LINE_ENDINGS):
+            with self._tree.open(name) as file:
+                whole = Element(place, msgspec.Raw(file.read()))
+            try:
+                take_items(decode(whole, list[dict[str, Any]])[0])
+            except (SampleError, IndexError):
+                return True, iter([whole])  # a list of texts and pictures is one document, too
+        path = self._tree.local_path(name, os.path.join(self._listing.scratch, "documents"))
+        return False, (
+            element._replace(place=f"{place},{element.place.rpartition(',')[2]}") for element in read_elements(path)
+        )
 
     def _row(self, name: str, element: Element, number: int | None) -> Row:
         """Return the row of a document; its number is None if the file has no other.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ...errors import FormatError, SampleError
@@ -11,7 +11,7 @@ from .arrow_files import ArrowTable, Batch
 from .columns import PartColumns, TableLayout
 from .part_values import media_bytes, part_bytes
 
-__all__ = ["ArrowCells", "BatchValues", "RowBatches", "cell_columns", "column_of_cell"]
+__all__ = ["ArrowCells", "BatchValues", "cell_columns", "column_of_cell"]
 
 
 def cell_columns(layout: TableLayout) -> list[str]:
@@ -26,7 +26,7 @@ def column_of_cell(part: PartColumns, index: int | None) -> str:
 
 
 class ArrowCells:
-    """Reads the parts of rows.
+    """Reads the parts of rows. Rows that follow each other come from one pass over their file.
 
     Args:
         layout: What becomes of the columns.
@@ -37,8 +37,16 @@ class ArrowCells:
     def __init__(self, layout: TableLayout, root: str, open_file: Callable[[str], ArrowTable]) -> None:
         self._layout = layout
         self._root = root
+        self._open_file = open_file
+        self._columns = cell_columns(layout)
         self._parts = {part.name: part for part in layout.parts}
-        self._batches = RowBatches(open_file, cell_columns(layout))
+        self._name: str | None = None
+        self._table: ArrowTable | None = None
+        self._batches: Iterator[Batch] = iter(())
+        self._first = self._stop = 0  # rows of the present batch
+        self._batch = BatchValues(None)
+        self._damaged = range(0)  # rows of which no more is tried, and the error of the first of them
+        self._fault = FormatError("")
 
     def read(self, cell: CellRef) -> bytes:
         """Return the contents of a part.
@@ -48,54 +56,19 @@ class ArrowCells:
             FormatError: The file is damaged.
             StorageError: It cannot be read.
         """
-        batch, row = self._batches.at(cell.file, cell.row)
+        if cell.file != self._name or not self._first <= cell.row < self._stop:
+            self._move_to(cell.file, cell.row)
         name, _, index = cell.column.partition("#")
-        part = self._parts[name]
+        part, row = self._parts[name], cell.row - self._first
         column = part.columns[0]
         if part.role != "bytes":
-            values = {column: batch.value(column, row) for column in part.columns}
+            values = {column: self._batch.value(column, row) for column in part.columns}
             return part_bytes(part, values, self._layout.class_names)
-        data = batch.contents(column, row) if not part.is_list else None
+        data = self._batch.contents(column, row) if not part.is_list else None
         if data is not None:
             return data
-        value = batch.value(column, row)
+        value = self._batch.value(column, row)
         return media_bytes(value[int(index)] if part.is_list else value, column, self._root)
-
-    def close(self) -> None:
-        """Close the file."""
-        self._batches.close()
-
-
-class RowBatches:
-    """The batches that have requested rows. Rows that follow each other come from one pass over their file.
-
-    Args:
-        open_file: Opens a file of the table by its name.
-        columns: The columns that are read; None reads all.
-    """
-
-    def __init__(self, open_file: Callable[[str], ArrowTable], columns: Sequence[str] | None = None) -> None:
-        self._open_file = open_file
-        self._columns = columns
-        self._name: str | None = None
-        self._table: ArrowTable | None = None
-        self._batches: Iterator[Batch] = iter(())
-        self._first = self._stop = 0  # rows of the present batch
-        self._batch = BatchValues(None)
-        self._damaged = range(0)  # rows of which no more is tried, and the error of the first of them
-        self._fault = FormatError("")
-
-    def at(self, name: str, row: int) -> tuple[BatchValues, int]:
-        """Return the values of a batch with a row, and the number of the row in it.
-
-        Raises:
-            SampleError: There is no such row.
-            FormatError: The file is damaged.
-            StorageError: It cannot be read.
-        """
-        if name != self._name or not self._first <= row < self._stop:
-            self._move_to(name, row)
-        return self._batch, row - self._first
 
     def _move_to(self, name: str, row: int) -> None:
         """Read on to the batch with a row; from its row group, if it is not one of the next."""
@@ -118,7 +91,7 @@ class RowBatches:
         if table is None:
             return
         if not self._stop or row < self._first or row - self._stop >= self._stop - self._first:
-            self._batches = table.batches(row, table.schema.names if self._columns is None else self._columns)
+            self._batches = table.batches(row, self._columns)
             self._first = self._stop = 0
         while not self._first <= row < self._stop:
             following = next(self._batches, None)
@@ -145,11 +118,6 @@ class BatchValues:
         self._batch = batch
         self._columns: dict[str, Any] = {}
         self._contents: dict[str, Any] = {}
-
-    @property
-    def schema(self) -> Any:
-        """Its Arrow schema."""
-        return self._batch.schema
 
     def value(self, column: str, row: int) -> Any:
         """Return a value as Python's."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from ...errors import FormatError, SampleError
@@ -14,7 +15,7 @@ from .columns import Columns, PartColumns, TableLayout
 from .detect import EXAMPLE_ROWS, find_layout
 from .row_maker import CellOf, RowMaker
 
-__all__ = ["TableCells", "example_layout", "list_table"]
+__all__ = ["example_layout", "list_table"]
 
 _EXAMPLE_BYTES = 32 << 20
 
@@ -76,18 +77,18 @@ def list_table(
             else:
                 yield maker.make(values, number=number, origin=origin, split=split)
         return
-    cells = TableCells(table, layout.parts, file, version)
+    cells = _Cells(table, layout, file, version)
     for number, values in _listed_values(table, layout):
         cells.move_to(number)
         origin = f"{name}, row {number}"
         yield maker.make(values, number=number, origin=origin, split=split, cell=cells.cell_of(values))
 
 
-class TableCells:
+class _Cells:
     """Creates the references to the cells of a row, with sizes that are means over ranges of rows."""
 
-    def __init__(self, table: ArrowTable, parts: Sequence[PartColumns], file: str, version: str) -> None:
-        parts = [part for part in parts if part.role not in ("path", "url")]
+    def __init__(self, table: ArrowTable, layout: TableLayout, file: str, version: str) -> None:
+        parts = [part for part in layout.parts if part.role not in ("path", "url")]
         sizes = [list(table.row_sizes(part.columns)) for part in parts]
         self._ranges = [
             (one[0][0], {part.name: mean for part, (_, mean) in zip(parts, one, strict=True)})
@@ -133,7 +134,7 @@ def _listed_columns(layout: TableLayout) -> list[str]:
 
 
 def _listed_values(table: ArrowTable, layout: TableLayout) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Yield the numbers of rows with the values that the list of rows needs; of lists, their lengths alone."""
+    """Yield the numbers of rows with the values that the list of rows needs; of lists, which elements are there."""
     columns = _listed_columns(layout)
     lists = [part.columns[0] for part in layout.parts if part.is_list and part.role == "bytes"]
     if not columns and not lists:
@@ -142,16 +143,20 @@ def _listed_values(table: ArrowTable, layout: TableLayout) -> Iterator[tuple[int
         return
     for first, batch in table.batches(0, [*columns, *map(table.lengths_column, lists)]):
         values = {name: batch.column(name).to_pylist() for name in columns}
-        values |= {name: [range(length or 0) for length in _lengths(batch.column(name))] for name in lists}
+        values |= {name: _present_elements(batch.column(name)) for name in lists}
         for row in range(batch.num_rows):
             yield first + row, {name: column[row] for name, column in values.items()}
 
 
-def _lengths(column: Any) -> list[int | None]:
+def _present_elements(column: Any) -> list[list[bool | None]]:
+    """Return for each list of a column True for elements, and None for those that are null."""
     from pyarrow import compute
 
-    lengths: list[int | None] = compute.list_value_length(column).to_pylist()
-    return lengths
+    present = iter(column.flatten().is_valid().to_pylist())
+    return [
+        [is_present or None for is_present in islice(present, length or 0)]
+        for length in compute.list_value_length(column).to_pylist()
+    ]
 
 
 def _values(table: ArrowTable, columns: list[str]) -> Iterator[tuple[int, Mapping[str, Any] | SampleError]]:

@@ -5,15 +5,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection
-from contextlib import suppress
 from dataclasses import dataclass
-from typing import Literal
 
 from ...errors import ConfigError
 from ...storage import FileInfo, is_url, open_parent, open_storage
 from .names import split_part
 
-__all__ = ["EXTENSIONS", "TableFile", "kind_of_tables", "list_table_files", "split_of_name"]
+__all__ = ["EXTENSIONS", "TableFile", "list_table_files", "split_of_name"]
 
 EXTENSIONS = {"parquet": ("parquet", "pq"), "arrow": ("arrow", "feather", "ipc")}
 """Kind of table → extensions of its files."""
@@ -36,23 +34,6 @@ class TableFile:
     name: str
     version: str
     split: str
-
-
-def kind_of_tables(path: str) -> Literal["parquet", "arrow"] | None:
-    """Return the kind of a table, or of the tables in a folder; None if there are none. URLs of folders have Parquet.
-
-    Args:
-        path: A file, or a folder; or its URL.
-    """
-    kinds: tuple[Literal["parquet", "arrow"], ...] = ("parquet", "arrow")
-    kind = next((kind for kind in kinds if _extension(path) in EXTENSIONS[kind]), None)
-    if kind is not None or is_url(path):
-        return kind or "parquet"
-    for kind in kinds:
-        with suppress(ConfigError):
-            if os.path.isdir(path) and list_table_files(path, kind):
-                return kind
-    return None
 
 
 def list_table_files(path: str, kind: str) -> list[TableFile]:

@@ -52,7 +52,7 @@ def shrunk_copy() -> bytes:
     """Return a TIFF whose second page is a smaller copy of the first."""
     data = io.BytesIO()
     small = Image.new("L", (4, 3))
-    small.encoderinfo = {"tiffinfo": {254: 1}}  # type: ignore[attr-defined]
+    small.encoderinfo = {"tiffinfo": {254: 1}}
     Image.new("L", SIZE).save(data, "TIFF", save_all=True, append_images=[small])
     return data.getvalue()
 

@@ -13,7 +13,6 @@ from pyarrow import feather, parquet
 from loader.convert.importing.contents import ContentReader
 from loader.convert.rows.row import CellRef, FileRef
 from loader.convert.sources.detect import SourceOptions, open_source
-from loader.convert.sources.interleaved_table import InterleavedTableSource
 from loader.convert.sources.source import Listing, Source
 from loader.errors import ConfigError, EnergonError
 from tests.unit.convert.sources.imported import import_source, load, red, rows_of, write_picture
@@ -75,8 +74,8 @@ EXPECTED = {
 
 @pytest.mark.parametrize("kind", LISTS)
 def test_documents_are_loaded_in_reading_order(kind: str, tmp_path: Path) -> None:
-    source = opened(write_table(tmp_path, kind))
-    assert isinstance(source, InterleavedTableSource)
+    root = str(tmp_path / "images") if kind.startswith("paths") else None
+    source = opened(write_table(tmp_path, kind), root=root)
     report = import_source(source, tmp_path / "out", max_failures=2)
     assert [(failure.origin, failure.reason) for failure in report.failures] == [
         ("documents.parquet, row 3", "the document has neither texts nor pictures"),
@@ -109,13 +108,16 @@ def test_a_shuffled_import_has_the_same_parts(kind: str, name: str, tmp_path: Pa
 
 
 def test_urls_are_fetched_by_the_workers(tmp_path: Path) -> None:
-    urls = ["https://x.org/a.webp?size=2", None, "https://x.org/b"]
+    urls = ["https://x.org/a.webp?size=2", None, "https://x.org/b.php?id=7"]
     table = pa.table({"id": ["doc/1"], "images": [urls], "texts": [[None, "text", None]]})
     parquet.write_table(table, tmp_path / "a.parquet")
-    [row] = rows_of(opened(tmp_path / "a.parquet"))
+    source = opened(tmp_path / "a.parquet")
+    [row] = rows_of(source)
     assert row.key == "doc/1"
-    assert [*row.parts] == ["0.webp", "1.jpg", "json"]
-    assert row.parts["1.jpg"] == FileRef(b"https://x.org/b")
+    assert row.parts["0.webp"] == FileRef(b"https://x.org/a.webp?size=2")
+    assert row.parts["1.jpg"] == FileRef(b"https://x.org/b.php?id=7", named_by_contents=True)
+    document = json.loads(bytes(ContentReader([source]).read(0, row.parts["json"])))  # type: ignore[arg-type]
+    assert document["images"] == ["0.webp", None, "1.jpg"]
 
 
 def test_a_missing_picture_fails_its_document(tmp_path: Path) -> None:
@@ -133,7 +135,7 @@ def test_a_missing_picture_fails_its_document(tmp_path: Path) -> None:
 def test_a_struct_without_contents_fails_its_document(tmp_path: Path) -> None:
     images = pa.array([[{"bytes": None, "path": None}]], pa.list_(STRUCT))
     parquet.write_table(pa.table({"images": images, "texts": [["a"]]}), tmp_path / "a.parquet")
-    with pytest.raises(EnergonError, match=r"column 'images\[0\]' is empty; expected bytes or a path"):
+    with pytest.raises(EnergonError, match="column 'images' is empty; expected bytes or a path"):
         import_source(opened(tmp_path / "a.parquet"), tmp_path / "out")
 
 
@@ -147,14 +149,14 @@ def test_a_struct_without_contents_fails_its_document(tmp_path: Path) -> None:
 )
 def test_other_tables_are_no_documents(columns: dict[str, Any], tmp_path: Path) -> None:
     parquet.write_table(pa.table(columns), tmp_path / "a.parquet")
-    assert opened(tmp_path / "a.parquet").kind == "parquet"
+    [row] = rows_of(opened(tmp_path / "a.parquet"))
+    assert "0.jpg" not in row.parts
 
 
 def test_a_table_without_the_two_columns_is_refused_as_documents(tmp_path: Path) -> None:
     parquet.write_table(pa.table({"a": [1]}), tmp_path / "a.parquet")
-    source = open_source(str(tmp_path / "a.parquet"), kind="interleaved", options=SourceOptions())
-    with pytest.raises(ConfigError, match="expected columns texts and images, lists of texts and of pictures; found a"):
-        rows_of(source)
+    with pytest.raises(ConfigError, match="lists of texts and of pictures that line up; found a"):
+        open_source(str(tmp_path / "a.parquet"), kind="interleaved", options=SourceOptions())
 
 
 def test_a_saved_dataset_has_its_splits(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def obelics(folder: Path) -> None:
 
 @layout(
     samples={"d1": "0.jpg 1.jpg json", "d2": "0.jpg json"},
-    left_out={"rows F101": 1, "parts F101": 1, "files L111": 2, "files L102": 1},
+    left_out={"rows F101": 2, "rows F102": 1, "parts F101": 2, "parts F102": 2, "files L111": 2, "files L102": 1},
     kind="interleaved",
     **INTERLEAVED,
 )
@@ -70,6 +70,7 @@ def a_json_of_each_document_and_numbered_pictures(folder: Path) -> None:
     write(folder, {"d1.json": json.dumps({"texts": [None, "A bus.", None], "images": urls})})
     write(folder, {"d2.json": json.dumps({"text": "A dog: <image>"})})
     write(folder, {"d3.json": json.dumps({"texts": [None, "one"], "images": ["x", None]})})
+    write(folder, {"d4.json": '{"texts": [', "d5.json": json.dumps({"text": "<image>", "images": ["gone.jpg"]})})
 
 
 @layout(

@@ -5,7 +5,6 @@
 `element_rows.py`     elements that cannot become samples → rows that fail
 `picture_files.py`    a picture that an annotation names → its part and its reference
 `split_names.py`      names of files and folders → split parts
-`interleaved.py`      a document of texts and pictures → its items in reading order, and back to its part ``json``
 `kinds.py`            a file → the kind of its annotations
 `listed_pictures.py`  the pictures of a file → those that are missing, and unlisted files next to them
 `picture_change.py`   a picture before and after a resize → the way of its coordinates

@@ -22,7 +22,6 @@ __all__ = [
     "join_path",
     "media_extension",
     "picture_extension",
-    "picture_of_base64",
     "picture_ref",
 ]
 
@@ -79,26 +78,6 @@ def _base64_contents(text: str) -> bytes | None:
     except (binascii.Error, ValueError):
         return None
     return contents if kind_of_bytes(contents[:HEADER_BYTES], len(contents)).kind in MEDIA_KINDS else None
-
-
-def picture_of_base64(text: str, place: str) -> bytes:
-    """Return the contents of a picture that is written in base64, also as a ``data:`` URL.
-
-    Args:
-        text: The text.
-        place: Its place in the document.
-
-    Raises:
-        SampleError: It is not base64, or not that of a picture.
-    """
-    try:
-        contents = base64.b64decode(text.partition(",")[2] if text.startswith(_DATA) else text)
-    except (binascii.Error, ValueError) as error:
-        raise SampleError(f"{place} is damaged: {error}") from error
-    kind = kind_of_bytes(contents[:HEADER_BYTES], len(contents))
-    if kind.kind != "image":
-        raise SampleError(f"expected a picture in base64 as {place}, found {kind.description}")
-    return contents
 
 
 def join_path(root: str, path: str) -> str:

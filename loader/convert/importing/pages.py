@@ -14,7 +14,7 @@ from PIL import Image
 
 from ...accounting.kinds import HEADER_BYTES, kind_of_bytes, kind_of_name
 from ...errors import SampleError
-from ..annotations.interleaved import Item, lined_up_items, with_items
+from ..rows.documents import Item, lined_up_items, with_items
 from ..writing.shard_file import FileContents, PartContents
 from .pictures import PLAIN_MODES, UNREADABLE, count_frames, is_small_copy
 

@@ -11,10 +11,10 @@ import msgspec
 from ...accounting.kinds import usual_extension
 from ...errors import SampleError
 from ..annotations.element_rows import document_key, fault_row
-from ..annotations.interleaved import Item, take_items, with_items
 from ..annotations.json_elements import Element, decode, read_elements
 from ..annotations.picture_files import find_picture_folder, picture_extension, picture_ref
 from ..annotations.split_names import split_of_file, subset_of_file
+from ..rows.documents import Item, take_items, with_items
 from ..rows.row import PartRef, Row, ValueRef
 from .source import Listing, SampleProposal, Source
 

@@ -15,12 +15,12 @@ from ...accounting.kinds import kind_of_name
 from ...errors import ConfigError, SampleError
 from ...storage import is_url
 from ..annotations.element_rows import document_key, fault_row
-from ..annotations.interleaved import take_items
 from ..annotations.json_elements import LINE_ENDINGS, Element, decode, read_elements
 from ..annotations.picture_files import is_inline, join_path, picture_ref
 from ..annotations.split_names import split_of_folder
 from ..file_trees.file_names import join_names, sort_files
 from ..file_trees.tree import FileTree, FolderTree
+from ..rows.documents import take_items
 from ..rows.keys import key_of_path
 from ..rows.row import FaultRef, PartRef, Row
 from .archives import tar_files

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...accounting.kinds import with_extension
+from ...accounting.kinds import kind_of_name, with_extension
 from ...errors import SampleError
-from ..annotations.interleaved import NO_ITEMS, lined_up_items, with_items
-from ..annotations.picture_files import picture_extension
+from ..rows.documents import NO_ITEMS, lined_up_items, with_items
 from .columns import PartColumns, Role, TableColumn
+from .names import extension_of_path
 
 __all__ = ["document_of", "document_parts"]
 
@@ -56,10 +56,12 @@ def document_of(part: PartColumns, values: Mapping[str, Any]) -> dict[str, Any]:
     if not items:
         raise SampleError(NO_ITEMS)
     pictures = [item.picture for item in items if item.picture is not None]
-    names = [
-        with_extension(f"{number}.jpg", picture)
-        if isinstance(picture, bytes)
-        else f"{number}.{picture_extension(picture)}"
-        for number, picture in enumerate(pictures)
-    ]
+    names = [_part_name(number, picture) for number, picture in enumerate(pictures)]
     return with_items({name: values[name] for name in others if name in values}, items, names)
+
+
+def _part_name(number: int, picture: str | bytes) -> str:
+    if isinstance(picture, bytes):
+        return with_extension(f"{number}.jpg", picture)
+    extension = extension_of_path(picture)
+    return f"{number}.{'jpg' if kind_of_name(extension) == 'bytes' else extension}"

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ...accounting.kinds import kind_of_name
+from ...accounting.kinds import HEADER_BYTES, kind_of_bytes, kind_of_name
 from ...errors import SampleError
 from ...format.documents.conversation import IMAGE_PLACEHOLDER
-from .picture_files import picture_of_base64
 
 __all__ = ["NO_ITEMS", "Item", "lined_up_items", "take_items", "with_items"]
 
@@ -161,7 +162,7 @@ def _picture(value: object, place: str) -> str | bytes:
         contents = next(((key, value[key]) for key in _BASE64_KEYS if value.get(key)), None)
         if contents is not None:
             key, data = contents
-            return picture_of_base64(data, f"{key} of {place}") if isinstance(data, str) else _picture(data, place)
+            return _picture_of_base64(data, f"{key} of {place}") if isinstance(data, str) else _picture(data, place)
         value = next((value[key] for key in _PATH_KEYS if value.get(key)), None)
         if isinstance(value, dict):
             return _picture(value, place)
@@ -170,6 +171,18 @@ def _picture(value: object, place: str) -> str | bytes:
     if not isinstance(value, str | bytes):
         raise SampleError(f"expected a picture as {place}, found {type(value).__name__}")
     return value
+
+
+def _picture_of_base64(text: str, place: str) -> bytes:
+    """Return the contents of a picture that is written in base64, also as a ``data:`` URL."""
+    try:
+        contents = base64.b64decode(text.partition(",")[2] if text.startswith("data:") else text)
+    except (binascii.Error, ValueError) as error:
+        raise SampleError(f"{place} is damaged: {error}") from error
+    kind = kind_of_bytes(contents[:HEADER_BYTES], len(contents))
+    if kind.kind != "image":
+        raise SampleError(f"expected a picture in base64 as {place}, found {kind.description}")
+    return contents
 
 
 def _text(value: object, place: str) -> str:

@@ -45,6 +45,7 @@ class ImportFlags:
     quality: int
     orient: bool
     geometry: Literal["refuse", "ignore"]
+    pages: Literal["keep", "split"]
     frames: Literal["refuse", "first"]
     background: str
     float_range: str | None
@@ -142,6 +143,7 @@ class ImportFlags:
             quality=self.quality,
             orient=self.orient,
             geometry=self.geometry,
+            pages=self.pages,
             frames=self.frames,
             background=(red, green, blue),
             float_range=self._range_of_floats(),

@@ -16,7 +16,14 @@ from ...storage import is_url
 from ..rows.file_ref import file_ref
 from ..rows.row import FileRef, PartRef, ValueRef
 
-__all__ = ["find_picture_folder", "join_path", "media_extension", "picture_extension", "picture_ref"]
+__all__ = [
+    "find_picture_folder",
+    "is_inline",
+    "join_path",
+    "media_extension",
+    "picture_extension",
+    "picture_ref",
+]
 
 _TRIED_PICTURES = 20  # the first one may be missing
 _DATA = "data:"
@@ -55,6 +62,11 @@ def media_extension(path: str, kind: str) -> str:
         extension = (urlsplit(path).path if is_url(path) else path).rpartition("/")[2].rpartition(".")[2]
     extension = extension.lower()
     return extension if kind_of_name(extension) == kind else _EXTENSIONS[kind]
+
+
+def is_inline(path: str) -> bool:
+    """Return True for a picture that is written in place of a path: a ``data:`` URL or base64."""
+    return path.startswith(_DATA) or _base64_contents(path) is not None
 
 
 def _base64_contents(text: str) -> bytes | None:
@@ -127,8 +139,8 @@ def find_picture_folder(
     Raises:
         ConfigError: No folder has one of the first pictures.
     """
-    paths = (names for names in pictures if not (is_url(names[0]) or names[0].startswith(_DATA)))
-    tried = [names for names in islice(paths, _TRIED_PICTURES) if _base64_contents(names[0]) is None]
+    paths = (names for names in pictures if not (is_url(names[0]) or is_inline(names[0])))
+    tried = [*islice(paths, _TRIED_PICTURES)]
     if root is not None and is_url(root):
         return root, 0
     folder = os.path.dirname(os.path.abspath(annotations))

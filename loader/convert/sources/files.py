@@ -30,7 +30,7 @@ from .hugging_face import HuggingFaceSource
 from .source import CellReader, Listing, NoCells, SampleProposal, Source
 from .text_table import TextTableSource
 
-__all__ = ["FilesSource", "open_table"]
+__all__ = ["FilesSource", "ZipCells", "open_table", "open_trees"]
 
 _LINE_BYTES = 1 << 16  # of the first line of a text, which may be a table
 
@@ -70,7 +70,7 @@ class FilesSource(Source):
             StorageError: A folder or archive cannot be read.
         """
         count = 0
-        for tree in self._trees(listing.scratch):
+        for tree in open_trees(self.path, self.kind, listing.scratch):
             survey = self._surveyed(tree, listing.scratch)
             if self.kind == "webdataset" and isinstance(tree, TarTree):
                 rows = webdataset_rows(tree.path, tree.plain, listing.account)
@@ -105,22 +105,13 @@ class FilesSource(Source):
         """
         if self._survey is None:
             with tempfile.TemporaryDirectory(prefix="energon-import-") as scratch:
-                for tree in self._trees(scratch):
+                for tree in open_trees(self.path, self.kind, scratch):
                     self._surveyed(tree, scratch)
         return self._survey or TreeSurvey()
 
     def open_cells(self) -> CellReader:
         """Open a zip file; other contents are files and ranges."""
-        return _ZipReader(self.path) if self.kind == "zip" else NoCells()
-
-    def _trees(self, scratch: str) -> Iterator[FileTree]:
-        if self.kind == "folder":
-            yield FolderTree(self.path)
-        elif self.kind == "zip":
-            yield ZipTree(self.path)
-        else:
-            for path in tar_files(self.path):
-                yield TarTree(path, plain_tar(path, scratch))
+        return ZipCells(self.path) if self.kind == "zip" else NoCells()
 
     def _surveyed(self, tree: FileTree, scratch: str) -> TreeSurvey:
         def names_files(table: str) -> bool:
@@ -151,6 +142,27 @@ class FilesSource(Source):
 
     def __setstate__(self, state: tuple[str, Literal["folder", "zip", "tar", "webdataset"]]) -> None:
         self.path, self.kind = state
+
+
+def open_trees(path: str, kind: str, scratch: str) -> Iterator[FileTree]:
+    """Yield the folder or archive at a path, or each tar of a folder; see :class:`FilesSource`.
+
+    Args:
+        path: Its path.
+        kind: ``"folder"``, ``"zip"``, or a kind of tars.
+        scratch: A folder for tars that have to be decompressed.
+
+    Raises:
+        FormatError: An archive is damaged.
+        StorageError: An archive cannot be read.
+    """
+    if kind == "folder":
+        yield FolderTree(path)
+    elif kind == "zip":
+        yield ZipTree(path)
+    else:
+        for file in tar_files(path):
+            yield TarTree(file, plain_tar(file, scratch))
 
 
 class _TreeRows:
@@ -316,13 +328,24 @@ def open_table(
     return files, TextTableSource(path=path, kind=text, columns=named)
 
 
-class _ZipReader:
+class ZipCells:
+    """Reads the members of a zip file.
+
+    Args:
+        path: The file.
+    """
+
     def __init__(self, path: str) -> None:
         self._path = path
         self._file = open_zip(path)
         self._infos = self._file.infolist()
 
     def read(self, cell: CellRef) -> bytes:
+        """Return the contents of a member.
+
+        Raises:
+            SampleError: It cannot be unpacked.
+        """
         info = self._infos[cell.row]
         try:
             return self._file.read(info)
@@ -330,4 +353,5 @@ class _ZipReader:
             raise SampleError(f"cannot unpack {info.filename}: {error}", part=cell.column, source=self._path) from error
 
     def close(self) -> None:
+        """Close the file."""
         self._file.close()

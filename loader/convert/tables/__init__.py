@@ -3,6 +3,7 @@
 ====================  ==========================================================
 `columns.py`          the columns of a table, and the part that each becomes
 `detect.py`           find out what columns are, from names, types and the first rows
+`documents.py`        columns of lists that are the texts and pictures of documents
 `named_files.py`      files that paths in a table name
 `names.py`            names that columns usually have, and names of parts
 `part_values.py`      the bytes of a part from values of a row

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from ...errors import FormatError, SampleError
@@ -133,7 +134,7 @@ def _listed_columns(layout: TableLayout) -> list[str]:
 
 
 def _listed_values(table: ArrowTable, layout: TableLayout) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Yield the numbers of rows with the values that the list of rows needs; of lists, their lengths alone."""
+    """Yield the numbers of rows with the values that the list of rows needs; of lists, which elements are there."""
     columns = _listed_columns(layout)
     lists = [part.columns[0] for part in layout.parts if part.is_list and part.role == "bytes"]
     if not columns and not lists:
@@ -142,16 +143,20 @@ def _listed_values(table: ArrowTable, layout: TableLayout) -> Iterator[tuple[int
         return
     for first, batch in table.batches(0, [*columns, *map(table.lengths_column, lists)]):
         values = {name: batch.column(name).to_pylist() for name in columns}
-        values |= {name: [range(length or 0) for length in _lengths(batch.column(name))] for name in lists}
+        values |= {name: _present_elements(batch.column(name)) for name in lists}
         for row in range(batch.num_rows):
             yield first + row, {name: column[row] for name, column in values.items()}
 
 
-def _lengths(column: Any) -> list[int | None]:
+def _present_elements(column: Any) -> list[list[bool | None]]:
+    """Return for each list of a column True for elements, and None for those that are null."""
     from pyarrow import compute
 
-    lengths: list[int | None] = compute.list_value_length(column).to_pylist()
-    return lengths
+    present = iter(column.flatten().is_valid().to_pylist())
+    return [
+        [is_present or None for is_present in islice(present, length or 0)]
+        for length in compute.list_value_length(column).to_pylist()
+    ]
 
 
 def _values(table: ArrowTable, columns: list[str]) -> Iterator[tuple[int, Mapping[str, Any] | SampleError]]:

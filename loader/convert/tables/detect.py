@@ -10,6 +10,7 @@ from ...errors import ConfigError
 from ...format.documents.messages import did_you_mean, short_repr
 from ...storage import is_url
 from .columns import Columns, FoundColumn, PartColumns, Role, TableColumn, TableLayout
+from .documents import document_parts
 from .named_files import NamedFiles
 from .names import (
     CAPTION_NAMES,
@@ -139,6 +140,9 @@ class _Finder:
     # ------------------------------------------------------------------------------------------------ detected
 
     def detected_parts(self) -> list[PartColumns]:
+        documents = document_parts(self._free)
+        if documents:
+            return documents
         media = self._media()
         parts = [part for column, role in media for part in self._media_part(column, role, only=len(media) == 1)]
         rest = [column for column in self._free if column not in [column for column, _ in media]]

@@ -10,6 +10,7 @@ import msgspec
 from ...errors import SampleError
 from ...storage import open_parent
 from .columns import PartColumns
+from .documents import document_of
 from .named_files import join_root
 
 __all__ = ["encode_json", "media_bytes", "part_bytes"]
@@ -29,6 +30,8 @@ def part_bytes(part: PartColumns, values: Mapping[str, Any], class_names: Mappin
     if part.is_object:
         present = [column for column in part.columns if column in values]
         return encode_json({column: _named(values[column], class_names.get(column)) for column in present})
+    if part.role == "document":
+        return encode_json(document_of(part, values))
     column = part.columns[0]
     value = values.get(column)
     match part.role:

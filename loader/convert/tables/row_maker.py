@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ...accounting.kinds import with_extension
+from ...accounting.kinds import kind_of_name, with_extension
 from ...errors import SampleError, StorageError
 from ..rows.keys import key_of_path, unique_part
 from ..rows.row import NO_SPLIT, FaultRef, PartRef, Row, ValueRef
@@ -35,6 +35,7 @@ class RowMaker:
         self._root = root
         self._files = layout.files
         self._prefix = key_prefix
+        self._is_document = layout.parts[-1].role == "document"
         used = {layout.key, layout.split, *(name for part in layout.parts for name in part.columns)}
         self._used = frozenset(name for name in used if name is not None)
 
@@ -88,14 +89,16 @@ class RowMaker:
         if not part.is_list:
             return self._named_file(part, part.name, path)
         parts: dict[str, PartRef] = {}
-        for index, element in enumerate(path if isinstance(path, list) else ()):
-            parts |= self._named_file(part, part.element_name(index), element)
+        for _, element in self._present(path if isinstance(path, list) else ()):
+            parts |= self._named_file(part, part.element_name(len(parts)), element)
         return parts
 
     def _named_file(self, part: PartColumns, name: str, path: object) -> dict[str, PartRef]:
         if not isinstance(path, str) or not path:
             raise SampleError(f"column {part.columns[0]!r} is empty; expected a path or URL")
         extension = extension_of_path(path)
+        if kind_of_name(extension) == "bytes":  # such as that of a script behind a URL
+            extension = ""
         if part.named_by_contents and extension:
             first, dot, _ = name.rpartition(".")
             name = f"{first}{dot}{extension}"
@@ -104,14 +107,18 @@ class RowMaker:
 
     def _elements(self, part: PartColumns, values: Mapping[str, Any], cell: CellOf | None) -> dict[str, PartRef]:
         parts: dict[str, PartRef] = {}
-        for index, element in enumerate(values.get(part.columns[0]) or ()):
-            name = part.element_name(index)
+        for index, element in self._present(values.get(part.columns[0]) or ()):
+            name = part.element_name(len(parts))
             if cell is not None:
                 parts[name] = cell(part, index)
             else:
                 data = media_bytes(element, part.columns[0], self._root)
                 parts[with_extension(name, data)] = ValueRef(data)
         return parts
+
+    def _present(self, elements: Sequence[Any]) -> list[tuple[int, Any]]:
+        """Return the elements of a list with their places; of documents, those that are no places of texts."""
+        return [pair for pair in enumerate(elements) if not self._is_document or pair[1] not in (None, "")]
 
     def _value(self, part: PartColumns, values: Mapping[str, Any]) -> dict[str, PartRef]:
         if part.role == "bytes":
@@ -129,7 +136,7 @@ class RowMaker:
             value = values.get(self._layout.key)
             if value is not None and value != "":
                 return key_of_path(str(value))
-        for part in self._layout.parts:
+        for part in () if self._is_document else self._layout.parts:
             path = values.get(part.columns[0]) if part.role == "path" else None
             if isinstance(path, list) and path:
                 path = path[0]

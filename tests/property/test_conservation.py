@@ -148,7 +148,7 @@ def contents_of(dataset: Path) -> Counter[bytes]:
 
 
 def not_used(account: Account) -> range:
-    """Return the possible numbers of files that are not in the output: a row that failed has one or all of its parts."""
+    """Return the possible numbers of files that are not in the output: a failed row has one or all of its parts."""
     account.check()
     left = sum(entry.count for entry in account.left_out if entry.unit in ("files", "members"))
     rows, parts = (sum(entry.count for entry in account.failed if entry.unit == unit) for unit in ("rows", "parts"))

@@ -19,7 +19,7 @@ from ..annotations.picture_change import PictureChange
 from ..rows.keys import unique_part
 from ..rows.row import CellRef, FileRef, Row, ValueRef
 from ..writing.shard_file import FileContents, PartContents
-from .contents import ContentReader, check_not_empty
+from .contents import ContentReader, check_contents
 from .contents_name import name_by_contents
 from .pages import has_frames, split_pages, with_document
 from .pictures import ConvertedPicture, PictureOptions, convert_picture
@@ -72,7 +72,7 @@ def read_sample(reader: ContentReader, row: Row, options: PictureOptions) -> Sam
         data = reader.read(row.source, part)
         if isinstance(part, FileRef | CellRef) and part.named_by_contents:
             name = name_by_contents(name, data)  # noqa: PLW2901 - the name in the row is a guess
-        check_not_empty(name, data)
+        check_contents(name, data)
         name = unique_part(name, contents)  # noqa: PLW2901
         contents[name] = data
         if isinstance(part, ValueRef) and part.layout == "coco":

@@ -192,7 +192,7 @@ _LIST = (
     Reason(
         "F104",
         "a row with a placeholder instead of its file",
-        "A pointer of Git LFS stands for a file that was not fetched, and a page for one that a server refused.",
+        "A pointer of Git LFS represents a file that was not fetched, and a page for one that a server refused.",
         "Fetch the files (`git lfs pull`), or download them again",
         "`photo.jpg` that begins with `version https://git-lfs.github.com`.",
     ),

@@ -102,6 +102,13 @@ _EXAMPLES = (
     help="What to do with coordinates whose picture is resized or turned. Those of COCO are moved.",
 )
 @click.option(
+    "--pages",
+    type=click.Choice(["keep", "split"]),
+    default="keep",
+    show_default=True,
+    help="Keep a TIFF of several pages as one part, of which training reads the first, or make each page a part.",
+)
+@click.option(
     "--frames",
     type=click.Choice(["refuse", "first"]),
     default="refuse",

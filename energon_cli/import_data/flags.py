@@ -46,6 +46,7 @@ class ImportFlags:
     quality: int
     orient: bool
     geometry: Literal["refuse", "ignore"]
+    pages: Literal["keep", "split"]
     frames: Literal["refuse", "first"]
     background: str
     float_range: str | None
@@ -144,6 +145,7 @@ class ImportFlags:
             quality=self.quality,
             orient=self.orient,
             geometry=self.geometry,
+            pages=self.pages,
             frames=self.frames,
             background=(red, green, blue),
             float_range=self._range_of_floats(),

@@ -29,6 +29,8 @@ _CHANGES = {
     "alpha_composed": "{} with transparent pixels: composed on the background",
     "frames_dropped": "{} of several frames: only the first was written",
     "cmyk_converted": "{} of CMYK: converted to RGB",
+    "frames_unread": "{} of several frames or pages: written whole, but training reads the first of each; --pages split"
+    " makes parts of the pages of a TIFF",
     "geometry_moved": "{} of coordinates: moved with their picture",
     "geometry_ignored": "{} of coordinates: written as they are, while their picture was resized or turned",
     "sizes_kept": "{} with the width and height that a picture had before: written as they are",
@@ -136,14 +138,16 @@ def show_done(console: Console, path: str, report: ImportReport) -> None:
     if report.failed:
         show_notes(console, [_failures_line(report)], label="warning", style="yellow")
     show_notes(console, prepared.warnings, label="warning", style="yellow")
-    show_notes(console, [*_changes(report.changed)], label="note")
+    show_notes(console, [*_changes(report)], label="note")
 
 
-def _changes(changed: Mapping[str, int]) -> Iterator[str]:
+def _changes(report: ImportReport) -> Iterator[str]:
+    changed = report.changed
     for name, text in _CHANGES.items():
         if changed.get(name):
             unit = "document" if name.startswith(("geometry", "sizes")) else "picture"
-            yield text.format(plural(changed[name], unit))
+            at = f", first {report.first_changed[name]}" if name in report.first_changed else ""
+            yield f"{text.format(plural(changed[name], unit))}{at}"
 
 
 def _failures_line(report: ImportReport) -> str:
@@ -169,6 +173,7 @@ def report_document(
         "failures_file": report.failures_file,
         "renamed": report.renamed,
         "changed": dict(report.changed),
+        "first_changed": dict(report.first_changed),
         "written": report.written,
         "resumed": report.resumed,
         "files": sorted(files),

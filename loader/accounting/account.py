@@ -106,6 +106,15 @@ class Account:
             self._seen["bytes"] -= size_bytes  # counted again with the entry
         self._add(AccountEntry(unit, reason, count, size_bytes, example))
 
+    def reclaim(self, unit: Unit, reason: str, *, size_bytes: int = 0) -> None:
+        """Move a unit from left out to used: a table names it, for example."""
+        entry = self._others.pop((unit, reason))
+        self._used[unit] += 1
+        if entry.count > 1:
+            self._others[unit, reason] = msgspec.structs.replace(
+                entry, count=entry.count - 1, size_bytes=entry.size_bytes - size_bytes
+            )
+
     def _add(self, entry: AccountEntry) -> None:
         if entry.reason not in REASONS:
             raise AccountError(f"there is no reason {entry.reason!r} for what is left out")

@@ -196,6 +196,13 @@ _LIST = (
         "Copy the file again, and run the command again",
         "`0001.jpg` of 0 bytes.",
     ),
+    Reason(
+        "F104",
+        "a row with a placeholder instead of its file",
+        "A pointer of Git LFS represents a file that was not fetched, and a page for one that a server refused.",
+        "Fetch the files (`git lfs pull`), or download them again",
+        "`photo.jpg` that begins with `version https://git-lfs.github.com`.",
+    ),
 )
 
 REASONS: Mapping[str, Reason] = {reason.code: reason for reason in _LIST}

@@ -214,6 +214,22 @@ def test_what_pictures_lose_is_stated(tmp_path: Path, energon: RunEnergon) -> No
     assert (refused.code, "2 samples failed" in refused.out + refused.err) == (0, True)
 
 
+def test_pages_and_metadata_that_training_does_not_read_are_named(tmp_path: Path, energon: RunEnergon) -> None:
+    scans = tmp_path / "scans"
+    scans.mkdir()
+    pages = [Image.new("L", (8, 8), shade) for shade in (0, 90, 200)]
+    for name in ("a", "b"):
+        pages[0].save(scans / f"{name}.tif", save_all=True, append_images=pages[1:])
+        (scans / f"{name}.json").write_text('{"year": 1999}')
+    told = " ".join(energon("import", scans, tmp_path / "out", "--yes").out.split())
+    assert "note: 2 pictures of several frames or pages: written whole, but training reads the first of each" in told
+    assert "--pages split makes parts of the pages of a TIFF, first a.json" in told
+    assert "note: no field of ImageSample holds json, so training does not read it" in told
+    split = energon("import", scans, tmp_path / "split", "--yes", "--json", "--pages", "split")
+    assert (split.json["changed"], split.json["samples"]) == ({}, 2)
+    assert "CrudeWebdataset" in (tmp_path / "split/.nv-meta/dataset.yaml").read_text()
+
+
 @pytest.mark.parametrize(
     ("option", "value"),
     [("--background", "blurple"), ("--float-range", "1,0"), ("--float-range", "0"), ("--float-range", "0,inf")],

@@ -270,17 +270,17 @@ class ZipTree(_ArchiveTree):
     def __init__(self, path: str) -> None:
         super().__init__(path)
         members: dict[str, tuple[int, int]] = {}
-        with open_zip(path) as file:
-            names = [info.filename for info in file.infolist()]
-            # Programs of Windows separate folders by backslashes, and then have no other separator.
-            swaps = not any("/" in name for name in names)
-            for number, info in enumerate(file.infolist()):
-                if not info.is_dir():
-                    name = info.filename.replace("\\", "/") if swaps else info.filename
-                    if name in members:
-                        self.left.see("members")
-                        self.left.leave("members", "L106", self.example(name), size_bytes=members[name][1])
-                    members[name] = number, info.file_size
+        self._file = open_zip(path)  # stays open: finding the members of a large one takes long
+        names = [info.filename for info in self._file.infolist()]
+        # Programs of Windows separate folders by backslashes, and then have no other separator.
+        swaps = not any("/" in name for name in names)
+        for number, info in enumerate(self._file.infolist()):
+            if not info.is_dir():
+                name = info.filename.replace("\\", "/") if swaps else info.filename
+                if name in members:
+                    self.left.see("members")
+                    self.left.leave("members", "L106", self.example(name), size_bytes=members[name][1])
+                members[name] = number, info.file_size
         self.members = members
         self._changed = file_version(path)
 
@@ -293,7 +293,7 @@ class ZipTree(_ArchiveTree):
     def open(self, name: str) -> Iterator[IO[bytes]]:
         """Open a member."""
         try:
-            with open_zip(self.path) as file, file.open(file.infolist()[self.members[name][0]]) as member:
+            with self._file.open(self._file.infolist()[self.members[name][0]]) as member:
                 yield member
         except UNREADABLE as error:
             raise FormatError(f"cannot unpack {name}: {error}", shard=self.path) from error

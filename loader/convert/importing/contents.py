@@ -7,7 +7,7 @@ import stat
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
-from ...accounting.kinds import MEDIA_KINDS, kind_of_name
+from ...accounting.kinds import HEADER_BYTES, MEDIA_KINDS, kind_of_bytes, kind_of_name
 from ...errors import EnergonError, SampleError, StorageError
 from ...storage import FileStream, ReadableFile, is_url, open_parent, raise_storage_error
 from ..rows.row import CellRef, FaultRef, FileRef, PartRef, RangeRef, ValueRef
@@ -15,7 +15,7 @@ from ..sources.source import CellReader, Source
 from ..writing.shard_file import FileContents, Readable
 from .read_ahead import ReadAhead
 
-__all__ = ["ContentReader", "check_not_empty"]
+__all__ = ["ContentReader", "check_contents"]
 
 _LARGE_BYTES = 32 * 1024 * 1024  # larger parts are copied in pieces
 _MAX_OPEN_FILES = 128
@@ -149,14 +149,20 @@ class ContentReader:
         return data
 
 
-def check_not_empty(name: str, contents: bytes | FileContents) -> None:
-    """Check that a part which no reader could decode without contents has some; texts may be empty.
+def check_contents(name: str, contents: bytes | FileContents) -> None:
+    """Check that a part may be what its name says, as far as a missing or failed download shows; texts may be empty.
 
     Raises:
-        SampleError: The part is empty.
+        SampleError: The part is empty, a Git LFS pointer, or an error page of a web server.
     """
-    if not len(contents) and kind_of_name(name) in _NEVER_EMPTY:
+    kind = kind_of_name(name)
+    if not len(contents) and kind in _NEVER_EMPTY:
         raise SampleError(f"the part {name!r} is empty: its file has 0 bytes", code="F103")
+    if kind not in MEDIA_KINDS or isinstance(contents, FileContents):
+        return
+    found = kind_of_bytes(contents[:HEADER_BYTES], len(contents))
+    if found.kind in ("pointer", "page"):
+        raise SampleError(f"the part {name!r} is {found.description}", code="F104")
 
 
 def _open_at_once(path: str, flags: int) -> int:

@@ -43,6 +43,7 @@ class DoneShard(msgspec.Struct, frozen=True, kw_only=True):
         samples: Number of samples in each file.
         failures: The rows that failed.
         changed: What was changed or lost in pictures and their documents → number of those.
+        first_changed: The same → place of the first row.
     """
 
     digest: str
@@ -50,6 +51,7 @@ class DoneShard(msgspec.Struct, frozen=True, kw_only=True):
     samples: tuple[int, ...]
     failures: tuple[FailedRow, ...] = ()
     changed: dict[str, int] = {}
+    first_changed: dict[str, str] = {}
 
     def is_valid(self, digest: str, storage: Storage) -> bool:
         """Return True if the files are those of the same rows, and have not changed since."""

@@ -16,7 +16,17 @@ from ...format.media.picture_bits import PictureBits, as_16_bits, picture_bits, 
 from ..annotations.picture_change import TRANSPOSES, PictureChange
 from ..writing.shard_file import FileContents
 
-__all__ = ["ConvertedPicture", "PictureFormat", "PictureLoss", "PictureOptions", "convert_picture"]
+__all__ = [
+    "PLAIN_MODES",
+    "UNREADABLE",
+    "ConvertedPicture",
+    "PictureFormat",
+    "PictureLoss",
+    "PictureOptions",
+    "convert_picture",
+    "count_frames",
+    "is_small_copy",
+]
 
 PictureFormat = Literal["jpg", "png", "webp"]
 
@@ -26,11 +36,12 @@ PictureLoss = Literal["bits_scaled", "alpha_composed", "frames_dropped", "cmyk_c
 _PILLOW_NAMES = {"jpg": "JPEG", "png": "PNG", "webp": "WEBP"}
 _ORIENTATION = 0x0112  # of EXIF
 _SUBFILE_TYPE, _IS_SMALL_COPY = 254, 1  # of TIFF: pages that are the same picture in a smaller size
-_PLAIN_MODES = {
+PLAIN_MODES = {
     "jpg": ("L", "RGB", "CMYK"),
     "png": ("1", "L", "LA", "P", "RGB", "RGBA", "I;16"),
     "webp": ("RGB", "RGBA"),
 }
+"""Format → modes of Pillow that it holds without losses but those of its compression."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +54,7 @@ class PictureOptions:
         format: Encode pictures of other formats in this one; None keeps formats.
         quality: Quality of JPEG and WebP, from 1 to 100.
         orient: Turn pictures as their EXIF orientation says, and encode those again; False keeps pixels and EXIF.
+        pages: A TIFF picture of several pages stays one part, or ``"split"`` makes a part of each page.
         frames: A picture with several frames that would be encoded again fails its row, or ``"first"`` keeps one.
         background: Color in red, green and blue that transparent pixels get in a format without alpha.
         float_range: Values that become black and white in pictures of floats; None fails the rows of those that would
@@ -56,6 +68,7 @@ class PictureOptions:
     format: PictureFormat | None = None
     quality: int = 90
     orient: bool = False
+    pages: Literal["keep", "split"] = "keep"
     frames: Literal["refuse", "first"] = "refuse"
     background: tuple[int, int, int] = (255, 255, 255)
     float_range: tuple[float, float] | None = None
@@ -64,7 +77,7 @@ class PictureOptions:
     @property
     def keeps_bytes(self) -> bool:
         """True if no picture is decoded."""
-        return not (self.verify or self.max_side or self.format or self.orient)
+        return not (self.verify or self.max_side or self.format or self.orient or self.pages == "split")
 
 
 class ConvertedPicture(NamedTuple):
@@ -114,13 +127,13 @@ def convert_picture(
                 return converted
     except SampleError as error:
         raise SampleError(error.message, part=name, at=name, hint=error.hint) from error
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise SampleError(f"not a picture that can be decoded: {error}", part=name) from error
     file.seek(0)
     return ConvertedPicture(name, data)
 
 
-_UNREADABLE = (
+UNREADABLE = (
     UnidentifiedImageError, OSError, ValueError, SyntaxError, EOFError, struct.error, Image.DecompressionBombError,
     LookupError, TypeError, OverflowError
 )  # fmt: skip
@@ -129,21 +142,37 @@ _UNREADABLE = (
 
 def _load(picture: Image.Image, *, all_frames: bool) -> int:
     """Decode a picture, or all of its frames; return the number of frames, without smaller copies of the first."""
+    count = count_frames(picture)
+    if all_frames and picture.format != "PSD":
+        for number in range(1, getattr(picture, "n_frames", 1)):
+            picture.seek(number)
+            picture.load()
+        if getattr(picture, "n_frames", 1) > 1:
+            picture.seek(0)
+    picture.load()
+    return count
+
+
+def count_frames(picture: Image.Image) -> int:
+    """Return the number of frames or pages of an open picture, without smaller copies of the first."""
     count = 1 if picture.format == "PSD" else getattr(picture, "n_frames", 1)  # the frames of PSD are layers
     copies = 0
     for number in range(1, count):
-        if all_frames or picture.format == "TIFF":
+        if picture.format == "TIFF":
             picture.seek(number)
-        copies += _is_small_copy(picture, number)
-        if all_frames:
-            picture.load()
-    if count > 1:
+        copies += is_small_copy(picture, number)
+    if count > 1 and picture.format == "TIFF":
         picture.seek(0)
-    picture.load()
     return count - copies
 
 
-def _is_small_copy(picture: Any, number: int) -> bool:
+def is_small_copy(picture: Any, number: int) -> bool:
+    """Return True if a later frame is the first one in a smaller size.
+
+    Args:
+        picture: The picture; a TIFF picture is at this frame.
+        number: Number of the frame.
+    """
     if picture.format == "TIFF":
         return bool(picture.tag_v2.get(_SUBFILE_TYPE, 0) & _IS_SMALL_COPY)
     if picture.format == "MPO":
@@ -220,7 +249,7 @@ class _Conversion:
         if wanted == "jpg" and picture.has_transparency_data:
             picture = self._composed(picture)
         # Convert modes that the format lacks, and palettes, whose entries cannot be mixed by a resize.
-        modes = _PLAIN_MODES[wanted]
+        modes = PLAIN_MODES[wanted]
         if picture.mode == "CMYK" and "CMYK" not in modes:
             self.losses.append("cmyk_converted")
             self.picture.info.pop("icc_profile", None)  # describes CMYK

@@ -89,7 +89,9 @@ class ImportReport:
         written: Number of shards that this run has written.
         resumed: Number of shards that an interrupted run had written.
         changed: What was changed or lost → number of pictures (``bits_scaled``, ``alpha_composed``, ``frames_dropped``,
-            ``cmyk_converted``) or documents (``geometry_moved``, ``geometry_ignored``, ``sizes_kept``).
+            ``cmyk_converted``, ``frames_unread``) or documents (``geometry_moved``, ``geometry_ignored``,
+            ``sizes_kept``).
+        first_changed: The same → place of the first row.
         size_bytes: Bytes of all shards.
         seconds: Duration.
         account: What became of the files, members and rows of the sources.
@@ -106,3 +108,4 @@ class ImportReport:
     seconds: float
     account: Account
     changed: Mapping[str, int] = field(default_factory=dict)
+    first_changed: Mapping[str, str] = field(default_factory=dict)

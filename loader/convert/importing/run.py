@@ -296,4 +296,5 @@ class _Run:
             seconds=seconds,
             account=self._account,
             changed=sum((Counter(done.changed) for done in self._done.values()), Counter()),
+            first_changed=dict(item for done in reversed(self._done_in_order()) for item in done.first_changed.items()),
         )

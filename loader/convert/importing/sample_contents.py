@@ -19,8 +19,9 @@ from ..annotations.picture_change import PictureChange
 from ..rows.keys import unique_part
 from ..rows.row import CellRef, FileRef, Row, ValueRef
 from ..writing.shard_file import FileContents, PartContents
-from .contents import ContentReader, check_not_empty
+from .contents import ContentReader, check_contents
 from .contents_name import name_by_contents
+from .pages import has_frames, split_pages, with_document
 from .pictures import ConvertedPicture, PictureOptions, convert_picture
 
 __all__ = ["SampleContents", "StrayCoordinatesError", "read_sample"]
@@ -32,6 +33,7 @@ _PIXELS_WITH_CLASSES = """
 _MASK_WORDS = frozenset(_PIXELS_WITH_CLASSES.split())
 """Words in the names of parts whose pixels are classes or distances."""
 
+_PAGE = re.compile(r"\d+\.[^.]+")  # pictures of a document, which are no masks of each other
 _SINGLE_CHANNEL = ("1", "L", "P", "I", "I;16", "I;16B")
 
 
@@ -70,14 +72,20 @@ def read_sample(reader: ContentReader, row: Row, options: PictureOptions) -> Sam
         data = reader.read(row.source, part)
         if isinstance(part, FileRef | CellRef) and part.named_by_contents:
             name = name_by_contents(name, data)  # noqa: PLW2901 - the name in the row is a guess
-        check_not_empty(name, data)
+        check_contents(name, data)
         name = unique_part(name, contents)  # noqa: PLW2901
         contents[name] = data
         if isinstance(part, ValueRef) and part.layout == "coco":
             coco.add(name)
-    if options.keeps_bytes:
-        return SampleContents({**contents}, Counter())
-    return _Sample(contents, coco, options).converted()
+    sample = SampleContents({**contents}, Counter())
+    if options.pages == "split":
+        contents = split_pages(contents)
+    if not options.keeps_bytes:
+        sample = _Sample(contents, coco, options).converted()
+    if options.pages == "split":
+        sample = sample._replace(parts=with_document(sample.parts))
+    sample.changed["frames_unread"] += sum(has_frames(name, data) for name, data in sample.parts.items())
+    return sample
 
 
 class _Sample:
@@ -182,7 +190,7 @@ def _masks(pictures: Mapping[str, bytes | FileContents]) -> set[str]:
     masks = {name for name in pictures if not _MASK_WORDS.isdisjoint(re.split(r"[^a-z]+", name.lower()))}
     if len(pictures) == 1 or masks:
         return masks
-    headers = {name: _header(data) for name, data in pictures.items()}
+    headers = {name: _header(data) for name, data in pictures.items() if not _PAGE.fullmatch(name)}
     colored = {size for mode, size, _ in headers.values() if mode not in _SINGLE_CHANNEL}
     return {
         name

@@ -103,6 +103,7 @@ class WriteShard:
             samples=tuple(writer.samples),
             failures=tuple(writer.failures),
             changed=dict(writer.changed),
+            first_changed=writer.first_changed,
         )
         write_done(self.storage, shard.name, done)
         yield Written(samples=0, size_bytes=0, done=done)
@@ -141,6 +142,7 @@ class _ShardWriter:
         self.files: list[tuple[str, int, str]] = []
         self.failures: list[FailedRow] = []
         self.changed: Counter[str] = Counter()
+        self.first_changed: dict[str, str] = {}
 
     def write(self) -> Generator[Written, None, None]:
         sample = self._read_next()
@@ -195,6 +197,9 @@ class _ShardWriter:
                 self.failures.append(_failed_row(row, key, error))
                 continue
             self.changed += sample.changed
+            for name, count in sample.changed.items():
+                if count:
+                    self.first_changed.setdefault(name, row.origin)
             return key, sample.parts
         return None
 

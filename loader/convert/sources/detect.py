@@ -11,7 +11,7 @@ from ...errors import ConfigError, StorageError
 from ...format.documents.messages import did_you_mean
 from ...storage import is_url
 from ..annotations.kinds import annotation_kind
-from ..file_trees.file_names import TAR_ENDINGS
+from ..file_trees.file_names import BINARY_TABLES, TAR_ENDINGS
 from ..file_trees.groupings import GroupBy
 from ..file_trees.survey import TreeOptions
 from ..tables.columns import Columns, FoundColumn
@@ -25,6 +25,7 @@ from .files import FilesSource
 from .foreign_chunks import ChunkSource, chunk_kind
 from .hugging_face import HuggingFaceSource
 from .interleaved import InterleavedSource
+from .interleaved_files import InterleavedFilesSource
 from .source import Source
 from .table_source import TableSource
 from .text_table import TextTableSource
@@ -69,6 +70,22 @@ def _columns(options: SourceOptions) -> Columns:
     )
 
 
+def _documents(path: str, options: SourceOptions) -> Source:
+    if is_saved_dataset(path) or path.lower().endswith(BINARY_TABLES):
+        table = HuggingFaceSource(path=path, columns=_columns(options))
+        if all(column.role != "document" for column in table.describe()):
+            raise ConfigError(
+                "expected columns texts and images, lists of texts and of pictures that line up; found"
+                f" {', '.join(column.name for column in table.describe())}",
+                at=path,
+                hint="import other tables without --from interleaved",
+            )
+        return table
+    if os.path.isdir(path) or path.lower().endswith((".zip", *TAR_ENDINGS)):
+        return InterleavedFilesSource(path=path, root=options.root)
+    return InterleavedSource(path=path, root=options.root)
+
+
 def _files(path: str, kind: Any, options: SourceOptions, *, takes_all: bool = True) -> FilesSource:
     layout = TreeOptions(classes=options.classes, splits=options.splits, group_by=options.group_by, takes_all=takes_all)
     return FilesSource(path=path, kind=kind, options=layout, columns=_columns(options))
@@ -85,7 +102,7 @@ KINDS: Mapping[str, Callable[[str, SourceOptions], Source]] = {
     "coco": lambda path, options: CocoSource(path=path, root=options.root),
     "conversations": lambda path, options: ConversationsSource(path=path, root=options.root),
     "vqa": lambda path, options: VqaSource(path=path, root=options.root),
-    "interleaved": lambda path, options: InterleavedSource(path=path, root=options.root),
+    "interleaved": _documents,
     "webdataset": lambda path, _: TarSource(path=path),
     "tar": lambda path, options: _files(path, "tar", options),
     "zip": lambda path, options: _files(path, "zip", options),

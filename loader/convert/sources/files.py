@@ -15,7 +15,7 @@ from ...accounting import Account
 from ...accounting.kinds import MEDIA_KINDS, kind_of_name
 from ...errors import ConfigError, EnergonError, SampleError
 from ..annotations.kinds import is_annotation_list
-from ..file_trees.file_names import BINARY_TABLES, SortedFiles, join_names, sort_files
+from ..file_trees.file_names import BINARY_TABLES, HIDDEN, SortedFiles, join_names, reason_of_name, sort_files
 from ..file_trees.samples import group_files
 from ..file_trees.survey import TreeOptions, TreeSurvey, survey_tree
 from ..file_trees.table_files import TableFiles
@@ -30,7 +30,7 @@ from .hugging_face import HuggingFaceSource
 from .source import CellReader, Listing, NoCells, SampleProposal, Source
 from .text_table import TextTableSource
 
-__all__ = ["FilesSource", "open_table"]
+__all__ = ["FilesSource", "ZipCells", "open_table", "open_trees"]
 
 _LINE_BYTES = 1 << 16  # of the first line of a text, which may be a table
 
@@ -70,7 +70,7 @@ class FilesSource(Source):
             StorageError: A folder or archive cannot be read.
         """
         count = 0
-        for tree in self._trees(listing.scratch):
+        for tree in open_trees(self.path, self.kind, listing.scratch):
             survey = self._surveyed(tree, listing.scratch)
             if self.kind == "webdataset" and isinstance(tree, TarTree):
                 rows = webdataset_rows(tree.path, tree.plain, listing.account)
@@ -105,22 +105,13 @@ class FilesSource(Source):
         """
         if self._survey is None:
             with tempfile.TemporaryDirectory(prefix="energon-import-") as scratch:
-                for tree in self._trees(scratch):
+                for tree in open_trees(self.path, self.kind, scratch):
                     self._surveyed(tree, scratch)
         return self._survey or TreeSurvey()
 
     def open_cells(self) -> CellReader:
         """Open a zip file; other contents are files and ranges."""
-        return _ZipReader(self.path) if self.kind == "zip" else NoCells()
-
-    def _trees(self, scratch: str) -> Iterator[FileTree]:
-        if self.kind == "folder":
-            yield FolderTree(self.path)
-        elif self.kind == "zip":
-            yield ZipTree(self.path)
-        else:
-            for path in tar_files(self.path):
-                yield TarTree(path, plain_tar(path, scratch))
+        return ZipCells(self.path) if self.kind == "zip" else NoCells()
 
     def _surveyed(self, tree: FileTree, scratch: str) -> TreeSurvey:
         def names_files(table: str) -> bool:
@@ -153,6 +144,27 @@ class FilesSource(Source):
         self.path, self.kind = state
 
 
+def open_trees(path: str, kind: str, scratch: str) -> Iterator[FileTree]:
+    """Yield the folder or archive at a path, or each tar of a folder; see :class:`FilesSource`.
+
+    Args:
+        path: Its path.
+        kind: ``"folder"``, ``"zip"``, or a kind of tars.
+        scratch: A folder for tars that have to be decompressed.
+
+    Raises:
+        FormatError: An archive is damaged.
+        StorageError: An archive cannot be read.
+    """
+    if kind == "folder":
+        yield FolderTree(path)
+    elif kind == "zip":
+        yield ZipTree(path)
+    else:
+        for file in tar_files(path):
+            yield TarTree(file, plain_tar(file, scratch))
+
+
 class _TreeRows:
     """The samples of a tree with a known layout, and the fate of each of its files."""
 
@@ -171,9 +183,17 @@ class _TreeRows:
             return
         for table in survey.tables:
             yield from self._table_rows(table)
-        if survey.grouping.by != "name":
-            yield from self._grouped_rows()
-            return
+        yield from self._grouped_rows() if survey.grouping.by != "name" else self._named_rows()
+        # Rows may name files that are left out by their names alone.
+        for name in self._read.difference(survey.tables):
+            reason = reason_of_name(name)
+            if reason == HIDDEN:
+                self._account.take(self._tree.unit)
+            elif reason:
+                self._account.reclaim(self._tree.unit, reason, size_bytes=self._tree.size(name))
+
+    def _named_rows(self) -> Iterator[Row]:
+        """Yield samples whose files share a name."""
         for folder, names in self._folders():
             self._account.use(self._tree.unit, len(names))
             for stem, parts in group_files(names):
@@ -318,13 +338,24 @@ def open_table(
     return files, TextTableSource(path=path, kind=text, columns=named)
 
 
-class _ZipReader:
+class ZipCells:
+    """Reads the members of a zip file.
+
+    Args:
+        path: The file.
+    """
+
     def __init__(self, path: str) -> None:
         self._path = path
         self._file = open_zip(path)
         self._infos = self._file.infolist()
 
     def read(self, cell: CellRef) -> bytes:
+        """Return the contents of a member.
+
+        Raises:
+            SampleError: It cannot be unpacked.
+        """
         info = self._infos[cell.row]
         try:
             return self._file.read(info)
@@ -332,4 +363,5 @@ class _ZipReader:
             raise SampleError(f"cannot unpack {info.filename}: {error}", part=cell.column, source=self._path) from error
 
     def close(self) -> None:
+        """Close the file."""
         self._file.close()

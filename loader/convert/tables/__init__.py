@@ -4,6 +4,7 @@
 `columns.py`          the columns of a table, and the part that each becomes
 `table_column.py`     what the values of a column are in all rows
 `detect.py`           find out what columns are, from names, types and values
+`documents.py`        columns of lists that are the texts and pictures of documents
 `named_files.py`      files that paths in a table name
 `names.py`            names that columns usually have, and names of parts
 `inline_media.py`     pictures and sounds that are written as text

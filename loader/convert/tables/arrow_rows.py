@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -75,6 +76,7 @@ def _add_examples(column: TableColumn, table: ArrowTable) -> FormatError | None:
             fault = batch
             continue
         values = batch.column(column.name)
+        column.values = column.values or python_values(values.slice(0, rows))
         is_known = has_values(values) if column.type in ("bytes", "media") else values.is_valid().to_pylist()
         known = (values[row].as_py() for row in np.flatnonzero(is_known)[:rows].tolist())
         column.examples += [value for value in known if value not in ("", [])]
@@ -186,7 +188,7 @@ def _listed_values(table: ArrowTable, layout: TableLayout) -> Iterator[tuple[int
             yield from ((row, batch) for row in range(first, table.unit_stop(first)))
             continue
         values: dict[str, Sequence[Any]] = {name: python_values(batch.column(name)) for name in columns}
-        values |= {name: [range(length or 0) for length in _lengths(batch.column(name))] for name in lists}
+        values |= {name: _present_elements(batch.column(name)) for name in lists}
         for row in range(table.num_rows if batch is None else batch.num_rows):
             there = {name: rows[first + row] or None for name, rows in present.items()}
             yield first + row, {name: column[row] for name, column in values.items()} | there
@@ -205,13 +207,17 @@ def _present_rows(table: ArrowTable, column: str) -> list[bool]:
     return values
 
 
-def _lengths(column: Any) -> list[int | None]:
+def _present_elements(column: Any) -> list[list[bool | None]]:
+    """Return for each list of a column True for elements, and None for those that are null."""
     from pyarrow import compute
 
     if column.type == "null":
-        return [None] * len(column)
-    lengths: list[int | None] = compute.list_value_length(column).to_pylist()
-    return lengths
+        return [[] for _ in range(len(column))]
+    present = iter(column.flatten().is_valid().to_pylist())
+    return [
+        [is_present or None for is_present in islice(present, length or 0)]
+        for length in compute.list_value_length(column).to_pylist()
+    ]
 
 
 def _values(table: ArrowTable, layout: TableLayout) -> Iterator[tuple[int, Mapping[str, Any] | EnergonError]]:

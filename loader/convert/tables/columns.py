@@ -13,8 +13,9 @@ __all__ = ["ColumnType", "Columns", "FoundColumn", "PartColumns", "Role", "Table
 ColumnType = Literal["text", "integer", "number", "bytes", "media", "media list", "text list", "nested", "empty"]
 """Type of the values: ``media`` is a struct of bytes and a path, as in Hugging Face datasets."""
 
-Role = Literal["key", "split", "path", "url", "bytes", "text", "label", "json", "not written"]
-"""What becomes of a column: the key, the split part, or a part of the sample."""
+Role = Literal["key", "split", "path", "url", "bytes", "text", "label", "json", "document", "not written"]
+"""What becomes of a column: the key, the split part, or a part of the sample; ``document`` is that of lists of texts
+and pictures that line up, and of what belongs to them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +82,7 @@ class PartColumns:
     def element_name(self, index: int) -> str:
         """Return the name of the part of an element of a list."""
         first, _, extension = self.name.rpartition(".")
-        return f"{first}.{index}.{extension}"
+        return f"{first}.{index}.{extension}".removeprefix(".")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

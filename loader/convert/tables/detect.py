@@ -13,6 +13,7 @@ from ...format.documents.messages import did_you_mean, short_repr
 from ...storage import is_url
 from ..rows.keys import unique_part
 from .columns import Columns, FoundColumn, PartColumns, Role, TableLayout
+from .documents import document_parts
 from .named_files import NamedFiles
 from .names import (
     CAPTION_NAMES,
@@ -152,6 +153,9 @@ class _Finder:
     # ------------------------------------------------------------------------------------------------ detected
 
     def detected_parts(self) -> list[PartColumns]:
+        documents = document_parts(self._free)
+        if documents:
+            return documents
         media = self._media()
         parts = [part for column, role in media for part in self._media_part(column, role, only=len(media) == 1)]
         rest = [column for column in self._free if column not in [column for column, _ in media]]

@@ -12,25 +12,27 @@ from ...errors import SampleError
 __all__ = ["inline_contents", "is_inline"]
 
 _DATA = "data:"
+_MAX_HEAD = 200  # characters before the data of a URL
 _HEAD = 64  # characters of the smallest picture that is taken for base64: paths are shorter, or have a dot
 _BASE64 = re.compile(r"[A-Za-z0-9+/\s]+={0,2}\s*")
 
 
 def is_inline(text: str) -> bool:
-    """Return True if a text begins as a picture, sound or video in base64, or as a ``data:`` URL in base64.
+    """Return True if a text begins as a picture, sound or video in base64, or as a ``data:`` URL.
 
     >>> is_inline("data:image/png;base64,iVBORw0KGgo="), is_inline("iVBORw0KGgo" * 9), is_inline("a/b.png")
     (True, True, False)
     """
     if text.startswith(_DATA):
-        return text[:200].partition(",")[0].endswith(";base64")
+        head, comma, _ = text[:_MAX_HEAD].partition(",")
+        return bool(comma) and " " not in head
     if len(text) < _HEAD or not _BASE64.fullmatch(text, 0, _HEAD):
         return False
     try:
-        head = base64.b64decode(text[:_HEAD])
+        begin = base64.b64decode(text[:_HEAD])
     except ValueError:  # white space
         return _contents(text) is not None
-    return kind_of_bytes(head).kind in MEDIA_KINDS
+    return kind_of_bytes(begin).kind in MEDIA_KINDS
 
 
 def inline_contents(text: str) -> bytes | None:

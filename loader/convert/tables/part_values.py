@@ -11,6 +11,7 @@ from ...errors import SampleError
 from ...format.documents.conversation import CONVERSATION_KEYS
 from ...storage import open_parent
 from .columns import PartColumns
+from .documents import document_of
 from .inline_media import inline_contents
 from .named_files import join_root
 
@@ -31,6 +32,8 @@ def part_bytes(part: PartColumns, values: Mapping[str, Any], class_names: Mappin
     if part.is_object:
         present = [column for column in part.columns if column in values]
         return encode_json({c: _conversation(c, _named(values[c], class_names.get(c))) for c in present})
+    if part.role == "document":
+        return encode_json(document_of(part, values))
     column = part.columns[0]
     value = values.get(column)
     match part.role:

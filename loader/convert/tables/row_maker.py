@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ...accounting.kinds import with_extension
+from ...accounting.kinds import kind_of_name, with_extension
 from ...errors import SampleError, StorageError
-from ..rows.keys import key_of_path
+from ..rows.keys import key_of_path, unique_part
 from ..rows.row import NO_SPLIT, FaultRef, PartRef, Row, ValueRef
 from .columns import PartColumns, TableLayout
 from .inline_media import inline_contents
@@ -36,6 +36,7 @@ class RowMaker:
         self._root = root
         self._files = layout.files
         self._prefix = key_prefix
+        self._is_document = layout.parts[-1].role == "document"
         used = {layout.key, layout.split, *(name for part in layout.parts for name in part.columns)}
         self._used = frozenset(name for name in used if name is not None)
         self._media = {part.name for part in layout.parts if part.role in ("path", "url", "bytes")}
@@ -61,11 +62,11 @@ class RowMaker:
                 if part.name in self._media:
                     media = self._media_parts(part, values, cell)
                     has_media |= bool(media) or part.is_list  # a list has any number
-                    parts |= media
+                    _join(parts, media)
                 elif cell is not None:
-                    parts[part.name] = cell(part, None)
+                    _join(parts, {part.name: cell(part, None)})
                 else:
-                    parts |= self._value(part, values)
+                    _join(parts, self._value(part, values))
             if layout.keeps_others and layout.object_part is None and cell is None:
                 others = {name: value for name, value in values.items() if name not in self._used}
                 if others:
@@ -95,7 +96,7 @@ class RowMaker:
         if not part.is_list:
             return {} if is_empty(value) else self._medium(part, part.name, value, cell, None)
         parts: dict[str, PartRef] = {}
-        for index, element in enumerate(value if isinstance(value, list | range) else ()):
+        for index, element in enumerate(value if isinstance(value, list) else ()):
             if not is_empty(element):
                 parts |= self._medium(part, part.element_name(len(parts)), element, cell, index)
         return parts
@@ -113,6 +114,8 @@ class RowMaker:
         if contents is not None:
             return self._contents(part, name, contents)
         extension = extension_of_path(value)
+        if kind_of_name(extension) == "bytes":  # such as that of a script behind a URL
+            extension = ""
         if part.named_by_contents and extension:
             first, dot, _ = name.rpartition(".")
             name = f"{first}{dot}{extension}"
@@ -136,7 +139,7 @@ class RowMaker:
             value = values.get(self._layout.key)
             if value is not None and value != "":
                 return key_of_path(str(value))
-        for part in self._layout.parts:
+        for part in () if self._is_document else self._layout.parts:
             path = values.get(part.columns[0]) if part.role == "path" else None
             if isinstance(path, list) and path:
                 path = path[0]
@@ -152,3 +155,9 @@ class RowMaker:
         value = values.get(self._layout.split)
         part = "" if value is None else split_part(str(value))
         return part or split or NO_SPLIT
+
+
+def _join(parts: dict[str, PartRef], others: Mapping[str, PartRef]) -> None:
+    """Add parts; one with the name of another, such as a json file next to a json of columns, gets a number."""
+    for name, ref in others.items():
+        parts[unique_part(name, parts)] = ref

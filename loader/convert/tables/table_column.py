@@ -5,9 +5,11 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from ...accounting.kinds import usual_extension
+from ...errors import SampleError
 from .columns import ColumnType
 from .inline_media import inline_contents, is_inline
 from .named_files import NamedFiles
@@ -35,6 +37,8 @@ class TableColumn:
         is_text: All values are texts, of which some are numbers.
 
     Attributes:
+        examples: The first values that are not empty.
+        values: The values of the first rows; None where there is none.
         rows: Number of rows.
         known: Values that are not empty.
         links: URLs among the texts.
@@ -61,6 +65,7 @@ class TableColumn:
         self.class_names = tuple(class_names)
         self.is_named_media = bool(MEDIA_NAMES.search(self.plain_name))
         self.examples: list[Any] = []
+        self.values: list[Any] = []
         self.rows = self.known = self.links = self.media_links = self.paths = self.inline = 0
         self._elements = 0  # texts in lists
         self.has_files = False
@@ -109,6 +114,7 @@ class TableColumn:
         """Add the values of rows."""
         known = [value for value in values if value is not None and value != ""]
         self.rows += len(values)
+        self.values += values[: EXAMPLE_ROWS - len(self.values)]
         self.known += len(known)
         self._kinds.update(map(type, known))
         self.examples += known[: EXAMPLE_ROWS - len(self.examples)]
@@ -166,5 +172,6 @@ def _extension(value: object) -> str | None:
         data, path = value.get("bytes"), value.get("path")
         return usual_extension(data) if isinstance(data, bytes) else extension_of_path(path or "")
     if isinstance(value, str) and is_inline(value):
-        value = inline_contents(value)
+        with suppress(SampleError):  # a damaged URL
+            value = inline_contents(value)
     return usual_extension(value) if isinstance(value, bytes) else None

@@ -127,10 +127,11 @@ def propose(
     if layout is not None:
         complete = [SAMPLE_TYPES[layout.type_name]]
     others = [spec for spec in (*filled, *likely) if spec not in complete]
+    unread = _unread(proposals[complete[0].name], parts) if complete and layout is None else []
     return Proposal(
         sample_types=list(dict.fromkeys([*complete, CRUDE, *others])),
         layout=layout,
-        reason=_disguise(disguised[0], by_bytes) if disguised else _reason(complete, filled, dropped, layout),
+        reason=_disguise(disguised[0], by_bytes) if disguised else _reason(complete, filled, dropped, layout, unread),
     )
 
 
@@ -154,6 +155,7 @@ def _reason(
     filled: Sequence[SampleTypeSpec],
     dropped: Mapping[str, Sequence[str]],
     layout: SampleLayout | None,
+    unread: Sequence[str],
 ) -> str | None:
     if not complete:
         if not filled:
@@ -171,7 +173,14 @@ def _reason(
         if layout is None:
             pieces.append(f"{spec.name} keeps all turns of the conversation")
         pieces.append("megatron-energon does not have this type; choose crude samples for datasets that it reads, too")
+    if unread and layout is None:
+        pieces.append(f"no field of {spec.name} holds {', '.join(unread)}, so training does not read it")
     return "; ".join(pieces) or None
+
+
+def _unread(field_map: Mapping[str, str], part_names: Sequence[str]) -> list[str]:
+    used = {access.part for expression in field_map.values() for access in parse_field_expression(expression)}
+    return [name for name in part_names if name not in used]
 
 
 def dropped_parts(

@@ -38,19 +38,23 @@ def faults_of(rows: list[Row]) -> dict[str, str]:
     return {row.origin: part.reason for row in rows for part in row.parts.values() if isinstance(part, FaultRef)}
 
 
-def import_source(source: Source, output: Path, *, max_failures: float = 0) -> ImportReport:
+def import_source(
+    source: Source, output: Path, *, max_failures: float = 0, pictures: PictureOptions | None = None
+) -> ImportReport:
     """Import a source with the type that the command proposes."""
     proposal = source.proposal()
     settled: dict[str, Any] = {}
     if proposal is not None:
         spec = sample_type_of_name(proposal.sample_type)
         settled = {"spec": spec, "field_map": proposal.field_map or None}
-    with list_rows([source], shuffled=False) as listed, write_trial(listed, PictureOptions()) as trial:
+    pictures = pictures or PictureOptions()
+    with list_rows([source], shuffled=False) as listed, write_trial(listed, pictures) as trial:
         folder = inspect_folder(trial)
         choices = propose_choices(open_choices(folder, ask_split=False, **settled))
         plan = ImportPlan(
             sources=(source,),
             output=str(output),
+            pictures=pictures,
             max_failures=max_failures,
             files=choice_files(folder, choices, name="dataset.yaml"),
         )

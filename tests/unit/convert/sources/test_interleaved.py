@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,12 @@ EXPECTED: list[tuple[Any, list[Any]]] = [
 ANY_LAYOUT = (
     "expected text_list and image_info, texts and images, or one of sequence, content, interleaved, items, document;"
     " found title"
+)
+
+
+DAMAGED = (
+    "image_base64 of image_info[0] is damaged: Invalid base64-encoded string: number of data characters (5) cannot be 1"
+    " more than a multiple of 4"
 )
 
 
@@ -83,10 +90,51 @@ def test_the_other_values_of_a_document_stay(tmp_path: Path) -> None:
     }
 
 
+def test_pictures_in_the_document_become_parts_alone(tmp_path: Path) -> None:
+    data = write_picture(tmp_path / "x.png", 200).read_bytes()
+    text = base64.b64encode(data).decode()
+    documents = [
+        {
+            "text_list": ["First.", "Last."],
+            "image_info": [
+                {"image_name": "gone.jpg", "image_base64": text, "matched_text_index": 1, "matched_sim": 0.3},
+                {"image_name": "a.png", "matched_text_index": 0},
+            ],
+        },
+        {"texts": [None, "Last.", None], "images": [{"bytes": text, "path": None}, None, {"path": "b.png"}]},
+        {"text": "<image>Now", "images": [f"data:image/png;base64,{text}"]},
+    ]
+    source = write(tmp_path, *documents)
+    rows = rows_of(source)
+    assert [[*row.parts] for row in rows] == [["0.png", "1.png", "json"], ["0.png", "1.png", "json"], ["0.png", "json"]]
+    [part] = (part for part in rows[0].parts.values() if isinstance(part, ValueRef) and part.data.startswith(b"{"))
+    assert json.loads(part.data)["image_info"] == [
+        {"image_name": "gone.jpg", "matched_text_index": 1, "matched_sim": 0.3},
+        {"image_name": "a.png", "matched_text_index": 0},
+    ]
+    import_source(source, tmp_path / "out")
+    samples = load(tmp_path / "out", 3)
+    assert [[item if isinstance(item, str) else red(item) for item in s.sequence] for s in samples.values()] == [
+        [50, "First.", 200, "Last."],
+        [200, "Last.", 100],
+        [200, "Now"],
+    ]
+
+
+def test_a_picture_that_was_not_downloaded_fails_its_document(tmp_path: Path) -> None:
+    gone = {"text_list": ["a"], "image_info": [{"image_name": "gone.jpg", "matched_text_index": 0}]}
+    report = import_source(write(tmp_path, gone, MMC4), tmp_path / "out", max_failures=1)
+    assert [(failure.origin, failure.code) for failure in report.failures] == [("documents.jsonl, line 1", "F102")]
+    assert report.account.to_document()["failed"][0]["reason"] == "F102"
+
+
 def test_what_does_not_fit_is_listed(tmp_path: Path) -> None:
     documents = [
         {"text_list": ["a"], "image_info": [{"image_name": "a.png", "matched_text_index": 1}]},
         {"text_list": ["a"], "image_info": [{"matched_text_index": 0}]},
+        {"text_list": ["a", "b"], "image_info": [{"image_name": "a.png", "matched_text_index": None}]},
+        {"text_list": ["a"], "image_info": [{"matched_text_index": 0, "image_base64": "abcde"}]},
+        {"text_list": ["a"], "image_info": [{"matched_text_index": 0, "image_base64": "aGVsbG8="}]},
         {"texts": ["a"], "images": []},
         {"text": "<image>", "images": ["a.png", "b.png"]},
         {"items": ["a", 5]},
@@ -95,10 +143,13 @@ def test_what_does_not_fit_is_listed(tmp_path: Path) -> None:
         7,
     ]
     faults = faults_of(rows_of(write(tmp_path, OBELICS, *documents)))
-    assert [*faults] == [f"documents.jsonl, line {number}" for number in range(2, 10)]
+    assert [*faults] == [f"documents.jsonl, line {number}" for number in range(2, 13)]
     assert [*faults.values()] == [
         "image_info[0] matches text 1 of 1",
-        "image_info[0] has no image_name or no matched_text_index",
+        "image_info[0] has neither the name of a picture nor its contents",
+        "image_info[0] has no matched_text_index, so its place among the 2 texts is unknown",
+        DAMAGED,
+        "expected a picture in base64 as image_base64 of image_info[0], found a text",
         "there are 1 texts and 0 images; expected lists of one length",
         "the text has 1 places of images (<image>), and the document 2 images",
         "item 1 is neither a text nor the path of a picture",

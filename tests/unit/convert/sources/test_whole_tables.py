@@ -369,3 +369,14 @@ def test_texts_of_arrow_that_are_not_utf8_fail_alone(tmp_path: Path) -> None:
     samples, report = imported(parquet_table(tmp_path / "t.parquet", table), tmp_path / "out", max_failures=1)
     assert [*samples] == ["1", "3"]
     assert "row 1" in next(iter(reasons(report)))
+
+
+@pytest.mark.parametrize("shuffle", [None, 2])
+def test_a_null_among_the_pictures_of_a_chat_is_none(shuffle: int | None, tmp_path: Path) -> None:
+    images = pa.array([[None, {"bytes": picture(1), "path": None}], [], None], pa.list_(MEDIA))
+    turns = [{"role": "user", "content": "hi"}]
+    source = parquet_table(tmp_path / "t.parquet", pa.table({"messages": [turns] * 3, "images": images}))
+    samples, report = imported(source, tmp_path / "out", layout=ShardLayout(shuffle_seed=shuffle))
+    assert samples["000000000"]["images.0.jpg"] == picture(1)
+    assert [*map(len, samples.values())].count(1) == 2
+    assert report.account.is_complete

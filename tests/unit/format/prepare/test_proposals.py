@@ -156,7 +156,7 @@ def test_each_field_gets_the_part_or_path_that_fits(
     ("parts", "example", "first", "reason"),
     [
         (["jpg", "txt"], None, "Captioning", None),
-        (["jpg", "txt", "json"], {"license": "CC BY"}, "Captioning", None),
+        (["jpg", "txt", "json"], {"license": "CC BY"}, "Captioning", "no field of CaptioningSample holds json"),
         (["left.jpg", "right.jpg", "txt"], None, "Crude", "CaptioningSample would drop right.jpg; crude samples keep"),
         (["jpg", "json"], {"story": "a long tale"}, "Crude", "ImageSample would drop json"),
         (["jpg", "json"], LLAVA, "Conversation", "megatron-energon does not have this type"),

@@ -1,0 +1,204 @@
+"""Documents of texts and pictures in reading order, from the files of a folder, a zip or a tar."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import msgspec
+
+from ...accounting.kinds import kind_of_name
+from ...errors import ConfigError, SampleError
+from ...storage import is_url
+from ..annotations.element_rows import document_key, fault_row
+from ..annotations.json_elements import LINE_ENDINGS, Element, decode, read_elements
+from ..annotations.picture_files import join_path, picture_ref
+from ..annotations.split_names import split_of_folder
+from ..file_trees.file_names import join_names, sort_files
+from ..file_trees.tree import FileTree, FolderTree
+from ..rows.documents import take_items
+from ..rows.keys import key_of_path
+from ..rows.row import FaultRef, PartRef, Row
+from ..tables.inline_media import is_inline
+from .archives import tar_files
+from .files import ZipCells, open_trees
+from .interleaved import document_row, read_document
+from .source import CellReader, Listing, NoCells, SampleProposal, Source
+
+__all__ = ["InterleavedFilesSource"]
+
+_DOCUMENTS = (".json", *LINE_ENDINGS)
+_NUMBERED = re.compile(r"(.*?)[/_.-]?(\d+)\.[^.]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InterleavedFilesSource(Source):
+    """The documents in the JSON files of a folder or archive: one in a file, or a list or line each.
+
+    The layouts of documents are those of :class:`InterleavedSource`. Their pictures are found by name: from the folder
+    of the document, from the outer folder, or from ``images`` in either. If none is, they are the numbered pictures of
+    the document in their order: ``doc_0.jpg``, ``doc/0.jpg``, or ``0.jpg`` where a folder has one document.
+
+    Attributes:
+        path: A folder, a zip, a tar, or a folder of tars.
+        kind: The name of the format.
+        root: Folder or URL of the pictures; None if they are in the folder or archive.
+    """
+
+    path: str
+    root: str | None = None
+    kind: str = "interleaved"
+
+    def rows(self, listing: Listing) -> Iterator[Row]:
+        """Yield the documents, sorted by file.
+
+        Raises:
+            ConfigError: There are no JSON files.
+            FormatError: An archive is damaged, or a file is not valid JSON.
+            StorageError: A folder or archive cannot be read.
+        """
+        has_documents = False
+        for tree in open_trees(self.path, self._form(), listing.scratch):
+            documents = _Documents(tree, self.root, listing)
+            has_documents |= bool(documents.names)
+            yield from documents.rows()
+        if self._form() == "tar" and os.path.isdir(self.path):
+            used = {os.path.relpath(path, self.path) for path in tar_files(self.path)}
+            FolderTree(self.path).leave_others(listing.account, used)
+        if not has_documents:
+            raise ConfigError("there are no JSON files in it", at=self.path, hint="name the files of the documents")
+
+    def proposal(self) -> SampleProposal:
+        """Return the type for documents, which code builds."""
+        return SampleProposal(sample_type="InterleavedSample")
+
+    def open_cells(self) -> CellReader:
+        """Open a zip file; other contents are files and ranges."""
+        return ZipCells(self.path) if self._form() == "zip" else NoCells()
+
+    def _form(self) -> Literal["folder", "zip", "tar"]:
+        if self.path.lower().endswith(".zip"):
+            return "zip"
+        if not os.path.isdir(self.path):
+            return "tar"
+        return "tar" if tar_files(self.path) else "folder"
+
+
+def _number(name: str) -> int:
+    match = _NUMBERED.fullmatch(name)
+    return int(match[2]) if match else 0
+
+
+class _Documents:
+    """The documents of a tree, and the fate of each of its files."""
+
+    def __init__(self, tree: FileTree, root: str | None, listing: Listing) -> None:
+        self._tree = tree
+        self._root = root
+        self._listing = listing
+        self._used: set[str] = set()
+        self.names: list[str] = []
+        self._pictures: dict[str, list[str]] = {}  # by the name of a document or folder, in the order of numbers
+        self._others: list[tuple[str, str]] = []  # files and the reasons why they are left out, unless they are used
+        for folder, names in tree.folders(listing.account):
+            self._sort(folder, names)
+        for pictures in self._pictures.values():
+            pictures.sort(key=_number)
+        folders = [name.partition("/")[0] if "/" in name else "" for name in self.names]
+        self._has_splits = all(map(split_of_folder, folders))
+
+    def _sort(self, folder: str, names: Sequence[str]) -> None:
+        files = sort_files(names)
+        data, about = {*files.tables, *files.archives}, {*files.about}
+        documents = [name for name in names if name.lower().endswith(_DOCUMENTS) and name not in about]
+        self.names += [join_names(folder, name) for name in documents]
+        is_alone = len(documents) == 1 and bool(folder)  # a folder for each document
+        for name in names:
+            full = join_names(folder, name)
+            is_picture = kind_of_name(name.rpartition(".")[2]) == "image"
+            if name not in documents:
+                self._others.append((full, "L111" if is_picture else "L103" if name in data else "L102"))
+            if is_picture and (match := _NUMBERED.fullmatch(full)):
+                document = join_names(folder, documents[0]).rpartition(".")[0] if is_alone else match[1]
+                self._pictures.setdefault(document, []).append(full)
+
+    def rows(self) -> Iterator[Row]:
+        """Yield the rows of all documents."""
+        account, tree = self._listing.account, self._tree
+        for name in self.names:
+            account.use(tree.unit)
+            split = split_of_folder(name.partition("/")[0]) if self._has_splits else ""
+            is_alone, elements = self._elements(name)
+            for number, element in enumerate(elements):
+                try:
+                    row = self._row(name, element, None if is_alone else number)
+                    yield msgspec.structs.replace(row, split=split)
+                except SampleError as error:
+                    yield fault_row(element, error, split=split)
+        for name, reason in self._others:
+            if name in self._used:
+                account.use(tree.unit)
+            else:
+                tree.leave(account, name, reason)
+
+    def _elements(self, name: str) -> tuple[bool, Iterator[Element]]:
+        """Return True for a file of one document, and the documents of the file."""
+        place = os.fsencode(self._tree.example(name)).decode("utf-8", "replace")
+        if not name.lower().endswith(LINE_ENDINGS):
+            with self._tree.open(name) as file:
+                whole = Element(place, msgspec.Raw(file.read()))
+            try:
+                take_items(decode(whole, list[dict[str, Any]])[0])
+            except (SampleError, IndexError):
+                return True, iter([whole])  # a list of texts and pictures is one document, too
+        path = self._tree.local_path(name, os.path.join(self._listing.scratch, "documents"))
+        return False, (
+            element._replace(place=f"{place},{element.place.rpartition(',')[2]}") for element in read_elements(path)
+        )
+
+    def _row(self, name: str, element: Element, number: int | None) -> Row:
+        """Return the row of a document; its number is None if the file has no other.
+
+        Raises:
+            SampleError: It is of no known layout, or its pictures and the numbered files are unequal in number.
+        """
+        stem = name.rpartition(".")[0]
+        numbered = self._pictures.get(stem, [])
+        document, items = read_document(element, numbered)
+        key = key_of_path(stem) + ("" if number is None else f"/{document_key(document, number)}")
+        # Find the pictures by name, or else by number.
+        paths = [item.picture for item in items if isinstance(item.picture, str) and not is_inline(item.picture)]
+        files = {path: self._find(path, posixpath.dirname(name)) for path in paths}
+        if paths and numbered and not any(files.values()):
+            if len(paths) != len(numbered):
+                raise SampleError(
+                    f"the document has {len(paths)} pictures, and {len(numbered)} files have its name and a number"
+                )
+            following = iter(numbered)
+            items = [item._replace(picture=next(following)) if item.picture in files else item for item in items]
+            files = {path: path for path in numbered}
+
+        def ref(path: str) -> PartRef:
+            file = files.get(path)
+            if file:
+                self._used.add(file)
+                return self._tree.ref(file, path)
+            if self._root is not None or is_url(path) or is_inline(path):
+                return picture_ref(self._root or "", path)
+            return FaultRef(f"there is no file {path}", code="F102")
+
+        return document_row(key, document, items, ref=ref, origin=element.place)
+
+    def _find(self, path: str, folder: str) -> str:
+        """Return the name of the file of a picture; an empty text if it is not in the tree."""
+        if self._root is not None or is_url(path):
+            return ""
+        inner = path.removeprefix("./").replace("\\", "/")
+        names = [
+            posixpath.normpath(join_path(base, inner)) for base in (folder, "", join_names(folder, "images"), "images")
+        ]
+        return next((name for name in names if not name.startswith(("/", "..")) and self._tree.has(name)), "")

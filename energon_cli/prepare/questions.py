@@ -79,7 +79,7 @@ def ask(questions: Questions, given: OpenChoices) -> Choices:
 
 
 def _ask_fields(questions: Questions, given: OpenChoices, spec: SampleTypeSpec) -> dict[str, str]:
-    proposals = propose_field_map(spec, given.part_names, given.json_example)
+    proposals = propose_field_map(spec, given.part_names, given.json_example, kinds=given.kinds)
     while True:
         answers: dict[str, str] = {}
         for field in spec.fields:

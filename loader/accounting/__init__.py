@@ -1,6 +1,7 @@
-"""Count the input of commands: every unit is used, left out by reason, or failed by reason.
+"""Count the input of commands, and distinguish what its files really are.
 
 - :mod:`account` counts the units and checks that the sum is complete.
+- :mod:`kinds` distinguishes pictures, sound, video, texts and other files by their names and first bytes.
 - :mod:`reasons` is the closed list of reasons; ``energon rule`` explains each.
 """
 

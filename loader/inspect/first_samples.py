@@ -10,11 +10,11 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..accounting.kinds import HEADER_BYTES, Kind, is_compressed, kind_of_bytes, kind_of_name, part_extension
 from ..errors import EnergonError
 from ..format.documents.dataset_config import DatasetConfig
 from ..format.documents.field_map import FieldMap, parse_field_map
 from ..format.documents.messages import nearest_names
-from ..format.documents.part_kinds import is_compressed, part_extension, part_kind
 from ..format.documents.providers import record_format
 from ..format.index.object_commit import read_committed_documents
 from ..format.jsonl.line_file import LINE
@@ -52,6 +52,7 @@ class FirstSamples:
         json_example: Decoded ``json`` part of the first sample with a readable one.
         json_values: Expressions of the values inside the json parts of the first samples: ``json[meta][url]``.
         fault: Why no sample could be read.
+        kinds: Part name → what the first bytes of the first such part say.
         holds_values: The parts are columns of Parquet files, which are not decoded.
     """
 
@@ -62,6 +63,7 @@ class FirstSamples:
     json_example: Mapping[str, Any] | None = None
     json_values: Sequence[str] = ()
     fault: str | None = None
+    kinds: Mapping[str, Kind] = field(default_factory=dict)
     holds_values: bool = False
 
     @property
@@ -194,7 +196,18 @@ def _inspect_shard(storage: Storage, info: FileInfo) -> FirstSamples:
             },
             json_example=next((document for _, document in documents), None),
             json_values=json_expressions(documents),
+            kinds=_kinds(file, samples, file.size_bytes if not is_far else _FAR_HEAD_BYTES),
         )
+
+
+def _kinds(file: ReadableFile, samples: Mapping[str, Mapping[str, tuple[int, int]]], stop: int) -> dict[str, Kind]:
+    """Return what the first part of each name is by its first bytes; parts that begin after ``stop`` are not read."""
+    kinds: dict[str, Kind] = {}
+    for parts in samples.values():
+        for name, (offset, size_bytes) in parts.items():
+            if name not in kinds and size_bytes and offset + min(size_bytes, HEADER_BYTES) <= stop:
+                kinds[name] = kind_of_bytes(file.read_at(offset, min(size_bytes, HEADER_BYTES)), size_bytes)
+    return kinds
 
 
 class _Head(UnannouncedReads):
@@ -292,7 +305,7 @@ def field_map_warnings(
     if choice.field_map is None or not first.samples:
         return []
     field_map = parse_field_map(dict(choice.field_map), file="the field map")
-    proposals = propose_field_map(choice.spec, first.part_names, first.json_example)
+    proposals = propose_field_map(choice.spec, first.part_names, first.json_example, kinds=first.kinds)
     warnings: list[str] = []
     testable: dict[str, str] = {}
     for name in field_map.fields:
@@ -347,7 +360,7 @@ def _faults(
         field_map = parse_field_map(checked, file="the field map")
         config = DatasetConfig(sample_type=choice.spec.name, field_map=field_map)
         needed = {part: data for part, data in first.parts.items() if part in field_map.part_names()}
-        if not trust_code and any(part_kind(part) == "pickle" for part in needed):
+        if not trust_code and any(kind_of_name(part) == "pickle" for part in needed):
             continue  # pickles are not loaded
         check = DecodeCheck(config, meta_folder, trust_code)
         faults = check.check_values(first.key, needed) if first.holds_values else check(first.key, needed)

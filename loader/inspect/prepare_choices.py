@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from ..accounting.kinds import Kind, kind_of_name
 from ..errors import EnergonError
 from ..format.documents.field_map import FieldMap, is_part_name, parse_field_expression
 from ..format.documents.messages import nearest_names
-from ..format.documents.part_kinds import part_kind
 from ..format.documents.sample_types import CRUDE, SAMPLE_TYPES, FieldSpec, SampleTypeSpec
 from ..format.prepare.dataset_yaml import SAMPLE_LOADER, DatasetYaml, dataset_config_of, files_to_write
 from ..format.prepare.plan import SplitRequest
@@ -59,6 +59,7 @@ class OpenChoices:
         part_names: Names of the parts of the first samples.
         json_example: Decoded ``json`` part of a sample.
         json_values: Expressions of the values inside the json parts of the first samples: ``json[meta][url]``.
+        kinds: Part name → what the first bytes of such parts say.
         sample_types: All sample types, the likeliest first.
         reason: Why the first type is proposed; None if nothing needs to be explained.
         coded_type: The sample type that generated code builds; None if the proposal needs no code.
@@ -75,6 +76,7 @@ class OpenChoices:
     json_example: Mapping[str, Any] | None
     json_values: Sequence[str]
     sample_types: Sequence[SampleTypeSpec]
+    kinds: Mapping[str, Kind] = field(default_factory=dict)
     reason: str | None = None
     coded_type: SampleTypeSpec | None = None
     split: SplitRequest | None = None
@@ -105,6 +107,7 @@ def open_choices(folder: ShardFolder, **settled: Any) -> OpenChoices:
         part_names=first.part_names,
         json_example=first.json_example,
         json_values=first.json_values,
+        kinds=first.kinds,
         sample_types=[*likeliest, *(spec for spec in SAMPLE_TYPES.values() if spec not in likeliest)],
         reason=proposal.reason,
         coded_type=likeliest[0] if proposal.layout is not None else None,
@@ -115,7 +118,7 @@ def open_choices(folder: ShardFolder, **settled: Any) -> OpenChoices:
 def _proposal(first: FirstSamples) -> Proposal:
     if first.holds_values:  # columns are not decoded, so their names do not tell their types
         return Proposal(sample_types=[CRUDE])
-    return propose(first.part_names, first.json_example, together=first.parts.keys())
+    return propose(first.part_names, first.json_example, together=first.parts.keys(), kinds=first.kinds)
 
 
 def propose_choices(given: OpenChoices) -> Choices:
@@ -129,7 +132,7 @@ def propose_choices(given: OpenChoices) -> Choices:
     spec = given.spec or given.sample_types[0]
     field_map = given.field_map
     if field_map is None and not spec.crude and spec != given.coded_type:
-        proposed = propose_field_map(spec, given.part_names, given.json_example)
+        proposed = propose_field_map(spec, given.part_names, given.json_example, kinds=given.kinds)
         field_map = proposed if all(name in proposed for name in spec.required) else None
     return Choices(split=split, dataset_yaml=DatasetYaml(spec=spec, field_map=field_map))
 
@@ -146,7 +149,7 @@ def choice_files(folder: ShardFolder, choices: Choices, *, name: str) -> dict[st
     if chosen is None:
         return {}
     first = folder.first
-    proposals = propose_field_map(chosen.spec, first.part_names, first.json_example)
+    proposals = propose_field_map(chosen.spec, first.part_names, first.json_example, kinds=first.kinds)
     files = files_to_write(chosen, name=name, proposals=proposals, part_names=first.part_names)
     if SAMPLE_LOADER in files and (code := _generated_code(first, chosen)) is not None:
         files[SAMPLE_LOADER] = code
@@ -205,7 +208,12 @@ def _dropped_note(first: FirstSamples, chosen: DatasetYaml) -> Iterator[str]:
             yield proposal.reason
         return
     dropped = dropped_parts(
-        chosen.spec, chosen.field_map or {}, first.part_names, first.json_example, together=first.parts.keys()
+        chosen.spec,
+        chosen.field_map or {},
+        first.part_names,
+        first.json_example,
+        together=first.parts.keys(),
+        kinds=first.kinds,
     )
     if dropped and not first.holds_values:
         yield f"no field of {chosen.spec.name} holds {', '.join(dropped)}, so training does not read it"
@@ -287,7 +295,7 @@ def field_hint(question: FieldQuestion) -> str:
         hints.append(f"inside {part}: {', '.join(values[:_MAX_KEYS])}{', …' if len(values) > _MAX_KEYS else ''}")
     by_kind: dict[str, list[str]] = {}
     for name in question.part_names:
-        by_kind.setdefault(part_kind(name), []).append(name)
+        by_kind.setdefault(kind_of_name(name), []).append(name)
     alike = next((names for names in by_kind.values() if len(names) > 1), None)
     if alike is not None:
         hints.append(f"whichever is there: {','.join(alike[:2])}")

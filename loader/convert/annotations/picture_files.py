@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from urllib.parse import unquote, urlsplit
 
+from ...accounting.kinds import kind_of_name
 from ...errors import ConfigError, SampleError
-from ...format.documents.part_kinds import part_kind
 from ...storage import is_url
 from ..rows.file_ref import file_ref
 from ..rows.row import FileRef, PartRef, ValueRef
@@ -32,7 +32,7 @@ def picture_extension(path: str) -> str:
     else:
         extension = (urlsplit(path).path if is_url(path) else path).rpartition("/")[2].rpartition(".")[2]
     extension = extension.lower()
-    return extension if part_kind(extension) == "image" else "jpg"
+    return extension if kind_of_name(extension) == "image" else "jpg"
 
 
 def join_path(root: str, path: str) -> str:

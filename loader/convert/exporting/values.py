@@ -7,8 +7,8 @@ import json
 from collections.abc import Iterable
 from typing import Any, Literal
 
+from ...accounting.kinds import is_compressed, kind_of_name, part_extension
 from ...errors import SampleError
-from ...format.documents.part_kinds import is_compressed, part_extension, part_kind
 
 __all__ = ["CellKind", "as_bytes", "as_cell", "as_json", "cell_kinds"]
 
@@ -60,7 +60,7 @@ def cell_kinds(part_names: Iterable[str], *, raw: bool = False) -> dict[str, Cel
 
 
 def _cell_kind(name: str) -> CellKind:
-    kind = part_kind(name)
+    kind = kind_of_name(name)
     if is_compressed(name):
         return "bytes"
     match kind:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
+from ...accounting.kinds import HEADER_BYTES, with_extension
 from ...errors import StorageError
-from ..rows.media_extension import HEAD_BYTES, with_extension
 from ..writing.shard_file import FileContents
 
 __all__ = ["name_by_contents"]
@@ -21,7 +21,7 @@ def name_by_contents(name: str, contents: bytes | FileContents) -> str:
         return with_extension(name, contents)
     file = contents.file
     try:
-        head = file.read(HEAD_BYTES)
+        head = file.read(HEADER_BYTES)
         file.seek(0, os.SEEK_SET)
     except OSError as error:
         raise StorageError(f"cannot read the start of a file: {error.strerror}") from error

@@ -8,8 +8,8 @@ from typing import Literal
 
 from PIL import Image, ImageOps, UnidentifiedImageError
 
+from ...accounting.kinds import kind_of_name
 from ...errors import SampleError
-from ...format.documents.part_kinds import part_kind
 
 __all__ = ["PictureFormat", "PictureOptions", "convert_picture"]
 
@@ -55,7 +55,7 @@ def convert_picture(name: str, data: bytes, options: PictureOptions) -> tuple[st
     Raises:
         SampleError: The picture is damaged, or of a format that Pillow does not decode.
     """
-    if options.keeps_bytes or part_kind(name) != "image" or name.endswith(".gz"):
+    if options.keeps_bytes or kind_of_name(name) != "image" or name.endswith(".gz"):
         return name, data
     try:
         with Image.open(io.BytesIO(data)) as picture:

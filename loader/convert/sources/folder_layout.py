@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from ...accounting.kinds import kind_of_name
 from ...errors import ConfigError
-from ...format.documents.part_kinds import part_kind
 from ..annotations.split_names import split_of_folder
 from ..rows.row import PartRef, ValueRef
 
@@ -37,7 +37,7 @@ class ListedFolder:
         extensions: set[str] = set()
         has_pictures_only = True
         for _, parts in samples:
-            pictures = [part for part in parts if part_kind(part) == "image"]
+            pictures = [part for part in parts if kind_of_name(part) == "image"]
             extensions.update(part for part in pictures if "." not in part)
             has_pictures_only = has_pictures_only and len(pictures) == len(parts) == 1
         return cls(tuple(names), frozenset(extensions), has_pictures_only)

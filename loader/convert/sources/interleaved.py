@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from ...accounting.kinds import kind_of_name
 from ...errors import SampleError
 from ...format.documents.conversation import IMAGE_PLACEHOLDER
-from ...format.documents.part_kinds import part_kind
 from ..annotations.element_rows import document_key, fault_row
 from ..annotations.json_elements import Element, decode, read_elements
 from ..annotations.picture_files import find_picture_folder, picture_extension, picture_ref
@@ -172,7 +172,7 @@ def _placed_items(text: str, images: list[Any]) -> list[_Item]:
 
 def _item(item: object, number: int) -> _Item:
     if isinstance(item, str):
-        is_picture = part_kind(item.rpartition(".")[2]) == "image" and not re.search(r"\s", item)
+        is_picture = kind_of_name(item.rpartition(".")[2]) == "image" and not re.search(r"\s", item)
         return _Item(picture=item) if is_picture or item.startswith("data:image/") else _Item(text=item)
     if isinstance(item, dict):
         if isinstance(item.get("text"), str):

@@ -6,11 +6,10 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 
+from ...accounting.kinds import kind_of_name, part_extension, usual_extension
 from ...errors import ConfigError
 from ...format.documents.messages import did_you_mean, short_repr
-from ...format.documents.part_kinds import part_extension, part_kind
 from ...storage import is_url
-from ..rows.media_extension import media_extension
 from .columns import Columns, FoundColumn, PartColumns, Role, TableColumn, TableLayout
 from .names import (
     CAPTION_NAMES,
@@ -105,7 +104,7 @@ class _Finder:
 
     def _named_part(self, name: str, column: TableColumn) -> PartColumns:
         role = self._role_of_named(name, column)
-        is_known = part_kind(name) != "bytes"
+        is_known = kind_of_name(name) != "bytes"
         if role in _MEDIA_ROLES:
             extension = _usual_extension(column)
             is_list = column.type == "media list"
@@ -119,7 +118,7 @@ class _Finder:
         return PartColumns(name=full, role=role, columns=(column.name,))
 
     def _role_of_named(self, name: str, column: TableColumn) -> Role:
-        kind = part_kind(name)
+        kind = kind_of_name(name)
         if column.type in _BYTES_TYPES:
             return "bytes"
         if column.type == "text" and kind not in ("label", "tree"):
@@ -240,7 +239,7 @@ def _looks_like_file(value: str) -> bool:
     if len(value) > _MAX_PATH or "\n" in value:
         return False
     extension = extension_of_path(value)
-    return bool(extension) and part_kind(extension) not in ("bytes", "label")
+    return bool(extension) and kind_of_name(extension) not in ("bytes", "label")
 
 
 def _share(column: TableColumn, matches: object) -> float:
@@ -270,9 +269,9 @@ def _flat(values: Sequence[object]) -> list[object]:
 def _extension(value: object) -> str | None:
     if isinstance(value, dict):
         data, path = value.get("bytes"), value.get("path")
-        return media_extension(data) if isinstance(data, bytes) else extension_of_path(path or "")
+        return usual_extension(data) if isinstance(data, bytes) else extension_of_path(path or "")
     if isinstance(value, bytes):
-        return media_extension(value)
+        return usual_extension(value)
     return extension_of_path(value) if isinstance(value, str) else None
 
 

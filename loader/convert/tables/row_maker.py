@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ...accounting.kinds import with_extension
 from ...errors import SampleError, StorageError
 from ...storage import is_url
 from ..rows.file_ref import file_ref
 from ..rows.keys import key_of_path
-from ..rows.media_extension import with_extension
 from ..rows.row import NO_SPLIT, FaultRef, FileRef, PartRef, Row, ValueRef
 from .columns import PartColumns, TableLayout
 from .names import extension_of_path, is_link, split_part

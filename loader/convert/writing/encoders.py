@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from ...accounting.kinds import is_compressed, kind_of_name, part_extension
 from ...errors import SampleError
-from ...format.documents.part_kinds import is_compressed, part_extension, part_kind
 from .shard_file import FileContents, PartContents
 from .webdataset_writer import webdataset_writer
 
@@ -70,7 +70,7 @@ def _open_file(path: os.PathLike[str], name: str, key: str) -> FileContents:
 
 
 def _encode(extension: str, value: Any) -> bytes:
-    if part_kind(extension) == "image":
+    if kind_of_name(extension) == "image":
         return _picture(extension, value)
     own = _ENCODERS.get(extension)
     if own is not None:

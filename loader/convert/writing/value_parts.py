@@ -9,39 +9,12 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from ...accounting.kinds import usual_extension
 from ...errors import SampleError
 
-__all__ = ["magic_extension", "part_of_value"]
+__all__ = ["part_of_value"]
 
-_MAGIC: tuple[tuple[bytes, str], ...] = (
-    (b"\xff\xd8\xff", "jpg"),
-    (b"\x89PNG\r\n\x1a\n", "png"),
-    (b"GIF8", "gif"),
-    (b"BM", "bmp"),
-    (b"II*\0", "tiff"),
-    (b"MM\0*", "tiff"),
-    (b"fLaC", "flac"),
-    (b"OggS", "ogg"),
-    (b"ID3", "mp3"),
-    (b"\xff\xfb", "mp3"),
-    (b"%PDF", "pdf"),
-    (b"\x1aE\xdf\xa3", "webm"),
-)
-_RIFF = {b"WEBP": "webp", b"WAVE": "wav", b"AVI ": "avi"}
 _UNSAFE = re.compile(r"[^0-9A-Za-z_-]+")
-
-
-def magic_extension(data: bytes) -> str | None:
-    """Return the extension of a file by its first bytes; None if they are unknown.
-
-    >>> magic_extension(b"RIFF....WEBP"), magic_extension(b"text")
-    ('webp', None)
-    """
-    if data[:4] == b"RIFF":
-        return _RIFF.get(data[8:12])
-    if data[4:8] == b"ftyp":
-        return "mp4"
-    return next((extension for magic, extension in _MAGIC if data.startswith(magic)), None)
 
 
 def part_of_value(name: str, value: Any) -> tuple[str, bytes]:
@@ -65,7 +38,7 @@ def part_of_value(name: str, value: Any) -> tuple[str, bytes]:
 def _encoded(name: str, value: Any) -> tuple[str, bytes]:
     if isinstance(value, bytes | bytearray | memoryview):
         data = bytes(value)
-        return magic_extension(data) or "bin", data
+        return usual_extension(data) or "bin", data
     if isinstance(value, str):
         return "txt", value.encode("utf-8", "surrogatepass")
     if isinstance(value, int | np.integer) and not isinstance(value, bool):

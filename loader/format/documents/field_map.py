@@ -15,9 +15,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...accounting.kinds import kind_of_name
 from ...errors import ConfigError, Fault, SampleError
 from .messages import nearest_names
-from .part_kinds import part_kind
 
 __all__ = ["FieldAccess", "FieldMap", "MissingPartError", "is_part_name", "parse_field_expression", "parse_field_map"]
 
@@ -283,8 +283,8 @@ def _expression(accesses: Sequence[FieldAccess]) -> str:
 def _nearest_part(accesses: Sequence[FieldAccess], parts: Collection[str]) -> str:
     """Suggest the part with a similar name, or the only one of the same kind."""
     for access in accesses:
-        kind = part_kind(access.part)
-        alike = [] if kind == "bytes" else [name for name in parts if part_kind(name) == kind]
+        kind = kind_of_name(access.part)
+        alike = [] if kind == "bytes" else [name for name in parts if kind_of_name(name) == kind]
         nearest = nearest_names(access.part, parts, limit=1) or (alike if len(alike) == 1 else [])
         if nearest:
             return f"; did you mean {nearest[0]!r}?"

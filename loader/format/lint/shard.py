@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
+from ...accounting.kinds import kind_of_name
 from ...errors import FormatError, StorageError
 from ...storage import FileInfo, Storage
 from ..documents.dataset_config import DatasetConfig
-from ..documents.part_kinds import part_kind
 from ..index.dataset_index import DatasetIndex
 from ..index.layout import ShardEntry
 from ..index.shard_index import ShardIndex, index_shard
@@ -173,7 +173,7 @@ def check_parts(shard: str, scanned: ShardIndex, config: DatasetConfig | None) -
         return Finding(code=code, message=message, shard=shard, key=keys[sample_of[row]], part=part, offset=offset)
 
     for row in np.flatnonzero(scanned.part_size == 0).tolist():
-        is_text = part_kind(scanned.part_names[int(scanned.part_name[row])]) == "text"
+        is_text = kind_of_name(scanned.part_names[int(scanned.part_name[row])]) == "text"
         yield at(row, "W308" if is_text else "E303", "the part is empty (0 bytes)")
 
     by_name = np.lexsort((scanned.part_name, sample_of))

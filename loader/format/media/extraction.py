@@ -8,10 +8,11 @@ import warnings
 from functools import cache
 from typing import BinaryIO, cast
 
+from ...accounting.kinds import HEADER_BYTES
 from ...errors import ConfigError, StorageError
 from ...storage import FileStream, ReadableFile
 from .jpeg_header import usual_jpeg
-from .kind import HEADER_BYTES, MediaFilter, media_type_of_header, media_type_of_name
+from .kind import MediaFilter, media_type_of_header, media_type_of_name
 from .metadata import AVMetadata, ImageMetadata, MediaMetadata, MediaType
 
 __all__ = ["BrokenMedia", "FileRegion", "extract_media", "may_be_media"]

@@ -6,8 +6,8 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
+from ...accounting.kinds import AUDIO, IMAGE, VIDEO
 from ...storage import FileInfo
-from ..documents.part_kinds import AUDIO, IMAGE, VIDEO
 
 __all__ = ["WRITE_SHARDS", "content_hint", "count_extensions", "count_text"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from ...accounting.kinds import Kind, PartKind, kind_of_name, kind_of_part, part_extension
 from ..documents.conversation import CONVERSATION_KEYS, is_conversation
 from ..documents.field_map import FieldAccess, is_part_name, parse_field_expression
-from ..documents.part_kinds import PartKind, part_extension, part_kind
 from ..documents.sample_types import CRUDE, SAMPLE_TYPES, FieldSpec, SampleTypeSpec
 from .sample_layouts import SampleLayout, find_layout
 
@@ -66,13 +66,17 @@ class Proposal:
 
 
 def propose_sample_types(
-    part_names: Iterable[str], json_example: Mapping[str, object] | None = None
+    part_names: Iterable[str],
+    json_example: Mapping[str, object] | None = None,
+    *,
+    kinds: Mapping[str, Kind] | None = None,
 ) -> list[SampleTypeSpec]:
     """Rank the sample types that can be built from such parts.
 
     Args:
         part_names: Names of the parts of samples.
         json_example: The decoded ``json`` part of a sample; None if samples have none.
+        kinds: As in :func:`propose`.
 
     Returns:
         First the types with required fields that a field map, or generated code, can fill without dropping text or
@@ -83,7 +87,7 @@ def propose_sample_types(
     >>> propose_sample_types(["jpg", "json"], {"question": "why?", "answer": "so"})[0].short_name
     'VQA'
     """
-    return list(propose(part_names, json_example).sample_types)
+    return list(propose(part_names, json_example, kinds=kinds).sample_types)
 
 
 def propose(
@@ -91,6 +95,7 @@ def propose(
     json_example: Mapping[str, object] | None = None,
     *,
     together: Collection[str] = (),
+    kinds: Mapping[str, Kind] | None = None,
 ) -> Proposal:
     """Rank the sample types that can be built from such parts, and explain the first one.
 
@@ -98,10 +103,13 @@ def propose(
         part_names: Names of the parts of samples.
         json_example: The decoded ``json`` part of a sample; None if samples have none.
         together: Names of the parts of one sample: of alternatives such as ``jpg,png``, it loses all but one.
+        kinds: Part name → what the first bytes of such parts say; parts that are not in it are known by their names.
+            A picture under a name that loaders do not decode as one fills no field, so the crude type, which keeps it,
+            comes first.
     """
-    parts = list(part_names)
-    likely = [SAMPLE_TYPES[f"{name}Sample"] for name in _likely_types(parts)]
-    proposals = {spec.name: propose_field_map(spec, parts, json_example) for spec in likely}
+    parts, by_bytes = list(part_names), kinds or {}
+    likely = [SAMPLE_TYPES[f"{name}Sample"] for name in _likely_types(parts, by_bytes)]
+    proposals = {spec.name: propose_field_map(spec, parts, json_example, kinds=kinds) for spec in likely}
     filled = [spec for spec in likely if all(name in proposals[spec.name] for name in spec.required)]
     # An optional field may select the special type: a question with choices, an image with a label.
     for general, special, field in (("VQA", "MultiChoiceVQA", "choices"), ("Image", "ImageClassification", "label")):
@@ -110,17 +118,34 @@ def propose(
             filled.remove(special_type)
             filled.insert(filled.index(general_type), special_type)
     dropped = {
-        spec.name: dropped_parts(spec, proposals[spec.name], parts, json_example, together=together) for spec in filled
+        spec.name: dropped_parts(spec, proposals[spec.name], parts, json_example, together=together, kinds=kinds)
+        for spec in filled
     }
     complete = [spec for spec in filled if not dropped[spec.name]]
-    layout = None if complete else find_layout(parts, json_example)
+    disguised = [name for name in parts if not _is_decoded(name, by_bytes)]
+    layout = None if complete or disguised else find_layout(parts, json_example)
     if layout is not None:
         complete = [SAMPLE_TYPES[layout.type_name]]
     others = [spec for spec in (*filled, *likely) if spec not in complete]
     return Proposal(
         sample_types=list(dict.fromkeys([*complete, CRUDE, *others])),
         layout=layout,
-        reason=_reason(complete, filled, dropped, layout),
+        reason=_disguise(disguised[0], by_bytes) if disguised else _reason(complete, filled, dropped, layout),
+    )
+
+
+def _is_decoded(part_name: str, kinds: Mapping[str, Kind]) -> bool:
+    """Return False for a picture that loaders keep as bytes, and for media under the name of another kind."""
+    kind, named = kind_of_part(part_name, kinds.get(part_name)), kind_of_name(part_name)
+    return kind == named or (named == "bytes" and kind != "image")  # sound and video may stay bytes
+
+
+def _disguise(part_name: str, kinds: Mapping[str, Kind]) -> str:
+    contents = kinds[part_name]
+    does = "keep as bytes" if kind_of_name(part_name) == "bytes" else f"decode as {kind_of_name(part_name)}"
+    return (
+        f"part {part_name!r} is {contents.description}, which loaders {does} under this name: name it"
+        f" {contents.extension!r}, as energon import does; crude samples keep all parts"
     )
 
 
@@ -156,6 +181,7 @@ def dropped_parts(
     json_example: Mapping[str, object] | None = None,
     *,
     together: Collection[str] = (),
+    kinds: Mapping[str, Kind] | None = None,
 ) -> list[str]:
     """Return the parts with text, media or labels that samples of a type would not have.
 
@@ -165,6 +191,7 @@ def dropped_parts(
         part_names: Names of the parts of samples.
         json_example: The decoded ``json`` part of a sample; None if samples have none.
         together: As in :func:`propose`.
+        kinds: As in :func:`propose`.
 
     >>> dropped_parts(SAMPLE_TYPES["ImageSample"], {"image": "jpg"}, ["jpg", "txt"])
     ['txt']
@@ -180,7 +207,7 @@ def dropped_parts(
     holds_label = any(spec.field(name).kind == "label" for name in field_map)
 
     def is_dropped(name: str) -> bool:
-        kind = part_kind(name)
+        kind = kind_of_part(name, (kinds or {}).get(name))
         if kind == "tree":  # next to a text or label, it is taken for metadata
             if json_example is not None and is_conversation(json_example):
                 return True
@@ -199,8 +226,8 @@ def _has_text(value: object) -> bool:
     return isinstance(value, str) and len(value.split()) > 1
 
 
-def _likely_types(part_names: Iterable[str]) -> list[str]:
-    kinds = {part_kind(name) for name in part_names}
+def _likely_types(part_names: Iterable[str], by_bytes: Mapping[str, Kind]) -> list[str]:
+    kinds = {kind_of_part(name, by_bytes.get(name)) for name in part_names}
     names: list[str] = []
     if "tree" in kinds and not kinds & {"video", "audio"}:
         names.append("Conversation")
@@ -225,7 +252,11 @@ def _likely_types(part_names: Iterable[str]) -> list[str]:
 
 
 def propose_field_map(
-    spec: SampleTypeSpec, part_names: Iterable[str], json_example: Mapping[str, object] | None = None
+    spec: SampleTypeSpec,
+    part_names: Iterable[str],
+    json_example: Mapping[str, object] | None = None,
+    *,
+    kinds: Mapping[str, Kind] | None = None,
 ) -> dict[str, str]:
     """Propose field-map expressions for the fields of a sample type.
 
@@ -233,6 +264,7 @@ def propose_field_map(
         spec: The sample type.
         part_names: Names of the parts of samples.
         json_example: The decoded ``json`` part of a sample; its keys are proposed too. None if samples have none.
+        kinds: As in :func:`propose`.
 
     Returns:
         Field → expression, in the type's order. Fields that no part or key fits are missing, required ones too.
@@ -240,7 +272,9 @@ def propose_field_map(
     >>> propose_field_map(SAMPLE_TYPES["VQASample"], ["jpg", "json"], {"question": "why?", "answers": ["so"]})
     {'image': 'jpg', 'context': 'json[question]', 'answers': 'json[answers]'}
     """
-    parts = [name for name in part_names if is_part_name(name)]
+    by_bytes = kinds or {}
+    parts = {name: kind_of_part(name, by_bytes.get(name)) for name in part_names if is_part_name(name)}
+    parts = {name: kind for name, kind in parts.items() if _is_decoded(name, by_bytes)}
     json_part = next((name for kind in ("json", "jsn") for name in parts if name.lower() == kind), None)
     proposal: dict[str, str] = {}
     used: set[str] = set()
@@ -253,14 +287,19 @@ def propose_field_map(
 
 
 def _propose(
-    field: FieldSpec, parts: Sequence[str], json_part: str | None, example: Mapping[str, object], used: set[str]
+    field: FieldSpec,
+    parts: Mapping[str, PartKind],
+    json_part: str | None,
+    example: Mapping[str, object],
+    used: set[str],
 ) -> str | None:
     part_kinds = _PART_KINDS_OF_FIELD_KIND[field.kind]
-    named = [name for name in parts if name.split(".")[0] == field.name and part_kind(name) in part_kinds]
+    fitting = [name for name, kind in parts.items() if kind in part_kinds]
+    named = [name for name in fitting if name.split(".")[0] == field.name]
     if named:
         return ",".join(named)
     # A whole json part fills a field only if the part has the field's name.
-    fitting = [name for name in parts if part_kind(name) in part_kinds and part_kind(name) not in ("tree", "array")]
+    fitting = [name for name in fitting if parts[name] not in ("tree", "array")]
     if fitting and (field.required or field.kind in ("label", "audio", "video", "image_list")):
         # jpg and png are alternatives, and so are txt and TXT; seg.png is another image than jpg.
         plain = [name for name in fitting if "." not in name] or fitting[:1]

@@ -6,15 +6,15 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ...accounting.kinds import kind_of_name, part_extension
 from ..documents.conversation import IMAGE_PLACEHOLDER, is_conversation
-from ..documents.part_kinds import part_extension, part_kind
 
 __all__ = ["SampleLayout", "find_layout", "string_literal"]
 
 _SEQUENCE_KEYS = ("sequence", "content", "interleaved", "items", "document", "texts", "text_list", "sentences")
 _IMAGE_LIST_KEYS = ("images", "image_paths", "image_names", "image_list", "image")
 _TEXT_KEYS = ("text", "content", "caption")
-_IMAGE_ENDINGS = frozenset((".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"))
+_IMAGE_ENDINGS = frozenset((".avif", ".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"))
 """Endings of further images that later samples may have."""
 
 _NUMBERED = re.compile(r"\d+\.[^.]+")
@@ -134,9 +134,9 @@ def find_layout(part_names: Sequence[str], json_example: Mapping[str, object] | 
     >>> find_layout(["0.jpg", "1.jpg", "json"], {"texts": ["a cat", None, "and a dog", None]}).type_name
     'InterleavedSample'
     """
-    images = [name for name in part_names if part_kind(name) == "image"]
-    texts = [name for name in part_names if part_kind(name) == "text"]
-    trees = [name for name in part_names if part_kind(name) == "tree"]
+    images = [name for name in part_names if kind_of_name(name) == "image"]
+    texts = [name for name in part_names if kind_of_name(name) == "text"]
+    trees = [name for name in part_names if kind_of_name(name) == "tree"]
     others = len(part_names) - len(images) - len(texts) - len(trees)
     if not images or others:
         return None

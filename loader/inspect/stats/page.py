@@ -9,8 +9,8 @@ from html import escape
 
 import numpy as np
 
+from ...accounting.kinds import kind_of_name
 from ...errors import EnergonError
-from ...format.documents.part_kinds import part_kind
 from ...format.single_file import open_samples
 from ..text import format_bytes, format_count
 from .collect import StatsReport
@@ -108,7 +108,7 @@ def _pictures(path: str, meta_folder: str | None) -> Iterator[str]:
     from PIL import Image
 
     folder = open_samples(path, meta_folder=meta_folder)
-    parts = [name for name in folder.index.part_names if part_kind(name) == "image"]
+    parts = [name for name in folder.index.part_names if kind_of_name(name) == "image"]
     if not parts:
         return
     for sample in np.unique(np.linspace(0, len(folder.index) - 1, _PICTURES).astype(int)).tolist():

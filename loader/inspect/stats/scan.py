@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ...accounting.kinds import kind_of_name
 from ...arrays import IntArray
 from ...errors import EnergonError, SampleError
 from ...format.dataset_folder import DatasetFolder
-from ...format.documents.part_kinds import part_kind
 from ...format.index.fresh_shard import open_fresh_shard
 from ...format.single_file import open_samples
 from ...storage import AscendingFile, ReadableFile
@@ -219,4 +219,4 @@ def media_parts(names: tuple[str, ...]) -> tuple[str, ...]:
     >>> media_parts(("json", "jpg", "txt", "mp4"))
     ('jpg', 'mp4')
     """
-    return tuple(name for name in names if part_kind(name) in ("image", "audio", "video"))
+    return tuple(name for name in names if kind_of_name(name) in ("image", "audio", "video"))

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from ...format.documents.part_kinds import is_compressed, part_extension, part_kind
+from ...accounting.kinds import is_compressed, kind_of_name, part_extension
 from ...format.media.extraction import BrokenMedia, FileRegion, extract_media
 from ...format.media.kind import MediaFilter
 from ...format.media.metadata import AVMetadata, ImageMetadata
@@ -37,7 +37,7 @@ _LONGEST_READ = 64 << 20  # bytes of a text or JSON part, decompressed
 @lru_cache(maxsize=1000)
 def _kind_of(name: str) -> str:
     """Return the kind of a part; ``"bytes"`` also for those of which only the size is shown."""
-    kind = part_kind(name)
+    kind = kind_of_name(name)
     if kind == "tree" and part_extension(name) not in ("json", "jsn"):
         return "bytes"
     return "bytes" if is_compressed(name) and kind not in ("text", "tree", "label") else kind

@@ -14,11 +14,11 @@ import numpy as np
 import simplejpeg
 from PIL import Image
 
+from ...accounting.kinds import is_compressed, kind_of_name
 from ...cached_property import cached_property
 from ...errors import EnergonError, SampleError
 from ...format.documents.conversation import conversation_turns
 from ...format.documents.dataset_config import DatasetConfig
-from ...format.documents.part_kinds import is_compressed, part_kind
 from ...format.documents.sample_types import FieldKind
 from ..decoding.image_decode import IMAGE_FORMS, open_image
 from ..decoding.part_decode import decode_part, part_error
@@ -104,7 +104,7 @@ class DecodeCheck:
         return self._check_sample(key, values, dict(values), decodes=False)
 
     def _check_part(self, name: str, data: bytes) -> Any:
-        kind = part_kind(name)
+        kind = kind_of_name(name)
         if not data and kind != "text":
             raise SampleError(f"part {name!r} is empty (0 bytes)", part=name)
         if kind == "image" and not is_compressed(name):

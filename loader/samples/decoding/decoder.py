@@ -10,9 +10,9 @@ from functools import partial
 from importlib.util import find_spec
 from typing import Any, Literal, get_args
 
+from ...accounting.kinds import part_extension
 from ...errors import ConfigError, EnergonError
 from ...format.documents.messages import did_you_mean
-from ...format.documents.part_kinds import part_extension
 from ...renamed_parameters import renamed_parameters
 from ..trust import is_trusted
 from .image_decode import IMAGE_FORMS

@@ -1,4 +1,4 @@
-"""Decode the bytes of one part by the part's name; ``loader/format/documents/part_kinds.py`` has the rules.
+"""Decode the bytes of one part by the part's name; ``loader/accounting/kinds.py`` has the rules.
 
 Arrays and tensor lists (``npy npz ten tb``) are decoded by webdataset. All other values equal webdataset's, with
 intended differences:
@@ -25,8 +25,8 @@ from typing import Any
 
 import msgspec
 
+from ...accounting.kinds import is_compressed, kind_of_name, part_extension
 from ...errors import EnergonError, SampleError
-from ...format.documents.part_kinds import is_compressed, part_extension, part_kind
 from ..trust import is_trusted, refuse
 from .encoded_image import keep_encoded
 from .image_decode import ImageForm, decode_image, looks_like_image
@@ -90,7 +90,7 @@ def part_decoder(
     Returns:
         A function of the part's bytes, which may raise any exception if they do not match the name.
     """
-    kind = part_kind(part_name)
+    kind = kind_of_name(part_name)
     decoder: Callable[[bytes], Any] | None
     if kind == "image":
         decoder = partial(_decode_image, form=form, trust_code=trust_code)
@@ -115,7 +115,7 @@ def part_error(part_name: str, data: bytes, error: Exception) -> SampleError:
     else:
         cause = str(error).partition("\n")[0]
         kind = {"image": "image", "tree": part_extension(part_name), "text": "UTF-8 text", "label": "whole number"}
-        expected = kind.get(part_kind(part_name), part_extension(part_name))
+        expected = kind.get(kind_of_name(part_name), part_extension(part_name))
         message = f"part {part_name!r} does not decode as {expected}: {cause or name}"
     return SampleError(message, part=part_name, hint="rewrite it, or exclude the sample (energon lint --fix does)")
 

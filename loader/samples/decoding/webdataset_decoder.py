@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...format.documents.part_kinds import part_extension
+from ...accounting.kinds import part_extension
 from .decoder import MEDIA_EXTENSIONS, media_decoder, media_form
 
 __all__ = ["AVWebdatasetDecoder"]

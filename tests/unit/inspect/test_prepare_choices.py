@@ -20,6 +20,8 @@ from loader.inspect import (
     view_first_sample,
 )
 from tests.cli.make_dataset import write_captions
+from tests.e2e.dataset_tree import write_tar
+from tests.imports import picture
 from tests.tables import write_lines, write_rows
 from tests.unit.inspect.prepared import CAPTIONING, prepare_captions
 
@@ -32,6 +34,14 @@ def test_the_first_samples_of_a_folder(tmp_path: Path) -> None:
     assert (folder.first.key, folder.first.samples) == ("shard_000.tar/000000", 3)
     assert {"jpg", "txt"} <= set(folder.first.part_names)
     assert folder.first.parts["jpg"][:2] == b"\xff\xd8"
+
+
+def test_pictures_under_an_unknown_name_stay_in_the_proposed_samples(tmp_path: Path) -> None:
+    write_tar(tmp_path / "a.tar", [("0.img", picture(1, "PNG")), ("0.txt", b"a cat")])
+    folder = inspect_folder(str(tmp_path))
+    choices = propose_choices(open_choices(folder))
+    assert choices.dataset_yaml == DatasetYaml(spec=CRUDE)
+    assert any("part 'img' is a PNG picture" in note for note in choice_notes(folder, choices))
 
 
 def test_a_damaged_first_shard_does_not_hide_the_others(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 import torch
 from PIL import Image
 
-from loader.convert.writing.value_parts import magic_extension, part_of_value
+from loader.convert.writing.value_parts import part_of_value
 from loader.errors import SampleError
 
 
@@ -18,13 +18,6 @@ def encoded(kind: str) -> bytes:
     data = io.BytesIO()
     Image.new("RGB", (4, 4)).save(data, kind)
     return data.getvalue()
-
-
-@pytest.mark.parametrize(
-    ("kind", "extension"), [("JPEG", "jpg"), ("PNG", "png"), ("GIF", "gif"), ("WEBP", "webp"), ("TIFF", "tiff")]
-)
-def test_pictures_are_known_by_their_first_bytes(kind: str, extension: str) -> None:
-    assert magic_extension(encoded(kind)) == extension
 
 
 def test_names_get_an_extension_unless_they_are_one() -> None:

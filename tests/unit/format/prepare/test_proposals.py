@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from loader.accounting.kinds import kind_of_bytes
 from loader.format.documents.sample_types import CRUDE, SampleTypeSpec, sample_type_of_name
 from loader.format.prepare.proposals import propose, propose_field_map, propose_sample_types
 
@@ -27,6 +28,8 @@ def short_names(specs: list[SampleTypeSpec]) -> list[str]:
         (["jpg", "cls"], "ImageClassification"),
         (["png", "cls", "json"], "ImageClassification"),
         (["webp"], "Image"),
+        (["avif", "txt"], "Captioning"),
+        (["jxl", "txt"], "Captioning"),
         (["mp4", "json"], "Crude"),
         (["txt"], "Text"),
         (["json"], "Crude"),
@@ -182,3 +185,22 @@ def test_alternatives_that_one_sample_has_together_are_not_alternatives() -> Non
         CRUDE,
         "CaptioningSample would drop png; crude samples keep all parts",
     )
+
+
+@pytest.mark.parametrize("name", ["img", "txt", "photo.json"])
+def test_a_picture_under_another_name_is_kept_and_named(name: str) -> None:
+    kinds = {name: kind_of_bytes(b"\x89PNG\r\n\x1a\n"), "caption.txt": kind_of_bytes(b"a cat")}
+    proposal = propose([name, "caption.txt"], kinds=kinds)
+    assert proposal.sample_types[0] == CRUDE
+    assert f"part {name!r} is a PNG picture" in (proposal.reason or "")
+    assert "Captioning" in short_names(list(proposal.sample_types)), "the type that it would be is offered"
+    for spec in proposal.sample_types:
+        assert name not in propose_field_map(spec, [name, "caption.txt"], kinds=kinds).values()
+
+
+def test_video_under_an_unknown_name_fills_a_field_since_loaders_keep_media_as_bytes() -> None:
+    kinds = {"clip": kind_of_bytes(b"\0\0\0\x18ftypisom")}
+    example = {"question": "What?", "answer": "A cat."}
+    (vid, *_) = propose_sample_types(["clip", "json"], example, kinds=kinds)
+    assert vid.short_name == "VidQA"
+    assert propose_field_map(vid, ["clip", "json"], example, kinds=kinds)["video"] == "clip"

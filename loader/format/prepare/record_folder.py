@@ -9,6 +9,7 @@ from concurrent.futures import Executor
 from contextlib import closing
 from dataclasses import dataclass
 
+from ...accounting.part_sets import PartSets
 from ...errors import ConfigError, EnergonError, FormatError, StorageError
 from ...storage import FileInfo, Storage
 from ...version import __version__
@@ -18,11 +19,19 @@ from ..documents.dataset_files import read_shard_info
 from ..documents.providers import record_format
 from ..filters.carry import carry_filters
 from ..index.current import read_uuid, stale_indexes
-from ..index.layout import LAYOUT_VERSION, Layout, PartStats, ShardEntry, encode_layout
+from ..index.layout import (
+    LAYOUT_VERSION,
+    PART_SETS_FILE,
+    Layout,
+    PartStats,
+    ShardEntry,
+    encode_layout,
+    encode_part_sets,
+)
 from ..index.publish import stage_files
 from ..jsonl.index import prepare_jsonl
 from ..nv_meta import INDEX_FOLDER, INDEX_SQLITE, INDEX_UUID, INFO_JSON
-from ..records.folder_index import RecordIndex, open_record_index
+from ..records.folder_index import RecordIndex, open_record_index, part_sets_of_files
 from ..records.record_file import open_record_file
 from ..worker_pool import run_in_workers
 from .inputs import is_written, planned_files
@@ -107,7 +116,10 @@ def prepare_record_folder(
     earlier = previous.shards if previous else ()
     columns = carry_columns(storage, workspace.work, earlier=earlier, now=layout.shards)
     columns += carry_filters(storage, workspace.work, earlier=earlier, now=layout.shards)
-    identity = _publish(workspace, layout, files, previous, columns) if changed or previous is None else previous.uuid
+    part_sets = part_sets_of_files(layout.shards, [counted[shard.name].part_bytes for shard in layout.shards])
+    identity = previous.uuid if previous is not None else ""
+    if changed or previous is None:
+        identity = _publish(workspace, layout, part_sets, files, previous, columns)
     return PrepareReport(
         changed=changed,
         uuid=identity,
@@ -237,6 +249,7 @@ def _layout(search: ShardSearch, counted: Mapping[str, _Counted]) -> Layout:
 def _publish(
     workspace: Workspace,
     layout: Layout,
+    part_sets: PartSets,
     files: Mapping[str, bytes],
     previous: RecordIndex | None,
     columns: CarriedColumns,
@@ -244,6 +257,7 @@ def _publish(
     """Commit the index and the files; return the uuid of the index."""
     storage, identity = workspace.storage, uuid.uuid4()
     contents = {
+        f"{INDEX_FOLDER}/{identity}/{PART_SETS_FILE}": encode_part_sets(part_sets),
         f"{INDEX_FOLDER}/{identity}/layout.json": encode_layout(layout),
         **files,
         INDEX_UUID: str(identity).encode(),

@@ -7,23 +7,32 @@ Parquet file. So the folder's index has no columns, only ``layout.json``.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from ...accounting.part_sets import PartSet, PartSets, join_part_sets
 from ...arrays import IntArray
 from ...cached_property import cached_property
 from ...errors import ConfigError, EnergonError, FormatError
 from ...storage import ReadableFile, Storage, read_document
 from ..documents.providers import record_format
 from ..index.current import read_uuid
-from ..index.layout import LAYOUT_VERSION, Layout, PartStats, SampleIndex, ShardEntry, decode_layout
+from ..index.layout import (
+    LAYOUT_VERSION,
+    Layout,
+    PartStats,
+    SampleIndex,
+    ShardEntry,
+    decode_layout,
+    read_part_sets,
+)
 from ..index.locations import SampleLocations
 from ..nv_meta import INDEX_FOLDER
 from .record_file import RecordFile, locations_of, open_record_file, record_number
 
-__all__ = ["RecordIndex", "layout_of", "open_record_index"]
+__all__ = ["RecordIndex", "layout_of", "open_record_index", "part_sets_of_files"]
 
 _PREPARE_AGAIN = "run energon prepare again on this dataset"
 
@@ -76,6 +85,17 @@ class RecordIndex(SampleIndex):
                 )
             self._files[shard] = file
         return file
+
+    def part_sets(self) -> PartSets:
+        """Return the table of part sets; the samples of a file have the same parts."""
+        return self._part_sets
+
+    @cached_property
+    def _part_sets(self) -> PartSets:
+        table = read_part_sets(self._storage, f"{INDEX_FOLDER}/{self.uuid}", samples=len(self))
+        if table is not None:
+            return table
+        return part_sets_of_files(self.shards, [self.file(number).part_names for number in range(len(self.shards))])
 
     @cached_property
     def _number_by_name(self) -> dict[str, int]:
@@ -152,6 +172,32 @@ def open_record_index(storage: Storage, shard_counts: Mapping[str, int]) -> Reco
     # Another tool prepared the folder, or a prepare was interrupted while it renamed its files.
     layout = layout_of(storage, shard_counts)
     return RecordIndex(storage, uuid or f"{zlib.crc32(repr(layout.shards).encode()):08x}", layout)
+
+
+def part_sets_of_files(shards: Sequence[ShardEntry], part_names: Iterable[Iterable[str]]) -> PartSets:
+    """Return the part sets of files of numbered samples.
+
+    Args:
+        shards: The files.
+        part_names: The part names of the samples of each file.
+    """
+    return join_part_sets(
+        PartSets(
+            sets=(
+                PartSet(
+                    parts=tuple(sorted(names)),
+                    samples=shard.samples,
+                    shards=1,
+                    first_sample=0,
+                    example=f"{shard.name}/0",
+                ),
+            )
+            if shard.samples
+            else (),
+            samples=shard.samples,
+        )
+        for shard, names in zip(shards, part_names, strict=True)
+    )
 
 
 def layout_of(storage: Storage, shard_counts: Mapping[str, int]) -> Layout:

@@ -33,6 +33,7 @@ __all__ = [
     "encode_layout",
     "encode_part_sets",
     "layout_warnings",
+    "once_warning",
     "read_part_sets",
 ]
 
@@ -46,6 +47,7 @@ _Count = Annotated[int, msgspec.Meta(ge=0)]
 
 _MAX_WARNINGS = 10
 _MAX_PARTS_PER_SAMPLE = 50  # more are probably not intended
+_MIN_NAMES_ONCE = 20  # part names that occur once; fewer may be odd files
 
 COLUMNS = {
     # Per sample: the ends of its rows of parts and of its key.
@@ -289,4 +291,16 @@ def layout_warnings(layout: Layout) -> list[str]:
             f"there are {layout.parts // layout.samples} parts a sample: is there a dot too many in the file names? "
             "The key ends at the first dot"
         )
-    return warnings
+    return [*warnings, *once_warning(layout)]
+
+
+def once_warning(layout: Layout) -> list[str]:
+    """Return a warning if most part names occur once: then base names contain dots."""
+    once = [stats.name for stats in layout.part_stats if stats.parts == 1]
+    if len(once) < _MIN_NAMES_ONCE or 2 * len(once) < len(layout.part_stats):
+        return []
+    message = (
+        f"{len(once):,} part names occur once each, first {once[0]!r}: base names contain dots, and a key ends at the"
+        " first dot; rename the files, or unpack the shards and run energon import, which replaces such dots"
+    )
+    return [message]

@@ -44,9 +44,10 @@ class RecordIndex(SampleIndex):
         storage: The dataset.
         uuid: Name of the index.
         layout: The files with their sizes and numbers of samples.
+        part_sets: The table of part sets, if it is known.
     """
 
-    def __init__(self, storage: Storage, uuid: str, layout: Layout) -> None:
+    def __init__(self, storage: Storage, uuid: str, layout: Layout, *, part_sets: PartSets | None = None) -> None:
         super().__init__(uuid, layout, path=storage.path(f"{INDEX_FOLDER}/{uuid}"))
         self.format = record_format(layout.shards[0].name) if layout.shards else None
         others = [shard.name for shard in layout.shards if record_format(shard.name) != self.format]
@@ -57,6 +58,7 @@ class RecordIndex(SampleIndex):
                 hint="put files of each format in a folder of their own, and prepare both",
             )
         self._storage = storage
+        self._known_part_sets = part_sets
         self._files: dict[int, RecordFile] = {}
         self._first = np.array(self._shard_starts, np.int64)
 
@@ -92,7 +94,8 @@ class RecordIndex(SampleIndex):
 
     @cached_property
     def _part_sets(self) -> PartSets:
-        table = read_part_sets(self._storage, f"{INDEX_FOLDER}/{self.uuid}", samples=len(self))
+        folder = f"{INDEX_FOLDER}/{self.uuid}"
+        table = self._known_part_sets or read_part_sets(self._storage, folder, samples=len(self))
         if table is not None:
             return table
         return part_sets_of_files(self.shards, [self.file(number).part_names for number in range(len(self.shards))])

@@ -37,6 +37,7 @@ def lint_document(
         "errors": report.errors,
         "warnings": len(report.findings) - report.errors,
         "fixed": fixed,
+        "part_sets": None if report.part_sets is None else report.part_sets.to_document(),
         "findings": [
             {
                 "severity": finding.severity,
@@ -82,6 +83,7 @@ def show_lint(
 
     from ..console import escape_controls
     from ..links import supports_links
+    from ..part_sets import print_part_sets
 
     def page(finding: Finding) -> str | None:
         return None if pages is None else pages.url(finding.dataset, finding.shard, finding.key)
@@ -93,6 +95,9 @@ def show_lint(
     for group in groups:
         for line in _lines(group, _link_of(console, request), page, has_links=has_links):
             console.print(line, soft_wrap=True)
+    table = report.part_sets
+    if table is not None and len(table.sets) > 1:
+        print_part_sets(console, table.to_document(), is_complete=not table.others)
     checked = f"{_amount(request, report)}, level {request.level}"
     if not report.findings:
         console.print(f"no findings: {checked} ({report.seconds:.1f} s)", style="green", soft_wrap=True)

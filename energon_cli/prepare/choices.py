@@ -37,7 +37,7 @@ _SHUFFLE_SEED = 42  # arbitrary, but constant: --shuffle-tars must be reproducib
 
 
 def needs_contents(flags: PrepareFlags, folder: ShardFolder) -> bool:
-    """Return True if a sample type may be proposed or checked, for which the scan looks into samples."""
+    """Return True if a sample type may be proposed or checked, for which the scan inspects samples."""
     if flags.tar_index_only or flags.skip_dataset_yaml:
         return False
     if flags.sample_type is not None:

@@ -14,7 +14,6 @@ from ..settings import output_settings
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from loader.accounting.part_sets import PartSets
     from loader.format.media import MediaReport
     from loader.format.prepare import PlannedSplit, PrepareReport
     from loader.inspect import SampledContents
@@ -38,13 +37,13 @@ def show_found(console: Console, path: str, sizes: Mapping[str, int]) -> None:
     console.print(f"{escape_controls(path)}: {plural(len(sizes), 'shard')}, {format_bytes(sum(sizes.values()))}")
 
 
-def show_part_sets(console: Console, table: PartSets, found: SampledContents) -> None:
-    """Print the table of part sets, and how many samples were looked at for it."""
+def show_part_sets(console: Console, table: Sequence[Mapping[str, Any]], found: SampledContents) -> None:
+    """Print the table of part sets, and how many samples were inspected for it."""
     print_part_sets(console, table)
-    looked = found.contents
-    if looked.samples:
-        where = f" of {plural(looked.shards, 'shard')}"
-        console.print(f"looked into {plural(looked.samples, 'sample')}{where}", soft_wrap=True)
+    inspected = found.contents
+    if inspected.samples:
+        where = plural(inspected.shards, "shard")
+        console.print(f"contents inspected: {plural(inspected.samples, 'sample')} of {where}", soft_wrap=True)
     show_notes(console, found.warnings, label="warning", style="yellow")
 
 
@@ -133,7 +132,7 @@ def show_done(console: Console, path: str, report: PrepareReport, files: Mapping
 def report_document(
     path: str,
     report: PrepareReport,
-    part_sets: PartSets,
+    part_sets: Sequence[Mapping[str, Any]],
     *,
     files: Mapping[str, str],
     notes: Sequence[str],
@@ -152,7 +151,7 @@ def report_document(
         "reused": report.reused,
         "decompressed": list(decompressed),
         "split": {name: {"shards": shards, "samples": samples} for name, (shards, samples) in report.split.items()},
-        "part_sets": part_sets.to_document(),
+        "part_sets": list(part_sets),
         "files": sorted(files),
         "duplicate_keys": report.duplicate_keys,
         "compat": report.compat,

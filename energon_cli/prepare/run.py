@@ -53,8 +53,6 @@ from .scan import BackgroundScan, begin_scan
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from loader.accounting.part_sets import PartSets
-
 __all__ = ["prepare_dataset"]
 
 
@@ -68,7 +66,7 @@ class _Draft:
     files: Mapping[str, str]  # of .nv-meta, name → text
     notes: Sequence[str]
     warnings: Sequence[str]  # of fields that samples cannot fill
-    part_sets: PartSets
+    part_sets: Sequence[Mapping[str, Any]]
 
     @property
     def meta_folder(self) -> str:
@@ -103,7 +101,7 @@ def prepare_dataset(flags: PrepareFlags) -> None:
     with begin_scan(
         _plan(flags),
         folder,
-        looks=needs_contents(flags, folder),
+        inspects=needs_contents(flags, folder),
         is_trial=flags.dry_run,
         in_thread=flags.asks_by_menus,
         scheduler=flags.scheduler,
@@ -257,7 +255,7 @@ def _show_draft(draft: _Draft, console: Console) -> None:
             "split": None if planned is None else {name: list(shards) for name, shards in planned.parts.items()},
             "sample_ranges": {} if planned is None else {name: str(found) for name, found in planned.ranges.items()},
             "files": dict(draft.files),
-            "part_sets": draft.part_sets.to_document(),
+            "part_sets": list(draft.part_sets),
             "warnings": warnings,
             "notes": list(draft.notes),
         }

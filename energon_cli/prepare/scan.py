@@ -6,18 +6,15 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
 from loader.format.cluster import open_dask_executor
 from loader.format.prepare import PreparePlan, PrepareProgress, RunningPrepare, open_prepare
-from loader.inspect import ShardFolder, sampled_contents
+from loader.inspect import ShardFolder, contents_of_scan
 
 from ..progress import ProgressBar
-
-if TYPE_CHECKING:
-    from loader.accounting.part_sets import PartSets
 
 __all__ = ["BackgroundScan", "begin_scan"]
 
@@ -29,13 +26,13 @@ class BackgroundScan:
 
     Args:
         folder: The folder of the shards.
-        looks: The scan looks into samples.
+        inspects: The scan inspects samples.
         progress: Show a progress bar while :meth:`wait` waits.
     """
 
-    def __init__(self, folder: ShardFolder, *, looks: bool, progress: bool | None) -> None:
+    def __init__(self, folder: ShardFolder, *, inspects: bool, progress: bool | None) -> None:
         self._folder = folder
-        self._looks = looks
+        self._inspects = inspects
         self._progress = progress
         self._now: PrepareProgress | None = None
         self._bar: ProgressBar | None = None
@@ -53,10 +50,10 @@ class BackgroundScan:
         return self._prepare
 
     @property
-    def part_sets(self) -> PartSets:
+    def part_sets(self) -> list[dict[str, Any]]:
         """The table of part sets, after the scan."""
         self.wait()
-        return self.prepare.index.part_sets()
+        return self.prepare.index.part_sets().to_document()
 
     def is_stopped(self) -> bool:
         """Return True if the user has interrupted the command."""
@@ -110,8 +107,8 @@ class BackgroundScan:
                 self._thread = None
         if self._error is not None:
             raise self._error
-        if self._looks:
-            self._folder = replace(self._folder, contents=sampled_contents(self.prepare))
+        if self._inspects:
+            self._folder = replace(self._folder, contents=contents_of_scan(self.prepare))
         self._is_done = True
         return self._folder
 
@@ -134,7 +131,7 @@ def begin_scan(
     plan: PreparePlan,
     folder: ShardFolder,
     *,
-    looks: bool,
+    inspects: bool,
     is_trial: bool,
     in_thread: bool,
     scheduler: str | None,
@@ -145,13 +142,13 @@ def begin_scan(
     Args:
         plan: The plan of the prepare, without the choices that are still open.
         folder: The folder.
-        looks: Look into samples, because a sample type is proposed or checked.
+        inspects: Inspect samples, because a sample type is proposed or checked.
         is_trial: Write nothing next to the shards.
         in_thread: Scan while this thread prompts.
         scheduler: Address of a Dask scheduler, whose workers scan.
         progress: Show a progress bar.
     """
-    scan = BackgroundScan(folder, looks=looks, progress=progress)
+    scan = BackgroundScan(folder, inspects=inspects, progress=progress)
     with (
         nullcontext() if scheduler is None else open_dask_executor(scheduler) as executor,
         open_prepare(
@@ -159,7 +156,7 @@ def begin_scan(
             on_progress=scan.note,
             executor=executor,
             storage=folder.storage,
-            looks=looks,
+            inspects=inspects,
             is_trial=is_trial,
             is_stopped=scan.is_stopped if in_thread else None,
         ) as prepare,

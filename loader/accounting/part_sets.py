@@ -140,8 +140,8 @@ class _Counted:
 class PartSetCounter:
     """Counts part sets, shard after shard, with little memory.
 
-    Samples are told apart by the sum of random numbers of their part names. In each block of samples, the names of one
-    sample of each sum are compared.
+    Samples are distinguished by the sum of random numbers of their part names. In each block of samples, the names of
+    one sample of each sum are compared.
 
     Args:
         max_sets: Number of part sets to list.

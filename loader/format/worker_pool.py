@@ -29,7 +29,7 @@ _PREFETCH = 4  # items queued for each worker, so that it does not wait while th
 _MAY_FORK = sys.platform != "darwin"  # system libraries of macOS crash in forked processes
 
 STOP_PERIOD_S = 0.1
-"""Time between two looks whether another thread has stopped the work."""
+"""Time between two checks whether another thread has stopped the work."""
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")

@@ -57,10 +57,10 @@ from .sample_view import (
 from .sampled_contents import (
     SampledContents as SampledContents,
     ShardFolder as ShardFolder,
+    contents_of_scan as contents_of_scan,
     coverage_warnings as coverage_warnings,
     field_map_warnings as field_map_warnings,
     inspect_folder as inspect_folder,
-    sampled_contents as sampled_contents,
 )
 from .text import (
     format_bytes as format_bytes,

@@ -1,4 +1,4 @@
-"""What the samples of a folder of shards contain, as a scan finds it, and how a field map fits them."""
+"""Describe what a scan of a folder of shards has found in its samples, and check a field map against it."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from .text import plural
 __all__ = [
     "SampledContents",
     "ShardFolder",
+    "contents_of_scan",
     "coverage_warnings",
     "field_map_warnings",
     "inspect_folder",
     "missing_sentence",
     "part_names_of_fields",
-    "sampled_contents",
 ]
 
 _MAX_PART_BYTES = 256 * 1024 * 1024  # of each part of the first sample
@@ -48,7 +48,7 @@ class SampledContents:
 
     Attributes:
         part_sets: The table of part sets, exact over all samples.
-        contents: What the samples contain that were looked at.
+        contents: What the samples contain that were inspected.
         key: Key of the first sample with the most frequent part set, ``<shard>/<key>``.
         is_first: That is the first sample of all.
         parts: Its parts, name → bytes; of a row of a Parquet file, column → value.
@@ -89,12 +89,12 @@ class SampledContents:
 
     @property
     def json_example(self) -> Mapping[str, Any] | None:
-        """The json parts that were looked at, decoded and merged; None without one."""
+        """The json parts that were inspected, decoded and merged; None without one."""
         return self.contents.json_example()
 
     @property
     def json_values(self) -> Sequence[str]:
-        """Expressions of the values inside the json parts that were looked at: ``json[meta][url]``."""
+        """Expressions of the values inside the json parts that were inspected: ``json[meta][url]``."""
         return self.contents.json_values()
 
     @property
@@ -158,7 +158,7 @@ def inspect_folder(
         exclude: Regular expression of shards to exclude.
         dataset_yaml_name: Name of the dataset file in ``.nv-meta``.
         meta_folder: Folder to use instead of ``.nv-meta``.
-        scans: Scan all samples in this process, and look into some of them; nothing is written.
+        scans: Scan all samples in this process, and inspect some of them; nothing is written.
 
     Raises:
         FormatError: Shards are damaged, or hold no samples.
@@ -175,9 +175,9 @@ def inspect_folder(
     contents = SampledContents()
     if scans:
         plan = PreparePlan(path=path, exclude=exclude, meta_folder=meta_folder)
-        with open_prepare(plan, storage=storage, looks=True, is_trial=True) as prepare:
+        with open_prepare(plan, storage=storage, inspects=True, is_trial=True) as prepare:
             prepare.scan()
-            contents = sampled_contents(prepare)
+            contents = contents_of_scan(prepare)
     prepared = storage.exists(INFO_JSON) or storage.exists(INFO_YAML)
     return ShardFolder(
         storage=storage,
@@ -189,11 +189,11 @@ def inspect_folder(
     )
 
 
-def sampled_contents(prepare: RunningPrepare) -> SampledContents:
+def contents_of_scan(prepare: RunningPrepare) -> SampledContents:
     """Return what a prepare has found after its scan; an example of the most frequent part sets is read.
 
     Args:
-        prepare: A prepare that looks into samples.
+        prepare: A prepare that inspects samples.
 
     Raises:
         FormatError: A shard has changed since it was scanned.
@@ -258,7 +258,7 @@ def field_map_warnings(
 def coverage_warnings(choice: DatasetYaml, found: SampledContents) -> list[str]:
     """Return a sentence for each required field that some samples cannot fill, with their number and the first one.
 
-    Parts are counted over all samples, and keys inside json over the samples that were looked at.
+    Parts are counted over all samples, and keys inside json over the samples that were inspected.
     """
     if choice.field_map is None or found.are_first:
         return []
@@ -296,7 +296,7 @@ def _missing_parts(field_map: FieldMap, name: str, found: SampledContents, propo
 
 
 def _missing_values(choice: DatasetYaml, field_map: FieldMap, found: SampledContents) -> Iterator[str]:
-    """Yield a sentence for each required field whose value is missing in some json parts that were looked at."""
+    """Yield a sentence for each required field whose value is missing in some json parts that were inspected."""
     for name, accesses in field_map.fields.items():
         if len(accesses) > 1 or not accesses[0].path or not choice.spec.field(name).required:
             continue
@@ -306,7 +306,7 @@ def _missing_values(choice: DatasetYaml, field_map: FieldMap, found: SampledCont
         if 0 < len(without) < len(of_part):
             total, lacking = (sum(each.parts for each in group) for group in (of_part.values(), without))
             yield (
-                f"field {name!r} ({value}) is missing in {lacking:,} of {total:,} {accesses[0].part} parts looked at,"
+                f"field {name!r} ({value}) is missing in {lacking:,} of {total:,} {accesses[0].part} parts inspected,"
                 f" first {without[0].example}"
             )
 

@@ -14,6 +14,7 @@ from tests.cli.run_energon import RunEnergon
 
 KEYS = {
     "path", "level", "complete", "datasets", "shards", "samples", "seconds", "errors", "warnings", "fixed", "findings",
+    "part_sets",
 }  # fmt: skip
 FINDING_KEYS = {"severity", "code", "message", "dataset", "shard", "key", "part", "offset", "at", "hint", "page"}
 

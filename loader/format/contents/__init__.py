@@ -1,4 +1,4 @@
-"""Look into samples, and propose the sample types and field maps that they fit.
+"""Inspect samples, and propose the sample types and field maps that they fit.
 
 The names are listed in ``__init__.pyi`` and imported on first use.
 """

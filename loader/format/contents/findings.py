@@ -1,4 +1,4 @@
-"""What some samples contain: the kinds of their parts by their first bytes, and the keys inside their json parts."""
+"""Collect what some samples contain: kinds of parts by their first bytes, and the keys inside json parts."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class Contents:
         }
 
     def has_all(self, values: Sequence[str]) -> bool:
-        """Return True if some json part has all of these values, or if there are none to look at."""
+        """Return True if some json part has all of these values, or if none was inspected."""
         names = {value.partition("[")[0] for value in values}
         return all(
             any({value for value in values if value.partition("[")[0] == name} <= set(each) for each in of_part)
@@ -121,7 +121,7 @@ class Contents:
             found = sorted(kinds.items(), key=lambda item: -item[1][0])
             pieces = [f"{kind.description} in {count:,} (first {example})" for kind, (count, example) in found]
             total = sum(count for count, _ in kinds.values())
-            yield f"part {name!r}, of {total:,} looked at, is {', '.join(pieces)}"
+            yield f"part {name!r}, inspected in {total:,} samples, is {', '.join(pieces)}"
         for name, structures in self.structures.items():
             yield from _partial_values(name, structures)
 
@@ -148,7 +148,7 @@ def _partial_values(name: str, structures: Mapping[tuple[str, ...], Structure]) 
         without = [structures[values] for values, of_structure in keys.items() if key not in of_structure]
         if without:
             lacking = sum(each.parts for each in without)
-            yield f"{key} is missing in {lacking:,} of {total:,} {name} parts looked at, first {without[0].example}"
+            yield f"{key} is missing in {lacking:,} of {total:,} {name} parts inspected, first {without[0].example}"
 
 
 def _top(name: str, value: str) -> str:

@@ -1,4 +1,4 @@
-"""Look into some samples of each shard, in the processes that scan the shards."""
+"""Inspect some samples of each shard, in the processes that scan the shards."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .findings import Contents
 
 __all__ = ["MAX_JSON_BYTES", "ContentSampler", "parse_document"]
 
-_MAX_SHARDS = 2000  # of which samples are looked at, besides those of rare part sets
+_MAX_SHARDS = 2000  # of which samples are inspected, besides those of rare part sets
 _MIN_SAMPLES = 256  # in all shards, if there are few shards
 _MAX_RARE = 1000  # samples of further part sets, for each process
 _MAX_RARE_OF_SHARD = 32
@@ -29,10 +29,10 @@ _READ_TOGETHER = 256 * 1024  # bytes of a sample up to which it is read at once
 
 @dataclass(slots=True)
 class ContentSampler:
-    """Looks into samples: some of each chosen shard, and one of each part set that it has not seen.
+    """Inspects samples: some of each chosen shard, and one of each part set that it has not seen.
 
     Args:
-        samples_of: Shard → number of samples to look at.
+        samples_of: Shard → number of samples to inspect.
         requests: Number of reads that this process may do; None for any number.
     """
 
@@ -43,7 +43,7 @@ class ContentSampler:
 
     @staticmethod
     def of_shards(shards: Sequence[str], *, is_far: bool, workers: int) -> ContentSampler:
-        """Return a sampler for a dataset: of many shards, it looks at evenly spread ones.
+        """Return a sampler for a dataset: of many shards, it inspects evenly spread ones.
 
         Args:
             shards: All shards.
@@ -56,8 +56,8 @@ class ContentSampler:
         each = 1 if is_far else max(1, -(-_MIN_SAMPLES // max(1, len(chosen))))
         return ContentSampler(dict.fromkeys(chosen, each), _MAX_REQUESTS // max(1, workers) if is_far else None)
 
-    def look(self, storage: Storage, shard: FileInfo, index: ShardIndex) -> Contents:
-        """Look into samples of a shard that was just indexed.
+    def inspect(self, storage: Storage, shard: FileInfo, index: ShardIndex) -> Contents:
+        """Inspect samples of a shard that was just indexed.
 
         Args:
             storage: The folder of the shard.

@@ -21,7 +21,7 @@ from ..nv_meta import INDEX_FOLDER
 from ..tar.header import BLOCK
 from ..tar.names import decode_name, encode_name
 from .keys import hash_key, hash_ragged
-from .layout import COLUMNS, ROW_COLUMNS, SampleIndex, ShardEntry, decode_layout, read_part_sets
+from .layout import COLUMNS, PART_SETS_FILE, ROW_COLUMNS, SampleIndex, ShardEntry, decode_layout, read_part_sets
 from .npy_column import column_bytes, map_column
 from .shard_index import ShardIndex
 
@@ -318,6 +318,11 @@ class DatasetIndex(SampleIndex):
             if self._key(sample) == key and (among is None or sample in among):
                 found.append(sample)
         return found
+
+    @property
+    def has_part_sets(self) -> bool:
+        """True if the index was written with a table of part sets."""
+        return self._storage.exists(f"{self._folder}/{PART_SETS_FILE}")
 
     def part_sets(self) -> PartSets:
         """Return the table of part sets; it is counted if the index has none."""

@@ -194,6 +194,11 @@ class SampleIndex(ABC):
         """Return the part names with their counts and sizes."""
         return self.layout.part_stats
 
+    @property
+    def has_part_sets(self) -> bool:
+        """True if :meth:`part_sets` needs no columns."""
+        return True
+
     @abstractmethod
     def part_sets(self) -> PartSets:
         """Return the table of part sets: which part names occur together, and in how many samples."""

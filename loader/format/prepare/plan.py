@@ -109,19 +109,19 @@ class PrepareReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanHow:
-    """How the shards of a prepare are scanned.
+    """Choose how the shards of a prepare are scanned.
 
     Attributes:
         on_progress: Called after each shard.
         executor: Scans the shards instead of worker processes.
-        looks: Look into some samples.
+        inspects: Inspect some samples.
         is_trial: Nothing is published: no compat files are staged, and no scans are stored in the dataset.
         is_stopped: Returns True when the scan has to end. With it, even a single worker is a process of its own.
     """
 
     on_progress: ProgressCallback | None = None
     executor: Executor | None = None
-    looks: bool = False
+    inspects: bool = False
     is_trial: bool = False
     is_stopped: Callable[[], bool] | None = None
 
@@ -147,7 +147,7 @@ class RunningPrepare(Protocol):
 
     @property
     def contents(self) -> Contents:
-        """What some samples contain, after a scan that looks into samples."""
+        """The contents of some samples, after a scan that inspects samples."""
 
     def read_parts(self, sample: int, *, max_bytes: int) -> dict[str, Any]:
         """Read the parts of a sample, but no larger ones: bytes for a decoder, or final values.

@@ -67,7 +67,7 @@ class _Count:
     """
 
     storage: Storage
-    samples_of: Mapping[str, int]  # file → number of samples to look into
+    samples_of: Mapping[str, int]  # file → number of samples to inspect
     writes_indexes: bool
 
     def __call__(self, shard: FileInfo) -> EnergonError | _Counted:
@@ -76,18 +76,18 @@ class _Count:
                 index = prepare_jsonl if self.writes_indexes else build_jsonl_index
                 offsets = index(self.storage, shard.name).offsets
                 counted = _Counted(len(offsets) - 1, {LINE: shard.size_bytes})
-                return replace(counted, contents=self._look(shard, offsets))
+                return replace(counted, contents=self._inspect(shard, offsets))
             return _counted(self.storage, shard.name)
         except (FormatError, StorageError) as error:
             return error
 
-    def look_again(self, shard: FileInfo) -> Contents:
-        """Look into samples of a file that was indexed before."""
+    def inspect_again(self, shard: FileInfo) -> Contents:
+        """Inspect samples of a file that was indexed before."""
         if not (shard.name.endswith(".jsonl") and shard.name in self.samples_of):
             return Contents()
-        return self._look(shard, open_jsonl_index(self.storage, shard.name).offsets)
+        return self._inspect(shard, open_jsonl_index(self.storage, shard.name).offsets)
 
-    def _look(self, shard: FileInfo, offsets: npt.NDArray[np.uint64]) -> Contents:
+    def _inspect(self, shard: FileInfo, offsets: npt.NDArray[np.uint64]) -> Contents:
         contents = Contents()
         lines = len(offsets) - 1
         count = min(lines, self.samples_of.get(shard.name, 0))
@@ -139,7 +139,7 @@ class RecordPrepare:
         self._index: RecordIndex | None = None
         self._contents = Contents()
         chosen = ContentSampler.of_shards(search.names, is_far=storage.checks_versions, workers=plan.workers)
-        self._task = _Count(storage, chosen.samples_of if how.looks else {}, not how.is_trial)
+        self._task = _Count(storage, chosen.samples_of if how.inspects else {}, not how.is_trial)
         self._results = (
             run_in_executor(self._task, self._to_scan, how.executor, is_stopped=how.is_stopped)
             if how.executor
@@ -150,7 +150,7 @@ class RecordPrepare:
         counted = self._known | self._count()
         for shard in self._search.shards:
             is_known = shard.name in self._known
-            self._contents.merge(self._task.look_again(shard) if is_known else counted[shard.name].contents)
+            self._contents.merge(self._task.inspect_again(shard) if is_known else counted[shard.name].contents)
         layout = _layout(self._search, counted)
         if not layout.samples:
             raise FormatError(
@@ -160,7 +160,7 @@ class RecordPrepare:
         self._index = RecordIndex(self._workspace.storage, "", layout, part_sets=part_sets)
 
     def _count(self) -> dict[str, _Counted]:
-        """Take the counts of the files to read."""
+        """Wait for the counts of the files to read."""
         counted: dict[str, _Counted] = {}
         errors: dict[int, EnergonError] = {}
         total, samples = len(self._search.shards), 0

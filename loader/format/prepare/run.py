@@ -37,7 +37,7 @@ from .split import PlannedSplit, plan_split, rename_excluded
 from .staging import STAGED_INDEX, IndexStaging, StagedIndex
 from .workspace import Workspace, open_trial_workspace, open_workspace
 
-__all__ = ["open_prepare", "run_prepare"]
+__all__ = ["TarPrepare", "open_prepare", "run_prepare"]
 
 
 def run_prepare(
@@ -76,7 +76,7 @@ def open_prepare(
     on_progress: ProgressCallback | None = None,
     executor: Executor | None = None,
     storage: Storage | None = None,
-    looks: bool = False,
+    inspects: bool = False,
     is_trial: bool = False,
     is_stopped: Callable[[], bool] | None = None,
 ) -> Iterator[RunningPrepare]:
@@ -89,7 +89,7 @@ def open_prepare(
         on_progress: As for :func:`run_prepare`.
         executor: As for :func:`run_prepare`.
         storage: As for :func:`run_prepare`.
-        looks: Look into some samples while their shards are scanned.
+        inspects: Inspect some samples while their shards are scanned.
         is_trial: Only scan, and write nothing next to the shards: there is no commit.
         is_stopped: Returns True when the scan has to end, because another thread has no use for it.
 
@@ -115,7 +115,9 @@ def open_prepare(
     with open_trial_workspace(storage) if is_trial else open_workspace(storage) as workspace:
         if not (plan.merge or is_trial):
             check_not_planned(storage)
-        how = ScanHow(on_progress=on_progress, executor=executor, looks=looks, is_trial=is_trial, is_stopped=is_stopped)
+        how = ScanHow(
+            on_progress=on_progress, executor=executor, inspects=inspects, is_trial=is_trial, is_stopped=is_stopped
+        )
         kind = TarPrepare if search.format is None else RecordPrepare
         with closing(kind(workspace, plan, search, how)) as prepare:
             yield prepare
@@ -188,7 +190,7 @@ class TarPrepare:
 
     def _stage(self) -> IndexStaging:
         inputs, how = self._inputs, self._how
-        return IndexStaging(inputs, how, sampler=self._sampler() if how.looks else None)
+        return IndexStaging(inputs, how, sampler=self._sampler() if how.inspects else None)
 
     def _sampler(self) -> ContentSampler:
         storage, plan = self._inputs.storage, self._plan
@@ -198,10 +200,10 @@ class TarPrepare:
         if self._staging is not None:
             self._staged, self._staging = self._staging.run(), None
             self._contents = self._staged.contents
-        elif self._how.looks and self._staged is None:
+        elif self._how.inspects and self._staged is None:
             inputs, sampler = self._inputs, self._sampler()
             for number, shard in enumerate(inputs.shards):
-                self._contents.merge(sampler.look(inputs.storage, shard, inputs.load_index(number)))
+                self._contents.merge(sampler.inspect(inputs.storage, shard, inputs.load_index(number)))
 
     @property
     def decodes(self) -> bool:
@@ -262,7 +264,7 @@ class TarPrepare:
         """Stage another index, because shards have changed."""
         self.close()
         self._inputs.workspace.work.remove(STAGING)
-        self._how = replace(self._how, looks=False)
+        self._how = replace(self._how, inspects=False)
         self._inputs = read_inputs(self._inputs.workspace, self._plan, search)
         self._staged, self._staging = None, self._stage()
 

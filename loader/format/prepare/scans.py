@@ -55,18 +55,18 @@ class _Scanned(NamedTuple):
 
     place: ScanPlace | EnergonError
     samples: int = 0
-    contents: Contents | None = None  # of some samples, if a sampler looks into them
+    contents: Contents | None = None  # of some samples, if a sampler inspects them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanOptions:
-    """How shards are scanned.
+    """Choose how shards are scanned.
 
     Attributes:
         stage_tar_idx: Also write the ``.tar.idx`` files to the staging folder.
         mode: How shards in an object store are scanned.
         part: The part of the prepare; None for a whole one.
-        sampler: Looks into samples of the shards; None looks into none.
+        sampler: Inspects samples of the shards; None inspects none.
         keeps_scans: Store scans in the object store of the dataset, too.
         is_stopped: Returns True when the scans have to end: then the next one raises. With it, even a single worker
             is a process of its own.
@@ -125,14 +125,16 @@ class _Scan:
         if self.stage_tar_idx:
             for shard, index in scans:
                 stage_tar_idx(self.work, shard, index)
-        looked = iter([self._look(shard, index) for shard, index in scans])
+        inspected = iter([self._inspect(shard, index) for shard, index in scans])
         return [
-            _Scanned(result) if isinstance(result, EnergonError) else _Scanned(next(places), len(result), next(looked))
+            _Scanned(result)
+            if isinstance(result, EnergonError)
+            else _Scanned(next(places), len(result), next(inspected))
             for result in results
         ]
 
-    def _look(self, shard: FileInfo, index: ShardIndex) -> Contents | None:
-        return None if self.sampler is None else self.sampler.look(self.storage, shard, index)
+    def _inspect(self, shard: FileInfo, index: ShardIndex) -> Contents | None:
+        return None if self.sampler is None else self.sampler.inspect(self.storage, shard, index)
 
     def _index(self, shard: FileInfo, index: ShardIndex | None) -> EnergonError | ShardIndex:
         try:
@@ -164,7 +166,7 @@ class _RemoteScan:
         stage_tar_idx: Also write the ``.tar.idx`` files to the staging folder.
         workers: Number of such workers.
         part: The part of the prepare.
-        sampler: Looks into samples of the shards.
+        sampler: Inspects samples of the shards.
     """
 
     storage: RemoteStorage
@@ -196,7 +198,7 @@ class _RemoteScan:
             except (FormatError, StorageError) as error:
                 return error
             if self.sampler is not None:
-                contents[shard.name] = self.sampler.look(self.storage, shard, index)
+                contents[shard.name] = self.sampler.inspect(self.storage, shard, index)
             return index
 
         with ThreadPoolExecutor(at_once, thread_name_prefix="scan") as threads:

@@ -56,7 +56,7 @@ class IndexStaging:
     Args:
         inputs: The shards, and what is known of them.
         how: How they are scanned.
-        sampler: Looks into samples; None looks into none.
+        sampler: Inspects samples; None inspects none.
     """
 
     def __init__(self, inputs: PrepareInputs, how: ScanHow, *, sampler: ContentSampler | None = None) -> None:
@@ -154,7 +154,7 @@ class IndexStaging:
                 contents = scans.take_contents(shard)
                 if contents is None:  # an earlier run has scanned the shard
                     index = inputs.load_index(number) if index is None else index
-                    contents = self._sampler.look(inputs.storage, shard, index)
+                    contents = self._sampler.inspect(inputs.storage, shard, index)
                 if contents.samples:
                     self._contents[number] = contents
 

@@ -67,7 +67,7 @@ def test_the_lines_of_a_folder_propose_a_field_map(tmp_path: Path) -> None:
     assert (chosen.spec.name, chosen.field_map) == ("TextSample", {"text": "json[text]"})
     [warning] = coverage_warnings(chosen, folder.contents)
     assert warning.startswith("field 'text' (json[text]) is missing in 1 of ")
-    assert warning.endswith(" json parts looked at, first a.jsonl/0")
+    assert warning.endswith(" json parts inspected, first a.jsonl/0")
     wrong = DatasetYaml(spec=chosen.spec, field_map={"text": "text"})
     assert field_map_warnings(wrong, folder.contents, meta_folder=folder.meta_folder) == [
         "field 'text' comes from 'text', but the 601 samples have only json; did you mean 'json[text]'?"

@@ -45,6 +45,7 @@ def show_part_sets(console: Console, table: Sequence[Mapping[str, Any]], found: 
         where = plural(inspected.shards, "shard")
         console.print(f"contents inspected: {plural(inspected.samples, 'sample')} of {where}", soft_wrap=True)
     show_notes(console, found.warnings, label="warning", style="yellow")
+    show_notes(console, found.conflicts, label="note")
 
 
 def show_first_sample(console: Console, found: SampledContents) -> None:

@@ -69,6 +69,11 @@ class _Draft:
     part_sets: Sequence[Mapping[str, Any]]
 
     @property
+    def further_notes(self) -> list[str]:
+        """The notes that are not shown with the part sets."""
+        return [note for note in self.notes if note not in self.folder.contents.conflicts]
+
+    @property
     def meta_folder(self) -> str:
         """The folder of the files, as the user names it."""
         return self.flags.meta_folder or ".nv-meta"
@@ -114,6 +119,8 @@ def prepare_dataset(flags: PrepareFlags) -> None:
                 _show_draft(draft, console)
                 return
             if not flags.as_json:
+                if draft.folder.contents.samples and history.first_time("the part sets"):
+                    show_part_sets(console, draft.part_sets, draft.folder.contents)
                 show_notes(console, draft.warnings, label="warning", style="yellow")
             if not flags.asks_by_menus or _is_confirmed(draft, scan, console, history):
                 break
@@ -128,7 +135,7 @@ def prepare_dataset(flags: PrepareFlags) -> None:
         )
         return
     show_done(console, flags.path, report, draft.files, folder=draft.meta_folder)
-    show_notes(console, draft.notes, label="note")
+    show_notes(console, draft.further_notes, label="note")
 
 
 def _fault_of_target(flags: PrepareFlags, folder: ShardFolder) -> StorageError | None:
@@ -268,4 +275,4 @@ def _show_draft(draft: _Draft, console: Console) -> None:
         show_split(console, planned, folder.sizes)
     show_files(console, draft.files, folder=draft.meta_folder)
     show_notes(console, warnings, label="warning", style="yellow")
-    show_notes(console, draft.notes, label="note")
+    show_notes(console, draft.further_notes, label="note")

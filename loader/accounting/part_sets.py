@@ -148,9 +148,9 @@ class PartSetCounter:
         rows_at_once: Number of parts in a block.
     """
 
-    def __init__(self, *, max_sets: int = MAX_PART_SETS, rows_at_once: int = _ROWS_AT_ONCE) -> None:
-        self._max_sets = max_sets
-        self._rows_at_once = rows_at_once
+    def __init__(self, *, max_sets: int | None = None, rows_at_once: int | None = None) -> None:
+        self._max_sets = max_sets or MAX_PART_SETS
+        self._rows_at_once = rows_at_once or _ROWS_AT_ONCE
         self._seed = np.uint64(secrets.randbits(64))  # names in data cannot be made to collide
         self._sets: dict[tuple[int, ...], _Counted] = {}
         self._known_sums: npt.NDArray[np.uint64] | None = None  # of the listed sets, once there are all of them

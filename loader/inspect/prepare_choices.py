@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 from ..accounting.kinds import kind_of_name
@@ -50,7 +49,6 @@ _MAX_KEYS = 8  # of json, in a hint
 _MAX_SHOWN = 30  # part names, in a hint
 _MAX_SETS = 200  # that are compared with a type
 _MAX_NAMES = 10  # of parts, in a note
-_MAX_CONFLICTS = 20
 _MAX_DEVIATION = 5  # percent, of a split's share from the requested one
 
 
@@ -198,7 +196,7 @@ def _generated_code(found: SampledContents, chosen: DatasetYaml) -> str | None:
 
 def choice_notes(folder: ShardFolder, choices: Choices) -> list[str]:
     """Return notes on consequences of the choices that a user may not expect."""
-    notes: list[str] = list(islice(folder.contents.contents.conflicts(), _MAX_CONFLICTS))
+    notes: list[str] = [*folder.contents.conflicts]
     chosen = choices.dataset_yaml
     if chosen is None and not folder.has_dataset_yaml:
         notes.append(

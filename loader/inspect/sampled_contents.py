@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from ..accounting.kinds import Kind, kind_of_name
@@ -38,6 +39,7 @@ __all__ = [
 _MAX_PART_BYTES = 256 * 1024 * 1024  # of each part of the first sample
 _MAX_OTHER_BYTES = 16 * 1024 * 1024  # of each part of the examples of other part sets
 _MAX_EXAMPLES = 4
+_MAX_CONFLICTS = 20
 _SHOWN_NAMES = 20
 _MAX_NAMES = 1000  # of parts, the most frequent: base names with dots may give each sample another one
 
@@ -101,6 +103,11 @@ class SampledContents:
     def kinds(self) -> Mapping[str, Kind]:
         """Part name → what the first bytes of such parts say."""
         return self.contents.part_kinds()
+
+    @property
+    def conflicts(self) -> list[str]:
+        """Sentences about parts and keys inside json that are not the same in all inspected samples."""
+        return list(islice(self.contents.conflicts(), _MAX_CONFLICTS))
 
     def missing(self, fields: Mapping[str, Sequence[str]]) -> dict[str, Missing]:
         """Return the fields that some samples cannot fill, exactly.
@@ -241,6 +248,7 @@ def field_map_warnings(
     faulty = {name: "" for name, each in missing.items() if each.samples == found.samples}
     for name in faulty:
         faulty[name] = _missing_parts(field_map, name, found, proposals)
+    values = set(found.json_values)
     for number, (key, parts) in enumerate([(found.key, found.parts), *found.examples]):
         testable = {
             name: expression
@@ -248,6 +256,8 @@ def field_map_warnings(
             if name not in faulty and not FieldMap({name: field_map.fields[name]}).missing(parts)
         }
         for name, fault in _faults(choice, testable, found, key, parts, meta_folder=meta_folder, trust_code=trust_code):
+            if "is missing" in fault and set(testable[name].split(",")) & values:
+                continue  # other samples have the value: coverage_warnings counts those without it
             proposal = proposals.get(name)
             has_hint = "did you mean" in fault or proposal in (None, testable[name])
             where = f"in the first sample, {key}" if found.is_first and not number else f"in sample {key}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,19 +42,22 @@ class ContentSampler:
     _rare: int = 0
 
     @staticmethod
-    def of_shards(shards: Sequence[str], *, is_far: bool, workers: int) -> ContentSampler:
+    def of_shards(shards: Sequence[str], *, is_far: bool, workers: int, also: Iterable[str] = ()) -> ContentSampler:
         """Return a sampler for a dataset: of many shards, it inspects evenly spread ones.
 
         Args:
             shards: All shards.
             is_far: Each read is a request.
             workers: Number of processes with a sampler.
+            also: Shards of which samples with rare part sets are inspected.
         """
         most = _MAX_REQUESTS if is_far else _MAX_SHARDS
         stride = max(1, -(-len(shards) // most))
         chosen = shards[::stride]
         each = 1 if is_far else max(1, -(-_MIN_SAMPLES // max(1, len(chosen))))
-        return ContentSampler(dict.fromkeys(chosen, each), _MAX_REQUESTS // max(1, workers) if is_far else None)
+        return ContentSampler(
+            dict.fromkeys(also, 0) | dict.fromkeys(chosen, each), _MAX_REQUESTS // max(1, workers) if is_far else None
+        )
 
     def inspect(self, storage: Storage, shard: FileInfo, index: ShardIndex) -> Contents:
         """Inspect samples of a shard that was just indexed.

@@ -39,6 +39,8 @@ from .workspace import Workspace, open_trial_workspace, open_workspace
 
 __all__ = ["TarPrepare", "open_prepare", "run_prepare"]
 
+_MAX_KNOWN_SETS = 1000  # of an earlier index, that are inspected again
+
 
 def run_prepare(
     plan: PreparePlan,
@@ -193,8 +195,16 @@ class TarPrepare:
         return IndexStaging(inputs, how, sampler=self._sampler() if how.inspects else None)
 
     def _sampler(self) -> ContentSampler:
-        storage, plan = self._inputs.storage, self._plan
-        return ContentSampler.of_shards(self._inputs.search.names, is_far=storage.checks_versions, workers=plan.workers)
+        """Return a sampler, which inspects unchanged shards only where a part set has its first sample."""
+        inputs, plan = self._inputs, self._plan
+        previous = inputs.previous.index
+        sets = previous.part_sets().sets if previous and inputs.reused else ()
+        return ContentSampler.of_shards(
+            inputs.search.names,
+            is_far=inputs.storage.checks_versions,
+            workers=plan.workers,
+            also=[previous.shard_of(each.first_sample).name for each in sets[:_MAX_KNOWN_SETS]] if previous else (),
+        )
 
     def scan(self) -> None:
         if self._staging is not None:
@@ -202,7 +212,8 @@ class TarPrepare:
             self._contents = self._staged.contents
         elif self._how.inspects and self._staged is None:
             inputs, sampler = self._inputs, self._sampler()
-            for number, shard in enumerate(inputs.shards):
+            for number in (number for number, shard in enumerate(inputs.shards) if shard.name in sampler.samples_of):
+                shard = inputs.shards[number]
                 self._contents.merge(sampler.inspect(inputs.storage, shard, inputs.load_index(number)))
 
     @property

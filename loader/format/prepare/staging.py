@@ -90,6 +90,7 @@ class IndexStaging:
                 is_stopped=how.is_stopped,
             ),
         )
+        self._chosen = sampler.samples_of if sampler is not None else {}
         self._contents: dict[int, Contents] = {}
 
     def run(self) -> StagedIndex:
@@ -150,7 +151,8 @@ class IndexStaging:
             if compat and compat.needs(number):
                 index = inputs.load_index(number) if index is None else index
                 compat.add(number, index, is_staged=scans.has_staged(shard))
-            if self._sampler is not None:
+            is_inspected = number not in inputs.reused or shard.name in self._chosen
+            if self._sampler is not None and is_inspected:
                 contents = scans.take_contents(shard)
                 if contents is None:  # an earlier run has scanned the shard
                     index = inputs.load_index(number) if index is None else index

@@ -39,6 +39,7 @@ from ..progress import ProgressBar
 from .choices import needs_contents, resolve_choices
 from .flags import PrepareFlags, check_consent, check_flags, split_of_flags
 from .history import AnswerHistory
+from .prompts import load_prompts
 from .report import (
     report_document,
     show_done,
@@ -103,6 +104,8 @@ def prepare_dataset(flags: PrepareFlags) -> None:
             raise fault
         show_notes(error_console(), [f"{fault.message}: {fault.path}; {fault.hint}"], label="warning", style="yellow")
     check_consent(flags, has_split=folder.has_split, has_dataset_yaml=folder.has_dataset_yaml)
+    if flags.asks_by_menus:
+        load_prompts()
     with begin_scan(
         _plan(flags),
         folder,

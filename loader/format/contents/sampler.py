@@ -24,6 +24,8 @@ _MAX_REQUESTS = 56  # to an object store, of all processes; the first sample tak
 MAX_JSON_BYTES = 1 << 20
 """Size of a json part up to which it is parsed."""
 
+_SMALL_PARTS = 64  # in a shard
+_MAX_LAYOUTS = 10_000  # of small shards, that are remembered
 _READ_TOGETHER = 256 * 1024  # bytes of a sample up to which it is read at once
 
 
@@ -39,6 +41,7 @@ class ContentSampler:
     samples_of: Mapping[str, int]
     requests: int | None = None
     _seen: set[tuple[str, ...]] = field(default_factory=set)
+    _layouts: set[object] = field(default_factory=set)  # parts of small shards: many have the same ones
     _rare: int = 0
 
     @staticmethod
@@ -85,6 +88,12 @@ class ContentSampler:
         """Return samples that are evenly spread, and the first one of each part set that was not seen before."""
         count = min(self.samples_of.get(shard, 0), len(index))
         chosen = {sample * len(index) // count for sample in range(count)}
+        is_small = len(index.part_name) <= _SMALL_PARTS
+        layout = (index.part_names, index.part_name.tobytes(), index.part_ends.tobytes()) if is_small else None
+        if layout is not None and layout in self._layouts:
+            return sorted(chosen)
+        if len(self._layouts) < _MAX_LAYOUTS:
+            self._layouts.add(layout)
         counter = PartSetCounter()
         counter.add(index.part_ends, index.part_name)
         table = counter.finish(index.part_names, lambda _: "")

@@ -26,11 +26,13 @@ class BackgroundScan:
 
     Args:
         folder: The folder of the shards.
+        plan: The plan of the prepare.
         inspects: The scan inspects samples.
         progress: Show a progress bar while :meth:`wait` waits.
     """
 
-    def __init__(self, folder: ShardFolder, *, inspects: bool, progress: bool | None) -> None:
+    def __init__(self, folder: ShardFolder, plan: PreparePlan, *, inspects: bool, progress: bool | None) -> None:
+        self._reports_resumed = progress is not False and not plan.merge
         self._folder = folder
         self._inspects = inspects
         self._progress = progress
@@ -61,7 +63,7 @@ class BackgroundScan:
 
     def note(self, now: PrepareProgress) -> None:
         """Show progress, or keep it while another thread shows it."""
-        if now.resumed and self._progress is not False:
+        if now.resumed and self._reports_resumed:
             verb = "shard was" if now.resumed == 1 else "shards were"
             click.echo(f"resumed: {now.resumed:,} {verb} already scanned", err=True)
         self._now = now
@@ -148,7 +150,7 @@ def begin_scan(
         scheduler: Address of a Dask scheduler, whose workers scan.
         progress: Show a progress bar.
     """
-    scan = BackgroundScan(folder, inspects=inspects, progress=progress)
+    scan = BackgroundScan(folder, plan, inspects=inspects, progress=progress)
     with (
         nullcontext() if scheduler is None else open_dask_executor(scheduler) as executor,
         open_prepare(

@@ -107,7 +107,7 @@ class SampledContents:
     @property
     def conflicts(self) -> list[str]:
         """Sentences about parts and keys inside json that are not the same in all inspected samples."""
-        return list(islice(self.contents.conflicts(), _MAX_CONFLICTS))
+        return [] if self.are_first else list(islice(self.contents.conflicts(), _MAX_CONFLICTS))
 
     def missing(self, fields: Mapping[str, Sequence[str]]) -> dict[str, Missing]:
         """Return the fields that some samples cannot fill, exactly.

@@ -17,6 +17,7 @@ _LARGE_DOCUMENT_BYTES = 16 * 1024  # as text
 _MAX_TEXT = 200  # characters of a text, and items of a list, in a large document that is sent between processes
 _MAX_ITEMS = 50
 _MAX_DEPTH = 6
+_MAX_KEYS = 5  # of json, in a sentence
 _FALSE_KINDS = ("page", "pointer", "archive")
 """Kinds that few names mean: under other names, such files are something else than their names say."""
 
@@ -112,7 +113,7 @@ class Contents:
     def conflicts(self) -> Iterator[str]:
         """Yield a sentence for each part that is not always the same kind of file, or another one than its name says.
 
-        Also for each key inside json that only some samples have.
+        Also for the keys inside json that only some samples have.
         """
         for name, kinds in self.kinds.items():
             groups = {_group(kind) for kind in kinds if kind.kind != "empty"}
@@ -123,7 +124,10 @@ class Contents:
             total = sum(count for count, _ in kinds.values())
             yield f"part {name!r}, inspected in {total:,} samples, is {', '.join(pieces)}"
         for name, structures in self.structures.items():
-            yield from _partial_values(name, structures)
+            partial = list(_partial_values(name, structures))
+            more = f"; and {len(partial) - _MAX_KEYS:,} more keys" if len(partial) > _MAX_KEYS else ""
+            if partial:
+                yield "; ".join(partial[:_MAX_KEYS]) + more
 
 
 def _is_false(name: str, kind: Kind) -> bool:

@@ -137,7 +137,8 @@ def prepare_dataset(flags: PrepareFlags) -> None:
             )
         )
         return
-    show_done(console, flags.path, report, draft.files, folder=draft.meta_folder)
+    further = tuple(text for text in report.warnings if text not in draft.folder.contents.warnings)
+    show_done(console, flags.path, replace(report, warnings=further), draft.files, folder=draft.meta_folder)
     show_notes(console, draft.further_notes, label="note")
 
 

@@ -148,7 +148,9 @@ def test_every_rare_part_set_is_inspected(tmp_path: Path, energon: RunEnergon) -
 def test_dots_in_base_names_are_a_finding(tmp_path: Path, energon: RunEnergon) -> None:
     write_shard(tmp_path / "s_0.tar", {f"cam{n}": {f"2024-01-{n:02}.jpg": JPG} for n in range(30)})
     done = energon("prepare", tmp_path, "--yes")
-    assert "warning: 30 part names occur once each, first '2024-01-00.jpg': base names contain dots" in done.out
+    assert (
+        done.out.count("warning: 30 part names occur once each, first '2024-01-00.jpg': base names contain dots") == 1
+    )
     assert "… and 22 more part sets" in energon("info", tmp_path).out
     found = energon("lint", tmp_path, "--json").json["findings"]
     assert [each["code"] for each in found] == ["W309"]

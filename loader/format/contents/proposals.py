@@ -17,6 +17,7 @@ __all__ = ["Proposal", "count_fits", "dropped_parts", "propose", "propose_field_
 _RARE = 0.01
 """Share of the samples up to which part sets do not decide on a type, but are named."""
 _MAX_SETS = 200  # that are compared with a type
+_MAX_NAMED = 20  # parts, in a sentence
 
 _TEXT_KINDS = ("any", "sequence", "text", "text_list", "turns")
 """Kinds of fields that hold text."""
@@ -210,7 +211,11 @@ def _reason(
         if not filled:
             return None
         spec = filled[0]
-        return f"{spec.name} would drop {', '.join(dropped[spec.name])}; crude samples keep all parts"
+        if not dropped[spec.name]:
+            return f"{spec.name} fits at most {100 * _RARE:.0f} % of the samples; crude samples keep all parts"
+        names = dropped[spec.name]
+        more = f" and {len(names) - _MAX_NAMED:,} more" if len(names) > _MAX_NAMED else ""
+        return f"{spec.name} would drop {', '.join(names[:_MAX_NAMED])}{more}; crude samples keep all parts"
     spec = complete[0]
     pieces = []
     if layout is not None:

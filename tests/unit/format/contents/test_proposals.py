@@ -241,6 +241,14 @@ def test_no_type_is_proposed_that_no_sample_fits() -> None:
     assert propose(["jpg", "json"], values, sets=together, has_all=lambda _: False).sample_types[0] == CRUDE
 
 
+def test_a_type_that_few_samples_fit_is_not_proposed_and_the_reason_says_so() -> None:
+    proposal = propose(["txt", "jpg"], sets=[part_set("bin", 5000), part_set("jpg txt", 30)])
+    assert (proposal.sample_types[0], proposal.reason) == (
+        CRUDE,
+        "CaptioningSample fits at most 1 % of the samples; crude samples keep all parts",
+    )
+
+
 def test_a_rare_part_keeps_its_samples_but_not_all_others_from_a_type() -> None:
     rare = [part_set("jpg txt", 5000), part_set("jpg txt wav", 3)]
     assert propose(["jpg", "txt", "wav"], sets=rare).sample_types[0].short_name == "Captioning"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from loader.convert.importing import ImportReport, ListedRows, PlannedPart
     from loader.convert.sources import Source
     from loader.convert.tables import FoundColumn
-    from loader.inspect import FirstSamples
+    from loader.inspect import SampledContents
 
 __all__ = ["draft_document", "report_document", "show_done", "show_draft", "show_found"]
 
@@ -38,7 +38,7 @@ _CHANGES = {
 """What :attr:`ImportReport.changed` counts, for people."""
 
 
-def show_found(console: Console, flags: ImportFlags, listed: ListedRows, first: FirstSamples) -> None:
+def show_found(console: Console, flags: ImportFlags, listed: ListedRows, first: SampledContents) -> None:
     """Print the number of samples, the coverage of each part name and the first sample."""
     rows = len(listed.rows)
     kinds = ", ".join(dict.fromkeys(source.kind for source in listed.sources))

@@ -77,7 +77,7 @@ def import_sources(flags: ImportFlags) -> None:
             raise click.UsageError(f"{error.message} ({error.at})") from error
         folder = _without_shard(inspect_folder(trial))
         if not flags.as_json:
-            show_found(console, flags, listed, folder.first)
+            show_found(console, flags, listed, folder.contents)
         draft = _confirmed_draft(flags, listed, folder, console)
         layout = ShardLayout(
             shard_bytes=flags.shard_size,
@@ -112,8 +112,11 @@ def import_sources(flags: ImportFlags) -> None:
 
 
 def _without_shard(folder: ShardFolder) -> ShardFolder:
-    """Name the first sample by its key alone: its shard is temporary."""
-    return replace(folder, first=replace(folder.first, key=folder.first.key.partition("/")[2]))
+    """Name samples by their keys alone: their shard is temporary."""
+    found = folder.contents
+    examples = [(key.partition("/")[2], parts) for key, parts in found.examples]
+    contents = replace(found, key=found.key.partition("/")[2], examples=examples, are_first=True, warnings=())
+    return replace(folder, contents=contents)
 
 
 def _confirmed_draft(flags: ImportFlags, listed: ListedRows, folder: ShardFolder, console: Console) -> _Draft:
@@ -135,7 +138,7 @@ def _draft(folder: ShardFolder, choices: ImportChoices) -> _Draft:
     chosen = Choices(dataset_yaml=choices.dataset_yaml)
     warnings: list[str] = []
     if choices.dataset_yaml is not None:
-        warnings = field_map_warnings(choices.dataset_yaml, folder.first, meta_folder=folder.meta_folder)
+        warnings = field_map_warnings(choices.dataset_yaml, folder.contents, meta_folder=folder.meta_folder)
     return _Draft(
         choices=choices,
         files=choice_files(folder, chosen, name="dataset.yaml"),

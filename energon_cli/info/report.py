@@ -12,6 +12,7 @@ from loader.inspect import format_bytes, format_count, plural
 
 from ..console import escape_controls, print_table
 from ..links import linked_path
+from ..part_sets import print_part_sets
 from .metadataset import show_metadataset
 
 if TYPE_CHECKING:
@@ -47,6 +48,9 @@ def _show_dataset(console: Console, facts: dict[str, Any]) -> None:
         print_table(console, _part_table(facts["parts"]))
         if len(facts["parts"]) > _MAX_PARTS:
             console.print(f"… and {len(facts['parts']) - _MAX_PARTS:,} more (--json lists all)")
+    if facts.get("part_sets"):
+        console.print()
+        print_part_sets(console, facts["part_sets"], is_complete=facts["part_sets_complete"])
 
 
 def _lines(facts: dict[str, Any]) -> list[tuple[str, str]]:

@@ -40,6 +40,7 @@ def lint_document(
         "warnings": len(report.findings) - report.errors,
         "fixed": fixed,
         "pictures": _pictures_by_part(report),
+        "part_sets": None if report.part_sets is None else report.part_sets.to_document(),
         "findings": [
             {
                 "severity": finding.severity,
@@ -86,6 +87,7 @@ def show_lint(
 
     from ..console import escape_controls
     from ..links import supports_links
+    from ..part_sets import print_part_sets
 
     def page(finding: Finding) -> str | None:
         return None if pages is None else pages.url(finding.dataset, finding.shard, finding.key)
@@ -100,6 +102,9 @@ def show_lint(
     for name, traits in _pictures_by_part(report).items():
         told = "; ".join(f"{count:,} {TRAITS[trait]}" for trait, count in traits.items())
         console.print(f"note: pictures {escape_controls(name)}: {told}", soft_wrap=True)
+    table = report.part_sets
+    if table is not None and len(table.sets) > 1:
+        print_part_sets(console, table.to_document(), is_complete=not table.others)
     checked = f"{_amount(request, report)}, level {request.level}"
     if report.decoded_media:
         checked += f", {report.decoded_media:,} of sound or video decoded to the end"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -10,32 +10,54 @@ import click
 
 from loader.format.documents import SampleTypeSpec
 from loader.format.prepare import DatasetYaml, SplitRequest, plan_split
-from loader.inspect import Choices, OpenChoices, ShardFolder, open_choices, propose_choices, view_first_sample
+from loader.inspect import (
+    Choices,
+    OpenChoices,
+    ShardFolder,
+    complete_choices,
+    open_choices,
+    plural,
+    propose_choices,
+    view_first_sample,
+)
 
 from ..console import StatusLine
 from .flags import PrepareFlags, split_of_flags, type_of_flags
 from .history import AnswerHistory, RewindableQuestions
 from .questions import PipedQuestions, ask
-from .report import show_first_sample, show_found, show_notes, show_split
+from .report import show_first_sample, show_found, show_notes, show_part_sets, show_split
+from .scan import BackgroundScan
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["resolve_choices", "show_trial"]
+__all__ = ["needs_contents", "resolve_choices", "show_trial"]
 
 _SHUFFLE_SEED = 42  # arbitrary, but constant: --shuffle-tars must be reproducible
 
 
-def resolve_choices(flags: PrepareFlags, folder: ShardFolder, console: Console, history: AnswerHistory) -> Choices:
+def needs_contents(flags: PrepareFlags, folder: ShardFolder) -> bool:
+    """Return True if a sample type may be proposed or checked, for which the scan inspects samples."""
+    if flags.tar_index_only or flags.skip_dataset_yaml:
+        return False
+    if flags.sample_type is not None:
+        return not type_of_flags(flags.sample_type, None)["spec"].crude
+    return flags.asks_by_menus or not (flags.non_interactive or folder.prepared)
+
+
+def resolve_choices(
+    flags: PrepareFlags, folder: ShardFolder, scan: BackgroundScan, console: Console, history: AnswerHistory
+) -> Choices:
     """Resolve the open choices from flags, proposals, menus or lines of standard input.
 
     Args:
         flags: The command line.
         folder: The folder.
+        scan: The scan of its shards, which only proposals for the sample type wait for.
         console: The console that shows proposals and results.
         history: The answers so far, for menus: the prompts continue from them.
     """
-    choices = _unshuffled_choices(flags, folder, console, history)
+    choices = _unshuffled_choices(flags, folder, scan, console, history)
     return choices if choices.split is None else replace(choices, split=_with_flags(flags, choices.split))
 
 
@@ -49,7 +71,9 @@ def _with_flags(flags: PrepareFlags, request: SplitRequest) -> SplitRequest:
     )
 
 
-def _unshuffled_choices(flags: PrepareFlags, folder: ShardFolder, console: Console, history: AnswerHistory) -> Choices:
+def _unshuffled_choices(
+    flags: PrepareFlags, folder: ShardFolder, scan: BackgroundScan, console: Console, history: AnswerHistory
+) -> Choices:
     given = open_choices(
         folder,
         split=split_of_flags(flags),
@@ -68,25 +92,50 @@ def _unshuffled_choices(flags: PrepareFlags, folder: ShardFolder, console: Conso
         chosen = None if given.spec is None else DatasetYaml(spec=given.spec, field_map=given.field_map)
         return Choices(split=given.split, dataset_yaml=chosen)
     if flags.yes:
-        return propose_choices(given)
+        return propose_choices(complete_choices(given, scan.wait()) if given.ask_dataset_yaml else given)
+
+    def scanned(asked: OpenChoices) -> OpenChoices:
+        completed = complete_choices(asked, scan.wait())
+        if history.first_time("the part sets"):
+            _show_scan(flags, completed, scan, console)
+        return completed
+
     if history.first_time("the folder"):
-        show_found(console, flags.path, folder.sizes, folder.first)
-        if given.reason is not None and given.ask_dataset_yaml and given.spec is None:
-            show_notes(console, [given.reason], label="note")
+        show_found(console, flags.path, folder.sizes)
     if flags.asks_by_menus:
-        return _ask_by_menus(flags, folder, given, console, history)
+        return _ask_by_menus(flags, folder, given, scanned, scan, console=console, history=history)
     questions = PipedQuestions(given.proposed_ratio, show=lambda line: console.print(line, soft_wrap=True))
-    return ask(questions, given)
+    return ask(questions, given, scanned)
+
+
+def _show_scan(flags: PrepareFlags, given: OpenChoices, scan: BackgroundScan, console: Console) -> None:
+    """Print the part sets, a sample, and what the proposed type is based on."""
+    show_part_sets(console, scan.part_sets, given.contents)
+    if flags.asks_by_menus:
+        show_first_sample(console, given.contents)
+    if given.spec is None:
+        notes = [] if given.reason is None else [given.reason]
+        if given.fits is not None:
+            fits = f"{given.fits:,} of {plural(given.contents.samples, 'sample')}"
+            notes.append(f"{given.sample_types[0].name} is proposed, which {fits} fit")
+        show_notes(console, notes, label="note")
 
 
 def _ask_by_menus(
-    flags: PrepareFlags, folder: ShardFolder, given: OpenChoices, console: Console, history: AnswerHistory
+    flags: PrepareFlags,
+    folder: ShardFolder,
+    given: OpenChoices,
+    scanned: Callable[[OpenChoices], OpenChoices],
+    scan: BackgroundScan,
+    *,
+    console: Console,
+    history: AnswerHistory,
 ) -> Choices:
     from .menus import MenuQuestions
 
     def try_field_map(spec: SampleTypeSpec, field_map: Mapping[str, str]) -> bool:
         choice = DatasetYaml(spec=spec, field_map=field_map)
-        return show_trial(folder, choice, console, trust_code=flags.trust_code)
+        return show_trial(scan.wait(), choice, console, trust_code=flags.trust_code)
 
     def show_choice(choice: SplitRequest) -> None:
         planned = plan_split(folder.storage, _with_flags(flags, choice), list(folder.sizes))
@@ -101,16 +150,14 @@ def _ask_by_menus(
         if folder.prepared and given.split is None and given.spec is None and flags.split_by == "shards":
             split, dataset_yaml = questions.what_to_change(has_dataset_yaml=folder.has_dataset_yaml)
             asked = replace(given, ask_split=split or given.ask_split, ask_dataset_yaml=dataset_yaml)
-        if (asked.ask_split or asked.ask_dataset_yaml) and history.first_time("the first sample"):
-            show_first_sample(console, folder.first)
-        return ask(questions, asked)
+        return ask(questions, asked, scanned)
 
     return history.run(ask_all)
 
 
 def show_trial(folder: ShardFolder, choice: DatasetYaml, console: Console, *, trust_code: bool) -> bool:
-    """Build the first sample with the chosen field map, and print it or the error."""
-    if not folder.first.parts:
+    """Build a sample with the chosen field map, and print it or the error."""
+    if not folder.contents.parts:
         return True
     from ..preview.render import render_sample, terminal_space
 

@@ -10,13 +10,18 @@ from typing import Any, Literal
 from ..ascii_text import in_ascii, is_ascii_only
 from ..preview.terminal import discard_input
 
-__all__ = ["Confirmation", "GoBack", "ask_text", "confirm", "print_dim", "select"]
+__all__ = ["Confirmation", "GoBack", "ask_text", "confirm", "load_prompts", "print_dim", "select"]
 
 Confirmation = Literal["write", "change", "leave"]
 
 
 class GoBack(Exception):  # noqa: N818 - a wish of the user
     """The user wants to return to the prompt before."""
+
+
+def load_prompts() -> None:
+    """Import the library of the prompts: while a scan runs, this takes several times as long."""
+    import questionary  # noqa: F401 - see above
 
 
 def select(question: str, choices: Sequence[str], *, default: str | None = None, can_go_back: bool = False) -> str:

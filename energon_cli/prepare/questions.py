@@ -9,8 +9,8 @@ from typing import Protocol, TextIO
 
 from loader.errors import ConfigError, EnergonError
 from loader.format.documents import SAMPLE_TYPES, SampleTypeSpec, sample_type_of_name
-from loader.format.prepare import DatasetYaml, SplitRequest, parse_ratio, propose_field_map
-from loader.inspect import Choices, FieldQuestion, OpenChoices, check_field, field_hint
+from loader.format.prepare import DatasetYaml, SplitRequest, parse_ratio
+from loader.inspect import Choices, FieldQuestion, OpenChoices, check_field, field_hint, proposed_field_map
 
 __all__ = ["NUMBERS_OF_PEER", "PipedQuestions", "Questions", "ask", "yes_or_no"]
 
@@ -56,16 +56,25 @@ class Questions(Protocol):
         """Show a sample built with this map, or the error; False prompts for the fields again."""
 
 
-def ask(questions: Questions, given: OpenChoices) -> Choices:
+def ask(
+    questions: Questions, given: OpenChoices, scanned: Callable[[OpenChoices], OpenChoices] = lambda given: given
+) -> Choices:
     """Prompt for all choices that flags leave open, in an order that scripts rely on.
 
     The order: the split; the sample type, or none for no ``dataset.yaml``; field map or code; each field.
+
+    Args:
+        questions: Prompts for the answers.
+        given: The choices that are settled.
+        scanned: Waits for the scan of the samples, and adds the proposals that come from it. It is not called before
+            the split is settled.
     """
     split = given.split
     if split is None and given.ask_split:
         split = questions.split(given.detected_split)
     if not given.ask_dataset_yaml:
         return Choices(split=split)
+    given = scanned(given)
     spec = given.spec or questions.sample_type(given.sample_types)
     if spec is None:
         return Choices(split=split)
@@ -79,7 +88,9 @@ def ask(questions: Questions, given: OpenChoices) -> Choices:
 
 
 def _ask_fields(questions: Questions, given: OpenChoices, spec: SampleTypeSpec) -> dict[str, str]:
-    proposals = propose_field_map(spec, given.part_names, given.json_example, kinds=given.kinds)
+    found = given.contents
+    proposals: Mapping[str, str] = proposed_field_map(spec, found)
+    part_names, json_values = found.part_names, found.json_values
     while True:
         answers: dict[str, str] = {}
         for field in spec.fields:
@@ -87,8 +98,8 @@ def _ask_fields(questions: Questions, given: OpenChoices, spec: SampleTypeSpec) 
                 spec=spec,
                 field=field,
                 proposal=proposals.get(field.name, ""),
-                part_names=given.part_names,
-                json_values=given.json_values,
+                part_names=part_names,
+                json_values=json_values,
             )
             answer = questions.field(question).strip()
             if answer:
@@ -153,7 +164,7 @@ class PipedQuestions:
         empty = "" if field.required else " (empty: skip)"
         answer = self._ask(f"Part for {field.name!r}{empty}; {field_hint(question)}")
         fault = check_field(question, answer)
-        if fault is not None and not fault.startswith("no inspected sample"):  # later shards may have it
+        if fault is not None and not fault.startswith("no sample has"):  # a warning follows
             raise self._wrong(answer, fault)
         return answer
 

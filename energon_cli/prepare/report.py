@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from loader.inspect import format_bytes, format_count, plural
 
 from ..console import escape_controls, print_table
+from ..part_sets import print_part_sets
 from ..settings import output_settings
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
     from loader.format.media import MediaReport
     from loader.format.prepare import PlannedSplit, PrepareReport
-    from loader.inspect import FirstSamples
+    from loader.inspect import SampledContents
 
 __all__ = [
     "media_document",
@@ -25,31 +26,38 @@ __all__ = [
     "show_first_sample",
     "show_found",
     "show_notes",
+    "show_part_sets",
     "show_split",
     "show_split_line",
 ]
 
 
-def show_found(console: Console, path: str, sizes: Mapping[str, int], first: FirstSamples) -> None:
-    """Print the number of shards and bytes, and the coverage of each part name."""
+def show_found(console: Console, path: str, sizes: Mapping[str, int]) -> None:
+    """Print the number of shards and bytes."""
     console.print(f"{escape_controls(path)}: {plural(len(sizes), 'shard')}, {format_bytes(sum(sizes.values()))}")
-    if first.samples:
-        coverage = ", ".join(
-            f"{escape_controls(name)} {100 * first.part_counts[name] / first.samples:.0f} %"
-            for name in first.part_names
-        )
-        console.print(f"parts, in the first {plural(first.samples, 'sample')}: {coverage}", soft_wrap=True)
 
 
-def show_first_sample(console: Console, first: FirstSamples) -> None:
-    """Print the first sample's parts."""
+def show_part_sets(console: Console, table: Sequence[Mapping[str, Any]], found: SampledContents) -> None:
+    """Print the table of part sets, and how many samples were inspected for it."""
+    print_part_sets(console, table)
+    inspected = found.contents
+    if inspected.samples:
+        where = plural(inspected.shards, "shard")
+        console.print(f"contents inspected: {plural(inspected.samples, 'sample')} of {where}", soft_wrap=True)
+    show_notes(console, found.warnings, label="warning", style="yellow")
+    show_notes(console, found.conflicts, label="note")
+
+
+def show_first_sample(console: Console, found: SampledContents) -> None:
+    """Print the parts of a sample."""
     from loader.inspect import SampleView, describe_parts
 
     from ..preview.render import render_sample, terminal_space
 
-    if not first.samples:
+    if not found.parts:
         return
-    view = SampleView(title=f"first sample: {first.key}", fields=describe_parts(first.parts))
+    title = f"{'first ' if found.is_first else ''}sample: {found.key}"
+    view = SampleView(title=title, fields=describe_parts(found.parts))
     for line in render_sample(view, terminal_space(console, share=0.5)):
         console.print(line, soft_wrap=not console.is_terminal)
 
@@ -123,7 +131,13 @@ def show_done(console: Console, path: str, report: PrepareReport, files: Mapping
 
 
 def report_document(
-    path: str, report: PrepareReport, *, files: Mapping[str, str], notes: Sequence[str], decompressed: Sequence[str]
+    path: str,
+    report: PrepareReport,
+    part_sets: Sequence[Mapping[str, Any]],
+    *,
+    files: Mapping[str, str],
+    notes: Sequence[str],
+    decompressed: Sequence[str],
 ) -> dict[str, Any]:
     """Return the ``--json`` document of a run; its keys are stable."""
     return {
@@ -138,6 +152,7 @@ def report_document(
         "reused": report.reused,
         "decompressed": list(decompressed),
         "split": {name: {"shards": shards, "samples": samples} for name, (shards, samples) in report.split.items()},
+        "part_sets": list(part_sets),
         "files": sorted(files),
         "duplicate_keys": report.duplicate_keys,
         "compat": report.compat,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,17 +10,15 @@ import click
 
 from loader.errors import StorageError
 from loader.format import usable_cores
-from loader.format.cluster import check_not_planned, open_dask_executor
+from loader.format.cluster import check_not_planned
 from loader.format.prepare import (
     DecompressReport,
     PlannedSplit,
     PreparePlan,
-    PrepareProgress,
     PrepareReport,
     check_meta_folder,
     decompress_shards,
     plan_split,
-    run_prepare,
     unwritable_folder,
 )
 from loader.inspect import (
@@ -29,27 +26,31 @@ from loader.inspect import (
     ShardFolder,
     choice_files,
     choice_notes,
+    coverage_warnings,
     field_map_warnings,
     format_bytes,
     inspect_folder,
     plural,
 )
-from loader.storage import Storage, open_storage
+from loader.storage import open_storage
 
 from ..account import show_account
 from ..console import error_console, escape_controls, output_console, print_json
 from ..progress import ProgressBar
-from .choices import resolve_choices
-from .flags import PrepareFlags, check_consent, check_flags
+from .choices import needs_contents, resolve_choices
+from .flags import PrepareFlags, check_consent, check_flags, split_of_flags
 from .history import AnswerHistory
+from .prompts import load_prompts
 from .report import (
     report_document,
     show_done,
     show_files,
     show_notes,
+    show_part_sets,
     show_split,
     show_split_line,
 )
+from .scan import BackgroundScan, begin_scan
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -66,7 +67,13 @@ class _Draft:
     choices: Choices
     files: Mapping[str, str]  # of .nv-meta, name → text
     notes: Sequence[str]
-    warnings: Sequence[str]  # of fields that the first samples cannot fill
+    warnings: Sequence[str]  # of fields that samples cannot fill
+    part_sets: Sequence[Mapping[str, Any]]
+
+    @property
+    def further_notes(self) -> list[str]:
+        """The notes that are not shown with the part sets."""
+        return [note for note in self.notes if note not in self.folder.contents.conflicts]
 
     @property
     def meta_folder(self) -> str:
@@ -88,6 +95,7 @@ def prepare_dataset(flags: PrepareFlags) -> None:
         exclude=flags.exclude,
         dataset_yaml_name=flags.dataset_yaml_name,
         meta_folder=flags.meta_folder,
+        scans=False,
     )
     if not (flags.merge or flags.dry_run):
         check_not_planned(folder.storage)
@@ -97,27 +105,44 @@ def prepare_dataset(flags: PrepareFlags) -> None:
             raise fault
         show_notes(error_console(), [f"{fault.message}: {fault.path}; {fault.hint}"], label="warning", style="yellow")
     check_consent(flags, has_split=folder.has_split, has_dataset_yaml=folder.has_dataset_yaml)
-    history = AnswerHistory()
-    while True:
-        draft = _draft(flags, folder, resolve_choices(flags, folder, console, history))
-        if flags.dry_run:
-            _show_draft(draft, console)
-            return
-        if not flags.as_json:
-            show_notes(console, draft.warnings, label="warning", style="yellow")
-        if not flags.asks_by_menus or _is_confirmed(draft, console, history):
-            break
-    known = None if flags.asks_by_menus else folder.storage  # what was listed before the prompts may have changed
-    report = _run(_plan(draft), storage=known, scheduler=flags.scheduler, progress=flags.progress)
+    if flags.asks_by_menus:
+        load_prompts()
+    with begin_scan(
+        _plan(flags),
+        folder,
+        inspects=needs_contents(flags, folder),
+        is_trial=flags.dry_run,
+        in_thread=flags.asks_by_menus,
+        scheduler=flags.scheduler,
+        progress=flags.progress,
+    ) as scan:
+        history = AnswerHistory()
+        while True:
+            draft = _draft(flags, scan, resolve_choices(flags, folder, scan, console, history))
+            if flags.dry_run:
+                _show_draft(draft, console)
+                return
+            if not flags.as_json:
+                if draft.folder.contents.samples and history.first_time("the part sets"):
+                    show_part_sets(console, draft.part_sets, draft.folder.contents)
+                show_notes(console, draft.warnings, label="warning", style="yellow")
+            if not flags.asks_by_menus or _is_confirmed(draft, scan, console, history):
+                break
+        report = _commit(draft, scan)
     if flags.as_json:
         report = replace(report, warnings=(*draft.warnings, *report.warnings))
         written = () if decompressed is None else decompressed.written
         show_account(report.account)
-        print_json(report_document(flags.path, report, files=draft.files, notes=draft.notes, decompressed=written))
+        print_json(
+            report_document(
+                flags.path, report, draft.part_sets, files=draft.files, notes=draft.notes, decompressed=written
+            )
+        )
         return
-    show_done(console, flags.path, report, draft.files, folder=draft.meta_folder)
+    further = tuple(text for text in report.warnings if text not in draft.folder.contents.warnings)
+    show_done(console, flags.path, replace(report, warnings=further), draft.files, folder=draft.meta_folder)
     show_account(report.account)
-    show_notes(console, draft.notes, label="note")
+    show_notes(console, draft.further_notes, label="note")
 
 
 def _fault_of_target(flags: PrepareFlags, folder: ShardFolder) -> StorageError | None:
@@ -131,7 +156,8 @@ def _fault_of_target(flags: PrepareFlags, folder: ShardFolder) -> StorageError |
     return unwritable_folder(folder.storage)
 
 
-def _draft(flags: PrepareFlags, folder: ShardFolder, choices: Choices) -> _Draft:
+def _draft(flags: PrepareFlags, scan: BackgroundScan, choices: Choices) -> _Draft:
+    folder = scan.wait()
     return _Draft(
         flags=flags,
         folder=folder,
@@ -139,6 +165,7 @@ def _draft(flags: PrepareFlags, folder: ShardFolder, choices: Choices) -> _Draft
         files=choice_files(folder, choices, name=flags.dataset_yaml_name),
         notes=[*([] if flags.tar_index_only else choice_notes(folder, choices)), *_compat_notes(flags)],
         warnings=_field_map_warnings(flags, folder, choices),
+        part_sets=scan.part_sets,
     )
 
 
@@ -173,25 +200,23 @@ def _decompress(flags: PrepareFlags, console: Console) -> DecompressReport:
 
 
 def _field_map_warnings(flags: PrepareFlags, folder: ShardFolder, choices: Choices) -> list[str]:
-    if choices.dataset_yaml is None:
+    chosen, found = choices.dataset_yaml, folder.contents
+    if chosen is None:
         return []
-    return field_map_warnings(
-        choices.dataset_yaml, folder.first, meta_folder=folder.meta_folder, trust_code=flags.trust_code
-    )
+    faults = field_map_warnings(chosen, found, meta_folder=folder.meta_folder, trust_code=flags.trust_code)
+    return [*faults, *coverage_warnings(chosen, found)]
 
 
 def _workers(flags: PrepareFlags) -> int:
     return max(1, usable_cores() if flags.num_workers is None else flags.num_workers)
 
 
-def _plan(draft: _Draft) -> PreparePlan:
-    flags = draft.flags
+def _plan(flags: PrepareFlags) -> PreparePlan:
     return PreparePlan(
         path=flags.path,
         workers=_workers(flags),
         exclude=flags.exclude,
-        split=draft.choices.split,
-        files=draft.files,
+        split=split_of_flags(flags),
         compat=flags.compat,
         force=flags.force_overwrite,
         fix_duplicates=flags.fix_duplicates,
@@ -203,32 +228,14 @@ def _plan(draft: _Draft) -> PreparePlan:
     )
 
 
-def _run(plan: PreparePlan, *, storage: Storage | None, scheduler: str | None, progress: bool | None) -> PrepareReport:
-    with nullcontext() if scheduler is None else open_dask_executor(scheduler) as executor, ExitStack() as bars:
-        scan = bars.enter_context(ProgressBar("Scanning headers", unit="shards", enabled=progress))
-        media: list[ProgressBar] = []
-
-        def advance(now: PrepareProgress) -> None:
-            if now.resumed and now.phase == "scan" and not plan.merge:
-                _show_resumed(now.resumed, progress)
-            if now.phase == "scan":
-                scan.update(now.shards_done, now.shards_total)
-                return
-            if not media:
-                bars.close()  # one bar at a time
-                media.append(bars.enter_context(ProgressBar("Reading media", unit="samples", enabled=progress)))
-            media[0].update(now.samples, now.samples_total)
-
-        return run_prepare(plan, on_progress=advance, executor=executor, storage=storage)
+def _commit(draft: _Draft, scan: BackgroundScan) -> PrepareReport:
+    # What was listed before the prompts may have changed.
+    is_listed = not draft.flags.asks_by_menus
+    with scan.showing("Reading media", unit="samples"):
+        return scan.prepare.commit(draft.choices.split, draft.files, is_listed=is_listed)
 
 
-def _show_resumed(shards: int, progress: bool | None) -> None:
-    if progress is not False:
-        verb = "shard was" if shards == 1 else "shards were"
-        click.echo(f"resumed: {shards:,} {verb} already scanned", err=True)
-
-
-def _is_confirmed(draft: _Draft, console: Console, history: AnswerHistory) -> bool:
+def _is_confirmed(draft: _Draft, scan: BackgroundScan, console: Console, history: AnswerHistory) -> bool:
     """Prompt for the confirmation; return False to prompt for the choices again.
 
     Raises:
@@ -239,7 +246,11 @@ def _is_confirmed(draft: _Draft, console: Console, history: AnswerHistory) -> bo
         show_split_line(console, plan_split(folder.storage, draft.choices.split, list(folder.sizes)))
     show_files(console, draft.files, folder=draft.meta_folder)
     question = f"Index {plural(len(folder.sizes), 'shard')} and write this?"
-    return history.confirm(question, console)
+    try:
+        return history.confirm(question, console)
+    except click.exceptions.Exit:
+        scan.prepare.discard()
+        raise
 
 
 def _show_draft(draft: _Draft, console: Console) -> None:
@@ -259,6 +270,7 @@ def _show_draft(draft: _Draft, console: Console) -> None:
             "split": None if planned is None else {name: list(shards) for name, shards in planned.parts.items()},
             "sample_ranges": {} if planned is None else {name: str(found) for name, found in planned.ranges.items()},
             "files": dict(draft.files),
+            "part_sets": list(draft.part_sets),
             "warnings": warnings,
             "notes": list(draft.notes),
         }
@@ -266,8 +278,9 @@ def _show_draft(draft: _Draft, console: Console) -> None:
         return
     shards = plural(len(folder.sizes), "shard")
     console.print(f"would prepare {escape_controls(path)}: {shards}, {format_bytes(size_bytes)}", soft_wrap=True)
+    show_part_sets(console, draft.part_sets, folder.contents)
     if planned is not None:
         show_split(console, planned, folder.sizes)
     show_files(console, draft.files, folder=draft.meta_folder)
     show_notes(console, warnings, label="warning", style="yellow")
-    show_notes(console, draft.notes, label="note")
+    show_notes(console, draft.further_notes, label="note")

@@ -9,6 +9,8 @@ from rich.text import Text
 
 from loader.errors import escape_controls
 
+from ..part_sets import print_part_sets
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -27,6 +29,7 @@ def show_stats(console: Console, report: StatsReport) -> None:
     """Print the statistics of a dataset, at most 80 columns wide."""
     drawn = f" of {report.population:,}, drawn at random" if report.is_sampled else ""
     console.print(Text(escape_controls(report.path), style="bold"), Text(f"{report.samples:,} samples{drawn}"))
+    print_part_sets(console, report.part_sets.to_document(), is_complete=not report.part_sets.others)
     if report.numbers:
         bars = _BARS if console.encoding.lower().startswith("utf") else _ASCII_BARS
         table = Table(box=None, pad_edge=False)

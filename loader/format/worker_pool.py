@@ -23,17 +23,28 @@ from typing import Any, TypeVar
 from ..errors import WorkerError
 from ..storage import may_fork
 
-__all__ = ["run_in_workers", "stream_from_workers", "usable_cores"]
+__all__ = ["STOP_PERIOD_S", "StoppedError", "run_in_workers", "stream_from_workers", "usable_cores"]
 
 _PREFETCH = 4  # items queued for each worker, so that it does not wait while this process is busy
 _MAY_FORK = sys.platform != "darwin"  # system libraries of macOS crash in forked processes
+
+STOP_PERIOD_S = 0.1
+"""Time between two checks whether another thread has stopped the work."""
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 
+class StoppedError(Exception):
+    """Another thread has stopped the work."""
+
+
 def run_in_workers(
-    function: Callable[[_Item], _Result], items: Sequence[_Item], *, workers: int
+    function: Callable[[_Item], _Result],
+    items: Sequence[_Item],
+    *,
+    workers: int,
+    is_stopped: Callable[[], bool] | None = None,
 ) -> Generator[tuple[int, _Result], None, None]:
     """Yield the index of an item and ``function(item)``, in the order in which results arrive.
 
@@ -42,17 +53,26 @@ def run_in_workers(
     Args:
         function: Picklable function; the workers call it in the order of the items.
         items: Picklable items.
-        workers: Number of processes, at most one for each item; with one, the function runs in this process.
+        workers: Number of processes, at most one for each item; with one, the function runs in this process, unless
+            ``is_stopped`` is given.
+        is_stopped: Returns True when the work has to end.
 
     Raises:
+        StoppedError: ``is_stopped`` returned True.
         WorkerError: A worker was killed; the message names its item.
         Exception: The function raised this error.
     """
-    return stream_from_workers(_Single(function), items, workers=workers, apart=workers > 1)
+    apart = workers > 1 or is_stopped is not None
+    return stream_from_workers(_Single(function), items, workers=workers, apart=apart, is_stopped=is_stopped)
 
 
 def stream_from_workers(
-    function: Callable[[_Item], Generator[_Result, None, None]], items: Sequence[_Item], *, workers: int, apart: bool
+    function: Callable[[_Item], Generator[_Result, None, None]],
+    items: Sequence[_Item],
+    *,
+    workers: int,
+    apart: bool,
+    is_stopped: Callable[[], bool] | None = None,
 ) -> Generator[tuple[int, _Result], None, None]:
     """Yield the index of an item and each result of ``function(item)``, in the order in which results arrive.
 
@@ -61,14 +81,16 @@ def stream_from_workers(
         items: Picklable items.
         workers: Number of processes, at most one for each item.
         apart: Run the function in the workers, and not in this process.
+        is_stopped: Returns True when the work has to end; it is not called for work in this process.
 
     Raises:
+        StoppedError: ``is_stopped`` returned True.
         WorkerError: A worker was killed; the message names its item.
         Exception: The function raised this error.
     """
     if not items or not apart:
         return _run_serially(function, items)
-    results = _run_in_pool(function, items, min(max(1, workers), len(items)))
+    results = _run_in_pool(function, items, min(max(1, workers), len(items)), is_stopped)
     next(results)  # run the generator up to its first yield, so that workers start now and closing it ends them
     return results
 
@@ -96,14 +118,16 @@ def _run_serially(
                 yield number, result
 
 
-def _run_in_pool(function: Callable[[Any], Any], items: Sequence[Any], workers: int) -> Generator[Any, None, None]:
+def _run_in_pool(
+    function: Callable[[Any], Any], items: Sequence[Any], workers: int, is_stopped: Callable[[], bool] | None
+) -> Generator[Any, None, None]:
     """Yield once when the workers have started, then the results."""
     pool = _Pool()
     try:
         pool.start_workers(function, workers)
         remaining = pool.start(items)
         yield None
-        yield from pool.results(remaining)
+        yield from pool.results(remaining, is_stopped)
     finally:
         pool.close()
 
@@ -137,10 +161,14 @@ class _Pool:
             self._send(connection, remaining)
         return remaining
 
-    def results(self, remaining: Iterator[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
+    def results(
+        self, remaining: Iterator[tuple[int, Any]], is_stopped: Callable[[], bool] | None = None
+    ) -> Iterator[tuple[int, Any]]:
         """Yield results, and send the remaining items."""
         while busy := [connection for connection, pending in self._pending.items() if pending]:
-            ready = set(wait(busy))
+            if is_stopped is not None and is_stopped():
+                raise StoppedError
+            ready = set(wait(busy, None if is_stopped is None else STOP_PERIOD_S))
             for connection in busy:
                 if connection not in ready:
                     continue

@@ -11,13 +11,6 @@ from .fields import (
     describe_part as describe_part,
     describe_value as describe_value,
 )
-from .first_samples import (
-    FirstSamples as FirstSamples,
-    ShardFolder as ShardFolder,
-    field_map_warnings as field_map_warnings,
-    inspect_folder as inspect_folder,
-    inspect_samples as inspect_samples,
-)
 from .folder_views import SampleViews as SampleViews
 from .lint import (
     ExcludedSamples as ExcludedSamples,
@@ -46,10 +39,12 @@ from .prepare_choices import (
     check_field as check_field,
     choice_files as choice_files,
     choice_notes as choice_notes,
+    complete_choices as complete_choices,
     complete_field as complete_field,
     field_hint as field_hint,
     open_choices as open_choices,
     propose_choices as propose_choices,
+    proposed_field_map as proposed_field_map,
     view_first_sample as view_first_sample,
 )
 from .sample_json import sample_document as sample_document
@@ -58,6 +53,14 @@ from .sample_view import (
     SampleView as SampleView,
     describe_parts as describe_parts,
     describe_sample as describe_sample,
+)
+from .sampled_contents import (
+    SampledContents as SampledContents,
+    ShardFolder as ShardFolder,
+    contents_of_scan as contents_of_scan,
+    coverage_warnings as coverage_warnings,
+    field_map_warnings as field_map_warnings,
+    inspect_folder as inspect_folder,
 )
 from .text import (
     format_bytes as format_bytes,

@@ -90,6 +90,7 @@ def dataset_facts(dataset: DatasetFolder) -> dict[str, Any]:
     facts["filters"] = _filter_facts(dataset)
     facts["sample_columns"] = _column_facts(dataset)
     facts["parts"] = _part_facts(index)
+    facts |= _part_set_facts(index, is_far=dataset.storage.checks_versions)
     facts["media_metadata"] = media_facts(dataset.storage)
     facts["prepared"] = {"by": index.layout.prepared_by, "at": index.layout.prepared_at}
     facts["index"] = {"uuid": index.uuid, **_freshness(dataset.storage, index)}
@@ -125,6 +126,7 @@ def tar_facts(path: str, *, workers: int = 1, on_progress: Callable[[int, int], 
         "filters": [],
         "sample_columns": [],
         "parts": _part_facts(scan.index),
+        **_part_set_facts(scan.index),
         "media_metadata": None,
         "prepared": None,
         "index": {"uuid": None, "state": "none", "changed": [], "missing": [], "touched": 0},
@@ -225,6 +227,14 @@ def _part_facts(index: SampleIndex) -> list[dict[str, Any]]:
         }
         for stats in index.part_stats()
     ]
+
+
+def _part_set_facts(index: SampleIndex, *, is_far: bool = False) -> dict[str, Any]:
+    """Return the table of part sets; none if columns in an object store would have to be downloaded for it."""
+    if is_far and not index.has_part_sets:
+        return {"part_sets": None, "part_sets_complete": None}
+    table = index.part_sets()
+    return {"part_sets": table.to_document(), "part_sets_complete": not table.others}
 
 
 def _freshness(storage: Storage, index: SampleIndex) -> dict[str, Any]:

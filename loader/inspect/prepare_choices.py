@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from ..accounting.kinds import Kind, kind_of_name
+from ..accounting.kinds import kind_of_name
 from ..errors import EnergonError
-from ..format.documents.field_map import FieldMap, is_part_name, parse_field_expression
+from ..format.contents.proposals import Proposal, dropped_parts, propose, propose_field_map
+from ..format.contents.sample_layouts import find_layout
+from ..format.documents.field_map import FieldMap, is_part_name, parse_field_expression, parse_field_map
 from ..format.documents.messages import nearest_names
 from ..format.documents.sample_types import CRUDE, SAMPLE_TYPES, FieldSpec, SampleTypeSpec
 from ..format.prepare.dataset_yaml import SAMPLE_LOADER, DatasetYaml, dataset_config_of, files_to_write
 from ..format.prepare.plan import SplitRequest
-from ..format.prepare.proposals import Proposal, dropped_parts, propose, propose_field_map
-from ..format.prepare.sample_layouts import find_layout
 from ..format.prepare.split import plan_split
 from ..format.prepare.split_plan import detect_split, parse_ratio
-from .first_samples import FirstSamples, ShardFolder, field_map_warnings
 from .sample_view import SampleView, describe_sample
+from .sampled_contents import (
+    SampledContents,
+    ShardFolder,
+    field_map_warnings,
+    missing_sentence,
+    part_names_of_fields,
+)
 from .text import plural
 
 __all__ = [
@@ -28,16 +34,21 @@ __all__ = [
     "check_field",
     "choice_files",
     "choice_notes",
+    "complete_choices",
     "complete_field",
     "field_hint",
     "open_choices",
     "propose_choices",
+    "proposed_field_map",
     "view_first_sample",
 ]
 
 _RATIO_PROPOSALS = {1: "1", 2: "1,1"}  # by the number of shards; shards are never divided
 _RATIO_PROPOSAL = "8,1,1"
 _MAX_KEYS = 8  # of json, in a hint
+_MAX_SHOWN = 30  # part names, in a hint
+_MAX_SETS = 200  # that are compared with a type
+_MAX_NAMES = 10  # of parts, in a note
 _MAX_DEVIATION = 5  # percent, of a split's share from the requested one
 
 
@@ -56,12 +67,10 @@ class OpenChoices:
     Attributes:
         shards: Names of the shards.
         detected_split: Split that the names of the shards suggest.
-        part_names: Names of the parts of the first samples.
-        json_example: Decoded ``json`` part of a sample.
-        json_values: Expressions of the values inside the json parts of the first samples: ``json[meta][url]``.
-        kinds: Part name → what the first bytes of such parts say.
+        contents: What the samples contain.
         sample_types: All sample types, the likeliest first.
         reason: Why the first type is proposed; None if nothing needs to be explained.
+        fits: Number of samples that have the parts of the first type; None if it is not known.
         coded_type: The sample type that generated code builds; None if the proposal needs no code.
         split: The split, if it is settled.
         ask_split: False keeps the split of the dataset.
@@ -72,12 +81,10 @@ class OpenChoices:
 
     shards: Sequence[str]
     detected_split: Mapping[str, tuple[str, ...]] | None
-    part_names: Sequence[str]
-    json_example: Mapping[str, Any] | None
-    json_values: Sequence[str]
+    contents: SampledContents
     sample_types: Sequence[SampleTypeSpec]
-    kinds: Mapping[str, Kind] = field(default_factory=dict)
     reason: str | None = None
+    fits: int | None = None
     coded_type: SampleTypeSpec | None = None
     split: SplitRequest | None = None
     ask_split: bool = True
@@ -92,33 +99,53 @@ class OpenChoices:
 
 
 def open_choices(folder: ShardFolder, **settled: Any) -> OpenChoices:
-    """Return the choices for a folder, with proposals from its shards and first samples.
+    """Return the choices for a folder, with proposals from its shards and the scan of its samples.
 
     Args:
         folder: The folder.
         settled: Fields of :class:`OpenChoices` that are settled: ``split``, ``spec`` …
     """
-    first = folder.first
-    proposal = _proposal(first)
+    proposal = _proposal(folder.contents)
     likeliest = proposal.sample_types
     return OpenChoices(
         shards=list(folder.sizes),
         detected_split=detect_split(list(folder.sizes)),
-        part_names=first.part_names,
-        json_example=first.json_example,
-        json_values=first.json_values,
-        kinds=first.kinds,
+        contents=folder.contents,
         sample_types=[*likeliest, *(spec for spec in SAMPLE_TYPES.values() if spec not in likeliest)],
         reason=proposal.reason,
+        fits=proposal.fits,
         coded_type=likeliest[0] if proposal.layout is not None else None,
         **settled,
     )
 
 
-def _proposal(first: FirstSamples) -> Proposal:
-    if first.holds_values:  # columns are not decoded, so their names do not tell their types
+def complete_choices(given: OpenChoices, folder: ShardFolder) -> OpenChoices:
+    """Return choices with the proposals that come from the scan of a folder."""
+    return open_choices(
+        folder,
+        split=given.split,
+        ask_split=given.ask_split,
+        spec=given.spec,
+        field_map=given.field_map,
+        ask_dataset_yaml=given.ask_dataset_yaml,
+    )
+
+
+def _proposal(found: SampledContents) -> Proposal:
+    if found.holds_values:  # columns are not decoded, so their names do not tell their types
         return Proposal(sample_types=[CRUDE])
-    return propose(first.part_names, first.json_example, together=first.parts.keys(), kinds=first.kinds)
+    return propose(
+        found.part_names,
+        found.json_example,
+        kinds=found.kinds,
+        sets=found.part_sets.sets,
+        has_all=found.contents.has_all,
+    )
+
+
+def proposed_field_map(spec: SampleTypeSpec, found: SampledContents) -> dict[str, str]:
+    """Return the proposed field-map expressions for the fields of a sample type."""
+    return propose_field_map(spec, found.part_names, found.json_example, kinds=found.kinds, sets=found.part_sets.sets)
 
 
 def propose_choices(given: OpenChoices) -> Choices:
@@ -132,7 +159,7 @@ def propose_choices(given: OpenChoices) -> Choices:
     spec = given.spec or given.sample_types[0]
     field_map = given.field_map
     if field_map is None and not spec.crude and spec != given.coded_type:
-        proposed = propose_field_map(spec, given.part_names, given.json_example, kinds=given.kinds)
+        proposed = proposed_field_map(spec, given.contents)
         field_map = proposed if all(name in proposed for name in spec.required) else None
     return Choices(split=split, dataset_yaml=DatasetYaml(spec=spec, field_map=field_map))
 
@@ -148,25 +175,28 @@ def choice_files(folder: ShardFolder, choices: Choices, *, name: str) -> dict[st
     chosen = choices.dataset_yaml
     if chosen is None:
         return {}
-    first = folder.first
-    proposals = propose_field_map(chosen.spec, first.part_names, first.json_example, kinds=first.kinds)
-    files = files_to_write(chosen, name=name, proposals=proposals, part_names=first.part_names)
-    if SAMPLE_LOADER in files and (code := _generated_code(first, chosen)) is not None:
+    found = folder.contents
+    files = files_to_write(
+        chosen, name=name, proposals=proposed_field_map(chosen.spec, found), part_names=found.part_names
+    )
+    if SAMPLE_LOADER in files and (code := _generated_code(found, chosen)) is not None:
         files[SAMPLE_LOADER] = code
     if folder.has_file(SAMPLE_LOADER):
         files.pop(SAMPLE_LOADER, None)
     return files
 
 
-def _generated_code(first: FirstSamples, chosen: DatasetYaml) -> str | None:
+def _generated_code(found: SampledContents, chosen: DatasetYaml) -> str | None:
     """Return the ``sample_loader.py`` that needs no editing; None if the user has to complete it."""
-    layout = None if first.holds_values else find_layout(first.part_names, first.json_example)
+    layout = _proposal(found).layout
+    if layout is None and not found.holds_values:
+        layout = find_layout(found.part_names, found.json_example)
     return layout.code if layout is not None and layout.type_name == chosen.spec.name else None
 
 
 def choice_notes(folder: ShardFolder, choices: Choices) -> list[str]:
     """Return notes on consequences of the choices that a user may not expect."""
-    notes: list[str] = []
+    notes: list[str] = [*folder.contents.conflicts]
     chosen = choices.dataset_yaml
     if chosen is None and not folder.has_dataset_yaml:
         notes.append(
@@ -176,7 +206,7 @@ def choice_notes(folder: ShardFolder, choices: Choices) -> list[str]:
     if chosen is not None and chosen.field_map is None and not chosen.spec.crude:
         notes.append(_code_note(folder, chosen))
     elif chosen is not None:
-        notes.extend(_dropped_note(folder.first, chosen))
+        notes.extend(_dropped_note(folder.contents, chosen))
     if choices.split is not None and choices.split.by_samples:
         notes.append("other tools refuse a split by samples: split.yaml has the key sample_ranges")
     elif choices.split is not None and choices.split.ratio is not None:
@@ -192,31 +222,49 @@ def choice_notes(folder: ShardFolder, choices: Choices) -> list[str]:
 
 
 def _code_note(folder: ShardFolder, chosen: DatasetYaml) -> str:
-    if folder.has_file(SAMPLE_LOADER) or _generated_code(folder.first, chosen) is None:
+    if folder.has_file(SAMPLE_LOADER) or _generated_code(folder.contents, chosen) is None:
         return f"complete .nv-meta/{SAMPLE_LOADER}: it fills the fields of {chosen.spec.name}"
     return (
-        f"{_proposal(folder.first).reason}. Look at .nv-meta/{SAMPLE_LOADER}, then at the samples:"
+        f"{_proposal(folder.contents).reason}. Look at .nv-meta/{SAMPLE_LOADER}, then at the samples:"
         " energon preview --trust-code"
     )
 
 
-def _dropped_note(first: FirstSamples, chosen: DatasetYaml) -> Iterator[str]:
+def _dropped_note(found: SampledContents, chosen: DatasetYaml) -> Iterator[str]:
     """Yield what samples of this type do not have, or why they are of this type."""
-    proposal = _proposal(first)
-    if chosen.spec == proposal.sample_types[0]:
-        if proposal.reason is not None:
-            yield proposal.reason
+    proposal = _proposal(found)
+    is_proposed = chosen.spec == proposal.sample_types[0]
+    if is_proposed and proposal.reason is not None:
+        yield proposal.reason
+    field_map = chosen.field_map or {}
+    if found.holds_values or chosen.spec.crude:
         return
-    dropped = dropped_parts(
-        chosen.spec,
-        chosen.field_map or {},
-        first.part_names,
-        first.json_example,
-        together=first.parts.keys(),
-        kinds=first.kinds,
-    )
-    if dropped and not first.holds_values:
-        yield f"no field of {chosen.spec.name} holds {', '.join(dropped)}, so training does not read it"
+    if is_proposed and not found.are_first and proposal.fits is not None and proposal.fits < found.samples:
+        yield f"{chosen.spec.name} fits {proposal.fits:,} of {plural(found.samples, 'sample')}"
+    if found.samples and not found.are_first:
+        fields = part_names_of_fields(parse_field_map(dict(field_map), file="the field map"))
+        for name, missing in found.missing(fields).items():
+            if not chosen.spec.field(name).required and missing.samples < found.samples:
+                yield missing_sentence(name, field_map[name], missing, found.samples)
+    dropped = dropped_parts(chosen.spec, field_map, found.part_names, found.json_example, kinds=found.kinds)
+    for each in found.part_sets.sets[:_MAX_SETS]:
+        lost = dropped_parts(chosen.spec, field_map, each.parts, found.json_example, together=True, kinds=found.kinds)
+        dropped += [name for name in lost if name not in dropped]
+    if dropped and proposal.layout is None:
+        yield f"no field of {chosen.spec.name} holds {_counted(dropped, found)}, so training does not read it"
+
+
+def _counted(names: Sequence[str], found: SampledContents) -> str:
+    """Return part names, those that not all samples have with their number and the first of them."""
+    counts = found.part_counts
+    pieces = [
+        f"{name} (in {counts[name]:,}, first {found.part_sets.first_with(name)})"
+        if counts[name] < found.samples
+        else name
+        for name in names[:_MAX_NAMES]
+    ]
+    more = len(names) - len(pieces)
+    return ", ".join(pieces) + (f" and {more:,} more" if more > 0 else "")
 
 
 def _real_shares(folder: ShardFolder, request: SplitRequest, ratio: Mapping[str, float]) -> list[str]:
@@ -239,7 +287,7 @@ def view_first_sample(folder: ShardFolder, choice: DatasetYaml, *, trust_code: b
     from ..samples.building.sample_builder import SampleBuilder
     from ..samples.decoding.decoder import SampleDecoder
 
-    first = folder.first
+    first = folder.contents
     article = "an" if choice.spec.name[0] in "AEIO" else "a"
     title = f"as {article} {choice.spec.name}: {first.key}"
     try:
@@ -281,14 +329,15 @@ def check_field(question: FieldQuestion, answer: str) -> str | None:
     if question.part_names and FieldMap({name: accesses}).missing(question.part_names):
         wanted = accesses[0].part
         near = nearest_names(wanted, question.part_names, limit=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(question.part_names)}"
-        return f"no inspected sample has a part {wanted!r}; {hint}"
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(question.part_names[:_MAX_SHOWN])}"
+        return f"no sample has a part {wanted!r}; {hint}"
     return None
 
 
 def field_hint(question: FieldQuestion) -> str:
     """Return a hint with parts and values inside json that a field may come from."""
-    hints = [f"parts: {', '.join(question.part_names)}"]
+    names = question.part_names
+    hints = [f"parts: {', '.join(names[:_MAX_SHOWN])}{', …' if len(names) > _MAX_SHOWN else ''}"]
     values = question.json_values
     if values:
         part = values[0].partition("[")[0]

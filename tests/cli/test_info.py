@@ -16,7 +16,8 @@ from tests.source_tree import ROOT
 KEYS = {
     "path", "type", "samples", "shards", "bytes", "sample_type", "crude", "field_map", "sample_loader", "part_filter",
     "subflavors", "splits", "excluded",
-    "filters", "sample_columns", "parts", "media_metadata", "prepared", "index", "duplicate_keys", "compat",
+    "filters", "sample_columns", "parts", "part_sets", "part_sets_complete",
+    "media_metadata", "prepared", "index", "duplicate_keys", "compat",
 }  # fmt: skip
 
 

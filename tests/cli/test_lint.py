@@ -14,7 +14,7 @@ from tests.cli.run_energon import RunEnergon
 
 KEYS = {
     "path", "level", "complete", "datasets", "shards", "samples", "seconds", "decoded_media", "media_note",
-    "errors", "warnings", "fixed", "pictures", "findings",
+    "errors", "warnings", "fixed", "pictures", "part_sets", "findings",
 }  # fmt: skip
 FINDING_KEYS = {"severity", "code", "message", "dataset", "shard", "key", "part", "offset", "at", "hint", "page"}
 

@@ -43,8 +43,9 @@ def wizard(captions: Path) -> Iterator[TerminalRun]:
 
 def test_enter_accepts_every_proposal(captions: Path, wizard: TerminalRun) -> None:
     assert "4 shards" in wizard.text
-    assert "first sample: shard_000.tar/000000" in wizard.text
     wizard.press(ENTER).wait_for(TYPE)
+    assert "first sample: shard_000.tar/000000" in wizard.text
+    assert "jpg json txt       12       4  shard_000.tar/000000" in wizard.text
     assert "train            2" in wizard.text, "the split as a table, before anything is written"
     wizard.press(ENTER).wait_for(FROM).press(ENTER).wait_for("image (image) from")
     wizard.press(ENTER).wait_for("caption (text) from").press(ENTER).wait_for(WRITE)
@@ -52,7 +53,7 @@ def test_enter_accepts_every_proposal(captions: Path, wizard: TerminalRun) -> No
     assert "float32 (3, 16, 24)" in wizard.text
     assert "decoding the first sample…" in wizard.raw
     assert "decoding the first sample…" not in wizard.text, "the line of a step that is done is erased"
-    assert not (captions / ".nv-meta").exists()
+    assert not (captions / ".nv-meta/.info.json").exists()
     assert wizard.press(ENTER).finish() == 0
     assert "prepared" in wizard.text
     assert list(read_yaml(captions, "split.yaml")["split_parts"]) == ["train", "val", "test"]
@@ -148,7 +149,7 @@ def test_enters_in_one_paste_do_not_confirm(captions: Path, wizard: TerminalRun)
     wizard.press(ENTER).wait_for(TYPE).press(UP).wait_for("» none")
     wizard.press(3 * ENTER).wait_for(WRITE).press("q")  # the first one answers the menu
     assert wizard.finish() == 1
-    assert not (captions / ".nv-meta").exists()
+    assert not (captions / ".nv-meta/.info.json").exists()
 
 
 def test_escape_returns_to_each_prompt_with_the_earlier_answer(captions: Path, wizard: TerminalRun) -> None:

@@ -6,10 +6,10 @@ import ast
 
 import pytest
 
+from loader.format.contents.proposals import propose_field_map
+from loader.format.contents.sample_layouts import find_layout
 from loader.format.documents.sample_types import SAMPLE_TYPES
 from loader.format.prepare.dataset_yaml import sample_loader_text
-from loader.format.prepare.proposals import propose_field_map
-from loader.format.prepare.sample_layouts import find_layout
 
 NAMES = [
     'x"]) or evil() or (parts["y',

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left, bisect_right
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import isqrt
 from typing import Any, NamedTuple, cast
@@ -11,6 +12,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
+from ...accounting.part_sets import Missing, PartSetCounter, PartSets, missing_in_rows
 from ...cached_property import cached_property
 from ...errors import FormatError
 from ...storage import Storage, read_document
@@ -19,7 +21,7 @@ from ..nv_meta import INDEX_FOLDER
 from ..tar.header import BLOCK
 from ..tar.names import decode_name, encode_name
 from .keys import hash_key, hash_ragged
-from .layout import COLUMNS, ROW_COLUMNS, SampleIndex, ShardEntry, decode_layout
+from .layout import COLUMNS, PART_SETS_FILE, ROW_COLUMNS, SampleIndex, ShardEntry, decode_layout, read_part_sets
 from .npy_column import column_bytes, map_column
 from .shard_index import ShardIndex
 
@@ -61,14 +63,15 @@ class DatasetIndex(SampleIndex):
     Args:
         storage: Store of the dataset.
         uuid: Name of the index.
+        folder: Name of its folder, if that is not ``.nv-meta/index/<uuid>``.
 
     Raises:
         FormatError: The layout is damaged. Properties and methods raise it for a column that is missing, cut, or does
             not fit the layout.
     """
 
-    def __init__(self, storage: Storage, uuid: str) -> None:
-        self._folder = f"{INDEX_FOLDER}/{uuid}"
+    def __init__(self, storage: Storage, uuid: str, *, folder: str | None = None) -> None:
+        self._folder = folder or f"{INDEX_FOLDER}/{uuid}"
         layout_file = f"{self._folder}/layout.json"
         layout = decode_layout(read_document(storage, layout_file), file=storage.path(layout_file))
         super().__init__(uuid, layout, path=storage.path(self._folder))
@@ -315,6 +318,45 @@ class DatasetIndex(SampleIndex):
             if self._key(sample) == key and (among is None or sample in among):
                 found.append(sample)
         return found
+
+    @property
+    def has_part_sets(self) -> bool:
+        """True if the index was written with a table of part sets."""
+        return self._storage.exists(f"{self._folder}/{PART_SETS_FILE}")
+
+    def part_sets(self) -> PartSets:
+        """Return the table of part sets; it is counted if the index has none."""
+        return self._part_sets
+
+    @cached_property
+    def _part_sets(self) -> PartSets:
+        table = read_part_sets(self._storage, self._folder, samples=len(self))
+        if table is not None:
+            return table
+        try:
+            return self._count_part_sets()
+        except (IndexError, ValueError, OverflowError, MemoryError) as error:
+            raise self._contradiction(error) from error
+
+    def _count_part_sets(self) -> PartSets:
+        counter = PartSetCounter()
+        for shard in self.shards:
+            samples = slice(shard.first_sample, shard.first_sample + shard.samples)
+            part_ends, first = _from_zero(self.part_ends, samples)
+            counter.add(part_ends, self.part_name[first : first + (int(part_ends[-1]) if len(part_ends) else 0)])
+        return counter.finish(self.part_names, self.full_key)
+
+    def missing(self, fields: Mapping[str, Sequence[str]]) -> dict[str, Missing]:
+        """Return the fields that some samples cannot fill; exact for any number of part sets."""
+        if not self.part_sets().others:
+            return super().missing(fields)
+        missing: dict[str, Missing] = {}
+        for field, names in fields.items():
+            wanted = [self._number_of_part[name] for name in names if name in self._number_of_part]
+            count, first = missing_in_rows(self.part_ends, self.part_name, wanted)
+            if count:
+                missing[field] = Missing(count, self.full_key(first))
+        return missing
 
     def sample_offsets(self, shard: ShardEntry) -> npt.NDArray[np.int64]:
         """Return the offsets of a shard's samples and of their end, shape (samples + 1,); empty if it is not plain."""

@@ -83,12 +83,15 @@ class Journal:
         self._file: tuple[str, ReadableFile] | None = None  # the file that was read last
         for file in _scan_files(storage, part) if storage.exists(_FOLDER) else ():
             self._read_places(file)
+        self.is_new = not self._places
+        """True if no earlier prepare has stored scans."""
 
     def __getstate__(self) -> tuple[Storage, dict[bytes, ScanPlace]]:
         return self._storage, self._places
 
     def __setstate__(self, state: tuple[Storage, dict[bytes, ScanPlace]]) -> None:
         self._storage, self._places = state
+        self.is_new = False
         self._file = None
 
     def _read_places(self, file: FileInfo) -> None:

@@ -8,20 +8,23 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Annotated
 
 import msgspec
 
 from ...accounting import AccountEntry
+from ...accounting.part_sets import Missing, PartSets
 from ...cached_property import cached_property
-from ...errors import FormatError
-from ...storage import FileInfo
+from ...errors import EnergonError, FormatError
+from ...storage import FileInfo, Storage, read_document
 from ..documents.dataset_files import check_shard_names
 
 __all__ = [
     "COLUMNS",
     "LAYOUT_VERSION",
+    "PART_SETS_FILE",
     "ROW_COLUMNS",
     "Layout",
     "PartStats",
@@ -29,15 +32,23 @@ __all__ = [
     "ShardEntry",
     "decode_layout",
     "encode_layout",
+    "encode_part_sets",
     "layout_warnings",
+    "once_warning",
+    "read_part_sets",
 ]
 
 LAYOUT_VERSION = 1
+
+PART_SETS_FILE = "part_sets.json"
+"""File next to the layout with the table of part sets, which opening a dataset does not need. Earlier versions wrote
+none: then the columns are counted."""
 
 _Count = Annotated[int, msgspec.Meta(ge=0)]
 
 _MAX_WARNINGS = 10
 _MAX_PARTS_PER_SAMPLE = 50  # more are probably not intended
+_MIN_NAMES_ONCE = 20  # part names that occur once; fewer may be odd files
 
 COLUMNS = {
     # Per sample: the ends of its rows of parts and of its key.
@@ -184,11 +195,45 @@ class SampleIndex(ABC):
         """Return the part names with their counts and sizes."""
         return self.layout.part_stats
 
+    @property
+    def has_part_sets(self) -> bool:
+        """True if :meth:`part_sets` needs no columns."""
+        return True
+
+    @abstractmethod
+    def part_sets(self) -> PartSets:
+        """Return the table of part sets: which part names occur together, and in how many samples."""
+
+    def missing(self, fields: Mapping[str, Sequence[str]]) -> dict[str, Missing]:
+        """Return the fields that some samples cannot fill.
+
+        Args:
+            fields: Field → part names, of which one is enough.
+        """
+        return self.part_sets().coverage(fields)
+
 
 def encode_layout(layout: Layout) -> bytes:
     """Encode a layout as JSON."""
     # The standard library writes names that are not UTF-8, unlike msgspec; with an indent, it is ten times slower.
     return json.dumps(msgspec.to_builtins(layout)).encode("ascii")
+
+
+def encode_part_sets(table: PartSets) -> bytes:
+    """Encode a table of part sets as JSON."""
+    return json.dumps(msgspec.to_builtins(table)).encode("ascii")  # names may not be UTF-8
+
+
+def read_part_sets(storage: Storage, folder: str, *, samples: int) -> PartSets | None:
+    """Read the table of part sets in the folder of an index; None if it is missing, damaged or of other samples."""
+    name = f"{folder}/{PART_SETS_FILE}"
+    if not storage.exists(name):
+        return None
+    try:
+        table = msgspec.convert(json.loads(read_document(storage, name)), PartSets)
+    except (EnergonError, ValueError, RecursionError):
+        return None
+    return table if table.samples == samples else None
 
 
 def decode_layout(data: bytes, *, file: str) -> Layout:
@@ -252,4 +297,16 @@ def layout_warnings(layout: Layout) -> list[str]:
             f"there are {layout.parts // layout.samples} parts a sample: is there a dot too many in the file names? "
             "The key ends at the first dot"
         )
-    return warnings
+    return [*warnings, *once_warning(layout)]
+
+
+def once_warning(layout: Layout) -> list[str]:
+    """Return a warning if most part names occur once: then base names contain dots."""
+    once = [stats.name for stats in layout.part_stats if stats.parts == 1]
+    if len(once) < _MIN_NAMES_ONCE or 2 * len(once) < len(layout.part_stats):
+        return []
+    message = (
+        f"{len(once):,} part names occur once each, first {once[0]!r}: base names contain dots, and a key ends at the"
+        " first dot; rename the files, or unpack the shards and run energon import, which replaces such dots"
+    )
+    return [message]

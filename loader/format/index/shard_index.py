@@ -67,6 +67,12 @@ class ShardIndex:
         """Return the content offset of each sample's first part, shape (n,)."""
         return self.part_offset[np.concatenate(([0], self.part_ends[:-1])).astype(np.int64)[: len(self)]]
 
+    def key(self, sample: int) -> str:
+        """Return the key of a sample."""
+        return decode_name(
+            self.key_bytes[int(self.key_ends[sample - 1]) if sample else 0 : int(self.key_ends[sample])].tobytes()
+        )
+
     def keys(self) -> list[str]:
         """Return the keys as text."""
         data = self.key_bytes.tobytes()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
@@ -14,13 +15,24 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from ...accounting.part_sets import PartSetCounter
+from ...cached_property import cached_property
 from ...errors import FormatError
 from ...storage import FileInfo, Storage
 from ..tar.header import BLOCK
 from ..tar.names import decode_name
 from .current import KeptRows, ShardRows
 from .keys import KeyRuns, RunWriter, equal_neighbours, merge_runs
-from .layout import COLUMNS, LAYOUT_VERSION, Layout, PartStats, ShardEntry, encode_layout
+from .layout import (
+    COLUMNS,
+    LAYOUT_VERSION,
+    PART_SETS_FILE,
+    Layout,
+    PartStats,
+    ShardEntry,
+    encode_layout,
+    encode_part_sets,
+)
 from .npy_column import ColumnReader, ColumnWriter, create_column, map_column
 from .shard_index import ShardIndex
 
@@ -70,6 +82,7 @@ class IndexWriter:
         self._stack = ExitStack()
         self._columns: dict[str, ColumnWriter] = {}
         self._part_ids: dict[str, int] = {}
+        self._part_sets = PartSetCounter()
         self._shards: list[ShardEntry] = []
         self._samples = 0
         self._parts = 0
@@ -150,7 +163,9 @@ class IndexWriter:
         columns["part_ends"].append(rows.part_ends + self._parts)
         columns["key_ends"].append(rows.key_ends + self._key_bytes)
         columns["key_bytes"].append(rows.key_bytes)
-        columns["part_name"].append(ids[rows.part_name] if len(ids) else rows.part_name)
+        part_ids = ids[rows.part_name] if len(ids) else rows.part_name
+        columns["part_name"].append(part_ids)
+        self._part_sets.add(rows.part_ends, part_ids)
         columns["part_offset"].append(rows.part_block)
         columns["part_size"].append(rows.part_size)
         self._shards.append(entry)
@@ -171,9 +186,23 @@ class IndexWriter:
             prepared_by=prepared_by,
             prepared_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         )
-        with self._storage.create(f"{self._folder}/layout.json", durable=self._durable) as file:
-            file.write(encode_layout(layout))
+        table = self._part_sets.finish([*self._part_ids], self._full_key)
+        for name, data in ((PART_SETS_FILE, encode_part_sets(table)), ("layout.json", encode_layout(layout))):
+            with self._storage.create(f"{self._folder}/{name}", durable=self._durable) as file:
+                file.write(data)
         return layout, duplicates
+
+    def _full_key(self, sample: int) -> str:
+        shard = self._shards[bisect_right(self._shards, sample, key=lambda entry: entry.first_sample) - 1]
+        return f"{shard.name}/{decode_name(self._key(sample))}"
+
+    def _key(self, sample: int) -> bytes:
+        ends, data = self._keys
+        return data[int(ends[sample - 1]) if sample else 0 : int(ends[sample])].tobytes()
+
+    @cached_property
+    def _keys(self) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint8]]:
+        return self._map("key_ends", "<u8"), self._map("key_bytes", "<u1")
 
     def _map(self, name: str, dtype: str) -> npt.NDArray[Any]:
         return map_column(self._storage, f"{self._folder}/{name}.npy", dtype)
@@ -201,16 +230,11 @@ class IndexWriter:
         """Find the samples with equal keys among those with equal hashes."""
         if not suspects:
             return DuplicateKeys()
-        ends, data = self._map("key_ends", "<u8"), self._map("key_bytes", "<u1")
-
-        def key_of(sample: int) -> bytes:
-            return data[int(ends[sample - 1]) if sample else 0 : int(ends[sample])].tobytes()
-
         groups = []
         for samples in suspects:
             by_key: dict[bytes, list[int]] = {}
             for sample in samples.tolist():
-                by_key.setdefault(key_of(sample), []).append(sample)
+                by_key.setdefault(self._key(sample), []).append(sample)
             groups += [
                 (decode_name(key), np.array(group, dtype=np.uint64)) for key, group in by_key.items() if len(group) > 1
             ]

@@ -18,7 +18,7 @@ from ..documents.subset import do_overlap
 from ..filters.files import FilterFiles, filter_names
 from ..index.dataset_index import DatasetIndex
 from ..index.keys import equal_neighbours
-from ..index.layout import SampleIndex
+from ..index.layout import SampleIndex, once_warning
 from ..index.shard_index import ShardIndex
 from ..nv_meta import INDEX_SQLITE
 from ..prepare.shards import find_shards
@@ -29,6 +29,7 @@ __all__ = [
     "check_config",
     "check_duplicate_keys",
     "check_filters",
+    "check_part_names",
     "check_split",
     "check_sqlite",
     "check_sqlite_rows",
@@ -160,6 +161,12 @@ def check_duplicate_keys(index: DatasetIndex | TarIndex) -> Iterator[Finding]:
             yield Finding(
                 code="W305", message=f"{total} samples in all (energon prepare --fix-duplicates renames them)"
             )
+
+
+def check_part_names(index: SampleIndex) -> Iterator[Finding]:
+    """Report part names that are the rest of base names with dots."""
+    for message in once_warning(index.layout):
+        yield Finding(code="W309", message=message)
 
 
 def _duplicate_keys(index: DatasetIndex | TarIndex) -> Iterator[Finding]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from ...accounting.part_sets import PartSets
 from ...errors import ConfigError
 from ..documents.dataset_config import DatasetConfig
 from ..documents.messages import did_you_mean
@@ -118,6 +119,7 @@ class LintReport:
     pictures: PictureCounts = field(default_factory=Counter)  # at level decode
     decoded_media: int = 0
     media_note: str | None = None
+    part_sets: PartSets | None = None  # of a dataset of shards that could be opened
 
     @property
     def errors(self) -> int:
@@ -161,6 +163,7 @@ CODES: dict[str, str] = {
     "E306": "a sample has two parts of the same name",
     "E307": "the sample cannot be built from its parts",
     "W308": "a text is empty",
+    "W309": "most part names occur once: base names contain dots",
     # JSONL files
     "E401": "the index of a JSONL file is missing or damaged",
     "E402": "the index of a JSONL file is stale: the file has changed",

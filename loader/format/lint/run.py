@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
-from ...errors import ConfigError, FormatError, StorageError
+from ...accounting.part_sets import PartSets
+from ...errors import ConfigError, EnergonError, FormatError, StorageError
 from ..dataset_folder import DatasetFolder
 from ..documents.dataset_config import DatasetConfig
 from ..documents.messages import nearest_hint
 from ..index.layout import ShardEntry
 from ..nv_meta import INDEX_SQLITE
-from .metadata import check_config, check_duplicate_keys, check_filters, check_split, check_sqlite, unreadable_dataset
+from .metadata import (
+    check_config,
+    check_duplicate_keys,
+    check_filters,
+    check_part_names,
+    check_split,
+    check_sqlite,
+    unreadable_dataset,
+)
 from .record_folder import RecordShardLint
 from .report import LEVELS, Finding, LintPlan, LintProgress, LintReport, SampleCheck
 from .running import RunningLint
@@ -73,6 +83,7 @@ def lint_dataset(plan: LintPlan, *, on_progress: Callable[[LintProgress], None] 
         pictures=lint.pictures,
         decoded_media=lint.decoded_media,
         media_note=lint.media_note,
+        part_sets=lint.part_sets,
     )
 
 
@@ -84,6 +95,7 @@ class _Lint(RunningLint):
         self.shards = 0
         self.samples = 0
         self.media_note: str | None = None
+        self.part_sets: PartSets | None = None
         self._plan = plan
         self._numbers: dict[str, int] = {}  # shard → number
 
@@ -95,12 +107,14 @@ class _Lint(RunningLint):
         """Check the metadata, then the headers of all shards, then the samples of shards with correct headers."""
         plan = self._plan
         self._numbers = {shard: number for number, shard in enumerate(dataset.shard_counts)}
+        with suppress(EnergonError):  # a damaged column is reported by the check of its shards
+            self.part_sets = dataset.index.part_sets()
         if dataset.records is not None:
             self._check_records(dataset)
             return
         sqlite_findings = list(check_sqlite(dataset))
         self.add([*check_config(dataset), *check_split(dataset), *check_filters(dataset), *sqlite_findings])
-        self.add(list(check_duplicate_keys(dataset.tar_index)))
+        self.add([*check_duplicate_keys(dataset.tar_index), *check_part_names(dataset.tar_index)])
         shards = _shards_to_check(dataset, plan.split_parts)
         check = self._sample_check(dataset)
         self.media_note = media_note(dataset.index.part_names, plan.level, check)

@@ -16,7 +16,7 @@ from ..prepare.shards import compressed_warning
 from ..unprepared.scan import ShardSummary, join_summaries, summarize_shard
 from ..unprepared.tar_folder import TarFolder
 from ..unprepared.tar_index import TarIndex
-from .metadata import check_duplicate_keys, unreadable_dataset
+from .metadata import check_duplicate_keys, check_part_names, unreadable_dataset
 from .report import CheckedTask, Finding, LintProgress, LintReport, SampleCheck, take_pictures
 from .running import RunningLint
 from .samples import SampleLint, media_note
@@ -69,6 +69,7 @@ def lint_tars(
         pictures=lint.pictures,
         decoded_media=lint.decoded_media,
         media_note=None if index is None else media_note(index.part_names, "bytes" if read_bytes else "headers", check),
+        part_sets=None if index is None else index.part_sets(),
     )
 
 
@@ -93,7 +94,7 @@ class _TarLint(RunningLint):
         if not self.complete:
             return None
         index = join_summaries(self._tars, [summaries[number] for number in sorted(summaries)])
-        self.add(list(check_duplicate_keys(index)))
+        self.add([*check_duplicate_keys(index), *check_part_names(index)])
         return index
 
     def decode(self, index: TarIndex, check: SampleCheck) -> None:

@@ -15,11 +15,14 @@ from .plan import (
     PreparePlan as PreparePlan,
     PrepareProgress as PrepareProgress,
     PrepareReport as PrepareReport,
+    RunningPrepare as RunningPrepare,
     ScanMode as ScanMode,
     SplitRequest as SplitRequest,
 )
-from .proposals import propose_field_map as propose_field_map
-from .run import run_prepare as run_prepare
+from .run import (
+    open_prepare as open_prepare,
+    run_prepare as run_prepare,
+)
 from .shards import (
     is_compressed_tar as is_compressed_tar,
 )

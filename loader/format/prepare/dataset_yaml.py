@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ..contents.sample_layouts import string_literal
 from ..documents.dataset_config import OWN_MODULE, DatasetConfig, format_dataset_config
 from ..documents.field_map import parse_field_expression, parse_field_map
 from ..documents.sample_types import SampleTypeSpec
-from .sample_layouts import string_literal
 
 __all__ = ["SAMPLE_LOADER", "DatasetYaml", "dataset_config_of", "files_to_write", "sample_loader_text"]
 

@@ -38,8 +38,6 @@ class PrepareInputs:
         workspace: The dataset, and the folder of its staged files.
         plan: The plan of the prepare.
         search: The shards of the folder.
-        split: The split that the dataset will have.
-        files: Files to write in addition to the index, path → contents.
         media: Media metadata to collect.
         previous: The index of the prepare before.
         journal: The scans of an interrupted prepare, and those of this one.
@@ -49,8 +47,6 @@ class PrepareInputs:
     workspace: Workspace
     plan: PreparePlan
     search: ShardSearch
-    split: PlannedSplit
-    files: Mapping[str, bytes]
     media: ShardMedia
     previous: PreviousIndex
     journal: Journal
@@ -87,7 +83,7 @@ class PrepareInputs:
         return index_shard(self.storage, shard.name) if index is None else index
 
 
-def read_inputs(workspace: Workspace, plan: PreparePlan, search: ShardSearch, split: PlannedSplit) -> PrepareInputs:
+def read_inputs(workspace: Workspace, plan: PreparePlan, search: ShardSearch) -> PrepareInputs:
     """Read the previous index, and choose the shards that need no scan."""
     storage = workspace.storage
     previous = PreviousIndex(storage)
@@ -95,8 +91,6 @@ def read_inputs(workspace: Workspace, plan: PreparePlan, search: ShardSearch, sp
         workspace=workspace,
         plan=plan,
         search=search,
-        split=split,
-        files=planned_files(plan, split),
         media=ShardMedia(storage, plan.media),
         previous=previous,
         journal=Journal(workspace.work),
@@ -104,12 +98,17 @@ def read_inputs(workspace: Workspace, plan: PreparePlan, search: ShardSearch, sp
     )
 
 
-def planned_files(plan: PreparePlan, split: PlannedSplit) -> dict[str, bytes]:
-    """Return the files to write in addition to the index, path → contents."""
-    files = {f"{FOLDER}/{name}": text.encode() for name, text in plan.files.items()}
+def planned_files(files: Mapping[str, str], split: PlannedSplit) -> dict[str, bytes]:
+    """Return the files to write in addition to the index, path → contents.
+
+    Args:
+        files: Name in ``.nv-meta`` → text.
+        split: The split that the dataset will have.
+    """
+    contents = {f"{FOLDER}/{name}": text.encode() for name, text in files.items()}
     if split.text is not None:
-        files[f"{FOLDER}/{SPLIT_YAML}"] = split.text.encode()
-    return files
+        contents[f"{FOLDER}/{SPLIT_YAML}"] = split.text.encode()
+    return contents
 
 
 def is_written(storage: Storage, files: Mapping[str, bytes]) -> bool:
@@ -128,7 +127,7 @@ def unchanged_shards(plan: PreparePlan, shards: Sequence[FileInfo], previous: Pr
 
 
 def is_up_to_date(inputs: PrepareInputs) -> bool:
-    """Return True if a prepare would write nothing new."""
+    """Return True if a prepare would write the same index."""
     plan, storage, previous = inputs.plan, inputs.storage, inputs.previous
     index = previous.index
     if index is None or plan.force or read_uuid(storage) != index.uuid:
@@ -138,8 +137,6 @@ def is_up_to_date(inputs: PrepareInputs) -> bool:
     if plan.fix_duplicates and index.layout.duplicate_keys:
         return False
     if not inputs.media.is_up_to_date:
-        return False
-    if not is_written(storage, inputs.files):
         return False
     if plan.compat is False:
         return True

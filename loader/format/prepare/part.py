@@ -18,7 +18,7 @@ from ..nv_meta import open_dataset_storage
 from .inputs import unchanged_shards
 from .meta_folder import check_meta_folder
 from .plan import PreparePlan, PrepareProgress, ProgressCallback
-from .scans import ShardScans
+from .scans import ScanOptions, ShardScans
 from .shards import find_shards, parse_exclude
 from .workspace import open_part_workspace
 
@@ -139,12 +139,10 @@ def _scan(
             work,
             journal,
             to_scan,
-            stage_tar_idx=False,
             total=len(shards),
             workers=plan.workers,
             on_progress=on_progress,
-            mode=plan.scan,
-            part=folders,
+            options=ScanOptions(mode=plan.scan, part=folders),
         )
         with closing(scans):
             for shard in to_scan:

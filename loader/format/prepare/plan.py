@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal, Protocol
 
 from ...accounting import Account
+from ..contents.findings import Contents
+from ..index.layout import SampleIndex
 from ..index.remote_shard import ScanMode
 from ..media.kind import MediaFilter
 from ..media.tables import MediaReport
 
-__all__ = ["PreparePlan", "PrepareProgress", "PrepareReport", "ProgressCallback", "ScanMode", "SplitRequest"]
+__all__ = [
+    "PreparePlan",
+    "PrepareProgress",
+    "PrepareReport",
+    "ProgressCallback",
+    "RunningPrepare",
+    "ScanHow",
+    "ScanMode",
+    "SplitRequest",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,3 +109,76 @@ class PrepareReport:
     seconds: float
     media: MediaReport | None = None
     account: Account = field(default_factory=Account)  # files of the folder, and members of the shards
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanHow:
+    """Choose how the shards of a prepare are scanned.
+
+    Attributes:
+        on_progress: Called after each shard.
+        executor: Scans the shards instead of worker processes.
+        inspects: Inspect some samples.
+        is_trial: Nothing is published: no compat files are staged, and no scans are stored in the dataset.
+        is_stopped: Returns True when the scan has to end. With it, even a single worker is a process of its own.
+    """
+
+    on_progress: ProgressCallback | None = None
+    executor: Executor | None = None
+    inspects: bool = False
+    is_trial: bool = False
+    is_stopped: Callable[[], bool] | None = None
+
+
+class RunningPrepare(Protocol):
+    """A prepare that has begun; its workers scan shards."""
+
+    def scan(self) -> None:
+        """Wait until all shards are scanned; it may be called in another thread.
+
+        Raises:
+            FormatError: Shards are damaged; the message names all of them.
+            StoppedError: The scan was stopped.
+        """
+
+    @property
+    def decodes(self) -> bool:
+        """True if parts are bytes for a decoder; False if they are final values."""
+
+    @property
+    def index(self) -> SampleIndex:
+        """The index of all samples, after the scan."""
+
+    @property
+    def contents(self) -> Contents:
+        """The contents of some samples, after a scan that inspects samples."""
+
+    def read_parts(self, sample: int, *, max_bytes: int) -> dict[str, Any]:
+        """Read the parts of a sample, but no larger ones: bytes for a decoder, or final values.
+
+        Raises:
+            FormatError: The shard has changed.
+            StorageError: It cannot be read.
+        """
+
+    def commit(
+        self, request: SplitRequest | None, files: Mapping[str, str], *, is_listed: bool = True
+    ) -> PrepareReport:
+        """Publish the dataset.
+
+        Args:
+            request: Split to write; None keeps the ``split.yaml`` of the dataset.
+            files: Further files of ``.nv-meta`` to write, name → text.
+            is_listed: False lists the shards again: those that have changed are scanned again.
+
+        Raises:
+            ConfigError: The split is invalid.
+            FormatError: Shards are damaged, or a shard has changed.
+            StorageError: No permission, or a full disk.
+        """
+
+    def discard(self) -> None:
+        """Remove the scans, unless an earlier prepare has stored some of them: the user does not want the dataset."""
+
+    def close(self) -> None:
+        """End the workers of a scan that was not completed."""

@@ -5,42 +5,58 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Mapping
-from concurrent.futures import Executor
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from ...errors import ConfigError, EnergonError, FormatError, StorageError
 from ...storage import FileInfo, Storage
 from ...version import __version__
 from ..cluster.executor import run_in_executor
 from ..columns.carry import CarriedColumns, carry_columns
+from ..contents.findings import Contents
+from ..contents.sampler import MAX_JSON_BYTES, ContentSampler, parse_document
 from ..documents.dataset_files import read_shard_info
 from ..documents.providers import record_format
 from ..filters.carry import carry_filters
 from ..index.current import read_uuid, stale_indexes
-from ..index.layout import LAYOUT_VERSION, Layout, PartStats, ShardEntry, encode_layout
+from ..index.layout import (
+    LAYOUT_VERSION,
+    PART_SETS_FILE,
+    Layout,
+    PartStats,
+    ShardEntry,
+    encode_layout,
+    encode_part_sets,
+)
 from ..index.publish import stage_files
-from ..jsonl.index import prepare_jsonl
+from ..jsonl.index import IDX_SUFFIX, build_jsonl_index, open_jsonl_index, prepare_jsonl
+from ..jsonl.line_file import LINE
+from ..jsonl.lines import BYTE_ORDER_MARK
 from ..nv_meta import INDEX_FOLDER, INDEX_SQLITE, INDEX_UUID, INFO_JSON
-from ..records.folder_index import RecordIndex, open_record_index
-from ..records.record_file import open_record_file
+from ..records.folder_index import RecordIndex, open_record_index, part_sets_of_files
+from ..records.record_file import RecordReader, open_record_file
 from ..worker_pool import run_in_workers
 from .inputs import is_written, planned_files
-from .plan import PreparePlan, PrepareProgress, PrepareReport, ProgressCallback
+from .plan import PreparePlan, PrepareProgress, PrepareReport, ScanHow, SplitRequest
 from .scans import raise_scan_errors
-from .shards import ShardSearch
-from .split import PlannedSplit
+from .shards import ShardSearch, find_shards
+from .split import plan_split
 from .workspace import Workspace
 
-__all__ = ["prepare_record_folder"]
+__all__ = ["RecordPrepare"]
 
 
 @dataclass(frozen=True, slots=True)
 class _Counted:
-    """Samples of a file, and the bytes of its parts by name."""
+    """Samples of a file, the bytes of its parts by name, and what some samples contain."""
 
     samples: int
     part_bytes: Mapping[str, int]
+    contents: Contents = field(default_factory=Contents)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +67,39 @@ class _Count:
     """
 
     storage: Storage
+    samples_of: Mapping[str, int]  # file → number of samples to inspect
+    writes_indexes: bool
 
     def __call__(self, shard: FileInfo) -> EnergonError | _Counted:
         try:
             if shard.name.endswith(".jsonl"):
-                prepare_jsonl(self.storage, shard.name)
+                index = prepare_jsonl if self.writes_indexes else build_jsonl_index
+                offsets = index(self.storage, shard.name).offsets
+                counted = _Counted(len(offsets) - 1, {LINE: shard.size_bytes})
+                return replace(counted, contents=self._inspect(shard, offsets))
             return _counted(self.storage, shard.name)
         except (FormatError, StorageError) as error:
             return error
+
+    def inspect_again(self, shard: FileInfo) -> Contents:
+        """Inspect samples of a file that was indexed before."""
+        if not (shard.name.endswith(".jsonl") and shard.name in self.samples_of):
+            return Contents()
+        return self._inspect(shard, open_jsonl_index(self.storage, shard.name).offsets)
+
+    def _inspect(self, shard: FileInfo, offsets: npt.NDArray[np.uint64]) -> Contents:
+        contents = Contents()
+        lines = len(offsets) - 1
+        count = min(lines, self.samples_of.get(shard.name, 0))
+        with self.storage.open(shard.name, shard) as file:
+            for line in range(0, lines, max(1, lines // max(1, count))) if count else ():
+                start, stop = int(offsets[line]), int(offsets[line + 1])
+                document = parse_document(file.read_at(start, stop - start)) if stop - start <= MAX_JSON_BYTES else None
+                contents.samples += 1
+                if document is not None:
+                    contents.add_document(LINE, document, f"{shard.name}/{line}", size_bytes=stop - start)
+        contents.shards = min(1, contents.samples)
+        return contents
 
 
 def _counted(storage: Storage, name: str) -> _Counted:
@@ -66,67 +107,158 @@ def _counted(storage: Storage, name: str) -> _Counted:
     return _Counted(len(file), file.part_bytes())
 
 
-def prepare_record_folder(
-    workspace: Workspace,
-    plan: PreparePlan,
-    search: ShardSearch,
-    split: PlannedSplit,
-    *,
-    on_progress: ProgressCallback | None = None,
-    executor: Executor | None = None,
-) -> PrepareReport:
-    """Prepare a locked folder of files of numbered samples. Only files that have changed are read.
+class RecordPrepare:
+    """A prepare of a locked folder of files of numbered samples; see :class:`.plan.RunningPrepare`.
+
+    Only files that have changed are read.
 
     Args:
         workspace: The dataset, and the folder of its staged files.
         plan: The plan of the prepare.
         search: The files.
-        split: The split that the dataset will have.
-        on_progress: Called after each file.
-        executor: Reads the files instead of worker processes.
+        how: How they are read.
 
     Raises:
         ConfigError: The plan has a choice that only tar shards have.
-        FormatError: Files are damaged; the message names all of them.
-        StorageError: No permission, or a full disk.
     """
-    _check_plan(plan)
-    started, storage = time.perf_counter(), workspace.storage
-    previous = _previous_index(storage)
-    known = {} if plan.force or previous is None else _unchanged(storage, previous, search)
-    to_scan = [shard for shard in search.shards if shard.name not in known]
-    counted = known | _scan(
-        storage, to_scan, plan, total=len(search.shards), on_progress=on_progress, executor=executor
-    )
-    layout = _layout(search, counted)
-    if not layout.samples:
-        raise FormatError("the files hold no samples", shard=storage.path(""), hint="check the path of the folder")
-    split_counts = split.counts(layout.shards, storage=storage)
-    files = planned_files(plan, split)
-    changed = previous is None or bool(to_scan) or previous.shards != layout.shards or not is_written(storage, files)
-    earlier = previous.shards if previous else ()
-    columns = carry_columns(storage, workspace.work, earlier=earlier, now=layout.shards)
-    columns += carry_filters(storage, workspace.work, earlier=earlier, now=layout.shards)
-    identity = _publish(workspace, layout, files, previous, columns) if changed or previous is None else previous.uuid
-    account = search.account.copy()
-    account.take("samples", layout.samples)
-    return PrepareReport(
-        changed=changed,
-        uuid=identity,
-        samples=layout.samples,
-        parts=layout.parts,
-        shards=len(layout.shards),
-        size_bytes=sum(shard.size_bytes for shard in layout.shards),
-        scanned=len(to_scan),
-        resumed=0,
-        reused=len(known),
-        duplicate_keys=0,
-        compat=False,
-        split=split_counts,
-        warnings=(*split.warnings, *columns.warnings),
-        seconds=time.perf_counter() - started,
-        account=account,
-    )
+
+    def __init__(self, workspace: Workspace, plan: PreparePlan, search: ShardSearch, how: ScanHow) -> None:
+        _check_plan(plan)
+        self._started = time.perf_counter()
+        self._workspace, self._plan, self._how = workspace, plan, how
+        self._previous = _previous_index(workspace.storage)
+        self._start(search)
+
+    def _start(self, search: ShardSearch) -> None:
+        """Begin to read the files that have changed."""
+        storage, plan, how = self._workspace.storage, self._plan, self._how
+        self._search = search
+        self._known = {} if plan.force or self._previous is None else _unchanged(storage, self._previous, search)
+        self._to_scan = [shard for shard in search.shards if shard.name not in self._known]
+        self._had_index = {shard.name for shard in self._to_scan if storage.exists(shard.name + IDX_SUFFIX)}
+        self._index: RecordIndex | None = None
+        self._contents = Contents()
+        chosen = ContentSampler.of_shards(search.names, is_far=storage.checks_versions, workers=plan.workers)
+        self._task = _Count(storage, chosen.samples_of if how.inspects else {}, not how.is_trial)
+        self._results = (
+            run_in_executor(self._task, self._to_scan, how.executor, is_stopped=how.is_stopped)
+            if how.executor
+            else run_in_workers(self._task, self._to_scan, workers=plan.workers, is_stopped=how.is_stopped)
+        )
+
+    def scan(self) -> None:
+        counted = self._known | self._count()
+        for shard in self._search.shards:
+            is_known = shard.name in self._known
+            self._contents.merge(self._task.inspect_again(shard) if is_known else counted[shard.name].contents)
+        layout = _layout(self._search, counted)
+        if not layout.samples:
+            raise FormatError(
+                "the files hold no samples", shard=self._workspace.storage.path(""), hint="check the path of the folder"
+            )
+        part_sets = part_sets_of_files(layout.shards, [counted[shard.name].part_bytes for shard in layout.shards])
+        self._index = RecordIndex(self._workspace.storage, "", layout, part_sets=part_sets)
+
+    def _count(self) -> dict[str, _Counted]:
+        """Wait for the counts of the files to read."""
+        counted: dict[str, _Counted] = {}
+        errors: dict[int, EnergonError] = {}
+        total, samples = len(self._search.shards), 0
+        with closing(self._results) as results:
+            for number, result in results:
+                if isinstance(result, EnergonError):
+                    errors[number] = result
+                    continue
+                counted[self._to_scan[number].name] = result
+                samples += result.samples
+                if self._how.on_progress is not None:
+                    done = total - len(self._to_scan) + len(counted)
+                    self._how.on_progress(
+                        PrepareProgress(phase="scan", shards_done=done, shards_total=total, samples=samples)
+                    )
+        raise_scan_errors([errors[number] for number in sorted(errors)])
+        return counted
+
+    @property
+    def decodes(self) -> bool:
+        return self.index.decodes
+
+    @property
+    def index(self) -> RecordIndex:
+        if self._index is None:
+            raise LookupError("the files are not read yet")
+        return self._index
+
+    @property
+    def contents(self) -> Contents:
+        return self._contents
+
+    def read_parts(self, sample: int, *, max_bytes: int) -> dict[str, Any]:
+        storage, shard = self._workspace.storage, self.index.shard_of(sample)
+        if shard.name.endswith(".jsonl"):  # it may have no index yet; the first line is not blank
+            with storage.open(shard.name, shard.info) as opened:
+                line = opened.read_at(0, min(max_bytes, MAX_JSON_BYTES)).partition(b"\n")[0]
+            return {LINE: line.removeprefix(BYTE_ORDER_MARK)}
+        from ..parquet.row_file import RowFile
+
+        file = RowFile(storage, shard.name)
+        if max(file.group_bytes) > max_bytes:  # a row is read with its whole row group
+            return {}
+        with closing(RecordReader(file)) as reader:
+            return reader.read_parts(sample - shard.first_sample)
+
+    def commit(
+        self, request: SplitRequest | None, files: Mapping[str, str], *, is_listed: bool = True
+    ) -> PrepareReport:
+        workspace, storage, previous = self._workspace, self._workspace.storage, self._previous
+        if not is_listed:
+            storage.list_once("")
+            search = find_shards(storage, exclude=self._plan.exclude)
+            if search.shards != self._search.shards:
+                self._start(search)
+                self.scan()
+        layout = self.index.layout
+        split = plan_split(storage, request, self._search.names)
+        split_counts = split.counts(layout.shards, storage=storage)
+        contents = planned_files(files, split)
+        is_same = previous is not None and not self._to_scan and previous.shards == layout.shards
+        changed = not (is_same and is_written(storage, contents))
+        earlier = previous.shards if previous else ()
+        columns = carry_columns(storage, workspace.work, earlier=earlier, now=layout.shards)
+        columns += carry_filters(storage, workspace.work, earlier=earlier, now=layout.shards)
+        identity = previous.uuid if previous is not None else ""
+        account = self._search.account.copy()
+        account.take("samples", layout.samples)
+        if self._plan.strict:
+            account.check_complete(at=storage.path(""))
+        if changed:
+            identity = _publish(workspace, self.index, contents, previous, columns)
+        return PrepareReport(
+            changed=changed,
+            uuid=identity,
+            samples=layout.samples,
+            parts=layout.parts,
+            shards=len(layout.shards),
+            size_bytes=sum(shard.size_bytes for shard in layout.shards),
+            scanned=len(self._to_scan),
+            resumed=0,
+            reused=len(self._known),
+            duplicate_keys=0,
+            compat=False,
+            split=split_counts,
+            warnings=(*split.warnings, *columns.warnings),
+            seconds=time.perf_counter() - self._started,
+            account=account,
+        )
+
+    def discard(self) -> None:
+        """Remove the indexes of JSONL files that had none before."""
+        for shard in self._to_scan:
+            if shard.name.endswith(".jsonl") and shard.name not in self._had_index:
+                self._workspace.storage.remove(shard.name + IDX_SUFFIX)
+
+    def close(self) -> None:
+        self._results.close()
 
 
 def _check_plan(plan: PreparePlan) -> None:
@@ -172,35 +304,6 @@ def _unchanged(storage: Storage, previous: RecordIndex, search: ShardSearch) -> 
     return unchanged
 
 
-def _scan(
-    storage: Storage,
-    shards: list[FileInfo],
-    plan: PreparePlan,
-    *,
-    total: int,
-    on_progress: ProgressCallback | None,
-    executor: Executor | None,
-) -> dict[str, _Counted]:
-    counted: dict[str, _Counted] = {}
-    errors: dict[int, EnergonError] = {}
-    count = _Count(storage)
-    counts = (
-        run_in_executor(count, shards, executor) if executor else run_in_workers(count, shards, workers=plan.workers)
-    )
-    with closing(counts) as results:
-        for number, result in results:
-            if isinstance(result, EnergonError):
-                errors[number] = result
-                continue
-            counted[shards[number].name] = result
-            if on_progress is not None:
-                samples = sum(one.samples for one in counted.values())
-                done = total - len(shards) + len(counted)
-                on_progress(PrepareProgress(phase="scan", shards_done=done, shards_total=total, samples=samples))
-    raise_scan_errors([errors[number] for number in sorted(errors)])
-    return counted
-
-
 def _layout(search: ShardSearch, counted: Mapping[str, _Counted]) -> Layout:
     entries, stats = [], dict[str, tuple[int, int]]()
     total = 0
@@ -240,7 +343,7 @@ def _layout(search: ShardSearch, counted: Mapping[str, _Counted]) -> Layout:
 
 def _publish(
     workspace: Workspace,
-    layout: Layout,
+    index: RecordIndex,
     files: Mapping[str, bytes],
     previous: RecordIndex | None,
     columns: CarriedColumns,
@@ -248,10 +351,11 @@ def _publish(
     """Commit the index and the files; return the uuid of the index."""
     storage, identity = workspace.storage, uuid.uuid4()
     contents = {
-        f"{INDEX_FOLDER}/{identity}/layout.json": encode_layout(layout),
+        f"{INDEX_FOLDER}/{identity}/{PART_SETS_FILE}": encode_part_sets(index.part_sets()),
+        f"{INDEX_FOLDER}/{identity}/layout.json": encode_layout(index.layout),
         **files,
         INDEX_UUID: str(identity).encode(),
-        INFO_JSON: workspace.shard_info({shard.name: shard.samples for shard in layout.shards}, identity),
+        INFO_JSON: workspace.shard_info({shard.name: shard.samples for shard in index.shards}, identity),
     }
     kept = None if previous is None else previous.uuid  # running jobs may still read it
     removals = [*stale_indexes(storage, kept=kept), *columns.removals]

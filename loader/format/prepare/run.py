@@ -4,38 +4,43 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
-from contextlib import ExitStack, closing
-from dataclasses import dataclass, replace
+from contextlib import closing, contextmanager
+from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from ...accounting import Account
-from ...errors import ConfigError, FormatError
+from ...errors import ConfigError
 from ...storage import RemoteStorage, Storage
-from ...version import __version__
 from ..cluster.complete import check_complete
 from ..cluster.part_plan import check_not_planned
 from ..columns.carry import CarriedColumns, carry_columns
-from ..compat.files import STAGED_SQLITE, CompatFiles, first_unwritable_folder, stale_compat_files
+from ..compat.files import STAGED_SQLITE, stale_compat_files
+from ..contents.findings import Contents
+from ..contents.sampler import ContentSampler
 from ..filters.carry import carry_filters
 from ..index.current import prefetch_documents, stale_indexes
+from ..index.dataset_index import DatasetIndex
 from ..index.layout import Layout, layout_warnings
 from ..index.publish import STAGING, stage_files
-from ..index.writer import DuplicateKeys, IndexWriter
+from ..index.sample_bytes import read_sample
 from ..media.tables import MediaReport
 from ..nv_meta import INDEX_FOLDER, INDEX_SQLITE, INDEX_UUID, INFO_JSON, SPLIT_YAML, open_dataset_storage
 from .fix_duplicates import fix_duplicates, repeated_keys
-from .inputs import PrepareInputs, is_up_to_date, read_inputs, reusable_compat_files
+from .inputs import PrepareInputs, is_up_to_date, is_written, planned_files, read_inputs
 from .meta_folder import check_meta_folder
-from .plan import PreparePlan, PrepareProgress, PrepareReport, ProgressCallback
-from .record_folder import prepare_record_folder
-from .scans import ShardScans
+from .plan import PreparePlan, PrepareReport, ProgressCallback, RunningPrepare, ScanHow, SplitRequest
+from .record_folder import RecordPrepare
 from .shards import ShardSearch, compressed_warning, find_shards
 from .split import PlannedSplit, plan_split, rename_excluded
-from .workspace import Workspace, open_workspace
+from .staging import STAGED_INDEX, IndexStaging, StagedIndex
+from .workspace import Workspace, open_trial_workspace, open_workspace
 
-__all__ = ["run_prepare"]
+__all__ = ["TarPrepare", "open_prepare", "run_prepare"]
+
+_MAX_KNOWN_SETS = 1000  # of an earlier index, that are inspected again
 
 
 def run_prepare(
@@ -63,6 +68,39 @@ def run_prepare(
         WorkerError: A worker process or a task was killed.
         StorageError: No shards, no permission, a full disk, or another prepare runs here.
     """
+    with open_prepare(plan, on_progress=on_progress, executor=executor, storage=storage) as prepare:
+        prepare.scan()
+        return prepare.commit(plan.split, plan.files)
+
+
+@contextmanager
+def open_prepare(
+    plan: PreparePlan,
+    *,
+    on_progress: ProgressCallback | None = None,
+    executor: Executor | None = None,
+    storage: Storage | None = None,
+    inspects: bool = False,
+    is_trial: bool = False,
+    is_stopped: Callable[[], bool] | None = None,
+) -> Iterator[RunningPrepare]:
+    """Begin a prepare whose split and files are chosen later, when :meth:`RunningPrepare.scan` has seen all samples.
+
+    Without a commit, nothing is published, and the next prepare resumes from the scans.
+
+    Args:
+        plan: The plan of the prepare; its split is checked, and its files are ignored.
+        on_progress: As for :func:`run_prepare`.
+        executor: As for :func:`run_prepare`.
+        storage: As for :func:`run_prepare`.
+        inspects: Inspect some samples while their shards are scanned.
+        is_trial: Only scan, and write nothing next to the shards: there is no commit.
+        is_stopped: Returns True when the scan has to end, because another thread has no use for it.
+
+    Raises:
+        ConfigError: As for :func:`run_prepare`.
+        StorageError: As for :func:`run_prepare`.
+    """
     if plan.meta_folder is not None:
         plan = _beside(plan)
     if plan.media is not None and plan.compat is False:
@@ -76,15 +114,17 @@ def run_prepare(
     if plan.meta_folder is not None:
         check_meta_folder(storage, shards=frozenset(search.names), force=plan.force)
     prefetch_documents(storage, [SPLIT_YAML])
-    split = plan_split(storage, plan.split, search.names)
-    with open_workspace(storage) as workspace:
-        if workspace.has_recovered:  # it may have replaced split.yaml
-            split = plan_split(storage, plan.split, search.names)
-        if not plan.merge:
+    if plan.split is not None:
+        plan_split(storage, plan.split, search.names)
+    with open_trial_workspace(storage) if is_trial else open_workspace(storage) as workspace:
+        if not (plan.merge or is_trial):
             check_not_planned(storage)
-        if search.format is not None:
-            return prepare_record_folder(workspace, plan, search, split, on_progress=on_progress, executor=executor)
-        return _prepare(workspace, plan, search, split, on_progress=on_progress, executor=executor)
+        how = ScanHow(
+            on_progress=on_progress, executor=executor, inspects=inspects, is_trial=is_trial, is_stopped=is_stopped
+        )
+        kind = TarPrepare if search.format is None else RecordPrepare
+        with closing(kind(workspace, plan, search, how)) as prepare:
+            yield prepare
 
 
 def _beside(plan: PreparePlan) -> PreparePlan:
@@ -129,161 +169,179 @@ def _at_url(plan: PreparePlan) -> PreparePlan:
     return plan if plan.compat else replace(plan, compat=False)
 
 
-def _prepare(
-    workspace: Workspace,
-    plan: PreparePlan,
-    search: ShardSearch,
-    split: PlannedSplit,
-    *,
-    on_progress: ProgressCallback | None,
-    executor: Executor | None,
-) -> PrepareReport:
-    """Prepare a locked dataset: read inputs, stage files, publish them; again after keys were renamed."""
-    started, storage = time.perf_counter(), workspace.storage
-    has_parts = plan.merge
-    while True:
-        inputs = read_inputs(workspace, plan, search, split)
-        index = inputs.previous.index
-        if index is not None and is_up_to_date(inputs):
-            workspace.forget_scans()  # they are no longer needed
-            counts = split.counts(index.layout.shards, storage=storage)
-            return _report(inputs, index.layout, index.uuid, counts, staged=None, media=None, started=started)
-        if has_parts:
-            check_complete(storage, [shard.name for shard in inputs.to_scan()])
-            has_parts = False
-        staged = _stage_files(inputs, on_progress, executor)
-        if not staged.keys_to_fix.samples:
-            if plan.strict:
-                _account(inputs, staged.layout).check_complete(at=storage.path(""))
-            counts = split.counts(staged.layout.shards, storage=storage)  # a range beyond a shard is refused here
-            media = _collect_media(inputs, staged, on_progress)
-            columns = _carry_columns(inputs, staged.layout)
-            identity = _publish(inputs, staged, columns)
-            report = _report(inputs, staged.layout, identity, counts, staged=staged, media=media, started=started)
-            return replace(report, warnings=(*report.warnings, *columns.warnings))
-        keys = repeated_keys(staged.keys_to_fix, staged.layout.shards)
-        renamed = fix_duplicates(storage, search.names, keys).renamed
-        split = rename_excluded(storage, split, renamed)
-        workspace.work.remove(STAGING)
-        search = find_shards(storage, exclude=plan.exclude)
+class TarPrepare:
+    """A prepare of a locked folder of tar shards; see :class:`.plan.RunningPrepare`.
 
-
-# --------------------------------------------------------------------------------------------------------- scan
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Staged:
-    """The staged files of a prepare: a whole index, and the compat files if they can express it.
-
-    Attributes:
-        layout: Layout of the index.
-        keys_to_fix: Duplicate keys to rename before anything is published.
-        compat_renames: Renames that publish the compat files; empty without compat files.
-        compat_warning: Reason for writing no compat files.
-        scanned: Number of scanned shards.
-        resumed: Number of shards that an interrupted run had scanned.
+    Args:
+        workspace: The dataset, and the folder of its staged files.
+        plan: The plan of the prepare.
+        search: The shards.
+        how: How they are scanned.
     """
 
-    layout: Layout
-    keys_to_fix: DuplicateKeys
-    compat_renames: list[tuple[str, str]]
-    compat_warning: str | None
-    scanned: int
-    resumed: int
+    def __init__(self, workspace: Workspace, plan: PreparePlan, search: ShardSearch, how: ScanHow) -> None:
+        self._started = time.perf_counter()
+        self._plan = plan
+        self._how = how
+        self._staged: StagedIndex | None = None
+        self._contents = Contents()
+        self._inputs = read_inputs(workspace, plan, search)
+        self._staging: IndexStaging | None = None
+        if plan.merge:
+            check_complete(workspace.storage, [shard.name for shard in self._inputs.to_scan()])
+        if how.is_trial or not is_up_to_date(self._inputs):
+            self._staging = self._stage()
 
+    def _stage(self) -> IndexStaging:
+        inputs, how = self._inputs, self._how
+        return IndexStaging(inputs, how, sampler=self._sampler() if how.inspects else None)
 
-def _stage_files(inputs: PrepareInputs, on_progress: ProgressCallback | None, executor: Executor | None) -> _Staged:
-    """Scan shards in workers, and meanwhile write the columns of the index and the compat files."""
-    work, plan, shards = inputs.workspace.work, inputs.plan, inputs.shards
-    journal, to_scan = inputs.journal, inputs.to_scan()
-    resumed = len(shards) - len(inputs.reused) - len(to_scan)
-    if on_progress is not None and resumed:
-        done = len(shards) - len(to_scan)
-        on_progress(
-            PrepareProgress(phase="scan", shards_done=done, shards_total=len(shards), samples=0, resumed=resumed)
-        )
-    with ExitStack() as stack:
-        stack.enter_context(closing(journal))
-        scans = ShardScans(
-            inputs.storage,
-            work,
-            journal,
-            to_scan,
-            stage_tar_idx=plan.compat is not False,
-            total=len(shards),
+    def _sampler(self) -> ContentSampler:
+        """Return a sampler, which inspects unchanged shards only where a part set has its first sample."""
+        inputs, plan = self._inputs, self._plan
+        previous = inputs.previous.index
+        sets = previous.part_sets().sets if previous and inputs.reused else ()
+        return ContentSampler.of_shards(
+            inputs.search.names,
+            is_far=inputs.storage.checks_versions,
             workers=plan.workers,
-            on_progress=on_progress,
-            mode=plan.scan,
-            executor=executor,
+            also=[previous.shard_of(each.first_sample).name for each in sets[:_MAX_KNOWN_SETS]] if previous else (),
         )
-        stack.enter_context(closing(scans))
-        compat = _open_compat_files(inputs)
-        if compat:
-            stack.enter_context(closing(compat))
-        writer = IndexWriter(work, f"{STAGING}/index", kept=inputs.previous.rows, durable=False)
-        with writer:
-            _write_shards(inputs, scans, writer, compat)
-        layout, duplicates = writer.finish(prepared_by=f"energon-toolkit {__version__}")
-        work.flush([f"{STAGING}/index"])  # while another thread writes index.sqlite
-        if not layout.samples:
-            raise FormatError(
-                "the shards hold no samples; expected members named key.part",
-                shard=inputs.storage.path(""),
-                hint="list the members of a shard: tar tf SHARD | head",
-            )
-        keys_to_fix = duplicates if plan.fix_duplicates else DuplicateKeys()
-        renames = compat.finish(duplicates, inputs.load_index) if compat and not keys_to_fix.samples else []
-    return _Staged(
-        layout=layout,
-        keys_to_fix=keys_to_fix,
-        compat_renames=renames,
-        compat_warning=compat.reason if compat else None,
-        scanned=len(to_scan),
-        resumed=resumed,
-    )
+
+    def scan(self) -> None:
+        if self._staging is not None:
+            self._staged, self._staging = self._staging.run(), None
+            self._contents = self._staged.contents
+        elif self._how.inspects and self._staged is None:
+            inputs, sampler = self._inputs, self._sampler()
+            for number in (number for number, shard in enumerate(inputs.shards) if shard.name in sampler.samples_of):
+                shard = inputs.shards[number]
+                self._contents.merge(sampler.inspect(inputs.storage, shard, inputs.load_index(number)))
+
+    @property
+    def decodes(self) -> bool:
+        return True
+
+    @property
+    def index(self) -> DatasetIndex:
+        index = self._inputs.previous.index if self._staged is None else self._staged.index
+        if index is None:
+            raise LookupError("the shards are not scanned yet")
+        return index
+
+    @property
+    def contents(self) -> Contents:
+        return self._contents
+
+    def read_parts(self, sample: int, *, max_bytes: int) -> dict[str, Any]:
+        storage, shard = self._inputs.storage, self.index.shard_of(sample)
+        locations = [part for part in self.index.parts(sample) if part.size_bytes <= max_bytes]
+        with storage.open(shard.name, shard.info) as file:
+            file.expect_few()
+            return read_sample(file, locations, shard=storage.path(shard.name))
+
+    def commit(
+        self, request: SplitRequest | None, files: Mapping[str, str], *, is_listed: bool = True
+    ) -> PrepareReport:
+        storage, work = self._inputs.storage, self._inputs.workspace.work
+        if not is_listed:
+            storage.list_once("")
+            search = find_shards(storage, exclude=self._plan.exclude)
+            if search.shards != self._inputs.search.shards:
+                self._restart(search)
+        split = plan_split(storage, request, self._inputs.search.names)
+        while True:
+            inputs, contents = self._inputs, planned_files(files, split)
+            if self._staged is None and self._staging is None and is_written(storage, contents):
+                inputs.workspace.forget_scans()  # they are no longer needed
+                counts = split.counts(self.index.shards, storage=storage)
+                return self._report(self.index.layout, self.index.uuid, split, counts)
+            if self._staged is None:
+                self._staged = (self._staging or self._stage()).run()
+                self._staging = None
+            staged = self._staged
+            if not staged.keys_to_fix.samples:
+                if self._plan.strict:
+                    _account(inputs, staged.layout).check_complete(at=storage.path(""))
+                counts = split.counts(staged.layout.shards, storage=storage)  # a range beyond a shard is refused here
+                media = _collect_media(inputs, staged, self._how.on_progress)
+                columns = _carry_columns(inputs, staged.layout)
+                identity = _publish(inputs, staged, columns, contents)
+                report = self._report(staged.layout, identity, split, counts, media=media)
+                return replace(report, warnings=(*report.warnings, *columns.warnings))
+            keys = repeated_keys(staged.keys_to_fix, staged.layout.shards)
+            renamed = fix_duplicates(storage, inputs.search.names, keys).renamed
+            split = rename_excluded(storage, split, renamed)
+            work.remove(STAGING)
+            self._restart(find_shards(storage, exclude=self._plan.exclude))
+
+    def _restart(self, search: ShardSearch) -> None:
+        """Stage another index, because shards have changed."""
+        self.close()
+        self._inputs.workspace.work.remove(STAGING)
+        self._how = replace(self._how, inspects=False)
+        self._inputs = read_inputs(self._inputs.workspace, self._plan, search)
+        self._staged, self._staging = None, self._stage()
+
+    def discard(self) -> None:
+        if self._inputs.journal.is_new:
+            self._inputs.workspace.forget_scans()
+
+    def close(self) -> None:
+        """End the workers of a scan that was not completed."""
+        if self._staging is not None:
+            self._staging.close()
+            self._staging = None
+
+    def _report(
+        self,
+        layout: Layout,
+        identity: str,
+        split: PlannedSplit,
+        counts: Mapping[str, tuple[int, int]],
+        *,
+        media: MediaReport | None = None,
+    ) -> PrepareReport:
+        """Build the report; without staged files nothing has changed."""
+        inputs, staged = self._inputs, self._staged
+        scanned, resumed = (staged.scanned, staged.resumed) if staged else (0, 0)
+        return PrepareReport(
+            changed=staged is not None,
+            uuid=identity,
+            samples=layout.samples,
+            parts=layout.parts,
+            shards=len(layout.shards),
+            size_bytes=sum(shard.size_bytes for shard in layout.shards),
+            scanned=scanned,
+            resumed=resumed,
+            reused=len(inputs.shards) - scanned - resumed,
+            duplicate_keys=layout.duplicate_keys,
+            compat=inputs.storage.exists(INDEX_SQLITE),
+            split=counts,
+            warnings=(*split.warnings, *_warnings(inputs, layout, staged), *(media.warnings if media else ())),
+            seconds=time.perf_counter() - self._started,
+            media=media,
+            account=_account(inputs, layout),
+        )
 
 
-def _open_compat_files(inputs: PrepareInputs) -> CompatFiles | None:
-    plan, storage, shards = inputs.plan, inputs.storage, inputs.shards
-    if plan.compat is False:
-        return None
-    unchanged = reusable_compat_files(inputs) if storage.exists(INDEX_SQLITE) else frozenset()
-    compat = CompatFiles(
-        storage,
-        inputs.workspace.work,
-        required_by="--compat" if plan.compat else plan.media.flag if plan.media else None,
-        shards=shards,
-        # Replacing most rows of a large file takes longer than writing a new file.
-        unchanged=unchanged if 2 * len(unchanged) > len(shards) else None,
-        gone=max(0, len(inputs.previous_shards) - len(shards)),
-    )
-    folder = first_unwritable_folder(
-        storage, [shard.name for number, shard in enumerate(shards) if compat.needs(number)]
-    )
-    if folder is not None:
-        compat.give_up(f"no permission to write .tar.idx files in {storage.path(folder)}")
-    return compat
-
-
-def _write_shards(inputs: PrepareInputs, scans: ShardScans, writer: IndexWriter, compat: CompatFiles | None) -> None:
-    """Write all shards in order, each as soon as it is scanned."""
-    for number, shard in enumerate(inputs.shards):
-        index = None
-        if number in inputs.reused:
-            writer.keep(inputs.reused[number])
-        else:
-            scans.wait_for(shard)
-            index = inputs.load_index(number)
-            writer.add(shard, index)
-        if compat and compat.needs(number):
-            index = inputs.load_index(number) if index is None else index
-            compat.add(number, index, is_staged=scans.has_staged(shard))
+def _warnings(inputs: PrepareInputs, layout: Layout, staged: StagedIndex | None) -> list[str]:
+    warnings = [compressed_warning(inputs.search.compressed)] if inputs.search.compressed else []
+    warnings += layout_warnings(layout)
+    if staged and staged.compat_warning:
+        warnings.append(f"no index.sqlite and .tar.idx files, which other tools need: {staged.compat_warning}")
+    if inputs.plan.merge and staged and staged.scanned:
+        shards = "1 shard" if staged.scanned == 1 else f"{staged.scanned:,} shards"
+        warnings.append(f"this merge scanned {shards} that arrived or changed after the parts were planned")
+    return warnings
 
 
 # ------------------------------------------------------------------------------------------------------ publish
 
 
-def _collect_media(inputs: PrepareInputs, staged: _Staged, on_progress: ProgressCallback | None) -> MediaReport | None:
+def _collect_media(
+    inputs: PrepareInputs, staged: StagedIndex, on_progress: ProgressCallback | None
+) -> MediaReport | None:
     """Add media metadata to the staged ``index.sqlite``; return None without such a file."""
     if not staged.compat_renames:
         return None
@@ -306,12 +364,12 @@ def _carry_columns(inputs: PrepareInputs, layout: Layout) -> CarriedColumns:
     return columns + carry_filters(storage, work, earlier=earlier, now=layout.shards)
 
 
-def _publish(inputs: PrepareInputs, staged: _Staged, columns: CarriedColumns) -> str:
+def _publish(inputs: PrepareInputs, staged: StagedIndex, columns: CarriedColumns, contents: Mapping[str, bytes]) -> str:
     """Commit the staged files and those of the plan; return the uuid of the new index."""
     storage, work, identity = inputs.storage, inputs.workspace.work, uuid.uuid4()
-    renames = [(f"{STAGING}/index", f"{INDEX_FOLDER}/{identity}"), *staged.compat_renames, *columns.renames]
+    renames = [(STAGED_INDEX, f"{INDEX_FOLDER}/{identity}"), *staged.compat_renames, *columns.renames]
     files = {
-        **inputs.files,
+        **contents,
         INDEX_UUID: str(identity).encode(),
         INFO_JSON: inputs.workspace.shard_info({shard.name: shard.samples for shard in staged.layout.shards}, identity),
     }
@@ -330,49 +388,6 @@ def _publish(inputs: PrepareInputs, staged: _Staged, columns: CarriedColumns) ->
     check = None if inputs.plan.merge else partial(check_not_planned, storage, is_known=False)
     inputs.workspace.commit(renames, removals, check)
     return str(identity)
-
-
-def _report(
-    inputs: PrepareInputs,
-    layout: Layout,
-    identity: str,
-    split_counts: Mapping[str, tuple[int, int]],
-    *,
-    staged: _Staged | None,
-    media: MediaReport | None,
-    started: float,
-) -> PrepareReport:
-    """Build the report of a prepare; without staged files nothing has changed."""
-    scanned, resumed = (staged.scanned, staged.resumed) if staged else (0, 0)
-    warnings = list(inputs.split.warnings)
-    if inputs.search.compressed:
-        warnings.append(compressed_warning(inputs.search.compressed))
-    warnings += layout_warnings(layout)
-    if staged and staged.compat_warning:
-        warnings.append(f"no index.sqlite and .tar.idx files, which other tools need: {staged.compat_warning}")
-    if inputs.plan.merge and scanned:
-        shards = "1 shard" if scanned == 1 else f"{scanned:,} shards"
-        warnings.append(f"this merge scanned {shards} that arrived or changed after the parts were planned")
-    if media:
-        warnings += media.warnings
-    return PrepareReport(
-        changed=staged is not None,
-        uuid=identity,
-        samples=layout.samples,
-        parts=layout.parts,
-        shards=len(layout.shards),
-        size_bytes=sum(shard.size_bytes for shard in layout.shards),
-        scanned=scanned,
-        resumed=resumed,
-        reused=len(inputs.shards) - scanned - resumed,
-        duplicate_keys=layout.duplicate_keys,
-        compat=inputs.storage.exists(INDEX_SQLITE),
-        split=split_counts,
-        warnings=tuple(warnings),
-        seconds=time.perf_counter() - started,
-        media=media,
-        account=_account(inputs, layout),
-    )
 
 
 def _account(inputs: PrepareInputs, layout: Layout) -> Account:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import partial
@@ -14,14 +14,16 @@ from ...errors import EnergonError, FormatError, StorageError
 from ...storage import FileInfo, LocalStorage, RemoteStorage, SplitStorage, Storage, may_use_rust
 from ..cluster.executor import run_in_executor
 from ..compat.files import stage_tar_idx
+from ..contents.findings import Contents
+from ..contents.sampler import ContentSampler
 from ..index.journal import Journal, ScanFolders, ScanPlace, download_scan, save_scans, upload_scans
 from ..index.remote_shard import RemoteIndexer, ScanMode
 from ..index.shard_index import ShardIndex, index_shard
 from ..index.small_shards import index_small_shards
-from ..worker_pool import run_in_workers, stream_from_workers
+from ..worker_pool import StoppedError, run_in_workers, stream_from_workers
 from .plan import PrepareProgress, ProgressCallback
 
-__all__ = ["ShardScans", "raise_scan_errors"]
+__all__ = ["ScanOptions", "ShardScans", "raise_scan_errors"]
 
 _MAX_GROUP_SHARDS = 64
 _MAX_GROUP_BYTES = 32 * 1024 * 1024  # an interrupted prepare scans at most this much again per worker
@@ -53,6 +55,29 @@ class _Scanned(NamedTuple):
 
     place: ScanPlace | EnergonError
     samples: int = 0
+    contents: Contents | None = None  # of some samples, if a sampler inspects them
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanOptions:
+    """Choose how shards are scanned.
+
+    Attributes:
+        stage_tar_idx: Also write the ``.tar.idx`` files to the staging folder.
+        mode: How shards in an object store are scanned.
+        part: The part of the prepare; None for a whole one.
+        sampler: Inspects samples of the shards; None inspects none.
+        keeps_scans: Store scans in the object store of the dataset, too.
+        is_stopped: Returns True when the scans have to end: then the next one raises. With it, even a single worker
+            is a process of its own.
+    """
+
+    stage_tar_idx: bool = False
+    mode: ScanMode = "auto"
+    part: ScanFolders | None = None
+    sampler: ContentSampler | None = None
+    keeps_scans: bool = True
+    is_stopped: Callable[[], bool] | None = None
 
 
 def _groups(shards: Sequence[FileInfo], workers: int, max_bytes: float = _MAX_GROUP_BYTES) -> list[_Group]:
@@ -82,8 +107,10 @@ class _Scan:
     """Scan a group of shards into the journal; runs in a worker."""
 
     storage: Storage
+    work: Storage
     stage_tar_idx: bool
     part: ScanFolders | None = None
+    sampler: ContentSampler | None = None
 
     def __call__(self, shards: _Group) -> list[_Scanned]:
         small = index_small_shards(self.storage, shards)
@@ -94,14 +121,20 @@ class _Scan:
             if not isinstance(result, EnergonError)
         ]
         # An error from here on, such as a full disk, is not a fault of a shard: it ends the run.
-        places = iter(save_scans(self.storage, scans, self.part) if scans else ())
+        places = iter(save_scans(self.work, scans, self.part) if scans else ())
         if self.stage_tar_idx:
             for shard, index in scans:
-                stage_tar_idx(self.storage, shard, index)
+                stage_tar_idx(self.work, shard, index)
+        inspected = iter([self._inspect(shard, index) for shard, index in scans])
         return [
-            _Scanned(result) if isinstance(result, EnergonError) else _Scanned(next(places), len(result))
+            _Scanned(result)
+            if isinstance(result, EnergonError)
+            else _Scanned(next(places), len(result), next(inspected))
             for result in results
         ]
+
+    def _inspect(self, shard: FileInfo, index: ShardIndex) -> Contents | None:
+        return None if self.sampler is None else self.sampler.inspect(self.storage, shard, index)
 
     def _index(self, shard: FileInfo, index: ShardIndex | None) -> EnergonError | ShardIndex:
         try:
@@ -133,6 +166,7 @@ class _RemoteScan:
         stage_tar_idx: Also write the ``.tar.idx`` files to the staging folder.
         workers: Number of such workers.
         part: The part of the prepare.
+        sampler: Inspects samples of the shards.
     """
 
     storage: RemoteStorage
@@ -142,6 +176,7 @@ class _RemoteScan:
     stage_tar_idx: bool
     workers: int
     part: ScanFolders | None = None
+    sampler: ContentSampler | None = None
 
     def __call__(self, shards: _Group) -> Generator[_Progress | list[_Scanned], None, None]:
         if self.work is not None:
@@ -155,11 +190,16 @@ class _RemoteScan:
         at_once = min(most, len(shards))
         indexer = RemoteIndexer(self.storage, self.mode, at_once=at_once)
 
+        contents: dict[str, Contents] = {}
+
         def scanned(shard: FileInfo) -> EnergonError | ShardIndex:
             try:
-                return indexer.index(shard)
+                index = indexer.index(shard)
             except (FormatError, StorageError) as error:
                 return error
+            if self.sampler is not None:
+                contents[shard.name] = self.sampler.inspect(self.storage, shard, index)
+            return index
 
         with ThreadPoolExecutor(at_once, thread_name_prefix="scan") as threads:
             futures = [threads.submit(scanned, shard) for shard in shards]
@@ -171,10 +211,14 @@ class _RemoteScan:
             finally:
                 indexer.stop()
                 threads.shutdown(wait=False, cancel_futures=True)
-        yield from self._stored(shards, [future.result() for future in futures], work)
+        yield from self._stored(shards, [future.result() for future in futures], work, contents)
 
     def _stored(
-        self, shards: _Group, results: Sequence[EnergonError | ShardIndex], work: Storage
+        self,
+        shards: _Group,
+        results: Sequence[EnergonError | ShardIndex],
+        work: Storage,
+        contents: Mapping[str, Contents],
     ) -> Iterator[list[_Scanned]]:
         """Store scans, and yield where; on this machine first, and meanwhile in the dataset."""
         scans = [
@@ -193,8 +237,10 @@ class _RemoteScan:
             remaining = iter(places)
             try:
                 yield [
-                    _Scanned(next(remaining), len(result)) if isinstance(result, ShardIndex) else _Scanned(result)
-                    for result in results
+                    _Scanned(next(remaining), len(result), contents.get(shard.name))
+                    if isinstance(result, ShardIndex)
+                    else _Scanned(result)
+                    for shard, result in zip(shards, results, strict=True)
                 ]
             finally:
                 if is_stored is not None:
@@ -222,13 +268,11 @@ class ShardScans:
         work: Where staged files wait for the commit.
         journal: Gets the places of the scans.
         to_scan: The shards to scan.
-        stage_tar_idx: Also write the ``.tar.idx`` files to the staging folder.
         total: Number of all shards, for progress; those not in ``to_scan`` count as done.
         workers: Number of worker processes.
         on_progress: Called at the start and after each scanned shard.
-        mode: How shards in an object store are scanned.
         executor: Runs the scans instead of worker processes, in tasks of up to 64 shards.
-        part: The part of the prepare; None for a whole one.
+        options: How shards are scanned.
     """
 
     def __init__(
@@ -238,16 +282,16 @@ class ShardScans:
         journal: Journal,
         to_scan: Sequence[FileInfo],
         *,
-        stage_tar_idx: bool,
         total: int,
         workers: int,
         on_progress: ProgressCallback | None,
-        mode: ScanMode = "auto",
         executor: Executor | None = None,
-        part: ScanFolders | None = None,
+        options: ScanOptions,
     ) -> None:
         self._journal = journal
-        stage_tar_idx = stage_tar_idx and executor is None  # a cluster may run a task twice
+        stage_tar_idx = options.stage_tar_idx and executor is None  # a cluster may run a task twice
+        self._is_stopped = options.is_stopped
+        self._contents: dict[str, Contents | None] = {}
         self._total = total
         self._samples = 0
         self._on_progress = on_progress
@@ -263,29 +307,42 @@ class ShardScans:
         if isinstance(storage, RemoteStorage):
             self._written = storage.note_written  # by other processes
         self._results: Generator[tuple[int, _Progress | list[_Scanned]], None, None]
+        uploads = shards is storage and options.keeps_scans
+        scan: _Scan | _RemoteTask
+        remote = partial(
+            _RemoteScan,
+            mode=options.mode,
+            stage_tar_idx=stage_tar_idx,
+            part=options.part,
+            sampler=options.sampler,
+        )
         if executor is not None:
             self._groups = _groups(to_scan, _EXECUTOR_WORKERS, max_bytes=math.inf)
-            scan: _Scan | _RemoteTask = _Scan(storage, stage_tar_idx=False)
             if isinstance(shards, RemoteStorage):
-                is_shared = shards is storage
-                place = None if is_shared else work
-                scan = _RemoteTask(
-                    _RemoteScan(shards, place, is_shared, mode, stage_tar_idx=False, workers=_EXECUTOR_WORKERS)
-                )
-                self._fetch_scans = partial(download_scan, shards, work) if is_shared else None
-            self._results = run_in_executor(scan, self._groups, executor)
+                place = None if uploads else work
+                scan = _RemoteTask(remote(storage=shards, work=place, uploads=uploads, workers=_EXECUTOR_WORKERS))
+                self._fetch_scans = partial(download_scan, shards, work) if uploads else None
+            else:
+                scan = _Scan(storage, work, stage_tar_idx=False, sampler=options.sampler)
+            self._results = run_in_executor(scan, self._groups, executor, is_stopped=options.is_stopped)
         elif isinstance(shards, RemoteStorage):
             self._reports_each = True
             size_bytes = sum(shard.size_bytes for shard in to_scan)
             is_here = may_use_rust() and 0 < len(to_scan) <= _SCANS_AT_ONCE and size_bytes <= _MAX_BYTES_HERE
             self._groups = _remote_groups(to_scan, workers, is_here=is_here)
             workers = 1 if is_here else workers
-            remote = _RemoteScan(shards, work, shards is storage, mode, stage_tar_idx, workers, part)
             # In a process that may fork later, requests would take the way through a helper process.
-            self._results = stream_from_workers(remote, self._groups, workers=workers, apart=not is_here)
+            self._results = stream_from_workers(
+                remote(storage=shards, work=work, uploads=uploads, workers=workers),
+                self._groups,
+                workers=workers,
+                apart=not is_here,
+                is_stopped=options.is_stopped,
+            )
         else:
             self._groups = _groups(to_scan, workers)
-            self._results = run_in_workers(_Scan(storage, stage_tar_idx, part), self._groups, workers=workers)
+            scan = _Scan(storage, work, stage_tar_idx, options.part, options.sampler)
+            self._results = run_in_workers(scan, self._groups, workers=workers, is_stopped=options.is_stopped)
 
     def wait_for(self, shard: FileInfo) -> None:
         """Wait until a shard is in the journal.
@@ -301,6 +358,10 @@ class ShardScans:
                 self._take_group()
             scanned = (shard.name for group in self._groups for shard in group)
             raise_scan_errors([self._errors[name] for name in scanned if name in self._errors])
+
+    def take_contents(self, shard: FileInfo) -> Contents | None:
+        """Return what samples of a scanned shard contain, once; None if this run has not scanned the shard."""
+        return self._contents.pop(shard.name, None)
 
     def has_staged(self, shard: FileInfo) -> bool:
         """Return True if a worker has written the ``.tar.idx`` of a shard."""
@@ -318,6 +379,7 @@ class ShardScans:
             if isinstance(result.place, EnergonError):
                 self._errors[shard.name] = result.place
             else:
+                self._contents[shard.name] = result.contents
                 if self._fetch_scans is not None:
                     self._fetch_scans(result.place)
                 self._journal.add(shard, result.place)
@@ -330,6 +392,8 @@ class ShardScans:
             self._report()
 
     def _report(self) -> None:
+        if self._is_stopped is not None and self._is_stopped():
+            raise StoppedError
         if self._on_progress:
             done = self._before + self._scanned
             self._on_progress(

@@ -16,7 +16,7 @@ from ..index.object_commit import ObjectCommit, finish_object_commit
 from ..index.publish import STAGING, commit, finish_interrupted_commit, is_commit_pending
 from ..nv_meta import LOCK, WORK_FOLDER
 
-__all__ = ["Workspace", "open_part_workspace", "open_workspace"]
+__all__ = ["Workspace", "open_part_workspace", "open_trial_workspace", "open_workspace"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +84,17 @@ def open_workspace(storage: Storage) -> Iterator[Workspace]:
             # The journal stays for the next prepare, and so do the files of an interrupted commit, which it finishes.
             if not is_commit_pending(storage):
                 storage.remove(STAGING)
+
+
+@contextmanager
+def open_trial_workspace(storage: Storage) -> Iterator[Workspace]:
+    """Open a workspace that writes only to a temporary folder, and commits nothing."""
+
+    def refuse(*_: object) -> None:
+        raise StorageError("a trial commits nothing", path=storage.path(""))
+
+    with _temporary_folder() as work:
+        yield Workspace(storage=storage, work=work, commit=refuse)
 
 
 @contextmanager

@@ -7,23 +7,32 @@ Parquet file. So the folder's index has no columns, only ``layout.json``.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from ...accounting.part_sets import PartSet, PartSets, join_part_sets
 from ...arrays import IntArray
 from ...cached_property import cached_property
 from ...errors import ConfigError, EnergonError, FormatError
 from ...storage import ReadableFile, Storage, read_document
 from ..documents.providers import record_format
 from ..index.current import read_uuid
-from ..index.layout import LAYOUT_VERSION, Layout, PartStats, SampleIndex, ShardEntry, decode_layout
+from ..index.layout import (
+    LAYOUT_VERSION,
+    Layout,
+    PartStats,
+    SampleIndex,
+    ShardEntry,
+    decode_layout,
+    read_part_sets,
+)
 from ..index.locations import SampleLocations
 from ..nv_meta import INDEX_FOLDER
 from .record_file import RecordFile, locations_of, open_record_file, record_number
 
-__all__ = ["RecordIndex", "layout_of", "open_record_index"]
+__all__ = ["RecordIndex", "layout_of", "open_record_index", "part_sets_of_files"]
 
 _PREPARE_AGAIN = "run energon prepare again on this dataset"
 
@@ -35,9 +44,10 @@ class RecordIndex(SampleIndex):
         storage: The dataset.
         uuid: Name of the index.
         layout: The files with their sizes and numbers of samples.
+        part_sets: The table of part sets, if it is known.
     """
 
-    def __init__(self, storage: Storage, uuid: str, layout: Layout) -> None:
+    def __init__(self, storage: Storage, uuid: str, layout: Layout, *, part_sets: PartSets | None = None) -> None:
         super().__init__(uuid, layout, path=storage.path(f"{INDEX_FOLDER}/{uuid}"))
         self.format = record_format(layout.shards[0].name) if layout.shards else None
         others = [shard.name for shard in layout.shards if record_format(shard.name) != self.format]
@@ -48,6 +58,7 @@ class RecordIndex(SampleIndex):
                 hint="put files of each format in a folder of their own, and prepare both",
             )
         self._storage = storage
+        self._known_part_sets = part_sets
         self._files: dict[int, RecordFile] = {}
         self._first = np.array(self._shard_starts, np.int64)
 
@@ -76,6 +87,18 @@ class RecordIndex(SampleIndex):
                 )
             self._files[shard] = file
         return file
+
+    def part_sets(self) -> PartSets:
+        """Return the table of part sets; the samples of a file have the same parts."""
+        return self._part_sets
+
+    @cached_property
+    def _part_sets(self) -> PartSets:
+        folder = f"{INDEX_FOLDER}/{self.uuid}"
+        table = self._known_part_sets or read_part_sets(self._storage, folder, samples=len(self))
+        if table is not None:
+            return table
+        return part_sets_of_files(self.shards, [self.file(number).part_names for number in range(len(self.shards))])
 
     @cached_property
     def _number_by_name(self) -> dict[str, int]:
@@ -152,6 +175,32 @@ def open_record_index(storage: Storage, shard_counts: Mapping[str, int]) -> Reco
     # Another tool prepared the folder, or a prepare was interrupted while it renamed its files.
     layout = layout_of(storage, shard_counts)
     return RecordIndex(storage, uuid or f"{zlib.crc32(repr(layout.shards).encode()):08x}", layout)
+
+
+def part_sets_of_files(shards: Sequence[ShardEntry], part_names: Iterable[Iterable[str]]) -> PartSets:
+    """Return the part sets of files of numbered samples.
+
+    Args:
+        shards: The files.
+        part_names: The part names of the samples of each file.
+    """
+    return join_part_sets(
+        PartSets(
+            sets=(
+                PartSet(
+                    parts=tuple(sorted(names)),
+                    samples=shard.samples,
+                    shards=1,
+                    first_sample=0,
+                    example=f"{shard.name}/0",
+                ),
+            )
+            if shard.samples
+            else (),
+            samples=shard.samples,
+        )
+        for shard, names in zip(shards, part_names, strict=True)
+    )
 
 
 def layout_of(storage: Storage, shard_counts: Mapping[str, int]) -> Layout:

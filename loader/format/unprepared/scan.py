@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from ...accounting.part_sets import PartSetCounter, PartSets, join_part_sets
 from ...errors import EnergonError
 from ...storage import FileInfo, Storage
 from ..index.layout import PartStats, ShardEntry
@@ -34,6 +35,7 @@ class ShardSummary:
         counts: Part name → number of parts and their bytes.
         key_hash: Hashes of the keys, ascending, shape (n,).
         key_order: The sample of each hash, shape (n,).
+        part_sets: Its part sets.
     """
 
     entry: ShardEntry
@@ -41,6 +43,7 @@ class ShardSummary:
     counts: dict[str, tuple[int, int]]
     key_hash: npt.NDArray[np.uint64]
     key_order: npt.NDArray[np.int64]
+    part_sets: PartSets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,8 +158,15 @@ def summarize_shard(shard: FileInfo, index: ShardIndex) -> ShardSummary:
         of_part = index.part_size[index.part_name == number]
         counts[name] = (len(of_part), int(of_part.sum()))
         sizes[name] = of_part[:: max(1, len(of_part) // _MAX_SIZES)]
+    counter = PartSetCounter()
+    counter.add(index.part_ends, index.part_name)
     return ShardSummary(
-        entry=_entry(shard, index), sizes=sizes, counts=counts, key_hash=index.key_hash, key_order=index.key_order
+        entry=_entry(shard, index),
+        sizes=sizes,
+        counts=counts,
+        key_hash=index.key_hash,
+        key_order=index.key_order,
+        part_sets=counter.finish(index.part_names, lambda sample: f"{shard.name}/{index.key(sample)}"),
     )
 
 
@@ -196,7 +206,14 @@ def join_summaries(tars: TarFolder, summaries: Sequence[ShardSummary]) -> TarInd
         part_stats=list(_part_stats(summaries)),
         duplicate_keys=int((key_hash[1:] == key_hash[:-1]).sum()),
     )
-    return TarIndex(tars.storage, layout, path=tars.path, key_hash=key_hash, key_sample=key_sample)
+    return TarIndex(
+        tars.storage,
+        layout,
+        path=tars.path,
+        key_hash=key_hash,
+        key_sample=key_sample,
+        part_sets=join_part_sets(summary.part_sets for summary in summaries),
+    )
 
 
 def _part_stats(summaries: Sequence[ShardSummary]) -> Iterable[PartStats]:

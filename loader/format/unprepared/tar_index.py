@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from ...accounting.part_sets import PartSets
 from ...storage import Storage
 from ..index.dataset_index import PartLocation
 from ..index.keys import hash_key
@@ -47,6 +48,7 @@ class TarIndex(SampleIndex):
         loaded: Shard → its index, for shards that need no scan.
         key_hash: Hashes of all keys, ascending, shape (n,); empty if duplicates were not counted.
         key_sample: The sample of each hash, shape (n,).
+        part_sets: The table of part sets; None if they were not counted.
     """
 
     def __init__(
@@ -58,8 +60,10 @@ class TarIndex(SampleIndex):
         loaded: Mapping[str, ShardIndex] | None = None,
         key_hash: npt.NDArray[np.uint64] | None = None,
         key_sample: npt.NDArray[np.uint64] | None = None,
+        part_sets: PartSets | None = None,
     ) -> None:
         super().__init__("", layout, path=path)
+        self._part_sets = part_sets or PartSets(sets=(), samples=0)
         self.key_hash = np.empty(0, np.uint64) if key_hash is None else key_hash
         self.key_sample = np.empty(0, np.uint64) if key_sample is None else key_sample
         self._storage = storage
@@ -78,6 +82,10 @@ class TarIndex(SampleIndex):
     def _row(self, sample: int) -> tuple[ShardIndex, int]:
         shard = self.shard_of(sample)
         return self._load(shard), sample - shard.first_sample
+
+    def part_sets(self) -> PartSets:
+        """Return the table of part sets; empty if they were not counted."""
+        return self._part_sets
 
     def key(self, sample: int) -> str:
         """Return the key of a sample, without its shard."""

@@ -59,6 +59,12 @@ SAMPLE_RULES = RuleGroup(
             "none, if texts may be empty; otherwise check its origin",
             "The service that writes captions timed out, and the job stored an empty text.",
         ),
+        Rule(
+            "W309",
+            "A key ends at the first dot, so that no field of a sample type has all of these files.",
+            "rename the files, or unpack the shards and run `energon import`, which replaces such dots",
+            "The files are named by time: `cam.2024-01-31.jpg` is the part `2024-01-31.jpg` of the sample `cam`.",
+        ),
     ),
 )
 

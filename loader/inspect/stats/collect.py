@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ...accounting.part_sets import PartSets
 from ...arrays import IntArray
 from ...errors import ConfigError
 from ...format.columns.column import write_column
@@ -84,6 +85,7 @@ class StatsReport:
         hashed_parts: The parts by which they were found; empty for all parts.
         is_cut: There are names of values that are omitted, since fields of JSON have more than 1,000.
         written: Columns that were written.
+        part_sets: The part sets of all samples of the dataset, whichever the request names.
     """
 
     path: str
@@ -98,6 +100,7 @@ class StatsReport:
     hashed_parts: tuple[str, ...] = ()
     is_cut: bool = False
     written: list[str] = field(default_factory=list)
+    part_sets: PartSets = field(default_factory=lambda: PartSets(sets=(), samples=0))
 
     @property
     def is_sampled(self) -> bool:
@@ -120,6 +123,7 @@ class StatsReport:
             "complete": not self.is_cut,
             "duplicates": self.duplicates,
             "columns": self.written,
+            "part_sets": self.part_sets.to_document(),
         }
 
     def add(self, result: ScanResult) -> None:
@@ -170,7 +174,7 @@ def collect_stats(request: StatsRequest, on_progress: Callable[[int, int], None]
         raise ConfigError(
             "a column needs a value of every sample", at=request.path, hint="omit --sample and the conditions"
         )
-    report = StatsReport(path=request.path, population=len(every))
+    report = StatsReport(path=request.path, population=len(every), part_sets=folder.index.part_sets())
     kept: dict[str, tuple[list[int], list[Value]]] = {}
     hashes = np.empty(len(chosen), np.uint64) if request.dedupe is not None else None
     report.hashed_parts = _hashed_parts(folder, request)

@@ -167,3 +167,14 @@ def test_a_worker_leaves_when_its_parent_is_gone(dies: str) -> None:
     assert child.exitcode == 0
     others.close()
     unused.close()
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_another_thread_stops_the_work_at_once(workers: int) -> None:
+    stop = threading.Event()
+    results = run_in_workers(time.sleep, [0.0, 3600.0, 3600.0], workers=workers, is_stopped=stop.is_set)
+    assert next(results)[0] == 0
+    stop.set()
+    with pytest.raises(worker_pool.StoppedError):
+        next(results)
+    assert multiprocessing.active_children() == []

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from loader.errors import FormatError
 from loader.format.documents import SAMPLE_TYPES
 from loader.format.prepare import DatasetYaml, SplitRequest, parse_ratio
 from loader.inspect import (
@@ -12,6 +15,7 @@ from loader.inspect import (
     check_field,
     choice_files,
     choice_notes,
+    coverage_warnings,
     field_hint,
     field_map_warnings,
     inspect_folder,
@@ -31,9 +35,9 @@ CRUDE = next(spec for spec in SAMPLE_TYPES.values() if spec.crude)
 def test_the_first_samples_of_a_folder(tmp_path: Path) -> None:
     folder = inspect_folder(str(write_captions(tmp_path / "captions")))
     assert (len(folder.sizes), folder.prepared, folder.has_split) == (4, False, False)
-    assert (folder.first.key, folder.first.samples) == ("shard_000.tar/000000", 3)
-    assert {"jpg", "txt"} <= set(folder.first.part_names)
-    assert folder.first.parts["jpg"][:2] == b"\xff\xd8"
+    assert (folder.contents.key, folder.contents.samples) == ("shard_000.tar/000000", 12)
+    assert {"jpg", "txt"} <= set(folder.contents.part_names)
+    assert folder.contents.parts["jpg"][:2] == b"\xff\xd8"
 
 
 def test_pictures_under_an_unknown_name_stay_in_the_proposed_samples(tmp_path: Path) -> None:
@@ -44,37 +48,42 @@ def test_pictures_under_an_unknown_name_stay_in_the_proposed_samples(tmp_path: P
     assert any("part 'img' is a PNG picture" in note for note in choice_notes(folder, choices))
 
 
-def test_a_damaged_first_shard_does_not_hide_the_others(tmp_path: Path) -> None:
+def test_damaged_shards_end_the_scan_and_are_named(tmp_path: Path) -> None:
     path = write_captions(tmp_path / "captions")
-    (path / "shard_000.tar").write_bytes(b"no tar" * 200)
-    first = inspect_folder(str(path)).first
-    assert first.key.startswith("shard_001.tar/")
+    (path / "shard_001.tar").write_bytes(b"no tar" * 200)
+    with pytest.raises(FormatError, match=r"shard_001\.tar"):
+        inspect_folder(str(path))
 
 
-def test_the_first_lines_of_a_folder_propose_a_field_map(tmp_path: Path) -> None:
+def test_the_lines_of_a_folder_propose_a_field_map(tmp_path: Path) -> None:
     write_lines(tmp_path / "b.jsonl", range(600))
-    (tmp_path / "a.jsonl").write_bytes(b"\n")
+    (tmp_path / "a.jsonl").write_bytes(b'{"id": 1}\n')
+    before = sorted(tmp_path.rglob("*"))
     folder = inspect_folder(str(tmp_path))
-    assert (folder.first.key, folder.first.samples, folder.first.part_counts) == ("b.jsonl/0", 500, {"json": 500})
+    assert sorted(tmp_path.rglob("*")) == before, "no index is written"
+    assert (folder.contents.key, folder.contents.part_counts) == ("a.jsonl/0", {"json": 601})
     chosen = propose_choices(open_choices(folder)).dataset_yaml
     assert chosen is not None
     assert (chosen.spec.name, chosen.field_map) == ("TextSample", {"text": "json[text]"})
+    [warning] = coverage_warnings(chosen, folder.contents)
+    assert warning.startswith("field 'text' (json[text]) is missing in 1 of ")
+    assert warning.endswith(" json parts inspected, first a.jsonl/0")
     wrong = DatasetYaml(spec=chosen.spec, field_map={"text": "text"})
-    assert field_map_warnings(wrong, folder.first, meta_folder=folder.meta_folder) == [
-        "field 'text' comes from 'text', but the first 500 samples have only json; did you mean 'json[text]'?"
+    assert field_map_warnings(wrong, folder.contents, meta_folder=folder.meta_folder) == [
+        "field 'text' comes from 'text', but the 601 samples have only json; did you mean 'json[text]'?"
     ]
 
 
-def test_the_first_rows_of_a_folder_check_a_field_map(tmp_path: Path) -> None:
+def test_the_rows_of_a_folder_check_a_field_map(tmp_path: Path) -> None:
     write_rows(tmp_path / "rows.parquet", range(9))
     folder = inspect_folder(str(tmp_path))
-    assert (folder.first.key, folder.first.part_names) == ("rows.parquet/0", ["id", "text", "image", "turns"])
+    assert (folder.contents.key, folder.contents.part_names) == ("rows.parquet/0", ["id", "text", "image", "turns"])
     assert propose_choices(open_choices(folder)).dataset_yaml == DatasetYaml(spec=CRUDE)
     text = SAMPLE_TYPES["TextSample"]
     right, wrong, missing = (DatasetYaml(spec=text, field_map={"text": name}) for name in ("text", "id", "texxt"))
     assert view_first_sample(folder, right).fault is None
     assert "expected text, found int" in str(view_first_sample(folder, wrong).fault)
-    [warning] = field_map_warnings(missing, folder.first, meta_folder=folder.meta_folder)
+    [warning] = field_map_warnings(missing, folder.contents, meta_folder=folder.meta_folder)
     assert warning.endswith("have only id, text, image, turns; did you mean 'text'?")
 
 
@@ -108,8 +117,8 @@ def test_a_field_map_is_tried_on_the_first_sample(tmp_path: Path) -> None:
     folder = inspect_folder(str(write_captions(tmp_path / "captions")))
     right = DatasetYaml(spec=CAPTIONING, field_map={"image": "jpg", "caption": "txt"})
     wrong = DatasetYaml(spec=CAPTIONING, field_map={"image": "jpeg", "caption": "txt"})
-    assert field_map_warnings(right, folder.first, meta_folder=folder.meta_folder) == []
-    [warning] = field_map_warnings(wrong, folder.first, meta_folder=folder.meta_folder)
+    assert field_map_warnings(right, folder.contents, meta_folder=folder.meta_folder) == []
+    [warning] = field_map_warnings(wrong, folder.contents, meta_folder=folder.meta_folder)
     assert "field 'image' comes from 'jpeg'" in warning
     assert "did you mean 'jpg'?" in warning
     view = view_first_sample(folder, right)
@@ -130,5 +139,5 @@ def test_the_expression_of_a_field_is_checked() -> None:
     )
     assert check_field(question, "txt") is None
     assert check_field(question, "") == "CaptioningSample requires 'caption'"
-    assert check_field(question, "text") == "no inspected sample has a part 'text'; did you mean 'txt'?"
+    assert check_field(question, "text") == "no sample has a part 'text'; did you mean 'txt'?"
     assert field_hint(question) == "parts: jpg, json, txt; inside json: json[caption], json[title]"

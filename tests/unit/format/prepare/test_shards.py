@@ -14,7 +14,7 @@ from loader.errors import ConfigError, FormatError, StorageError
 from loader.format.index.journal import Journal
 from loader.format.prepare import scans as module
 from loader.format.prepare.plan import PrepareProgress
-from loader.format.prepare.scans import ShardScans
+from loader.format.prepare.scans import ScanOptions, ShardScans
 from loader.format.prepare.shards import find_shards
 from loader.storage import FileInfo, LocalStorage
 from tests.malformed.tar_bytes import END, member
@@ -118,7 +118,7 @@ def test_every_shard_that_cannot_be_scanned_is_named_in_whatever_order_the_resul
     storage = make(tmp_path, "a.tar", "b.tar", "c.tar")  # too short for a tar file
 
     def run_in_order(
-        function: Callable[[Any], Any], items: Sequence[Any], *, workers: int
+        function: Callable[[Any], Any], items: Sequence[Any], *, workers: int, is_stopped: object
     ) -> Iterator[tuple[int, Any]]:
         yield from ((number, function(items[number])) for number in order)
 
@@ -126,7 +126,14 @@ def test_every_shard_that_cannot_be_scanned_is_named_in_whatever_order_the_resul
     shards = find_shards(storage).shards
     progress: list[PrepareProgress] = []
     scans = ShardScans(
-        storage, storage, Journal(storage), shards, stage_tar_idx=False, total=5, workers=3, on_progress=progress.append
+        storage,
+        storage,
+        Journal(storage),
+        shards,
+        total=5,
+        workers=3,
+        on_progress=progress.append,
+        options=ScanOptions(),
     )
     with pytest.raises(FormatError, match="3 shards cannot be indexed") as caught:
         scans.wait_for(shards[0])
@@ -143,7 +150,7 @@ def test_many_small_shards_are_scanned_in_groups_and_resumed_one_by_one(tmp_path
     progress: list[PrepareProgress] = []
     with closing(
         ShardScans(
-            storage, storage, journal, shards, stage_tar_idx=False, total=300, workers=2, on_progress=progress.append
+            storage, storage, journal, shards, total=300, workers=2, on_progress=progress.append, options=ScanOptions()
         )
     ) as scans:
         for shard in shards:

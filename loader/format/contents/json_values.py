@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ..format.documents.field_map import FieldAccess, is_part_name
+from ..documents.field_map import FieldAccess, is_part_name
 
 __all__ = ["json_expressions"]
 

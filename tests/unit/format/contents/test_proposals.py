@@ -5,11 +5,16 @@ from typing import Any
 import pytest
 
 from loader.accounting.kinds import kind_of_bytes
+from loader.accounting.part_sets import PartSet
+from loader.format.contents.proposals import propose, propose_field_map, propose_sample_types
 from loader.format.documents.sample_types import CRUDE, SampleTypeSpec, sample_type_of_name
-from loader.format.prepare.proposals import propose, propose_field_map, propose_sample_types
 
 LLAVA = {"id": "7", "conversations": [{"from": "human", "value": "<image>\nWho?"}, {"from": "gpt", "value": "A cat."}]}
 CHATML = [{"role": "user", "content": "Who?"}, {"role": "assistant", "content": "A cat."}]
+
+
+def part_set(names: str, samples: int) -> PartSet:
+    return PartSet(parts=tuple(names.split()), samples=samples, shards=1, first_sample=0, example="s_0.tar/x0")
 
 
 def short_names(specs: list[SampleTypeSpec]) -> list[str]:
@@ -180,7 +185,7 @@ def test_a_proposal_drops_no_text_and_says_why(
 
 def test_alternatives_that_one_sample_has_together_are_not_alternatives() -> None:
     assert propose(["jpg", "png", "txt"]).reason is None
-    proposal = propose(["jpg", "png", "txt"], together=["jpg", "png", "txt"])
+    proposal = propose(["jpg", "png", "txt"], sets=[part_set("jpg png txt", 5)])
     assert (proposal.sample_types[0], proposal.reason) == (
         CRUDE,
         "CaptioningSample would drop png; crude samples keep all parts",
@@ -204,3 +209,52 @@ def test_video_under_an_unknown_name_fills_a_field_since_loaders_keep_media_as_b
     (vid, *_) = propose_sample_types(["clip", "json"], example, kinds=kinds)
     assert vid.short_name == "VidQA"
     assert propose_field_map(vid, ["clip", "json"], example, kinds=kinds)["video"] == "clip"
+
+
+@pytest.mark.parametrize(
+    ("sets", "first", "field_map", "fits"),
+    [
+        ([("jpg txt", 1200), ("txt webp", 600)], "Captioning", {"image": "jpg,webp", "caption": "txt"}, 1800),
+        ([("jpg txt", 1940), ("jpg", 60)], "Captioning", {"image": "jpg", "caption": "txt"}, 1940),
+        ([("mp4 json", 90), ("webm json", 10)], "VidQA", {"video": "mp4,webm"}, 100),
+        ([("jpg txt", 5000), ("json wav", 3)], "Captioning", {"image": "jpg", "caption": "txt"}, 5000),
+    ],
+)
+def test_a_type_comes_from_all_part_sets(
+    sets: list[tuple[str, int]], first: str, field_map: dict[str, str], fits: int
+) -> None:
+    table = [part_set(*each) for each in sets]
+    names = list(dict.fromkeys(name for each in table for name in each.parts))
+    example = {"question": "why?", "answer": "so"} if first == "VidQA" else {"id": 7}
+    proposal = propose(names, example, sets=table, has_all=lambda _: True)
+    assert (proposal.sample_types[0].short_name, proposal.fits) == (first, fits)
+    proposed = propose_field_map(proposal.sample_types[0], names, example, sets=table)
+    assert field_map.items() <= proposed.items()
+
+
+def test_no_type_is_proposed_that_no_sample_fits() -> None:
+    apart = [part_set("jpg", 50), part_set("txt", 50)]
+    assert propose(["jpg", "txt"], sets=apart).sample_types[0] == CRUDE
+    values = {"question": "Why is that?", "answer": "so"}
+    together = [part_set("jpg json", 50)]
+    assert propose(["jpg", "json"], values, sets=together, has_all=lambda _: True).sample_types[0] != CRUDE
+    assert propose(["jpg", "json"], values, sets=together, has_all=lambda _: False).sample_types[0] == CRUDE
+
+
+def test_a_type_that_few_samples_fit_is_not_proposed_and_the_reason_says_so() -> None:
+    proposal = propose(["txt", "jpg"], sets=[part_set("bin", 5000), part_set("jpg txt", 30)])
+    assert (proposal.sample_types[0], proposal.reason) == (
+        CRUDE,
+        "CaptioningSample fits at most 1 % of the samples; crude samples keep all parts",
+    )
+
+
+def test_a_rare_part_keeps_its_samples_but_not_all_others_from_a_type() -> None:
+    rare = [part_set("jpg txt", 5000), part_set("jpg txt wav", 3)]
+    assert propose(["jpg", "txt", "wav"], sets=rare).sample_types[0].short_name == "Captioning"
+    frequent = [part_set("jpg txt", 5000), part_set("jpg txt wav", 300)]
+    proposal = propose(["jpg", "txt", "wav"], sets=frequent)
+    assert (proposal.sample_types[0], proposal.reason) == (
+        CRUDE,
+        "CaptioningSample would drop wav; crude samples keep all parts",
+    )

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ...accounting.kinds import Kind, PartKind, kind_of_name, kind_of_part, part_extension
+from ...accounting.part_sets import PartSet
 from ..documents.conversation import CONVERSATION_KEYS, is_conversation
 from ..documents.field_map import FieldAccess, is_part_name, parse_field_expression
 from ..documents.sample_types import CRUDE, SAMPLE_TYPES, FieldSpec, SampleTypeSpec
 from .sample_layouts import SampleLayout, find_layout
 
-__all__ = ["Proposal", "dropped_parts", "propose", "propose_field_map", "propose_sample_types"]
+__all__ = ["Proposal", "count_fits", "dropped_parts", "propose", "propose_field_map", "propose_sample_types"]
+
+_RARE = 0.01
+"""Share of the samples up to which part sets do not decide on a type, but are named."""
+_MAX_SETS = 200  # that are compared with a type
+_MAX_NAMED = 20  # parts, in a sentence
 
 _TEXT_KINDS = ("any", "sequence", "text", "text_list", "turns")
 """Kinds of fields that hold text."""
@@ -58,11 +64,13 @@ class Proposal:
         sample_types: Sample types, the likeliest first.
         layout: How code builds samples of the first type; None if a field map can, or they stay crude.
         reason: Why this type comes first, or crude does; None if nothing needs to be explained.
+        fits: Number of samples that have the parts of the first type's required fields; None if it is not known.
     """
 
     sample_types: Sequence[SampleTypeSpec]
     layout: SampleLayout | None = None
     reason: str | None = None
+    fits: int | None = None
 
 
 def propose_sample_types(
@@ -94,45 +102,89 @@ def propose(
     part_names: Iterable[str],
     json_example: Mapping[str, object] | None = None,
     *,
-    together: Collection[str] = (),
     kinds: Mapping[str, Kind] | None = None,
+    sets: Sequence[PartSet] = (),
+    has_all: Callable[[Sequence[str]], bool] = bool,
 ) -> Proposal:
     """Rank the sample types that can be built from such parts, and explain the first one.
 
     Args:
-        part_names: Names of the parts of samples.
-        json_example: The decoded ``json`` part of a sample; None if samples have none.
-        together: Names of the parts of one sample: of alternatives such as ``jpg,png``, it loses all but one.
+        part_names: Names of the parts of samples, the most frequent first.
+        json_example: The ``json`` parts of samples, decoded and merged; None if samples have none.
         kinds: Part name → what the first bytes of such parts say; parts that are not in it are known by their names.
             A picture under a name that loaders do not decode as one fills no field, so the crude type, which keeps it,
             comes first.
+        sets: The part sets of all samples, the most frequent first. Then a type is proposed for what more than 1 % of
+            the samples have, and no type that fewer samples fit.
+        has_all: Returns True if some json part has all values of such expressions.
     """
     parts, by_bytes = list(part_names), kinds or {}
+    samples = sum(each.samples for each in sets)
+    common = [each for each in sets[:_MAX_SETS] if each.samples > _RARE * samples] or list(sets[:1])
     likely = [SAMPLE_TYPES[f"{name}Sample"] for name in _likely_types(parts, by_bytes)]
-    proposals = {spec.name: propose_field_map(spec, parts, json_example, kinds=kinds) for spec in likely}
+    proposals = {spec.name: propose_field_map(spec, parts, json_example, kinds=kinds, sets=sets) for spec in likely}
     filled = [spec for spec in likely if all(name in proposals[spec.name] for name in spec.required)]
+    fits = {spec.name: count_fits(spec, proposals[spec.name], sets, has_all) if sets else None for spec in filled}
+    filled = [spec for spec in filled if fits[spec.name] != 0]
     # An optional field may select the special type: a question with choices, an image with a label.
     for general, special, field in (("VQA", "MultiChoiceVQA", "choices"), ("Image", "ImageClassification", "label")):
         general_type, special_type = SAMPLE_TYPES[f"{general}Sample"], SAMPLE_TYPES[f"{special}Sample"]
         if {general_type, special_type} <= set(filled) and field in proposals[special_type.name]:
             filled.remove(special_type)
             filled.insert(filled.index(general_type), special_type)
-    dropped = {
-        spec.name: dropped_parts(spec, proposals[spec.name], parts, json_example, together=together, kinds=kinds)
-        for spec in filled
-    }
-    complete = [spec for spec in filled if not dropped[spec.name]]
+
+    def lost(spec: SampleTypeSpec) -> list[str]:
+        of_sets = [each.parts for each in common] or [tuple(parts)]
+        field_map = proposals[spec.name]
+        found = (
+            dropped_parts(spec, field_map, names, json_example, together=bool(sets), kinds=kinds) for names in of_sets
+        )
+        return list(dict.fromkeys(name for names in found for name in names))
+
+    dropped = {spec.name: lost(spec) for spec in filled}
+    complete = [spec for spec in filled if not dropped[spec.name] and (fits[spec.name] or samples) >= _RARE * samples]
     disguised = [name for name in parts if not _is_decoded(name, by_bytes)]
-    layout = None if complete or disguised else find_layout(parts, json_example)
+    in_common = {name for each in common for name in each.parts}
+    usual = [name for name in parts if name in in_common or not sets]
+    layout = None if complete or disguised else find_layout(usual, json_example)
     if layout is not None:
         complete = [SAMPLE_TYPES[layout.type_name]]
+    if disguised:
+        complete = []
     others = [spec for spec in (*filled, *likely) if spec not in complete]
     unread = _unread(proposals[complete[0].name], parts) if complete and layout is None else []
     return Proposal(
         sample_types=list(dict.fromkeys([*complete, CRUDE, *others])),
         layout=layout,
         reason=_disguise(disguised[0], by_bytes) if disguised else _reason(complete, filled, dropped, layout, unread),
+        fits=fits.get(complete[0].name) if complete else None,
     )
+
+
+def count_fits(
+    spec: SampleTypeSpec,
+    field_map: Mapping[str, str],
+    sets: Iterable[PartSet],
+    has_all: Callable[[Sequence[str]], bool] = bool,
+) -> int:
+    """Return the number of samples that have the parts of a type's required fields.
+
+    Args:
+        spec: The sample type.
+        field_map: Its field-map expressions.
+        sets: The part sets of all samples.
+        has_all: Returns True if some json part has all values of such expressions; without one, no sample fits.
+
+    >>> sets = [PartSet(parts=("jpg", "txt"), samples=5, shards=1, first_sample=0, example="")]
+    >>> count_fits(SAMPLE_TYPES["CaptioningSample"], {"image": "png,jpg", "caption": "txt"}, sets)
+    5
+    """
+    required = {name: parse_field_expression(field_map[name]) for name in spec.required if name in field_map}
+    inside = [str(accesses[0]) for accesses in required.values() if len(accesses) == 1 and accesses[0].path]
+    if inside and not has_all(inside):
+        return 0
+    names = [{access.part for access in accesses} for accesses in required.values()]
+    return sum(each.samples for each in sets if all(not of_field.isdisjoint(each.parts) for of_field in names))
 
 
 def _is_decoded(part_name: str, kinds: Mapping[str, Kind]) -> bool:
@@ -161,7 +213,11 @@ def _reason(
         if not filled:
             return None
         spec = filled[0]
-        return f"{spec.name} would drop {', '.join(dropped[spec.name])}; crude samples keep all parts"
+        if not dropped[spec.name]:
+            return f"{spec.name} fits at most {100 * _RARE:.0f} % of the samples; crude samples keep all parts"
+        names = dropped[spec.name]
+        more = f" and {len(names) - _MAX_NAMED:,} more" if len(names) > _MAX_NAMED else ""
+        return f"{spec.name} would drop {', '.join(names[:_MAX_NAMED])}{more}; crude samples keep all parts"
     spec = complete[0]
     pieces = []
     if layout is not None:
@@ -189,7 +245,7 @@ def dropped_parts(
     part_names: Iterable[str],
     json_example: Mapping[str, object] | None = None,
     *,
-    together: Collection[str] = (),
+    together: bool = False,
     kinds: Mapping[str, Kind] | None = None,
 ) -> list[str]:
     """Return the parts with text, media or labels that samples of a type would not have.
@@ -199,7 +255,7 @@ def dropped_parts(
         field_map: Its field-map expressions.
         part_names: Names of the parts of samples.
         json_example: The decoded ``json`` part of a sample; None if samples have none.
-        together: As in :func:`propose`.
+        together: These are the parts of one sample: of alternatives such as ``jpg,png``, it loses all but one.
         kinds: As in :func:`propose`.
 
     >>> dropped_parts(SAMPLE_TYPES["ImageSample"], {"image": "jpg"}, ["jpg", "txt"])
@@ -207,11 +263,12 @@ def dropped_parts(
     """
     if spec.crude:
         return []
+    part_names = list(part_names)
     accesses = [parse_field_expression(expression) for expression in field_map.values()]
     used = {access.part for alternatives in accesses for access in alternatives}
     for alternatives in accesses:
-        of_one = [access.part for access in alternatives if access.part in together]
-        used -= set(of_one[1:])
+        present = [access.part for access in alternatives if access.part in part_names]
+        used -= set(present[1:]) if together else set()
     holds_text = any(spec.field(name).kind in _TEXT_KINDS for name in field_map)
     holds_label = any(spec.field(name).kind == "label" for name in field_map)
 
@@ -266,6 +323,7 @@ def propose_field_map(
     json_example: Mapping[str, object] | None = None,
     *,
     kinds: Mapping[str, Kind] | None = None,
+    sets: Sequence[PartSet] = (),
 ) -> dict[str, str]:
     """Propose field-map expressions for the fields of a sample type.
 
@@ -274,6 +332,7 @@ def propose_field_map(
         part_names: Names of the parts of samples.
         json_example: The decoded ``json`` part of a sample; its keys are proposed too. None if samples have none.
         kinds: As in :func:`propose`.
+        sets: As in :func:`propose`. Parts of one kind that no sample has together are alternatives.
 
     Returns:
         Field → expression, in the type's order. Fields that no part or key fits are missing, required ones too.
@@ -288,7 +347,7 @@ def propose_field_map(
     proposal: dict[str, str] = {}
     used: set[str] = set()
     for field in spec.fields:
-        expression = _propose(field, parts, json_part, json_example or {}, used)
+        expression = _propose(field, parts, json_part, json_example or {}, used, sets=sets)
         if expression is not None:
             proposal[field.name] = expression
             used.add(expression)
@@ -301,6 +360,8 @@ def _propose(
     json_part: str | None,
     example: Mapping[str, object],
     used: set[str],
+    *,
+    sets: Sequence[PartSet],
 ) -> str | None:
     part_kinds = _PART_KINDS_OF_FIELD_KIND[field.kind]
     fitting = [name for name, kind in parts.items() if kind in part_kinds]
@@ -313,7 +374,7 @@ def _propose(
         # jpg and png are alternatives, and so are txt and TXT; seg.png is another image than jpg.
         plain = [name for name in fitting if "." not in name] or fitting[:1]
         if not field.kind.startswith("image"):
-            plain = [name for name in plain if name.lower() == plain[0].lower()]
+            plain = _alternatives(plain, sets)
         expression = ",".join(plain)
         if expression not in used:
             return expression
@@ -328,6 +389,16 @@ def _propose(
                 if expression not in used:
                     return expression
     return None
+
+
+def _alternatives(names: Sequence[str], sets: Sequence[PartSet]) -> list[str]:
+    """Return the first name and those that no sample has together with it or with another one; TXT may replace txt."""
+    taken: list[str] = []
+    for name in names:
+        is_apart = bool(sets) and not any(name in each.parts and not set(taken).isdisjoint(each.parts) for each in sets)
+        if not taken or name.lower() == taken[0].lower() or is_apart:
+            taken.append(name)
+    return taken
 
 
 def _paths(tree: Mapping[str, object], above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], object]]:

@@ -1,0 +1,170 @@
+"""Scan the shards of ``energon prepare`` in the background of its first questions."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from loader.format.cluster import open_dask_executor
+from loader.format.prepare import PreparePlan, PrepareProgress, RunningPrepare, open_prepare
+from loader.inspect import ShardFolder, contents_of_scan
+
+from ..progress import ProgressBar
+
+__all__ = ["BackgroundScan", "begin_scan"]
+
+_PERIOD_S = 0.05  # between two updates of the progress bar
+
+
+class BackgroundScan:
+    """A scan whose result is needed later. On a terminal, it runs in a thread while the user is prompted.
+
+    Args:
+        folder: The folder of the shards.
+        plan: The plan of the prepare.
+        inspects: The scan inspects samples.
+        progress: Show a progress bar while :meth:`wait` waits.
+    """
+
+    def __init__(self, folder: ShardFolder, plan: PreparePlan, *, inspects: bool, progress: bool | None) -> None:
+        self._reports_resumed = progress is not False and not plan.merge
+        self._folder = folder
+        self._inspects = inspects
+        self._progress = progress
+        self._now: PrepareProgress | None = None
+        self._bar: ProgressBar | None = None
+        self._error: BaseException | None = None
+        self._is_done = False
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._prepare: RunningPrepare | None = None
+
+    @property
+    def prepare(self) -> RunningPrepare:
+        """The prepare whose shards are scanned."""
+        if self._prepare is None:
+            raise LookupError("the scan has not begun")
+        return self._prepare
+
+    @property
+    def part_sets(self) -> list[dict[str, Any]]:
+        """The table of part sets, after the scan."""
+        self.wait()
+        return self.prepare.index.part_sets().to_document()
+
+    def is_stopped(self) -> bool:
+        """Return True if the user has interrupted the command."""
+        return self._stop.is_set()
+
+    def note(self, now: PrepareProgress) -> None:
+        """Show progress, or keep it while another thread shows it."""
+        if now.resumed and self._reports_resumed:
+            verb = "shard was" if now.resumed == 1 else "shards were"
+            click.echo(f"resumed: {now.resumed:,} {verb} already scanned", err=True)
+        self._now = now
+        if self._thread is None:
+            self._show()
+
+    def _show(self) -> None:
+        if self._bar is None or self._now is None:
+            return
+        if self._now.phase == "media":
+            self._bar.update(self._now.samples, self._now.samples_total)
+        else:
+            self._bar.update(self._now.shards_done, self._now.shards_total)
+
+    def start(self, prepare: RunningPrepare, *, in_thread: bool) -> None:
+        """Begin to take the results of the workers, in a thread or when they are waited for."""
+        self._prepare = prepare
+        if in_thread:
+            self._thread = threading.Thread(target=self._run, args=(prepare,), name="scan", daemon=True)
+            self._thread.start()
+
+    def _run(self, prepare: RunningPrepare) -> None:
+        try:
+            prepare.scan()
+        except BaseException as error:  # noqa: BLE001 - wait() raises it
+            self._error = error
+
+    def wait(self) -> ShardFolder:
+        """Wait for the scan; return the folder with what its samples contain.
+
+        Raises:
+            EnergonError: Shards are damaged.
+        """
+        if self._is_done:
+            return self._folder
+        with self.showing("Scanning headers", unit="shards"):
+            if self._thread is None:
+                self.prepare.scan()
+            else:
+                while self._thread.is_alive():
+                    self._thread.join(_PERIOD_S)
+                    self._show()
+                self._thread = None
+        if self._error is not None:
+            raise self._error
+        if self._inspects:
+            self._folder = replace(self._folder, contents=contents_of_scan(self.prepare))
+        self._is_done = True
+        return self._folder
+
+    @contextmanager
+    def showing(self, what: str, *, unit: str) -> Iterator[None]:
+        """Show a progress bar."""
+        with ProgressBar(what, unit=unit, enabled=self._progress) as self._bar:
+            yield
+        self._bar = None
+
+    def stop(self) -> None:
+        """End the scan; what was scanned is kept for the next run."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+
+
+@contextmanager
+def begin_scan(
+    plan: PreparePlan,
+    folder: ShardFolder,
+    *,
+    inspects: bool,
+    is_trial: bool,
+    in_thread: bool,
+    scheduler: str | None,
+    progress: bool | None,
+) -> Iterator[BackgroundScan]:
+    """Begin to scan the shards of a folder; leaving the context ends the scan.
+
+    Args:
+        plan: The plan of the prepare, without the choices that are still open.
+        folder: The folder.
+        inspects: Inspect samples, because a sample type is proposed or checked.
+        is_trial: Write nothing next to the shards.
+        in_thread: Scan while this thread prompts.
+        scheduler: Address of a Dask scheduler, whose workers scan.
+        progress: Show a progress bar.
+    """
+    scan = BackgroundScan(folder, plan, inspects=inspects, progress=progress)
+    with (
+        nullcontext() if scheduler is None else open_dask_executor(scheduler) as executor,
+        open_prepare(
+            plan,
+            on_progress=scan.note,
+            executor=executor,
+            storage=folder.storage,
+            inspects=inspects,
+            is_trial=is_trial,
+            is_stopped=scan.is_stopped if in_thread else None,
+        ) as prepare,
+    ):
+        try:
+            scan.start(prepare, in_thread=in_thread)
+            yield scan
+        finally:
+            scan.stop()

@@ -1,0 +1,189 @@
+"""Collect what some samples contain: kinds of parts by their first bytes, and the keys inside json parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...accounting.kinds import MEDIA_KINDS, Kind, is_compressed, kind_of_name, part_extension
+from .json_values import json_expressions
+
+__all__ = ["Contents", "Structure"]
+
+_MAX_STRUCTURES = 500  # keys of json may be different in each sample
+_MAX_NAMES = 2000  # of parts
+_LARGE_DOCUMENT_BYTES = 16 * 1024  # as text
+_MAX_TEXT = 200  # characters of a text, and items of a list, in a large document that is sent between processes
+_MAX_ITEMS = 50
+_MAX_DEPTH = 6
+_MAX_KEYS = 5  # of json, in a sentence
+_FALSE_KINDS = ("page", "pointer", "archive")
+"""Kinds that few names mean: under other names, such files are something else than their names say."""
+
+
+@dataclass(slots=True)
+class Structure:
+    """The json parts with the same keys: their number, and the first sample with one."""
+
+    parts: int
+    example: str
+
+
+@dataclass(slots=True)
+class Contents:
+    """The contents of some samples. Those of several shards are merged in the order of the shards.
+
+    Attributes:
+        samples: Number of samples.
+        shards: Number of their shards.
+        kinds: Part name → kind by the first bytes → number of such parts, and the first sample with one.
+        structures: Part name → expressions of all values inside → the json parts with these values.
+        documents: Part name → the json parts merged: all keys, each with the first value.
+    """
+
+    samples: int = 0
+    shards: int = 0
+    kinds: dict[str, dict[Kind, tuple[int, str]]] = field(default_factory=dict)
+    structures: dict[str, dict[tuple[str, ...], Structure]] = field(default_factory=dict)
+    documents: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def add_part(self, name: str, kind: Kind, example: str, parts: int = 1) -> None:
+        """Count parts of a kind."""
+        if name in self.kinds or len(self.kinds) < _MAX_NAMES:
+            count, first = self.kinds.setdefault(name, {}).get(kind, (0, example))
+            self.kinds[name][kind] = count + parts, first
+
+    def add_document(self, name: str, document: Mapping[str, Any], example: str, *, size_bytes: int) -> None:
+        """Count a json part that holds a mapping."""
+        values = json_expressions([(name, document)])
+        if self._add_structure(name, values, Structure(1, example)):
+            pruned = document if size_bytes <= _LARGE_DOCUMENT_BYTES else _pruned(document, _MAX_DEPTH)
+            self.documents[name] = _merged(self.documents.get(name, {}), pruned)
+
+    def _add_structure(self, name: str, values: tuple[str, ...], added: Structure) -> bool:
+        """Count json parts; return True if their keys are new."""
+        of_part = self.structures.setdefault(name, {})
+        known = of_part.get(values)
+        if known is not None:
+            known.parts += added.parts
+            return False
+        if len(of_part) >= _MAX_STRUCTURES:  # counted with others, so that the sum is right
+            next(reversed(of_part.values())).parts += added.parts
+            return False
+        of_part[values] = Structure(added.parts, added.example)
+        return True
+
+    def merge(self, other: Contents) -> None:
+        """Add the contents of later samples."""
+        self.samples += other.samples
+        self.shards += other.shards
+        for name, kinds in other.kinds.items():
+            for kind, (count, example) in kinds.items():
+                self.add_part(name, kind, example, count)
+        for name, structures in other.structures.items():
+            is_new = [self._add_structure(name, values, each) for values, each in structures.items()]
+            if any(is_new):
+                self.documents[name] = _merged(self.documents.get(name, {}), other.documents.get(name, {}))
+
+    def json_values(self) -> tuple[str, ...]:
+        """Return the expressions of all values inside json parts."""
+        return tuple(dict.fromkeys(value for of_part in self.structures.values() for each in of_part for value in each))
+
+    def json_example(self) -> dict[str, Any] | None:
+        """Return the merged ``json`` part, or that of another name; None without one."""
+        return next((self.documents[name] for name in ("json", "jsn", *self.documents) if name in self.documents), None)
+
+    def part_kinds(self) -> dict[str, Kind]:
+        """Return the kind of each part: the most frequent one, but that of pictures, sound or video before others."""
+        return {
+            name: max(kinds, key=lambda kind, of=kinds: (kind.kind in MEDIA_KINDS, of[kind][0]))  # type: ignore[misc]
+            for name, kinds in self.kinds.items()
+        }
+
+    def has_all(self, values: Sequence[str]) -> bool:
+        """Return True if some json part has all of these values, or if none was inspected."""
+        names = {value.partition("[")[0] for value in values}
+        return all(
+            any({value for value in values if value.partition("[")[0] == name} <= set(each) for each in of_part)
+            for name, of_part in self.structures.items()
+            if name in names
+        )
+
+    def conflicts(self) -> Iterator[str]:
+        """Yield a sentence for each part that is not always the same kind of file, or another one than its name says.
+
+        Also for the keys inside json that only some samples have.
+        """
+        for name, kinds in self.kinds.items():
+            groups = {_group(kind) for kind in kinds if kind.kind != "empty"}
+            if len(groups) < 2 and not any(_is_false(name, kind) for kind in kinds):
+                continue
+            found = sorted(kinds.items(), key=lambda item: -item[1][0])
+            pieces = [f"{kind.description} in {count:,} (first {example})" for kind, (count, example) in found]
+            total = sum(count for count, _ in kinds.values())
+            yield f"part {name!r}, inspected in {total:,} samples, is {', '.join(pieces)}"
+        for name, structures in self.structures.items():
+            partial = list(_partial_values(name, structures))
+            more = f"; and {len(partial) - _MAX_KEYS:,} more keys" if len(partial) > _MAX_KEYS else ""
+            if partial:
+                yield "; ".join(partial[:_MAX_KEYS]) + more
+
+
+def _is_false(name: str, kind: Kind) -> bool:
+    """Return True for files that are surely something else than their name says."""
+    if kind.kind in _FALSE_KINDS:
+        return kind.extension != part_extension(name) and not is_compressed(name)
+    return kind_of_name(name) in MEDIA_KINDS and kind.kind in ("text", "tree", "empty")
+
+
+def _group(kind: Kind) -> str:
+    """Return the group of kinds that one part name may mean: a json text is a text, and sound may be in an MP4."""
+    if kind.kind in ("text", "tree", "bytes", "label"):
+        return "text"
+    return "sound or video" if kind.kind in ("audio", "video") else kind.kind
+
+
+def _partial_values(name: str, structures: Mapping[tuple[str, ...], Structure]) -> Iterator[str]:
+    """Yield a sentence for each top-level key that some json parts lack."""
+    total = sum(each.parts for each in structures.values())
+    keys = {values: {_top(name, value) for value in values} for values in structures}
+    for key in dict.fromkeys(key for of_structure in keys.values() for key in sorted(of_structure)):
+        without = [structures[values] for values, of_structure in keys.items() if key not in of_structure]
+        if without:
+            lacking = sum(each.parts for each in without)
+            yield f"{key} is missing in {lacking:,} of {total:,} {name} parts inspected, first {without[0].example}"
+
+
+def _top(name: str, value: str) -> str:
+    """Return the expression of the key in which a value is: ``json[meta]`` of ``json[meta][url]``.
+
+    >>> _top("json", 'json["a[0]"][url]'), _top("json", "json[id]")
+    ('json["a[0]"]', 'json[id]')
+    """
+    inside = value[len(name) :]
+    quote = inside[1:2] if inside[1:2] in ("'", '"') else ""
+    return name + inside[: inside.index(f"{quote}]", 2 if quote else 1) + len(quote) + 1]
+
+
+def _merged(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(earlier)
+    for key, value in later.items():
+        known = merged.get(key)
+        if isinstance(known, dict) and isinstance(value, dict):
+            merged[key] = _merged(known, value)
+        elif known in (None, "", []):
+            merged[key] = value
+    return merged
+
+
+def _pruned(value: Any, depth: int) -> Any:
+    """Return a document with short texts and lists."""
+    if isinstance(value, str):
+        return value[:_MAX_TEXT]
+    if isinstance(value, Mapping):
+        items = list(value.items())[: 4 * _MAX_ITEMS]
+        return {key[:_MAX_TEXT]: _pruned(inner, depth - 1) for key, inner in items} if depth else {}
+    if isinstance(value, list):
+        return [_pruned(inner, depth - 1) for inner in value[:_MAX_ITEMS]] if depth else []
+    return value

@@ -1,0 +1,352 @@
+"""Describe what a scan of a folder of shards has found in its samples, and check a field map against it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+from ..accounting.kinds import Kind, kind_of_name
+from ..accounting.part_sets import Missing, PartSets
+from ..format.contents.findings import Contents
+from ..format.contents.proposals import propose_field_map
+from ..format.documents.dataset_config import DatasetConfig
+from ..format.documents.field_map import FieldMap, parse_field_map
+from ..format.documents.messages import nearest_names
+from ..format.index.layout import SampleIndex, once_warning
+from ..format.index.object_commit import read_committed_documents
+from ..format.nv_meta import FOLDER, INFO_JSON, INFO_YAML, open_dataset_storage
+from ..format.prepare.dataset_yaml import DatasetYaml
+from ..format.prepare.plan import PreparePlan, RunningPrepare
+from ..format.prepare.run import open_prepare
+from ..format.prepare.shards import find_shards
+from ..storage import EPath, Storage
+from .text import plural
+
+__all__ = [
+    "SampledContents",
+    "ShardFolder",
+    "contents_of_scan",
+    "coverage_warnings",
+    "field_map_warnings",
+    "inspect_folder",
+    "missing_sentence",
+    "part_names_of_fields",
+]
+
+_MAX_PART_BYTES = 256 * 1024 * 1024  # of each part of the first sample
+_MAX_OTHER_BYTES = 16 * 1024 * 1024  # of each part of the examples of other part sets
+_MAX_EXAMPLES = 4
+_MAX_CONFLICTS = 20
+_SHOWN_NAMES = 20
+_MAX_NAMES = 1000  # of parts, the most frequent: base names with dots may give each sample another one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampledContents:
+    """The part sets of all samples of a folder, and the contents of some of them.
+
+    Attributes:
+        part_sets: The table of part sets, exact over all samples.
+        contents: What the samples contain that were inspected.
+        key: Key of the first sample with the most frequent part set, ``<shard>/<key>``.
+        is_first: That is the first sample of all.
+        parts: Its parts, name → bytes; of a row of a Parquet file, column → value.
+        examples: Keys and parts of samples with other part sets.
+        holds_values: The parts are columns of Parquet files, which are not decoded.
+        are_first: These are only the first samples of a source, not all of them.
+        warnings: Sentences about part names that are probably not intended.
+        index: The samples.
+    """
+
+    part_sets: PartSets = field(default_factory=lambda: PartSets(sets=(), samples=0))
+    contents: Contents = field(default_factory=Contents)
+    key: str = ""
+    is_first: bool = True
+    parts: Mapping[str, Any] = field(default_factory=dict)
+    examples: Sequence[tuple[str, Mapping[str, Any]]] = ()
+    holds_values: bool = False
+    are_first: bool = False
+    warnings: Sequence[str] = ()
+    index: SampleIndex | None = None
+
+    @property
+    def samples(self) -> int:
+        """Number of all samples."""
+        return self.part_sets.samples
+
+    @property
+    def part_counts(self) -> dict[str, int]:
+        """Part name → number of samples that have it, the most frequent first, then in the order of the index."""
+        counts = self.part_sets.part_samples()
+        order = {} if self.index is None else {name: number for number, name in enumerate(self.index.part_names)}
+        return dict(sorted(counts.items(), key=lambda item: (-item[1], order.get(item[0], 0))))
+
+    @property
+    def part_names(self) -> list[str]:
+        """Part names, the most frequent first."""
+        return list(self.part_counts)[:_MAX_NAMES]
+
+    @property
+    def json_example(self) -> Mapping[str, Any] | None:
+        """The json parts that were inspected, decoded and merged; None without one."""
+        return self.contents.json_example()
+
+    @property
+    def json_values(self) -> Sequence[str]:
+        """Expressions of the values inside the json parts that were inspected: ``json[meta][url]``."""
+        return self.contents.json_values()
+
+    @property
+    def kinds(self) -> Mapping[str, Kind]:
+        """Part name → what the first bytes of such parts say."""
+        return self.contents.part_kinds()
+
+    @property
+    def conflicts(self) -> list[str]:
+        """Sentences about parts and keys inside json that are not the same in all inspected samples."""
+        return [] if self.are_first else list(islice(self.contents.conflicts(), _MAX_CONFLICTS))
+
+    def missing(self, fields: Mapping[str, Sequence[str]]) -> dict[str, Missing]:
+        """Return the fields that some samples cannot fill, exactly.
+
+        Args:
+            fields: Field → part names, of which one is enough.
+        """
+        if self.part_sets.others and self.index is not None:
+            return self.index.missing(fields)
+        return self.part_sets.coverage(fields)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardFolder:
+    """A folder of shards before it is prepared.
+
+    Attributes:
+        storage: The folder.
+        sizes: Shard → bytes, in the order of the dataset.
+        has_split: The folder has a split from an earlier prepare.
+        has_dataset_yaml: The folder has a ``dataset.yaml`` from an earlier prepare.
+        prepared: The folder was prepared before.
+        contents: What its samples contain; empty before a scan.
+    """
+
+    storage: Storage
+    sizes: Mapping[str, int]
+    has_split: bool
+    has_dataset_yaml: bool
+    prepared: bool
+    contents: SampledContents = field(default_factory=SampledContents)
+
+    @property
+    def meta_folder(self) -> EPath:
+        """The ``.nv-meta`` folder."""
+        return EPath(self.storage.path(FOLDER))
+
+    def has_file(self, name: str) -> bool:
+        """Return True if a file of this name exists in ``.nv-meta``."""
+        return self.storage.exists(f"{FOLDER}/{name}")
+
+
+def inspect_folder(
+    path: str,
+    *,
+    exclude: str | None = None,
+    dataset_yaml_name: str = "dataset.yaml",
+    meta_folder: str | None = None,
+    scans: bool = True,
+) -> ShardFolder:
+    """Find the shards of a folder, check for files of an earlier prepare, and scan its samples.
+
+    Args:
+        path: The folder.
+        exclude: Regular expression of shards to exclude.
+        dataset_yaml_name: Name of the dataset file in ``.nv-meta``.
+        meta_folder: Folder to use instead of ``.nv-meta``.
+        scans: Scan all samples in this process, and inspect some of them; nothing is written.
+
+    Raises:
+        FormatError: Shards are damaged, or hold no samples.
+        StorageError: The folder does not exist or has no shards.
+    """
+    storage = open_dataset_storage(path, meta_folder)
+    storage.list_once("")
+    read_committed_documents(storage)
+    sizes = {shard.name: shard.size_bytes for shard in find_shards(storage, exclude=exclude).shards}
+
+    def has_any(*names: str) -> bool:
+        return any(storage.exists(f"{FOLDER}/{name}") for name in names)
+
+    contents = SampledContents()
+    if scans:
+        plan = PreparePlan(path=path, exclude=exclude, meta_folder=meta_folder)
+        with open_prepare(plan, storage=storage, inspects=True, is_trial=True) as prepare:
+            prepare.scan()
+            contents = contents_of_scan(prepare)
+    prepared = storage.exists(INFO_JSON) or storage.exists(INFO_YAML)
+    return ShardFolder(
+        storage=storage,
+        sizes=sizes,
+        has_split=prepared and has_any("split.yaml", "split.json"),
+        has_dataset_yaml=prepared and has_any(dataset_yaml_name),
+        prepared=prepared,
+        contents=contents,
+    )
+
+
+def contents_of_scan(prepare: RunningPrepare) -> SampledContents:
+    """Return what a prepare has found after its scan; an example of the most frequent part sets is read.
+
+    Args:
+        prepare: A prepare that inspects samples.
+
+    Raises:
+        FormatError: A shard has changed since it was scanned.
+        StorageError: It cannot be read.
+    """
+    index = prepare.index
+    table = index.part_sets()
+    examples = [
+        (each.example, prepare.read_parts(each.first_sample, max_bytes=_MAX_OTHER_BYTES if number else _MAX_PART_BYTES))
+        for number, each in enumerate(table.sets[:_MAX_EXAMPLES])
+    ]
+    return SampledContents(
+        part_sets=table,
+        contents=prepare.contents,
+        key=examples[0][0],
+        is_first=table.sets[0].first_sample == 0,
+        parts=examples[0][1],
+        examples=examples[1:],
+        holds_values=not prepare.decodes,
+        warnings=once_warning(index.layout),
+        index=index,
+    )
+
+
+def field_map_warnings(
+    choice: DatasetYaml, found: SampledContents, *, meta_folder: os.PathLike[str], trust_code: bool = False
+) -> list[str]:
+    """Return a warning for each field that no sample can fill, or that a sample cannot fill though it has the part.
+
+    Values are checked in one sample of each of the most frequent part sets.
+
+    Args:
+        choice: Sample type and field map.
+        found: What the samples contain.
+        meta_folder: The dataset's ``.nv-meta``.
+        trust_code: Load pickles.
+    """
+    if choice.field_map is None or not found.samples:
+        return []
+    field_map = parse_field_map(dict(choice.field_map), file="the field map")
+    proposals = propose_field_map(
+        choice.spec, found.part_names, found.json_example, kinds=found.kinds, sets=found.part_sets.sets
+    )
+    missing = found.missing(part_names_of_fields(field_map))
+    faulty = {name: "" for name, each in missing.items() if each.samples == found.samples}
+    for name in faulty:
+        faulty[name] = _missing_parts(field_map, name, found, proposals)
+    values = set(found.json_values)
+    for number, (key, parts) in enumerate([(found.key, found.parts), *found.examples]):
+        testable = {
+            name: expression
+            for name, expression in field_map.expressions().items()
+            if name not in faulty and not FieldMap({name: field_map.fields[name]}).missing(parts)
+        }
+        for name, fault in _faults(choice, testable, found, key, parts, meta_folder=meta_folder, trust_code=trust_code):
+            if "is missing" in fault and set(testable[name].split(",")) & values:
+                continue  # other samples have the value: coverage_warnings counts those without it
+            proposal = proposals.get(name)
+            has_hint = "did you mean" in fault or proposal in (None, testable[name])
+            where = f"in the first sample, {key}" if found.is_first and not number else f"in sample {key}"
+            faulty[name] = f"{where}, {fault}{'' if has_hint else f'; did you mean {proposal!r}?'}"
+    return list(faulty.values())
+
+
+def coverage_warnings(choice: DatasetYaml, found: SampledContents) -> list[str]:
+    """Return a sentence for each required field that some samples cannot fill, with their number and the first one.
+
+    Parts are counted over all samples, and keys inside json over the samples that were inspected.
+    """
+    if choice.field_map is None or found.are_first:
+        return []
+    field_map = parse_field_map(dict(choice.field_map), file="the field map")
+    missing = found.missing(part_names_of_fields(field_map))
+    partial = [
+        missing_sentence(name, choice.field_map[name], each, found.samples)
+        for name, each in missing.items()
+        if choice.spec.field(name).required and each.samples < found.samples
+    ]
+    return [*partial, *_missing_values(choice, field_map, found)]
+
+
+def part_names_of_fields(field_map: FieldMap) -> dict[str, list[str]]:
+    """Return the part names of each field's alternatives."""
+    return {name: [access.part for access in accesses] for name, accesses in field_map.fields.items()}
+
+
+def missing_sentence(name: str, expression: str, missing: Missing, samples: int) -> str:
+    """Return a sentence with the number of samples that lack a field, and the first of them."""
+    count = f"{missing.samples:,} of {plural(samples, 'sample')}"
+    return f"field {name!r} ({expression}) is missing in {count}, first {missing.example}"
+
+
+def _missing_parts(field_map: FieldMap, name: str, found: SampledContents, proposals: Mapping[str, str]) -> str:
+    expression = field_map.expressions()[name]
+    names = found.part_names
+    shown = ", ".join(names[:_SHOWN_NAMES]) + (", …" if len(names) > _SHOWN_NAMES else "")
+    which = "first " if found.are_first else ""
+    seen = f"the {which}{found.samples:,} samples have" if found.samples > 1 else "the only sample has"
+    near = nearest_names(field_map.fields[name][0].part, names, limit=1)
+    meant = near[0] if near else proposals.get(name)
+    hint = f"; did you mean {meant!r}?" if meant else ""
+    return f"field {name!r} comes from {expression!r}, but {seen} only {shown}{hint}"
+
+
+def _missing_values(choice: DatasetYaml, field_map: FieldMap, found: SampledContents) -> Iterator[str]:
+    """Yield a sentence for each required field whose value is missing in some json parts that were inspected."""
+    for name, accesses in field_map.fields.items():
+        if len(accesses) > 1 or not accesses[0].path or not choice.spec.field(name).required:
+            continue
+        of_part = found.contents.structures.get(accesses[0].part, {})
+        value = str(accesses[0])
+        without = [each for values, each in of_part.items() if not any(inner.startswith(value) for inner in values)]
+        if 0 < len(without) < len(of_part):
+            total, lacking = (sum(each.parts for each in group) for group in (of_part.values(), without))
+            yield (
+                f"field {name!r} ({value}) is missing in {lacking:,} of {total:,} {accesses[0].part} parts inspected,"
+                f" first {without[0].example}"
+            )
+
+
+def _faults(
+    choice: DatasetYaml,
+    expressions: Mapping[str, str],
+    found: SampledContents,
+    key: str,
+    parts: Mapping[str, Any],
+    *,
+    meta_folder: os.PathLike[str],
+    trust_code: bool,
+) -> Iterator[tuple[str, str]]:
+    """Yield the fields that a sample cannot fill; each is checked separately, to report all of them."""
+    from ..samples.building.check import DecodeCheck
+
+    for name, expression in expressions.items():
+        checked = {name: expression}
+        if name == "turns" and "images" in expressions:  # which have their places in the turns
+            checked["images"] = expressions["images"]
+        field_map = parse_field_map(checked, file="the field map")
+        config = DatasetConfig(sample_type=choice.spec.name, field_map=field_map)
+        needed = {part: data for part, data in parts.items() if part in field_map.part_names()}
+        if not trust_code and any(kind_of_name(part) == "pickle" for part in needed):
+            continue  # pickles are not loaded
+        check = DecodeCheck(config, meta_folder, trust_code)
+        faults = check.check_values(key, needed) if found.holds_values else check(key, needed)
+        for part, fault in faults:
+            if name == "turns" and fault.startswith("field 'images'"):
+                continue  # reported with the images
+            if choice.spec.field(name).required or part is not None or "is missing" not in fault:
+                yield name, fault if fault.startswith("field ") else f"field {name!r} ({expression}): {fault}"

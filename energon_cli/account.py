@@ -10,8 +10,6 @@ import click
 if TYPE_CHECKING:
     from loader.accounting import Account, AccountEntry
 
-__all__ = ["show_account", "strict_option"]
-
 
 def strict_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add ``--strict`` to a command that turns input into output."""

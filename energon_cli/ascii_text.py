@@ -6,8 +6,6 @@ import os
 import sys
 from typing import Any
 
-__all__ = ["AsciiStream", "in_ascii", "is_ascii_only"]
-
 _NEVER_ASKED = ("dumb", "linux", "unknown")
 _COERCED = ("C.UTF-8", "C.utf8", "UTF-8")  # Python sets LC_CTYPE to one of these in the C locale
 _IN_ASCII = str.maketrans(

@@ -14,21 +14,6 @@ from .environment import name_variables, options_from_environment, variables_not
 from .options import COMMON_OPTIONS, common_options, suggest_choices
 from .settings import output_settings
 
-__all__ = [
-    "CONTEXT_SETTINGS",
-    "ExampleCommand",
-    "LazyCommand",
-    "LazyGroup",
-    "add_common_options",
-    "dataset_files_options",
-    "energon_command",
-    "meta_folder_option",
-    "progress_option",
-    "storage_option",
-    "trust_code_option",
-    "worker_options",
-]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 CONTEXT_SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}

@@ -13,8 +13,6 @@ from itertools import islice, takewhile
 import click
 from click.shell_completion import CompletionItem
 
-__all__ = ["complete_values"]
-
 _MAX_CANDIDATES = 100
 _MAX_KEYS = 200_000  # of one shard: reading more would keep the shell waiting
 

@@ -7,8 +7,6 @@ import shlex
 
 import click
 
-__all__ = ["check_path", "given_name"]
-
 
 def check_path(path: str, *, takes_tar: bool = False, meta_folder: str | None = None) -> str:
     """Return the path of a folder, a file of samples or a metadataset; raise for other paths.

@@ -9,8 +9,6 @@ from click.core import ParameterSource
 
 from .options import COMMON_OPTIONS
 
-__all__ = ["PREFIX", "explain_source", "name_variables", "options_from_environment", "variables_note"]
-
 PREFIX = "ENERGON"
 _STORAGE_OPTION = "storage_option"
 """``ENERGON_STORAGE_OPTIONS`` sets it, for all programs."""

@@ -12,15 +12,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 
-__all__ = [
-    "InstallationFault",
-    "OriginalDistribution",
-    "check_alias",
-    "find_originals",
-    "installation_faults",
-    "shadowed_loader",
-]
-
 _OWN_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 """The folder that contains ``loader`` and ``energon_cli``, and in an installed wheel also ``megatron``."""
 

@@ -17,8 +17,6 @@ from .environment import PREFIX
 from .installation import installation_faults, shadowed_loader
 from .settings import OutputSettings, output_settings, scoped_settings
 
-__all__ = ["COMMANDS", "EXIT_FAILED", "EXIT_INTERRUPTED", "EXIT_READER_GONE", "cli", "main"]
-
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as in shells
 EXIT_READER_GONE = 141  # 128 + SIGPIPE

@@ -10,8 +10,6 @@ import click
 
 from .settings import OutputSettings, output_settings
 
-__all__ = ["COMMON_OPTIONS", "common_options", "suggest_choices"]
-
 COMMON_OPTIONS = ("quiet", "verbose", "color", "no_progress", "debug")
 """Names of the options of :func:`common_options`."""
 

@@ -10,8 +10,6 @@ from .console import escape_controls, print_table
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["print_part_sets"]
-
 _MAX_ROWS = 8
 _MAX_NAMES = 12  # of a part set
 

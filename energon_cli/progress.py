@@ -19,8 +19,6 @@ from .settings import output_settings
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-__all__ = ["ProgressBar"]
-
 _MIN_DELAY_S = 1.0  # of the bar
 _LINE_PERIOD_S = 30.0
 _REQUESTED_PERIOD_S = 5.0  # with --progress

@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-__all__ = ["OutputSettings", "output_settings", "scoped_settings"]
-
 
 @dataclass(slots=True)
 class OutputSettings:

@@ -6,8 +6,6 @@ import re
 
 import click
 
-__all__ = ["parse_size", "parse_size_or_megabytes"]
-
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 

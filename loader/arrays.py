@@ -5,7 +5,5 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["IntArray"]
-
 IntArray = npt.NDArray[np.int64]
 """Positions, numbers and offsets of samples; shape (n,) unless stated otherwise."""

@@ -27,24 +27,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-__all__ = [
-    "ConfigError",
-    "EmptyDatasetError",
-    "EnergonError",
-    "FatalSampleError",
-    "Fault",
-    "FormatError",
-    "RepeatedSampleError",
-    "SampleError",
-    "SampleException",
-    "SkipSample",
-    "StateError",
-    "StorageError",
-    "TrustError",
-    "WorkerError",
-    "escape_controls",
-]
-
 # Control characters, line separators and bidirectional marks could rewrite the terminal's contents, and characters
 # without width hide what differs between two names. Lone surrogates represent bytes that are not UTF-8; no encoding can
 # print them. Joiners (U+200C, U+200D) form letters and emoji of many scripts, but join nothing next to ASCII.

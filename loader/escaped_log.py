@@ -7,8 +7,6 @@ import traceback
 
 from .errors import escape_controls
 
-__all__ = ["get_logger"]
-
 _KEPT = "\n\t"
 
 

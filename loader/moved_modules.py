@@ -13,8 +13,6 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, cast
 
-__all__ = ["install"]
-
 _PACKAGE = f"{__package__}."
 
 _MOVED = {

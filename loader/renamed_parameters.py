@@ -6,8 +6,6 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar, cast
 
-__all__ = ["renamed_parameters"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 

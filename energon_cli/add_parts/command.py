@@ -12,8 +12,6 @@ from ..command import energon_command, progress_option
 if TYPE_CHECKING:
     from loader.convert.added_parts import AddPartsReport
 
-__all__ = ["add_parts"]
-
 _EXAMPLES = (
     ("Add the rows of a table, by its column id", "energon add-parts /data/coco --from new.jsonl --key id /data/new"),
     ("Add files that are named after keys", "energon add-parts /data/coco --from embeddings/ /data/coco_embeddings"),

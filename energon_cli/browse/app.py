@@ -19,8 +19,6 @@ from .requests import answer_error, answer_missing
 from .sample_routes import SampleRoutes
 from .served import Served
 
-__all__ = ["make_application"]
-
 _STATIC = Path(__file__).parent / "static"
 
 

@@ -12,8 +12,6 @@ import click
 from ..command import dataset_files_options, energon_command
 from ..dataset_path import check_path, given_name
 
-__all__ = ["browse"]
-
 _EXAMPLES = (
     ("Open a dataset in the browser", "energon browse /data/coco"),
     ("Browse the datasets of a mix", "energon browse /data/mix.yaml"),

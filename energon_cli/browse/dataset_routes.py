@@ -32,8 +32,6 @@ from loader.inspect.browse import (
 from .requests import integer, json_answer, row_document
 from .served import Served
 
-__all__ = ["DatasetRoutes"]
-
 _MAX_ROWS = 500
 _MAX_SEED = 2**63
 _MAX_SHARDS = 10_000  # that the catalogue lists

@@ -15,8 +15,6 @@ from loader.inspect.exclude import ExcludeRequest, exclude
 from .requests import json_answer, selection_of
 from .served import Served
 
-__all__ = ["EditRoutes"]
-
 
 class EditRoutes:
     """Answers to requests that change a dataset; refused unless the server was started for edits."""

@@ -12,18 +12,6 @@ from starlette.responses import Response
 
 from loader.inspect.browse import BrowsedDataset
 
-__all__ = [
-    "MAX_RANGE_BYTES",
-    "answer_error",
-    "answer_missing",
-    "byte_range",
-    "etag",
-    "integer",
-    "json_answer",
-    "row_document",
-    "selection_of",
-]
-
 _MAX_DIGITS = 18
 _MAX_BODY_BYTES = 4 << 20
 MAX_RANGE_BYTES = 8 << 20

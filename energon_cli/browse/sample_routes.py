@@ -24,8 +24,6 @@ from loader.inspect.browse import (
 from .requests import MAX_RANGE_BYTES, byte_range, etag, integer, json_answer
 from .served import Served
 
-__all__ = ["SampleRoutes"]
-
 _THUMBNAIL_PIXELS = (128, 256, 512, 1024)
 _FOREVER = "private, max-age=31536000, immutable"
 _DATA_POLICY = "default-src 'none'; sandbox"

@@ -13,8 +13,6 @@ from starlette.requests import Request
 
 from loader.inspect.browse import BrowsedDataset, Catalogue, ReaderPool, ThumbnailPool
 
-__all__ = ["Served"]
-
 _T = TypeVar("_T")
 
 

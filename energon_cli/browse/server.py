@@ -17,8 +17,6 @@ from .app import make_application
 from .security import Guard
 from .served import Served
 
-__all__ = ["serve_pages"]
-
 
 def serve_pages(
     catalogue: Catalogue,

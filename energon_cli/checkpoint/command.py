@@ -6,8 +6,6 @@ import click
 
 from ..command import CONTEXT_SETTINGS, LazyCommand, LazyGroup, add_common_options
 
-__all__ = ["checkpoint"]
-
 _COMMANDS = {
     "info": LazyCommand(
         module="energon_cli.checkpoint.info",

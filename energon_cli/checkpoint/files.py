@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from loader.errors import EnergonError
     from loader.training.states import Redistributed, StateFile
 
-__all__ = ["note_dropped", "read_state_files", "read_states_to_convert", "written_files"]
-
 
 def read_state_files(
     paths: Sequence[str], *, place: str | None = None

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from loader.training.states import RunState
 
-__all__ = ["info"]
-
 _EXAMPLES = (
     ("Show the progress of a run, from the files of its ranks", "energon checkpoint info /data/run/step_1000"),
     ("Inspect a checkpoint that also contains a model", "energon checkpoint info /data/run/model_and_loader.pt"),

@@ -6,8 +6,6 @@ import click
 
 from ..command import energon_command
 
-__all__ = ["migrate"]
-
 _EXAMPLES = (
     (
         "Continue a run with other weights",

@@ -12,8 +12,6 @@ from ..command import energon_command
 if TYPE_CHECKING:
     from loader.training.states import Redistributed, StateFile
 
-__all__ = ["redist"]
-
 _EXAMPLES = (
     (
         "Convert the states of a run to 16 ranks",

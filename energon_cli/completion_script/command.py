@@ -6,8 +6,6 @@ import click
 
 from ..command import energon_command
 
-__all__ = ["completion"]
-
 _EXAMPLES = (
     ("Write the script for bash", "energon completion bash > ~/.energon-complete.bash"),
     ("In fish, for every new shell", "energon completion fish > ~/.config/fish/completions/energon.fish"),

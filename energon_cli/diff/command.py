@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from loader.inspect.diff import DiffReport
 
-__all__ = ["diff"]
-
 _EXAMPLES = (
     ("Compare two versions of a dataset", "energon diff /data/coco_v1 /data/coco_v2"),
     ("Compare the weights of two mixes", "energon diff /data/mix.yaml /data/new_mix.yaml"),

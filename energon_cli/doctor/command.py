@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from loader.inspect.doctor import Checkup
 
-__all__ = ["doctor"]
-
 _EXAMPLES = (
     ("Examine this machine", "energon doctor"),
     ("Stop a job before it starts on a machine with a fault", "energon doctor --json > /data/run/doctor.json"),

@@ -14,8 +14,6 @@ from ..extract.query_options import make_query, query_options
 if TYPE_CHECKING:
     from loader.inspect.exclude import ExcludeReport, ExcludeRequest, ListedExclusions
 
-__all__ = ["exclude"]
-
 _EXAMPLES = (
     ("Exclude two samples", "energon exclude /data/coco shard_000.tar/000017 shard_003.tar/000171"),
     ("Exclude the samples of a list", "energon exclude /data/coco --keys-from bad.csv --reason 'wrong language'"),

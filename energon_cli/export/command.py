@@ -16,8 +16,6 @@ from ..sizes import parse_size
 if TYPE_CHECKING:
     from loader.format.query import SampleQuery
 
-__all__ = ["export"]
-
 _EXAMPLES = (
     ("Write a file for each part", "energon export /data/coco coco_files"),
     ("Write a Parquet file", "energon export /data/coco coco.parquet"),

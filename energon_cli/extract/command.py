@@ -15,8 +15,6 @@ from .query_options import copy_options
 if TYPE_CHECKING:
     from loader.format.query import SampleQuery
 
-__all__ = ["extract"]
-
 _EXAMPLES = (
     ("Copy wide pictures with long captions to files", "energon extract /data/coco -o wide --where 'width >= 2048'"),
     ("Make a small dataset of the first samples", "energon extract /data/coco -o tiny --format tar --limit 100"),

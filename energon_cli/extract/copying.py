@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from loader.convert.exporting import ExportRequest
 
-__all__ = ["copy_samples"]
-
 
 def copy_samples(request: ExportRequest, *, progress: bool | None, as_json: bool) -> None:
     """Copy the samples of a request, and print a note or JSON."""

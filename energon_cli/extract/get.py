@@ -14,8 +14,6 @@ from ..dataset_path import check_path, given_name
 if TYPE_CHECKING:
     from loader.inspect.extract import SampleParts
 
-__all__ = ["get"]
-
 _EXAMPLES = (
     ("List the parts of a sample", "energon get /data/coco shard_000.tar/000017"),
     ("Print its caption", "energon get /data/coco shard_000.tar/000017 txt"),

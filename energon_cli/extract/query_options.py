@@ -11,8 +11,6 @@ import click
 if TYPE_CHECKING:
     from loader.format.query import SampleQuery
 
-__all__ = ["copy_options", "make_query", "query_options"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 

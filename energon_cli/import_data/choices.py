@@ -21,8 +21,6 @@ from .flags import ImportFlags
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["ImportChoices", "resolve_choices"]
-
 _DEFAULT_RATIO = "8,1,1"
 _MIN_TO_SPLIT = 10  # samples, so that no part is empty
 _RATIOS = {

@@ -10,8 +10,6 @@ from ..account import strict_option
 from ..command import energon_command, progress_option
 from ..sizes import parse_size
 
-__all__ = ["import_data"]
-
 _EXAMPLES = (
     ("Import a folder of pictures with captions, with prompts", "energon import ~/photos /data/photos"),
     (

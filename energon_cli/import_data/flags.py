@@ -18,8 +18,6 @@ from loader.format.prepare import parse_ratio
 
 from ..console import is_terminal
 
-__all__ = ["ImportFlags"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportFlags:

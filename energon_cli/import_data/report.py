@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from loader.convert.tables import FoundColumn
     from loader.inspect import SampledContents
 
-__all__ = ["draft_document", "report_document", "show_done", "show_draft", "show_found"]
-
 _SHOWN_FAILURES = 3
 _CHANGES = {
     "bits_scaled": "{} of more than 8 bits or of floats: their values were scaled to fewer bits",

@@ -45,8 +45,6 @@ from .report import draft_document, report_document, show_done, show_draft, show
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["import_sources"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Draft:

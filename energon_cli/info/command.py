@@ -7,8 +7,6 @@ import click
 from ..command import dataset_files_options, energon_command
 from ..dataset_path import check_path, given_name
 
-__all__ = ["info"]
-
 _EXAMPLES = (
     ("Describe a dataset", "energon info /data/coco"),
     ("Describe all datasets of a folder", "energon info /data/*"),

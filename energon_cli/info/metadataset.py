@@ -17,8 +17,6 @@ from ..console import escape_controls, print_table
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["show_metadataset"]
-
 _PIPED_COLUMNS = 1_000  # effectively no line wrapping when piped
 _MIXED = {"weight": "mixed by weight", "repetitions": "repeated in each pass", None: "one after another"}
 

@@ -18,8 +18,6 @@ from .metadataset import show_metadataset
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["show_facts"]
-
 _MAX_PARTS = 50  # the largest
 
 

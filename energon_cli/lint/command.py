@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from loader.inspect import LintRequest
     from loader.inspect.browse import PageLinks
 
-__all__ = ["lint"]
-
 _EXAMPLES = (
     ("Check everything, and decode every sample", "energon lint /data/coco"),
     ("Check only headers and the index, in seconds", "energon lint /data/coco --level headers"),

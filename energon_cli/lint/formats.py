@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from loader.format.lint import Finding, LintReport
     from loader.inspect.browse import PageLinks
 
-__all__ = ["github_commands", "sarif_log"]
-
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 

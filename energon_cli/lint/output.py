@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from loader.inspect import ExcludedSamples, LintRequest
     from loader.inspect.browse import PageLinks
 
-__all__ = ["LintOutput"]
-
 
 class LintOutput:
     """Print each report at once as text or annotations; collect documents, which :meth:`finish` prints as one.

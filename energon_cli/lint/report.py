@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from loader.format.lint import Finding, FindingGroup, LintReport
     from loader.inspect.browse import PageLinks
 
-__all__ = ["lint_document", "show_lint"]
-
 _MAX_EXAMPLES = 3  # of findings of one cause
 
 

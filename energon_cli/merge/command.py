@@ -12,8 +12,6 @@ from ..command import energon_command, progress_option
 if TYPE_CHECKING:
     from loader.convert.merging import MergeReport
 
-__all__ = ["merge"]
-
 _EXAMPLES = (
     ("Merge two datasets by links to their shards", "energon merge /data/coco /data/laion /data/both"),
     ("Keep the shards if the inputs are removed", "energon merge /data/coco /data/laion /data/both --link"),

@@ -15,8 +15,6 @@ import click
 from ..command import dataset_files_options, energon_command
 from ..dataset_path import check_path, given_name
 
-__all__ = ["mount"]
-
 _EXAMPLES = (
     ("Show a dataset as files 000017.jpg, 000017.json …", "energon mount /data/coco ~/coco"),
     ("With a folder for each sample, in the background", "energon mount -s -d /data/coco ~/coco"),

@@ -31,8 +31,6 @@ from .scan import BackgroundScan
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["needs_contents", "resolve_choices", "show_trial"]
-
 _SHUFFLE_SEED = 42  # arbitrary, but constant: --shuffle-tars must be reproducible
 
 

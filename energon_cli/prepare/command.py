@@ -11,8 +11,6 @@ from ..command import energon_command, meta_folder_option, progress_option, work
 from ..dataset_path import check_path
 from .media import media_filter_of, media_options
 
-__all__ = ["prepare"]
-
 _EXAMPLES = (
     ("Prepare a dataset, with prompts", "energon prepare /data/coco"),
     ("Accept all proposals", "energon prepare /data/coco --yes"),

@@ -18,8 +18,6 @@ from loader.storage import split_url
 
 from ..console import is_terminal
 
-__all__ = ["PrepareFlags", "check_consent", "check_flags", "split_of_flags", "type_of_flags"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrepareFlags:

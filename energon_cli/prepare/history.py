@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from .menus import MenuQuestions
 
-__all__ = ["AnswerHistory", "RewindableQuestions"]
-
 _Result = TypeVar("_Result")
 
 

@@ -13,8 +13,6 @@ from ..command import energon_command, meta_folder_option, progress_option, work
 if TYPE_CHECKING:
     from loader.format.media import MediaFilter
 
-__all__ = ["media_filter_of", "media_options", "prepare_media"]
-
 _FLAGS = "--media-metadata-by-glob, --media-metadata-by-header and --media-metadata-by-extension"
 _EXAMPLES = (
     (

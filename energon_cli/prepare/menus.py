@@ -14,8 +14,6 @@ from loader.inspect import FieldQuestion, check_field, complete_field, field_hin
 
 from .prompts import GoBack, ask_text, print_dim, select
 
-__all__ = ["MenuQuestions", "menu_label", "proposed_pattern"]
-
 _OTHER_RATIO = "custom ratio …"
 _BACK = "esc goes back to the menu"
 _PATTERNS = "by patterns of shard names …"

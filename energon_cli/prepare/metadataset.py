@@ -16,8 +16,6 @@ from ..progress import ProgressBar
 if TYPE_CHECKING:
     from loader.metadataset import JoinReport, MemberReport
 
-__all__ = ["check_metadataset_flags", "prepare_joins"]
-
 # Flags that are valid for a metadataset. Those from non_interactive to tmp_path have no effect; scripts pass them for
 # all kinds of datasets.
 _VALID_FLAGS = {

@@ -17,8 +17,6 @@ from ..console import escape_controls, output_console, print_json
 from ..progress import ProgressBar
 from .flags import PrepareFlags, check_flags
 
-__all__ = ["prepare_part"]
-
 _VALID_FLAGS = {
     "path",
     "part",

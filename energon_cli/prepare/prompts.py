@@ -10,8 +10,6 @@ from typing import Any, Literal
 from ..ascii_text import in_ascii, is_ascii_only
 from ..preview.terminal import discard_input
 
-__all__ = ["Confirmation", "GoBack", "ask_text", "confirm", "load_prompts", "print_dim", "select"]
-
 Confirmation = Literal["write", "change", "leave"]
 
 

@@ -12,8 +12,6 @@ from loader.format.documents import SAMPLE_TYPES, SampleTypeSpec, sample_type_of
 from loader.format.prepare import DatasetYaml, SplitRequest, parse_ratio
 from loader.inspect import Choices, FieldQuestion, OpenChoices, check_field, field_hint, proposed_field_map
 
-__all__ = ["NUMBERS_OF_PEER", "PipedQuestions", "Questions", "ask", "yes_or_no"]
-
 _YES = frozenset(("y", "yes", "true", "ok"))
 _NO = frozenset(("n", "no", "false"))
 

@@ -18,19 +18,6 @@ if TYPE_CHECKING:
     from loader.format.prepare import PlannedSplit, PrepareReport
     from loader.inspect import SampledContents
 
-__all__ = [
-    "media_document",
-    "report_document",
-    "show_done",
-    "show_files",
-    "show_first_sample",
-    "show_found",
-    "show_notes",
-    "show_part_sets",
-    "show_split",
-    "show_split_line",
-]
-
 
 def show_found(console: Console, path: str, sizes: Mapping[str, int]) -> None:
     """Print the number of shards and bytes."""

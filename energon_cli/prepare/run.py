@@ -55,8 +55,6 @@ from .scan import BackgroundScan, begin_scan
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["prepare_dataset"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Draft:

@@ -16,8 +16,6 @@ from loader.inspect import ShardFolder, contents_of_scan
 
 from ..progress import ProgressBar
 
-__all__ = ["BackgroundScan", "begin_scan"]
-
 _PERIOD_S = 0.05  # between two updates of the progress bar
 
 

@@ -11,8 +11,6 @@ from ..console import output_console, print_json
 from ..progress import ProgressBar
 from .flags import PrepareFlags, check_flags
 
-__all__ = ["check_file_flags", "check_record_file", "prepare_jsonl"]
-
 
 def check_file_flags(flags: PrepareFlags) -> None:
     """Reject flags that apply only to folders of shards.

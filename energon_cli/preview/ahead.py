@@ -8,8 +8,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
-__all__ = ["AheadWorker", "Job"]
-
 Job = tuple[Hashable, Callable[[], Any]]
 """A name, and the function that computes its result."""
 

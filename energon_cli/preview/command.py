@@ -18,8 +18,6 @@ from ..dataset_path import check_path, given_name
 if TYPE_CHECKING:
     from loader.inspect import PreviewRequest, SampleView
 
-__all__ = ["preview"]
-
 _EXAMPLES = (
     ("Page through a dataset", "energon preview /data/coco"),
     ("Print three samples of the validation part", "energon preview /data/coco --split-parts val -n 3"),

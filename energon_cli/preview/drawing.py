@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from PIL.Image import Image
     from rich.console import Console, ConsoleOptions, RenderResult
 
-__all__ = ["DELETE_KITTY_PICTURES", "Drawing", "draw_picture", "fit_cells", "half_blocks", "shades"]
-
 DELETE_KITTY_PICTURES = "\x1b_Ga=d,d=A,q=2\x1b\\"
 
 _ASCII_SHADES = " .:-=+*#%@"  # from dark to bright, on a dark ground

@@ -14,8 +14,6 @@ from .render import DrawingSpace, render_sample
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["Frame", "FrameRenderer"]
-
 
 class Frame(NamedTuple):
     """A sample, and the lines that show it.

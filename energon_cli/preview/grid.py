@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from .notes import Notes
     from .screen import Screen
 
-__all__ = ["Grid", "Tile", "make_tile"]
-
 _WIDTH, _HEIGHT = 20, 8  # of a tile in cells, with a gap at the right and the key below
 
 

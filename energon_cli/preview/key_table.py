@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["GRID_HELP", "KEYS_HELP", "LINES", "QUIT", "STEPS", "help_lines"]
-
 KEYS_HELP = "Enter/→ next · ← back · t thumbnails · / search · ? help · q quit"
 GRID_HELP = "arrows move · Enter opens · x notes · q returns"
 

@@ -10,8 +10,6 @@ import time
 from collections import deque
 from collections.abc import Container
 
-__all__ = ["Keyboard", "split_input"]
-
 _NAMES = {
     "\r": "enter",
     "\n": "enter",

@@ -7,8 +7,6 @@ import re
 
 from loader.inspect import SampleView
 
-__all__ = ["Notes"]
-
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./-]*")
 
 

@@ -20,8 +20,6 @@ from .walk import Walk
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["page_through"]
-
 
 def page_through(
     console: Console,

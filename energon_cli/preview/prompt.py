@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from ..console import escape_controls
 
-__all__ = ["Prompt"]
-
 
 class Prompt:
     """A question and the text typed so far.

@@ -9,8 +9,6 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any, Self
 
-__all__ = ["RawMode"]
-
 _ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 

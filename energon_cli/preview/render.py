@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.text import Text
 
-__all__ = ["DrawingSpace", "draw_in", "render_sample", "terminal_space", "wave_rows"]
-
 _MAX_LINES = 12  # of one field's text
 _MAX_LINE = 1_000  # characters of one line when piped
 # The longest side of a drawn picture: each pixel takes time to encode and to show. Kitty enlarges the picture itself.

@@ -15,8 +15,6 @@ from .render import DrawingSpace
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["Screen"]
-
 _BEGIN, _END = "\x1b[?2026h", "\x1b[?2026l"  # the terminal shows all that is written between them at once
 _GRAPHICS = re.compile(r"\x1b7(?:\x1b\[(\d+)A)?\x1b\[\d+D\x1b[_P].*?\x1b8", re.DOTALL)
 

@@ -8,8 +8,6 @@ from dataclasses import dataclass, replace
 
 from loader.inspect import SampleView
 
-__all__ = ["Search", "matches"]
-
 _STEP_S = 0.1
 
 

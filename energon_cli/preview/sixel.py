@@ -10,8 +10,6 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-__all__ = ["encode_sixel"]
-
 _COLOURS = 256
 _BAND = 6  # rows of pixels in one character
 _LONGEST_RUN = 255  # of a repeated character, as old terminals count them

@@ -17,8 +17,6 @@ from ..ascii_text import is_ascii_only
 from ..console import is_terminal
 from .keys import Keyboard
 
-__all__ = ["PictureMethod", "Terminal", "ask_terminal", "discard_input", "read_answers"]
-
 PictureMethod = Literal["kitty", "sixel", "blocks", "shades"]
 """Ways to draw a picture: Kitty's graphics protocol, Sixel, coloured half blocks, or characters as shades of grey."""
 

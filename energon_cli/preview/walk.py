@@ -23,8 +23,6 @@ from .search import Search
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["Walk"]
-
 _AHEAD = 4  # samples
 _SLOW_S = 0.3
 

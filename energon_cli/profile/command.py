@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from loader.inspect.profile import ProfiledLoader
 
-__all__ = ["profile"]
-
 _MIN_SHARE = 0.001
 
 _EXAMPLES = (

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from loader.convert.resharding import ReshardReport
     from loader.format.query import SampleQuery
 
-__all__ = ["reshard"]
-
 _EXAMPLES = (
     ("Shuffle all samples once, into shards of 1 GB", "energon reshard /data/coco /data/coco_shuffled --shuffle 0"),
     ("Write smaller shards", "energon reshard /data/coco /data/small --shard-size 200MB --samples-per-shard 2000"),

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from loader.inspect.rules import Rule
 
-__all__ = ["rule"]
-
 _EXAMPLES = (
     ("Explain a code", "energon rule E302"),
     ("List all codes", "energon rule"),

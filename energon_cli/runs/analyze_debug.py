@@ -14,8 +14,6 @@ from .options import plan_run, run_options
 if TYPE_CHECKING:
     from loader.inspect.runs import LoggedLoader
 
-__all__ = ["analyze_debug"]
-
 _EXAMPLES = (
     ("Draw which samples a logged run used at which step", "energon analyze-debug /data/run/debug"),
     ("Without logs, from the arguments of the run", "energon analyze-debug --dataset /data/mix.yaml --batch-size 8"),

@@ -13,8 +13,6 @@ from .options import plan_run, run_options
 if TYPE_CHECKING:
     from loader.inspect.runs import RunFacts
 
-__all__ = ["explain"]
-
 _EXAMPLES = (
     ("Show what 10,000 steps of a mix read", "energon explain /data/mix.yaml --steps 10000 --batch-size 8"),
     ("With the shuffling of the run", "energon explain /data/mix.yaml --batch-size 8 --shuffle-buffer-size 10000"),

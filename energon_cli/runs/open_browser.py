@@ -12,8 +12,6 @@ from urllib.parse import urlsplit
 
 import click
 
-__all__ = ["show_samples"]
-
 
 def show_samples(samples: Sequence[tuple[str, str]]) -> None:
     """Serve the pages of samples until Ctrl-C, print their links, and open the first one.

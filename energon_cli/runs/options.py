@@ -12,8 +12,6 @@ from ..command import trust_code_option
 if TYPE_CHECKING:
     from loader.inspect.runs import PlannedRun
 
-__all__ = ["RUN_OPTIONS", "plan_run", "run_options"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 

@@ -14,8 +14,6 @@ from .options import RUN_OPTIONS, plan_run, run_options
 if TYPE_CHECKING:
     from loader.inspect.runs import RestoredRun, TracedSample
 
-__all__ = ["trace"]
-
 _EXAMPLES = (
     ("List the samples of step 41,200, by a checkpoint", "energon trace /data/run/step_42000 --step 41200"),
     ("Of a mix, name its metadataset", "energon trace /data/run/step_42000 --dataset /data/mix.yaml --step 41200"),

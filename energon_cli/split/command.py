@@ -11,8 +11,6 @@ from ..command import energon_command, progress_option
 if TYPE_CHECKING:
     from loader.convert.splitting import LeakReport, SplitReport
 
-__all__ = ["split"]
-
 _EXAMPLES = (
     ("Split whole shards or samples, as the ratio needs", "energon split /data/coco --split-ratio 8,1,1"),
     ("Keep all pictures of a site in one part", "energon split /data/coco --split-ratio 9,1 --group-by json[site]"),

@@ -13,8 +13,6 @@ from ..extract.query_options import make_query, query_options
 if TYPE_CHECKING:
     from loader.inspect.stats import StatsReport
 
-__all__ = ["stats"]
-
 _EXAMPLES = (
     ("Show sizes, lengths and JSON fields", "energon stats /data/coco"),
     ("Estimate them from 5,000 random samples", "energon stats /data/coco --sample 5000"),

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from loader.inspect.stats import Distribution, StatsReport
 
-__all__ = ["show_stats"]
-
 _BARS = " ▁▂▃▄▅▆▇█"
 _ASCII_BARS = " .:-=+*#@"
 _WIDTH = 16

@@ -11,8 +11,6 @@ import msgspec
 from ..errors import EnergonError
 from .reasons import REASONS
 
-__all__ = ["Account", "AccountEntry", "AccountError", "IncompleteError", "Unit"]
-
 Unit = Literal["files", "members", "rows", "samples", "parts", "bytes"]
 """What is counted: files of a folder, members of an archive, rows of a table or document, and what they hold."""
 

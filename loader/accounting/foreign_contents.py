@@ -6,8 +6,6 @@ from collections.abc import Mapping
 
 from .kinds import HEADER_BYTES, PartKind, is_compressed, kind_of_bytes, kind_of_name, kind_of_part, part_extension
 
-__all__ = ["foreign_contents"]
-
 _FOREIGN: Mapping[PartKind | None, frozenset[PartKind]] = {
     "array": frozenset({"page", "pointer"}),  # numpy's and torch's files are archives
     "text": frozenset({"pointer"}),  # a page is a text

@@ -19,29 +19,6 @@ from typing import Final, Literal
 
 import msgspec
 
-__all__ = [
-    "ARRAY",
-    "AUDIO",
-    "COMMON_IMAGE",
-    "HEADER_BYTES",
-    "IMAGE",
-    "LABEL",
-    "MEDIA_KINDS",
-    "PICKLE",
-    "TEXT",
-    "TREE",
-    "VIDEO",
-    "Kind",
-    "PartKind",
-    "is_compressed",
-    "kind_of_bytes",
-    "kind_of_name",
-    "kind_of_part",
-    "part_extension",
-    "usual_extension",
-    "with_extension",
-]
-
 HEADER_BYTES = 1024
 """Number of a file's first bytes that :func:`kind_of_bytes` needs."""
 

@@ -15,8 +15,6 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["MAX_PART_SETS", "Missing", "PartSet", "PartSetCounter", "PartSets", "join_part_sets", "missing_in_rows"]
-
 MAX_PART_SETS = 10_000
 """Number of part sets that a table lists; about 2 MB, where the part sets of people's data are a handful."""
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from av import AudioFrame
     from av.container import InputContainer
 
-__all__ = ["AudioClip", "AudioReader", "SampleWindow", "decode_audio_clips", "ranges_to_windows"]
-
 _PREROLL_S = 0.5  # lossy codecs need some blocks before the requested one: MP3 up to ten, Opus 80 ms
 _MIN_SEEK_S = 2  # over shorter distances, decoding is faster than seeking
 _MAX_DRIFT_S = 0.01  # larger differences between the stated and the counted time of a block are gaps

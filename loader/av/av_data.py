@@ -9,8 +9,6 @@ from typing import Any, Literal
 
 from torch import Tensor
 
-__all__ = ["AVData", "AudioUnit", "VideoUnit", "check_ranges", "check_unit"]
-
 VideoUnit = Literal["frames", "seconds"]
 AudioUnit = Literal["samples", "seconds"]
 

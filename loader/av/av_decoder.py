@@ -23,8 +23,6 @@ from .video_reader import VideoReader
 if TYPE_CHECKING:
     from av.container import InputContainer
 
-__all__ = ["AVDecoder"]
-
 _WHOLE = ((0, math.inf),)
 
 

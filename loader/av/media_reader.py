@@ -10,8 +10,6 @@ from ..format.media.av_container import open_container
 if TYPE_CHECKING:
     from av.container import InputContainer
 
-__all__ = ["MediaReader"]
-
 
 class MediaReader(ABC):
     """A reader of one stream of an open file. It skips ahead by seeking; if the container cannot seek, by decoding.

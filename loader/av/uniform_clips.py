@@ -11,8 +11,6 @@ from torch import Tensor
 from .av_data import AVData
 from .av_decoder import AVDecoder
 
-__all__ = ["get_clips_uniform", "get_single_frames_uniform"]
-
 
 def get_clips_uniform(  # noqa: PLR0917 - the order of megatron-energon
     av_decoder: AVDecoder,

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from .video_reader import TimedFrame, VideoReader
 
-__all__ = ["TimeWindow", "VideoClip", "decode_clips", "frames_to_windows", "read_frame_times", "seconds_to_windows"]
-
 _TOLERANCE_S = Fraction(1, 1_000_000)  # smaller differences are rounding errors of the caller
 
 

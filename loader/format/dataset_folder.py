@@ -36,8 +36,6 @@ from .nv_meta import (
 )
 from .records.folder_index import RecordIndex, open_record_index
 
-__all__ = ["DatasetFolder"]
-
 _MAX_LISTINGS = 5  # of a dataset that is being prepared
 
 

@@ -7,25 +7,6 @@ import re
 
 from ..storage import Storage, open_storage
 
-__all__ = [
-    "COLUMNS_FOLDER",
-    "DATASET_YAML",
-    "FOLDER",
-    "FORMAT_VERSION",
-    "INDEX_FOLDER",
-    "INDEX_SQLITE",
-    "INDEX_UUID",
-    "INFO_JSON",
-    "INFO_YAML",
-    "LOCK",
-    "SPLIT_JSON",
-    "SPLIT_YAML",
-    "TAR_IDX_SUFFIX",
-    "WORK_FOLDER",
-    "is_filter_name",
-    "open_dataset_storage",
-]
-
 FOLDER = ".nv-meta"
 """The folder next to the shards that makes them a dataset."""
 

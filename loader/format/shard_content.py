@@ -9,8 +9,6 @@ from ..storage import open_parent
 from .index.shard_index import index_shard
 from .jsonl.index import JsonlReader, build_jsonl_index
 
-__all__ = ["iter_jsonl_content", "iter_shard_content"]
-
 
 def iter_shard_content(
     path: str | os.PathLike[str], extract_keys: Container[str] = ()

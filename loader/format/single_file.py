@@ -15,8 +15,6 @@ from .nv_meta import DATASET_YAML, SPLIT_YAML
 from .records.folder_index import RecordIndex, layout_of
 from .records.record_file import open_record_path
 
-__all__ = ["SingleFile", "open_samples"]
-
 
 class SingleFile(DatasetFolder):
     """A file of numbered samples, without ``.nv-meta``: it has no split, columns or configuration.

@@ -23,8 +23,6 @@ from typing import Any, TypeVar
 from ..errors import WorkerError
 from ..storage import may_fork
 
-__all__ = ["STOP_PERIOD_S", "StoppedError", "run_in_workers", "stream_from_workers", "usable_cores"]
-
 _PREFETCH = 4  # items queued for each worker, so that it does not wait while this process is busy
 _MAY_FORK = sys.platform != "darwin"  # system libraries of macOS crash in forked processes
 

@@ -22,8 +22,6 @@ from .media_summary import media_facts, media_folder_facts
 from .record_facts import record_facts
 from .unprepared import one_line, scan_note
 
-__all__ = ["dataset_facts", "jsonl_facts", "path_facts", "tar_facts"]
-
 
 def path_facts(
     path: str,

@@ -17,8 +17,6 @@ from .media_views import Waveform, encoded_media_views, media_views
 from .picture import Picture, PictureError, array_picture, encoded_picture, image_facts
 from .text import format_bytes, plural
 
-__all__ = ["FieldView", "describe_part", "describe_value"]
-
 _TEXT_EXTENSIONS = frozenset(
     (
         "caption",

@@ -19,8 +19,6 @@ from .sample_view import PreviewRequest, SampleView, make_build, place_of, view_
 from .selection import MixOrder, Selection
 from .text import format_bytes, format_count
 
-__all__ = ["SampleViews", "open_file_views", "open_folder_views", "open_record_views", "place_text"]
-
 
 class SampleViews(NamedTuple):
     """The samples that a request selects.

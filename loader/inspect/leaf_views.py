@@ -31,8 +31,6 @@ from .sample_view import (
 )
 from .selection import Selection
 
-__all__ = ["LeafViews", "open_leaf_views"]
-
 _NOT_JOINED = "shown one after another"
 
 

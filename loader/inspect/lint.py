@@ -15,16 +15,6 @@ from ..format.nv_meta import DATASET_YAML, FOLDER, INDEX_UUID, SPLIT_YAML, open_
 from ..format.unprepared.tar_folder import find_tars, is_prepared, is_unprepared
 from ..storage import EPath, Storage, open_parent
 
-__all__ = [
-    "ExcludedSamples",
-    "ExclusionAdvice",
-    "LintRequest",
-    "exclude_broken",
-    "exclusion_advice",
-    "is_only_media_folder",
-    "run_lint",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LintRequest:

@@ -14,8 +14,6 @@ from ..format.media.metadata import AVMetadata, ImageMetadata, MediaMetadataRead
 from ..format.media.tables import read_media_filter
 from ..storage import Storage
 
-__all__ = ["media_facts", "media_folder_facts"]
-
 _MAX_ENTRIES = 100_000  # media files to summarise: more would take seconds
 
 

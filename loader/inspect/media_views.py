@@ -14,8 +14,6 @@ from .text import av_text
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-__all__ = ["MediaViews", "Waveform", "encoded_media_views", "media_views"]
-
 Waveform = Callable[[int], Sequence[float]]
 """Returns the loudness, from 0 to 1, of a number of equal spans of sound; raises ``PictureError``."""
 

@@ -13,8 +13,6 @@ from ..metadataset.plans.blend_units import SAMPLES
 from ..metadataset.plans.plan_leaves import plan_splits
 from ..metadataset.plans.plan_node import PlanNode
 
-__all__ = ["metadataset_facts"]
-
 
 def metadataset_facts(path: str, *, split_config: str | None, dataset_config: str | None) -> dict[str, Any]:
     """Return the facts about the splits of a metadataset.

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     import numpy as np
     from PIL.Image import Image
 
-__all__ = ["Picture", "PictureError", "array_picture", "encoded_picture", "image_facts", "shrink_to_rgb"]
-
 _MODE_OF_CHANNELS = {1: "L", 3: "RGB", 4: "RGBA"}
 _INDEXED_MODES = ("1", "P", "PA")
 

@@ -27,22 +27,6 @@ from .sampled_contents import (
 )
 from .text import plural
 
-__all__ = [
-    "Choices",
-    "FieldQuestion",
-    "OpenChoices",
-    "check_field",
-    "choice_files",
-    "choice_notes",
-    "complete_choices",
-    "complete_field",
-    "field_hint",
-    "open_choices",
-    "propose_choices",
-    "proposed_field_map",
-    "view_first_sample",
-]
-
 _RATIO_PROPOSALS = {1: "1", 2: "1,1"}  # by the number of shards; shards are never divided
 _RATIO_PROPOSAL = "8,1,1"
 _MAX_KEYS = 8  # of json, in a hint

@@ -10,8 +10,6 @@ from ..format.documents.providers import format_of
 from ..format.records.record_file import RecordFile, open_record_file
 from ..storage import Storage
 
-__all__ = ["median_bytes", "record_facts"]
-
 _RUNS = 512
 _SAMPLES_A_RUN = 512
 

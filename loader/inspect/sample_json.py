@@ -8,8 +8,6 @@ from typing import Any
 from .fields import FieldView
 from .sample_view import SampleView
 
-__all__ = ["sample_document"]
-
 
 def sample_document(sample: SampleView) -> dict[str, Any]:
     """Return what ``energon preview --json`` prints about a sample; unknown values are None.

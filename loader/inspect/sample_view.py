@@ -17,20 +17,6 @@ if TYPE_CHECKING:
     from ..format.index.layout import SampleIndex
     from ..format.records.record_file import RecordReader
 
-__all__ = [
-    "Build",
-    "PreviewRequest",
-    "SampleFolder",
-    "SampleView",
-    "describe_parts",
-    "describe_sample",
-    "make_build",
-    "place_of",
-    "untrusted_note",
-    "view_of_record",
-    "view_of_sample",
-]
-
 Build = Callable[[Mapping[str, bytes], str], Any]
 """Builds a sample of its parts and its key."""
 

@@ -25,17 +25,6 @@ from ..format.prepare.shards import find_shards
 from ..storage import EPath, Storage
 from .text import plural
 
-__all__ = [
-    "SampledContents",
-    "ShardFolder",
-    "contents_of_scan",
-    "coverage_warnings",
-    "field_map_warnings",
-    "inspect_folder",
-    "missing_sentence",
-    "part_names_of_fields",
-]
-
 _MAX_PART_BYTES = 256 * 1024 * 1024  # of each part of the first sample
 _MAX_OTHER_BYTES = 16 * 1024 * 1024  # of each part of the examples of other part sets
 _MAX_EXAMPLES = 4

@@ -7,8 +7,6 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
 
-__all__ = ["MixOrder", "Selection"]
-
 
 class Selection:
     """A sequence of some of a dataset's sample numbers.

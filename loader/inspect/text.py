@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ..format.media.metadata import AVMetadata
 
-__all__ = ["av_text", "format_bytes", "format_count", "plural"]
-
 
 def format_bytes(size_bytes: float) -> str:
     """Format a size in the largest unit that keeps a digit before the decimal point.

@@ -12,8 +12,6 @@ from .sample_view import PreviewRequest, SampleView, place_of, view_of_sample
 from .selection import Selection
 from .text import plural
 
-__all__ = ["one_line", "open_tar_views", "scan_note"]
-
 _MIN_SCANNED = 1000  # samples that a preview finds, so that a user can page through some
 _MAX_DAMAGED = 3  # shards in a note
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from ..metadataset.documents.leaf_plan import LeafPlan
     from .leaf_views import LeafViews
 
-__all__ = ["open_views"]
-
 
 def open_views(request: PreviewRequest) -> SampleViews:
     """Open the samples that a request selects.

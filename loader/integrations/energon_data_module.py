@@ -16,8 +16,6 @@ from ..training.loaders.data_loader import SavableDataLoader
 from ..training.loaders.get_loader import get_savable_loader
 from .energon_dataloader import EnergonDataloader
 
-__all__ = ["EnergonMultiModalDataModule"]
-
 logger = get_logger(__name__)
 
 _TRAINING_ONLY = ("repeat", "shuffle_over_epochs_multiplier", "virtual_epoch_length")

@@ -8,8 +8,6 @@ from typing import Any, Generic, TypeVar
 from ..errors import ConfigError
 from ..training.loaders.data_loader import SavableDataLoader
 
-__all__ = ["EnergonDataloader", "cyclic_iter"]
-
 T = TypeVar("T")
 
 

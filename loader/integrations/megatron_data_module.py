@@ -15,8 +15,6 @@ from ..errors import StateError
 from ..format.documents.messages import short_repr
 from .num_microbatches_calculator import tell_consumed_samples
 
-__all__ = ["MegatronDataModule"]
-
 _MAX_SAMPLES = 1 << 53  # every JSON reader keeps smaller integers exactly
 _LIGHTNING = ("lightning.pytorch", "pytorch_lightning")
 

@@ -9,8 +9,6 @@ from torch.utils.data import Sampler
 from ..errors import ConfigError
 from .num_microbatches_calculator import BatchRamp
 
-__all__ = ["ConsumedSamplesBatchSampler", "MegatronDataSampler"]
-
 
 class ConsumedSamplesBatchSampler(Sampler[list[int]]):
     """Batch sampler that yields the indices of one rank's micro-batches in order, behind the consumed samples.

@@ -18,15 +18,6 @@ from torch.utils.data import Dataset
 
 from ..order.index_permutation import checked_integer, epoch_seeds, permute
 
-__all__ = [
-    "EpochIndex",
-    "IdentityMultiEpochDatasetWrapper",
-    "MultiEpochDataset",
-    "MultiEpochDatasetResampler",
-    "MultiEpochDatasetWrapper",
-    "SizedDataset",
-]
-
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 U_co = TypeVar("U_co", covariant=True)

@@ -13,16 +13,6 @@ from typing import Any
 
 from ..errors import ConfigError
 
-__all__ = [
-    "BatchRamp",
-    "get_current_global_batch_size",
-    "get_num_microbatches",
-    "init_num_microbatches_calculator",
-    "tell_consumed_samples",
-    "unset_num_microbatches_calculator",
-    "update_num_microbatches",
-]
-
 _FRAMEWORK_CALCULATORS = ("megatron.core.num_microbatches_calculator", "apex.transformer.pipeline_parallel.utils")
 
 

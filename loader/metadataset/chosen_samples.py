@@ -19,8 +19,6 @@ from ..format.query import (
 )
 from .datasets import OpenDataset
 
-__all__ = ["ChosenSamples", "choose_samples"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChosenSamples:

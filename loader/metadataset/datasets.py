@@ -16,8 +16,6 @@ from ..format.single_file import open_samples
 from ..format.unprepared.temporary_index import index_temporarily
 from .plans.plan_leaves import plan_splits
 
-__all__ = ["DatasetNames", "NamedDataset", "OpenDataset", "named_datasets", "open_datasets"]
-
 
 class DatasetNames:
     """Unique names of datasets: the last component of the path; for later ones of the same name, with a number.

@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from ..errors import EnergonError
 from .documents.leaf_plan import LeafPlan
 
-__all__ = ["named_by"]
-
 
 @contextmanager
 def named_by(leaf: LeafPlan, file: str) -> Iterator[None]:

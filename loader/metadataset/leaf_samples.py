@@ -17,8 +17,6 @@ from ..format.records.record_file import open_record_path
 from .documents.leaf_plan import JoinPlan, LeafPlan
 from .joins.open_join import open_join
 
-__all__ = ["LeafCounter"]
-
 
 class LeafCounter:
     """Counter of samples.

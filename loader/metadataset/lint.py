@@ -24,8 +24,6 @@ from .plans.plan_leaves import PlannedSplits, plan_splits
 from .plans.plan_node import find_repeated_leaves, find_shared_leaves
 from .unit_columns import UnitColumns, primary_of
 
-__all__ = ["MetadatasetLintPlan", "lint_metadataset"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadatasetLintPlan:

@@ -13,8 +13,6 @@ from ..format.documents.providers import is_record_file
 from .documents.leaf_plan import JoinMember, LeafPlan
 from .plans.blend_units import SAMPLES
 
-__all__ = ["UnitColumns", "primary_of"]
-
 _MAX_NAMED = 3  # datasets, in a message
 
 

@@ -15,9 +15,6 @@ from ..arrays import IntArray
 from .mixing import extend, mix
 from .permutation import permute
 
-__all__ = ["BLOCK", "PHASE", "SOURCES", "BlendOrder", "quantise_weights"]
-
-
 _PERIOD = 1 << 16
 BLOCK = 256  # positions, or fewer
 _MASK = 0xFFFFFFFFFFFFFFFF

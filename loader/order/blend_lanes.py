@@ -12,8 +12,6 @@ from .blend import BLOCK, PHASE, SOURCES
 from .mixing import Words, extend, mix
 from .permutation import permute
 
-__all__ = ["count_in_lanes", "locate_in_lanes"]
-
 _COUNTED = 2_000_000  # cells of lanes and sources at a time
 _LOCATED = 250_000  # likewise; each takes some words of eight bytes
 _MASK = 0xFFFFFFFFFFFFFFFF

@@ -10,8 +10,6 @@ from .blend_lanes import count_in_lanes
 from .lane_mixes import rounding_words, stretch_seed
 from .weight_schedule import WeightSchedule, divide_stretches, quantise_scheduled_weights
 
-__all__ = ["count_stretches"]
-
 
 def count_stretches(schedule: WeightSchedule, stops: IntArray, *, seed: int) -> IntArray:
     """Return the number of samples of each source in the first positions of all lanes together, for several stops.

@@ -11,8 +11,6 @@ from .finite_pass import FinitePass
 from .repeated_order import RepeatedOrder
 from .stream_order import BlendedLane, Located, check_lane, check_range
 
-__all__ = ["DealtOrder"]
-
 
 @dataclass(frozen=True)
 class DealtOrder:

@@ -16,8 +16,6 @@ from .source_order import SourceOrder, SourceOrders
 from .stream_order import Located, check_lane, check_range
 from .weight_schedule import WeightSchedule
 
-__all__ = ["EditedLane", "EditedOrder", "MixHistory"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MixHistory:

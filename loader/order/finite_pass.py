@@ -13,8 +13,6 @@ from .blend import BlendOrder
 from .source_order import SourceOrder, SourceShuffle, take_by_source
 from .stream_order import BlendedLane, check_lane, check_sources
 
-__all__ = ["EpochPartition", "FinitePass"]
-
 
 @dataclass(frozen=True)
 class FinitePass:

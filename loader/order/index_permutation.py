@@ -14,8 +14,6 @@ import numpy.typing as npt
 from ..arrays import IntArray
 from .permutation import permute as _permute, permute_integer
 
-__all__ = ["checked_integer", "epoch_seeds", "permute", "permute_array"]
-
 _MAX_LENGTH = 2**63 - 1  # of len()
 _MAX_SEED = 2**64 - 1
 

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 
 from ..errors import StateError
 
-__all__ = ["PASS_LANES", "LaneHosting", "default_lanes", "possible_ranks"]
-
 PASS_LANES = 48
 """Lanes of a pass whose lanes are visited one after another."""
 

@@ -18,8 +18,6 @@ from .blend import BlendOrder, quantise_weights
 from .mixing import Words, mix
 from .weight_schedule import WeightSchedule, divide_stretches, quantise_scheduled_weights
 
-__all__ = ["GONE", "LaneMix", "LaneMixes", "Mix", "StreamStart", "rounding_words", "stretch_seed"]
-
 GONE = -1
 """The source of earlier positions whose source is not in the last mix."""
 

@@ -15,8 +15,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Words", "extend", "extend_integer", "mix"]
-
 Words = npt.NDArray[np.uint64]
 """An array of 64-bit words of any shape; shapes broadcast."""
 

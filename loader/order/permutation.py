@@ -16,8 +16,6 @@ import numpy as np
 from ..arrays import IntArray
 from .mixing import Words, extend, extend_integer, mix
 
-__all__ = ["permute", "permute_integer"]
-
 _ROUNDS = 6
 _SMALL_SIZE = 128  # below this size, few rounds favour some permutations, so more rounds are applied
 _SMALL_ROUNDS = 16

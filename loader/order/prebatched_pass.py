@@ -14,8 +14,6 @@ from .repeated_order import RepeatedOrder
 from .sequential_pass import SequentialPass
 from .stream_order import Located, check_lane, check_range
 
-__all__ = ["PrebatchedPass", "samples_of_batch"]
-
 
 @dataclass(frozen=True)
 class PrebatchedPass:

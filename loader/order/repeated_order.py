@@ -13,8 +13,6 @@ from .blend_lanes import count_in_lanes, locate_in_lanes
 from .source_order import SourceOrder, SourceOrders
 from .stream_order import BlendedLane, check_lane, check_sources
 
-__all__ = ["RepeatedOrder"]
-
 
 @dataclass(frozen=True)
 class RepeatedOrder:

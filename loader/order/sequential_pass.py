@@ -9,8 +9,6 @@ import numpy as np
 from ..arrays import IntArray
 from .stream_order import Located, check_lane, check_range
 
-__all__ = ["SequentialPass"]
-
 
 @dataclass(frozen=True)
 class SequentialPass:

@@ -19,9 +19,6 @@ from ..arrays import IntArray
 from .mixing import Words, extend, mix
 from .permutation import permute
 
-__all__ = ["WITH_REPLACEMENT", "SourceOrder", "SourceOrders", "SourceShuffle", "take_by_source"]
-
-
 _Value = TypeVar("_Value", bound=np.generic)
 
 WITH_REPLACEMENT = -1

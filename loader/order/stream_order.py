@@ -11,17 +11,6 @@ from ..arrays import IntArray
 from .blend import BlendOrder
 from .source_order import SourceOrder, SourceOrders
 
-__all__ = [
-    "BlendedLane",
-    "LaneOrder",
-    "Located",
-    "SourceStreams",
-    "StreamOrder",
-    "check_lane",
-    "check_range",
-    "check_sources",
-]
-
 Located = tuple[IntArray, IntArray, IntArray]
 """The source, the epoch and the sample number at each position, all of shape (positions,)."""
 

@@ -40,8 +40,6 @@ import numpy as np
 
 from .mixing import mix
 
-__all__ = ["LeafVolume", "VolumeBlend", "VolumeChange"]
-
 LeafVolume = tuple[int, float, float]
 """Of a dataset: number of items with a size, their volume, and the volume that empty items since then count as."""
 

@@ -12,8 +12,6 @@ from ..cached_property import cached_property
 from .blend import quantise_weights
 from .mixing import Words
 
-__all__ = ["MAX_SCHEDULED_SAMPLES", "WeightSchedule", "divide_stretches", "quantise_scheduled_weights"]
-
 MAX_SCHEDULED_SAMPLES = 1 << 39
 """Limit of the samples of a run at which weights change; products of larger ones would overflow."""
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-__all__ = ["worker_share"]
-
 
 def worker_share(samples: Sequence[int], repetitions: Sequence[float], *, worker: int, workers: int) -> int:
     """Return the number of samples of a worker in an epoch.

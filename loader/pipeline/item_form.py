@@ -12,8 +12,6 @@ from typing import Any
 
 from ..format.documents.messages import short_repr
 
-__all__ = ["OPEN_FORM", "FormLane", "ItemForm", "ItemIdError", "Tag", "numbered"]
-
 _MAX_POSITION = 1 << 53
 _MAX_SHOWN = 4
 

@@ -6,8 +6,6 @@ import threading
 
 from ..lazy_torch import torch
 
-__all__ = ["is_worker_thread", "set_worker_thread", "worker_number"]
-
 
 class _Thread(threading.local):
     worker: int | None = None

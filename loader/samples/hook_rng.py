@@ -14,8 +14,6 @@ from ..order import extend_integer
 if TYPE_CHECKING:
     from torch import Generator
 
-__all__ = ["HookRng"]
-
 _RNG = 32  # separates these seeds from those of the global generators
 
 

@@ -13,30 +13,6 @@ from ..errors import EnergonError
 if TYPE_CHECKING:
     from .hook_rng import HookRng
 
-__all__ = [
-    "HookContext",
-    "alias_hook",
-    "current_cache",
-    "default_failure_tolerance",
-    "failure_tolerance",
-    "hook_context",
-    "in_hook_context",
-    "is_default",
-    "is_library_hook",
-    "is_stateless",
-    "library_hook",
-    "mark_of",
-    "marked",
-    "noop_hook",
-    "restores_encoder_seeds",
-    "restores_seeds",
-    "running_hook_context",
-    "separate_hook_context",
-    "set_hook_context",
-    "skip_safe",
-    "stateless",
-]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 _LIBRARY = "__library_hook__"

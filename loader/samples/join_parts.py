@@ -9,8 +9,6 @@ from typing import Any
 from ..errors import ConfigError
 from .types import CrudeSample
 
-__all__ = ["join_parts"]
-
 
 def join_parts(sample: Any, *others: Any) -> Any:
     """Return a sample with the parts of other samples, as a joiner of a metadataset.

@@ -12,8 +12,6 @@ from typing import Any
 
 from ..lazy_torch import torch
 
-__all__ = ["PLAIN", "field_names", "map_values"]
-
 PLAIN = frozenset({bool, bytes, float, int, str, NoneType})
 """Classes of values that stay."""
 

@@ -12,19 +12,6 @@ from ..errors import ConfigError, SampleError
 from ..renamed_parameters import renamed_parameters
 from .nested_values import field_names
 
-__all__ = [
-    "ExtendableDataclassMixin",
-    "PinMemoryMixin",
-    "SummaryMixin",
-    "TagsMixin",
-    "as_type",
-    "edataclass",
-    "fields_of",
-    "pinned",
-    "with_field_names",
-    "with_pinned_fields",
-]
-
 
 class PinMemoryMixin:
     """Dataclass that can be copied to page-locked memory."""

@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-__all__ = ["format_sample_compact", "format_sample_detailed", "summarize"]
-
 _MAX_CHARACTERS = 1000  # of a text in the detailed form
 _MAX_ITEMS = 100  # of a list in the detailed form
 

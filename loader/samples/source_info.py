@@ -9,8 +9,6 @@ from typing import Any, NamedTuple, TypeVar
 from ..errors import escape_controls
 from ..storage.epath import EPath
 
-__all__ = ["SourceInfo", "add_source_info", "get_source_info"]
-
 T = TypeVar("T")
 
 

@@ -6,8 +6,6 @@ import os
 
 from ..errors import TrustError
 
-__all__ = ["is_trusted", "refuse"]
-
 VARIABLE = "ENERGON_TRUST_CODE"
 
 

@@ -10,8 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from stat import S_ISREG
 
-__all__ = ["copy_into_place", "flush_files", "temporary_name"]
-
 _FLUSH_THREADS = 8  # disks carry out several flushes together
 _MAX_FLUSHED_FILES = 1000  # more are flushed with all other files of the machine, in one call
 

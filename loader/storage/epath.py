@@ -18,8 +18,6 @@ from typing import IO, Any, Literal
 from . import remote_path
 from .urls import open_storage, split_url
 
-__all__ = ["EPath", "PathStatus"]
-
 _LOCAL_PROFILE = "__filesystem__"
 _COPIED_AT_ONCE = 8 << 20
 

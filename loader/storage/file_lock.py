@@ -14,8 +14,6 @@ from contextlib import contextmanager, suppress
 from ..errors import StorageError
 from .protocol import raise_storage_error
 
-__all__ = ["hold_lock"]
-
 
 class _ThreadLock:
     """A lock between the threads of this process, for one lock file."""

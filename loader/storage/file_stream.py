@@ -6,8 +6,6 @@ import io
 
 from .protocol import ClosesOnExit, ReadableFile
 
-__all__ = ["AscendingFile", "FileStream", "UnannouncedReads"]
-
 
 class FileStream(io.RawIOBase):
     """A region of an open file as a Python file: bytes ``[offset, offset + size_bytes)``.

@@ -18,8 +18,6 @@ from .protocol import ByteRange, ClosesOnExit, FileInfo, check_name, raise_stora
 from .retry import retry
 from .shared_answers import answers_here, shared
 
-__all__ = ["LocalStorage"]
-
 # A prefetch is optional: some file systems refuse advice, and macOS has no posix_fadvise. One object serves all calls.
 _OPTIONAL = suppress(OSError, AttributeError)
 

@@ -11,8 +11,6 @@ import weakref
 from functools import cache
 from typing import Any
 
-__all__ = ["map_file"]
-
 _FAILED = ctypes.c_void_p(-1).value
 
 

@@ -6,8 +6,6 @@ from ..errors import StorageError
 from .protocol import Storage
 from .urls import is_url
 
-__all__ = ["missing_folder"]
-
 
 def missing_folder(storage: Storage) -> StorageError:
     """Return the error of a folder that does not exist, or that has no object below its URL."""

@@ -16,21 +16,6 @@ from typing import BinaryIO, NoReturn, Protocol, Self
 
 from ..errors import ConfigError, StorageError
 
-__all__ = [
-    "DOCUMENT_LIMIT_VARIABLE",
-    "MAX_DOCUMENT_BYTES",
-    "ByteRange",
-    "ClosesOnExit",
-    "FileInfo",
-    "PendingRead",
-    "ReadableFile",
-    "Storage",
-    "check_name",
-    "max_document_bytes",
-    "raise_storage_error",
-    "read_document",
-]
-
 _HINTS = {
     errno.ENOSPC: "free some space on that disk and run the same command again",
     errno.EDQUOT: "free some of your quota on that disk and run the same command again",

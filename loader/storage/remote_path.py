@@ -22,8 +22,6 @@ from .protocol import FileInfo
 from .remote import RemoteStorage
 from .urls import open_parent, open_storage
 
-__all__ = ["exists", "glob", "is_dir", "is_file", "open_file", "read", "remove", "stat", "stat_any", "walk"]
-
 _READ_AT_ONCE = 1 << 20
 
 

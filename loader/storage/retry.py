@@ -9,8 +9,6 @@ from typing import TypeVar
 
 from ..escaped_log import get_logger
 
-__all__ = ["PAUSES_S", "retry"]
-
 PAUSES_S = (0.1, 0.5, 2.0)
 """Pauses before the repetitions of a failed operation, in seconds."""
 

@@ -15,8 +15,6 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 from .protocol import FileInfo
 
-__all__ = ["Answer", "Answers", "answers_here", "has_answers", "shared", "use_answers"]
-
 Answer = bytes | bool | FileInfo | tuple[FileInfo, ...] | tuple[bytes, int]
 """What a store answers: the bytes of a file, whether it exists, its size and time, a listing, or its first bytes."""
 

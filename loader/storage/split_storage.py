@@ -11,8 +11,6 @@ from typing import BinaryIO
 from ..errors import StorageError
 from .protocol import ByteRange, FileInfo, ReadableFile, Storage
 
-__all__ = ["SplitStorage"]
-
 
 class SplitStorage:
     """A storage with another storage instead of one of its folders. All other files are read-only.

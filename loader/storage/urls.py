@@ -12,8 +12,6 @@ from .protocol import Storage
 from .remote import PROTOCOLS, RemoteStorage, redact_urls
 from .split_storage import SplitStorage
 
-__all__ = ["VERSIONS_VARIABLE", "is_url", "open_parent", "open_storage", "resolve_path", "short_path", "split_url"]
-
 _LOCAL_PREFIXES = ("file://", "local://", "msc://__filesystem__")
 
 _SHORTENED = re.compile(rf"({'|'.join(sorted({*PROTOCOLS, 'dss'}))}):/[^/]")

@@ -17,8 +17,6 @@ from .file_store import FileStore
 from .record_file_stores import BinIdxFileStore, JsonlFileStore
 from .system_file_store import SystemFileStore
 
-__all__ = ["PrimaryFileStore", "open_aux_store"]
-
 T_co = TypeVar("T_co", covariant=True)
 
 _RECORD_STORES: dict[str, Callable[[str], FileStore[Any]]] = {"binidx": BinIdxFileStore, "jsonl": JsonlFileStore}

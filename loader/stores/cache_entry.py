@@ -11,8 +11,6 @@ from ..samples.source_info import SourceInfo
 from .file_store import FileStore
 from .scratch_file import Extent
 
-__all__ = ["CacheEntry", "EntryState", "Fetched"]
-
 Fetched = tuple[Any, SourceInfo | None]
 """A file as its store returned it, raw or decoded, and its source."""
 

@@ -15,8 +15,6 @@ from .cache_entry import CacheEntry, EntryState, Fetched
 from .file_store import FileStore
 from .scratch_file import Extent, ScratchFile, whole_blocks
 
-__all__ = ["CacheFetcher"]
-
 _log = get_logger(__name__)
 
 _SPACE_POLL_S = 0.2

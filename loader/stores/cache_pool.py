@@ -10,8 +10,6 @@ from typing import Any, Generic, TypeVar, cast
 from ..samples.source_info import SourceInfo
 from .file_store import FileStore, add_source
 
-__all__ = ["CachePool", "DirectLazy", "HeldValue", "Lazy", "MockLazy", "NoCachePool"]
-
 T = TypeVar("T")
 
 

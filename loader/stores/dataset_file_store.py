@@ -26,8 +26,6 @@ from ..storage import ReadableFile, resolve_path
 from ..storage.remote import use_storage_options
 from .file_store import FileStore, MissingFileError
 
-__all__ = ["DatasetFileStore", "OpenDataset", "open_dataset"]
-
 
 class DatasetFileStore(FileStore[bytes]):
     """The bytes of the parts of a prepared dataset, by ``key.part`` or ``shard.tar/key.part``.

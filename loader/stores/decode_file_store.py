@@ -13,8 +13,6 @@ from ..samples.source_info import SourceInfo
 from ..samples.trust import is_trusted
 from .file_store import FileStore
 
-__all__ = ["DecodeFileStore"]
-
 
 class DecodeFileStore(FileStore[Any]):
     """A store of the decoded files of another store.

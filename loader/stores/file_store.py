@@ -9,8 +9,6 @@ from ..errors import EnergonError, SampleError
 from ..format.media.metadata import MediaMetadata
 from ..samples.source_info import SourceInfo
 
-__all__ = ["FileStore", "MissingFileError", "add_source"]
-
 T_co = TypeVar("T_co", covariant=True)
 
 

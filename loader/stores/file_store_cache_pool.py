@@ -16,8 +16,6 @@ from .cache_fetcher import CacheFetcher
 from .cache_pool import CachePool, HeldValue, Lazy, MockLazy
 from .file_store import FileStore, add_source
 
-__all__ = ["CacheFileLazy", "FileCacheLazy", "FileStoreCachePool"]
-
 T = TypeVar("T")
 
 Method = Literal["raw", "pickle"]

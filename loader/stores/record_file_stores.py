@@ -15,8 +15,6 @@ from ..renamed_parameters import renamed_parameters
 from ..samples.source_info import SourceInfo
 from .file_store import FileStore, MissingFileError
 
-__all__ = ["BinIdxFileStore", "JsonlFileStore"]
-
 T_co = TypeVar("T_co", covariant=True)
 
 

@@ -18,8 +18,6 @@ from typing import Any, cast
 
 from ..storage.protocol import raise_storage_error
 
-__all__ = ["Extent", "ScratchFile", "whole_blocks"]
-
 _SEGMENTS = 64  # at the largest size: without holes, space is freed only a whole segment at a time
 _MIN_SEGMENT_BYTES = 256 << 20
 _BLOCK = 4096  # bytes; holes consist of whole blocks of the disk

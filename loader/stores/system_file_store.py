@@ -13,8 +13,6 @@ from ..samples.source_info import SourceInfo
 from ..storage import LocalStorage, Storage, is_url, open_parent, open_storage
 from .file_store import FileStore, MissingFileError
 
-__all__ = ["SystemFileStore"]
-
 _MAX_PATH_BYTES = 4096  # of a path on Linux
 
 

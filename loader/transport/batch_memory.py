@@ -19,8 +19,6 @@ import numpy.typing as npt
 
 from ..lazy_torch import torch
 
-__all__ = ["MIN_BYTES", "ReusedMemory", "new_array", "place", "separate_batch_memory", "set_batch_memory"]
-
 MIN_BYTES = 1 << 16
 """Smaller tensors use ordinary memory, which is as fast for them."""
 

@@ -17,8 +17,6 @@ from torch.storage import UntypedStorage
 
 from .segments import SegmentFlags, SegmentPool, view_of_segment
 
-__all__ = ["PackedMessage", "pack_message", "unpack_message"]
-
 _MIN_BYTES = 2048  # smaller contents travel in the pickle
 _MAX_PICKLE = 32 << 10  # bytes; larger ones travel in shared memory, too
 _ALIGNMENT = 64  # bytes, as the allocators of torch and numpy align

@@ -15,16 +15,6 @@ from multiprocessing import RawArray
 from pathlib import Path
 from typing import Any, NamedTuple
 
-__all__ = [
-    "SegmentFlags",
-    "SegmentPool",
-    "SentSegment",
-    "forget_segments",
-    "has_segments",
-    "mapped_bytes",
-    "view_of_segment",
-]
-
 _MAX_SEGMENTS = 16  # of a worker; a rank rarely holds more batches at a time
 _SPARE = 1.25  # a new segment is larger than its message by this factor, so that it fits the next message, too
 

@@ -15,8 +15,6 @@ from ...format.index.dataset_index import DatasetIndex
 from ..rows.row import Row
 from ..sources.source import CellReader, Listing, Source
 
-__all__ = ["ALL_PART", "MatchCount", "MatchedSource", "count_matches"]
-
 ALL_PART = "all"
 """The one split part of a dataset of added parts: the split of the first dataset applies."""
 

@@ -24,8 +24,6 @@ from ..rows.shard_plan import ShardLayout
 from .matched import ALL_PART, MatchCount, MatchedSource, count_matches
 from .sources import open_parts
 
-__all__ = ["AddPartsPlan", "AddPartsReport", "run_add_parts"]
-
 _JOINER = "loader:join_parts"
 
 

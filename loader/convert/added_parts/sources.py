@@ -21,8 +21,6 @@ from ..sources.detect import SourceOptions, open_source
 from ..sources.source import Listing, Source
 from ..tables.part_values import encode_json
 
-__all__ = ["FilesByKey", "KeyedTable", "open_parts"]
-
 _TABLES = (".jsonl", ".csv", ".tsv")
 _KEYS = ("__key__", "key", "id")
 

@@ -9,8 +9,6 @@ from ...errors import SampleError
 from .picture_change import Motion, PictureChange
 from .rle import decode_mask, encode_mask, run_lengths
 
-__all__ = ["area_of", "is_moved", "move_document"]
-
 _DIGITS = 4  # of a moved coordinate, in pixels: less than any annotation tool writes
 _WIDTH, _HEIGHT, _AREA = "width", "height", "area"
 

@@ -14,8 +14,6 @@ import msgspec
 from ...accounting.kinds import is_compressed, kind_of_name, part_extension
 from ..tables.names import plain_name
 
-__all__ = ["Coordinates", "find_coordinates"]
-
 _MAX_UNPACKED_BYTES = 64 << 20
 _COORDINATES = """
     bbox bboxes bndbox bndboxes box boxes boundingbox contour contours corners kpts keypoint keypoints landmark

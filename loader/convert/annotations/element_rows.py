@@ -9,8 +9,6 @@ from ..rows.keys import key_of_path
 from ..rows.row import FaultRef, Row
 from .json_elements import Element
 
-__all__ = ["document_key", "fault_row"]
-
 _KEYS = ("id", "question_id", "questionId", "doc_id", "uid")
 
 

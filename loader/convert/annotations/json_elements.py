@@ -14,8 +14,6 @@ import numpy as np
 from ...errors import ConfigError, FormatError, SampleError
 from ...storage import is_url, map_file, open_parent, raise_storage_error
 
-__all__ = ["LINE_ENDINGS", "Element", "decode", "object_of", "read_elements", "read_list", "read_object"]
-
 T = TypeVar("T")
 
 _OBJECT = re.compile(rb"\s*\{")

@@ -14,8 +14,6 @@ from ...format.documents.conversation import CONVERSATION_KEYS, is_conversation
 from ...storage import open_parent
 from .json_elements import LINE_ENDINGS
 
-__all__ = ["AnnotationKind", "annotation_kind", "is_annotation_list"]
-
 AnnotationKind = Literal["coco", "conversations", "interleaved", "vqa"]
 
 _HEAD_BYTES = 1 << 20

@@ -11,8 +11,6 @@ from ...accounting.kinds import kind_of_name
 from ...storage import is_url
 from ..rows.row import FileRef, PartRef
 
-__all__ = ["ListedPictures"]
-
 
 class ListedPictures:
     """The pictures on this machine that a file lists."""

@@ -11,8 +11,6 @@ from PIL import Image
 from ...errors import SampleError
 from .rle import Mask
 
-__all__ = ["TRANSPOSES", "Motion", "PictureChange", "Size"]
-
 Size = tuple[int, int]
 """Width and height in pixels."""
 

@@ -14,14 +14,6 @@ from ..rows.file_ref import file_ref
 from ..rows.row import FileRef, PartRef, ValueRef
 from ..tables.inline_media import inline_contents, is_inline
 
-__all__ = [
-    "find_picture_folder",
-    "join_path",
-    "media_extension",
-    "picture_extension",
-    "picture_ref",
-]
-
 _TRIED_PICTURES = 20  # the first one may be missing
 _DATA = "data:"
 

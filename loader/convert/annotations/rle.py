@@ -9,8 +9,6 @@ import numpy.typing as npt
 
 from ...errors import SampleError
 
-__all__ = ["Mask", "decode_mask", "encode_mask", "run_lengths"]
-
 Mask = npt.NDArray[np.bool_]
 
 _FIRST_CHARACTER = (

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import re
 
-__all__ = ["split_of_file", "split_of_folder", "subset_of_file"]
-
 _SPLITS = {
     "train": "train",
     "training": "train",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["file_name", "key_of", "split_file_name"]
-
 
 def file_name(text: str) -> str:
     """Return the name of a file or folder for a key, a part or a shard.

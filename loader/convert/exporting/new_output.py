@@ -13,8 +13,6 @@ from typing import BinaryIO, NoReturn, Self
 from ...errors import ConfigError, StorageError
 from ...storage import is_url
 
-__all__ = ["NewFolder", "new_file", "raise_unwritable"]
-
 
 class NewFolder:
     """A folder that is filled under another name, and takes its own at the end.

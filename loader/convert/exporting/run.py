@@ -18,8 +18,6 @@ from .tables import HuggingFaceWriter, ParquetWriter
 from .values import as_bytes, cell_kinds
 from .writers import ExportedSample, FilesWriter, JsonlWriter, SampleWriter, TarWriter
 
-__all__ = ["FORMATS", "ExportReport", "ExportRequest", "export_samples"]
-
 FORMATS = ("files", "jsonl", "parquet", "hf", "tar", "webdataset")
 """``tar`` writes new shards; ``webdataset`` copies whole shards if all of their samples are chosen."""
 

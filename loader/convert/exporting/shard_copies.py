@@ -11,8 +11,6 @@ from ...format.index.fresh_shard import open_fresh_shard
 from ...storage import LocalStorage
 from .new_output import NewFolder, raise_unwritable
 
-__all__ = ["copy_shards"]
-
 _COPY_BYTES = 8 << 20
 
 

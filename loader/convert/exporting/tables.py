@@ -15,8 +15,6 @@ from .new_output import NewFolder, new_file
 from .values import CellKind, as_cell
 from .writers import ExportedSample
 
-__all__ = ["HuggingFaceWriter", "ParquetWriter"]
-
 _GROUP_BYTES = 32 << 20  # of a row group; readers hold a group at a time
 _GROUP_ROWS = 10_000
 _UNSPLIT = "unsplit"

@@ -10,8 +10,6 @@ from typing import Any, Literal
 from ...accounting.kinds import is_compressed, kind_of_name, part_extension
 from ...errors import SampleError
 
-__all__ = ["CellKind", "as_bytes", "as_cell", "as_json", "cell_kinds"]
-
 CellKind = Literal["audio", "bytes", "image", "label", "text"]
 
 _TEXTS = ("txt", "text", "caption", "cls", "cls2", "index", "md", "html", "xml", "srt", "vtt", "csv", "yaml", "yml")

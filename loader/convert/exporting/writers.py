@@ -15,8 +15,6 @@ from .file_names import file_name
 from .new_output import NewFolder, new_file, raise_unwritable
 from .values import as_json
 
-__all__ = ["ExportedSample", "FilesWriter", "JsonlWriter", "SampleWriter", "TarWriter"]
-
 
 class ExportedSample(NamedTuple):
     """A sample to write.

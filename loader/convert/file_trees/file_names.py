@@ -8,18 +8,6 @@ from dataclasses import dataclass, field
 
 from ..tables.table_files import EXTENSIONS
 
-__all__ = [
-    "BINARY_TABLES",
-    "HIDDEN",
-    "OF_THE_SYSTEM",
-    "TAR_ENDINGS",
-    "SortedFiles",
-    "is_about",
-    "join_names",
-    "reason_of_name",
-    "sort_files",
-]
-
 TAR_ENDINGS = (".tar", ".tgz", ".tar.gz", ".tbz2", ".tar.bz2", ".txz", ".tar.xz", ".tar.zst", ".tar.lz4")
 """Endings of tar files, compressed ones included."""
 BINARY_TABLES = tuple(f".{extension}" for extensions in EXTENSIONS.values() for extension in extensions)

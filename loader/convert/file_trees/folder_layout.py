@@ -15,8 +15,6 @@ from ...errors import ConfigError
 from ..annotations.split_names import split_of_folder
 from ..rows.row import NO_SPLIT, PartRef, ValueRef
 
-__all__ = ["NUMBERED", "ROLE_NAMES", "FolderLayout", "ListedFolder", "find_folder_layout"]
-
 ROLE_NAMES = re.compile(
     r"(jpeg|left|right)?[-_ ]?(images?|imgs?|pictures?|photos?|frames?|rgb|depths?|normals?|flow|inputs?|outputs?|"
     r"targets?|source|src|videos?|audios?|wavs?|clips?|labels?|annotations?|anns?|boxes|bboxes|masks?|seg|segmentations?|before|after|"

@@ -16,8 +16,6 @@ from ..annotations.split_names import split_of_folder
 from ..tables.names import part_name_of_column
 from .folder_layout import NUMBERED, ROLE_NAMES, ListedFolder
 
-__all__ = ["GroupBy", "Grouping", "find_grouping"]
-
 GroupBy = Literal["name", "folder", "parallel", "number"]
 """What the files of a sample share: the name, the folder, the path but for one folder of it, or a number."""
 

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 
 from ..rows.keys import unique_part
 
-__all__ = ["group_files"]
-
 
 def group_files(names: Sequence[str]) -> list[tuple[str, dict[str, str]]]:
     """Group the files of a folder to samples; names that differ only in their Unicode form are equal.

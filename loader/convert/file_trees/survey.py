@@ -16,8 +16,6 @@ from .groupings import GroupBy, Grouping, find_grouping
 from .samples import group_files
 from .tree import FileTree
 
-__all__ = ["TreeOptions", "TreeSurvey", "survey_tree"]
-
 _MAX_ABOUT = 20  # files; more of one kind are data
 _ABOUT_FOLDERS = frozenset({"assets", "asset", "docs", "doc", "figures", "figure", "figs", "fig", "static", "misc"})
 _README_BYTES = 1 << 20

@@ -11,9 +11,6 @@ from ..tables.named_files import NamedFiles
 from ..tables.names import is_link
 from .tree import FileTree
 
-__all__ = ["TableFiles"]
-
-
 _MAX_FOLDERS = 100  # that are searched for each file
 
 

@@ -11,8 +11,6 @@ from ...format.tar.names import decode_name
 from ...format.tar.scan import TarLink, TarScan, read_members
 from ...storage import open_parent
 
-__all__ = ["MemberRange", "read_tar_members"]
-
 _MAX_LINKS = 40  # that are followed one after another, as in Linux
 
 

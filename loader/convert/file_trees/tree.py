@@ -21,8 +21,6 @@ from ..rows.row import CellRef, PartRef, RangeRef
 from .file_names import HIDDEN, join_names, reason_of_name, sort_files
 from .tar_members import read_tar_members
 
-__all__ = ["UNREADABLE", "FileTree", "FolderTree", "TarTree", "ZipTree", "open_zip"]
-
 
 class FileTree(ABC):
     """Files by name.

@@ -15,8 +15,6 @@ from ..sources.source import CellReader, Source
 from ..writing.shard_file import FileContents, Readable
 from .read_ahead import ReadAhead
 
-__all__ = ["ContentReader", "check_contents"]
-
 _LARGE_BYTES = 32 * 1024 * 1024  # larger parts are copied in pieces
 _MAX_OPEN_FILES = 128
 _NEVER_EMPTY = frozenset({*MEDIA_KINDS, "array", "tree"})

@@ -8,8 +8,6 @@ from ...accounting.kinds import HEADER_BYTES, with_extension
 from ...errors import StorageError
 from ..writing.shard_file import FileContents
 
-__all__ = ["name_by_contents"]
-
 
 def name_by_contents(name: str, contents: bytes | FileContents) -> str:
     """Return a part name with the extension of the contents; as it is if their format is unknown.

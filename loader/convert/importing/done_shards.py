@@ -9,8 +9,6 @@ import msgspec
 from ...format.nv_meta import FOLDER
 from ...storage import FileInfo, Storage
 
-__all__ = ["IMPORT_FOLDER", "DoneShard", "FailedRow", "read_done", "version_of", "write_done"]
-
 IMPORT_FOLDER = f"{FOLDER}/.import"
 """The folder of an unfinished import."""
 

@@ -20,8 +20,6 @@ from ..rows.row_file import RowFile, RowFileWriter
 from ..rows.shard_plan import ShardLayout, order_rows, plan_shards
 from ..sources.source import Listing, Source
 
-__all__ = ["ListedRows", "PlannedPart", "list_rows"]
-
 _REPORT_ROWS = 1000
 _MAX_RARE_NAMES = 20  # part names with dots that occur once; more are no names of parts
 

@@ -18,8 +18,6 @@ from ..rows.documents import Item, lined_up_items, with_items
 from ..writing.shard_file import FileContents, PartContents
 from .pictures import PLAIN_MODES, UNREADABLE, count_frames, is_small_copy
 
-__all__ = ["has_frames", "split_pages", "with_document"]
-
 _PNG_HEAD_BYTES = 1 << 16  # within which an animated PNG says so
 _PAGE = re.compile(r"\d+\.[^.]+")
 _TEXT_KEYS = ("text", "content", "caption")

@@ -16,18 +16,6 @@ from ...format.media.picture_bits import PictureBits, as_16_bits, picture_bits, 
 from ..annotations.picture_change import TRANSPOSES, PictureChange
 from ..writing.shard_file import FileContents
 
-__all__ = [
-    "PLAIN_MODES",
-    "UNREADABLE",
-    "ConvertedPicture",
-    "PictureFormat",
-    "PictureLoss",
-    "PictureOptions",
-    "convert_picture",
-    "count_frames",
-    "is_small_copy",
-]
-
 PictureFormat = Literal["jpg", "png", "webp"]
 
 PictureLoss = Literal["bits_scaled", "alpha_composed", "frames_dropped", "cmyk_converted"]

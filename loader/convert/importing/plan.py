@@ -15,8 +15,6 @@ from ..sources.source import Source
 from .done_shards import FailedRow
 from .pictures import PictureOptions
 
-__all__ = ["ImportPlan", "ImportProgress", "ImportReport", "ProgressCallback", "WrittenRows"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportPlan:

@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterable
 from ...storage import PendingRead, ReadableFile
 from ..rows.row import RangeRef
 
-__all__ = ["ReadAhead"]
-
 _MAX_GAP = 64 * 1024  # between ranges that one read fetches together
 _MAX_READ = 8 << 20
 _WINDOWS = 2  # that are kept: the rows that are read now, and the next ones

@@ -28,8 +28,6 @@ from .listing import ListedRows, list_rows
 from .plan import ImportPlan, ImportProgress, ImportReport, ProgressCallback, WrittenRows
 from .write_shard import ShardTask, WriteShard
 
-__all__ = ["FAILURES_FILE", "check_output", "failure_document", "run_import"]
-
 FAILURES_FILE = f"{FOLDER}/import_failures.jsonl"
 """The rows of an import that are not in the dataset, a line of JSON each."""
 

@@ -24,8 +24,6 @@ from .contents_name import name_by_contents
 from .pages import has_frames, split_pages, with_document
 from .pictures import ConvertedPicture, PictureOptions, convert_picture
 
-__all__ = ["SampleContents", "StrayCoordinatesError", "read_sample"]
-
 _PIXELS_WITH_CLASSES = """
     annotation annotations depth disparity instance instances label labelmap labels mask masks panoptic seg segm
     segmentation semantic trimap

@@ -14,8 +14,6 @@ from .listing import ListedRows
 from .pictures import PictureOptions
 from .sample_contents import StrayCoordinatesError, read_sample
 
-__all__ = ["TRIAL_SHARD", "write_trial"]
-
 TRIAL_SHARD = "first samples"
 _MAX_SAMPLES = 100
 _MAX_TRIED = 10_000  # rows, until one can be read

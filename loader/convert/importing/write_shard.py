@@ -26,8 +26,6 @@ from .done_shards import DoneShard, FailedRow, read_done, version_of, write_done
 from .pictures import PictureOptions
 from .sample_contents import read_sample
 
-__all__ = ["ShardTask", "WriteShard", "Written"]
-
 _REPORT_SAMPLES = 200
 _WINDOW_ROWS = 256  # that are announced together
 _WINDOW_BYTES = 16 << 20

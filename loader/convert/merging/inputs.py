@@ -18,8 +18,6 @@ from ...format.index.layout import ShardEntry
 from ...format.nv_meta import DATASET_YAML, FOLDER
 from ...storage import read_document, split_url
 
-__all__ = ["MergeInput", "merged_files", "open_inputs"]
-
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 _CODE = re.compile(r"[A-Za-z0-9_.-]+\.py")
 

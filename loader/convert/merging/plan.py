@@ -8,8 +8,6 @@ from typing import Literal
 
 from ...accounting import Account
 
-__all__ = ["MergePlan", "MergeReport", "ProgressCallback", "ShardSource"]
-
 ShardSource = Literal["reference", "link", "copy"]
 
 ProgressCallback = Callable[[int, int], None]

@@ -28,8 +28,6 @@ from .shards import check_reachable, place_shards
 from .splits import merged_split
 from .values import merge_columns, merge_filters
 
-__all__ = ["run_merge"]
-
 _SCANS_AT_ONCE = 256
 _LOCK = ".merge.lock"
 

@@ -13,8 +13,6 @@ from ...storage import LocalStorage, raise_storage_error
 from .inputs import MergeInput
 from .plan import ShardSource
 
-__all__ = ["check_reachable", "place_shards"]
-
 _COPY_BYTES = 16 << 20
 
 

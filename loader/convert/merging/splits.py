@@ -9,8 +9,6 @@ from ...format.documents.split_config import SplitConfig, split_sample_name
 from ...format.documents.subset import SubsetRange
 from .inputs import MergeInput
 
-__all__ = ["merged_split"]
-
 
 def merged_split(inputs: Sequence[MergeInput]) -> SplitConfig:
     """Join the splits of datasets: parts of one name become one part.

@@ -17,8 +17,6 @@ from ...format.index.layout import ShardEntry
 from ...storage import Storage
 from .inputs import MergeInput
 
-__all__ = ["merge_columns", "merge_filters"]
-
 
 def merge_columns(
     inputs: Sequence[MergeInput], storage: Storage, index: DatasetIndex

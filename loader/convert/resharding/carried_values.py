@@ -14,8 +14,6 @@ from ...format.index.layout import ShardEntry
 from ...format.unprepared.tar_index import TarIndex, tar_layout
 from ..importing.plan import WrittenRows
 
-__all__ = ["CarriedValues"]
-
 
 class CarriedValues:
     """The columns and filters of a dataset, for a new one.

@@ -9,8 +9,6 @@ from ...format.nv_meta import SPLIT_YAML
 from ...format.query import SampleQuery
 from ..importing.plan import ImportReport
 
-__all__ = ["ReshardPlan", "ReshardReport"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReshardPlan:

@@ -23,8 +23,6 @@ from .carried_values import CarriedValues
 from .plan import ReshardPlan, ReshardReport
 from .sample_order import sorted_rows
 
-__all__ = ["run_reshard"]
-
 _CODE_SUFFIX = ".py"
 
 

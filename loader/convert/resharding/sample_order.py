@@ -11,8 +11,6 @@ from ...format.columns.column_files import column_names
 from ...format.dataset_folder import DatasetFolder
 from ...format.documents.messages import did_you_mean
 
-__all__ = ["sorted_rows"]
-
 _KEY = "key"
 
 

@@ -12,8 +12,6 @@ from ...accounting.kinds import HEADER_BYTES, kind_of_bytes, kind_of_name
 from ...errors import SampleError
 from ...format.documents.conversation import IMAGE_PLACEHOLDER
 
-__all__ = ["NO_ITEMS", "Item", "lined_up_items", "take_items", "with_items"]
-
 NO_ITEMS = "the document has neither texts nor pictures"
 """The fault of a document that is empty."""
 

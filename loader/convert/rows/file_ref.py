@@ -8,8 +8,6 @@ import stat
 from ...storage import open_parent
 from .row import FileRef, PartRef
 
-__all__ = ["file_ref", "file_version"]
-
 
 def file_ref(path: str, *, named_by_contents: bool = False) -> PartRef:
     """Return the reference to a file; one without a size if there is no such file, so that reading it fails.

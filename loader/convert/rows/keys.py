@@ -11,8 +11,6 @@ import numpy.typing as npt
 
 from ...format.tar.names import split_member_name
 
-__all__ = ["hash_key", "key_of_path", "rename_repeated", "unique_part"]
-
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f]")
 _MAX_BYTES = 1000  # of a key; file systems allow 255 for each folder, tars any length
 

@@ -6,19 +6,6 @@ from typing import Any
 
 import msgspec
 
-__all__ = [
-    "NO_SPLIT",
-    "CellRef",
-    "FaultRef",
-    "FileRef",
-    "PartRef",
-    "RangeRef",
-    "Row",
-    "ValueRef",
-    "decode_row",
-    "encode_row",
-]
-
 NO_SPLIT = "-"
 """The split of rows that belong to no split part, while others do."""
 

@@ -17,8 +17,6 @@ from ..writing.shard_file import member_bytes
 from .keys import hash_key, rename_repeated
 from .row import CellRef, PartRef, Row, decode_row, encode_row
 
-__all__ = ["RowFile", "RowFileWriter"]
-
 _ESTIMATE_MARGIN = 16
 """The size of an estimated part counts a sixteenth more: twice the deviation of the mean of 1,000 parts whose sizes
 deviate by their mean. With less than a block more, the mean of the padded sizes is not underestimated either."""

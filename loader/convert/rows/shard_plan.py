@@ -11,8 +11,6 @@ import numpy.typing as npt
 from ...errors import ConfigError
 from ...order.index_permutation import permute_array
 
-__all__ = ["PlannedShard", "ShardLayout", "order_rows", "plan_shards"]
-
 IntArray = npt.NDArray[np.int64]
 
 

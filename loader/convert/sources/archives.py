@@ -26,8 +26,6 @@ from ..rows.keys import key_of_path
 from ..rows.row import PartRef, RangeRef, Row
 from .source import Listing, Source
 
-__all__ = ["TarSource", "plain_tar", "tar_files", "webdataset_rows"]
-
 _COPY_BYTES = 1 << 20
 
 

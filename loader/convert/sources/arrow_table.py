@@ -22,8 +22,6 @@ from ..tables.table_files import TableFile, list_table_files
 from .source import Listing
 from .table_source import TableSource
 
-__all__ = ["ArrowTableSource"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrowTableSource(TableSource):

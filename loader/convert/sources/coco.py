@@ -27,9 +27,6 @@ from ..rows.keys import key_of_path
 from ..rows.row import PartRef, Row, ValueRef
 from .source import Listing, SampleProposal, Source
 
-__all__ = ["CocoSource"]
-
-
 _FIRST = 100
 """Annotations that tell captions from objects."""
 

@@ -16,8 +16,6 @@ from ..annotations.split_names import split_of_file, subset_of_file
 from ..rows.row import PartRef, Row, ValueRef
 from .source import Listing, SampleProposal, Source
 
-__all__ = ["ConversationsSource"]
-
 _MEDIA_KEYS = {"image": ("images", "image"), "video": ("videos", "video"), "audio": ("audios", "audio")}
 _PATH_KEYS = ("url", "path", "image", "video", "audio", "data")  # of an item, or of the object that it holds
 _FIELDS = {"image": "images", "video": "videos", "audio": "audios"}  # of a ConversationSample

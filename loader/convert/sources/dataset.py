@@ -21,8 +21,6 @@ from ..rows.row import NO_SPLIT, PartRef, RangeRef, Row
 from .dataset_samples import is_kept, kept_parts, splits_of_samples
 from .source import Listing, Source
 
-__all__ = ["DatasetSource", "is_prepared_dataset"]
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DatasetSource(Source):

@@ -13,8 +13,6 @@ from ...errors import ConfigError
 from ...format.dataset_folder import DatasetFolder
 from ...format.index.dataset_index import DatasetIndex
 
-__all__ = ["SampleSplits", "is_kept", "kept_parts", "samples_with_parts", "splits_of_samples"]
-
 _SAMPLES_AT_ONCE = 1 << 20
 
 

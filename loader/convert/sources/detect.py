@@ -32,8 +32,6 @@ from .text_table import TextTableSource
 from .token_files import TokenSource
 from .vqa import VqaSource
 
-__all__ = ["KINDS", "SourceOptions", "found_columns", "open_source", "open_sources"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:

@@ -30,8 +30,6 @@ from .hugging_face import HuggingFaceSource
 from .source import CellReader, Listing, NoCells, SampleProposal, Source
 from .text_table import TextTableSource
 
-__all__ = ["FilesSource", "ZipCells", "open_table", "open_trees"]
-
 _LINE_BYTES = 1 << 16  # of the first line of a text, which may be a table
 
 

@@ -14,8 +14,6 @@ from ..rows.row import CellRef, PartRef, Row
 from ..writing.value_parts import part_of_value
 from .source import Listing, Source
 
-__all__ = ["ChunkSource", "chunk_kind"]
-
 ChunkKind = Literal["mds", "litdata"]
 _INDEX = "index.json"
 _PICKLES = frozenset({"pkl", "pickle"})

@@ -20,8 +20,6 @@ from .arrow_table import ArrowTableSource
 from .source import CellReader, Listing
 from .table_source import TableSource
 
-__all__ = ["HuggingFaceSource"]
-
 _STATE = "state.json"
 
 

@@ -18,8 +18,6 @@ from ..rows.documents import Item, take_items, with_items
 from ..rows.row import PartRef, Row, ValueRef
 from .source import Listing, SampleProposal, Source
 
-__all__ = ["InterleavedSource", "document_row", "read_document"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InterleavedSource(Source):

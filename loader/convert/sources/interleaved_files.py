@@ -29,8 +29,6 @@ from .files import ZipCells, open_trees
 from .interleaved import document_row, read_document
 from .source import CellReader, Listing, NoCells, SampleProposal, Source
 
-__all__ = ["InterleavedFilesSource"]
-
 _DOCUMENTS = (".json", *LINE_ENDINGS)
 _NUMBERED = re.compile(r"(.*?)[/_.-]?(\d+)\.[^.]+")
 

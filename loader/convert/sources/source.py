@@ -11,8 +11,6 @@ from ...accounting import Account
 from ...errors import SampleError
 from ..rows.row import CellRef, Row
 
-__all__ = ["CellReader", "Listing", "NoCells", "SampleProposal", "Source"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleProposal:

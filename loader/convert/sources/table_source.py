@@ -15,8 +15,6 @@ from ..tables.records import folder_of
 from ..tables.table_column import TableColumn
 from .source import Listing, Source
 
-__all__ = ["TableSource"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableSource(Source):

@@ -21,8 +21,6 @@ from ..tables.table_column import TableColumn
 from .source import Listing
 from .table_source import TableSource
 
-__all__ = ["TextTableSource"]
-
 _ROWS_OF_STEP = 1024
 _MAX_COLUMNS = 1000  # lines of JSON may each have their own; the others are in the object of JSON, too
 _NUMBERS: Mapping[str, type] = {"integer": int, "number": float}

@@ -13,8 +13,6 @@ from ...format.records.record_file import RecordReader, open_record_path
 from ..rows.row import CellRef, Row
 from .source import Listing, Source
 
-__all__ = ["TokenSource"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenSource(Source):

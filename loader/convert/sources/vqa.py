@@ -18,8 +18,6 @@ from ..annotations.split_names import split_of_file, subset_of_file
 from ..rows.row import Row, ValueRef
 from .source import Listing, SampleProposal, Source
 
-__all__ = ["VqaSource"]
-
 _PICTURE_KEYS = ("image", "image_path", "img_path", "img", "file_name", "image_id")
 _ANSWER_KEYS = ("answers", "answer")
 _TASK = re.compile(r"(OpenEnded|MultipleChoice)_")  # the annotations serve both tasks

@@ -10,8 +10,6 @@ import numpy.typing as npt
 
 from ...arrays import IntArray
 
-__all__ = ["assign_balanced", "assign_stable", "connect_shards"]
-
 
 def _positions(names: Sequence[str], seed: int) -> npt.NDArray[np.float64]:
     """Return a pseudorandom number in [0, 1) for each name, which depends on nothing else."""

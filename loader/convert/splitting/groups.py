@@ -19,8 +19,6 @@ from ...format.columns.column_files import column_names
 from ...format.dataset_folder import DatasetFolder
 from ...format.documents.field_map import FieldAccess, parse_field_expression
 
-__all__ = ["Groups", "ProgressCallback", "find_groups", "group_contents"]
-
 ProgressCallback = Callable[[int, int], None]
 """Called with the number of samples that are read, and of all."""
 

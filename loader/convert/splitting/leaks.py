@@ -11,8 +11,6 @@ from ...errors import ConfigError
 from ...format.dataset_folder import DatasetFolder
 from .groups import Groups, ProgressCallback, find_groups, group_contents
 
-__all__ = ["Leak", "LeakReport", "find_leaks", "leaks_of"]
-
 _MAX_SHOWN = 10
 
 

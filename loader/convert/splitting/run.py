@@ -22,8 +22,6 @@ from ...storage import Storage, open_storage, read_document
 from .assign import assign_balanced, assign_stable, connect_shards
 from .groups import Groups, ProgressCallback, find_groups
 
-__all__ = ["SplitPlan", "SplitReport", "run_split", "undo_split"]
-
 _BEFORE = ".before"
 _TOLERANCE = 0.01  # of a part's share, in which a split by shards is chosen
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]")

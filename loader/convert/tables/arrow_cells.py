@@ -11,8 +11,6 @@ from .arrow_files import ArrowTable, Batch
 from .columns import PartColumns, TableLayout
 from .part_values import media_bytes, part_bytes
 
-__all__ = ["ArrowCells", "BatchValues", "cell_columns", "column_of_cell"]
-
 
 def cell_columns(layout: TableLayout) -> list[str]:
     """Return the columns that :class:`ArrowCells` reads."""

@@ -12,8 +12,6 @@ from .columns import ColumnType
 from .named_files import NamedFiles
 from .table_column import TableColumn
 
-__all__ = ["arrow_columns", "has_values", "import_pyarrow", "python_values"]
-
 _FEATURES = b"huggingface"
 
 

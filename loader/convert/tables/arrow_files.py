@@ -11,8 +11,6 @@ from ...errors import FormatError
 from ...storage import ClosesOnExit, FileStream, LocalStorage, ReadableFile, open_parent
 from .arrow_columns import import_pyarrow
 
-__all__ = ["ArrowFile", "ArrowTable", "Batch", "ParquetTable", "open_table", "readable_batches"]
-
 _BATCH_BYTES = 16 << 20  # of the values of a batch, by their mean
 _MAX_BATCH_ROWS = 8192
 _MAX_BATCH_BYTES = 256 << 20  # of the values of a batch, if each were the largest of a dictionary

@@ -20,8 +20,6 @@ from .named_files import NamedFiles
 from .row_maker import CellOf, RowMaker
 from .table_column import EXAMPLE_ROWS, TableColumn
 
-__all__ = ["list_table", "survey_columns"]
-
 _EXAMPLE_BYTES = 32 << 20
 
 

@@ -8,8 +8,6 @@ from typing import Literal
 
 from .named_files import NamedFiles
 
-__all__ = ["ColumnType", "Columns", "FoundColumn", "PartColumns", "Role", "TableLayout"]
-
 ColumnType = Literal["text", "integer", "number", "bytes", "media", "media list", "text list", "nested", "empty"]
 """Type of the values: ``media`` is a struct of bytes and a path, as in Hugging Face datasets."""
 

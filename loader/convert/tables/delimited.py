@@ -13,8 +13,6 @@ from ...errors import ConfigError
 from .names import is_link, looks_like_file
 from .records import NUMBER, Record, number_of
 
-__all__ = ["DelimitedReader"]
-
 _MAX_FIELD = 64 << 20  # characters; an open quote would otherwise read the rest of the file into memory
 _HEAD_BYTES = 1 << 16
 _DELIMITERS = ",;\t|"

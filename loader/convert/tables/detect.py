@@ -25,8 +25,6 @@ from .names import (
 )
 from .table_column import TableColumn, flat
 
-__all__ = ["find_layout", "named_files"]
-
 _MIN_SHARE = 0.9  # of values that look like paths
 _MAX_SPLIT_PARTS = 20
 _MAX_FOLDERS = 200  # in which files of paths are searched

@@ -12,8 +12,6 @@ from .columns import PartColumns, Role
 from .names import extension_of_path
 from .table_column import TableColumn
 
-__all__ = ["document_of", "document_parts"]
-
 _TEXT_NAMES = ("texts", "text_list", "sentences")
 _PICTURE_NAMES = ("images", "image_list", "image_urls", "image_paths", "pictures")
 _MIN_SHARE = 0.5  # of the first rows whose lists are equally long: a damaged one must not hide the layout

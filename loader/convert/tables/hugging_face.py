@@ -10,8 +10,6 @@ from ...errors import ConfigError, FormatError
 from ...storage import is_url
 from .arrow_files import Batch
 
-__all__ = ["SavedTable", "is_saved_dataset", "load_saved"]
-
 _BATCH_BYTES = 16 << 20
 _MAX_BATCH_ROWS = 1000
 _MARKS = ("dataset_dict.json", "state.json")

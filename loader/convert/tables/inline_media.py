@@ -9,8 +9,6 @@ import re
 from ...accounting.kinds import HEADER_BYTES, MEDIA_KINDS, kind_of_bytes
 from ...errors import SampleError
 
-__all__ = ["inline_contents", "is_inline"]
-
 _DATA = "data:"
 _MAX_HEAD = 200  # characters before the data of a URL
 _HEAD = 64  # characters of the smallest picture that is taken for base64: paths are shorter, or have a dot

@@ -11,8 +11,6 @@ import msgspec
 from ...errors import ConfigError
 from .records import Record
 
-__all__ = ["read_json_lines"]
-
 _MAX_LINE = 1 << 30  # bytes
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _HINT = "correct or remove that line; JSON over several lines: jq -c . converts it"

@@ -9,8 +9,6 @@ from ..rows.file_ref import file_ref
 from ..rows.row import FileRef, PartRef
 from .names import is_link
 
-__all__ = ["NamedFiles", "join_root"]
-
 
 class NamedFiles:
     """The files that paths in a table name: below a folder or URL by relative paths, elsewhere by absolute ones.

@@ -9,21 +9,6 @@ from ...accounting.kinds import kind_of_name
 from ...errors import ConfigError
 from ...storage import is_url
 
-__all__ = [
-    "CAPTION_NAMES",
-    "KEY_NAMES",
-    "LABEL_NAMES",
-    "MEDIA_NAMES",
-    "SPLIT_NAMES",
-    "check_part_name",
-    "extension_of_path",
-    "is_link",
-    "looks_like_file",
-    "part_name_of_column",
-    "plain_name",
-    "split_part",
-]
-
 KEY_NAMES = frozenset({"key", "id", "uid", "uuid", "sampleid", "samplekey", "imageid", "imagekey"})
 SPLIT_NAMES = frozenset({"split", "subset", "partition"})
 LABEL_NAMES = frozenset(

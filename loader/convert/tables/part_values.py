@@ -15,8 +15,6 @@ from .documents import document_of
 from .inline_media import inline_contents
 from .named_files import join_root
 
-__all__ = ["encode_json", "is_empty", "media_bytes", "part_bytes"]
-
 
 def part_bytes(part: PartColumns, values: Mapping[str, Any], class_names: Mapping[str, tuple[str, ...]]) -> bytes:
     """Return the bytes of a part that is text, a label or JSON.

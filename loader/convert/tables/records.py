@@ -17,8 +17,6 @@ from typing import Any, BinaryIO, cast
 from ...errors import StorageError
 from ...storage import FileStream, open_parent
 
-__all__ = ["INTEGER", "NUMBER", "Record", "folder_of", "number_of", "open_text_table"]
-
 INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
 """Integers as JSON writes them; others, such as ``007``, are texts."""
 NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")

@@ -14,8 +14,6 @@ from .inline_media import inline_contents
 from .names import extension_of_path, is_link, split_part
 from .part_values import encode_json, is_empty, media_bytes, part_bytes
 
-__all__ = ["CellOf", "RowMaker"]
-
 _DIGITS = 9
 
 CellOf = Callable[[PartColumns, int | None], PartRef]

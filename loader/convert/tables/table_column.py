@@ -16,8 +16,6 @@ from .named_files import NamedFiles
 from .names import KEY_NAMES, MEDIA_NAMES, SPLIT_NAMES, extension_of_path, is_link, looks_like_file, plain_name
 from .records import INTEGER, NUMBER
 
-__all__ = ["EXAMPLE_ROWS", "TableColumn", "flat"]
-
 EXAMPLE_ROWS = 100
 """Number of rows whose values are examples."""
 

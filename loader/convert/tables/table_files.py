@@ -11,8 +11,6 @@ from ...errors import ConfigError
 from ...storage import FileInfo, is_url, open_parent, open_storage
 from .names import split_part
 
-__all__ = ["EXTENSIONS", "TableFile", "list_table_files", "split_of_name"]
-
 EXTENSIONS = {"parquet": ("parquet", "pq"), "arrow": ("arrow", "feather", "ipc")}
 """Kind of table → extensions of its files."""
 

@@ -18,8 +18,6 @@ from ...storage import Storage
 from .work_folder import remove_work_folder
 from .written_shards import WRITING_FOLDER, PartRecord, ShardRecord, WrittenShards, part_name, written_parts
 
-__all__ = ["commit_shards"]
-
 _OWN_SHARD = re.compile(r"(shard|part_\d{5})_\d{6}\.tar")
 _LOCK = f"{WRITING_FOLDER}/commit.lock"
 _MAX_SHOWN = 10

@@ -16,8 +16,6 @@ from ...errors import SampleError
 from .shard_file import FileContents, PartContents
 from .webdataset_writer import webdataset_writer
 
-__all__ = ["encode_part"]
-
 _QUALITY = 95  # of JPEG and WebP
 _CHANNELS = (1, 3, 4)
 _GREY, _SINGLE = 2, 1

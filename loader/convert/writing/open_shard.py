@@ -10,8 +10,6 @@ from ...storage import Storage
 from .shard_file import ShardFile
 from .written_shards import ShardRecord, version_of
 
-__all__ = ["OpenShard"]
-
 
 class OpenShard:
     """A shard that is being written.

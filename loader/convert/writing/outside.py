@@ -8,8 +8,6 @@ from collections.abc import Iterable
 from ...errors import ConfigError
 from ...storage import is_url
 
-__all__ = ["check_outside"]
-
 
 def check_outside(output: str, sources: Iterable[str]) -> None:
     """Raise a ``ConfigError`` if an output is one of some folders, or inside of one.

@@ -8,8 +8,6 @@ from hashlib import blake2b
 
 from ...errors import SampleError
 
-__all__ = ["checked_key", "split_by_hash"]
-
 _WRONG_IN_KEY = re.compile(r"[\x00-\x1f\x7f]|^/|/$|//|^$")
 
 

@@ -13,8 +13,6 @@ from ...format.documents.field_map import FieldAccess, FieldMap, parse_field_map
 from ...format.documents.messages import did_you_mean
 from ...format.documents.sample_types import CRUDE, SAMPLE_TYPES, SampleTypeSpec
 
-__all__ = ["SampleParts", "description", "type_of_sample"]
-
 _PART_OF_KIND = {
     "image": "jpg",
     "image_list": "jpg",

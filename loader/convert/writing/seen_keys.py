@@ -7,8 +7,6 @@ from hashlib import blake2b
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["SeenKeys"]
-
 _Hashes = npt.NDArray[np.uint64]
 
 

@@ -15,8 +15,6 @@ from ...format.tar.header import BLOCK
 from ...format.tar.scan import MemberBatch
 from .webdataset_writer import webdataset_writer
 
-__all__ = ["FileContents", "PartContents", "Readable", "ShardFile", "member_bytes", "plain_header", "sample_bytes"]
-
 _MODE = 0o644
 _COPY_BYTES = 1 << 20
 _BATCH_MEMBERS = 4096

@@ -25,8 +25,6 @@ from .shard_file import FileContents, PartContents, sample_bytes
 from .work_folder import remove_leftovers
 from .written_shards import WRITING_FOLDER, PartRecord, WrittenShards, part_name, written_parts
 
-__all__ = ["ShardWriter"]
-
 _DEFAULT_PART = "train"
 _END_BYTES = 1024
 

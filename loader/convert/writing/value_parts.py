@@ -12,8 +12,6 @@ import numpy as np
 from ...accounting.kinds import usual_extension
 from ...errors import SampleError
 
-__all__ = ["part_of_value"]
-
 _UNSAFE = re.compile(r"[^0-9A-Za-z_-]+")
 
 

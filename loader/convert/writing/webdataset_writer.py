@@ -12,8 +12,6 @@ import sys
 from types import ModuleType
 from typing import Any
 
-__all__ = ["webdataset_writer"]
-
 _PACKAGE = "_energon_webdataset"
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from ...storage import LocalStorage, Storage
 
-__all__ = ["remove_leftovers", "remove_work_folder"]
-
 _SUFFIX = ".done"
 
 

@@ -9,8 +9,6 @@ import msgspec
 from ...format.nv_meta import FOLDER
 from ...storage import FileInfo, Storage
 
-__all__ = ["WRITING_FOLDER", "PartRecord", "ShardRecord", "WrittenShards", "part_name", "version_of", "written_parts"]
-
 WRITING_FOLDER = f"{FOLDER}/.writing"
 """The folder of writers that are not committed."""
 

@@ -19,8 +19,6 @@ from ...cached_property import cached_property
 from ...errors import FormatError, StorageError
 from ...storage import ByteRange, ReadableFile, Storage, map_file, raise_storage_error
 
-__all__ = ["DTYPES", "TOKENS", "TokenFile", "TokenHeader", "read_header"]
-
 MAGIC = b"MMIDIDX\x00\x00"
 VERSION = 1
 DTYPES = {1: "u1", 2: "i1", 3: "<i2", 4: "<i4", 5: "<i8", 6: "<f8", 7: "<f4", 8: "<u2"}

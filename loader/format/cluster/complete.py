@@ -10,8 +10,6 @@ from ...storage import Storage
 from .part_plan import read_part_plan
 from .share import Part, format_numbers
 
-__all__ = ["check_complete"]
-
 _MAX_SHARDS = 5  # in a message
 
 

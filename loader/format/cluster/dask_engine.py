@@ -10,8 +10,6 @@ from contextlib import contextmanager
 
 from ...errors import ConfigError, WorkerError
 
-__all__ = ["open_dask_executor"]
-
 _CONNECT_S = 15  # a scheduler answers at once, unless its machine is busy
 _WORKERS_S = 60  # a queue of jobs may start them later
 

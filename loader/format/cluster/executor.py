@@ -9,8 +9,6 @@ from typing import TypeVar
 from ...errors import EnergonError, WorkerError
 from ..worker_pool import STOP_PERIOD_S, StoppedError
 
-__all__ = ["run_in_executor"]
-
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 

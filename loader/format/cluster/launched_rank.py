@@ -21,8 +21,6 @@ from typing import NamedTuple
 
 from ...errors import ConfigError
 
-__all__ = ["LaunchedRank", "launched_rank", "number_in"]
-
 _TORCHRUN = ("RANK", "WORLD_SIZE")
 _MPI = (
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),

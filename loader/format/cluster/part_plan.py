@@ -19,16 +19,6 @@ from ...version import __version__
 from ..index.journal import ScanFolders
 from ..nv_meta import WORK_FOLDER
 
-__all__ = [
-    "PART_PLAN",
-    "PartPlan",
-    "check_not_planned",
-    "divide_shards",
-    "read_part_plan",
-    "scan_folders",
-    "write_part_plan",
-]
-
 PART_PLAN = f"{WORK_FOLDER}/parts.json"
 _BYTES_PER_SHARD = 1 << 20
 """Opening a shard takes as long as scanning about so many bytes."""

@@ -9,8 +9,6 @@ from typing import NamedTuple
 from ...errors import ConfigError
 from .launched_rank import launched_rank, number_in
 
-__all__ = ["Part", "format_numbers", "parse_part"]
-
 _EXPECTED = "expected PART/PARTS with 1 ≤ PART ≤ PARTS, such as 3/64, or auto"
 _MAX_PARTS = 1_000_000
 _NAME_THE_PART = "name the part: --part 3/64"

@@ -14,8 +14,6 @@ from ..index.npy_column import NUMBERS, ColumnReader, create_column
 from ..index.publish import STAGING
 from .column_files import column_names, column_path, read_record, shards_digest
 
-__all__ = ["CarriedColumns", "carry_columns", "shard_version"]
-
 _ROWS_AT_ONCE = 1 << 20
 
 

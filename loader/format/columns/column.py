@@ -25,8 +25,6 @@ from .column_files import (
     shards_digest,
 )
 
-__all__ = ["Column", "open_column", "remove_column", "write_column"]
-
 _ROWS_AT_ONCE = 1 << 20
 
 

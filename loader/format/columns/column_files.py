@@ -18,16 +18,6 @@ from ...storage import Storage, read_document
 from ..index.layout import ShardEntry
 from ..nv_meta import COLUMNS_FOLDER
 
-__all__ = [
-    "ColumnRecord",
-    "check_column_name",
-    "column_names",
-    "column_path",
-    "decode_record",
-    "read_record",
-    "shards_digest",
-]
-
 _FORMAT_VERSION = 1
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 _IN_FOLDER = re.compile(rf"{re.escape(COLUMNS_FOLDER)}/([^/]+)\.json")

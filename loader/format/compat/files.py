@@ -25,16 +25,6 @@ from ..nv_meta import INDEX_SQLITE, TAR_IDX_SUFFIX
 from ..tar.idx import tar_idx_bytes
 from .sqlite_index import NotPatchable, SqliteIndexWriter
 
-__all__ = [
-    "STAGED_SQLITE",
-    "CompatFiles",
-    "cannot_express",
-    "first_unwritable_folder",
-    "stage_tar_idx",
-    "stale_compat_files",
-    "why_inexpressible",
-]
-
 STAGED_SQLITE = f"{STAGING}/index.sqlite"
 """Path of the new file until the commit renames it."""
 

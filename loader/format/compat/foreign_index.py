@@ -29,8 +29,6 @@ from ..tar.header import BLOCK
 from ..tar.names import encode_name, printable
 from .sqlite_index import open_sqlite
 
-__all__ = ["build_foreign_index"]
-
 _BUILDING = f"{INDEX_FOLDER}/.building"
 _log = get_logger(__name__)
 

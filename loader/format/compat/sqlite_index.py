@@ -18,8 +18,6 @@ import numpy as np
 from ...errors import StorageError
 from ..index.shard_index import ShardIndex
 
-__all__ = ["MEDIA_TABLES", "SQLITE_SETTINGS", "NotPatchable", "SqliteIndexWriter", "disk_error", "open_sqlite"]
-
 _TABLES = """
 CREATE TABLE samples (
     tar_file_id INTEGER NOT NULL,

@@ -9,8 +9,6 @@ from typing import Any
 from ...accounting.kinds import MEDIA_KINDS, Kind, is_compressed, kind_of_name, part_extension
 from .json_values import json_expressions
 
-__all__ = ["Contents", "Structure"]
-
 _MAX_STRUCTURES = 500  # keys of json may be different in each sample
 _MAX_NAMES = 2000  # of parts
 _LARGE_DOCUMENT_BYTES = 16 * 1024  # as text

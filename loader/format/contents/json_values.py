@@ -7,8 +7,6 @@ from typing import Any
 
 from ..documents.field_map import FieldAccess, is_part_name
 
-__all__ = ["json_expressions"]
-
 _MAX_EXPRESSIONS = 200
 _MAX_DEPTH = 5
 _MAX_KEY = 80  # characters

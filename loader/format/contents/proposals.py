@@ -12,8 +12,6 @@ from ..documents.field_map import FieldAccess, is_part_name, parse_field_express
 from ..documents.sample_types import CRUDE, SAMPLE_TYPES, FieldSpec, SampleTypeSpec
 from .sample_layouts import SampleLayout, find_layout
 
-__all__ = ["Proposal", "count_fits", "dropped_parts", "propose", "propose_field_map", "propose_sample_types"]
-
 _RARE = 0.01
 """Share of the samples up to which part sets do not decide on a type, but are named."""
 _MAX_SETS = 200  # that are compared with a type

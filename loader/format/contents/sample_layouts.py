@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from ...accounting.kinds import kind_of_name, part_extension
 from ..documents.conversation import IMAGE_PLACEHOLDER, is_conversation
 
-__all__ = ["SampleLayout", "find_layout", "string_literal"]
-
 _SEQUENCE_KEYS = ("sequence", "content", "interleaved", "items", "document", "texts", "text_list", "sentences")
 _IMAGE_LIST_KEYS = ("images", "image_paths", "image_names", "image_list", "image")
 _TEXT_KEYS = ("text", "content", "caption")

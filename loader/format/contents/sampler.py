@@ -14,8 +14,6 @@ from ...storage import FileInfo, ReadableFile, Storage
 from ..index.shard_index import ShardIndex
 from .findings import Contents
 
-__all__ = ["MAX_JSON_BYTES", "ContentSampler", "parse_document"]
-
 _MAX_SHARDS = 2000  # of which samples are inspected, besides those of rare part sets
 _MIN_SAMPLES = 256  # in all shards, if there are few shards
 _MAX_RARE = 1000  # samples of further part sets, for each process

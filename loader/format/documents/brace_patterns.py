@@ -16,16 +16,6 @@ from braceexpand import braceexpand
 from ...errors import ConfigError
 from .messages import short_text
 
-__all__ = [
-    "MAX_NAMES",
-    "MAX_PATTERN_LETTERS",
-    "ShardFinder",
-    "compact_names",
-    "count_names",
-    "escape_name",
-    "expand_pattern",
-]
-
 MAX_NAMES = 1_000_000
 """Limit on the names of one pattern: more are taken for a mistake or an attack, and not expanded."""
 

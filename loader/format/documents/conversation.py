@@ -7,16 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = [
-    "CONVERSATION_KEYS",
-    "IMAGE_PLACEHOLDER",
-    "ITEM_KEYS",
-    "Turn",
-    "conversation_turns",
-    "is_conversation",
-    "item_media",
-]
-
 IMAGE_PLACEHOLDER = "<image>"
 """Marks the place of an image in the text of a turn."""
 

@@ -23,8 +23,6 @@ from .messages import did_you_mean, short_key, short_keys, short_repr
 from .sample_types import CRUDE, SAMPLE_TYPES, SampleTypeSpec
 from .yaml_document import parse_yaml
 
-__all__ = ["OWN_MODULE", "DatasetConfig", "format_dataset_config", "is_own_module", "parse_dataset_config"]
-
 OWN_MODULE = "megatron.energon"
 """Module of our own classes in the files that we write, so that megatron-energon reads them too."""
 

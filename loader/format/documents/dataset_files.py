@@ -15,16 +15,6 @@ from .providers import SHARD_SUFFIXES
 from .split_config import SplitConfig, parse_split_config
 from .yaml_document import parse_yaml
 
-__all__ = [
-    "check_shard_names",
-    "commit_mark",
-    "current_split_file",
-    "encode_shard_info",
-    "marked_index",
-    "read_shard_info",
-    "read_split_config",
-]
-
 _MARK_BITS = 128
 
 

@@ -19,8 +19,6 @@ from ...accounting.kinds import kind_of_name
 from ...errors import ConfigError, Fault, SampleError
 from .messages import nearest_names
 
-__all__ = ["FieldAccess", "FieldMap", "MissingPartError", "is_part_name", "parse_field_expression", "parse_field_map"]
-
 _INTEGER = re.compile(r"-?[0-9]+")
 _PART_NAME = re.compile(r"[^\[\],]+")
 _STEP = re.compile(

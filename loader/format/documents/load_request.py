@@ -13,14 +13,6 @@ from .messages import short_repr
 from .providers import data_path, provider_of
 from .subset import SubsetRange
 
-__all__ = [
-    "KeyFormat",
-    "LoadRequest",
-    "checked_key_format",
-    "resolve_key_format",
-    "resolve_meta_folder",
-]
-
 KeyFormat = Literal["shard/key", "key"]
 """``"shard/key"``: ``train/shard_0.tar/0001``, unique in a dataset. ``"key"``: ``0001``, as in megatron-energon 7."""
 

@@ -8,8 +8,6 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Any
 
-__all__ = ["did_you_mean", "nearest_hint", "nearest_names", "short_key", "short_keys", "short_repr", "short_text"]
-
 _MAX_KEYS = 10
 _MAX_KEY_LETTERS = 60
 _MAX_TEXT_LETTERS = 120

@@ -11,24 +11,6 @@ from typing import Final, Literal, NamedTuple
 
 from ...storage import is_url
 
-__all__ = [
-    "FILESYSTEM",
-    "PROVIDERS",
-    "SHARD_SUFFIXES",
-    "Format",
-    "Provider",
-    "data_path",
-    "fault_of_file",
-    "files_folder",
-    "format_of",
-    "is_jsonl",
-    "is_metadataset",
-    "is_record_file",
-    "is_tar_file",
-    "provider_of",
-    "record_format",
-]
-
 Format = Literal["metadataset", "jsonl", "binidx", "parquet", "folder"]
 
 

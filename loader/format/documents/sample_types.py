@@ -13,15 +13,6 @@ from typing import Literal
 from ...errors import ConfigError
 from .messages import nearest_names
 
-__all__ = [
-    "CRUDE",
-    "SAMPLE_TYPES",
-    "FieldKind",
-    "FieldSpec",
-    "SampleTypeSpec",
-    "sample_type_of_name",
-]
-
 FieldKind = Literal[
     "any",
     "audio",

@@ -19,8 +19,6 @@ from .providers import SHARD_SUFFIXES
 from .subset import SubsetRange, bounds_of, parse_range, resolve_subset
 from .yaml_document import error_of_yaml, parse_yaml
 
-__all__ = ["SplitConfig", "format_split_config", "parse_split_config", "split_sample_name"]
-
 _KEYS = ("split_parts", "exclude", "sample_ranges", "sample_filters")
 
 _LAST_WINS = ("exclude",)

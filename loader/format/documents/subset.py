@@ -11,17 +11,6 @@ from math import floor
 from ...errors import ConfigError
 from .messages import short_repr
 
-__all__ = [
-    "EXPECTED_RANGE",
-    "SampleRange",
-    "ShareRange",
-    "SubsetRange",
-    "bounds_of",
-    "do_overlap",
-    "parse_range",
-    "resolve_subset",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareRange:

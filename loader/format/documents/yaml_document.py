@@ -18,8 +18,6 @@ from ...errors import ConfigError, Fault, escape_controls
 from ...storage import max_document_bytes
 from ...storage.protocol import DOCUMENT_LIMIT_VARIABLE
 
-__all__ = ["error_of_yaml", "parse_yaml"]
-
 _MAX_DEPTH = 100
 _BYTES_PER_VALUE = 256  # share of the limit of bytes that allows one value: a million, with the default limit
 _MAX_EXPANDED_VALUES = 10_000_000

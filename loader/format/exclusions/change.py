@@ -23,8 +23,6 @@ from ..nv_meta import FOLDER
 from ..single_file import SingleFile
 from .journal import Exclusion, ExclusionFiles, encode_journal
 
-__all__ = ["ExclusionPlan", "exclude_names", "exclude_samples", "included_samples", "plan_exclusion", "undo_exclusion"]
-
 _MAX_NAMES = 100_000  # in a split file, which is parsed whenever the dataset is opened
 
 

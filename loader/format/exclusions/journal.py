@@ -19,8 +19,6 @@ from ..filters.files import FilterFiles, filter_names
 from ..nv_meta import FOLDER, LOCK, is_filter_name
 from ..single_file import SingleFile
 
-__all__ = ["EXCLUDE_JSON", "Exclusion", "ExclusionFiles", "encode_journal"]
-
 EXCLUDE_JSON = f"{FOLDER}/exclude.json"
 
 _FORMAT_VERSION = 1

@@ -20,8 +20,6 @@ from ..nv_meta import is_filter_name, open_dataset_storage
 from ..records.record_file import open_record_path
 from .files import FilterFiles
 
-__all__ = ["build_filter_index", "build_filter_index_from_shard_indexes"]
-
 _NUMBERS_AT_ONCE = 1 << 20
 
 

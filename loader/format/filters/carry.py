@@ -14,8 +14,6 @@ from ..index.layout import ShardEntry
 from ..index.publish import STAGING
 from .files import NUMBER, FilterFiles, filter_names
 
-__all__ = ["carry_filters"]
-
 
 def carry_filters(
     storage: Storage, work: Storage, *, earlier: Sequence[ShardEntry], now: Sequence[ShardEntry]

@@ -20,8 +20,6 @@ from ...errors import FormatError
 from ...storage import RemoteStorage, Storage, read_document
 from ..nv_meta import FOLDER, INFO_JSON, is_filter_name
 
-__all__ = ["NUMBER", "FilterFiles", "filter_names"]
-
 NUMBER = np.dtype("<u8")
 """Type of a sample's number in an ``.idx`` file."""
 

@@ -17,8 +17,6 @@ from ...storage import Storage, map_file
 from ..documents.messages import short_repr
 from .files import NUMBER, FilterFiles
 
-__all__ = ["FilterRows", "FilteredShard", "open_file_filter", "open_filter"]
-
 _NUMBERS_AT_ONCE = 1 << 20
 
 

@@ -20,18 +20,6 @@ from .dataset_index import DatasetIndex
 from .layout import ShardEntry
 from .shard_index import ShardIndex
 
-__all__ = [
-    "KeptRows",
-    "PreviousIndex",
-    "ShardRows",
-    "current_index",
-    "index_folders",
-    "prefetch_documents",
-    "read_uuid",
-    "shard_index_with_offsets",
-    "stale_indexes",
-]
-
 _UUID = re.compile(r"[0-9A-Za-z][0-9A-Za-z_-]{0,99}")
 _ROWS_AT_ONCE = 1 << 20
 

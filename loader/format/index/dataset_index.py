@@ -25,8 +25,6 @@ from .layout import COLUMNS, PART_SETS_FILE, ROW_COLUMNS, SampleIndex, ShardEntr
 from .npy_column import column_bytes, map_column
 from .shard_index import ShardIndex
 
-__all__ = ["DatasetIndex", "PartLocation"]
-
 _PART_COLUMNS = frozenset({"part_name", "part_offset", "part_size"})  # those with a row for each part
 
 

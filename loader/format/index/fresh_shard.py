@@ -10,8 +10,6 @@ from ..tar.names import decode_name, printable
 from .dataset_index import DatasetIndex, PartLocation
 from .layout import ShardEntry
 
-__all__ = ["open_fresh_shard"]
-
 _log = get_logger(__name__)
 _PREPARE_AGAIN = "run energon prepare again on this dataset"
 

@@ -20,17 +20,6 @@ from ...storage import FileInfo, ReadableFile, Storage
 from ..nv_meta import WORK_FOLDER
 from .shard_index import ShardIndex, decode_shard_index, encode_shard_index
 
-__all__ = [
-    "Journal",
-    "ScanFolders",
-    "ScanPlace",
-    "download_scan",
-    "download_scans",
-    "save_scans",
-    "shard_digest",
-    "upload_scans",
-]
-
 _FOLDER = f"{WORK_FOLDER}/scans"
 _SUFFIX = ".scans"
 _DOWNLOADS_AT_ONCE = 16

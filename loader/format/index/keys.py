@@ -16,18 +16,6 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-__all__ = [
-    "Appendable",
-    "Column",
-    "KeyRuns",
-    "RunWriter",
-    "equal_neighbours",
-    "hash_key",
-    "hash_keys",
-    "hash_ragged",
-    "merge_runs",
-]
-
 _GOLDEN_ONE = 0x9E3779B97F4A7C15
 _GOLDEN = np.uint64(_GOLDEN_ONE)
 _MASK = (1 << 64) - 1

@@ -21,23 +21,6 @@ from ...errors import EnergonError, FormatError
 from ...storage import FileInfo, Storage, read_document
 from ..documents.dataset_files import check_shard_names
 
-__all__ = [
-    "COLUMNS",
-    "LAYOUT_VERSION",
-    "PART_SETS_FILE",
-    "ROW_COLUMNS",
-    "Layout",
-    "PartStats",
-    "SampleIndex",
-    "ShardEntry",
-    "decode_layout",
-    "encode_layout",
-    "encode_part_sets",
-    "layout_warnings",
-    "once_warning",
-    "read_part_sets",
-]
-
 LAYOUT_VERSION = 1
 
 PART_SETS_FILE = "part_sets.json"

@@ -13,8 +13,6 @@ from ...arrays import IntArray
 from ..tar.header import BLOCK
 from .locations import SampleLocations, SampleLocator, ascii_keys, row_ranges
 
-__all__ = ["locate_together"]
-
 
 class _Rows(NamedTuple):
     """Columns of the index of one dataset, for samples of one part each."""

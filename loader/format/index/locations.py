@@ -16,8 +16,6 @@ from ...errors import FormatError
 from ..tar.header import BLOCK
 from .dataset_index import DatasetIndex
 
-__all__ = ["IndexColumns", "SampleLocations", "SampleLocator", "ascii_keys", "row_ranges"]
-
 Column = Any
 """Integers: a list, an array of shape (n,) or a range."""
 

@@ -14,8 +14,6 @@ import numpy.typing as npt
 from ...errors import FormatError, StorageError
 from ...storage import Storage, map_file
 
-__all__ = ["INTEGERS", "NUMBERS", "ColumnReader", "ColumnWriter", "column_bytes", "create_column", "map_column"]
-
 # As numpy writes it. numpy parses the header as Python and raises a dozen kinds of errors on damage.
 _HEADER = re.compile(
     rb"\x93NUMPY\x01\0(..)\{'descr': '([^']*)', 'fortran_order': False, 'shape': \((\d{1,18}),\), \} *\n", re.DOTALL

@@ -21,8 +21,6 @@ from ...storage import LocalStorage, RemoteStorage, Storage
 from ..documents.dataset_files import marked_index
 from ..nv_meta import FOLDER, INDEX_FOLDER, INDEX_SQLITE, INFO_JSON, WORK_FOLDER
 
-__all__ = ["ObjectCommit", "finish_object_commit", "read_committed_documents"]
-
 _log = get_logger(__name__)
 _UPLOADS_AT_ONCE = 16
 _DOCUMENTS = "documents"  # in the folder of an index

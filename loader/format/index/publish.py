@@ -16,8 +16,6 @@ from ...errors import FormatError
 from ...storage import Storage, read_document
 from ..nv_meta import COLUMNS_FOLDER, FOLDER, INDEX_FOLDER, INDEX_SQLITE, TAR_IDX_SUFFIX, WORK_FOLDER
 
-__all__ = ["STAGING", "commit", "finish_interrupted_commit", "is_commit_pending", "stage_files"]
-
 STAGING = f"{WORK_FOLDER}/staged"
 """The folder of the files that wait for the commit."""
 

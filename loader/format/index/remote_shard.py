@@ -18,8 +18,6 @@ from ...storage import ClosesOnExit, FileInfo, PendingRead, RemoteStorage
 from ..tar.scan import TarScan
 from .shard_index import ShardIndex, shard_requests
 
-__all__ = ["RemoteIndexer", "ScanMode"]
-
 ScanMode = Literal["auto", "hop", "stream"]
 """How shards in an object store are scanned; ``auto`` measures the first ones."""
 

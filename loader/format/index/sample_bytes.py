@@ -8,8 +8,6 @@ from ...errors import FormatError
 from ...storage import ReadableFile
 from .dataset_index import PartLocation
 
-__all__ = ["read_sample"]
-
 _MAX_GAP = 64 * 1024  # smaller gaps between parts are read over: a second read costs more
 
 

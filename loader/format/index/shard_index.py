@@ -20,16 +20,6 @@ from ..tar.names import SplitNames, decode_name, reason_without_sample, split_me
 from ..tar.scan import MemberBatch, Request, TarScan
 from .keys import hash_keys
 
-__all__ = [
-    "ShardIndex",
-    "decode_shard_index",
-    "encode_shard_index",
-    "index_members",
-    "index_shard",
-    "shard_requests",
-    "starts_of_keys",
-]
-
 _Number = TypeVar("_Number", bound=np.generic)
 
 _MAX_SPLIT_BYTES = 4 * 1024 * 1024  # of the names that are split at once, without temporaries

@@ -19,8 +19,6 @@ from ..tar.names import SplitNames, decode_name, split_member_names
 from .keys import hash_keys
 from .shard_index import ShardIndex, starts_of_keys
 
-__all__ = ["MAX_SMALL_BYTES", "index_small_shards"]
-
 MAX_SMALL_BYTES = 64 * 1024
 """Largest size of a small shard."""
 

@@ -36,8 +36,6 @@ from .layout import (
 from .npy_column import ColumnReader, ColumnWriter, create_column, map_column
 from .shard_index import ShardIndex
 
-__all__ = ["DuplicateKeys", "IndexWriter"]
-
 _APPENDED = ("part_ends", "key_ends", "key_bytes", "part_name", "part_offset", "part_size")
 _RUNS = ("run_hash", "run_sample")  # of the key table, before they are merged
 _DTYPES = {**COLUMNS, **dict.fromkeys(_RUNS, "<u8")}

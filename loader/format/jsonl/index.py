@@ -17,16 +17,6 @@ from ...errors import FormatError, StorageError
 from ...storage import ClosesOnExit, FileInfo, ReadableFile, Storage
 from .lines import BYTE_ORDER_MARK, scan_lines
 
-__all__ = [
-    "IDX_SUFFIX",
-    "JsonlIndex",
-    "JsonlReader",
-    "build_jsonl_index",
-    "open_jsonl_index",
-    "prepare_jsonl",
-    "read_line",
-]
-
 IDX_SUFFIX = ".idx"
 
 _OFFSET = np.dtype("<u8")

@@ -13,8 +13,6 @@ from ...storage import ReadableFile, Storage
 from .index import open_jsonl_index, read_line
 from .lines import BYTE_ORDER_MARK
 
-__all__ = ["LINE", "LineFile"]
-
 LINE = "json"
 """Name of the one part of a sample."""
 

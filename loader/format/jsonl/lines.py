@@ -16,8 +16,6 @@ import numpy.typing as npt
 from ...errors import FormatError
 from ...storage import ReadableFile
 
-__all__ = ["BYTE_ORDER_MARK", "ExaminedLine", "LineBlock", "scan_lines"]
-
 BYTE_ORDER_MARK = codecs.BOM_UTF8
 
 _CHUNK_BYTES = 1 << 20

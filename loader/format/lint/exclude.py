@@ -12,8 +12,6 @@ from ..exclusions.change import exclude_names
 from ..nv_meta import FOLDER
 from .report import Finding
 
-__all__ = ["exclude_broken_samples", "samples_to_exclude"]
-
 
 def exclude_broken_samples(dataset: DatasetFolder, findings: Iterable[Finding], *, checked: int | None = None) -> int:
     """Add broken and incomplete samples to ``exclude`` in the dataset's split file, after copying it to ``….bak``.

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 from .report import Finding
 
-__all__ = ["FindingGroup", "group_findings"]
-
 # What differs between the messages of samples with one cause, each with its replacement.
 _DETAILS = tuple(
     (re.compile(pattern, re.DOTALL), replacement)

@@ -15,8 +15,6 @@ from ..jsonl.index import IDX_SUFFIX, JsonlIndex, open_jsonl_index
 from ..jsonl.lines import BYTE_ORDER_MARK, LineBlock
 from .report import Finding, LintProgress, LintReport
 
-__all__ = ["lint_jsonl"]
-
 _CHUNK_BYTES = 1 << 20
 _OFFSETS_AT_ONCE = 1 << 20
 

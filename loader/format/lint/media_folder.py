@@ -17,8 +17,6 @@ from ..tar.names import split_member_name
 from .report import Finding, LintProgress, LintReport, SampleCheck, take_pictures
 from .samples import media_note
 
-__all__ = ["lint_media_folder"]
-
 _BY_NAME_OR_HEADER = MediaFilter(strategy="GLOB", patterns=("*",))
 
 

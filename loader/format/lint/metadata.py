@@ -25,17 +25,6 @@ from ..prepare.shards import find_shards
 from ..unprepared.tar_index import TarIndex
 from .report import Finding
 
-__all__ = [
-    "check_config",
-    "check_duplicate_keys",
-    "check_filters",
-    "check_part_names",
-    "check_split",
-    "check_sqlite",
-    "check_sqlite_rows",
-    "unreadable_dataset",
-]
-
 
 def unreadable_dataset(error: EnergonError, *, code: str = "E001") -> Finding:
     """Return the finding for a dataset that cannot be opened."""

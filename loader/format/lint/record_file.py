@@ -14,8 +14,6 @@ from ..documents.providers import format_of
 from .jsonl import lint_jsonl
 from .report import Finding, LintProgress, LintReport
 
-__all__ = ["lint_record_file"]
-
 _SEQUENCES_AT_ONCE = 1 << 20
 
 Step = tuple[int, int, Finding | None]

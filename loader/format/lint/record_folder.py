@@ -20,8 +20,6 @@ from .record_file import lint_record_file
 from .report import Finding, SampleCheck
 from .shard import required_parts
 
-__all__ = ["RecordShardLint", "lint_record", "value_check"]
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RecordShardLint:

@@ -13,19 +13,6 @@ from ..documents.dataset_config import DatasetConfig
 from ..documents.messages import did_you_mean
 from ..nv_meta import DATASET_YAML, SPLIT_YAML
 
-__all__ = [
-    "CODES",
-    "LEVELS",
-    "CheckedTask",
-    "Finding",
-    "LintPlan",
-    "LintProgress",
-    "LintReport",
-    "PictureCounts",
-    "SampleCheck",
-    "take_pictures",
-]
-
 LEVELS = ("headers", "bytes", "decode")
 
 SampleCheck = Callable[[str, Mapping[str, bytes]], Sequence[tuple[str | None, str]]]

@@ -10,8 +10,6 @@ from typing import Any
 from ..worker_pool import run_in_workers
 from .report import CheckedTask, Finding, LintProgress, PictureCounts
 
-__all__ = ["RunningLint"]
-
 
 class RunningLint:
     """A lint whose tasks run in worker processes.

@@ -14,8 +14,6 @@ from ..index.sample_bytes import read_sample
 from ..media.kind import media_type_of_name
 from .report import Finding, SampleCheck
 
-__all__ = ["PartIndex", "SampleLint", "media_names", "media_note"]
-
 
 class PartIndex(Protocol):
     """The keys and parts of samples by number."""

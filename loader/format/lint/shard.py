@@ -20,8 +20,6 @@ from ..tar.idx import has_tar_idx, tar_idx_bytes
 from .metadata import check_sqlite_rows
 from .report import Finding
 
-__all__ = ["check_archive", "check_parts", "check_shard", "read_all", "required_parts"]
-
 _CHUNK = 4 * 1024 * 1024
 _SCAN_AGAIN = "run energon prepare --force-overwrite"  # a plain prepare compares size and modification time only
 

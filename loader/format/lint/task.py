@@ -18,8 +18,6 @@ from .report import CheckedTask, LintPlan, SampleCheck, take_pictures
 from .samples import SampleLint
 from .shard import check_shard, required_parts
 
-__all__ = ["DecodeTasks", "LintChecker", "LintTask"]
-
 _SAMPLES_AT_ONCE = 256
 
 

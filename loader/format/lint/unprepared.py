@@ -23,8 +23,6 @@ from .samples import SampleLint, media_note
 from .shard import check_archive, check_parts, read_all
 from .task import DecodeTasks, LintTask
 
-__all__ = ["lint_tars"]
-
 
 def lint_tars(
     tars: TarFolder,

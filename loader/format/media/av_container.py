@@ -18,19 +18,6 @@ if TYPE_CHECKING:
     from av.packet import Packet
     from av.video.stream import VideoStream
 
-__all__ = [
-    "audio_stream",
-    "check_frame_size",
-    "import_av",
-    "is_indexed",
-    "media_error",
-    "media_start",
-    "open_av",
-    "open_container",
-    "packet_time",
-    "video_stream",
-]
-
 _NO_OTHER_FILES = {"protocol_whitelist": "none"}
 """Options that stop FFmpeg from opening the files and addresses named in playlists, file lists and session files."""
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from av.stream import Stream
     from av.video.stream import VideoStream
 
-__all__ = ["DecodedStream", "decode_streams", "media_fault"]
-
 _RAW = frozenset({"aac", "mp3"})
 """Formats without a container, in which any bytes may follow the last frame: tags of many kinds, and garbage."""
 

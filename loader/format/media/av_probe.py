@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from av.container import InputContainer
     from av.video.stream import VideoStream
 
-__all__ = ["StreamSpan", "probe_av", "rotation_of", "stream_spans"]
-
 _EXACT_HEADERS = frozenset({"aiff", "flac", "wav"})
 """Audio formats with the number of samples in the header."""
 

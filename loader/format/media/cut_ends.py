@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-__all__ = ["cut_fault", "cut_frame_bytes", "mp3_frames"]
-
 _UNSET = (0, 0x7FFFFFFF, 0xFFFFFFFF)
 _UNSET_SLACK = 4096  # programs that write to a pipe subtract the size of a header, or round to blocks
 _BOXES = frozenset((b"mdat", b"moof", b"moov"))  # the others may be garbage behind the file, or are no loss

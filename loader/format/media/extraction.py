@@ -15,8 +15,6 @@ from .jpeg_header import usual_jpeg
 from .kind import MediaFilter, media_type_of_header, media_type_of_name
 from .metadata import AVMetadata, ImageMetadata, MediaMetadata, MediaType
 
-__all__ = ["BrokenMedia", "FileRegion", "extract_media", "may_be_media"]
-
 _FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "TIFF", "BMP", "ICO", "JPEG2000", "AVIF")
 """Formats that Pillow may try, besides those of plugins: those of the names and headers that :mod:`.kind` knows."""
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from .metadata import ImageMetadata
 
-__all__ = ["usual_jpeg"]
-
 _START_OF_FRAME = (0xC0, 0xC1, 0xC2)  # baseline, extended and progressive
 _START_OF_SCAN = 0xDA
 _QUANTIZATION = 0xDB

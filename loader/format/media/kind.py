@@ -9,14 +9,6 @@ from typing import Literal
 from ...accounting.kinds import AUDIO, COMMON_IMAGE, VIDEO, kind_of_bytes
 from .metadata import MediaType
 
-__all__ = [
-    "MediaFilter",
-    "MediaStrategy",
-    "media_type_of_header",
-    "media_type_of_name",
-    "parse_patterns",
-]
-
 
 def media_type_of_name(name: str) -> MediaType | None:
     """Return the media type of a file name, by the text after the last dot in any case, or None.

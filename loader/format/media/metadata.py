@@ -21,23 +21,6 @@ from ..compat.sqlite_index import open_sqlite
 from ..documents.messages import short_repr
 from ..nv_meta import FOLDER, INDEX_SQLITE, INFO_JSON, INFO_YAML
 
-__all__ = [
-    "AVMetadata",
-    "Basis",
-    "ImageMetadata",
-    "MediaMetadata",
-    "MediaMetadataBase",
-    "MediaMetadataReader",
-    "MediaMetadataType",
-    "MediaType",
-    "decode_media_metadata",
-    "encode_media_metadata",
-    "has_media_tables",
-    "is_media_folder",
-    "media_prepare_command",
-    "media_query",
-]
-
 MediaType = Literal["image", "av"]
 
 Basis = Literal["counted", "decoded", "stated"]

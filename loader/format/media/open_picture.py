@@ -9,8 +9,6 @@ from PIL import Image, UnidentifiedImageError
 
 from ...accounting.kinds import HEADER_BYTES, kind_of_bytes
 
-__all__ = ["open_picture"]
-
 
 class _Plugin(NamedTuple):
     package: str

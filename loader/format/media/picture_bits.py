@@ -14,8 +14,6 @@ from PIL import Image
 
 from ...errors import SampleError
 
-__all__ = ["DeepPixels", "PictureBits", "as_16_bits", "picture_bits", "to_8_bits"]
-
 DeepPixels = Literal["scale", "clip"]
 """Scale values to the range of the target, or clip values at its end as Pillow does."""
 

@@ -11,8 +11,6 @@ from PIL import Image
 from .open_picture import open_picture
 from .picture_bits import picture_bits
 
-__all__ = ["TRAITS", "PictureTraits", "picture_traits", "traits_of_image", "turn_note"]
-
 _HEAD_BYTES = 64 * 1024  # of a JPEG; an Exif segment has at most as many
 _EXIF, _ORIENTATION = b"Exif\0\0", 0x0112
 _START_OF_FRAME = frozenset({*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC})

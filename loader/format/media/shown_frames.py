@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from av.packet import Packet
     from av.video.stream import VideoStream
 
-__all__ = ["has_hidden_frames", "is_cut", "shown_packets"]
-
 _VOP = b"\0\0\x01\xb6"  # start of a frame of MPEG-4
 _LONGEST_PLACEHOLDER = 8  # bytes from that start: the type, the time, a bit for "not coded" and the filling
 

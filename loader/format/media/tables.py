@@ -18,19 +18,6 @@ from .extraction import BrokenMedia, FileRegion, extract_media
 from .kind import MediaFilter, MediaStrategy, parse_patterns
 from .metadata import AVMetadata, encode_media_metadata, has_media_tables, media_query
 
-__all__ = [
-    "MediaChunk",
-    "MediaProgress",
-    "MediaReport",
-    "MediaRow",
-    "MediaRows",
-    "MediaTables",
-    "copied_rows",
-    "entry_keys_of_shards",
-    "fill_media_tables",
-    "read_media_filter",
-]
-
 MediaRow = tuple[str, str, str, str | None, str | None]
 """entry_key, metadata_type, metadata_json, video_basis and audio_basis."""
 

@@ -8,8 +8,6 @@ from contextlib import suppress
 from itertools import count
 from typing import Any
 
-__all__ = ["CACHED_BYTES", "RowCache", "row_cache", "serials"]
-
 CACHED_BYTES = 256 << 20
 """Limit of the decoded row groups that a process keeps; it keeps at least one."""
 

@@ -18,8 +18,6 @@ from ...storage import ReadableFile, Storage
 from .row_cache import row_cache, serials
 from .row_groups import PartialRow, RowGroups
 
-__all__ = ["RowFile"]
-
 
 class RowFile:
     """The rows of a Parquet file. Opening reads the footer.

@@ -12,8 +12,6 @@ from ...errors import FormatError
 from ...storage import ClosesOnExit, FileInfo, FileStream, Storage
 from .row_cache import row_cache, serials
 
-__all__ = ["PartialRow", "RowGroups"]
-
 _MAX_ROWS = 1 << 62
 _MAX_GROUP_BYTES = 4 << 30  # each worker process decodes at least one
 _VALUE_BITS = {"BOOLEAN": 1, "INT64": 64, "DOUBLE": 64, "INT96": 64}  # others: 32, or an offset of 32

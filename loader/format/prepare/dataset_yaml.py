@@ -10,8 +10,6 @@ from ..documents.dataset_config import OWN_MODULE, DatasetConfig, format_dataset
 from ..documents.field_map import parse_field_expression, parse_field_map
 from ..documents.sample_types import SampleTypeSpec
 
-__all__ = ["SAMPLE_LOADER", "DatasetYaml", "dataset_config_of", "files_to_write", "sample_loader_text"]
-
 SAMPLE_LOADER = "sample_loader.py"
 
 _TEMPLATE = '''\

@@ -22,8 +22,6 @@ from ..nv_meta import LOCK
 from .scans import raise_scan_errors
 from .shards import compression_of, find_compressed, tar_name
 
-__all__ = ["DecompressProgress", "DecompressReport", "decompress_shards"]
-
 _CHUNK_BYTES = 8 * 1024  # of compressed data; hostile data of that size fill some hundred MB of memory
 _PARTIAL = re.compile(r"(?:.*/)?\.[^/]+\.\d+-[0-9a-f]{12}\.partial")  # the files of killed runs
 

@@ -22,8 +22,6 @@ from ..tar.names import decode_name, encode_name, split_member_name
 from ..tar.rename import rename_headers
 from ..tar.scan import TarScan, read_members
 
-__all__ = ["FixReport", "fix_duplicates", "repeated_keys"]
-
 _CHUNK_BYTES = 4 << 20
 _COPIES = ".renamed-copies"  # a hidden folder next to the shards, so that a copy is on the disk of its shard
 

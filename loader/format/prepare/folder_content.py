@@ -9,8 +9,6 @@ from collections.abc import Iterable, Mapping
 from ...accounting.kinds import AUDIO, IMAGE, VIDEO
 from ...storage import FileInfo
 
-__all__ = ["WRITE_SHARDS", "content_hint", "count_extensions", "count_text"]
-
 WRITE_SHARDS = "docs/how-to/write-shards.md"
 _MAX_EXTENSIONS = 5  # in a message
 _MEDIA = AUDIO | IMAGE | VIDEO

@@ -19,16 +19,6 @@ from .shards import ShardSearch
 from .split import PlannedSplit
 from .workspace import Workspace
 
-__all__ = [
-    "PrepareInputs",
-    "is_up_to_date",
-    "is_written",
-    "planned_files",
-    "read_inputs",
-    "reusable_compat_files",
-    "unchanged_shards",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrepareInputs:

@@ -15,8 +15,6 @@ from ..media.kind import MediaFilter
 from ..media.tables import MediaProgress, MediaReport, MediaRows, MediaTables, fill_media_tables
 from ..nv_meta import FOLDER, INDEX_SQLITE, INFO_JSON, INFO_YAML, LOCK
 
-__all__ = ["prepare_media_folder"]
-
 _STAGED = f"{FOLDER}/index.sqlite.partial"
 _FILES_AT_ONCE = 64
 

@@ -21,8 +21,6 @@ from ..nv_meta import (
     WORK_FOLDER,
 )
 
-__all__ = ["check_meta_folder", "unwritable_folder"]
-
 _IN_FOLDER = (INFO_JSON, INFO_YAML, LOCK, WORK_FOLDER, INDEX_FOLDER, INDEX_SQLITE)
 _OWN_NAMES = {DATASET_YAML, SPLIT_YAML, SPLIT_JSON, *(name.rpartition("/")[2] for name in _IN_FOLDER)}
 

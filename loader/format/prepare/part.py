@@ -22,8 +22,6 @@ from .scans import ScanOptions, ShardScans
 from .shards import find_shards, parse_exclude
 from .workspace import open_part_workspace
 
-__all__ = ["PartReport", "run_part"]
-
 _STATUS_THREADS = 32  # of a network file system or an object store
 
 

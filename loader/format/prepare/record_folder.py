@@ -47,8 +47,6 @@ from .shards import ShardSearch, find_shards
 from .split import plan_split
 from .workspace import Workspace
 
-__all__ = ["RecordPrepare"]
-
 
 @dataclass(frozen=True, slots=True)
 class _Counted:

@@ -38,8 +38,6 @@ from .split import PlannedSplit, plan_split, rename_excluded
 from .staging import STAGED_INDEX, IndexStaging, StagedIndex
 from .workspace import Workspace, open_trial_workspace, open_workspace
 
-__all__ = ["TarPrepare", "open_prepare", "run_prepare"]
-
 _MAX_KNOWN_SETS = 1000  # of an earlier index, that are inspected again
 
 

@@ -23,8 +23,6 @@ from ..index.small_shards import index_small_shards
 from ..worker_pool import StoppedError, run_in_workers, stream_from_workers
 from .plan import PrepareProgress, ProgressCallback
 
-__all__ = ["ScanOptions", "ShardScans", "raise_scan_errors"]
-
 _MAX_GROUP_SHARDS = 64
 _MAX_GROUP_BYTES = 32 * 1024 * 1024  # an interrupted prepare scans at most this much again per worker
 _GROUPS_PER_WORKER = 8  # at least, so that all workers are busy up to the end

@@ -29,8 +29,6 @@ from ..media.tables import (
 from ..nv_meta import INDEX_SQLITE
 from .plan import PrepareProgress, ProgressCallback
 
-__all__ = ["ShardMedia"]
-
 _SAMPLES_AT_ONCE = 256
 
 

@@ -15,17 +15,6 @@ from ..documents.providers import SHARD_SUFFIXES, Format, record_format
 from ..nv_meta import TAR_IDX_SUFFIX
 from .folder_content import content_hint, count_extensions, count_text
 
-__all__ = [
-    "ShardSearch",
-    "compressed_warning",
-    "compression_of",
-    "find_compressed",
-    "find_shards",
-    "is_compressed_tar",
-    "parse_exclude",
-    "tar_name",
-]
-
 _TAR_FILES = (".tar", f".tar{TAR_IDX_SUFFIX}")
 _COMPRESSIONS = {
     ".tgz": "gz",

@@ -17,8 +17,6 @@ from ..nv_meta import FOLDER, SPLIT_YAML
 from .plan import SplitRequest
 from .split_plan import SplitResult, ranges_by_ratio, split_by_patterns, split_by_ratio
 
-__all__ = ["PlannedSplit", "plan_split", "rename_excluded"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedSplit:

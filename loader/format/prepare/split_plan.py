@@ -14,16 +14,6 @@ from ...errors import ConfigError, Fault
 from ..documents.brace_patterns import ShardFinder
 from ..documents.subset import ShareRange, SubsetRange
 
-__all__ = [
-    "SplitResult",
-    "detect_split",
-    "parse_ratio",
-    "parse_split_part",
-    "ranges_by_ratio",
-    "split_by_patterns",
-    "split_by_ratio",
-]
-
 _RATIO_PARTS = ("train", "val", "test")
 _RATIO_HELP = "give numbers for train, val and test (8,1,1), or for parts of your own (train=9,holdout=1)"
 

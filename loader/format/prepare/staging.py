@@ -19,8 +19,6 @@ from .inputs import PrepareInputs, reusable_compat_files
 from .plan import PrepareProgress, ScanHow
 from .scans import ScanOptions, ShardScans
 
-__all__ = ["STAGED_INDEX", "IndexStaging", "StagedIndex"]
-
 STAGED_INDEX = f"{STAGING}/index"
 """The folder of the index until the commit renames it."""
 

@@ -16,8 +16,6 @@ from ..index.object_commit import ObjectCommit, finish_object_commit
 from ..index.publish import STAGING, commit, finish_interrupted_commit, is_commit_pending
 from ..nv_meta import LOCK, WORK_FOLDER
 
-__all__ = ["Workspace", "open_part_workspace", "open_trial_workspace", "open_workspace"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workspace:

@@ -18,8 +18,6 @@ import numpy.typing as npt
 
 from ...errors import ConfigError
 
-__all__ = ["Condition", "Values", "ValuesOf"]
-
 _MAX_CHARACTERS = 10_000
 _ALLOWED = "use columns, numbers, texts, and, or, not, < <= > >= == !=, in, + - * / // %, and known(…), size(…), has(…)"
 

@@ -11,8 +11,6 @@ from ...errors import ConfigError, StorageError
 from .key_origins import KeyOrigin, origin_of_row
 from .samples import read_keys
 
-__all__ = ["keys_and_origins", "keys_of_file"]
-
 _COLUMNS = ("key", "__key__", "sample", "name")
 
 

@@ -10,8 +10,6 @@ from typing import Any, TypeAlias
 from ...errors import ConfigError
 from ..dataset_folder import DatasetFolder
 
-__all__ = ["KeyOrigin", "KeyOrigins", "foreign_keys_error", "keys_of_folder", "origin_of_row"]
-
 _MAX_SHOWN = 5
 
 

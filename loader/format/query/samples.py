@@ -16,16 +16,6 @@ from .condition import Condition, Values
 from .key_origins import KeyOrigins, foreign_keys_error, keys_of_folder
 from .unknown_key import unknown_key_error
 
-__all__ = [
-    "INDEX_COLUMNS",
-    "ColumnValues",
-    "SampleQuery",
-    "find_samples",
-    "read_keys",
-    "samples_of_keys",
-    "unknown_names",
-]
-
 _ROWS_AT_ONCE = 1 << 20
 INDEX_COLUMNS = ("bytes", "shard")
 

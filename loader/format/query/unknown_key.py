@@ -11,8 +11,6 @@ from ..dataset_folder import DatasetFolder
 from ..documents.messages import nearest_names
 from ..single_file import SingleFile
 
-__all__ = ["unknown_key_error"]
-
 _MAX_UNKNOWN = 5
 _MAX_KEYS = 200_000  # that are listed to find a near one
 _MAX_NEAR = 20  # of equal similarity, the one that has the key in whole is meant: 00102 for 102

@@ -32,8 +32,6 @@ from ..index.locations import SampleLocations
 from ..nv_meta import INDEX_FOLDER
 from .record_file import RecordFile, locations_of, open_record_file, record_number
 
-__all__ = ["RecordIndex", "layout_of", "open_record_index", "part_sets_of_files"]
-
 _PREPARE_AGAIN = "run energon prepare again on this dataset"
 
 

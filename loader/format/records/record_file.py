@@ -13,15 +13,6 @@ from ...storage import ReadableFile, Storage, open_parent
 from ..documents.providers import format_of
 from ..index.locations import SampleLocations
 
-__all__ = [
-    "RecordFile",
-    "RecordReader",
-    "locations_of",
-    "open_record_file",
-    "open_record_path",
-    "record_number",
-]
-
 
 class RecordFile(Protocol):
     """A file of numbered samples. Opening reads a header or a footer; other pages are read at their first use.

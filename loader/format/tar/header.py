@@ -14,25 +14,6 @@ import numpy.typing as npt
 
 from ...errors import FormatError
 
-__all__ = [
-    "BLOCK",
-    "PaxRecords",
-    "changes_nothing",
-    "check_global",
-    "check_header",
-    "check_name",
-    "check_not_compressed",
-    "check_size",
-    "checksums_match",
-    "header_name",
-    "header_names",
-    "header_size",
-    "headers_are_plain",
-    "parse_number",
-    "parse_pax_records",
-    "sparse_member",
-]
-
 BLOCK = 512
 """Bytes of a tar block; headers and contents start at multiples of it."""
 

@@ -9,8 +9,6 @@ from ...storage import Storage
 from ..nv_meta import TAR_IDX_SUFFIX
 from .header import BLOCK
 
-__all__ = ["has_tar_idx", "read_tar_idx", "tar_idx_bytes"]
-
 
 def tar_idx_bytes(sample_offsets: npt.NDArray[np.int64]) -> bytes:
     """Return the file's contents: n + 1 little-endian 64-bit offsets, the last one the end of the last sample."""

@@ -10,17 +10,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-__all__ = [
-    "SplitNames",
-    "decode_name",
-    "encode_name",
-    "key_without_shard",
-    "printable",
-    "reason_without_sample",
-    "split_member_name",
-    "split_member_names",
-]
-
 _DOT, _SLASH, _UNDERSCORE = b"./_"
 
 

@@ -6,8 +6,6 @@ import tarfile
 
 from .header import BLOCK, check_header, header_size, parse_pax_records
 
-__all__ = ["rename_headers"]
-
 _NAME, _SIZE, _CHECKSUM, _PREFIX = slice(0, 100), slice(124, 136), slice(148, 156), slice(345, 500)
 _POSIX = b"ustar\0"
 _PATH = b"path"

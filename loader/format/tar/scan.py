@@ -37,8 +37,6 @@ from .header import (
     sparse_member,
 )
 
-__all__ = ["MemberBatch", "Request", "TarLink", "TarScan", "read_members"]
-
 Request = tuple[int, int]
 """Offset and size of bytes that a scan needs; at the end of the file it is sent fewer."""
 

@@ -20,8 +20,6 @@ from ..worker_pool import run_in_workers
 from .tar_folder import TarFolder
 from .tar_index import TarIndex, tar_layout
 
-__all__ = ["ShardSummary", "TarSamples", "join_summaries", "scan_first_samples", "scan_tars", "summarize_shard"]
-
 _MAX_SIZES = 4096  # of each part in a shard, for medians
 
 

@@ -12,8 +12,6 @@ from ..nv_meta import FOLDER, INFO_JSON, INFO_YAML
 from ..prepare.folder_content import count_text
 from ..prepare.shards import find_shards
 
-__all__ = ["TarFolder", "find_tars", "is_prepared", "is_unprepared"]
-
 
 def is_prepared(storage: Storage) -> bool:
     """Return True if a folder has the file that ends a prepare, ``.info.json``."""

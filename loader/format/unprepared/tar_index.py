@@ -17,8 +17,6 @@ from ..index.layout import LAYOUT_VERSION, Layout, PartStats, SampleIndex, Shard
 from ..index.shard_index import ShardIndex, index_shard
 from ..tar.names import decode_name, encode_name
 
-__all__ = ["TarIndex", "tar_layout"]
-
 _MAX_LOADED = 16  # shards whose parts are kept in memory
 
 

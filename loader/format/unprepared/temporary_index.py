@@ -15,8 +15,6 @@ from ..prepare.run import run_prepare
 from ..worker_pool import usable_cores
 from .tar_folder import find_tars, is_unprepared
 
-__all__ = ["index_temporarily"]
-
 
 def index_temporarily(
     path: str,

@@ -18,8 +18,6 @@ from ...metadataset.plans.plan_leaves import plan_splits
 from ...metadataset.plans.plan_node import PlanNode
 from .dataset import BrowsedDataset
 
-__all__ = ["BrowseRequest", "Catalogue", "CatalogueNode"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrowseRequest:

@@ -25,8 +25,6 @@ from ...storage import LocalStorage
 from .open_shards import OpenShards
 from .part_types import is_picture
 
-__all__ = ["BrowsedDataset", "DatasetAddress", "PartPlace", "Row"]
-
 _CHECKED_EVERY_S = 1.0
 
 

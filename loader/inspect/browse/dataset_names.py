@@ -9,8 +9,6 @@ from ...metadataset.datasets import DatasetNames
 from ...metadataset.documents.leaf_plan import LeafPlan
 from ...metadataset.plans.plan_leaves import plan_splits
 
-__all__ = ["leaf_paths", "names_of"]
-
 
 def leaf_paths(leaf: LeafPlan) -> list[str]:
     """Return the paths of the datasets that a leaf reads: of a join, those of its members."""

@@ -22,8 +22,6 @@ from ...storage import EPath
 from .dataset import DatasetAddress
 from .workers import open_dataset
 
-__all__ = ["SampleFinding", "lint_samples"]
-
 
 class SampleFinding(NamedTuple):
     """A finding about a sample: its number, the rule's code, the part or None, and details."""

@@ -11,8 +11,6 @@ from ...format.index.fresh_shard import open_fresh_shard
 from ...format.index.layout import ShardEntry
 from ...storage import FileInfo, LocalStorage, ReadableFile, Storage
 
-__all__ = ["OpenShards"]
-
 _MAX_OPEN = 64
 
 

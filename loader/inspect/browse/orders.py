@@ -10,8 +10,6 @@ import numpy as np
 from ...arrays import IntArray
 from ...order.index_permutation import permute_array
 
-__all__ = ["SampleOrder", "ordered_samples"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SampleOrder:

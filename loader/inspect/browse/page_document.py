@@ -17,8 +17,6 @@ from .part_types import is_picture, media_type
 from .tensors import is_tensor
 from .workers import MAX_PART_BYTES
 
-__all__ = ["mapped_document", "sample_page"]
-
 _MAX_PARTS = 200  # and fields
 _MAX_TEXT_BYTES = 200_000
 _MAX_TEXTS_BYTES = 4_000_000  # of all parts

@@ -8,8 +8,6 @@ from urllib.parse import quote, urlencode, urlsplit, urlunsplit
 from ...errors import ConfigError
 from .dataset_names import names_of
 
-__all__ = ["PageLinks", "page_url"]
-
 _UNQUOTED = "!~*'()"  # as encodeURIComponent of JavaScript
 
 

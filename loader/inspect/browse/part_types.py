@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from ...accounting.kinds import kind_of_name
 
-__all__ = ["is_picture", "media_type"]
-
 _PICTURES = {
     "jpg": "image/jpeg",
     "jpeg": "image/jpeg",

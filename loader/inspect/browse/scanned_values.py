@@ -15,8 +15,6 @@ from ...format.query.samples import INDEX_COLUMNS, ColumnValues
 from ..stats.scan import ScanTask, scan_samples
 from ..stats.values import Value
 
-__all__ = ["ScannedValues", "condition_name"]
-
 _OF_ANY_PART = ("width", "height", "aspect", "mode", "format", "duration", "chars", "words")
 
 

@@ -26,8 +26,6 @@ from .part_types import media_type
 from .scanned_values import ScannedValues
 from .workers import open_dataset
 
-__all__ = ["SEARCH_KINDS", "SearchBatch", "SearchKind", "SearchRequest", "needs_scan", "search_samples"]
-
 _KEYS_AT_ONCE = 1 << 16
 _SAMPLES_AT_ONCE = 200
 _BATCHES_AHEAD = 8

@@ -11,8 +11,6 @@ from ...format.columns.column import open_column, write_column
 from ...format.dataset_folder import DatasetFolder
 from ...version import __version__
 
-__all__ = ["tag_samples", "tags"]
-
 _COLUMN = "tag"
 _MAX_CHARACTERS = 80
 _MAX_TAGS = 1000

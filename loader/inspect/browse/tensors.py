@@ -12,8 +12,6 @@ import numpy as np
 from ..fields import describe_value
 from .workers import MAX_PART_BYTES, PartAddress, read_part
 
-__all__ = ["describe_tensors", "is_tensor"]
-
 _MAX_ARRAYS = 20
 _MAX_NUMBERS = 1_000_000  # that a histogram counts
 _BARS = 24

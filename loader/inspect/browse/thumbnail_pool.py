@@ -21,8 +21,6 @@ from ..picture import PictureError
 from .thumbnails import make_thumbnail
 from .workers import PartAddress, read_part
 
-__all__ = ["ThumbnailPool"]
-
 _LENGTH_BYTES = 4  # before each message
 _MAX_RECEIVED_BYTES = 1 << 18
 _MAX_DECODE_S = 20  # a picture that takes longer ends its process

@@ -10,8 +10,6 @@ from PIL import Image
 
 from ..picture import PictureError, encoded_picture
 
-__all__ = ["make_thumbnail"]
-
 _MAX_PIXELS = 100_000_000  # of a picture that is decoded: a bomb ends here
 _QUALITY = 80
 _JPEG = b"\xff\xd8\xff"

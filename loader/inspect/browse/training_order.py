@@ -11,8 +11,6 @@ from ...errors import ConfigError
 if TYPE_CHECKING:
     from ..runs import PlannedRun
 
-__all__ = ["TrainingOrder", "TrainingRow", "training_rows"]
-
 _MAX_STEPS = 1_000_000  # behind the first one that are shown: a run has no end
 
 

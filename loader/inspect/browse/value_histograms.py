@@ -12,8 +12,6 @@ from ...format.query import Condition, SampleQuery
 from ..stats import Distribution, StatsRequest, collect_stats
 from .scanned_values import condition_name
 
-__all__ = ["statistics"]
-
 
 def statistics(
     path: str, split_config: str | None, meta_folder: str | None, split_part: str | None, sample: int

@@ -17,8 +17,6 @@ from typing import Any, NamedTuple, TypeVar
 from ...errors import FormatError
 from .dataset import BrowsedDataset, DatasetAddress
 
-__all__ = ["MAX_PART_BYTES", "PartAddress", "ReaderPool", "open_dataset", "read_part"]
-
 MAX_PART_BYTES = 256 << 20
 """Size of a part that is read as a whole."""
 _T = TypeVar("_T")

@@ -22,8 +22,6 @@ from ...training.states import (
 )
 from .report import DifferenceList
 
-__all__ = ["compare_checkpoint_with_data", "compare_checkpoints"]
-
 _PROGRESS = ("batch", "ranks", "steps", "passes", "ended", "counted_on", "ranks_at", "skip_steps")
 _OF_ARGUMENTS = ("slice_lengths", "shuffle_buffer", "measured")
 _OF_STEPS = ("batch_samples", "ranks")  # likewise, of a schedule of weights

@@ -15,8 +15,6 @@ from ...storage import EPath
 from ...training.states import differences, list_state_files
 from .report import DifferenceList, DiffReport
 
-__all__ = ["compare_paths", "kind_of_path"]
-
 _CHECKPOINT_SUFFIXES = (".json", ".pt", ".pth", ".ckpt", ".pkl")
 _OTHER_INDEX = "the indexes have different uuids: a state that was saved with A does not restore with B"
 _UNCOMPARED = ("path", "prepared", "prepared_at", "mtime", "index")

@@ -19,8 +19,6 @@ from ...training.states import differences
 from ..text import plural
 from .report import Difference, DifferenceList
 
-__all__ = ["compare_datasets", "compare_splits"]
-
 _COLUMNS = ("part_name", "part_offset", "part_size", "part_ends", "key_bytes", "key_ends")
 _MAX_ALIKE = 3  # samples of a shard that are listed one by one
 _CHUNK_BYTES = 1 << 20

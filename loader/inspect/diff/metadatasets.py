@@ -9,8 +9,6 @@ from ...training.states import differences
 from ..metadataset import metadataset_facts
 from .report import DifferenceList
 
-__all__ = ["compare_metadatasets"]
-
 _COMPARED = (
     "share",
     "schedule",

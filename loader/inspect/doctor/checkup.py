@@ -14,8 +14,6 @@ from ..text import format_bytes
 from .machine import Disk, Limits, read_disk, read_limits
 from .packages import Installed, read_packages
 
-__all__ = ["Advice", "Checkup", "examine_machine"]
-
 _MIN_OPEN_FILES = 4096
 _MIN_SHARED_BYTES = 256 << 20
 _MIN_CACHE_BYTES = 20 << 30

@@ -10,8 +10,6 @@ from pathlib import Path
 
 from ...format import usable_cores
 
-__all__ = ["Disk", "Limits", "read_disk", "read_limits"]
-
 _NO_LIMIT_BYTES = 1 << 60
 """Version 1 of control groups writes a number of this size where there is no limit."""
 

@@ -9,8 +9,6 @@ from importlib import metadata
 
 from ...version import __version__
 
-__all__ = ["Installed", "read_packages"]
-
 _DISTRIBUTION = "energon-toolkit"
 _DEVELOPMENT = frozenset(("dev", "docs", "test"))
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")

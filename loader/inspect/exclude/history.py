@@ -9,8 +9,6 @@ from ...format.exclusions.journal import Exclusion, ExclusionFiles
 from ...metadataset.datasets import OpenDataset
 from .opened import check_single, check_writable, open_prepared
 
-__all__ = ["ListedExclusions", "list_each", "list_exclusions", "undo", "undo_each"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedExclusions:

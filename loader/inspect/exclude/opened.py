@@ -10,8 +10,6 @@ from ...format.single_file import SingleFile, open_samples
 from ...metadataset.datasets import OpenDataset, named_datasets
 from ...storage import RemoteStorage
 
-__all__ = ["check_single", "check_writable", "open_prepared"]
-
 
 def check_single(path: str) -> None:
     """Check that a path is of one dataset.

@@ -18,8 +18,6 @@ from ..lint import LintRequest, run_lint
 from ..stats import StatsRequest, collect_stats
 from .opened import check_single, check_writable, open_prepared
 
-__all__ = ["ExcludeReport", "ExcludeRequest", "exclude", "exclude_each"]
-
 _MAX_SHOWN = 10
 
 

@@ -14,8 +14,6 @@ from ...format.documents.messages import did_you_mean
 from ...format.query import unknown_key_error
 from ...metadataset.datasets import OpenDataset, named_datasets, open_datasets
 
-__all__ = ["FoundSample", "PartPlace", "SampleFinder", "SampleParts", "find_samples_of", "open_sample", "write_parts"]
-
 _MAX_NAMED = 20
 _MAX_SAMPLES = 3
 

@@ -13,8 +13,6 @@ from ...format.index.layout import ShardEntry
 from ...storage import ReadableFile
 from .entry import Entry
 
-__all__ = ["DatasetFiles", "Layout"]
-
 _MAX_OPEN_SHARDS = 64
 _MAX_RECORDS = 256  # that are kept in memory
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["Entry"]
-
 
 class Entry(NamedTuple):
     """A file or folder.

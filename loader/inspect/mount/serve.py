@@ -13,8 +13,6 @@ from ...errors import ConfigError, EnergonError, StorageError
 from ...escaped_log import get_logger
 from .tree import MountedTree
 
-__all__ = ["serve_tree"]
-
 _log = get_logger(__name__)
 _NAMES_KEPT_S = 3600  # by the kernel: a mounted dataset does not change
 _T = TypeVar("_T")

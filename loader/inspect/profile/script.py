@@ -16,8 +16,6 @@ from typing import Any
 from ...errors import StorageError
 from ...training.stats.script_profile import PROFILE_VARIABLE
 
-__all__ = ["ProfiledLoader", "ScriptProfileReport", "profile_script"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfiledLoader:

@@ -10,8 +10,6 @@ from .file_rules import FOLDER_RULES, JSONL_RULES, RECORD_RULES
 from .rule import Rule, RuleGroup
 from .sample_rules import METADATASET_RULES, SAMPLE_RULES
 
-__all__ = ["RULE_GROUPS", "find_rule"]
-
 RULE_GROUPS: tuple[RuleGroup, ...] = (
     DATASET_RULES,
     SHARD_RULES,

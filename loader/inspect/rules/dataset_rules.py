@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from .rule import Rule, RuleGroup
 
-__all__ = ["DATASET_RULES", "SHARD_RULES", "SPLIT_RULES"]
-
 DATASET_RULES = RuleGroup(
     "The dataset's own files",
     "",

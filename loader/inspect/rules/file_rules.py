@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from .rule import Rule, RuleGroup
 
-__all__ = ["FOLDER_RULES", "JSONL_RULES", "RECORD_RULES"]
-
 JSONL_RULES = RuleGroup(
     "JSONL files",
     "`shard` is the name of the file, and `offset` that of the line.",

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from ...accounting import REASONS
 from ...format.lint import CODES
 
-__all__ = ["Rule", "RuleGroup", "plain_text"]
-
 _SEVERITIES = {"E": "error", "W": "warning", "L": "left out", "F": "failed"}
 _LINK = re.compile(r"\[([^\]]+)\]\(([^)]+)\)")
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from .rule import Rule, RuleGroup
 
-__all__ = ["METADATASET_RULES", "SAMPLE_RULES"]
-
 SAMPLE_RULES = RuleGroup(
     "Samples",
     "`energon lint --fix` excludes the samples with these errors.",

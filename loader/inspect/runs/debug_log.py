@@ -12,8 +12,6 @@ from ...errors import ConfigError, StorageError
 from ..text import plural
 from .heatmap import SampleUses
 
-__all__ = ["LoggedBatch", "LoggedLoader", "choose_loader", "read_debug_log", "read_loading_order"]
-
 _MAX_LINE_BYTES = 64 << 20
 _READ_EVENT = "._slices_iter.yield"  # of megatron-energon: a worker read a sample
 

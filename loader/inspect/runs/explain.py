@@ -22,8 +22,6 @@ from .planned_run import PlannedRun
 from .reads import StorageFacts, files_of, measure_shuffling, storage_facts, storage_of
 from .scheduled import StretchFacts, mean_shares, scheduled_stretches, step_of_count
 
-__all__ = ["Finding", "RunFacts", "SourceFacts", "explain_run"]
-
 _MAX_LOCATED = 5_000_000
 _POOR_SHUFFLE = 0.5
 _LARGE_SHARD_SHARE = 2.0  # relative to a random order

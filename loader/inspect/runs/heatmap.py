@@ -16,8 +16,6 @@ from .trace import trace_step
 if TYPE_CHECKING:
     from .planned_run import PlannedRun
 
-__all__ = ["SampleUses", "traced_uses"]
-
 
 @dataclass(frozen=True, slots=True)
 class SampleUses:

@@ -22,8 +22,6 @@ from .migrated_chain import has_buffers, migrated_chain
 from .planned_run import PlannedRun
 from .saved_identity import request_of
 
-__all__ = ["MigratedRun", "migrate_files"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigratedRun:

@@ -13,8 +13,6 @@ from ...pipeline.stages.blend import BlendDataset
 from ...training.datasets.volume_units import UnknownSize
 from .planned_run import PlannedRun
 
-__all__ = ["has_buffers", "migrated_chain"]
-
 _OWN_DEPTH = ("preencode_sample", "postencode_sample")  # without packing, these have the depth of the stage below
 _PACKS = "select_samples_to_pack"
 

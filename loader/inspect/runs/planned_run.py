@@ -30,8 +30,6 @@ from .readers_and_blends import blends_in, first_blend, readers_in
 from .run_request import RunRequest
 from .volume_mix import VolumeMix
 
-__all__ = ["PlannedRun"]
-
 _BATCHES_TOGETHER = 1024
 _FIRST_POSITIONS, _MAX_POSITIONS, _GROWTH = 1 << 8, 1 << 18, 4  # at a time
 

@@ -11,8 +11,6 @@ from ...pipeline.contract.stage import SavableDataset
 from ...pipeline.reading.read import ReadDataset
 from ...pipeline.stages.blend import BlendDataset
 
-__all__ = ["blends_in", "first_blend", "readers_in"]
-
 
 def blends_in(stage: BlendDataset[Any]) -> Iterator[BlendDataset[Any]]:
     """Yield a blend and those below it."""

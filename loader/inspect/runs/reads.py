@@ -15,8 +15,6 @@ from ...pipeline.reading.source import Source
 from ...storage import split_url
 from .planned_run import PlannedRun
 
-__all__ = ["Shuffling", "StorageFacts", "files_of", "measure_shuffling", "storage_facts", "storage_of"]
-
 _PROBED_BATCHES = 256
 _MAX_PROBED_SAMPLES = 1 << 14
 _PROBED_LANES = 16

@@ -33,16 +33,6 @@ from ..diff.compare import kind_of_path
 from .planned_run import PlannedRun
 from .saved_identity import order_of_blends, order_stages, request_of, stages_of
 
-__all__ = [
-    "RestoredRun",
-    "SamplePlace",
-    "is_run",
-    "is_trace_folder",
-    "load_task_encoder",
-    "open_run",
-    "samples_of",
-]
-
 _PLAIN_STAGES = {"read", "decode", "batch", "blend"}
 _BLEND = " blend"  # end of the keys of blends by volume
 _HINT = "pass --task-encoder module:Class with the hooks of the run, or the folder of the loader's trace_dir"

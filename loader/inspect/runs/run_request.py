@@ -7,8 +7,6 @@ from typing import Any
 
 from ...samples.encoding.task_encoder import TaskEncoder
 
-__all__ = ["RunRequest"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRequest:

@@ -11,8 +11,6 @@ from ...samples.encoding.task_encoder import TaskEncoder
 from ...training.states import RunState
 from .run_request import RunRequest
 
-__all__ = ["order_of_blends", "order_stages", "read_stage", "request_of", "stages_of"]
-
 
 def request_of(
     state: RunState, dataset: str | None, *, trust_code: bool, task_encoder: TaskEncoder[Any, Any, Any, Any] | None

@@ -15,8 +15,6 @@ from ...errors import ConfigError
 from ...order import DealtOrder, EditedOrder
 from .planned_run import PlannedRun
 
-__all__ = ["StretchFacts", "mean_shares", "scheduled_stretches", "step_of_count"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StretchFacts:

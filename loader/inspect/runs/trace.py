@@ -20,8 +20,6 @@ from ...pipeline.reading.source import Source
 from .planned_run import PlannedRun
 from .restored_run import RestoredRun, SamplePlace, samples_of
 
-__all__ = ["TracedSample", "key_of", "steps_of_key", "trace_step"]
-
 _NEAR = 4096  # positions that are located together
 _Rows = tuple[IntArray, IntArray, IntArray, IntArray]  # lane, source, epoch, number in the index
 

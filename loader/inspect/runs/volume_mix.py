@@ -11,8 +11,6 @@ from ...metadataset.plans.blend_units import UnitBlend, sample_shares
 from ...training.datasets.run_datasets import LoadedDatasets
 from ...training.datasets.volume_units import column_folder, columns_of, write_command
 
-__all__ = ["VolumeMix"]
-
 
 class VolumeMix:
     """The shares of a run whose weights are shares of volumes.

@@ -25,8 +25,6 @@ from .duplicates import duplicate_groups
 from .scan import Broken, ScanResult, ScanTask, media_parts, scan_samples
 from .values import Value
 
-__all__ = ["StatsReport", "StatsRequest", "collect_stats"]
-
 _SAMPLES_AT_ONCE = 2000
 _MAX_CATEGORIES = 1000
 _MAX_NAMES = 1000  # of numbers, and of texts

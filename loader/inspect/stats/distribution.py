@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Distribution", "TopValues"]
-
 _BINS_PER_OCTAVE = 8  # so that a quantile is right to 9 %
 _MIN_EXPONENT = -30  # smaller magnitudes count as 0
 _MAX_DISTINCT = 20_000

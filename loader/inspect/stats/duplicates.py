@@ -11,8 +11,6 @@ import numpy.typing as npt
 from ...arrays import IntArray
 from ...format.dataset_folder import DatasetFolder
 
-__all__ = ["duplicate_groups"]
-
 
 def duplicate_groups(
     folder: DatasetFolder, samples: IntArray, hashes: npt.NDArray[np.uint64], parts: tuple[str, ...]

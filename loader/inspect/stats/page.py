@@ -16,8 +16,6 @@ from ..text import format_bytes, format_count
 from .collect import StatsReport
 from .distribution import Distribution, TopValues
 
-__all__ = ["html_report"]
-
 _PICTURES = 24
 _SIDE = 160  # pixels
 _MAX_PIXELS = 100_000_000

@@ -23,8 +23,6 @@ from ...storage import AscendingFile, ReadableFile
 from .tokens import open_tokenizer
 from .values import SampleValues, Tokenizer, Value, content_values, part_values
 
-__all__ = ["Broken", "ScanResult", "ScanTask", "media_parts", "scan_samples"]
-
 _MAX_BROKEN = 20  # that are named
 _HUGE = 1 << 1023  # nearly the largest of 64-bit floats
 _DENSE_READ = 8 << 20  # bytes of a request, if samples lie close together

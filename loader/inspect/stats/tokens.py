@@ -9,8 +9,6 @@ from typing import Any
 from ...errors import ConfigError, TrustError
 from .values import Tokenizer
 
-__all__ = ["open_tokenizer"]
-
 
 def open_tokenizer(name: str, *, trust_code: bool) -> Tokenizer:
     """Return a function that counts tokens.

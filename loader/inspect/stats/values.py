@@ -21,8 +21,6 @@ from ...format.media.metadata import AVMetadata, ImageMetadata
 from ...format.media.picture_traits import picture_traits
 from ...storage import ReadableFile
 
-__all__ = ["SampleValues", "Tokenizer", "Value", "content_values", "part_values"]
-
 Value = int | float | str
 SampleValues = list[tuple[str, Value]]
 """Pairs of a name, such as ``jpg.width``, and a value."""

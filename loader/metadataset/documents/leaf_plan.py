@@ -10,8 +10,6 @@ from ...format.documents.load_request import LoadRequest
 from ...format.documents.subset import SubsetRange
 from .weight_schedule import EntrySchedule
 
-__all__ = ["BlendStep", "JoinMember", "JoinPlan", "Joiner", "LeafPlan", "Nonmatch"]
-
 Nonmatch = Literal["error", "skip", "none"]
 """Treatment of a primary sample whose key is missing in a member: raise, skip the sample, or pass None."""
 

@@ -9,8 +9,6 @@ from typing import Any, TypeGuard
 from ...errors import Fault
 from ...format.documents.messages import did_you_mean, short_key, short_repr
 
-__all__ = ["MappingReader"]
-
 _MAX_BITS = 1000  # larger integers may not convert to a float
 
 

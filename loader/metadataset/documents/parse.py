@@ -18,8 +18,6 @@ from .references import REFERENCE_KEYS, parse_epochs_together, parse_reference, 
 from .spec import BlendEntry, BlendKind, BlendSpec, JoinSpec, MetadatasetSpec, ReferenceSpec, SplitSpec
 from .weight_schedule import EntrySchedule, parse_weight
 
-__all__ = ["DocumentStore", "parse_metadataset", "parse_v1_split", "parse_v2_split"]
-
 _V1, _V2 = "Metadataset", "MetadatasetV2"
 _RECIPE = "Recipe"
 """Another name of version 2."""

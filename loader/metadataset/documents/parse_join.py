@@ -12,8 +12,6 @@ from .mapping_reader import MappingReader
 from .references import REFERENCE_KEYS, parse_epochs_together, parse_reference, parse_subflavors, parse_subset
 from .spec import JoinSpec, MemberSpec
 
-__all__ = ["JOIN_KEYS", "parse_join"]
-
 JOIN_KEYS = ("join", "joiner", "split_part", "subflavors", "tags", "shuffle_over_epochs_multiplier", "subset")
 
 _NONMATCH: tuple[Nonmatch, ...] = ("error", "skip", "none")

@@ -10,8 +10,6 @@ from ...format.documents.providers import FILESYSTEM, fault_of_file, files_folde
 from ...format.nv_meta import FOLDER, INFO_JSON, INFO_YAML, open_dataset_storage
 from ...storage import is_url, missing_folder, open_parent, resolve_path
 
-__all__ = ["DatasetPaths", "display_path", "resolve_aux"]
-
 _MAX_LETTERS = 1000
 
 

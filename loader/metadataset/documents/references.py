@@ -15,14 +15,6 @@ from .mapping_reader import MappingReader
 from .spec import ReferenceSpec
 from .variables import expand_variables, unset_variables
 
-__all__ = [
-    "REFERENCE_KEYS",
-    "parse_epochs_together",
-    "parse_reference",
-    "parse_subflavors",
-    "parse_subset",
-]
-
 REFERENCE_KEYS = (
     "path",
     "split_part",

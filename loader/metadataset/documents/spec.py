@@ -10,17 +10,6 @@ from ...format.documents.subset import SubsetRange
 from .leaf_plan import Joiner, Nonmatch
 from .weight_schedule import EntrySchedule
 
-__all__ = [
-    "BlendEntry",
-    "BlendKind",
-    "BlendSpec",
-    "JoinSpec",
-    "MemberSpec",
-    "MetadatasetSpec",
-    "ReferenceSpec",
-    "SplitSpec",
-]
-
 BlendKind = Literal["blend", "blend_epochized"]
 """``blend`` mixes by weights without end, ``blend_epochized`` by repetitions in a pass."""
 

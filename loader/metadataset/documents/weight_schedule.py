@@ -12,16 +12,6 @@ from ...errors import ConfigError
 from ...format.documents.messages import short_repr
 from .mapping_reader import MappingReader
 
-__all__ = [
-    "MAX_STRETCHES",
-    "RAMP_STRETCHES",
-    "EntrySchedule",
-    "ScheduleUnit",
-    "combine_starts",
-    "parse_weight",
-    "schedule_text",
-]
-
 ScheduleUnit = Literal["steps", "samples"]
 """What a schedule counts: micro-batches of a rank, or samples of the whole run, from its beginning."""
 

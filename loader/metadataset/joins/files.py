@@ -25,8 +25,6 @@ from ...format.tar.names import printable
 from ...storage import Storage, open_storage, raise_storage_error, read_document
 from ..documents.leaf_plan import JoinMember
 
-__all__ = ["JoinFiles", "JoinRecord", "MemberIdentity", "RowWriter", "identify_member", "join_hash", "open_member"]
-
 _VERSION = 1
 """Version of the algorithm and format of rows; part of the hash, so another version does not use existing files."""
 _ROW_NUMBER = np.dtype("<i8")

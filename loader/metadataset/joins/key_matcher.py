@@ -13,8 +13,6 @@ from ...format.dataset_folder import DatasetFolder
 from ...format.filters.rows import FilterRows
 from .keys import Keys, SampleKeys
 
-__all__ = ["KeyMatcher", "Matches"]
-
 _SAMPLES_PER_READ = 1 << 18
 
 

@@ -17,8 +17,6 @@ from ...format.index.keys import hash_keys
 from ...format.index.npy_column import ColumnReader
 from ...storage import open_storage
 
-__all__ = ["Keys", "SampleKeys"]
-
 _KEYS_PER_BATCH = 1 << 14
 _WORD = 8
 _WORD_MASKS = np.array([(1 << 8 * size) - 1 for size in range(_WORD)] + [(1 << 64) - 1], np.uint64)

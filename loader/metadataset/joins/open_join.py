@@ -12,8 +12,6 @@ from ..documents.leaf_plan import JoinPlan
 from .files import JoinFiles, JoinRecord, MemberIdentity, identify_member, join_hash, open_member
 from .peer_index import read_peer_rows
 
-__all__ = ["open_join"]
-
 _ROWS_AT_ONCE = 1 << 20
 
 

@@ -25,8 +25,6 @@ from ...format.tar.idx import read_tar_idx
 from ...storage import open_storage
 from ..documents.leaf_plan import JoinMember, JoinPlan
 
-__all__ = ["read_peer_rows", "write_peer_rows"]
-
 _MAGIC = b"JIDX0001"
 _HEADER_BYTES = len(_MAGIC) + 8
 _PLACE = 3  # integers

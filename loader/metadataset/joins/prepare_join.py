@@ -18,8 +18,6 @@ from .files import JoinFiles, JoinRecord, identify_member, join_hash, open_membe
 from .key_matcher import KeyMatcher
 from .keys import Keys, SampleKeys
 
-__all__ = ["JoinReport", "MemberReport", "find_rows", "prepare_join"]
-
 _MIN_BATCH, _MAX_BATCH = 1 << 18, 1 << 20
 """Samples of the primary that are matched at a time; each batch reads the whole key tables of the other datasets."""
 

@@ -18,8 +18,6 @@ from .open_join import open_join
 from .peer_index import write_peer_rows
 from .prepare_join import JoinReport, prepare_join
 
-__all__ = ["plan_joins", "prepare_metadataset", "prepare_recipe"]
-
 
 def prepare_metadataset(
     path: str | os.PathLike[str],

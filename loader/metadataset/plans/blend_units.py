@@ -9,8 +9,6 @@ from sys import float_info
 from ..documents.leaf_plan import BlendStep
 from ..documents.weight_schedule import EntrySchedule
 
-__all__ = ["SAMPLES", "LeafGroup", "UnitBlend", "blend_tree", "sample_shares"]
-
 SAMPLES = "samples"
 """The default unit of weights."""
 

@@ -13,8 +13,6 @@ from ..documents.spec import BlendSpec, JoinSpec, ReferenceSpec
 from ..documents.weight_schedule import EntrySchedule
 from .scheduled_shares import normalised, scheduled_shares
 
-__all__ = ["InheritedSettings", "combine_epochs_together"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InheritedSettings:

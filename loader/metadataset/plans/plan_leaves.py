@@ -18,8 +18,6 @@ from .inherited import InheritedSettings
 from .plan_node import PlanNode, warn_of_repeated_leaves
 from .tree_planner import TreePlanner
 
-__all__ = ["PlannedSplits", "plan_leaves", "plan_request", "plan_splits", "plan_tree"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedSplits:

@@ -14,15 +14,6 @@ from ...format.documents.subset import do_overlap
 from ..documents.leaf_plan import LeafPlan
 from ..documents.weight_schedule import EntrySchedule
 
-__all__ = [
-    "NodeKind",
-    "PlanNode",
-    "RepeatedLeafWarning",
-    "find_repeated_leaves",
-    "find_shared_leaves",
-    "warn_of_repeated_leaves",
-]
-
 NodeKind = Literal["dataset", "join", "metadataset", "blend", "blend_epochized"]
 """The first two are leaves. A metadataset has one child, the contents of its split; blends mix their children."""
 

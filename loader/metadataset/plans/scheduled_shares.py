@@ -10,8 +10,6 @@ from ...errors import ConfigError
 from ..documents.spec import BlendSpec
 from ..documents.weight_schedule import EntrySchedule, combine_starts
 
-__all__ = ["normalised", "scheduled_shares"]
-
 
 def scheduled_shares(blend: BlendSpec, outer: EntrySchedule | None, weight: float | None) -> list[EntrySchedule] | None:
     """Return the shares of all samples for each entry of a blend; None if no weight changes.

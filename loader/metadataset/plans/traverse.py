@@ -14,8 +14,6 @@ from ...storage import EPath
 from ..documents.leaf_plan import JoinMember, LeafPlan
 from .plan_leaves import plan_tree
 
-__all__ = ["TraversedDatasetReference", "traverse_metadataset"]
-
 
 @dataclass(frozen=True, slots=True)
 class TraversedDatasetReference:

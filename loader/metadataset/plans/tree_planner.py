@@ -19,8 +19,6 @@ from ..documents.spec import BlendKind, BlendSpec, JoinSpec, MemberSpec, Referen
 from .inherited import InheritedSettings
 from .plan_node import PlanNode
 
-__all__ = ["TreePlanner"]
-
 _MAX_LEVELS = 30
 _MAX_NAMED = 20  # splits, in a message
 _MAX_PLACES = 100_000

@@ -9,8 +9,6 @@ from .item_id import ItemId
 from .lane import Lane, set_restore_key
 from .stage import SKIPPED
 
-__all__ = ["BatchMaker", "batches_of", "note_remainder"]
-
 
 class _Loads(Protocol):
     def load(self, item_id: ItemId) -> Any: ...

@@ -10,8 +10,6 @@ from .lane import Lane
 from .rng import preserve_rng_state, seed_sample
 from .running import SKIPPED
 
-__all__ = ["BufferedItem", "lost_items", "note_lost_item", "rebuild_item"]
-
 _NOT_BUILT: Final = object()
 _LOST: Final = "lost items"
 

@@ -13,15 +13,6 @@ from ...renamed_parameters import renamed_parameters
 from .lane import Lane
 from .running import Running, State
 
-__all__ = [
-    "BoundInput",
-    "DatasetMethods",
-    "DirectLoader",
-    "in_user_iteration",
-    "inherits_stage",
-    "set_direct_loader",
-]
-
 T_co = TypeVar("T_co", covariant=True)
 
 BOUND = "_lane_input"

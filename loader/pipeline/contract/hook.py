@@ -19,8 +19,6 @@ from .lane import Lane
 from .rng import preserve_rng_state, seed_sample
 from .running import SKIPPED
 
-__all__ = ["Hook", "MissingItemError", "activity_name", "makes_several", "no_result"]
-
 _HINT = "keys and states fit only the dataset and the hooks that made them"
 
 

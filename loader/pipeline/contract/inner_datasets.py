@@ -10,8 +10,6 @@ from typing import Any
 from .dataset_methods import DatasetMethods, inherits_stage
 from .worker_config import WorkerConfig
 
-__all__ = ["inner_datasets", "replace_datasets"]
-
 _CONTAINERS = (list, tuple, dict, set, deque, bytearray)
 _MAX_SEARCHED = 4096
 """Items of a container that is searched for datasets; longer ones are data."""

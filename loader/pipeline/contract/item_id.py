@@ -16,17 +16,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = [
-    "LANE_ITEM",
-    "ItemId",
-    "as_item_id",
-    "integers_of",
-    "plain_item_id",
-    "position_of",
-    "sample_index_of",
-    "samples_in",
-]
-
 ItemId = int | tuple[Any, ...]
 
 LANE_ITEM = "lane"

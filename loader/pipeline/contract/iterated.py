@@ -19,8 +19,6 @@ from .received_items import ReceivedItems
 from .running import SKIPPED, Running, State
 from .user_state import decode_state, encode_state
 
-__all__ = ["OWN", "OpenInput", "UserRunning", "warn_once"]
-
 OWN = "own"
 """Marks the ids of items that a user's dataset made, and its own state."""
 

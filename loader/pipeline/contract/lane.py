@@ -17,8 +17,6 @@ from ..measuring.recorder import WorkerRecorder
 from .item_id import LANE_ITEM, ItemId
 from .running import Running, State
 
-__all__ = ["RULES", "Lane", "LaneInput", "LastSample", "Neighbours", "child_seed", "input_form", "set_restore_key"]
-
 RULES = 1
 """The rules by which a new run orders and joins samples, saved in its states. A restored run keeps its rules.
 

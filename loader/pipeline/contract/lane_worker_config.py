@@ -6,8 +6,6 @@ from ...samples.hooks import running_hook_context
 from .lane import Lane
 from .worker_config import WorkerConfig
 
-__all__ = ["LaneWorkerConfig"]
-
 
 class LaneWorkerConfig(WorkerConfig):
     """The config that a user's dataset sees in a lane, which has the part of one worker."""

@@ -8,8 +8,6 @@ from ..item_form import FormLane, ItemForm
 from .stage import SavableDataset
 from .worker_config import WorkerConfig
 
-__all__ = ["PassThroughDataset"]
-
 T = TypeVar("T")
 
 

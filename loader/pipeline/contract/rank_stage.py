@@ -11,16 +11,6 @@ from ...errors import ConfigError, StateError
 from .lane import Lane
 from .stage import Running, SavableDataset, State
 
-__all__ = [
-    "LanesInput",
-    "RankChain",
-    "RankInput",
-    "RankRunning",
-    "RankStage",
-    "cut_rank_stages",
-    "rank_stage_below",
-]
-
 
 class RankInput(Protocol):
     """Source of micro-batches on a rank."""

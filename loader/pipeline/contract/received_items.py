@@ -9,8 +9,6 @@ from typing import Any
 from .buffered import BufferedItem
 from .item_id import ItemId, position_of
 
-__all__ = ["ReceivedItems"]
-
 
 @dataclass(frozen=True, slots=True)
 class _Item:

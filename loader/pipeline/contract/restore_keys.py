@@ -9,16 +9,6 @@ from typing import Any, TypeVar
 
 from ...errors import ConfigError
 
-__all__ = [
-    "RestoreKey",
-    "SampleIndex",
-    "WrappedRestoreKey",
-    "add_sample_restore_key",
-    "get_sample_restore_key",
-    "set_sample_restore_key",
-    "wrap_sample_restore_key",
-]
-
 T = TypeVar("T")
 
 

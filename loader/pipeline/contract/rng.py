@@ -22,8 +22,6 @@ from ...order import extend_integer
 from ..worker_identity import is_worker_thread
 from .item_id import ItemId, integers_of
 
-__all__ = ["preserve_rng_state", "seed_batch", "seed_sample"]
-
 _numpy: Any = np.random  # its stubs lack get_bit_generator and set_bit_generator
 
 _BATCH, _SAMPLE = 30, 31  # separate the seeds of micro-batches from those of samples

@@ -6,8 +6,6 @@ from typing import Any, Final, Protocol
 
 from .item_id import ItemId
 
-__all__ = ["SKIPPED", "Running", "State"]
-
 State = dict[str, Any]
 """Plain data: dicts, lists, str, int, float, bool, None."""
 

@@ -24,23 +24,6 @@ from typing import Any
 
 from ...format.documents.messages import short_repr
 
-__all__ = [
-    "BUFFERED_ITEM",
-    "COUNT",
-    "FLAG",
-    "ITEM_ID",
-    "NUMBER",
-    "PLAIN",
-    "Count",
-    "NotRequired",
-    "Nullable",
-    "Schema",
-    "check_value",
-    "has_item_ids",
-    "item_ids_in",
-    "map_item_ids",
-]
-
 _MAX_COUNT = 1 << 53  # every JSON reader keeps smaller integers exactly
 
 Schema = Any

@@ -21,8 +21,6 @@ from ...errors import StateError, TrustError
 from ...lazy_torch import torch
 from ...samples.trust import is_trusted
 
-__all__ = ["FlexState", "Savable", "decode_state", "encode_state"]
-
 
 class Savable(ABC):
     """Object that a dataset names in ``_savable_fields``, and that is saved and restored by its own methods."""

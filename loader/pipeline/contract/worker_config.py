@@ -19,8 +19,6 @@ from ..failures.error_handlers import log_exception, reraise_exception
 from ..failures.policy import SKIP_TOLERANCE
 from ..worker_identity import worker_number
 
-__all__ = ["ErrorHandler", "WorkerConfig", "check_booleans", "check_integers"]
-
 _WORKER = 22  # separates the seeds of workers from other seeds
 _INTEGERS = ("rank", "world_size", "num_workers", "seed_offset")
 _SEED_BITS = 32  # numpy's generators take no longer seeds

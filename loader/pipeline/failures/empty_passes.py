@@ -8,8 +8,6 @@ from ...errors import RepeatedSampleError
 from ...escaped_log import get_logger
 from .policy import FailurePolicy
 
-__all__ = ["EmptyPasses"]
-
 _log = get_logger(__name__)
 
 _MAX_EMPTY = 20

@@ -14,15 +14,6 @@ from ...escaped_log import get_logger
 from ...renamed_parameters import renamed_parameters
 from .sample_name import joined_names, keys_of_sample, places_of_sample
 
-__all__ = [
-    "Failure",
-    "SampleErrorHandler",
-    "log_exception",
-    "one_line",
-    "report_to",
-    "reraise_exception",
-]
-
 _log = get_logger("loader.pipeline.error_handlers")  # documented: logging configurations use this name
 
 SampleErrorHandler = Callable[[Exception, Any, Any], None]

@@ -15,16 +15,6 @@ from ...samples.hooks import default_failure_tolerance, failure_tolerance
 from .error_handlers import Failure, SampleErrorHandler, report_to, reraise_exception
 from .sample_name import joined_names, keys_of_sample, places_of_sample, sources_of_sample
 
-__all__ = [
-    "SKIP_TOLERANCE",
-    "EndlessSkips",
-    "FailurePolicy",
-    "ends_run",
-    "hook_name",
-    "stage_and_hook",
-    "three_argument_handler",
-]
-
 SKIP_TOLERANCE = 20_000
 """Consecutive samples that a hook may skip before it has kept any, by default, unless the data are large."""
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["default_get_batch_keys", "joined_names", "keys_of_sample", "places_of_sample", "sources_of_sample"]
-
 _MAX_SHOWN = 3
 
 

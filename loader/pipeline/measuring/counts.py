@@ -6,8 +6,6 @@ from collections.abc import Iterable, Mapping
 from operator import add, attrgetter
 from typing import Any, NamedTuple
 
-__all__ = ["DECODE", "STORAGE", "Counts", "Event", "PackedCounts", "SourceCounts", "add_numbers"]
-
 STORAGE = "storage"
 """The activity of the reader: locate samples and read their bytes, or wait until they are fetched."""
 

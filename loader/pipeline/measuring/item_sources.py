@@ -10,8 +10,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, Protocol
 
-__all__ = ["NO_SOURCE", "ItemSample", "MeasuredLane", "PositionSources", "samples_by_source", "samples_of"]
-
 NO_SOURCE = -1
 """The source of samples for which it is not known, such as those that a user's dataset made itself."""
 

@@ -12,8 +12,6 @@ from typing import Any
 from .counts import Counts
 from .item_sources import ItemSample, MeasuredLane, samples_of
 
-__all__ = ["Metric", "Sizes", "measure_items", "number_of"]
-
 Metric = Callable[[Any], Any]
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["NextTurn"]
-
 _EARLY_BATCHES = 128  # up to which each is a turn, so that the counts of short runs are exact
 
 

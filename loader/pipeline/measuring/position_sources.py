@@ -9,8 +9,6 @@ from ...errors import StateError
 from ...order import LaneOrder
 from .item_sources import NO_SOURCE
 
-__all__ = ["ReaderSources"]
-
 _BLOCK = 256  # positions that are located together
 _MAX_BLOCKS = 64
 

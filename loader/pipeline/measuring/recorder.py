@@ -19,8 +19,6 @@ from .next_turn import NextTurn
 from .sample_counts import SampleCounts
 from .skipped_items import SkippedItems
 
-__all__ = ["Measured", "WorkerRecorder", "register", "skipped_items"]
-
 _CALL_NS = 1500  # of a timed call
 _SWAP_NS = 3000  # to replace a function and restore it
 _MAX_SHARE = 0.0005  # of a worker's time that may be spent on timed calls

@@ -11,8 +11,6 @@ from .counts import Counts
 from .next_turn import NextTurn
 from .skipped_items import SkippedItems
 
-__all__ = ["Counter", "SampleCounts"]
-
 _MAX_SHARE = 0.001  # of a worker's time to count samples
 _MISSING = 1 / 16  # of the micro-batches of a worker, those whose samples are not counted yet
 _MAX_WAIT_NS = 2_000_000_000  # to count those of thousands of readers takes milliseconds

@@ -8,8 +8,6 @@ from typing import Any, Protocol
 from .counts import Counts, SourceCounts
 from .item_sources import NO_SOURCE, MeasuredLane, samples_by_source
 
-__all__ = ["SkippedItems"]
-
 _MAX_ITEMS = 2048  # that are not counted
 
 

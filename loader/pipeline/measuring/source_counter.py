@@ -12,8 +12,6 @@ import numpy.typing as npt
 from ...arrays import IntArray
 from .counts import Counts, SourceCounts
 
-__all__ = ["SourceCounter"]
-
 _MAX_WAITING = 4000  # samples of chunks that were not counted; their arrays take memory
 
 _Columns = tuple[IntArray, IntArray, IntArray, npt.NDArray[np.bool_] | None]

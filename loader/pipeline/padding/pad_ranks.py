@@ -14,8 +14,6 @@ from ..contract.rank_stage import LanesInput, RankInput, RankRunning, RankStage,
 from ..contract.stage import SKIPPED, SavableDataset
 from ..contract.worker_config import WorkerConfig
 
-__all__ = ["PadRanksDataset"]
-
 _log = get_logger(__name__)
 
 

@@ -29,8 +29,6 @@ from ...samples.types import CrudeSample
 from ...storage import EPath, ReadableFile
 from .source import SourceStores
 
-__all__ = ["DatasetSource"]
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DatasetSource:

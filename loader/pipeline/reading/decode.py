@@ -17,8 +17,6 @@ from ..measuring.recorder import register, skipped_items
 from .joined_source import JoinedSource
 from .source import Raw, RawRow, Source
 
-__all__ = ["DecodeDataset"]
-
 
 class DecodeDataset(SavableDataset[Any]):
     """Decode samples and fill their fields.

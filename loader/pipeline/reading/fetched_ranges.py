@@ -13,8 +13,6 @@ from ...arrays import IntArray
 from ...storage import PendingRead, ReadableFile
 from .shard_reads import coalesce_ranges
 
-__all__ = ["FetchQueue", "FetchedRanges", "join_chunks"]
-
 MEMBER_BYTES = 1 << 10
 """Bytes of a tar file between the contents of neighbours, roughly."""
 

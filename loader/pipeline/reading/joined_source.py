@@ -25,8 +25,6 @@ from .sample_chunk import ChunkReader, SampleChunk
 from .shard_reads import OpenShards
 from .source import RawRow, ShardSource, Source, SourceStores
 
-__all__ = ["JoinedSource", "RowReader"]
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class JoinedSource:

@@ -34,8 +34,6 @@ from .read_together import LaneReaders
 from .sample_chunk import ChunkReader, SourceTable
 from .source import Source
 
-__all__ = ["LaneReader"]
-
 _MAX_CHUNK = 1024  # samples
 _MANY_SOURCES, _MAX_CHUNK_OF_MANY = 16, 4096  # so that some samples of each are located, and read, together
 _CHUNKS_JOINED = 4  # to ranges that are fetched

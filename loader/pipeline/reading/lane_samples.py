@@ -9,8 +9,6 @@ from ..contract.item_id import ItemId
 from ..contract.lane import Lane
 from ..contract.running import Running, State
 
-__all__ = ["CountedBlend", "CountedReader", "LaneSamples"]
-
 _READ = "read"
 
 

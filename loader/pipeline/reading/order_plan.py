@@ -23,8 +23,6 @@ from ...order import (
 from ..contract.lane import RULES, child_seed
 from .planned_schedule import PlannedSchedule
 
-__all__ = ["OrderPlan", "SequentialPlan", "ShuffledPlan", "samples_of_round", "stream_seed"]
-
 _SOURCE = 21  # purpose of the random numbers: part of their seed
 _MAX_ROUND = 1 << 62
 

@@ -15,8 +15,6 @@ from ...errors import StateError
 from ...order import GONE, LaneOrder
 from .shard_reads import COALESCED_BYTES
 
-__all__ = ["OrderedChunks", "WindowOf"]
-
 _FIRST_CHUNK, _GROWTH = 32, 4  # samples; each chunk is larger than the last one
 _CHUNKS_ORDERED = 4  # at a time: the fixed cost of the order is that of about a thousand positions
 

@@ -18,8 +18,6 @@ from .order_plan import SequentialPlan
 from .read import ReadDataset
 from .source import Raw, Source
 
-__all__ = ["PickDataset", "excluded_positions", "positions_without", "replacements"]
-
 
 class PickDataset(ReadDataset):
     """Read samples by number, counted from 0 over consecutive sources.

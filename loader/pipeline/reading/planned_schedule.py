@@ -12,8 +12,6 @@ from ...errors import ConfigError
 from ...metadataset.documents.weight_schedule import MAX_STRETCHES, schedule_text
 from ...order import MAX_SCHEDULED_SAMPLES, WeightSchedule
 
-__all__ = ["PlannedSchedule", "check_schedule", "saved_schedule", "schedule_texts", "scheduled_ranks"]
-
 _MAX_RANKS = 1 << 32
 _MAX_WEIGHTS = 1 << 25  # of a saved schedule: a short file may ask for the product of stretches and datasets
 _SCHEDULED = ("read", "blend", "BlendDataset")  # names of stages that have schedules

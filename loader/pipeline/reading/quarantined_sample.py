@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # programs that only read states need no sources, and no torch
     from .source import Source
 
-__all__ = ["QuarantinedSample"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuarantinedSample:

@@ -25,8 +25,6 @@ from .sample_chunk import ChunkReader, SourceTable
 from .shard_reads import ShardPool
 from .source import Raw, ShardSource, Source
 
-__all__ = ["ReadDataset"]
-
 _SPARSE_SHARE = 0.5  # of a dataset's samples
 
 

@@ -11,8 +11,6 @@ from weakref import WeakMethod
 from ...errors import EnergonError
 from .fetched_ranges import FetchedRanges, FetchQueue, join_chunks
 
-__all__ = ["READ_AHEAD_BYTES", "FetchedChunk", "ReadAhead"]
-
 READ_AHEAD_BYTES = 64 << 20
 """Bytes that a process fetches ahead of their use; it holds twice as many, with those of ranges used in part."""
 

@@ -26,8 +26,6 @@ from .sample_chunk import SampleChunk, SourceTable
 from .shard_reads import ShardPool
 from .source import ShardSource, Source
 
-__all__ = ["LaneReaders", "ReadTogether", "ReaderPlace"]
-
 _MAX_POSITIONS, _MIN_EACH, _MAX_EACH = 1 << 14, 4, 128  # that are ordered before the readers are opened
 _MIN_READERS = 16  # fewer are faster one by one
 _FIRST_SAMPLES = 1 << 10  # that all readers locate one by one, when they are opened

@@ -25,8 +25,6 @@ from ...samples.types import CrudeSample
 from ...storage import ReadableFile
 from .source import SourceStores
 
-__all__ = ["RecordSource"]
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RecordSource:

@@ -21,8 +21,6 @@ from .fetched_ranges import FetchedRanges, FetchQueue
 from .shard_reads import COALESCED_BYTES, OpenShards, coalesce_ranges, read_coalesced
 from .source import ShardSource, Source
 
-__all__ = ["ChunkReader", "SampleChunk", "SourceTable"]
-
 _AHEAD_BYTES = 8 << 20  # announced to the storage at a time
 _MIN_ANNOUNCED = 2  # samples; a single one is read at once
 _AHEAD_GAP_BYTES = 128 << 10  # samples closer than this are announced as one range

@@ -14,8 +14,6 @@ from ...cached_property import cached_property
 from ...errors import EnergonError
 from ...storage import ReadableFile
 
-__all__ = ["COALESCED_BYTES", "OpenShards", "ShardPool", "coalesce_ranges", "read_coalesced"]
-
 _MAX_OPEN = 4096  # more than a run reads from at a time
 _OPEN_SHARE = 4  # use a quarter of the limit on open files: torch also passes tensors as files
 

@@ -25,8 +25,6 @@ from ...stores.decode_file_store import DecodeFileStore
 from ...stores.file_store import FileStore
 from ...stores.record_file_stores import BinIdxFileStore
 
-__all__ = ["Raw", "RawRow", "ShardSource", "Source", "SourceStores"]
-
 
 class RawRow(NamedTuple):
     """The bytes of one row of a join.

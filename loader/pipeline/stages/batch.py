@@ -17,8 +17,6 @@ from ..contract.state_schema import COUNT
 from ..contract.worker_config import WorkerConfig, check_integers
 from ..item_form import FormLane, ItemForm
 
-__all__ = ["BatchDataset"]
-
 T = TypeVar("T")
 
 

@@ -14,8 +14,6 @@ from ..contract.state_schema import Count, NotRequired, Schema
 from ..contract.worker_config import WorkerConfig
 from ..item_form import FormLane, ItemForm, numbered
 
-__all__ = ["ConcatDataset"]
-
 T = TypeVar("T")
 
 

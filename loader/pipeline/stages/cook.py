@@ -15,8 +15,6 @@ from ..contract.stage import SavableDataset
 from ..reading.source import SourceStores
 from .map import MapDataset
 
-__all__ = ["CookDataset", "CookingHook", "full_key", "uses_stores"]
-
 
 class CookDataset(MapDataset[Any]):
     """Call ``cook_crude_sample`` for crude samples, and pass on other samples.

@@ -10,8 +10,6 @@ from ..contract.rank_stage import RankInput, RankRunning, RankStage
 from ..contract.stage import SavableDataset
 from ..contract.worker_config import WorkerConfig
 
-__all__ = ["EpochizeDataset"]
-
 
 class EpochizeDataset(RankStage):
     """End each iteration after ``length`` micro-batches of this rank; the next iteration continues there.

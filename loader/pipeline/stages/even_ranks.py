@@ -13,8 +13,6 @@ from ..contract.rank_stage import RankInput, RankRunning, RankStage, rank_stage_
 from ..contract.stage import SavableDataset
 from ..contract.worker_config import WorkerConfig
 
-__all__ = ["EvenRanksDataset"]
-
 _log = get_logger(__name__)
 
 Agreement = Callable[[bool], tuple[bool, bool]]

@@ -14,8 +14,6 @@ from ..failures.policy import stage_and_hook
 from ..item_form import FormLane, ItemForm
 from ..measuring.recorder import skipped_items
 
-__all__ = ["FilterDataset"]
-
 T = TypeVar("T")
 
 

@@ -12,8 +12,6 @@ from ..contract.pass_through import PassThroughDataset
 from ..contract.stage import Running, SavableDataset, State
 from ..contract.worker_config import WorkerConfig
 
-__all__ = ["GC_DEFAULT_EVERY_N_ITER", "GcDataset"]
-
 T = TypeVar("T")
 
 GC_DEFAULT_EVERY_N_ITER = 10

@@ -21,8 +21,6 @@ from ..contract.worker_config import WorkerConfig
 from ..failures.policy import SKIP_TOLERANCE
 from ..item_form import FormLane, ItemForm
 
-__all__ = ["GroupBatchDataset"]
-
 T = TypeVar("T")
 
 

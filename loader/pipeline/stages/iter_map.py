@@ -19,8 +19,6 @@ from ..contract.worker_config import WorkerConfig
 from ..item_form import FormLane, ItemForm, numbered
 from ..measuring.recorder import register, skipped_items
 
-__all__ = ["IterMapDataset"]
-
 T = TypeVar("T")
 
 

@@ -10,8 +10,6 @@ from ..contract.rank_stage import RankInput, RankRunning, RankStage
 from ..contract.stage import SavableDataset
 from ..contract.worker_config import WorkerConfig
 
-__all__ = ["LimitDataset"]
-
 
 class LimitDataset(RankStage):
     """End each iteration after ``length`` micro-batches of this rank, or with the pass if that is shorter.

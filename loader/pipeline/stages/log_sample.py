@@ -13,8 +13,6 @@ from ..contract.worker_config import WorkerConfig
 from ..failures.sample_name import keys_of_sample
 from ..worker_identity import worker_number
 
-__all__ = ["LogSampleDataset"]
-
 T = TypeVar("T")
 
 

@@ -17,8 +17,6 @@ from ..contract.state_schema import COUNT, ITEM_ID, Nullable
 from ..contract.worker_config import WorkerConfig
 from ..item_form import FormLane, ItemForm, numbered
 
-__all__ = ["MapDataset"]
-
 T = TypeVar("T")
 
 

@@ -10,8 +10,6 @@ from .batch import BatchDataset
 from .blend import BlendDataset
 from .map import MapDataset
 
-__all__ = ["MixBatchDataset"]
-
 T = TypeVar("T")
 
 

@@ -23,8 +23,6 @@ from ..failures.sample_name import joined_names, keys_of_sample
 from ..item_form import FormLane, ItemForm, numbered
 from .map import MapDataset
 
-__all__ = ["PackSelectionDataset", "PackingDataset"]
-
 T = TypeVar("T")
 _Sample = tuple[Any, ItemId]
 _log = get_logger(__name__)

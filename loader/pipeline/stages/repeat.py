@@ -18,8 +18,6 @@ from ..failures.empty_passes import EmptyPasses
 from ..item_form import FormLane, ItemForm, numbered
 from .epochize import EpochizeDataset
 
-__all__ = ["RepeatDataset"]
-
 T = TypeVar("T")
 
 _PASSES_KNOWN = 16  # passes whose items statistics can attribute to sources: buffers hold no older ones

@@ -16,8 +16,6 @@ from ..contract.state_schema import BUFFERED_ITEM, COUNT, Schema
 from ..contract.worker_config import WorkerConfig
 from ..item_form import FormLane, ItemForm
 
-__all__ = ["ShuffleBufferDataset"]
-
 T = TypeVar("T")
 
 _PICK = 40  # separates these random numbers from others

@@ -21,8 +21,6 @@ from ..contract.state_schema import BUFFERED_ITEM, COUNT, Schema
 from ..contract.worker_config import WorkerConfig
 from ..item_form import FormLane, ItemForm
 
-__all__ = ["SortPoolDataset"]
-
 T = TypeVar("T")
 
 _POOL = 41  # separates these random numbers from others

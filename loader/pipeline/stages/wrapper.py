@@ -10,8 +10,6 @@ from ...format.documents.messages import short_repr
 from ..contract.stage import SavableDataset
 from ..contract.worker_config import WorkerConfig
 
-__all__ = ["BaseSingleWrapperDataset", "BaseWrapperDataset"]
-
 T_co = TypeVar("T_co", covariant=True)
 
 

@@ -21,8 +21,6 @@ from ..source_info import SourceInfo
 from .collate import batch_columns, no_samples
 from .pad import key_of
 
-__all__ = ["Batch"]
-
 
 @edataclass
 class Batch(SummaryMixin, PinMemoryMixin, ExtendableDataclassMixin, TagsMixin):

@@ -15,17 +15,6 @@ from ...renamed_parameters import renamed_parameters
 from ..hooks import library_hook
 from .pad import MismatchError, kind_of, pad_stack, stack
 
-__all__ = [
-    "batch_columns",
-    "batch_list",
-    "batch_pad_stack",
-    "batch_stack",
-    "collate",
-    "generic_batch",
-    "join_sources",
-    "no_samples",
-]
-
 
 @library_hook
 @renamed_parameters(tensors="batch")

@@ -15,8 +15,6 @@ from ...renamed_parameters import renamed_parameters
 from .collate import join_sources, no_samples
 from .pad import MismatchError, kind_of, pad_concat, pad_stack
 
-__all__ = ["concat_pad", "generic_concat", "homogeneous_concat_mix"]
-
 
 @renamed_parameters(tensors="batch")
 def concat_pad(batch: Sequence[Tensor]) -> Tensor:

@@ -12,8 +12,6 @@ from ...lazy_torch import torch
 from ..nested_values import map_values
 from .encoded_batch import decode_images
 
-__all__ = ["DeviceCopies", "PendingCopy"]
-
 
 @dataclass(frozen=True, slots=True)
 class PendingCopy:

@@ -13,8 +13,6 @@ from ..decoding.encoded_image import EncodedImage
 from ..nested_values import PLAIN, field_names, map_values
 from .pad import pad_stack
 
-__all__ = ["decode_images"]
-
 _log = get_logger(__name__)
 
 

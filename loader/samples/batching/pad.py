@@ -12,8 +12,6 @@ from ...errors import SampleError
 from ...lazy_torch import torch
 from ...transport.batch_memory import place
 
-__all__ = ["MismatchError", "key_of", "kind_of", "pad_concat", "pad_stack", "stack"]
-
 SMALL = 1 << 20
 """Number of elements that fit into a processor's cache, where clearing the whole tensor first costs next to nothing.
 

@@ -13,8 +13,6 @@ from ...errors import ConfigError
 from ...lazy_torch import torch
 from ..hooks import library_hook
 
-__all__ = ["PaddingDict", "PaddingList", "PaddingTuple", "empty_batch", "is_padding", "mark_padding"]
-
 _MARK = "__padding__"
 
 

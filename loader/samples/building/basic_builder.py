@@ -19,8 +19,6 @@ from ..types import ConversationSample, CrudeSample, Sample
 from .dataset_code import MetaFunction
 from .recipe import SampleRecipe
 
-__all__ = ["BasicSampleBuilder", "name_sample"]
-
 
 class BasicSampleBuilder:
     """Build samples by a recipe; picklable, so that worker processes can use it.

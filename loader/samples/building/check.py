@@ -33,9 +33,6 @@ from ..decoding.image_decode import IMAGE_FORMS, convert_image, open_image
 from ..decoding.part_decode import decode_part, part_error
 from ..trust import is_trusted
 
-__all__ = ["CHECKED_IMAGE", "DecodeCheck", "check_image_bytes", "kind_fault"]
-
-
 _JPEG = b"\xff\xd8\xff"
 _MAX_FRAME_PIXELS = 1 << 28  # of the frames of a picture that are decoded: a second or two
 _DAMAGE = ("Corrupt JPEG data", "Premature end of JPEG file")

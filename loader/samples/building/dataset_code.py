@@ -22,8 +22,6 @@ from ...storage import EPath
 from .. import types
 from ..trust import is_trusted, refuse
 
-__all__ = ["MetaFunction", "checked_sample_class", "dataset_class_of", "find_class", "load_joiner"]
-
 _JOIN_METHOD = "from_joined"
 _MISSING = object()
 

@@ -19,16 +19,6 @@ from .basic_builder import BasicSampleBuilder
 from .dataset_code import checked_sample_class, dataset_class_of
 from .recipe import SampleRecipe, sample_class_of
 
-__all__ = [
-    "RESERVED_ARGUMENTS",
-    "DescribedDataset",
-    "FilteredSample",
-    "OfTheRun",
-    "arguments_of_config",
-    "described_dataset_of",
-    "instantiate",
-]
-
 T_co = TypeVar("T_co", covariant=True)
 T_dataset = TypeVar("T_dataset")
 

@@ -15,8 +15,6 @@ from .. import types
 from ..types import CrudeSample
 from .dataset_code import MetaFunction, checked_sample_class, dataset_class_of, find_class
 
-__all__ = ["PartFilter", "SampleRecipe", "sample_class_of"]
-
 PartFilter = frozenset[str] | Callable[[str], Any]
 """Names of the parts to read, or a predicate on part names."""
 

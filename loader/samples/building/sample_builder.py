@@ -16,8 +16,6 @@ from .basic_builder import BasicSampleBuilder, name_sample
 from .described_dataset import DescribedDataset, described_dataset_of
 from .recipe import SampleRecipe
 
-__all__ = ["RawSample", "SampleBuilder", "sources_of"]
-
 _make_source = partial(tuple.__new__, SourceInfo)  # SourceInfo(…) takes twice as long
 
 

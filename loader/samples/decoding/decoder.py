@@ -21,20 +21,6 @@ from ..trust import is_trusted
 from .image_decode import IMAGE_FORMS, ImageForm
 from .part_decode import part_decoder, part_error
 
-__all__ = [
-    "MEDIA_EXTENSIONS",
-    "AnyDecoder",
-    "DecodedParts",
-    "FileStoreDecoder",
-    "MediaForm",
-    "MediaFormName",
-    "PartDecoders",
-    "SampleDecoder",
-    "media_decoder",
-    "media_form",
-    "whole_sample_decoder",
-]
-
 MEDIA_EXTENSIONS = frozenset({"avi", "flac", "flv", "mkv", "mov", "mp3", "mp4", "wav", "webm"})
 """Extensions of the audio and video parts that are decoded, as in megatron-energon.
 

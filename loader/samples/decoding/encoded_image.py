@@ -12,8 +12,6 @@ from .image_decode import ImageForm, decode_image, is_plain_jpeg
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["EncodedImage", "keep_encoded"]
-
 
 class EncodedImage:
     """An image that :meth:`.DataLoader.to_device` decodes: the bytes of a JPEG, or the pixels of another format.

@@ -26,18 +26,6 @@ from ..trust import is_trusted, refuse
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = [
-    "IMAGE_FORMS",
-    "ImageForm",
-    "ImageMode",
-    "convert_image",
-    "decode_image",
-    "identify_image",
-    "is_plain_jpeg",
-    "looks_like_image",
-    "open_image",
-]
-
 
 ImageMode = Literal["L", "RGB", "RGBA"]
 

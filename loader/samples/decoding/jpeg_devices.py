@@ -18,8 +18,6 @@ from torch.utils.dlpack import from_dlpack
 
 from ...errors import ConfigError
 
-__all__ = ["JpegDecoder", "NvImageCodecDecoder", "TorchvisionDecoder", "is_installed", "jpeg_decoder"]
-
 
 class JpegDecoder(Protocol):
     """Decoder of the JPEGs of a batch."""

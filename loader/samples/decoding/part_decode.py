@@ -32,8 +32,6 @@ from ..trust import is_trusted, refuse
 from .encoded_image import keep_encoded
 from .image_decode import ImageForm, decode_image, looks_like_image
 
-__all__ = ["MAX_DECOMPRESSED_BYTES", "decode_part", "decode_with", "part_decoder", "part_error"]
-
 MAX_DECOMPRESSED_BYTES = 1 << 30
 """Limit for the content of a compressed part: a file of a thousandth of that size could fill the memory."""
 

@@ -7,8 +7,6 @@ from typing import Any
 from ...accounting.kinds import part_extension
 from .decoder import MEDIA_EXTENSIONS, media_decoder, media_form
 
-__all__ = ["AVWebdatasetDecoder"]
-
 
 class AVWebdatasetDecoder:
     """Decoder of audio and video for ``WebDataset.decode`` of webdataset.

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 from ..hooks import is_library_hook
 from .task_encoder import TaskEncoder
 
-__all__ = ["AugmentTaskEncoder"]
-
 
 class _InnerHook:
     """Descriptor that delegates a hook or attribute to the inner task encoder."""

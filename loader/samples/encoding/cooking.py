@@ -13,8 +13,6 @@ from ...renamed_parameters import renamed_parameters
 from ..hooks import current_cache, mark_of, marked
 from ..source_info import SourceInfo
 
-__all__ = ["Cooker", "basic_sample_keys", "cook", "cooker", "needs_cache", "needs_primary"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 _NEED_PRIMARY = "__need_primary__"

@@ -6,8 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-__all__ = ["PackedSamplesOutput"]
-
 T = TypeVar("T")
 
 

@@ -9,8 +9,6 @@ from typing import Any, Literal, TypeVar, overload
 from ...errors import ConfigError
 from ..hooks import mark_of, marked
 
-__all__ = ["After", "SizeMetric", "sample_size_metric", "size_metrics"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 _METRIC = "__sample_size_metric__"

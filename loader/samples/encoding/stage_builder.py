@@ -6,8 +6,6 @@ from typing import Any, Protocol
 
 from ...errors import EnergonError
 
-__all__ = ["StageBuilder", "set_stage_builder", "stage_builder"]
-
 
 class StageBuilder(Protocol):
     """Builds stages with the hooks of a task encoder; the arguments are those of the encoder's methods."""

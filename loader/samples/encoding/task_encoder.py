@@ -15,8 +15,6 @@ from .cooking import Cooker, cook
 from .packed_samples import PackedSamplesOutput
 from .stage_builder import stage_builder
 
-__all__ = ["DefaultTaskEncoder", "TaskEncoder"]
-
 T_sample = TypeVar("T_sample")
 T_encoded_sample = TypeVar("T_encoded_sample")
 T_raw_batch = TypeVar("T_raw_batch")

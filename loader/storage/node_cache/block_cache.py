@@ -19,8 +19,6 @@ from .private_folder import PrivateFolder
 from .range_locks import RangeLocks
 from .space import Space
 
-__all__ = ["BLOCK_BYTES", "BLOCK_NAME", "BlockCache", "RemoteObject"]
-
 BLOCK_BYTES = 8 << 20
 BLOCK_NAME = r"[0-9a-f]{40}-[0-9]{1,8}(-[0-9a-f]{12}\.partial)?"
 _FETCHED_AT_ONCE = 8  # blocks of 8 MiB: 64 MiB in memory

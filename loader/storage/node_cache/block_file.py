@@ -11,8 +11,6 @@ import struct
 import zlib
 from typing import NamedTuple
 
-__all__ = ["HEADER_BYTES", "BrokenBlock", "StoredPart", "header_of", "read_part"]
-
 HEADER_BYTES = 4096
 _FIXED = struct.Struct("<8s32sQ")
 _CHECKSUM = struct.Struct("<I")

@@ -16,8 +16,6 @@ from .private_folder import PrivateFolder
 from .range_locks import RangeLocks
 from .space import Space, remove_old_partials
 
-__all__ = ["COPY_NAME", "FileCopies"]
-
 COPY_NAME = r"[0-9a-f]{40}(-[0-9a-f]{12}\.partial)?"
 _WAIT_S = 600.0  # for another process that downloads the same file
 _USERS = 1 << 60  # number of the lock that the users of a copy share

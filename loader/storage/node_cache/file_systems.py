@@ -5,8 +5,6 @@ from __future__ import annotations
 import ctypes
 import sys
 
-__all__ = ["network_file_system"]
-
 # f_type of statfs(2), from linux/magic.h and the sources of the file systems that are not in it.
 _NAMES = {
     0x6969: "NFS",

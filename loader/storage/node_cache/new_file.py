@@ -9,8 +9,6 @@ from contextlib import suppress
 
 from .private_folder import PrivateFolder
 
-__all__ = ["PARTIAL", "NewFile"]
-
 PARTIAL = ".partial"
 """End of the names of files that are being written, on file systems that need such a name."""
 

@@ -18,8 +18,6 @@ from .range_locks import RangeLocks
 from .settings import CACHE_FOLDER_VARIABLE, CacheSettings
 from .space import Space
 
-__all__ = ["block_cache", "local_copy"]
-
 _K = TypeVar("_K")
 _T = TypeVar("_T")
 _LOCKS = "locks"

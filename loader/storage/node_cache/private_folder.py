@@ -13,8 +13,6 @@ from ...errors import ConfigError
 from .file_systems import network_file_system
 from .settings import CACHE_NETWORK_VARIABLE
 
-__all__ = ["PrivateFolder", "open_inner_folder", "open_own_folder"]
-
 _TAG = b"Signature: 8a477f597d28d172789f06886806bc55\n# This folder is a cache: see https://bford.info/cachedir/\n"
 _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 

@@ -8,15 +8,6 @@ from dataclasses import dataclass
 
 from ...errors import ConfigError
 
-__all__ = [
-    "CACHE_BYTES_VARIABLE",
-    "CACHE_FOLDER_VARIABLE",
-    "CACHE_NETWORK_VARIABLE",
-    "CacheSettings",
-    "cache_settings",
-    "parse_bytes",
-]
-
 CACHE_FOLDER_VARIABLE = "ENERGON_CACHE_DIR"
 """Environment variable with the folder of the cache, which is off without it."""
 

@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from .new_file import PARTIAL
 from .private_folder import PrivateFolder
 
-__all__ = ["Space", "remove_old_partials", "size_of"]
-
 _UNSEEN_BYTES = 64 << 20  # that a process adds before it counts again what others added
 _EVICTED_SHARE = 32  # of the limit: evicting a little at a time would count the files each time
 _COPY_AGE_S = 24 * 3600  # unused copies of whole files leave after blocks, and not before this time

@@ -6,8 +6,6 @@ from ...errors import FormatError, StorageError
 from .failures import RequestFailure
 from .options import options_for
 
-__all__ = ["error_of_failure", "missing_object"]
-
 _ANOTHER_WRITER = "another process writes to this dataset: wait for it, then try again"
 _CHANGED = {
     "changed": ("while it was read", "wait until nothing writes to it, then try again"),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from enum import Enum
 
-__all__ = ["Remedy", "RequestFailure", "failure_of_status"]
-
 
 class Remedy(Enum):
     """Ways to handle a failed request."""

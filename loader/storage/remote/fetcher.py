@@ -12,8 +12,6 @@ from queue import SimpleQueue
 
 from .pace import Pace
 
-__all__ = ["Fetch", "Fetcher"]
-
 _MIN_HEDGE_S = 0.2
 _REMEMBERED = 256  # durations of a size class
 _RECKONED_EVERY = 16  # requests of a size class; the first 16 are not repeated

@@ -7,8 +7,6 @@ from collections.abc import Iterable, Iterator
 
 from ..protocol import FileInfo
 
-__all__ = ["ListedFolders", "is_readable", "is_visible"]
-
 _PARTS_OF_NO_PATH = frozenset(("", ".", ".."))
 
 

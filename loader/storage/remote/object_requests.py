@@ -11,8 +11,6 @@ from .failures import RequestFailure
 from .object_url import ObjectUrl
 from .versions import ServedVersions
 
-__all__ = ["ObjectRequests"]
-
 _T = TypeVar("_T")
 _DELETED_AT_ONCE = 1000
 

@@ -8,8 +8,6 @@ from urllib.parse import urlsplit
 
 from ...errors import ConfigError
 
-__all__ = ["PROTOCOLS", "ObjectUrl", "parse_object_url", "redact_urls", "secret_fault"]
-
 PROTOCOLS = frozenset({"s3", "gs", "az", "abfs", "abfss", "http", "https", "msc"})
 """Protocols of object stores."""
 

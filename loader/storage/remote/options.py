@@ -13,16 +13,6 @@ import msgspec
 from ...errors import ConfigError
 from .object_url import PROTOCOLS, parse_object_url, redact_urls
 
-__all__ = [
-    "OPTIONS_VARIABLE",
-    "StorageOptions",
-    "endpoint_of",
-    "options_for",
-    "parse_storage_options",
-    "remember_options",
-    "use_storage_options",
-]
-
 OPTIONS_VARIABLE = "ENERGON_STORAGE_OPTIONS"
 """Environment variable with options as JSON, URL prefix → options, which workers inherit."""
 

@@ -7,9 +7,6 @@ import time
 
 from .failures import Remedy, RequestFailure
 
-__all__ = ["Pace"]
-
-
 _WINDOW = 64  # requests over which the share of refused ones is averaged
 _MAX_REFUSED = 0.06  # share; services refuse single requests at any load
 

@@ -7,8 +7,6 @@ from typing import Protocol
 
 from ..protocol import ClosesOnExit, FileInfo, PendingRead
 
-__all__ = ["RangeReader", "RemoteFile"]
-
 MAX_REQUEST_BYTES = 8 << 20
 
 

@@ -25,8 +25,6 @@ from .object_url import parse_object_url
 from .options import endpoint_of, options_for, remember_options
 from .remote_file import RemoteFile
 
-__all__ = ["RemoteStorage"]
-
 _COPIED_AT_ONCE = 8 << 20
 _MAX_PREFETCHED_BYTES = 16 << 20
 _MAX_NAMED = 3  # in a warning

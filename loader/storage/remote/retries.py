@@ -12,8 +12,6 @@ from ...escaped_log import get_logger
 from .failure_errors import error_of_failure
 from .failures import Remedy, RequestFailure
 
-__all__ = ["Retries"]
-
 _T = TypeVar("_T")
 _Ts = TypeVarTuple("_Ts")
 _log = get_logger(__name__)

@@ -14,8 +14,6 @@ from .failures import Remedy, RequestFailure
 from .object_url import ObjectUrl
 from .options import endpoint_of, options_for
 
-__all__ = ["ServedVersions"]
-
 _LOOKS = 4  # more answers for an object whose version differs: of two replicas in turn, one is enough
 
 

@@ -17,8 +17,6 @@ from ...samples.types import CrudeSample
 from ...stores.aux_store import PrimaryFileStore
 from ...stores.file_store import FileStore
 
-__all__ = ["EncoderStages"]
-
 
 class EncoderStages:
     """Builds stages with the hooks of a task encoder, one method for each ``build_…`` method of the encoder."""

@@ -29,8 +29,6 @@ from ...samples.encoding.size_metric import After, size_metrics
 from ...samples.encoding.task_encoder import DefaultTaskEncoder, TaskEncoder
 from ...samples.hooks import is_default, is_library_hook
 
-__all__ = ["ChainOptions", "Level", "SampleStages", "batched", "build_chain", "build_single_samples", "encoding_hooks"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainOptions:

@@ -22,8 +22,6 @@ from ...storage import EPath
 from ...stores.file_store import FileStore
 from .build_stages import EncoderStages
 
-__all__ = ["BaseCoreDatasetFactory", "DatasetSubset"]
-
 T_co = TypeVar("T_co", covariant=True)
 
 # Every chain over files begins with a factory, so from here on datasets can be iterated, and encoders build stages.

@@ -15,8 +15,6 @@ from .open_sources import DatasetArguments, LoadedSource
 from .run_datasets import LoadedDatasets
 from .single_datasets import SourceFactory
 
-__all__ = ["get_train_dataset", "get_val_dataset", "get_val_datasets"]
-
 
 def get_train_dataset(
     path: str | os.PathLike[str],

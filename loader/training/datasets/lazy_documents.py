@@ -11,8 +11,6 @@ from ...pipeline.reading.dataset_source import DatasetSource
 from ...pipeline.reading.joined_source import JoinedSource
 from ...pipeline.reading.source import Source
 
-__all__ = ["read_lazy_documents"]
-
 
 def read_lazy_documents(source: Source, *, units: Iterable[str]) -> None:
     """Read the dataset file and the index's documents of a source, or of each member of a join, and those of columns.

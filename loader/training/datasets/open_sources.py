@@ -32,8 +32,6 @@ from .dataset_factory import DatasetSubset
 from .lazy_documents import read_lazy_documents
 from .shared_metadata import shared_metadata
 
-__all__ = ["DatasetArguments", "LoadedSource", "given_subflavors", "open_sources"]
-
 _DECODER_ARGUMENTS = ("image_decode", "av_decode", "video_decode_audio", "guess_content")
 _DEPRECATED = (*_DECODER_ARGUMENTS, "auto_decode", "handler")
 _DESCRIBING = ("field_map", "sample_loader", "part_filter")

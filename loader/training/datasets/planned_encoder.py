@@ -10,8 +10,6 @@ from ...pipeline.contract.stage import SavableDataset
 from ...samples.encoding.task_encoder import DefaultTaskEncoder
 from .run_datasets import LoadedDatasets
 
-__all__ = ["PlannedEncoder"]
-
 
 class PlannedEncoder(DefaultTaskEncoder[Any, Any, Any, Any]):
     """Task encoder without hooks, which needs no metric for the units of blends.

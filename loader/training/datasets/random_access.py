@@ -29,8 +29,6 @@ from ..workers.running_lane import open_lane
 from .chain import build_single_samples, encoding_hooks
 from .open_sources import DatasetArguments
 
-__all__ = ["RandomAccessDataset", "random_access"]
-
 T_co = TypeVar("T_co", covariant=True)
 
 _OPENED = ("_lane", "_opened", "_replacements")  # dropped when pickled

@@ -28,8 +28,6 @@ from .volume_chain import build_volume_chain
 if TYPE_CHECKING:
     from ...samples.encoding.task_encoder import TaskEncoder
 
-__all__ = ["LoadedDatasets", "SourceSpec"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceSpec:

@@ -12,8 +12,6 @@ from ...metadataset.plans.blend_units import UnitBlend
 from ...pipeline.reading.planned_schedule import PlannedSchedule
 from .chain import ChainOptions
 
-__all__ = ["planned_schedule", "planned_volumes"]
-
 _MAX_WEIGHTS = 1 << 16  # each state of the run has them
 
 

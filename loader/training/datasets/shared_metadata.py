@@ -11,8 +11,6 @@ from ...lazy_torch import torch
 from ...pipeline.contract.worker_config import WorkerConfig
 from ...storage.shared_answers import Answers, use_answers
 
-__all__ = ["shared_metadata"]
-
 
 @contextmanager
 def shared_metadata(config: WorkerConfig) -> Iterator[None]:

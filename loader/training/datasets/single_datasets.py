@@ -14,8 +14,6 @@ from ...stores.dataset_file_store import DatasetFileStore
 from ...stores.file_store import FileStore
 from .dataset_factory import BaseCoreDatasetFactory
 
-__all__ = ["DatasetBlendMode", "LoadedDataset", "SourceFactory"]
-
 
 class DatasetBlendMode(Enum):
     """Kind of a mix of datasets."""

@@ -23,8 +23,6 @@ from .chain import ChainOptions, Level, SampleStages, batched
 from .scheduled_weights import planned_volumes
 from .volume_units import ColumnSize, VolumeUnits
 
-__all__ = ["build_volume_chain"]
-
 _ITEMS = {Level.READ: "samples as they are read", Level.ENCODED: "encoded samples", Level.PACKED: "packs"}
 
 

@@ -18,8 +18,6 @@ from ...pipeline.reading.source import Raw, RawRow, Source
 from ...samples.encoding.size_metric import SizeMetric, size_metrics
 from .chain import Level
 
-__all__ = ["ColumnSize", "UnknownSize", "VolumeUnits", "column_folder", "columns_of", "write_command"]
-
 _MAX_NAMED = 5  # datasets, in a message
 
 

@@ -23,9 +23,6 @@ from .jsonl_factory import DefaultCrudeJsonlDatasetFactory
 from .record_factory import CrudeParquetDatasetFactory, DefaultBinIdxDatasetFactory, RecordDatasetFactory
 from .webdataset_factory import BaseWebdatasetFactory, StandardWebdatasetFactory
 
-__all__ = ["get_dataset_from_config"]
-
-
 _FACTORIES: Mapping[str, type[RecordDatasetFactory]] = {
     "jsonl": DefaultCrudeJsonlDatasetFactory,
     "binidx": DefaultBinIdxDatasetFactory,

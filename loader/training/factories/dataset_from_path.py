@@ -22,8 +22,6 @@ from ..datasets.open_sources import DatasetArguments
 from ..datasets.run_datasets import LoadedDatasets
 from .dataset_from_config import get_dataset_from_config
 
-__all__ = ["DatasetLoader", "DatasetLoaderInterface", "Metadataset", "MetadatasetV2", "Recipe", "load_dataset"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class DatasetLoaderInterface(ABC):

@@ -19,8 +19,6 @@ from ...stores.file_store import FileStore
 from ..datasets.dataset_factory import BaseCoreDatasetFactory, DatasetSubset
 from .webdataset_factory import BaseWebdatasetFactory
 
-__all__ = ["JoinedWebdatasetFactory"]
-
 T_co = TypeVar("T_co", covariant=True)
 
 

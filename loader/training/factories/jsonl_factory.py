@@ -13,8 +13,6 @@ from ...stores.file_store import FileStore
 from ...stores.record_file_stores import JsonlFileStore
 from .record_factory import RecordDatasetFactory
 
-__all__ = ["CrudeJsonlDatasetFactory", "DefaultCrudeJsonlDatasetFactory"]
-
 
 class CrudeJsonlDatasetFactory(RecordDatasetFactory):
     """A JSONL file, whose index is next to it: each line is a crude sample with the single part ``json``."""

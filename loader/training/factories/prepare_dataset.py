@@ -21,8 +21,6 @@ from ...progress_bar import progress_bar
 from ...storage import Storage
 from ...storage.remote import use_storage_options
 
-__all__ = ["ProgressFunction", "prepare_dataset"]
-
 ProgressFunction = Callable[[Iterator[Any], int], Iterable[Any]]
 """Wraps an iterator of ``total`` steps to show progress: ``lambda steps, total: tqdm(steps, total=total)``."""
 

@@ -22,13 +22,6 @@ from ...stores.file_store import FileStore
 from ...stores.record_file_stores import BinIdxFileStore
 from ..datasets.dataset_factory import BaseCoreDatasetFactory, DatasetSubset
 
-__all__ = [
-    "BinIdxDatasetFactory",
-    "CrudeParquetDatasetFactory",
-    "DefaultBinIdxDatasetFactory",
-    "RecordDatasetFactory",
-]
-
 
 class RecordDatasetFactory(BaseCoreDatasetFactory[CrudeSample]):
     """A single file of numbered samples: each is a crude sample.

@@ -21,13 +21,6 @@ from ..datasets.dataset_factory import BaseCoreDatasetFactory, DatasetSubset
 from .webdataset_meta import ShardInfo, WebdatasetMeta
 from .webdataset_preparator import WebdatasetPreparator
 
-__all__ = [
-    "BaseWebdatasetFactory",
-    "DefaultDecoderWebdatasetFactory",
-    "DefaultGenericWebdatasetFactory",
-    "StandardWebdatasetFactory",
-]
-
 T_co = TypeVar("T_co", covariant=True)
 
 

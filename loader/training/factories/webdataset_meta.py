@@ -12,8 +12,6 @@ from ...format.documents.messages import did_you_mean
 from ...format.nv_meta import SPLIT_YAML
 from ...storage import EPath
 
-__all__ = ["ShardInfo", "WebdatasetMeta"]
-
 
 @dataclass(slots=True, kw_only=True)
 class ShardInfo:

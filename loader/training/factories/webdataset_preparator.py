@@ -13,8 +13,6 @@ from ...format.nv_meta import SPLIT_YAML
 from ...format.shard_content import iter_shard_content
 from .prepare_dataset import ProgressFunction, prepare_dataset
 
-__all__ = ["WebdatasetPreparator"]
-
 
 class WebdatasetPreparator:
     """Methods that prepare a folder of shards from a script; all dataset classes of shards inherit them."""

@@ -19,22 +19,6 @@ from ...samples.types import (
 )
 from .webdataset_factory import DefaultDecoderWebdatasetFactory
 
-__all__ = [
-    "CaptioningWebdataset",
-    "ConversationWebdataset",
-    "CrudeWebdataset",
-    "ImageClassificationWebdataset",
-    "ImageWebdataset",
-    "InterleavedWebdataset",
-    "MultiChoiceVQAWebdataset",
-    "OCRWebdataset",
-    "SimilarityInterleavedWebdataset",
-    "TextWebdataset",
-    "VQAOCRWebdataset",
-    "VQAWebdataset",
-    "VidQAWebdataset",
-]
-
 
 class CaptioningWebdataset(DefaultDecoderWebdatasetFactory[CaptioningSample]):
     """A dataset of :class:`~loader.samples.types.CaptioningSample`."""

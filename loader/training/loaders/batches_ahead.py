@@ -13,8 +13,6 @@ from ...pipeline.contract.worker_config import check_integers
 from ...samples.batching.device_copy import DeviceCopies, PendingCopy
 from .run import iteration_over
 
-__all__ = ["DeviceBatches"]
-
 T_co = TypeVar("T_co", covariant=True)
 
 _NEW_BATCHES = 1  # by which the number ahead grows a step, so that the first micro-batch comes no later

@@ -30,8 +30,6 @@ from .restore_sample import restore_sample
 from .run import LoaderRun
 from .served_states import list_of_states, states_of_ranks, states_of_served
 
-__all__ = ["DataLoader", "SavableDataLoader"]
-
 T_co = TypeVar("T_co", covariant=True)
 
 _IGNORED = ("checkpoint_every_sec", "checkpoint_every_min_n_samples", "n_checkpoints")

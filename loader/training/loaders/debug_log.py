@@ -11,8 +11,6 @@ from ...pipeline.contract.stage import SavableDataset
 from ...pipeline.failures.sample_name import keys_of_sample
 from ...pipeline.reading.read import ReadDataset
 
-__all__ = ["LoaderLog"]
-
 _numbers: defaultdict[int, Iterator[int]] = defaultdict(count)  # by rank: the loaders of all ranks have equal numbers
 
 

@@ -12,8 +12,6 @@ from torch.utils.data import get_worker_info
 from ...pipeline.contract.stage import SavableDataset
 from .data_loader import SavableDataLoader
 
-__all__ = ["open_direct_loader"]
-
 
 def open_direct_loader(dataset: SavableDataset[Any]) -> SavableDataLoader[Any]:
     """Open the loader of a dataset that is iterated directly.

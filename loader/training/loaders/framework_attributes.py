@@ -16,8 +16,6 @@ from torch.utils.data.distributed import DistributedSampler
 from ...pipeline.contract.worker_config import WorkerConfig
 from ..workers.stream_options import StreamOptions
 
-__all__ = ["RankShare", "TorchLoader"]
-
 T_co = TypeVar("T_co", covariant=True)
 
 

@@ -15,8 +15,6 @@ from ..workers.stream_options import LoaderKeywords, StreamOptions, WorkerType
 from .data_loader import DataLoader
 from .served_ranks import ServingDataLoader
 
-__all__ = ["get_loader", "get_savable_loader"]
-
 
 def get_loader(
     dataset: SavableDataset[Any],

@@ -27,8 +27,6 @@ from ..workers.worker_errors import PackedError, raise_packed, worker_died_error
 from ..workers.worker_process import WorkerEnded
 from ..workers.worker_threads import WorkerThreads
 
-__all__ = ["BatchStream", "LaneBatches", "ShutDown"]
-
 
 class ShutDown(Exception):  # noqa: N818 - it ends an iteration, as StopIteration does
     """Ends an iteration whose workers were ended, through all stages of the rank: the pass is not over."""

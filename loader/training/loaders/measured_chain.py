@@ -10,8 +10,6 @@ from typing import Any
 from ...pipeline.contract.stage import SavableDataset
 from ...pipeline.reading.read import ReadDataset
 
-__all__ = ["measured_chain_of"]
-
 
 def measured_chain_of(chain: SavableDataset[Any], saved: Any) -> SavableDataset[Any]:
     """Return the chain that continues a state: for measured weights, the one with the weights of the state.

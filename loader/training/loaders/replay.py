@@ -19,8 +19,6 @@ from ..workers.running_lane import remake_batch
 if TYPE_CHECKING:
     from .run import LoaderRun
 
-__all__ = ["replay_batch", "replay_step"]
-
 _MADE, _READ = "made", "0 read"
 
 

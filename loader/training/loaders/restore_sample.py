@@ -16,8 +16,6 @@ from ..states.plain_values import check_plain, check_size, max_values
 from ..workers.input_paths import input_at
 from ..workers.running_lane import MICRO_BATCH, open_lane
 
-__all__ = ["restore_sample"]
-
 _HINT = "pass batch.__restore_key__ unchanged"
 _MAX_NUMBER = 1 << 48
 """Above the positions and numbers of micro-batches that a run reaches."""

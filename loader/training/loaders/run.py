@@ -26,8 +26,6 @@ from .debug_log import LoaderLog
 from .lane_batches import LaneBatches, ShutDown
 from .measured_chain import measured_chain_of
 
-__all__ = ["HeldPositions", "LoaderRun", "Position", "iteration_over", "not_measured"]
-
 _END: Any = object()
 
 

@@ -31,8 +31,6 @@ from .served_states import (
     states_of_served,
 )
 
-__all__ = ["ServingDataLoader", "checked_serves"]
-
 
 class ServingDataLoader(DataLoader[tuple[Any, ...]]):
     """Iterate the micro-batches of several data ranks in step: ``get_loader(dataset, serves=[…])`` returns it.

@@ -15,8 +15,6 @@ from ..workers.stream_options import StreamOptions
 from .lane_batches import LaneBatches, ShutDown
 from .run import HeldPositions, LoaderRun, Position, iteration_over, not_measured
 
-__all__ = ["ServedPosition", "ServedRuns"]
-
 _END: Any = object()
 
 

@@ -17,16 +17,6 @@ from ...pipeline.contract.worker_config import WorkerConfig
 from ..states.framework_state import is_distributed, rank_in_group
 from ..states.run_state import RunState
 
-__all__ = [
-    "SERVED",
-    "broadcast_to_serving",
-    "destination",
-    "gather_served",
-    "list_of_states",
-    "states_of_ranks",
-    "states_of_served",
-]
-
 SERVED = "states of served ranks"
 """The key under which ``save_state_rank()`` of a loader with ``serves`` has the states of its data ranks."""
 

@@ -20,8 +20,6 @@ from ...storage.protocol import DOCUMENT_LIMIT_VARIABLE
 from .plain_pickle import PickleLimitError, UnknownGlobalError, read_pickle
 from .plain_values import HINT, max_values, too_many_values
 
-__all__ = ["CheckpointFile", "Form", "load_with_tensors", "read_checkpoint"]
-
 Form = Literal["json", "torch"]
 
 _ZIP = b"PK\x03\x04"

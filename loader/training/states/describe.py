@@ -13,8 +13,6 @@ from .mixes.dataset_shares import described_datasets
 from .run_state import RunState
 from .split_state import ranks_of_run, redistribute_states
 
-__all__ = ["describe_run", "describe_state", "group_by_run", "samples_waiting"]
-
 _MAX_RANKS = 100_000  # bounds the list of missing ranks
 _MAX_RUNS = 1000
 

@@ -20,16 +20,6 @@ from .lightning_file import is_lightning, rewrite_lightning
 from .run_state import ENDLESS, RunState
 from .split_state import redistribute_states
 
-__all__ = [
-    "Redistributed",
-    "StateFile",
-    "list_state_files",
-    "read_run_states",
-    "read_state_file",
-    "redistribute_files",
-    "rewrite_files",
-]
-
 _SUFFIXES = (".json", ".pt", ".pth", ".ckpt")
 _ACCELERATE_NAME = re.compile(r"custom_checkpoint_\d+\.pkl")
 """Names that Accelerate gives the files of registered objects. Its other ``.pkl`` files hold states of generators."""

@@ -10,8 +10,6 @@ from ...errors import StateError
 from .plain_values import check_plain, check_size, max_values, too_many_values
 from .run_state import RunState
 
-__all__ = ["FoundState", "Place", "find_states", "place_text"]
-
 Place = tuple[str | int, ...]
 """The keys and positions that lead to a value."""
 

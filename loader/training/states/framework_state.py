@@ -15,15 +15,6 @@ from ...errors import StateError
 from ...pipeline.contract.worker_config import WorkerConfig
 from .lightning_file import ALL_RANKS
 
-__all__ = [
-    "broadcast_states",
-    "framework_state",
-    "gather_states",
-    "is_distributed",
-    "rank_in_group",
-    "restore_framework_state",
-]
-
 
 class _Loader(Protocol):
     worker_config: WorkerConfig

@@ -12,8 +12,6 @@ from ...pipeline.contract.state_schema import COUNT, NotRequired, Schema, check_
 from ...pipeline.item_form import FormLane, ItemIdError
 from .run_state import ENDLESS, FINITE, RunState
 
-__all__ = ["check_begun_lanes", "check_item_ids", "check_lane", "check_lane_states"]
-
 _MAX_AHEAD = 1 << 20
 """Micro-batches that a lane may be ahead of the run in a finite pass; each costs the lane a turn without a batch."""
 

@@ -12,8 +12,6 @@ from .checkpoint_file import load_with_tensors
 from .find import FoundState, Place, place_text
 from .run_state import RunState
 
-__all__ = ["ALL_RANKS", "is_lightning", "rewrite_lightning"]
-
 ALL_RANKS = "states of all ranks"
 """The key under which ``state_dict()`` of a loader has the states of all ranks."""
 

@@ -44,16 +44,6 @@ from ...order import Mix, MixHistory, StreamStart
 from ...pipeline.contract.state_schema import COUNT, PLAIN, NotRequired, Nullable, check_value
 from ...pipeline.reading.planned_schedule import saved_schedule
 
-__all__ = [
-    "MixChanges",
-    "StageChanges",
-    "checked_mix_changes",
-    "merge_mix_changes",
-    "reader_history",
-    "stage_changes",
-    "streams_of",
-]
-
 MixChanges = Sequence[Mapping[str, Any]]
 """The ``mix_changes`` of a state."""
 

@@ -13,8 +13,6 @@ from functools import partial
 from struct import error as struct_error, unpack_from
 from typing import Any
 
-__all__ = ["Opaque", "PickleLimitError", "UnknownGlobalError", "read_pickle"]
-
 _PLAIN_MODULES = {
     "torch",
     "torch._utils",

@@ -13,8 +13,6 @@ from ...storage import max_document_bytes
 from ...storage.protocol import DOCUMENT_LIMIT_VARIABLE
 from .plain_pickle import Opaque
 
-__all__ = ["HINT", "check_plain", "check_size", "max_values", "too_many_values"]
-
 HINT = "save the loader's state in a separate file: torch.save(loader.save_state_rank(), path), or as JSON"
 
 _BYTES_PER_VALUE = 64

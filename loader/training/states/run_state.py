@@ -46,8 +46,6 @@ from .run_steps import Numbers, RunSteps, checked_numbers
 if TYPE_CHECKING:  # programs that only read states need no stages, and no torch
     from ...pipeline.contract.stage import State
 
-__all__ = ["ENDLESS", "FINITE", "LANE_BY_LANE", "RunState", "merge_states"]
-
 ENDLESS = "endless"
 """Lanes in turn, without end: all ranks are always at the same step."""
 FINITE = "finite"

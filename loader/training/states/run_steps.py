@@ -9,8 +9,6 @@ from typing import Any
 
 from ...errors import ConfigError
 
-__all__ = ["Numbers", "RunSteps", "checked_numbers", "checked_skips"]
-
 Numbers = tuple[tuple[int, ...], ...]
 
 

@@ -13,8 +13,6 @@ from .run_state import FINITE, LANE_BY_LANE, RunState, merge_states
 if TYPE_CHECKING:  # programs that only read states need no stages, and no torch
     from ...pipeline.contract.stage import State
 
-__all__ = ["ranks_of_run", "redistribute_states"]
-
 
 def redistribute_states(states: Sequence[RunState], ranks: int) -> list[RunState]:
     """Convert the states of all ranks of a run to states for ``ranks`` ranks.

@@ -12,8 +12,6 @@ from ...errors import ConfigError
 from ...pipeline.contract.worker_config import WorkerConfig
 from .snapshot import LoaderStats, RankWait
 
-__all__ = ["wait_of", "with_all_ranks", "with_all_served"]
-
 
 def with_all_ranks(stats: LoaderStats, config: WorkerConfig) -> LoaderStats:
     """Return the statistics of this rank with the waits of all ranks, which must all call this.

@@ -15,8 +15,6 @@ from typing import Any
 from ...errors import ConfigError
 from .snapshot import Headroom
 
-__all__ = ["HeadroomTrial"]
-
 _KEPT = 4  # micro-batches
 _WARM_UP = 4  # steps, before the first round
 _STEPS = 16  # measured in a phase

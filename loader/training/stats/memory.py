@@ -8,8 +8,6 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["memory_bytes", "resident_bytes"]
-
 _LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")  # of control groups 2 and 1
 _KIB_OF_MAXRSS = 1 if sys.platform == "darwin" else 1024
 

@@ -10,8 +10,6 @@ from typing import Any, Protocol
 from ...pipeline.measuring.counts import Counts, Event, PackedCounts, add_numbers
 from ...pipeline.measuring.recorder import WorkerRecorder
 
-__all__ = ["REPLACEMENT", "START", "TRANSPORT", "MeteredStream", "RankMeter", "Reporter", "WorkerMeter"]
-
 START = "start"
 REPLACEMENT = "replacement"
 """Waits for the first micro-batch of each worker, which opens files and fills buffers."""

@@ -9,8 +9,6 @@ from typing import Any
 from ...errors import ConfigError
 from .report_files import METRICS, Metric
 
-__all__ = ["observe_with_opentelemetry", "serve_prometheus"]
-
 Latest = Callable[[], Iterable[Metric]]
 
 

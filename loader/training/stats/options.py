@@ -9,8 +9,6 @@ from typing import Any
 
 from ...errors import ConfigError
 
-__all__ = ["StatsOptions", "checked_stats"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatsOptions:

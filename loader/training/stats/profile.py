@@ -14,8 +14,6 @@ from .meter import RankMeter
 from .snapshot import LoaderStats
 from .trace_file import LOOP, write_trace
 
-__all__ = ["LoaderProfile", "check_trace_path"]
-
 
 class LoaderProfile:
     """A profile of some steps of a loader: a context manager, which :meth:`DataLoader.profile` returns.

@@ -11,17 +11,6 @@ from typing import NamedTuple
 
 from .snapshot import LoaderStats
 
-__all__ = [
-    "METRICS",
-    "GrowingCounters",
-    "Metric",
-    "append_json_line",
-    "metrics_of",
-    "prometheus_text",
-    "rank_path",
-    "replace_prometheus_file",
-]
-
 
 class Metric(NamedTuple):
     """One number for a monitoring system.

@@ -30,8 +30,6 @@ from .script_profile import ScriptProfile
 from .snapshot import LoaderStats, SourceStats, WorkerStats
 from .sources import decoded_format, source_names
 
-__all__ = ["RunFacts", "RunStats"]
-
 _log = get_logger("loader")
 
 

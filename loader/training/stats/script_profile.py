@@ -12,8 +12,6 @@ from pathlib import Path
 
 from .profile import LoaderProfile
 
-__all__ = ["PROFILE_VARIABLE", "ScriptProfile"]
-
 PROFILE_VARIABLE = "ENERGON_LOADER_PROFILE"
 """Environment variable ``<steps>:<folder>``: each loader of the process records so many steps."""
 

@@ -13,8 +13,6 @@ from .profile import LoaderProfile, check_trace_path
 from .run_stats import RunStats
 from .snapshot import LoaderStats, SourceStats
 
-__all__ = ["ServedStats"]
-
 _SUMS = (
     "waited_s",
     "samples",

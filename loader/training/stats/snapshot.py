@@ -8,8 +8,6 @@ from typing import Any
 
 from .suggestions import Facts, suggestions
 
-__all__ = ["Headroom", "LoaderStats", "RankWait", "SourceStats", "WorkerStats"]
-
 _SHOWN = 4  # causes of waits in the line
 _MIN_SHOWN = 0.005  # of the time
 

@@ -7,8 +7,6 @@ from typing import Any
 
 from ...pipeline.reading.read import ReadDataset
 
-__all__ = ["decoded_format", "reader_numbers", "readers_of", "source_names"]
-
 
 def readers_of(chain: Any) -> Iterator[ReadDataset]:
     """Yield the readers of a chain, in the order of the inputs."""

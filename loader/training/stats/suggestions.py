@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil
 
-__all__ = ["Facts", "suggestions"]
-
 _NOTHING = 0.02  # share of the time; below, there is nothing to gain
 _SOME = 0.005  # share of the time that a cause must have to be named
 _MAX_WORKERS_MORE = 64

@@ -9,8 +9,6 @@ from typing import Any
 
 from ...pipeline.measuring.counts import Event
 
-__all__ = ["LOOP", "Calls", "trace_events", "write_trace"]
-
 LOOP = -1
 """The number of the training loop, next to those of the workers."""
 

@@ -31,8 +31,6 @@ from typing import Any, cast
 from ...errors import ConfigError, FormatError, StorageError
 from ...pipeline.contract.item_id import ItemId
 
-__all__ = ["BatchTrace", "Record", "TraceFile", "list_traces", "recording"]
-
 Record = Callable[[int, ItemId], None]
 """Records the item id of a micro-batch."""
 

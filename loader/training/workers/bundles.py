@@ -42,8 +42,6 @@ from .worker_board import WorkerBoard, register_stack_dump
 from .worker_errors import PackedError, pack_error
 from .worker_process import Pipes, WorkerEnded, WorkerProcess, end_workers
 
-__all__ = ["WorkerBundles"]
-
 _MAX_MESSAGES = 32  # in a bundle
 _BUNDLE_S = 0.002  # the time in which the rank uses up a bundle
 _MEASURED = 16  # messages between two settings of the size of bundles

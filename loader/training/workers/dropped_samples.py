@@ -12,8 +12,6 @@ from ...escaped_log import get_logger
 from ...pipeline.failures.policy import FailurePolicy
 from .worker_errors import PackedError, pack_error, unpack_error
 
-__all__ = ["DroppedSamples", "check_dropped", "dropped_samples"]
-
 _log = get_logger(__name__)
 
 _MIN_DROPPED = 10

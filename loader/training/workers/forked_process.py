@@ -7,8 +7,6 @@ import sys
 import threading
 from typing import Any
 
-__all__ = ["forget_executors", "restart_imports_of_other_threads"]
-
 
 def restart_imports_of_other_threads() -> None:
     """Forget the modules that other threads were importing at the fork, so that this process imports them itself.

@@ -11,8 +11,6 @@ from ...pipeline.stages.blend import BlendDataset
 from ...pipeline.stages.concat import ConcatDataset
 from ...pipeline.stages.repeat import RepeatDataset
 
-__all__ = ["input_at", "reader_at"]
-
 _MAX_DIGITS = 15
 
 

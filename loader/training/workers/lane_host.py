@@ -15,8 +15,6 @@ from ...stores.cache_pool import CachePool
 from .batch_trace import BatchTrace, recording
 from .running_lane import ENDED, LaneSettings, Message, Notes, RunningLane, last_message, running_lanes
 
-__all__ = ["LaneHost", "LanesInTurn", "LanesOneByOne"]
-
 
 class LaneHost(LaneSettings, Protocol):
     """The lanes of a rank and the order in which its worker processes visit them."""

@@ -8,8 +8,6 @@ from typing import Any, Protocol
 
 from ...pipeline.contract.running import State
 
-__all__ = ["HostedLane", "WorkerNeighbours"]
-
 
 class HostedLane(Protocol):
     """A lane that runs in this worker."""

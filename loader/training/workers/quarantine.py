@@ -19,8 +19,6 @@ from .lane_host import LaneHost
 from .running_lane import open_lane
 from .worker_board import RecordedSample
 
-__all__ = ["append_report", "find_recorded", "quarantine_samples", "read_report"]
-
 _log = get_logger(__name__)
 
 _MAX_SHOWN = 80  # characters of a line

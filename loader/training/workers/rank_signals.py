@@ -13,8 +13,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-__all__ = ["RankSignals", "blocked_signals"]
-
 _OF_A_PROCESS = frozenset(
     # Faults, and the timers of a process: a hook may set one, and have the handler of the training program.
     {signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSEGV}

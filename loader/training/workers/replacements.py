@@ -14,8 +14,6 @@ from .quarantine import append_report, find_recorded, quarantine_samples, read_r
 from .stream_options import StreamOptions
 from .worker_board import RecordedSample, WorkerBoard
 
-__all__ = ["Replacements"]
-
 _log = get_logger(__name__)
 
 _DEATHS = 2  # at one sample and by one cause, before it is quarantined

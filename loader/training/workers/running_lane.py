@@ -18,21 +18,6 @@ from .batch_trace import Record
 from .dropped_samples import dropped_samples
 from .neighbours import WorkerNeighbours
 
-__all__ = [
-    "ENDED",
-    "MICRO_BATCH",
-    "NO_LANE",
-    "LaneSettings",
-    "Message",
-    "Notes",
-    "RunningLane",
-    "last_message",
-    "open_lane",
-    "remade_items",
-    "remake_batch",
-    "running_lanes",
-]
-
 MICRO_BATCH = "micro-batch"
 """The stage in the ``__restore_key__`` of a micro-batch, as opposed to a sample of an inner stage."""
 

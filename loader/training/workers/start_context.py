@@ -18,8 +18,6 @@ from typing import Any
 
 from .rank_signals import blocked_signals
 
-__all__ = ["start_context"]
-
 
 def start_context(method: str) -> BaseContext:
     """Return the context that starts worker processes.

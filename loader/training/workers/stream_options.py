@@ -16,8 +16,6 @@ from ...stores.cache_pool import CachePool
 from ..states.run_steps import checked_skips
 from ..stats.options import StatsOptions, checked_stats
 
-__all__ = ["CheckpointKeywords", "LoaderKeywords", "StreamOptions", "WorkerType", "collect_garbage_every"]
-
 WorkerType = Literal["fork", "thread", "main"]
 
 T = TypeVar("T")

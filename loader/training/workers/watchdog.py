@@ -28,8 +28,6 @@ from ...pipeline.contract.worker_config import WorkerConfig
 from .worker_board import WATCHDOG_SIGNAL, WorkerBoard
 from .worker_errors import describe_last_sample, describe_stack, name_worker
 
-__all__ = ["Watchdog", "WatchdogDataset"]
-
 _log = get_logger(__name__)
 
 T = TypeVar("T")

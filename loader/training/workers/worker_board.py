@@ -21,16 +21,6 @@ from multiprocessing import RawArray, reduction
 from multiprocessing.context import assert_spawning
 from typing import Any
 
-__all__ = [
-    "WATCHDOG_SIGNAL",
-    "RecordedSample",
-    "WorkerBoard",
-    "WorkerSlot",
-    "read_crash_stack",
-    "register_stack_dump",
-    "request_stack",
-]
-
 WATCHDOG_SIGNAL = signal.SIGRTMAX - 2 if hasattr(signal, "SIGRTMAX") else signal.SIGUSR2
 """A signal with few other users: trainers, schedulers and the Java machine take SIGUSR1 and SIGUSR2."""
 

@@ -22,17 +22,6 @@ from typing import Any, NoReturn
 from ...errors import WorkerError, escape_controls
 from .worker_board import WorkerBoard, read_crash_stack, request_stack
 
-__all__ = [
-    "PackedError",
-    "describe_last_sample",
-    "describe_stack",
-    "name_worker",
-    "pack_error",
-    "raise_packed",
-    "unpack_error",
-    "worker_died_error",
-]
-
 # ------------------------------------------------------------------------------- errors that a worker sends
 
 

@@ -23,8 +23,6 @@ from typing import Any, Protocol
 
 from ...transport.segments import SegmentFlags, forget_segments, has_segments
 
-__all__ = ["BundleMaker", "Pipes", "StopFlag", "WorkerEnded", "WorkerProcess", "end_workers"]
-
 _POLL_MS = 250  # between two checks for a loader that is closed, or a rank that was killed
 _JOIN_S = 5.0  # in which workers that are closed may finish what they do
 _SIZE = struct.Struct("<Q")

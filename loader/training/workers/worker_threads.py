@@ -31,8 +31,6 @@ from .stream_options import StreamOptions, collect_garbage_every
 from .worker_board import WorkerBoard
 from .worker_errors import PackedError, pack_error
 
-__all__ = ["WorkerThreads"]
-
 _END = object()
 _JOIN_S = 5.0  # for all threads: a hook that hangs must not keep its trainer from closing a loader
 

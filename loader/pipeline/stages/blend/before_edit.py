@@ -8,8 +8,6 @@ from ....errors import StateError
 from ...contract.item_id import ItemId
 from ...contract.running import Running, State
 
-__all__ = ["BeforeEdit"]
-
 
 class BeforeEdit:
     """Iterator of a lane that had begun when the mix changed, opened without its state: it rebuilds items only.

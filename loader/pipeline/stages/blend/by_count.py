@@ -13,8 +13,6 @@ from ...contract.item_id import ItemId
 from ...contract.lane import Lane
 from ...contract.stage import SKIPPED, SavableDataset, State
 
-__all__ = ["BlendRunning"]
-
 _CHUNK = 256
 
 

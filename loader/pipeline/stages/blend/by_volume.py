@@ -16,8 +16,6 @@ from ...measuring.measured_sizes import number_of
 from ...measuring.recorder import register, skipped_items
 from .lane_schedule import LaneSchedule
 
-__all__ = ["VolumeBlendRunning", "checked_size"]
-
 _EXACT = 1 << 53  # largest of the integers that all are floats
 
 _MAX_SIZE = 1e15

@@ -24,8 +24,6 @@ from .by_count import BlendRunning
 from .by_volume import VolumeBlendRunning
 from .lane_schedule import LaneSchedule
 
-__all__ = ["BlendDataset", "datasets_and_weights"]
-
 T = TypeVar("T")
 
 

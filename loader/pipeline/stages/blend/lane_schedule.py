@@ -10,8 +10,6 @@ from ...contract.lane import Lane
 from ...reading.lane_samples import LaneSamples
 from ...reading.planned_schedule import PlannedSchedule
 
-__all__ = ["LaneSchedule"]
-
 _NEVER = 1 << 62
 
 

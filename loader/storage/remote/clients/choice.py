@@ -14,17 +14,6 @@ from .client import ObjectClient
 from .connection import Connection
 from .fork_lock import ForkLock
 
-__all__ = [
-    "client_of",
-    "connection_of",
-    "fetcher_of",
-    "has_answered",
-    "may_fork",
-    "may_use_rust",
-    "note_answer",
-    "use_rust_here",
-]
-
 _WEB = ("http", "https")
 
 _lock = ForkLock()

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-__all__ = ["ClientObject", "ObjectClient", "Received"]
-
 
 class ClientObject(NamedTuple):
     """An object as it is listed."""

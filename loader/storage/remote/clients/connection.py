@@ -11,8 +11,6 @@ from ..pace import Pace
 from ..retries import Retries
 from .client import ObjectClient
 
-__all__ = ["Connection"]
-
 _T = TypeVar("_T")
 
 

@@ -6,8 +6,6 @@ import os
 import threading
 from types import TracebackType
 
-__all__ = ["ForkLock"]
-
 
 class ForkLock:
     """A lock between threads: no process is forked while a thread holds it, and a forked one begins with it free.

@@ -17,8 +17,6 @@ from .choice import client_of, use_rust_here
 from .client import ObjectClient
 from .messages import read_message, write_message
 
-__all__ = ["main"]
-
 _THREADS = 64
 
 

@@ -20,9 +20,6 @@ from .client import ClientObject, Received
 from .fork_lock import ForkLock
 from .messages import read_message, write_message
 
-__all__ = ["HelperClient"]
-
-
 _ROOT = str(Path(__file__).parents[4])  # first, so that no other package named `loader` comes before this one
 _START = (  # these reach the whole process group; the parent, which may handle them, ends this one
     "import signal as s; [s.signal(number, s.SIG_IGN) for number in (s.SIGINT, s.SIGUSR1, s.SIGUSR2)]; "

@@ -18,8 +18,6 @@ from ..object_url import ObjectUrl
 from ..options import StorageOptions
 from .client import ClientObject, Received
 
-__all__ = ["HttpClient"]
-
 _MAX_REDIRECTS = 5
 _MAX_IDLE = 64
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})

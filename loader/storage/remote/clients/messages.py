@@ -9,8 +9,6 @@ import pickle
 import struct
 from typing import Any, BinaryIO
 
-__all__ = ["read_message", "write_message"]
-
 _LENGTH = struct.Struct("<Q")
 
 

@@ -18,8 +18,6 @@ from .client import ClientObject, ObjectClient, Received
 from .obstore_client import ObstoreClient
 from .stores import open_s3_store
 
-__all__ = ["open_msc_client"]
-
 _T = TypeVar("_T")
 _S3_TYPES = ("s3", "s8k")
 _PAGE = 1000

@@ -16,8 +16,6 @@ from .signed_listing import signed_pages
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
-__all__ = ["ObstoreClient"]
-
 _T = TypeVar("_T")
 _STATUS = re.compile(r"status code: (\d{3})([^:]*)(?::.*?<Code>(\w+)</Code>)?", re.DOTALL)
 _CONNECT_CAUSES = {

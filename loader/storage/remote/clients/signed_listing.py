@@ -14,8 +14,6 @@ from ..object_url import parse_object_url
 from ..options import StorageOptions
 from .http_client import HttpClient
 
-__all__ = ["signed_pages"]
-
 _VALID = timedelta(minutes=5)
 _ENDPOINTS = {"S3Store": "endpoint", "GCSStore": "base_url"}  # Azure signs the URLs of single objects only
 _FIELDS = {"path": "Key", "size": "Size", "last_modified": "LastModified", "e_tag": "ETag"}

@@ -17,8 +17,6 @@ from ..options import StorageOptions, endpoint_of
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
-__all__ = ["open_s3_store", "open_store"]
-
 _REQUEST_LIMIT = timedelta(minutes=5)
 _CONNECT_LIMIT = timedelta(seconds=10)
 _NO_RETRIES: Any = {"max_retries": 0}  # requests are retried by `retries.py` alone

@@ -23,8 +23,6 @@ from .leaf_match import LeafMatch
 from .leaves import LeafChange, leaves_in, replaced_leaves, share_texts
 from .saved_place import SavedPlace
 
-__all__ = ["DEALT", "ENDS", "MixChange", "find_mix_change", "nests_states", "weight_units"]
-
 ENDS = "a pass that ends is divided over the lanes as a whole, so none of its datasets has an order of its own"
 DEALT = "the datasets are not shuffled, so the lanes take turns in one sequence of all of them"
 

@@ -8,8 +8,6 @@ from ....errors import StateError
 from ....escaped_log import get_logger
 from .differences import chain_differences, chain_outline
 
-__all__ = ["compare_datasets"]
-
 _log = get_logger(__name__)
 _MAX_SHOWN = 8
 _MAX_LINE = 2000  # characters

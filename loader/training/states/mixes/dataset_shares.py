@@ -10,8 +10,6 @@ from typing import Any
 from ....metadataset.documents.weight_schedule import schedule_text
 from .differences import each_setting
 
-__all__ = ["described_datasets"]
-
 _MAX_VALUES = 1_000_000  # shares that are calculated for one state, which may be hostile
 
 

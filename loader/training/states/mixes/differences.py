@@ -14,19 +14,6 @@ from ....format.documents.messages import short_key, short_repr
 from ....pipeline.reading.planned_schedule import schedule_texts
 from ..run_state import RunState
 
-__all__ = [
-    "MISSING",
-    "Difference",
-    "Names",
-    "chain_differences",
-    "chain_outline",
-    "differences",
-    "each_setting",
-    "leaf_name",
-    "run_differences",
-    "shares",
-]
-
 MISSING = "nothing"
 """Text of a value that only one of both has."""
 

@@ -24,8 +24,6 @@ from .restructured import Restructured, find_restructured
 from .saved_place import SavedPlace
 from .saved_weights import check_saved_weights
 
-__all__ = ["VARIABLE", "ContinuedMix", "continue_mix", "edited_chain", "is_mix_change_allowed"]
-
 VARIABLE = "ENERGON_ALLOW_MIX_CHANGE"
 
 _MAX_LINES = 40  # of a message

@@ -17,8 +17,6 @@ from ..mix_history import StageChanges, reader_history
 from .differences import differences, each_setting, leaf_name, shares
 from .leaves import OF_LEAVES, Leaf, LeafChange, leaves_of, match_leaves, progress_text, share_texts
 
-__all__ = ["LeafMatch"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeafMatch:

@@ -11,18 +11,6 @@ from typing import Any
 from ....pipeline.reading.planned_schedule import schedule_texts
 from .differences import Difference, each_setting, leaf_name, shares
 
-__all__ = [
-    "OF_LEAVES",
-    "Leaf",
-    "LeafChange",
-    "leaves_in",
-    "leaves_of",
-    "match_leaves",
-    "progress_text",
-    "replaced_leaves",
-    "share_texts",
-]
-
 OF_LEAVES = ("weights", "slice_lengths", "epochs_together", "measured", "schedule")
 """Settings of a reader that its datasets have."""
 _NAMES = {"split_part": "split part", "filter": "filter"}

@@ -14,8 +14,6 @@ from ....pipeline.reading.read import ReadDataset
 from ....pipeline.stages.blend import BlendDataset
 from .change import nests_states
 
-__all__ = ["count_lost_samples"]
-
 
 class _PlacedStage(NamedTuple):
     """A stage, with the path and the seed of the inputs of blends that lead to it."""

@@ -9,8 +9,6 @@ from ....pipeline.contract.lane import child_seed
 from ....pipeline.contract.stage import State
 from ..mix_history import MixChanges
 
-__all__ = ["SavedPlace"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedPlace:

@@ -9,8 +9,6 @@ from typing import Any
 from ....errors import StateError
 from ....pipeline.reading.planned_schedule import check_schedule
 
-__all__ = ["check_saved_weights"]
-
 _WEIGHTED = ("read", "blend", "BlendDataset")  # names of stages that have weights
 
 

@@ -16,8 +16,6 @@ from .....pipeline.reading.read import ReadDataset
 from .....pipeline.stages.blend import BlendDataset
 from .saved_streams import READ, SavedReader, SavedStream, is_blend_key
 
-__all__ = ["NewReader", "NewSource", "StateWriter"]
-
 Path = tuple[int, ...]
 
 

@@ -18,8 +18,6 @@ from ..saved_place import SavedPlace
 from .lane_states import NewReader, NewSource, StateWriter
 from .saved_streams import READ, SavedStream, is_blend, saved_readers
 
-__all__ = ["Restructured", "find_restructured"]
-
 Path = tuple[int, ...]
 
 

@@ -18,8 +18,6 @@ from ...mix_history import MixChanges, reader_history, stage_changes, streams_of
 from ..differences import each_setting, shares
 from ..leaves import Leaf, leaves_of
 
-__all__ = ["READ", "SavedReader", "SavedStream", "is_blend", "is_blend_key", "saved_readers"]
-
 READ = "0 read"
 """Key of a reader in a state."""
 

@@ -105,6 +105,12 @@ class ParquetTable(ClosesOnExit):
                 self._metadata: Any = self._parquet.metadata
                 groups = range(self._metadata.num_row_groups)
                 self._rows: list[int] = [self._metadata.row_group(group).num_rows for group in groups]
+                # Tables of thousands of columns are followed one column at a time.
+                self._leaves: dict[str, list[int]] = {}
+                for number in range(self._metadata.num_columns):
+                    path = self._metadata.schema.column(number).path
+                    for name in {path, path.partition(".")[0]}:
+                        self._leaves.setdefault(name, []).append(number)
         except BaseException:
             self._file.close()
             raise
@@ -131,8 +137,7 @@ class ParquetTable(ClosesOnExit):
                 yield rows, -(-self._group_bytes(group, columns) // rows)
 
     def lengths_column(self, column: str) -> str:
-        metadata = self._metadata.row_group(0)
-        paths = (metadata.column(number).path_in_schema for number in range(metadata.num_columns))
+        paths = (leaf.path_in_schema for leaf in self._columns(0, [column]))
         inner = (path for path in paths if path.startswith(f"{column}.") and path not in self.schema.names)
         return next((path for path in inner if path.endswith(".path")), column)
 
@@ -161,12 +166,9 @@ class ParquetTable(ClosesOnExit):
         return sum(column.total_uncompressed_size for column in self._columns(group, columns))
 
     def _columns(self, group: int, columns: Sequence[str]) -> Iterator[Any]:
-        metadata, names = self._metadata.row_group(group), set(columns)
-        for number in range(metadata.num_columns):
-            column = metadata.column(number)
-            path = column.path_in_schema
-            if path in names or path.partition(".")[0] in names:
-                yield column
+        metadata = self._metadata.row_group(group)
+        leaves = {leaf for name in columns for leaf in self._leaves.get(name, ())}
+        return map(metadata.column, sorted(leaves))
 
     def close(self) -> None:
         self._parquet.close()

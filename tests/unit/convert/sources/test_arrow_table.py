@@ -206,6 +206,16 @@ def test_paths_and_dates_in_parquet(tmp_path: Path) -> None:
     assert samples == {"a": {"jpg": picture(1), "json": b'{"day":"1970-01-02","price":"1.50"}'}}
 
 
+def test_columns_of_one_file_have_sizes_of_their_own(tmp_path: Path) -> None:
+    columns = {"a": [{"b": "inner", "c": 1}], "a.b": ["a dotted name"], **{f"c{n}": [n] for n in range(500)}}
+    parquet.write_table(pa.table(columns), tmp_path / "t.parquet")
+    with arrow_files.ParquetTable(str(tmp_path / "t.parquet")) as table:
+        sizes = {name: size for name in columns for _, size in table.row_sizes([name])}
+        assert sizes["c0"] == sizes["c499"] < sizes["a"]
+        [(_, size)] = table.row_sizes(["c1", "c2", "c1"])
+        assert size == 2 * sizes["c0"]
+
+
 def test_broken_files_are_named(tmp_path: Path) -> None:
     for kind in ("parquet", "arrow"):
         path = tmp_path / f"t.{kind}"

@@ -86,6 +86,8 @@ def import_sources(flags: ImportFlags) -> None:
         if flags.dry_run:
             _show_dry_run(flags, listed, layout, draft, console)
             show_account(listed.account)
+            if flags.strict:
+                listed.account.check_complete(at=flags.output)
             return
         plan = ImportPlan(
             sources=sources,

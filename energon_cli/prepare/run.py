@@ -55,6 +55,8 @@ from .scan import BackgroundScan, begin_scan
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from loader.accounting import Account
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Draft:
@@ -118,7 +120,7 @@ def prepare_dataset(flags: PrepareFlags) -> None:
         while True:
             draft = _draft(flags, scan, resolve_choices(flags, folder, scan, console, history))
             if flags.dry_run:
-                _show_draft(draft, console)
+                _show_draft(draft, console, scan.prepare.account)
                 return
             if not flags.as_json:
                 if draft.folder.contents.samples and history.first_time("the part sets"):
@@ -251,9 +253,16 @@ def _is_confirmed(draft: _Draft, scan: BackgroundScan, console: Console, history
         raise
 
 
-def _show_draft(draft: _Draft, console: Console) -> None:
-    """Print the planned result (``--dry-run``)."""
+def _show_draft(draft: _Draft, console: Console, account: Account) -> None:
+    """Print the planned result (``--dry-run``).
+
+    Raises:
+        IncompleteError: ``--strict`` refuses what would be left out.
+    """
     path, folder = draft.flags.path, draft.folder
+    show_account(account)
+    if draft.flags.strict:
+        account.check_complete(at=path)
     planned: PlannedSplit | None = None
     if draft.choices.split is not None:
         planned = plan_split(folder.storage, draft.choices.split, list(folder.sizes))
@@ -271,6 +280,7 @@ def _show_draft(draft: _Draft, console: Console) -> None:
             "part_sets": list(draft.part_sets),
             "warnings": warnings,
             "notes": list(draft.notes),
+            "account": account.to_document(),
         }
         print_json(document)
         return

@@ -99,9 +99,6 @@ class Account:
     def withdraw(self, unit: Unit, reason: str, example: str, *, count: int = 1, size_bytes: int = 0) -> None:
         """Move units from used to left out or failed: their contents proved to be unusable."""
         self._used[unit] -= count
-        if size_bytes:
-            self._used["bytes"] -= size_bytes
-            self._seen["bytes"] -= size_bytes  # counted again with the entry
         self._add(AccountEntry(unit, reason, count, size_bytes, example))
 
     def reclaim(self, unit: Unit, reason: str, *, size_bytes: int = 0) -> None:

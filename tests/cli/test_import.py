@@ -50,8 +50,10 @@ def test_the_result_as_json(photos: Path, tmp_path: Path, energon: RunEnergon) -
     assert (found["samples"], found["shards"], found["failed"], found["written"]) == (39, 4, 1, 4)
     [failure] = found["failures"]
     assert failure == {"origin": "007.jpg", "key": "007", "reason": failure["reason"], "code": "F101"}
-    assert found["account"]["seen"] == {"files": 80, "rows": 40, "parts": 80}
-    assert found["account"]["used"] == {"files": 80, "rows": 39, "parts": 78}
+    size_bytes = sum(file.stat().st_size for file in photos.iterdir())
+    assert found["account"]["seen"] == {"files": 80, "rows": 40, "parts": 80, "bytes": size_bytes}
+    size_bytes -= sum(file.stat().st_size for file in photos.glob("007.*"))
+    assert found["account"]["used"] == {"files": 80, "rows": 39, "parts": 78, "bytes": size_bytes}
     assert [(entry["unit"], entry["count"]) for entry in found["account"]["failed"]] == [("rows", 1), ("parts", 2)]
     assert found["split"] == {"train": {"shards": 2, "samples": 20}, "val": {"shards": 2, "samples": 19}}
     assert found["files"] == ["dataset.yaml"]
@@ -62,6 +64,7 @@ def test_files_that_are_left_out_are_named_and_strict_publishes_nothing(
 ) -> None:
     (photos / "LICENSE").write_bytes(b"free")
     (photos / "Thumbs.db").write_bytes(b"x")
+    assert energon("import", photos, tmp_path / "strict", "--dry-run", "--strict").code == 1
     strict = energon("import", photos, tmp_path / "strict", "--yes", "--strict")
     assert strict.code == 1
     assert "which --strict refuses" in strict.err

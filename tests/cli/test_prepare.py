@@ -27,6 +27,7 @@ REPORT_KEYS = {
     "account",
 }  # fmt: skip
 PROSPECT_KEYS = {
+    "account",
     "path",
     "dry_run",
     "shards",
@@ -346,6 +347,14 @@ def test_a_dry_run_shows_everything_and_writes_nothing(captions: Path, energon: 
     assert set(as_json.json) == PROSPECT_KEYS
     assert as_json.json["split"]["test"] == ["shard_003.tar"]
     assert files_of(captions) == before
+
+
+def test_a_strict_dry_run_names_what_would_be_left_out(captions: Path, energon: RunEnergon) -> None:
+    (captions / "labels.json").write_bytes(b"{}")
+    done = energon("prepare", captions, "--yes", "--dry-run", "--strict")
+    assert done.code == 1
+    assert "labels.json [L117]" in done.err
+    assert "which --strict refuses" in done.err
 
 
 def test_piped_output_has_no_escape_codes(captions: Path, energon: RunEnergon) -> None:

@@ -120,8 +120,11 @@ def run_add_parts(plan: AddPartsPlan, *, on_progress: ProgressCallback | None = 
     _check(plan, folder, counted, lacking)
     metadataset = plan.metadataset or f"{plan.output.rstrip('/')}.yaml"
     text = _metadataset(plan, metadataset, [part for part, shards in split.split_parts.items() if shards])
-    failed, account = 0, _account_of(counted)
-    if not _is_written(plan, metadataset, text):
+    if _is_written(plan, metadataset, text):
+        failed, account = 0, _account_of(counted, DatasetFolder(plan.output))
+        if plan.strict:
+            account.check_complete(at=plan.output)
+    else:
         imported = run_import(
             ImportPlan(
                 sources=(source,),
@@ -153,11 +156,12 @@ def run_add_parts(plan: AddPartsPlan, *, on_progress: ProgressCallback | None = 
     )
 
 
-def _account_of(counted: MatchCount) -> Account:
+def _account_of(counted: MatchCount, written: DatasetFolder) -> Account:
     """Return the account of parts that an earlier run has written."""
     account = Account()
     account.take("rows", counted.matched)
     account.take("parts", sum(counted.parts.values()))
+    account.take("bytes", sum(part.total_bytes for part in written.tar_index.layout.part_stats))
     account.see("rows", counted.unused)
     account.leave("rows", "L112", next(iter(counted.unused_rows), ""), count=counted.unused)
     return account

@@ -123,6 +123,7 @@ def export_samples(request: ExportRequest, on_progress: Callable[[int, int], Non
         if request.format == "webdataset" and is_whole and not folder.records:
             size_bytes = copy_shards(folder, request.output, link=request.link, on_progress=on_progress)
             account.use("samples", total)
+            account.take("bytes", size_bytes)
             return ExportReport(samples=total, size_bytes=size_bytes, output=request.output, account=account)
         size_bytes = 0
         with _writer(request, names, every, at) as writer:
@@ -136,6 +137,7 @@ def export_samples(request: ExportRequest, on_progress: Callable[[int, int], Non
                 writer.write(sample)
                 account.take("parts", len(sample.parts))
                 account.use("samples")
+            account.take("bytes", size_bytes)
             account.check()
             if request.strict:
                 account.check_complete(at=request.output)

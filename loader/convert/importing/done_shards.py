@@ -22,6 +22,7 @@ class FailedRow(msgspec.Struct, frozen=True, array_like=True):
         reason: The error, in one line.
         code: Code of the reason in the account.
         parts: Number of its parts.
+        size_bytes: Their bytes, as far as they are known.
     """
 
     origin: str
@@ -29,6 +30,7 @@ class FailedRow(msgspec.Struct, frozen=True, array_like=True):
     reason: str
     code: str = "F101"
     parts: int = 0
+    size_bytes: int = 0
 
 
 class DoneShard(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +41,7 @@ class DoneShard(msgspec.Struct, frozen=True, kw_only=True):
         files: Names, sizes and versions of its files: none if all rows failed, several if the plan had taken the rows
             for smaller than they are.
         samples: Number of samples in each file.
+        read_bytes: Bytes of the parts of these samples, as they were read.
         failures: The rows that failed.
         changed: What was changed or lost in pictures and their documents → number of those.
         first_changed: The same → place of the first row.
@@ -47,6 +50,7 @@ class DoneShard(msgspec.Struct, frozen=True, kw_only=True):
     digest: str
     files: tuple[tuple[str, int, str], ...]
     samples: tuple[int, ...]
+    read_bytes: int
     failures: tuple[FailedRow, ...] = ()
     changed: dict[str, int] = {}
     first_changed: dict[str, str] = {}

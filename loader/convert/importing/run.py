@@ -237,9 +237,12 @@ class _Run:
                 f"all {len(failures):,} samples failed; the first: {first.origin}: {first.reason}",
                 at=self._storage.path(""),
             )
+        self._account.take("bytes", sum(done.read_bytes for done in self._done.values()))
         for failure in failures:
             self._account.withdraw("rows", failure.code, failure.origin)
-            self._account.withdraw("parts", failure.code, failure.key, count=failure.parts)
+            self._account.withdraw(
+                "parts", failure.code, failure.key, count=failure.parts, size_bytes=failure.size_bytes
+            )
         self._account.check()
         if self._plan.strict:
             self._account.check_complete(at=self._storage.path(""))

@@ -45,10 +45,12 @@ class SampleContents(NamedTuple):
     Attributes:
         parts: Part name → contents.
         changed: What was changed or lost → number of pictures or documents.
+        read_bytes: Bytes of the parts before any change.
     """
 
     parts: dict[str, PartContents]
     changed: Counter[str]
+    read_bytes: int = 0
 
 
 def read_sample(reader: ContentReader, row: Row, options: PictureOptions) -> SampleContents:
@@ -75,6 +77,7 @@ def read_sample(reader: ContentReader, row: Row, options: PictureOptions) -> Sam
         contents[name] = data
         if isinstance(part, ValueRef) and part.layout == "coco":
             coco.add(name)
+    read_bytes = sum(data.size_bytes if isinstance(data, FileContents) else len(data) for data in contents.values())
     sample = SampleContents({**contents}, Counter())
     if options.pages == "split":
         contents = split_pages(contents)
@@ -83,7 +86,7 @@ def read_sample(reader: ContentReader, row: Row, options: PictureOptions) -> Sam
     if options.pages == "split":
         sample = sample._replace(parts=with_document(sample.parts))
     sample.changed["frames_unread"] += sum(has_frames(name, data) for name, data in sample.parts.items())
-    return sample
+    return sample._replace(read_bytes=read_bytes)
 
 
 class _Sample:

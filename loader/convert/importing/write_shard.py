@@ -99,6 +99,7 @@ class WriteShard:
             digest=digest,
             files=tuple(writer.files),
             samples=tuple(writer.samples),
+            read_bytes=writer.read_bytes,
             failures=tuple(writer.failures),
             changed=dict(writer.changed),
             first_changed=writer.first_changed,
@@ -138,6 +139,7 @@ class _ShardWriter:
         self.reader = ContentReader(task.sources)
         self.samples: list[int] = []  # of each file
         self.files: list[tuple[str, int, str]] = []
+        self.read_bytes = 0
         self.failures: list[FailedRow] = []
         self.changed: Counter[str] = Counter()
         self.first_changed: dict[str, str] = {}
@@ -194,6 +196,7 @@ class _ShardWriter:
                 self.reader.release()
                 self.failures.append(_failed_row(row, key, error))
                 continue
+            self.read_bytes += sample.read_bytes
             self.changed += sample.changed
             for name, count in sample.changed.items():
                 if count:
@@ -227,7 +230,7 @@ def _failed_row(row: Row, key: str, error: EnergonError) -> FailedRow:
     at = f" ({error.at})" if error.at else ""
     code = "F102" if isinstance(error.__cause__, FileNotFoundError) else getattr(error, "code", "F101")
     reason = f"{error.message}{at}".replace("\n", " ")
-    return FailedRow(row.origin, key, reason, code, len(row.parts))
+    return FailedRow(row.origin, key, reason, code, len(row.parts), max(0, row.size_bytes))
 
 
 def _is_fatal(error: EnergonError) -> bool:

@@ -82,6 +82,7 @@ def run_merge(plan: MergePlan, *, on_progress: ProgressCallback | None = None) -
         account.see("files", sum(len(one.index.shards) for one in inputs))
         account.use("samples", prepared.samples)
         account.use("files", prepared.shards)
+        account.take("bytes", prepared.size_bytes)
         for text in (*_media_warnings(inputs), *warnings, *more):
             account.see("files")
             account.leave("files", "L115", text)

@@ -153,6 +153,10 @@ class RunningPrepare(Protocol):
     def contents(self) -> Contents:
         """The contents of some samples, after a scan that inspects samples."""
 
+    @property
+    def account(self) -> Account:
+        """The account of the files of the folder and of the members of its shards, after the scan."""
+
     def read_parts(self, sample: int, *, max_bytes: int) -> dict[str, Any]:
         """Read the parts of a sample, but no larger ones: bytes for a decoder, or final values.
 

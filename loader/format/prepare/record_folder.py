@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ...accounting import Account
 from ...errors import ConfigError, EnergonError, FormatError, StorageError
 from ...storage import FileInfo, Storage
 from ...version import __version__
@@ -191,6 +192,13 @@ class RecordPrepare:
     def contents(self) -> Contents:
         return self._contents
 
+    @property
+    def account(self) -> Account:
+        layout, account = self.index.layout, self._search.account.copy()
+        account.take("samples", layout.samples)
+        account.take("bytes", sum(shard.size_bytes for shard in layout.shards))
+        return account
+
     def read_parts(self, sample: int, *, max_bytes: int) -> dict[str, Any]:
         storage, shard = self._workspace.storage, self.index.shard_of(sample)
         if shard.name.endswith(".jsonl"):  # it may have no index yet; the first line is not blank
@@ -225,10 +233,8 @@ class RecordPrepare:
         columns = carry_columns(storage, workspace.work, earlier=earlier, now=layout.shards)
         columns += carry_filters(storage, workspace.work, earlier=earlier, now=layout.shards)
         identity = previous.uuid if previous is not None else ""
-        account = self._search.account.copy()
-        account.take("samples", layout.samples)
         if self._plan.strict:
-            account.check_complete(at=storage.path(""))
+            self.account.check_complete(at=storage.path(""))
         if changed:
             identity = _publish(workspace, self.index, contents, previous, columns)
         return PrepareReport(
@@ -246,7 +252,7 @@ class RecordPrepare:
             split=split_counts,
             warnings=(*split.warnings, *columns.warnings),
             seconds=time.perf_counter() - self._started,
-            account=account,
+            account=self.account,
         )
 
     def discard(self) -> None:

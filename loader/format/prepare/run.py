@@ -231,6 +231,21 @@ class TarPrepare:
     def contents(self) -> Contents:
         return self._contents
 
+    @property
+    def account(self) -> Account:
+        inputs, layout = self._inputs, self.index.layout
+        account = inputs.search.account.copy()
+        account.take("samples", layout.samples)
+        account.take("members", layout.parts)
+        left = sum(entry.size_bytes for shard in layout.shards for entry in shard.left_out)
+        account.take("bytes", sum(shard.size_bytes for shard in layout.shards) - left)
+        for shard in layout.shards:
+            for entry in shard.left_out:
+                account.see("members", entry.count)
+                account.add(entry, path=shard.name)
+        account.check()
+        return account
+
     def read_parts(self, sample: int, *, max_bytes: int) -> dict[str, Any]:
         storage, shard = self._inputs.storage, self.index.shard_of(sample)
         locations = [part for part in self.index.parts(sample) if part.size_bytes <= max_bytes]
@@ -251,6 +266,7 @@ class TarPrepare:
         while True:
             inputs, contents = self._inputs, planned_files(files, split)
             if self._staged is None and self._staging is None and is_written(storage, contents):
+                self._check_strict()
                 inputs.workspace.forget_scans()  # they are no longer needed
                 counts = split.counts(self.index.shards, storage=storage)
                 return self._report(self.index.layout, self.index.uuid, split, counts)
@@ -259,8 +275,7 @@ class TarPrepare:
                 self._staging = None
             staged = self._staged
             if not staged.keys_to_fix.samples:
-                if self._plan.strict:
-                    _account(inputs, staged.layout).check_complete(at=storage.path(""))
+                self._check_strict()
                 counts = split.counts(staged.layout.shards, storage=storage)  # a range beyond a shard is refused here
                 media = _collect_media(inputs, staged, self._how.on_progress)
                 columns = _carry_columns(inputs, staged.layout)
@@ -272,6 +287,10 @@ class TarPrepare:
             split = rename_excluded(storage, split, renamed)
             work.remove(STAGING)
             self._restart(find_shards(storage, exclude=self._plan.exclude))
+
+    def _check_strict(self) -> None:
+        if self._plan.strict:
+            self.account.check_complete(at=self._inputs.storage.path(""))
 
     def _restart(self, search: ShardSearch) -> None:
         """Stage another index, because shards have changed."""
@@ -319,13 +338,18 @@ class TarPrepare:
             warnings=(*split.warnings, *_warnings(inputs, layout, staged), *(media.warnings if media else ())),
             seconds=time.perf_counter() - self._started,
             media=media,
-            account=_account(inputs, layout),
+            account=self.account,
         )
 
 
 def _warnings(inputs: PrepareInputs, layout: Layout, staged: StagedIndex | None) -> list[str]:
     warnings = [compressed_warning(inputs.search.compressed)] if inputs.search.compressed else []
     warnings += layout_warnings(layout)
+    if inputs.reused and inputs.previous.index and not inputs.previous.index.has_part_sets:
+        warnings.append(
+            "the index of an earlier version does not tell which members of its shards are left out: energon lint"
+            " names them"
+        )
     if staged and staged.compat_warning:
         warnings.append(f"no index.sqlite and .tar.idx files, which other tools need: {staged.compat_warning}")
     if inputs.plan.merge and staged and staged.scanned:
@@ -386,16 +410,3 @@ def _publish(inputs: PrepareInputs, staged: StagedIndex, columns: CarriedColumns
     check = None if inputs.plan.merge else partial(check_not_planned, storage, is_known=False)
     inputs.workspace.commit(renames, removals, check)
     return str(identity)
-
-
-def _account(inputs: PrepareInputs, layout: Layout) -> Account:
-    """Return what became of the files of the folder, and of the members of the shards."""
-    account = inputs.search.account.copy()
-    account.take("samples", layout.samples)
-    account.take("members", layout.parts)
-    for shard in layout.shards:
-        for entry in shard.left_out:
-            account.see("members", entry.count)
-            account.add(entry, path=shard.name)
-    account.check()
-    return account

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from loader import DefaultTaskEncoder, WorkerConfig, get_loader, get_val_dataset, random_access
+from loader.accounting import IncompleteError
 from loader.convert.added_parts import AddPartsPlan, AddPartsReport, run_add_parts
 from loader.errors import ConfigError
 from tests.unit.convert.prepared import text_samples, write_dataset
@@ -164,3 +165,10 @@ def test_the_same_command_again_prepares_the_join_again(dataset: Path, tmp_path:
         file.unlink()
     assert add(dataset, files, rename={"txt": "new.txt"}) == first
     assert random_access(tmp_path / "added.yaml", split_part="train")[0]["new.txt"] == "x"
+
+
+def test_the_same_command_with_strict_refuses_rows_that_the_first_has_left_out(dataset: Path, tmp_path: Path) -> None:
+    files = write_files(tmp_path / "files", {f"{key}.txt": "x" for key in ["1", "2", "3", "4", "in/5", "other"]})
+    add(dataset, files, rename={"txt": "new.txt"})
+    with pytest.raises(IncompleteError, match="a row whose key no sample has"):
+        add(dataset, files, rename={"txt": "new.txt"}, strict=True)

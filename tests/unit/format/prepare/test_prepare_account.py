@@ -57,3 +57,22 @@ def test_a_strict_prepare_publishes_nothing(folder: Path) -> None:
     with pytest.raises(IncompleteError, match=r"1 members: .*\[L105\], first s_1.tar/d.txt"):
         left_out(folder, strict=True)
     assert not (folder / ".nv-meta" / ".info.json").exists()
+
+
+def test_a_strict_prepare_of_a_prepared_dataset_refuses_what_the_first_has_left_out(folder: Path) -> None:
+    left_out(folder)
+    with pytest.raises(IncompleteError, match=r"first s_1.tar/d.txt"):
+        left_out(folder, strict=True)
+
+
+def test_a_prepare_after_an_earlier_version_says_that_it_does_not_know_the_members_left_out(folder: Path) -> None:
+    left_out(folder)
+    [table] = folder.glob(".nv-meta/index/*/part_sets.json")
+    table.unlink()  # earlier versions wrote none
+    report = run_prepare(PreparePlan(path=str(folder)))
+    assert any("energon lint names them" in warning for warning in report.warnings)
+
+
+def test_the_bytes_of_shards_are_used_or_left_out(folder: Path) -> None:
+    seen = run_prepare(PreparePlan(path=str(folder), split=RATIO)).account.to_document()["seen"]
+    assert seen["bytes"] == sum((folder / name).stat().st_size for name in ("s_0.tar", "s_1.tar", "captions.json"))

@@ -131,6 +131,9 @@ class FolderTree(FileTree):
                 listed = [], [("", "L109")], []
             names, left, inner = listed
             for name, reason in left:
+                if reason == HIDDEN:
+                    account.hidden += 1
+                    continue
                 account.see("files")
                 self.leave(account, f"{folder}{name}", reason)
             account.see("files", len(names))
@@ -152,6 +155,7 @@ class FolderTree(FileTree):
             for entry in entries:
                 reason = reason_of_name(entry.name if is_named_well else f"{folder}{entry.name}")
                 if reason == HIDDEN:
+                    left.append((entry.name, reason))
                     continue
                 kind = _kind_of_entry(entry)
                 if kind == "folder":
@@ -235,6 +239,7 @@ class _ArchiveTree(FileTree):
         for name in self.members:
             reason = reason_of_name(name)
             if reason == HIDDEN:
+                account.hidden += 1
                 continue
             account.see("members")
             if reason:

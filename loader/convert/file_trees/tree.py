@@ -18,7 +18,7 @@ from ...errors import FormatError
 from ...storage import FileStream, open_parent, raise_storage_error
 from ..rows.file_ref import file_ref, file_version
 from ..rows.row import CellRef, PartRef, RangeRef
-from .file_names import HIDDEN, join_names, reason_of_name, sort_files
+from .file_names import HIDDEN, is_medium_of_data, join_names, reason_of_name, sort_files
 from .tar_members import read_tar_members
 
 
@@ -98,7 +98,7 @@ class FileTree(ABC):
                 elif name in data:
                     self.leave(account, full, "L103" if self.size(full) else "L110")
                 else:
-                    self.leave(account, full, "L102")
+                    self.leave(account, full, "L119" if is_medium_of_data(full) else "L102")
 
 
 class FolderTree(FileTree):

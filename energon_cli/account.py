@@ -20,10 +20,13 @@ def strict_option(command: Callable[..., Any]) -> Callable[..., Any]:
 def show_account(account: Account) -> None:
     """Print what was left out and what failed, a line for each reason; nothing if everything was used."""
     from .console import error_console, escape_controls
+    from .settings import output_settings
 
+    console = error_console()
+    if account.hidden and output_settings().verbosity:
+        console.print(f"not counted: {account.hidden:,} hidden files and folders, and index files", highlight=False)
     if account.is_complete:
         return
-    console = error_console()
     for fate, entries in (("left out", account.left_out), ("failed", account.failed)):
         for entry in entries:
             console.print(f"{fate}: {escape_controls(_line(entry))}", style="yellow", soft_wrap=True, highlight=False)

@@ -62,6 +62,8 @@ class Account:
         self._seen: Counter[Unit] = Counter()
         self._used: Counter[Unit] = Counter()
         self._others: dict[tuple[Unit, str], AccountEntry] = {}
+        self.hidden = 0
+        """Number of hidden files and folders, and of files that this toolkit has written, which are no input."""
 
     def see(self, unit: Unit, count: int = 1) -> None:
         """Count units that the command has read from its input."""
@@ -142,6 +144,7 @@ class Account:
         """Add the account of another process or shard."""
         self._seen.update(other._seen)
         self._used.update(other._used)
+        self.hidden += other.hidden
         for entry in other._others.values():
             self._add(entry)
 
@@ -209,10 +212,11 @@ class Account:
     __hash__ = None  # type: ignore[assignment]  # it changes
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"seen": dict(self._seen), "used": dict(self._used), "others": [*self._others.values()]}
+        entries = [*self._others.values()]
+        return {"seen": dict(self._seen), "used": dict(self._used), "others": entries, "hidden": self.hidden}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
-        self._seen, self._used, self._others = Counter(), Counter(), {}
+        self._seen, self._used, self._others, self.hidden = Counter(), Counter(), {}, state["hidden"]
         self._seen.update(state["seen"])
         self._used.update(state["used"])
         for entry in state["others"]:

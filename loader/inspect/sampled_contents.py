@@ -29,6 +29,8 @@ _MAX_PART_BYTES = 256 * 1024 * 1024  # of each part of the first sample
 _MAX_OTHER_BYTES = 16 * 1024 * 1024  # of each part of the examples of other part sets
 _MAX_EXAMPLES = 4
 _MAX_CONFLICTS = 20
+_MEDIA_FIELDS = ("images", "videos", "audios")  # of a conversation
+_MEDIA_FAULTS = tuple(f"field {name!r}" for name in _MEDIA_FIELDS)
 _SHOWN_NAMES = 20
 _MAX_NAMES = 1000  # of parts, the most frequent: base names with dots may give each sample another one
 
@@ -325,8 +327,8 @@ def _faults(
 
     for name, expression in expressions.items():
         checked = {name: expression}
-        if name == "turns" and "images" in expressions:  # which have their places in the turns
-            checked["images"] = expressions["images"]
+        if name == "turns":  # which have the places of media
+            checked |= {media: expressions[media] for media in _MEDIA_FIELDS if media in expressions}
         field_map = parse_field_map(checked, file="the field map")
         config = DatasetConfig(sample_type=choice.spec.name, field_map=field_map)
         needed = {part: data for part, data in parts.items() if part in field_map.part_names()}
@@ -335,7 +337,7 @@ def _faults(
         check = DecodeCheck(config, meta_folder, trust_code)
         faults = check.check_values(key, needed) if found.holds_values else check(key, needed)
         for part, fault in faults:
-            if name == "turns" and fault.startswith("field 'images'"):
-                continue  # reported with the images
+            if name == "turns" and fault.startswith(_MEDIA_FAULTS):
+                continue  # reported with the media
             if choice.spec.field(name).required or part is not None or "is missing" not in fault:
                 yield name, fault if fault.startswith("field ") else f"field {name!r} ({expression}): {fault}"

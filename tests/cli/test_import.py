@@ -73,6 +73,10 @@ def test_files_that_are_left_out_are_named_and_strict_publishes_nothing(
     assert done.code == 0
     assert "left out: 1 file (4 B), a file about the data, not of it: LICENSE [L102]" in done.err
     assert "left out: 1 file (1 B), a file of the system: Thumbs.db [L108]" in done.err
+    assert "not counted" not in done.err
+    (photos / ".DS_Store").write_bytes(b"x")
+    done = energon("-v", "import", photos, tmp_path / "again", "--yes", "--num-workers", 1)
+    assert "not counted: 1 hidden files and folders" in done.err
 
 
 def test_a_dry_run_writes_nothing(photos: Path, tmp_path: Path, energon: RunEnergon) -> None:

@@ -13,7 +13,7 @@ from ..rows.row import FileRef, PartRef
 
 
 class ListedPictures:
-    """The pictures on this machine that a file lists."""
+    """The pictures on this machine that files of annotations list."""
 
     def __init__(self) -> None:
         self._names: defaultdict[str, set[str]] = defaultdict(set)  # folder → names of files
@@ -31,15 +31,18 @@ class ListedPictures:
                 self._missing += 1
                 self._first_missing = self._first_missing or os.path.join(folder, name)
 
-    def finish(self, file: str, account: Account) -> Iterator[str]:
-        """Account for the pictures next to those that a file lists, and yield a note about pictures that are missing.
+    def missing(self, file: str) -> Iterator[str]:
+        """Yield a note about the pictures that are missing since the last note.
 
         Args:
-            file: Path of the file.
-            account: Counts the pictures.
+            file: Path of the file that lists them.
         """
         if self._missing:
             yield f"missing pictures of {os.path.basename(file)}: {self._missing:,}, such as {self._first_missing}"
+        self._missing, self._first_missing = 0, ""
+
+    def leave_others(self, account: Account) -> None:
+        """Count the listed pictures, and leave out those next to them that no file lists."""
         for folder, names in self._names.items():
             try:
                 others = sorted(name for name in os.listdir(folder) if name not in names and _is_picture(name))

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from ...accounting.kinds import MEDIA_KINDS, kind_of_name
 from ..tables.table_files import EXTENSIONS
 
 TAR_ENDINGS = (".tar", ".tgz", ".tar.gz", ".tbz2", ".tar.bz2", ".txz", ".tar.xz", ".tar.zst", ".tar.lz4")
@@ -19,13 +20,15 @@ HIDDEN = "hidden"
 
 _ABOUT = re.compile(
     r"(readme|licen[cs]e|copying|notice|citation|changelog|contributing|authors|requirements)\b.*"
-    r"|makefile|dockerfile|dataset_infos?\.json|croissant\.json",
+    r"|makefile|dockerfile|dataset_infos?\.json|croissant\.json|sample_?submission.*\.csv",
     re.IGNORECASE,
 )
+_ABOUT_FOLDERS = frozenset({"assets", "asset", "docs", "doc", "figures", "figure", "figs", "fig", "static", "misc"})
 _ABOUT_ENDINGS = (".md", ".rst", ".py", ".sh", ".ipynb", ".yml", ".yaml", ".toml", ".cfg", ".ini", ".bib", ".cff")
 _TEXT_TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".csv.gz", ".tsv.gz", ".jsonl.gz")
 _ARCHIVES = (*TAR_ENDINGS, ".zip", ".7z", ".rar")
 _NEVER_PARTS = (*_ARCHIVES, *BINARY_TABLES)
+_RECORDS = re.compile(r".*\.(tfrecords?|array_?record|riegeli|recordio|beton|mdb)(-\d+-of-\d+)?(\.gz)?", re.IGNORECASE)
 _ENDINGS = {ending.rpartition(".")[2] for ending in (*_NEVER_PARTS, *_TEXT_TABLES, *_ABOUT_ENDINGS)}
 
 
@@ -59,11 +62,13 @@ def sort_files(names: Sequence[str]) -> SortedFiles:
     alone: list[tuple[str, list[str]]] = []
     for name in sorted(names):
         lower = name.lower()
-        if lower.rpartition(".")[2] not in _ENDINGS and not _ABOUT.fullmatch(lower):
+        if has_records(lower):
+            files.archives.append(name)
+        elif lower.rpartition(".")[2] not in _ENDINGS and not _ABOUT.fullmatch(lower):
             files.parts.append(name)  # most files
         elif lower.endswith(_NEVER_PARTS):
             (files.archives if lower.endswith(_ARCHIVES) else files.tables).append(name)
-        elif lower.endswith(_TEXT_TABLES):
+        elif lower.endswith(_TEXT_TABLES) and not _ABOUT.fullmatch(lower):
             alone.append((name, files.tables))
         elif is_about(lower):
             alone.append((name, files.about))
@@ -82,9 +87,24 @@ def join_names(folder: str, name: str) -> str:
     return f"{folder}/{name}" if folder else name
 
 
+def has_records(name: str) -> bool:
+    """Return True for a file of many records in a format that is not imported, such as TFRecord."""
+    return _RECORDS.fullmatch(name) is not None
+
+
 def is_about(name: str) -> bool:
     """Return True for a file that describes the data."""
     return _ABOUT.fullmatch(name) is not None or name.lower().endswith(_ABOUT_ENDINGS)
+
+
+def is_medium_of_data(name: str) -> bool:
+    """Return True for a picture, sound or video that is no figure of a card.
+
+    >>> is_medium_of_data("videos/1.mp4"), is_medium_of_data("teaser.png"), is_medium_of_data("a/figures/1.png")
+    (True, False, False)
+    """
+    folders = name.lower().split("/")[:-1]
+    return bool(folders) and _ABOUT_FOLDERS.isdisjoint(folders) and kind_of_name(name) in MEDIA_KINDS
 
 
 def reason_of_name(name: str) -> str:

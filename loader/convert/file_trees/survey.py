@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+import posixpath
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from ...accounting import Account
-from ...accounting.kinds import MEDIA_KINDS, kind_of_name
 from ...errors import ConfigError
 from ..annotations.split_names import split_of_folder
-from .file_names import BINARY_TABLES, TAR_ENDINGS, is_about, join_names, sort_files
+from .file_names import BINARY_TABLES, TAR_ENDINGS, has_records, is_about, is_medium_of_data, join_names, sort_files
 from .folder_layout import FolderLayout, ListedFolder, find_folder_layout
 from .groupings import GroupBy, Grouping, find_grouping
 from .samples import group_files
 from .tree import FileTree
 
 _MAX_ABOUT = 20  # files; more of one kind are data
-_ABOUT_FOLDERS = frozenset({"assets", "asset", "docs", "doc", "figures", "figure", "figs", "fig", "static", "misc"})
 _README_BYTES = 1 << 20
 
 
@@ -46,7 +46,7 @@ class TreeSurvey:
 
     Attributes:
         kind: Samples are groups of ``"files"``, rows of ``"tables"``, which pyarrow reads alone and as a whole, or in
-            ``"tars"``.
+            ``"tars"``, or ``"documents"`` of texts and pictures in lines of JSON.
         tables: Tables whose rows are samples, among files; empty for groups of files.
         tars: Tars whose samples are those of the tree.
         about: What becomes of files about the data: they are parts, where there are few others, or left out.
@@ -55,7 +55,7 @@ class TreeSurvey:
         top: Number of outer folders that contain everything.
     """
 
-    kind: Literal["files", "tables", "tars"] = "files"
+    kind: Literal["files", "tables", "tars", "documents"] = "files"
     tables: tuple[str, ...] = ()
     tars: tuple[str, ...] = ()
     about: Literal["none", "parts", "left"] = "none"
@@ -93,6 +93,7 @@ def survey_tree(
     *,
     names_files: Callable[[str], bool],
     is_annotation: Callable[[str], bool],
+    is_interleaved: Callable[[str], bool],
 ) -> TreeSurvey:
     """Find out what the samples of a tree are.
 
@@ -101,6 +102,7 @@ def survey_tree(
         options: What the user says.
         names_files: Returns True for a table whose rows name files of the tree.
         is_annotation: Returns True for a JSON file of a list of annotations or conversations.
+        is_interleaved: Returns True for a file with documents of texts and pictures.
 
     Raises:
         ConfigError: There are several kinds of data, and it is unclear which one is meant; or files are not where
@@ -111,6 +113,9 @@ def survey_tree(
     # Tars of samples with tables or archives as parts have many of them.
     if options.is_webdataset and len(seen.tables) + len(seen.archives) > _MAX_ABOUT:
         return TreeSurvey()
+    groups_files = options.takes_all or options.group_by is not None
+    if seen.tables and not (seen.archives or groups_files) and all(map(is_interleaved, seen.tables)):
+        return TreeSurvey(kind="documents")
     # Tables that name the files of the tree have its samples.
     documents = seen.documents if len(seen.documents) < min(seen.parts, _MAX_ABOUT) else []
     if seen.parts and (seen.tables or documents) and options.group_by is None:
@@ -120,9 +125,10 @@ def survey_tree(
             by_splits = replace(options, classes=False, group_by="name")
             return replace(_survey_of_files(seen, by_splits, tree), tables=tables)
     # Other tables, archives and annotations are data of their own, next to which files may only describe them.
-    groups_files = options.takes_all or options.group_by is not None
     if not groups_files:
-        annotations = [name for name in documents if is_annotation(name)]
+        # Next to tables and archives, a few JSON files may be all that is unpacked.
+        is_packed = bool(seen.tables or seen.archives) and len(seen.documents) <= _MAX_ABOUT
+        annotations = [name for name in (seen.documents if is_packed else documents) if is_annotation(name)]
     if (seen.tables or seen.archives or annotations) and not groups_files:
         return _survey_of_data(tree, seen, annotations)
     # Else the files are the samples: documents and scripts, too, where there are hardly any others.
@@ -185,17 +191,19 @@ def _survey_of_data(tree: FileTree, seen: _Seen, annotations: Sequence[str]) -> 
     stems = {*map(_stem, tars)}
     tables = [name for name in seen.tables if _stem(name) not in stems]
     binary = [name for name in tables if name.lower().endswith(BINARY_TABLES)]
-    others = [name for name in seen.archives if name not in {*tars}]
+    records = [name for name in seen.archives if has_records(name)]
+    others = [name for name in seen.archives if name not in {*tars, *records}]
     pieces: list[tuple[str, Sequence[str], str]] = [
         ("tars", tars, "webdataset"),
         ("archives", others, ""),
+        ("records that this command does not read", records, ""),
         ("Parquet and Arrow tables", binary, "hf"),
         ("text tables", [name for name in tables if name not in {*binary}], ""),
         ("annotation files", annotations, ""),
-        ("files", [name for name in _data_files(tree, stems) if name not in annotations], "folder"),
+        ("files", [name for name in _data_files(tree, stems) if name not in annotations], "name"),
     ]
     present = [piece for piece in pieces if piece[1]]
-    if len(present) != 1 or others or annotations:
+    if len(present) != 1 or others or records or annotations:
         raise _unclear(tree, present)
     if tars:
         return TreeSurvey(kind="tars", tars=tuple(tars))
@@ -210,13 +218,11 @@ def _data_files(tree: FileTree, stems: set[str]) -> list[str]:
     media: list[str] = []
     others: list[str] = []
     for folder, names in tree.folders(Account()):
-        describes = not folder or _ABOUT_FOLDERS & {*map(str.lower, folder.split("/"))}
         for name in sort_files(names).parts:
             full = join_names(folder, name)
             stem = _stem(full)
             if not (full in readme or stem in stems or stem.rpartition("_")[0] in stems):
-                is_media = kind_of_name(name) in MEDIA_KINDS
-                (media if is_media and not describes else others).append(full)
+                (media if is_medium_of_data(full) else others).append(full)
     return [*media, *(others if len(others) > _MAX_ABOUT else ())]
 
 
@@ -242,14 +248,25 @@ def _unclear(tree: FileTree, present: Sequence[tuple[str, Sequence[str], str]]) 
         f"{what}: {len(names):,} ({sum(map(tree.size, names)):,} bytes), such as {names[0]}"
         for what, names, _ in present
     )
-    kinds = [f"--from {kind}" for _, _, kind in present if kind and tree.unit == "files"]
-    action = f", or its kind: {' or '.join(kinds)}" if kinds else "; unpack the archive first"
+    ways = [way for what, names, kind in present for way in _ways(tree, what, names, kind)]
     fault = "there are several kinds of data" if len(present) > 1 else "these are imported one by one"
-    return ConfigError(
-        f"{fault}, and it is unclear which is meant. {shown}",
-        at=tree.path,
-        hint=f"name the folder or file of one of them as SOURCE{action}",
-    )
+    return ConfigError(f"{fault}, and it is unclear which is meant. {shown}", at=tree.path, hint="; ".join(ways))
+
+
+def _ways(tree: FileTree, what: str, names: Sequence[str], kind: str) -> Iterator[str]:
+    """Yield what a user can do to import one of several kinds of data."""
+    if kind == "name":
+        yield "take the files alone by --group-by name"
+    elif tree.unit == "members":
+        yield f"unpack the archive, and name {names[0]} as SOURCE"
+    elif kind:
+        yield f"take the {what} alone by --from {kind}"
+    elif what.startswith("records"):
+        yield f"read {posixpath.basename(names[0])} with its library, and write samples with loader.ShardWriter"
+    else:
+        finds = ", which finds its unpacked pictures, videos and sounds" if what == "annotation files" else ""
+        finds = ", and the folder of its files with --root" if what == "archives" else finds
+        yield f"name {os.path.join(tree.path, names[0])} as SOURCE{finds}"
 
 
 def _pieces(folder: str) -> tuple[str, ...]:

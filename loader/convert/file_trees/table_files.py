@@ -6,6 +6,7 @@ import posixpath
 import unicodedata
 
 from ...accounting import Account
+from ...accounting.kinds import MEDIA_KINDS, kind_of_name
 from ..rows.row import FaultRef, PartRef
 from ..tables.named_files import NamedFiles
 from ..tables.names import is_link
@@ -28,6 +29,7 @@ class TableFiles(NamedFiles):
         self._table = table
         self._folders = [posixpath.dirname(table)]
         self._others: list[str] | None = None
+        self._media: dict[str, list[str]] | None = None  # by their names without folder and extension
         self.used: set[str] = set()
         self.hits = 0
         self.last = ""  # name of the first file since it was reset
@@ -37,6 +39,12 @@ class TableFiles(NamedFiles):
         exists = self._find(path) is not None
         self.hits += exists
         return exists
+
+    def has_stem(self, text: str) -> bool:
+        """Return True for the name of a picture, sound or video without its extension."""
+        has = self._find_by_stem(text) is not None
+        self.hits += has
+        return has
 
     def name(self, path: str) -> str:
         """Return the name of a file in the tree."""
@@ -59,19 +67,34 @@ class TableFiles(NamedFiles):
         forms = (unicodedata.normalize(form, swapped) for form in ("NFC", "NFD")) if not path.isascii() else ()
         paths = (path, swapped, *forms)
         names = (posixpath.normpath(posixpath.join(folder, form)) for folder in self._folders for form in paths)
-        return next(filter(self._tree.has, names), None) or self._find_elsewhere(swapped)
+        return next(filter(self._tree.has, names), None) or self._find_by_stem(swapped) or self._find_elsewhere(swapped)
+
+    def _find_by_stem(self, path: str) -> str | None:
+        """Return the one medium that has the path as its name without extension, or the one of the table's folder."""
+        if self._media is None:
+            self._media = {}
+            for folder, names in self._tree.folders(Account()):
+                for name in names:
+                    stem, _, extension = name.rpartition(".")
+                    if kind_of_name(extension) in MEDIA_KINDS:
+                        self._media.setdefault(stem, []).append(posixpath.join(folder, name))
+        same = self._media.get(posixpath.basename(path), [])
+        named = [name for name in same if f"/{name}".rpartition(".")[0].endswith(f"/{path}")]
+        return self._only(named)
 
     def _find_elsewhere(self, path: str) -> str | None:
         """Return the name of a file below the one folder that has it, or the one that the table is named after."""
         if self._others is None:
-            folders = [folder for folder, _ in self._tree.folders(Account()) if folder]
-            above = {posixpath.dirname(folder) for folder in folders} - {""}
+            folders = [folder for folder, _ in self._tree.folders(Account())]
+            above = {posixpath.dirname(folder) for folder in folders}
             self._others = sorted({*folders, *above})[:_MAX_FOLDERS]
-        present = [folder for folder in self._others if self._tree.has(f"{folder}/{path}")]
+        file = self._only([*filter(self._tree.has, (posixpath.join(folder, path) for folder in self._others))])
+        if file is not None:
+            self._folders[1:] = [file.removesuffix(path)]  # of the next one, too
+        return file
+
+    def _only(self, files: list[str]) -> str | None:
+        """Return the only file, or the only one below a folder that the table is named after; None for several."""
         stem = posixpath.basename(self._table).partition(".")[0].lower()
-        named = [folder for folder in present if stem in folder.lower().split("/")]
-        for folders in (present, named):
-            if len(folders) == 1:
-                self._folders[1:] = folders  # of the next one, too
-                return f"{folders[0]}/{path}"
-        return None
+        named = [file for file in files if stem in file.lower().split("/")[:-1]]
+        return next((group[0] for group in (files, named) if len(group) == 1), None)

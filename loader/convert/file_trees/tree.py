@@ -18,7 +18,7 @@ from ...errors import FormatError
 from ...storage import FileStream, open_parent, raise_storage_error
 from ..rows.file_ref import file_ref, file_version
 from ..rows.row import CellRef, PartRef, RangeRef
-from .file_names import HIDDEN, join_names, reason_of_name, sort_files
+from .file_names import HIDDEN, is_medium_of_data, join_names, reason_of_name, sort_files
 from .tar_members import read_tar_members
 
 
@@ -98,7 +98,7 @@ class FileTree(ABC):
                 elif name in data:
                     self.leave(account, full, "L103" if self.size(full) else "L110")
                 else:
-                    self.leave(account, full, "L102")
+                    self.leave(account, full, "L119" if is_medium_of_data(full) else "L102")
 
 
 class FolderTree(FileTree):
@@ -131,6 +131,9 @@ class FolderTree(FileTree):
                 listed = [], [("", "L109")], []
             names, left, inner = listed
             for name, reason in left:
+                if reason == HIDDEN:
+                    account.hidden += 1
+                    continue
                 account.see("files")
                 self.leave(account, f"{folder}{name}", reason)
             account.see("files", len(names))
@@ -152,6 +155,7 @@ class FolderTree(FileTree):
             for entry in entries:
                 reason = reason_of_name(entry.name if is_named_well else f"{folder}{entry.name}")
                 if reason == HIDDEN:
+                    left.append((entry.name, reason))
                     continue
                 kind = _kind_of_entry(entry)
                 if kind == "folder":
@@ -235,6 +239,7 @@ class _ArchiveTree(FileTree):
         for name in self.members:
             reason = reason_of_name(name)
             if reason == HIDDEN:
+                account.hidden += 1
                 continue
             account.see("members")
             if reason:

@@ -15,6 +15,7 @@ import numpy as np
 
 from ...accounting import Account
 from ...errors import ConfigError
+from ..annotations.listed_pictures import ListedPictures
 from ..rows.row import Row
 from ..rows.row_file import RowFile, RowFileWriter
 from ..rows.shard_plan import ShardLayout, order_rows, plan_shards
@@ -98,10 +99,11 @@ def list_rows(
     if not sources:
         raise ConfigError("there is no source to import")
     counts: Counter[str] = Counter()
-    account, notes = Account(), list[str]()
+    account, notes, pictures = Account(), list[str](), ListedPictures()
 
     def numbered(source: Source, number: int) -> Iterator[Row]:
-        for row in source.rows(Listing(shuffled=shuffled, scratch=folder, account=account, notes=notes)):
+        listing = Listing(shuffled=shuffled, scratch=folder, account=account, notes=notes, pictures=pictures)
+        for row in source.rows(listing):
             counts.update(row.parts.keys())
             if on_progress is not None and len(writer) % _REPORT_ROWS == 0:
                 on_progress(len(writer))
@@ -117,6 +119,7 @@ def list_rows(
             raise ConfigError(
                 "there are no samples in it", at=sources[0].path, hint="check the path, or name its kind with --from"
             )
+        pictures.leave_others(account)
         # Every row is planned to be written. Those that fail are withdrawn later.
         account.take("rows", len(writer))
         account.take("parts", counts.total())

@@ -20,7 +20,6 @@ from ...storage import is_url
 from ..annotations.coco_geometry import area_of
 from ..annotations.element_rows import fault_row
 from ..annotations.json_elements import Element, decode, object_of, read_list, read_object
-from ..annotations.listed_pictures import ListedPictures
 from ..annotations.picture_files import find_picture_folder, picture_extension, picture_ref
 from ..annotations.split_names import split_of_file, subset_of_file
 from ..rows.keys import key_of_path
@@ -49,12 +48,14 @@ class _Image(msgspec.Struct):
         """
         if self.file_name:
             slashed = self.file_name.replace("\\", "/")  # tools for Windows write these
-            return [slashed, self.file_name, slashed if is_url(slashed) else slashed.rpartition("/")[2]]
+            # Folders may be unpacked without those above them.
+            ends = [] if is_url(slashed) else ["/".join(slashed.split("/")[-steps:]) for steps in (3, 2, 1)]
+            return [slashed, self.file_name, *(ends or [slashed] * 3)]
         url = self.coco_url or self.flickr_url or self.url
         steps = unquote(urlsplit(url).path).split("/")
         if not steps[-1]:
             raise SampleError("has no file_name, coco_url or flickr_url")
-        return [steps[-1], "/".join(steps[-2:]), steps[-1]]
+        return [steps[-1], "/".join(steps[-2:]), *steps[-1:] * 3]
 
 
 class _Object(msgspec.Struct):
@@ -96,11 +97,11 @@ class CocoSource(Source):
             StorageError: It cannot be read.
         """
         file = _CocoFile(self.path)
-        pictures = ListedPictures()
+        pictures = listing.pictures
         for row in file.rows(self.root):
             pictures.add(row.parts.values())
             yield row
-        listing.notes.extend([*file.notes, *pictures.finish(self.path, listing.account)])
+        listing.notes.extend([*file.notes, *pictures.missing(self.path)])
 
     def proposal(self) -> SampleProposal:
         """Return the type for captions, or the crude one for objects."""

@@ -133,6 +133,8 @@ def open_source(path: str, *, kind: str | None, options: SourceOptions) -> Sourc
         kind = _detect(path, files)
         if kind == "folder":
             return files
+        if kind == "zip" and _files(path, kind, options, takes_all=False).survey().kind == "documents":
+            kind = "interleaved"
         if kind == "zip" or (kind == "webdataset" and not os.path.isdir(path)):
             return _files(path, kind, options, takes_all=False)
     if kind not in KINDS:
@@ -181,7 +183,8 @@ def _detect_folder(path: str, files: FilesSource) -> str:
     if is_saved_dataset(path):
         return "hf"
     # Files of tables may be named after splits, as those of the Hub.
-    return {"tars": "webdataset", "tables": "hf", "files": "folder"}[files.survey().kind]
+    kinds = {"tars": "webdataset", "tables": "hf", "documents": "interleaved", "files": "folder"}
+    return kinds[files.survey().kind]
 
 
 _KINDS_BY_EXTENSION = {

@@ -14,7 +14,8 @@ import msgspec
 from ...accounting import Account
 from ...accounting.kinds import MEDIA_KINDS, kind_of_name
 from ...errors import ConfigError, EnergonError, SampleError
-from ..annotations.kinds import is_annotation_list
+from ..annotations.json_elements import LINE_ENDINGS
+from ..annotations.kinds import annotation_kind, is_annotation_list
 from ..file_trees.file_names import BINARY_TABLES, HIDDEN, SortedFiles, join_names, reason_of_name, sort_files
 from ..file_trees.samples import group_files
 from ..file_trees.survey import TreeOptions, TreeSurvey, survey_tree
@@ -130,6 +131,9 @@ class FilesSource(Source):
             options,
             names_files=names_files,
             is_annotation=lambda name: is_annotation_list(tree.local_path(name, scratch)),
+            is_interleaved=lambda name: (
+                name.lower().endswith(LINE_ENDINGS) and annotation_kind(tree.local_path(name, scratch)) == "interleaved"
+            ),
         )
         if self.kind == "webdataset" and not (self._survey.is_plain and options.group_by is None):
             self.kind = "tar"

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from ...accounting import Account
 from ...errors import SampleError
+from ..annotations.listed_pictures import ListedPictures
 from ..rows.row import CellRef, Row
 
 
@@ -36,12 +37,14 @@ class Listing:
         account: The fate of each file and member. A source counts what it sees, what goes into rows, and what it leaves
             out; the caller counts the rows.
         notes: What users should know about the source although nothing is lost, a sentence each.
+        pictures: The pictures that annotations name; the caller accounts for them after all sources.
     """
 
     shuffled: bool = False
     scratch: str = ""
     account: Account = field(default_factory=Account)
     notes: list[str] = field(default_factory=list)
+    pictures: ListedPictures = field(default_factory=ListedPictures)
 
 
 class CellReader(Protocol):

@@ -97,6 +97,8 @@ class _Finder:
         used = {*columns.parts.values()}
         self.split = columns.split or self._first(_is_split, {*used, columns.key})
         self.key = columns.key or self._first(_is_key, {*used, self.split})
+        if self.key and not columns.key and self._is_path(self._table[self.key]):
+            self.key = None  # keys come from the files
         self._free = [c for c in table if c.name not in (self.key, self.split)]
 
     def _first(self, matches: Callable[[TableColumn], bool], used: set[str | None]) -> str | None:
@@ -181,6 +183,8 @@ class _Finder:
         paths = [column for column in self._free if self._is_path(column)]
         present = [column for column in paths if self._files_exist(column)]
         urls = [column for column in self._free if _is_media_url(column)]
+        if not present:  # ids, such as those of Kaggle, are names without extensions
+            present = [c for c in self._table.values() if c.type in ("text", "integer") and c.share(c.stems) >= 0.5][:1]
         if present or (paths and not urls):
             return [(column, "path") for column in present or paths]
         return [(column, "url") for column in urls]

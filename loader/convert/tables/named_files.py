@@ -27,6 +27,10 @@ class NamedFiles:
         except ValueError:  # a zero byte
             return False
 
+    def has_stem(self, text: str) -> bool:  # noqa: ARG002 - a folder is not searched
+        """Return True for the name of a picture, sound or video without its extension."""
+        return False
+
     def name(self, path: str) -> str:
         """Return the path."""
         return path

@@ -111,7 +111,7 @@ class RowMaker:
         contents = inline_contents(value)
         if contents is not None:
             return self._contents(part, name, contents)
-        extension = extension_of_path(value)
+        extension = extension_of_path(value) or extension_of_path(self._files.name(value))
         if kind_of_name(extension) == "bytes":  # such as that of a script behind a URL
             extension = ""
         if part.named_by_contents and extension:

@@ -42,6 +42,7 @@ class TableColumn:
         links: URLs among the texts.
         paths: Texts that end in the extension of a file.
         inline: Texts that are pictures, sounds or videos in base64.
+        stems: Texts that are names of pictures, sounds or videos without their extensions, if the column has ids.
         has_files: One of the texts names a file that exists.
         first_file: The first text that names an existing file, or holds one.
         extensions: Extensions of paths and URLs.
@@ -64,7 +65,7 @@ class TableColumn:
         self.is_named_media = bool(MEDIA_NAMES.search(self.plain_name))
         self.examples: list[Any] = []
         self.values: list[Any] = []
-        self.rows = self.known = self.links = self.media_links = self.paths = self.inline = 0
+        self.rows = self.known = self.links = self.media_links = self.paths = self.inline = self.stems = 0
         self._elements = 0  # texts in lists
         self.has_files = False
         self.first_file = ""
@@ -77,6 +78,7 @@ class TableColumn:
         self.distinct: set[Any] = set()
         self._hashes = array("q")
         self.follows_all = self.plain_name in KEY_NAMES | SPLIT_NAMES
+        self._has_ids = self.plain_name.endswith("id") or self.is_named_media
 
     @property
     def type(self) -> ColumnType:
@@ -152,6 +154,10 @@ class TableColumn:
             if not self.has_files and len(text) <= _MAX_PATH and self._files.exists(text):
                 self.has_files = True
                 self.first_file = text
+        if self._has_ids and self._files.has_stem(text):
+            if not self.stems:
+                self.extensions[extension_of_path(self._files.name(text))] += 1
+            self.stems += 1
 
     @property
     def usual_extension(self) -> str | None:

@@ -111,7 +111,8 @@ def _account(
         if file.name in shards or (excluded and excluded.search(file.name)):
             continue
         if file.name.endswith(TAR_IDX_SUFFIX) and file.name.removesuffix(TAR_IDX_SUFFIX) in shards:
-            continue  # written by an earlier prepare
+            account.hidden += 1  # written by an earlier prepare
+            continue
         if is_compressed_tar(file.name) and tar_name(file.name) in shards:
             continue  # its decompressed file is a shard
         code = "L116" if file.name in compressed else "L117"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,7 @@ from tests.cli.make_dataset import write_captions
 from tests.e2e.dataset_tree import write_tar
 from tests.imports import picture
 from tests.tables import write_lines, write_rows
+from tests.unit.av.encoded_media import encode
 from tests.unit.inspect.prepared import CAPTIONING, prepare_captions
 
 CRUDE = next(spec for spec in SAMPLE_TYPES.values() if spec.crude)
@@ -85,6 +87,15 @@ def test_the_rows_of_a_folder_check_a_field_map(tmp_path: Path) -> None:
     assert "expected text, found int" in str(view_first_sample(folder, wrong).fault)
     [warning] = field_map_warnings(missing, folder.contents, meta_folder=folder.meta_folder)
     assert warning.endswith("have only id, text, image, turns; did you mean 'text'?")
+
+
+def test_marks_of_images_are_no_fault_of_a_chat_about_a_video(tmp_path: Path) -> None:
+    turns = [{"from": "human", "value": "<image>What?"}, {"from": "gpt", "value": "A walk."}]
+    chat = json.dumps({"conversations": turns}).encode()
+    write_tar(tmp_path / "a.tar", [("0.mp4", encode(frames=5)), ("0.json", chat)])
+    folder = inspect_folder(str(tmp_path))
+    chosen = DatasetYaml(spec=SAMPLE_TYPES["ConversationSample"], field_map={"turns": "json", "videos": "mp4"})
+    assert field_map_warnings(chosen, folder.contents, meta_folder=folder.meta_folder) == []
 
 
 def test_every_open_choice_has_a_proposal(tmp_path: Path) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import pickle
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from loader.convert.annotations.kinds import annotation_kind
+from loader.convert.importing import list_rows
 from loader.convert.rows.row import FileRef, Row, ValueRef
 from loader.convert.sources.coco import CocoSource
 from loader.convert.sources.source import Listing, SampleProposal
@@ -292,6 +294,18 @@ def test_a_missing_area_is_that_of_the_annotation(fields: Any, area: float | Non
     assert {name: written[name] for name in fields} == fields, "all other values stay"
 
 
+def test_a_picture_that_another_file_lists_is_not_left_out(tmp_path: Path) -> None:
+    sources = [
+        write_coco(tmp_path, f"{name}.json", images=[image], annotations=[{"image_id": image["id"], "caption": "x"}])
+        for name, image in zip(("train", "val"), IMAGES, strict=True)
+    ]
+    both = [replace(source, root=str(tmp_path / "train2017")) for source in sources]
+    write_picture(tmp_path / "train2017/x.jpg")
+    with list_rows(both, shuffled=False) as listed:
+        [unlisted] = listed.account.left_out
+    assert (unlisted.reason, unlisted.count, Path(unlisted.example).name) == ("L111", 1, "x.jpg")
+
+
 def test_pictures_that_are_missing_or_not_listed_are_noted(tmp_path: Path) -> None:
     source = write_coco(tmp_path, images=[*IMAGES, {"id": 3, "file_name": "gone.jpg"}], annotations=[
         *CAPTIONS, {"id": 3, "image_id": 3, "caption": "x"}, {"id": 3, "image_id": 9, "caption": "y"}
@@ -300,6 +314,7 @@ def test_pictures_that_are_missing_or_not_listed_are_noted(tmp_path: Path) -> No
     (tmp_path / "train2017/readme.txt").write_text("")
     listing = Listing()
     list(source.rows(listing))
+    listing.pictures.leave_others(listing.account)
     folder, file = (tmp_path / "train2017").resolve(), "captions_train2017.json"
     [unlisted] = listing.account.left_out
     assert (unlisted.reason, unlisted.count, unlisted.example) == ("L111", 1, f"{folder}/x.jpg")

@@ -24,6 +24,8 @@ def foreign_contents(part_name: str, data: bytes, *, is_unreadable: bool = False
 
     >>> foreign_contents("jpg", b"%PDF-1.7")
     "part 'jpg' is not an image, but a PDF document"
+    >>> foreign_contents("gif", b"GIF89a", is_unreadable=True)
+    "part 'gif' is a GIF picture, but is damaged"
     """
     if is_compressed(part_name):
         return None
@@ -34,5 +36,7 @@ def foreign_contents(part_name: str, data: bytes, *, is_unreadable: bool = False
     is_foreign = contents.kind in _FOREIGN.get(named, _FOREIGN[None]) or kind_of_part(part_name, contents) != named
     if not is_foreign and not is_unreadable:
         return None
+    if contents.kind == named:
+        return f"part {part_name!r} is {contents.description}, but is damaged"
     but = "" if contents.kind == "bytes" else f", but {contents.description}"
     return f"{expected}{but}" if is_foreign else f"{expected}{but} (it starts with {data[:16]!r})"

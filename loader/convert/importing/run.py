@@ -241,7 +241,7 @@ class _Run:
         for failure in failures:
             self._account.withdraw("rows", failure.code, failure.origin)
             self._account.withdraw(
-                "parts", failure.code, failure.key, count=failure.parts, size_bytes=failure.size_bytes
+                "parts", failure.code, failure.origin, count=failure.parts, size_bytes=failure.size_bytes
             )
         self._account.check()
         if self._plan.strict:

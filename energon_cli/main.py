@@ -50,7 +50,7 @@ COMMANDS = {
     "rule": LazyCommand(
         module="energon_cli.rule.command",
         attribute="rule",
-        short_help="Explain the codes of lint.",
+        short_help="Explain codes of findings and of unused input.",
     ),
     "preview": LazyCommand(
         module="energon_cli.preview.command",

@@ -26,9 +26,10 @@ def show_found(console: Console, path: str, sizes: Mapping[str, int]) -> None:
 
 def show_part_sets(console: Console, table: Sequence[Mapping[str, Any]], found: SampledContents) -> None:
     """Print the table of part sets, and how many samples were inspected for it."""
-    print_part_sets(console, table)
     inspected = found.contents
-    if inspected.samples:
+    if not output_settings().quiet:
+        print_part_sets(console, table)
+    if inspected.samples and not output_settings().quiet:
         where = plural(inspected.shards, "shard")
         console.print(f"contents inspected: {plural(inspected.samples, 'sample')} of {where}", soft_wrap=True)
     show_notes(console, found.warnings, label="warning", style="yellow")

@@ -108,7 +108,9 @@ def is_written(storage: Storage, files: Mapping[str, bytes]) -> bool:
 
 def unchanged_shards(plan: PreparePlan, shards: Sequence[FileInfo], previous: PreviousIndex) -> dict[int, ShardEntry]:
     """Return the entries of shards that need no scan, by number."""
-    unchanged = {}
+    unchanged: dict[int, ShardEntry] = {}
+    if previous.index is not None and not previous.index.has_part_sets:
+        return unchanged  # an earlier version has not recorded which members are left out
     for number, shard in enumerate(shards):
         entry = previous.entry(shard)
         if entry and (plan.compat is False or entry.scattered or previous.has_offsets(entry)):
@@ -120,7 +122,7 @@ def is_up_to_date(inputs: PrepareInputs) -> bool:
     """Return True if a prepare would write the same index."""
     plan, storage, previous = inputs.plan, inputs.storage, inputs.previous
     index = previous.index
-    if index is None or plan.force or read_uuid(storage) != index.uuid:
+    if index is None or plan.force or not index.has_part_sets or read_uuid(storage) != index.uuid:
         return False
     if index.shards != tuple(previous.entry(shard) for shard in inputs.shards):
         return False

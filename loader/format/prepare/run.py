@@ -345,11 +345,6 @@ class TarPrepare:
 def _warnings(inputs: PrepareInputs, layout: Layout, staged: StagedIndex | None) -> list[str]:
     warnings = [compressed_warning(inputs.search.compressed)] if inputs.search.compressed else []
     warnings += layout_warnings(layout)
-    if inputs.reused and inputs.previous.index and not inputs.previous.index.has_part_sets:
-        warnings.append(
-            "the index of an earlier version does not tell which members of its shards are left out: energon lint"
-            " names them"
-        )
     if staged and staged.compat_warning:
         warnings.append(f"no index.sqlite and .tar.idx files, which other tools need: {staged.compat_warning}")
     if inputs.plan.merge and staged and staged.scanned:

@@ -65,10 +65,12 @@ def import_sources(flags: ImportFlags) -> None:
     if not flags.dry_run:
         check_output(flags.output, sources=flags.sources)
     with ExitStack() as stack:
+        # List the samples of all sources.
         with ProgressBar("Listing samples", unit="samples", enabled=flags.progress) as bar:
             listed = stack.enter_context(
                 list_rows(sources, shuffled=flags.shuffle is not None, on_progress=lambda done: bar.update(done, None))
             )
+        # Write a few samples to a temporary folder, from which the type is proposed.
         try:
             trial = stack.enter_context(write_trial(listed, pictures))
         except StrayCoordinatesError as error:
@@ -77,6 +79,7 @@ def import_sources(flags: ImportFlags) -> None:
         if not flags.as_json:
             show_found(console, flags, listed, folder.contents)
         draft = _confirmed_draft(flags, listed, folder, console)
+        # Plan the shards, and write them.
         layout = ShardLayout(
             shard_bytes=flags.shard_size,
             samples_per_shard=flags.samples_per_shard,
@@ -101,6 +104,7 @@ def import_sources(flags: ImportFlags) -> None:
             strict=flags.strict,
         )
         report = _run(plan, listed, progress=flags.progress)
+    # Report.
     if flags.as_json:
         show_account(report.account)
         notes = [*listed.notes, *draft.notes]

@@ -90,6 +90,7 @@ def prepare_dataset(flags: PrepareFlags) -> None:
         if flags.as_json:
             print_json({"path": flags.path, "dry_run": True, "decompressed": list(decompressed.written)})
         return
+    # Find the shards, and check that the dataset may be written.
     folder = inspect_folder(
         flags.path,
         exclude=flags.exclude,
@@ -105,6 +106,7 @@ def prepare_dataset(flags: PrepareFlags) -> None:
             raise fault
         show_notes(error_console(), [f"{fault.message}: {fault.path}; {fault.hint}"], label="warning", style="yellow")
     check_consent(flags, has_split=folder.has_split, has_dataset_yaml=folder.has_dataset_yaml)
+    # Scan the shards while the user answers; types are proposed from all of them.
     if flags.asks_by_menus:
         load_prompts()
     with begin_scan(
@@ -116,6 +118,7 @@ def prepare_dataset(flags: PrepareFlags) -> None:
         scheduler=flags.scheduler,
         progress=flags.progress,
     ) as scan:
+        # Resolve the choices, again if the user goes back.
         history = AnswerHistory()
         while True:
             draft = _draft(flags, scan, resolve_choices(flags, folder, scan, console, history))
@@ -129,6 +132,7 @@ def prepare_dataset(flags: PrepareFlags) -> None:
             if not flags.asks_by_menus or _is_confirmed(draft, scan, console, history):
                 break
         report = _commit(draft, scan)
+    # Report.
     if flags.as_json:
         report = replace(report, warnings=(*draft.warnings, *report.warnings))
         written = () if decompressed is None else decompressed.written

@@ -110,6 +110,7 @@ def export_samples(request: ExportRequest, on_progress: Callable[[int, int], Non
     with open_datasets(named) as opened:
         every = list(dict.fromkeys(name for one in opened for name in one.folder.index.part_names))
         names = _part_names(every, request, at)
+        # Choose the samples.
         chosen = choose_samples(opened, request.query, at=at)
         total = sum(len(one.numbers) for one in chosen)
         total = total if request.limit is None else min(total, request.limit)
@@ -125,6 +126,7 @@ def export_samples(request: ExportRequest, on_progress: Callable[[int, int], Non
             account.use("samples", total)
             account.take("bytes", size_bytes)
             return ExportReport(samples=total, size_bytes=size_bytes, output=request.output, account=account)
+        # Copy them one by one.
         size_bytes = 0
         with _writer(request, names, every, at) as writer:
             for done, sample in enumerate(islice(_read(chosen, names, request, account), total)):

@@ -59,6 +59,7 @@ def run_merge(plan: MergePlan, *, on_progress: ProgressCallback | None = None) -
     check_reachable(inputs, plan.shards)
     split = merged_split(inputs)
     files = {} if plan.crude else merged_files(inputs)
+    # Place the shards, and assemble the index from the indexes of the inputs.
     with _staged(final) as storage:
         _place(inputs, storage, final, plan, on_progress)
         placed = _save_scans(inputs, storage)
@@ -75,8 +76,10 @@ def run_merge(plan: MergePlan, *, on_progress: ProgressCallback | None = None) -
         if plan.compat:
             run_prepare(PreparePlan(path=staged, workers=plan.workers, compat=True))
             folder = DatasetFolder(staged)
+        # Carry what all inputs have.
         columns, warnings = merge_columns(inputs, storage, folder.tar_index)
         filters, more = merge_filters(inputs, staged)
+        # Compare the sums before the folder gets its name.
         account = Account()
         account.see("samples", sum(len(one.index) for one in inputs))
         account.see("files", sum(len(one.index.shards) for one in inputs))

@@ -53,6 +53,7 @@ def run_reshard(plan: ReshardPlan, *, on_progress: ProgressCallback | None = Non
         )
     if plan.meta_folder is None and not is_prepared_dataset(path):
         return _reshard_tars(plan, on_progress)
+    # Choose samples and parts.
     folder = DatasetFolder(path, split_config=plan.split_config, meta_folder=plan.meta_folder)
     names = kept_parts(folder.tar_index.part_names, keep=plan.keep_parts, drop=plan.drop_parts, at=folder.path)
     chosen = find_samples(folder, plan.query)
@@ -72,6 +73,7 @@ def run_reshard(plan: ReshardPlan, *, on_progress: ProgressCallback | None = Non
         split_config=plan.split_config,
         meta_folder=plan.meta_folder,
     )
+    # Account for samples without a chosen part.
     account = Account()
     account.see("samples", len(chosen))
     account.use("samples", len(samples))
@@ -80,6 +82,7 @@ def run_reshard(plan: ReshardPlan, *, on_progress: ProgressCallback | None = Non
         account.leave("samples", "L113", first, count=len(chosen) - len(samples))
     if plan.strict:
         account.check_complete(at=plan.output)
+    # Write the shards; columns and filters follow the new order.
     carried = CarriedValues(folder, samples)
     written = run_import(
         _import_plan(plan, source, layout, _documents(folder)), on_progress=on_progress, before_commit=carried.write

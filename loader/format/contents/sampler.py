@@ -60,23 +60,24 @@ class ContentSampler:
             dict.fromkeys(also, 0) | dict.fromkeys(chosen, each), _MAX_REQUESTS // max(1, workers) if is_far else None
         )
 
-    def inspect(self, storage: Storage, shard: FileInfo, index: ShardIndex) -> Contents:
+    def inspect(self, storage: Storage, shard: FileInfo, index: ShardIndex, *, head: bytes = b"") -> Contents:
         """Inspect samples of a shard that was just indexed.
 
         Args:
             storage: The folder of the shard.
             shard: The shard.
             index: Its index.
+            head: Its first bytes, as far as the scan has fetched them.
         """
         contents = Contents()
         samples = self._choose(shard.name, index)
-        if not samples or (self.requests is not None and self.requests <= 0):
+        if not samples or (self.requests is not None and self.requests <= 0 and not head):
             return contents
         try:
             with storage.open(shard.name, shard) as opened:
                 opened.expect_few()
                 for sample in samples:
-                    self._look_at(opened, index, sample, f"{shard.name}/{index.key(sample)}", contents)
+                    self._look_at(_WithHead(opened, head), index, sample, f"{shard.name}/{index.key(sample)}", contents)
         except EnergonError:
             pass  # the shard was removed or replaced meanwhile: the prepare reports it
         contents.shards = min(1, contents.samples)
@@ -102,7 +103,7 @@ class ContentSampler:
             chosen.update(each.first_sample for each in rare)
         return sorted(chosen)
 
-    def _look_at(self, file: ReadableFile, index: ShardIndex, sample: int, key: str, contents: Contents) -> None:
+    def _look_at(self, file: _WithHead, index: ShardIndex, sample: int, key: str, contents: Contents) -> None:
         rows = slice(int(index.part_ends[sample - 1]) if sample else 0, int(index.part_ends[sample]))
         parts = [
             (index.part_names[name], offset, size)
@@ -121,7 +122,7 @@ class ContentSampler:
                 if document is not None:
                     contents.add_document(name, document, key, size_bytes=size)
 
-    def _read(self, file: ReadableFile, parts: Sequence[tuple[str, int, int]]) -> Iterator[tuple[str, int, bytes]]:
+    def _read(self, file: _WithHead, parts: Sequence[tuple[str, int, int]]) -> Iterator[tuple[str, int, bytes]]:
         """Yield the name, the size and the first bytes of each part; json parts are read whole, unless very large."""
         wanted = [
             (name, size, offset, min(size, MAX_JSON_BYTES if _is_json(name) else HEADER_BYTES))
@@ -130,13 +131,13 @@ class ContentSampler:
         start = min(offset for _, _, offset, _ in wanted)
         stop = max(offset + length for _, _, offset, length in wanted)
         if stop - start <= _READ_TOGETHER:
-            if self._may_read():
+            if file.has(stop) or self._may_read():
                 data = file.read_at(start, stop - start)
                 for name, size, offset, length in wanted:
                     yield name, size, data[offset - start : offset - start + length]
             return
         for name, size, offset, length in wanted:
-            if self._may_read():
+            if file.has(offset + length) or self._may_read():
                 yield name, size, file.read_at(offset, length) if length else b""
 
     def _may_read(self) -> bool:
@@ -144,6 +145,23 @@ class ContentSampler:
             return True
         self.requests -= 1
         return self.requests >= 0
+
+
+class _WithHead:
+    """A shard whose first bytes are in memory."""
+
+    def __init__(self, file: ReadableFile, head: bytes) -> None:
+        self._file = file
+        self._head = head
+
+    def has(self, stop: int) -> bool:
+        """Return True if the bytes up to an offset are in memory."""
+        return stop <= len(self._head)
+
+    def read_at(self, offset: int, size_bytes: int) -> bytes:
+        """Return bytes, from memory if possible."""
+        stop = offset + size_bytes
+        return self._head[offset:stop] if self.has(stop) else self._file.read_at(offset, size_bytes)
 
 
 def _is_json(name: str) -> bool:

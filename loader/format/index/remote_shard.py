@@ -36,6 +36,9 @@ class RemoteIndexer:
         storage: The dataset.
         mode: How shards are scanned.
         at_once: Number of shards at a time.
+
+    Attributes:
+        heads: Shard → its first bytes, as the scan has fetched them.
     """
 
     def __init__(self, storage: RemoteStorage, mode: ScanMode, *, at_once: int) -> None:
@@ -47,6 +50,7 @@ class RemoteIndexer:
         self._jumps: list[int] = []  # bytes between the first two headers of shards that are not neighbours
         self._latency_s = float("inf")
         self._is_stopped = False
+        self.heads: dict[str, bytes] = {}
 
     def stop(self) -> None:
         """End the scans that run in other threads, at their next request."""
@@ -68,6 +72,7 @@ class RemoteIndexer:
                     started = time.monotonic()
                     data = self._fetch(shard, offset, size_bytes).result()
                     self._latency_s = min(self._latency_s, time.monotonic() - started)
+                    self.heads[shard.name] = data
                     offset, size_bytes = steps.send(data)
                     streams = self._mode == "auto" and self._is_better_streamed(offset)
                 while not self._is_stopped:
@@ -75,6 +80,8 @@ class RemoteIndexer:
                         data = stream.read_at(offset, size_bytes)
                     else:
                         data = self._fetch(shard, offset, size_bytes).result()
+                    if not offset:
+                        self.heads[shard.name] = data
                     offset, size_bytes = steps.send(data)
         except StopIteration as end:
             index: ShardIndex = end.value

@@ -196,7 +196,8 @@ class _RemoteScan:
             except (FormatError, StorageError) as error:
                 return error
             if self.sampler is not None:
-                contents[shard.name] = self.sampler.inspect(self.storage, shard, index)
+                head = indexer.heads.pop(shard.name, b"")
+                contents[shard.name] = self.sampler.inspect(self.storage, shard, index, head=head)
             return index
 
         with ThreadPoolExecutor(at_once, thread_name_prefix="scan") as threads:

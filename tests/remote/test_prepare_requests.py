@@ -62,7 +62,7 @@ def test_the_command_lists_once_asks_for_no_status_and_reads_each_shard_once(
 ) -> None:
     energon("prepare", URL, "--yes")
     found = kinds(server)
-    # Contents are inspected in the bytes that the scan has fetched; one shard is asked for its first sample.
+    # Contents are inspected in the bytes that the scan has fetched; the first sample is one more request.
     # 8 columns, the layout, part sets, 3 documents twice, the scans and .info.json; whether a part was started; all
     # scans removed.
     assert found == {"LIST": 1, "shard": SHARDS + 1, "PUT": 18, "GET": 1, "POST": 1}

@@ -10,10 +10,6 @@ from importlib.util import find_spec
 
 import lazy_loader
 
-from . import moved_modules
-
-moved_modules.install()
-
 __getattr__, _, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 if not (find_spec("lightning") or find_spec("pytorch_lightning")):

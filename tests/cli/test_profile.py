@@ -19,7 +19,7 @@ from tests.source_tree import ROOT
 CONFIG = "sample_type: {__module__: megatron.energon, __class__: TextSample}\nfield_map: {text: txt}\n"
 SCRIPT = (
     f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
-    + """\
+    """\
 from itertools import islice
 import pytest
 import loader

@@ -90,7 +90,6 @@ def report_to(handler: SampleErrorHandler, failure: Failure, error: Exception, s
         _reported.reset(token)
 
 
-@renamed_parameters(exc="e")
 def log_exception(e: Exception, sample: Any, sources: Any = None) -> None:
     """Log a warning of one line that names the failed sample, which is then skipped.
 
@@ -115,7 +114,7 @@ def log_exception(e: Exception, sample: Any, sources: Any = None) -> None:
     _log.warning("%s", text, exc_info=e if count == 1 else None)
 
 
-@renamed_parameters(exc="e", _sample="sample", _sources="sources")
+@renamed_parameters(_sample="sample", _sources="sources")
 def reraise_exception(e: Exception, sample: Any, sources: Any = None) -> None:
     """Raise the error again, with a note that names the sample.
 

@@ -56,7 +56,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_node_collection_finished(node: Any, ids: list[str]) -> None:
-    """Say how many tests there are before the first of them runs."""
+    """Announce how many tests there are before the first of them runs."""
     if node.gateway.id == "gw0":
         cores = os.cpu_count() or 1
         minutes = max(1, round(len(ids) * _SECONDS_A_TEST / cores / 60))

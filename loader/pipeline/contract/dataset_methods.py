@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from ...errors import ConfigError, EnergonError, StateError
 from ...format.documents.messages import short_repr
+from ...renamed_parameters import renamed_parameters
 from .lane import Lane
 from .running import Running, State
 
@@ -238,6 +239,7 @@ class DatasetMethods(Generic[T_co]):
                 hint="override can_restore_sample and restore_sample",
             )
 
+    @renamed_parameters(index="restore_key")
     def restore_sample(self, restore_key: Any) -> Any:
         """Rebuild a sample.
 

@@ -9,7 +9,7 @@ import os
 import shutil
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ...accounting import Account
@@ -21,6 +21,7 @@ from ...storage import open_parent, raise_storage_error
 from ..file_trees.file_names import TAR_ENDINGS, reason_of_name
 from ..file_trees.tar_members import read_tar_members
 from ..file_trees.tree import FolderTree
+from ..rows.file_access import FileAccess
 from ..rows.file_ref import file_version
 from ..rows.keys import key_of_path
 from ..rows.row import PartRef, RangeRef, Row
@@ -49,9 +50,11 @@ class TarSource(Source):
 
     Attributes:
         path: A tar file, or a folder of them.
+        access: Decides which links to other files are named.
     """
 
     path: str
+    access: FileAccess = field(default_factory=FileAccess, repr=False, compare=False)
     kind: Literal["webdataset"] = "webdataset"
 
     def rows(self, listing: Listing) -> Iterator[Row]:
@@ -62,14 +65,14 @@ class TarSource(Source):
             FormatError: A tar file is damaged.
             StorageError: It cannot be read, or the scratch folder is full.
         """
-        paths = [path for path in tar_files(self.path) if not os.path.isdir(self.path) or os.path.getsize(path)]
+        paths = [path for path in tar_files(self.path) if not os.path.isdir(self.path) or _size(path)]
         if not paths:
             raise ConfigError("there are no tar files in this folder", at=self.path)
         for path in paths:
             yield from webdataset_rows(path, plain_tar(path, listing.scratch), listing.account)
         if os.path.isdir(self.path):
             used = {os.path.relpath(path, self.path) for path in paths}
-            FolderTree(self.path).leave_others(listing.account, used)
+            FolderTree(self.path, self.access).leave_others(listing.account, used)
 
 
 def webdataset_rows(shown: str, path: str, account: Account) -> Iterator[Row]:
@@ -142,6 +145,14 @@ def plain_tar(path: str, scratch: str) -> str:
     target = os.path.join(scratch, f"{len(os.listdir(scratch))}.tar")  # no other source has this name
     _decompress(path, target)
     return target
+
+
+def _size(path: str) -> int:
+    """Return the size of a file; 0 if it has vanished."""
+    try:
+        return os.path.getsize(path)
+    except OSError:
+        return 0
 
 
 def _part_name(name: str) -> str:

@@ -83,7 +83,10 @@ def is_link(text: str) -> bool:
     >>> is_link("https://example.org/a.jpg"), is_link("file:///a.jpg"), is_link("a.jpg")
     (True, True, False)
     """
-    return "://" in text[:_MAX_SCHEME] and (is_url(text) or text.startswith("file://"))
+    try:
+        return "://" in text[:_MAX_SCHEME] and (is_url(text) or text.startswith("file://"))
+    except ConfigError:  # a URL without a version, or of a folder that is not set
+        return False
 
 
 def looks_like_file(text: str) -> bool:

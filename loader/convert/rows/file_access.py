@@ -1,0 +1,130 @@
+"""Decide which files of this machine the data of sources may name: paths in tables, and links in folders."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .file_ref import file_ref
+from .row import FaultRef, PartRef
+
+_MAX_FOLDERS = 10_000  # whose paths are remembered
+_ANNOTATION_FOLDERS = frozenset({"annotations", "annotation", "anns", "ann", "labels", "captions", "questions"})
+"""Names of folders that hold the annotations of the pictures next to them, as those of COCO."""
+
+
+@dataclass(slots=True)
+class RefusedFiles:
+    """Files that were refused.
+
+    Attributes:
+        count: Their number.
+        parent: The folder that contains all of them.
+        example: The first cell or link.
+    """
+
+    count: int = 0
+    parent: str = ""
+    example: str = ""
+
+    def add(self, target: str, example: str) -> None:
+        """Add a file at a path without links."""
+        folder = os.path.dirname(target)
+        self.parent = os.path.commonpath([self.parent, folder]) if self.count else folder
+        self.example = self.example or example
+        self.count += 1
+
+
+class FileAccess:
+    """Allows files below the folders of a source, and refuses others.
+
+    What counts is the file that a path leads to, after all links. Below ``snapshots`` of a Hub cache, links may lead to
+    the ``blobs`` of the same repository.
+
+    Args:
+        allow_outside: Paths in tables may name any file.
+        follow_links: Links in folders may lead to any file.
+
+    Attributes:
+        paths: Refused paths that are absolute, or start from a folder outside of the source.
+        links: Refused links of folders.
+    """
+
+    def __init__(self, *, allow_outside: bool = False, follow_links: bool = False) -> None:
+        self.allow_outside = allow_outside
+        self.follow_links = follow_links
+        self.paths = RefusedFiles()
+        self.links = RefusedFiles()
+        self._seen_links: set[str] = set()  # a folder is listed several times
+        self._folders: dict[str, str] = {}  # folder → its path without links
+
+    def ref(
+        self, path: str, roots: Sequence[str], *, is_absolute: bool = False, named_by_contents: bool = False
+    ) -> PartRef:
+        """Return the reference to a file; one that fails if the file is refused or there is none.
+
+        Args:
+            path: The file.
+            roots: Folders that the source may read.
+            is_absolute: The data has the whole path, so that another root allows it.
+            named_by_contents: The part has the extension of its contents.
+        """
+        target = "" if self.allow_outside else self._outside(path, roots)
+        if not target or (self.follow_links and ".." not in path.split("/") and is_below(path, roots)):
+            return file_ref(path, named_by_contents=named_by_contents)
+        if is_absolute:
+            self.paths.add(target, path)
+        leads = "" if target == path else f", it leads to {target}"
+        reason = f"{path!r} is outside of {' and '.join(roots)}{leads}"
+        return FaultRef(
+            os.fsencode(reason).decode("utf-8", "replace"),
+            hint="name the folder of the files with --root, or allow any file with --allow-outside",
+            code="F105",
+        )
+
+    def is_refused_link(self, path: str, root: str) -> bool:
+        """Return True for a link in a folder that leads out of it."""
+        target = "" if self.follow_links else self._outside(path, [root])
+        if target and path not in self._seen_links:
+            self._seen_links.add(path)
+            self.links.add(target, path)
+        return bool(target)
+
+    def _outside(self, path: str, roots: Sequence[str]) -> str:
+        """Return the path of a file without links if it is outside of folders; an empty text if it is in one."""
+        folder, name = os.path.split(path)
+        try:
+            target = os.path.join(self._real(folder), name)
+            if name in ("", ".", "..") or os.path.islink(target):
+                target = os.path.realpath(path)
+        except ValueError:  # a zero byte
+            target = os.path.normpath(path)
+        real_roots = [self._real(root) for root in roots]
+        caches = [f"{root.rpartition('/snapshots/')[0]}/blobs" for root in real_roots if "/snapshots/" in root]
+        return "" if is_below(target, [*real_roots, *caches]) else target
+
+    def _real(self, folder: str) -> str:
+        real = self._folders.get(folder)
+        if real is None:
+            if len(self._folders) >= _MAX_FOLDERS:
+                self._folders.clear()
+            real = self._folders[folder] = os.path.realpath(folder)
+        return real
+
+
+def data_folder(path: str) -> str:
+    """Return the folder that the paths in a table or an annotation file may name files of, by default.
+
+    It is that of the file, or the one above if the former is named after annotations.
+
+    >>> data_folder("/data/t.csv"), data_folder("/coco/annotations/instances_val2017.json")
+    ('/data', '/coco')
+    """
+    folder = os.path.dirname(os.path.abspath(path))
+    return os.path.dirname(folder) if os.path.basename(folder).lower() in _ANNOTATION_FOLDERS else folder
+
+
+def is_below(path: str, roots: Sequence[str]) -> bool:
+    """Return True for a path that is one of folders, or below one."""
+    return any(path == root or path.startswith(f"{root.rstrip('/')}/") for root in roots)

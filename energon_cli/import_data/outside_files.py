@@ -45,7 +45,7 @@ def _answer(flags: ImportFlags, found: str, flag: Literal["follow_links", "allow
     if not flags.asks_by_menus:
         others = "leaves them out" if flag == "follow_links" else "lets their rows fail"
         ways = f"--{option} imports these files, --no-{option} {others}"
-        if root and flags.root is None:
+        if root not in ("", "/") and flags.root is None:
             ways = f"--root {escape_controls(root)} names that folder; {ways}"
         raise click.UsageError(f"{found}; nothing was written. {ways}")
     from ..prepare.prompts import GoBack, select

@@ -173,6 +173,13 @@ _LIST = (
         "A caption whose `image` is null.",
     ),
     Reason(
+        "L121",
+        "a member whose name leads out of a folder",
+        "Unpacking a tar with absolute names, or with `..` in them, can write to any folder; this toolkit makes none.",
+        "Give the samples other keys in the source",
+        "`../../etc/cron.d/x.txt` in a tar.",
+    ),
+    Reason(
         "L122",
         "a link to a file outside of the folder",
         "A folder that somebody else made can link to any file of yours, which would then be in the dataset.",

@@ -10,10 +10,11 @@ from itertools import islice
 from ...accounting import Account
 from ...errors import ConfigError
 from ...format.query import SampleQuery
+from ...format.tar.names import is_outside_name, printable
 from ...metadataset.chosen_samples import ChosenSamples, choose_samples
 from ...metadataset.datasets import named_datasets, open_datasets
 from ..sources.dataset_samples import kept_parts, splits_of_samples
-from .shard_copies import copy_shards
+from .shard_copies import copy_shards, outside_members
 from .tables import HuggingFaceWriter, ParquetWriter
 from .values import as_bytes, cell_kinds
 from .writers import ExportedSample, FilesWriter, JsonlWriter, SampleWriter, TarWriter
@@ -22,6 +23,7 @@ FORMATS = ("files", "jsonl", "parquet", "hf", "tar", "webdataset")
 """``tar`` writes new shards; ``webdataset`` copies whole shards if all of their samples are chosen."""
 
 
+_TARS = ("tar", "webdataset")  # members of which have the names of samples
 _WITHOUT_ROWS = ("files", "tar", "webdataset")  # a sample without parts leaves no trace in them
 
 
@@ -121,7 +123,8 @@ def export_samples(request: ExportRequest, on_progress: Callable[[int, int], Non
         notes = tuple(f"no sample of {one.opened.dataset.path}: it has {one.lacks}" for one in chosen if one.lacks)
         folder = opened[0].folder
         is_whole = len(opened) == 1 and total == len(folder.index) and names is None
-        if request.format == "webdataset" and is_whole and not folder.records:
+        is_whole = is_whole and request.format == "webdataset" and not folder.records
+        if is_whole and not outside_members(folder, account):
             size_bytes = copy_shards(folder, request.output, link=request.link, on_progress=on_progress)
             account.use("samples", total)
             account.take("bytes", size_bytes)
@@ -134,6 +137,9 @@ def export_samples(request: ExportRequest, on_progress: Callable[[int, int], Non
                     on_progress(done, total)
                 if not sample.parts and request.format in _WITHOUT_ROWS:
                     account.leave("samples", "L113", sample.full_key)
+                    continue
+                if request.format in _TARS and is_outside_name(sample.key):
+                    account.leave("samples", "L121", printable(sample.full_key))
                     continue
                 size_bytes += sum(map(len, sample.parts.values()))
                 writer.write(sample)

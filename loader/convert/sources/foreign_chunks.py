@@ -35,8 +35,11 @@ def chunk_kind(path: str) -> ChunkKind | None:
 
 def _read_index(path: str) -> dict[str, Any]:
     """Return the index of a folder of chunks; empty if there is none."""
+    name = os.path.join(path, _INDEX)
+    if not os.path.isfile(name):  # opening a pipe would wait for its other end
+        return {}
     try:
-        with open(os.path.join(path, _INDEX), "rb") as file:
+        with open(name, "rb") as file:
             index = json.load(file)
     except (OSError, ValueError, RecursionError):
         return {}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from itertools import islice
-from urllib.parse import urlsplit
 
 from ...accounting.kinds import kind_of_name, usual_extension
 from ...errors import ConfigError, SampleError
@@ -14,6 +13,7 @@ from ..rows.file_access import FileAccess, data_folder
 from ..rows.row import PartRef, ValueRef
 from ..tables.inline_media import inline_contents, is_inline
 from ..tables.named_files import NamedFiles, join_root
+from ..tables.names import is_link, url_path
 
 _TRIED_PICTURES = 20  # the first one may be missing
 _DATA = "data:"
@@ -46,7 +46,7 @@ def media_extension(path: str, kind: str) -> str:
     elif is_inline(path):
         extension = usual_extension(inline_contents(path) or b"") or ""
     else:
-        extension = (urlsplit(path).path if is_url(path) else path).rpartition("/")[2].rpartition(".")[2]
+        extension = (url_path(path) if is_link(path) else path).rpartition("/")[2].rpartition(".")[2]
     extension = extension.lower()
     return extension if kind_of_name(extension) == kind else _EXTENSIONS[kind]
 

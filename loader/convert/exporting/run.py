@@ -135,11 +135,10 @@ def export_samples(request: ExportRequest, on_progress: Callable[[int, int], Non
             for done, sample in enumerate(islice(_read(chosen, names, request, account), total)):
                 if on_progress is not None and done % 100 == 0:
                     on_progress(done, total)
-                if not sample.parts and request.format in _WITHOUT_ROWS:
-                    account.leave("samples", "L113", sample.full_key)
-                    continue
-                if request.format in _TARS and is_outside_name(sample.key):
-                    account.leave("samples", "L121", printable(sample.full_key))
+                reason = _reason_to_leave(sample, request.format)
+                if reason:
+                    account.leave("samples", reason, printable(sample.full_key))
+                    total -= 1
                     continue
                 size_bytes += sum(map(len, sample.parts.values()))
                 writer.write(sample)
@@ -150,6 +149,13 @@ def export_samples(request: ExportRequest, on_progress: Callable[[int, int], Non
             if request.strict:
                 account.check_complete(at=request.output)
     return ExportReport(samples=total, size_bytes=size_bytes, output=request.output, notes=notes, account=account)
+
+
+def _reason_to_leave(sample: ExportedSample, format: str) -> str:  # noqa: A002 - the name of the attribute
+    """Return the code of the reason for which a sample is not written; an empty text for none."""
+    if not sample.parts and format in _WITHOUT_ROWS:
+        return "L113"
+    return "L121" if format in _TARS and is_outside_name(sample.key) else ""
 
 
 def _account_of(chosen: Sequence[ChosenSamples]) -> Account:

@@ -165,10 +165,10 @@ class FolderTree(FileTree):
                 if reason == HIDDEN:
                     left.append((entry.name, reason))
                     continue
-                kind = self._kind_of_entry(entry)
+                kind = self._kind_of_entry(entry, reason)
                 if kind == "folder":
                     inner.append(entry.name)
-                elif reason := reason or _REASON_OF_ENTRY[kind]:
+                elif reason := "L122" if kind == "outside" else reason or _REASON_OF_ENTRY[kind]:
                     left.append((entry.name, reason))
                 else:
                     names.append(entry.name)
@@ -210,20 +210,21 @@ class FolderTree(FileTree):
         """Return the path of a file."""
         return self._full(name)
 
-    def _kind_of_entry(self, entry: os.DirEntry[str]) -> str:
+    def _kind_of_entry(self, entry: os.DirEntry[str], reason: str) -> str:
         try:
             kind = "file" if entry.is_file() else "folder" if entry.is_dir() else ""
         except OSError:  # a link to itself, or into a folder that may not be entered
             return "link"
         if not kind:
             return "link" if entry.is_symlink() and not os.path.exists(entry.path) else "other"
-        is_shard = kind == "file" and entry.name.lower().endswith(TAR_ENDINGS)  # energon merge links to these
-        if is_shard or not (entry.is_symlink() and self._access.is_refused_link(entry.path, self.path)):
+        # A file that is left out by its name is not read, and energon merge links to tars.
+        is_allowed = kind == "file" and (reason or entry.name.lower().endswith(TAR_ENDINGS))
+        if is_allowed or not (entry.is_symlink() and self._access.is_refused_link(entry.path, self.path)):
             return kind
         return "outside"
 
 
-_REASON_OF_ENTRY = {"file": "", "link": "L104", "other": "L105", "outside": "L122"}
+_REASON_OF_ENTRY = {"file": "", "link": "L104", "other": "L105"}
 
 
 class _ArchiveTree(FileTree):

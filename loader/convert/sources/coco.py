@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain, pairwise
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 import msgspec
 import numpy as np
@@ -26,6 +26,7 @@ from ..rows.file_access import FileAccess
 from ..rows.keys import key_of_path
 from ..rows.row import PartRef, Row, ValueRef
 from ..tables.named_files import NamedFiles
+from ..tables.names import url_path
 from .source import Listing, SampleProposal, Source
 
 _FIRST = 100
@@ -54,7 +55,7 @@ class _Image(msgspec.Struct):
             ends = [] if is_url(slashed) else ["/".join(slashed.split("/")[-steps:]) for steps in (3, 2, 1)]
             return [slashed, self.file_name, *(ends or [slashed] * 3)]
         url = self.coco_url or self.flickr_url or self.url
-        steps = unquote(urlsplit(url).path).split("/")
+        steps = unquote(url_path(url)).split("/")
         if not steps[-1]:
             raise SampleError("has no file_name, coco_url or flickr_url")
         return [steps[-1], "/".join(steps[-2:]), *steps[-1:] * 3]

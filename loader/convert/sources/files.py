@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from ...accounting import Account
+from ...accounting import REASONS, Account
 from ...accounting.kinds import MEDIA_KINDS, kind_of_name
 from ...errors import ConfigError, EnergonError, SampleError
 from ..annotations.json_elements import LINE_ENDINGS
@@ -79,8 +79,10 @@ class FilesSource(Source):
                 yield row
                 count += 1
         if not count:
+            left = next((entry for entry in listing.account.left_out if entry.unit == "files"), None)
+            found = f"; {left.example} is {REASONS[left.reason].meaning}" if left else ""
             raise ConfigError(
-                "there are no files that have an extension and can be parts of samples",
+                f"there are no files that have an extension and can be parts of samples{found}",
                 at=self.path,
                 hint="name the folder of the files",
             )

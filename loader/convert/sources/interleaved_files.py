@@ -192,7 +192,7 @@ class _Documents:
             if file:
                 self._used.add(file)
                 return self._tree.ref(file, path)
-            is_elsewhere = is_url(path) or path.startswith(("/", "file://", "../"))
+            is_elsewhere = is_url(path) or posixpath.normpath(path).startswith(("/", "file:/", ".."))
             if self._root is not None or is_elsewhere or is_inline(path):
                 return picture_ref(self._files, path)
             return FaultRef(f"there is no file {path}", code="F102")

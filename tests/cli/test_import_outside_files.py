@@ -21,6 +21,7 @@ from loader.convert.sources import SourceOptions, open_sources
 from loader.convert.tables.names import is_link
 from loader.errors import ConfigError
 from tests.cli.run_energon import RunEnergon
+from tests.cli.terminal import DOWN, ENTER, TerminalRun
 from tests.unit.convert.importing.test_run import jpeg, samples_of
 
 SECRET = b"\xff\xd8\xff a secret, named like a picture"
@@ -110,11 +111,8 @@ def write_parquet(data: Path, names: list[str], depth: int | None = None) -> Pat
     pa = pytest.importorskip("pyarrow")
     media = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
     structs = [{"bytes": None, "path": name} for name in names]
-    columns = {
-        None: pa.array(names),
-        0: pa.array(structs, media),
-        1: pa.array([[one] for one in structs], pa.list_(media)),
-    }
+    lists = pa.array([[one] for one in structs], pa.list_(media))
+    columns = {None: pa.array(names), 0: pa.array(structs, media), 1: lists}
     table = pa.table({"image": columns[depth], "n": range(len(names))})
     pytest.importorskip("pyarrow.parquet").write_table(table, data / "t.parquet")
     return data / "t.parquet"
@@ -195,6 +193,22 @@ def test_scripts_end_before_they_write_and_name_the_folder_and_the_flags(
         assert f"--root {home} names that folder" in done.err
         assert "--allow-outside" in done.err
         assert not (tmp_path / "out").exists()
+
+
+def test_the_wizard_asks_and_lists_again_if_files_are_allowed(home: Path, tmp_path: Path) -> None:
+    path = write_csv(home / "data", ["a.jpg", str(home / "secret.jpg")])
+    for keys, samples in (([DOWN, ENTER], 2), ([DOWN, DOWN, ENTER], 0)):
+        output = tmp_path / str(samples)
+        with TerminalRun("import", path, output, "--sample-type", "CrudeWebdataset", rows=40, columns=200) as run:
+            run.wait_for("1 path of a table leads out of its folder").wait_for("Import these files?")
+            run.press(*keys)
+            if samples:
+                run.wait_for("How should the 2 samples be split?").press(ENTER).wait_for("» y").press("y")
+                run.wait_for("imported to")
+                assert SECRET in contents_of(output)
+            else:
+                run.wait_for("nothing was written")
+                assert not output.exists()
 
 
 def test_the_named_root_is_the_folder_that_paths_may_not_leave(home: Path, tmp_path: Path, energon: RunEnergon) -> None:

@@ -166,7 +166,7 @@ def _no_shards(storage: Storage, files: list[FileInfo], compressed: list[str], e
         )
     if storage.checks_versions:  # an object store, where a folder without files does not exist
         return missing_folder(storage)
-    others = _unreadable_names(storage)
+    others = sorted(_unreadable_names(storage), key=lambda name: not name.endswith(SHARD_SUFFIXES))
     found = f"{others[0]} is a pipe, device or socket" if others else "there are no files"
     return StorageError(
         f"no .tar files here or in the folders below, and no .jsonl or .parquet files: {found}",

@@ -12,7 +12,7 @@ import pytest
 from loader.convert.exporting import file_name, key_of
 from tests.cli.run_energon import RunEnergon
 
-LEAVING = ["../../etc/cron", "/etc/cron", "a/../../b", "a/.."]
+LEAVING = ["../../etc/cron", "/etc/cron", "a/../../b"]
 KEPT = ["a/b..c", "x"]
 CONTROLS = "k\x1b]0;title\x07\n\x7f\x9b\u202e\u2028"
 
@@ -52,7 +52,7 @@ def dataset(tmp_path: Path, energon: RunEnergon) -> Path:
     "command",
     [
         ("export", "--format", "webdataset"),
-        ("export", "--format", "webdataset", "--where", "key != 'nothing'"),
+        ("export", "--format", "webdataset", "--where", "bytes > 0"),
         ("extract", "--format", "tar", "--output"),
         ("reshard",),
     ],
@@ -66,7 +66,7 @@ def test_no_member_of_a_written_tar_leads_out_of_its_folder(
     assert done.code == 0, done.err
     assert sorted(members_of(tmp_path / "out")) == [f"{key}.txt" for key in KEPT]
     left = [(one["unit"], one["count"]) for one in done.json["account"]["left_out"] if one["reason"] == "L121"]
-    assert ("samples", 4) in left
+    assert ("samples", 3) in left
     assert ("members", 2) in left or flags != ["--format", "webdataset"]
     assert done.json["samples"] == 2
 
@@ -123,30 +123,22 @@ def test_pipes_and_devices_named_like_shards_are_named_and_not_opened(tmp_path: 
     assert (done.code, "2 files, a link, or no file, first b.tar [L105]" in done.err) == (0, True)
     done = energon("lint", tmp_path / "data")
     assert "2 shards (b.tar, c.tar): a name that no reader opens: a pipe, device" in done.out + done.err
-    strict = energon(
-        "prepare", tmp_path / "data", "--non-interactive", "--split-ratio", "1,0,0", "--strict", "--force-overwrite"
-    )
-    assert strict.code == 1
 
 
 @pytest.mark.parametrize("name", ["x.tar", "x.zip", "x.csv", "x.jsonl", "x.json", "x.parquet", "x.bin"])
 def test_a_pipe_given_as_a_source_ends_the_command_at_once(name: str, tmp_path: Path, energon: RunEnergon) -> None:
     os.mkfifo(tmp_path / name)
-    commands = [
-        ("import", tmp_path / name, tmp_path / "out", "--yes"),
-        ("prepare", tmp_path / name, "--non-interactive"),
-    ]
-    for command in commands:
+    for command in (("import", tmp_path / name, tmp_path / "out", "--yes"), ("prepare", tmp_path / name)):
         done = energon(*command)
         assert done.code == 1
         assert "pipe" in done.err
         assert str(tmp_path / name) in done.err
 
 
-def test_a_folder_of_a_pipe_names_it(tmp_path: Path, energon: RunEnergon) -> None:
+@pytest.mark.parametrize("name", ["x.tar", "index.json", "metadata.csv", "README.md", "x.parquet", "state.json"])
+def test_a_folder_of_a_pipe_names_it(name: str, tmp_path: Path, energon: RunEnergon) -> None:
     (tmp_path / "data").mkdir()
-    os.mkfifo(tmp_path / "data/x.tar")
-    os.mkfifo(tmp_path / "data/index.json")
-    assert "x.tar is a pipe, device or socket" in energon("prepare", tmp_path / "data", "--non-interactive").err
+    os.mkfifo(tmp_path / "data" / name)
+    assert f"{name} is a pipe, device or socket" in energon("prepare", tmp_path / "data", "--non-interactive").err
     done = energon("import", tmp_path / "data", tmp_path / "out", "--yes")
-    assert (done.code, "index.json is a link, or no file" in done.err) == (1, True)
+    assert (done.code, f"{name} is a link, or no file" in done.err) == (1, True)

@@ -182,7 +182,7 @@ _LIST = (
     Reason(
         "L122",
         "a link to a file outside of the folder",
-        "A folder that somebody else made can link to any file of yours, which would then be in the dataset.",
+        "A folder from another user can link to any file of yours, which would then be in the dataset.",
         "Pass `--follow-links` if you know where the links lead",
         "`notes.txt`, a link to `~/.ssh/id_rsa`.",
     ),
@@ -218,7 +218,7 @@ _LIST = (
     Reason(
         "F105",
         "a row whose file is outside of the folder of the table",
-        "A table that somebody else made can name any file of yours, which would then be in the dataset. What counts is"
+        "A table from another user can name any file of yours, which would then be in the dataset. What counts is"
         " where a path leads to, after `..` and links.",
         "Name the folder of the files with `--root`, or allow any file with `--allow-outside`",
         "`../../etc/passwd` in a column of pictures.",

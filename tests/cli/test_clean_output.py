@@ -1,4 +1,4 @@
-"""What commands write holds no name that leads out of a folder or that a terminal obeys; what is no file is named."""
+"""Commands write no name that leads out of a folder or that a terminal obeys, and name what is no file."""
 
 from __future__ import annotations
 

@@ -397,7 +397,7 @@ def test_chunks_outside_of_their_folder_are_refused(index: object, home: Path) -
 
 
 def test_hard_links_are_files_of_their_folder(home: Path, tmp_path: Path) -> None:
-    """Nothing tells a hard link from a file; who makes one must be able to read the file already."""
+    """A hard link cannot be distinguished from a file; whoever makes one can read the file already."""
     os.link(home / "secret.jpg", home / "data/hard.jpg")
     sources = sources_of(write_csv(home / "data", ["hard.jpg"]))
     assert run_import(ImportPlan(sources=sources, output=str(tmp_path / "out"))).failed == 0

@@ -191,7 +191,7 @@ def _listed_values(table: ArrowTable, layout: TableLayout) -> Iterator[tuple[int
 
 
 def _present_rows(table: ArrowTable, column: str) -> list[Any]:
-    """Return for each row what tells a value of bytes: True, a struct of its path alone, or None for no value.
+    """Return for each row True for a value of bytes, a struct of its path alone, or None for no value.
 
     Only rows that may be null are read.
     """

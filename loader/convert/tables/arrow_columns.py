@@ -78,7 +78,7 @@ def has_values(values: Any) -> list[bool]:
 
 
 def present_values(values: Any) -> list[Any]:
-    """Return True for each value of a column of bytes, media or texts, a struct of a path alone, or None for no value."""
+    """Return True, a struct of a path alone, or None for each value of a column of bytes, media or texts."""
     from pyarrow import compute, types
 
     if not types.is_struct(values.type):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal
 
 import click
 
@@ -23,35 +22,34 @@ def settle_outside_files(flags: ImportFlags, access: FileAccess) -> ImportFlags:
         click.UsageError: Files are refused, no flag decides on them, and there is no terminal to ask on.
         click.exceptions.Exit: The user leaves.
     """
-    if access.links.count and flags.follow_links is None:
-        found = _sentence(access.links, "link", "leads out of its folder", "lead out of their folders")
-        flags = replace(flags, follow_links=_answer(flags, found, "follow_links"))
-    if access.paths.count and flags.allow_outside is None:
-        found = _sentence(
-            access.paths, "path", "of a table leads out of its folder", "of tables lead out of their folders"
-        )
-        flags = replace(flags, allow_outside=_answer(flags, found, "allow_outside", root=access.paths.parent))
+    links, paths = access.links, access.paths
+    if links.count and flags.follow_links is None:
+        verb = "leads out of its folder" if links.count == 1 else "lead out of their folders"
+        found = f"{plural(links.count, 'link')} {verb}, {_places(links)}"
+        flags = replace(flags, follow_links=_imports(flags, found, "follow-links", "leave them out"))
+    if paths.count and flags.allow_outside is None:
+        verb = "of a table leads out of its folder" if paths.count == 1 else "of tables lead out of their folders"
+        found = f"{plural(paths.count, 'path')} {verb}, {_places(paths)}"
+        root = f"--root {escape_controls(paths.parent)} names that folder; "
+        has_root = flags.root is None and paths.parent != "/"  # which would allow everything
+        refuse = "let their rows fail"
+        allows = _imports(flags, found, "allow-outside", refuse, other_way=root if has_root else "")
+        flags = replace(flags, allow_outside=allows)
     return flags
 
 
-def _sentence(refused: RefusedFiles, noun: str, one: str, several: str) -> str:
-    verb = one if refused.count == 1 else several
-    example, parent = map(escape_controls, (refused.example, refused.parent))
-    return f"{plural(refused.count, noun)} {verb}, to {parent}, such as {example}"
+def _places(refused: RefusedFiles) -> str:
+    return f"to {escape_controls(refused.parent)}, such as {escape_controls(refused.example)}"
 
 
-def _answer(flags: ImportFlags, found: str, flag: Literal["follow_links", "allow_outside"], *, root: str = "") -> bool:
-    option = flag.replace("_", "-")
+def _imports(flags: ImportFlags, found: str, option: str, refuse: str, *, other_way: str = "") -> bool:
+    """Return True if the user wants these files."""
+    allow = f"import these files (--{option})"
     if not flags.asks_by_menus:
-        others = "leaves them out" if flag == "follow_links" else "lets their rows fail"
-        ways = f"--{option} imports these files, --no-{option} {others}"
-        if root not in ("", "/") and flags.root is None:
-            ways = f"--root {escape_controls(root)} names that folder; {ways}"
+        ways = f"{other_way}--{option} imports these files; to {refuse}, pass --no-{option}"
         raise click.UsageError(f"{found}; nothing was written. {ways}")
     from ..prepare.prompts import GoBack, select
 
-    refuse = "leave them out" if flag == "follow_links" else "let their rows fail"
-    allow = f"import these files (--{option})"
     try:
         answer = select(f"{found}. Import these files?", [refuse, allow, _STOP])
     except GoBack:

@@ -9,7 +9,7 @@ import os
 import shutil
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from ...accounting import Account
@@ -21,7 +21,6 @@ from ...storage import open_parent, raise_storage_error
 from ..file_trees.file_names import TAR_ENDINGS, reason_of_name
 from ..file_trees.tar_members import read_tar_members
 from ..file_trees.tree import FolderTree
-from ..rows.file_access import FileAccess
 from ..rows.file_ref import file_version
 from ..rows.keys import key_of_path
 from ..rows.row import PartRef, RangeRef, Row
@@ -50,11 +49,9 @@ class TarSource(Source):
 
     Attributes:
         path: A tar file, or a folder of them.
-        access: Decides which links to other files are named.
     """
 
     path: str
-    access: FileAccess = field(default_factory=FileAccess, repr=False, compare=False)
     kind: Literal["webdataset"] = "webdataset"
 
     def rows(self, listing: Listing) -> Iterator[Row]:
@@ -72,7 +69,7 @@ class TarSource(Source):
             yield from webdataset_rows(path, plain_tar(path, listing.scratch), listing.account)
         if os.path.isdir(self.path):
             used = {os.path.relpath(path, self.path) for path in paths}
-            FolderTree(self.path, self.access).leave_others(listing.account, used)
+            FolderTree(self.path).leave_others(listing.account, used)
 
 
 def webdataset_rows(shown: str, path: str, account: Account) -> Iterator[Row]:

@@ -105,7 +105,7 @@ KINDS: Mapping[str, Callable[[str, SourceOptions], Source]] = {
     "conversations": lambda path, options: ConversationsSource(path=path, root=options.root, access=options.access),
     "vqa": lambda path, options: VqaSource(path=path, root=options.root, access=options.access),
     "interleaved": _documents,
-    "webdataset": lambda path, options: TarSource(path=path, access=options.access),
+    "webdataset": lambda path, _: TarSource(path=path),
     "tar": lambda path, options: _files(path, "tar", options),
     "zip": lambda path, options: _files(path, "zip", options),
     "tokens": lambda path, _: TokenSource(path=path),

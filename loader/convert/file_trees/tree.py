@@ -119,7 +119,7 @@ class FolderTree(FileTree):
     def __init__(self, path: str, access: FileAccess | None = None, *, root: str | None = None) -> None:
         self.path = os.path.abspath(path)
         self._access = access or FileAccess()
-        self._roots = [self.path] if root is None or is_url(root) else [self.path, os.path.abspath(root)]
+        self._roots = (self.path,) if root is None or is_url(root) else (self.path, os.path.abspath(root))
 
     def folders(self, account: Account) -> Iterator[tuple[str, list[str]]]:
         """Yield folders; see :meth:`FileTree.folders`.

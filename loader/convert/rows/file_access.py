@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from .file_ref import file_ref
 from .row import FaultRef, PartRef
 
-_MAX_FOLDERS = 10_000  # whose paths are remembered
+_MAX_FOLDERS = 10_000  # of which it is remembered whether they are allowed
 _ANNOTATION_FOLDERS = frozenset({"annotations", "annotation", "anns", "ann", "labels", "captions", "questions"})
 """Names of folders that hold the annotations of the pictures next to them, as those of COCO."""
 
@@ -57,10 +57,10 @@ class FileAccess:
         self.paths = RefusedFiles()
         self.links = RefusedFiles()
         self._seen_links: set[str] = set()  # a folder is listed several times
-        self._folders: dict[str, str] = {}  # folder → its path without links
+        self._folders: dict[tuple[str, tuple[str, ...]], bool] = {}  # folder and roots → it is below one
 
     def ref(
-        self, path: str, roots: Sequence[str], *, is_absolute: bool = False, named_by_contents: bool = False
+        self, path: str, roots: tuple[str, ...], *, is_absolute: bool = False, named_by_contents: bool = False
     ) -> PartRef:
         """Return the reference to a file; one that fails if the file is refused or there is none.
 
@@ -85,32 +85,37 @@ class FileAccess:
 
     def is_refused_link(self, path: str, root: str) -> bool:
         """Return True for a link in a folder that leads out of it."""
-        target = "" if self.follow_links else self._outside(path, [root])
+        target = "" if self.follow_links else self._outside(path, (root,))
         if target and path not in self._seen_links:
             self._seen_links.add(path)
             self.links.add(target, path)
         return bool(target)
 
-    def _outside(self, path: str, roots: Sequence[str]) -> str:
+    def _outside(self, path: str, roots: tuple[str, ...]) -> str:
         """Return the path of a file without links if it is outside of folders; an empty text if it is in one."""
-        folder, name = os.path.split(path)
-        try:
-            target = os.path.join(self._real(folder), name)
-            if name in ("", ".", "..") or os.path.islink(target):
-                target = os.path.realpath(path)
-        except ValueError:  # a zero byte
-            target = os.path.normpath(path)
-        real_roots = [self._real(root) for root in roots]
-        caches = [f"{root.rpartition('/snapshots/')[0]}/blobs" for root in real_roots if "/snapshots/" in root]
-        return "" if is_below(target, [*real_roots, *caches]) else target
-
-    def _real(self, folder: str) -> str:
-        real = self._folders.get(folder)
-        if real is None:
+        folder, _, name = path.rpartition("/")
+        inner = self._folders.get((folder, roots))
+        if inner is None:
             if len(self._folders) >= _MAX_FOLDERS:
                 self._folders.clear()
-            real = self._folders[folder] = os.path.realpath(folder)
-        return real
+            inner = self._folders[folder, roots] = is_below(_real(folder or "/"), _real_roots(roots))
+        if inner and name not in ("", ".", "..") and not os.path.islink(path):
+            return ""
+        target = _real(path)
+        return "" if is_below(target, _real_roots(roots)) else target
+
+
+def _real(path: str) -> str:
+    try:
+        return os.path.realpath(path)
+    except ValueError:  # a zero byte
+        return os.path.normpath(path)
+
+
+def _real_roots(roots: Sequence[str]) -> list[str]:
+    """Return the paths of folders without links, and of the blobs of a Hub cache if a snapshot is among them."""
+    real = [_real(root) for root in roots]
+    return [*real, *(f"{root.rpartition('/snapshots/')[0]}/blobs" for root in real if "/snapshots/" in root)]
 
 
 def data_folder(path: str) -> str:

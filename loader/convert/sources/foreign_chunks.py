@@ -50,7 +50,7 @@ def _check_index(path: str, access: FileAccess) -> None:
     """Raise a ``ConfigError`` if chunks are outside, or values are pickles, which run code of their author."""
     index = _read_index(path)
     for name in _file_names(index):
-        file = access.ref(os.path.join(path, name), [path])
+        file = access.ref(os.path.join(path, name), (path,))
         if isinstance(file, FaultRef):
             raise ConfigError(file.reason, at=os.path.join(path, _INDEX), hint="allow it with --allow-outside")
     config = index.get("config")

@@ -97,7 +97,7 @@ class HuggingFaceSource(TableSource):
             ConfigError: It does.
         """
         for path in saved_files(self.path):
-            file = self.columns.access.ref(path, [self.path])
+            file = self.columns.access.ref(path, (self.path,))
             if isinstance(file, FaultRef):
                 raise ConfigError(file.reason, at=self.path, hint="allow it with --allow-outside")
         return load_saved(self.path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -70,9 +71,14 @@ class FileAccess:
             is_absolute: The data has the whole path, so that another root allows it.
             named_by_contents: The part has the extension of its contents.
         """
-        target = "" if self.allow_outside else self._outside(path, roots)
+        try:
+            status = os.lstat(path)
+        except (OSError, ValueError):  # there is none, or a zero byte in its name
+            status = None
+        is_link = status is not None and stat.S_ISLNK(status.st_mode)
+        target = "" if self.allow_outside else self._outside(path, roots, is_link=is_link)
         if not target or (self.follow_links and ".." not in path.split("/") and is_below(path, roots)):
-            return file_ref(path, named_by_contents=named_by_contents)
+            return file_ref(path, named_by_contents=named_by_contents, status=None if is_link else status)
         if is_absolute:
             self.paths.add(target, path)
         leads = "" if target == path else f", it leads to {target}"
@@ -85,13 +91,13 @@ class FileAccess:
 
     def is_refused_link(self, path: str, root: str) -> bool:
         """Return True for a link in a folder that leads out of it."""
-        target = "" if self.follow_links else self._outside(path, (root,))
+        target = "" if self.follow_links else self._outside(path, (root,), is_link=True)
         if target and path not in self._seen_links:
             self._seen_links.add(path)
             self.links.add(target, path)
         return bool(target)
 
-    def _outside(self, path: str, roots: tuple[str, ...]) -> str:
+    def _outside(self, path: str, roots: tuple[str, ...], *, is_link: bool) -> str:
         """Return the path of a file without links if it is outside of folders; an empty text if it is in one."""
         folder, _, name = path.rpartition("/")
         inner = self._folders.get((folder, roots))
@@ -99,7 +105,7 @@ class FileAccess:
             if len(self._folders) >= _MAX_FOLDERS:
                 self._folders.clear()
             inner = self._folders[folder, roots] = is_below(_real(folder or "/"), _real_roots(roots))
-        if inner and name not in ("", ".", "..") and not os.path.islink(path):
+        if inner and name not in ("", ".", "..") and not is_link:
             return ""
         target = _real(path)
         return "" if is_below(target, _real_roots(roots)) else target

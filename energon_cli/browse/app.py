@@ -15,7 +15,7 @@ from loader.errors import EnergonError
 
 from .dataset_routes import DatasetRoutes
 from .edit_routes import EditRoutes
-from .requests import answer_error, answer_missing
+from .requests import MAX_DIGITS, answer_error, answer_missing
 from .sample_routes import SampleRoutes
 from .served import Served
 
@@ -35,12 +35,12 @@ class _AnyPath(Convertor[str]):
 
 
 class _Number(Convertor[int]):
-    """A number of at most 18 digits; Python does not read thousands of them."""
+    """A number; -1 for one that no dataset or sample has: negative, with a point, or of more than 18 digits."""
 
-    regex = "[0-9]{1,18}"
+    regex = "[-+.0-9][^/]*"
 
     def convert(self, value: str) -> int:
-        return int(value)
+        return int(value) if value.isascii() and value.isdigit() and len(value) <= MAX_DIGITS else -1
 
     def to_string(self, value: int) -> str:
         return str(value)

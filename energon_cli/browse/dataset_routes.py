@@ -34,6 +34,7 @@ from .served import Served
 
 _MAX_ROWS = 500
 _MAX_SEED = 2**63
+_MAX_SAMPLE = 2**62  # of a run; its order is computed in 64 bits
 _MAX_SHARDS = 10_000  # that the catalogue lists
 _MAX_SAMPLED = 100_000  # samples that the statistics read
 _MAX_RANKS = 1 << 16
@@ -128,6 +129,8 @@ class DatasetRoutes:
             step=integer(request, "step", 0),
             rank=integer(request, "rank", 0) if request.query_params.get("rank") else None,
         )
+        if len(order) + order.step * order.world_size * order.batch_size >= _MAX_SAMPLE:
+            raise HTTPException(400, "expected the step of a run, found a number beyond any run")
         rows = await self._served.in_worker(training_rows, order, start, start + count)
 
         def describe() -> list[dict[str, Any]]:

@@ -12,7 +12,9 @@ from starlette.responses import Response
 
 from loader.inspect.browse import BrowsedDataset
 
-_MAX_DIGITS = 18
+MAX_DIGITS = 18
+"""Digits of the largest number in a request; Python does not read thousands of them."""
+
 _MAX_BODY_BYTES = 4 << 20
 MAX_RANGE_BYTES = 8 << 20
 """Size of the answer to a request for a range of bytes."""
@@ -21,7 +23,7 @@ MAX_RANGE_BYTES = 8 << 20
 def integer(request: Request, name: str, default: int) -> int:
     """Return a number of the query string; at least 0."""
     text = request.query_params.get(name) or str(default)
-    if not (text.isascii() and text.isdigit()) or len(text) > _MAX_DIGITS:
+    if not (text.isascii() and text.isdigit()) or len(text) > MAX_DIGITS:
         raise HTTPException(400, f"expected {name} to be a number")
     return int(text)
 
@@ -41,7 +43,7 @@ def byte_range(header: str | None, size: int) -> tuple[int, int, bool]:
     if header is None or not header.startswith("bytes=") or "," in header:
         return 0, size, False
     first, _, last = header.removeprefix("bytes=").strip().partition("-")
-    if not all(not one or (one.isascii() and one.isdigit() and len(one) <= _MAX_DIGITS) for one in (first, last)):
+    if not all(not one or (one.isascii() and one.isdigit() and len(one) <= MAX_DIGITS) for one in (first, last)):
         return 0, size, False
     if not first:
         start, stop = max(0, size - int(last or 0)), size

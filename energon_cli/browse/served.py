@@ -43,6 +43,8 @@ class Served:
     def dataset(self, request: Request) -> BrowsedDataset:
         """Return the dataset of a request's path, as it is now."""
         number: int = request.path_params["dataset"]
+        if min(number, request.path_params.get("number", 0)) < 0:
+            raise HTTPException(400, "expected the numbers of a dataset and a sample")
         if number >= len(self.catalogue.datasets):
             raise HTTPException(404, "there is no such dataset")
         dataset = self.catalogue.datasets[number]

@@ -42,7 +42,21 @@ _EXAMPLES = (
 )
 @click.option("--key", metavar="COLUMN", help="Column of a table with the keys of the samples.")
 @click.option("--split-column", metavar="COLUMN", help="Column of a table with the split parts.")
-@click.option("--root", metavar="DIR", help="Folder that paths in a table start from.  [default: that of the table]")
+@click.option(
+    "--root",
+    metavar="DIR",
+    help="Folder that paths in a table start from, and may not leave.  [default: that of the table]",
+)
+@click.option(
+    "--allow-outside/--no-allow-outside",
+    default=None,
+    help="Let paths in a table name any file of this machine, or let rows fail whose paths are outside.",
+)
+@click.option(
+    "--follow-links/--no-follow-links",
+    default=None,
+    help="Follow links of a folder to files outside of it, or leave them out.",
+)
 @click.option(
     "--classes/--no-classes",
     default=None,

@@ -11,6 +11,7 @@ from typing import Literal
 import click
 
 from loader.convert.importing import PictureOptions
+from loader.convert.rows import FileAccess
 from loader.convert.sources import SourceOptions
 from loader.errors import ConfigError
 from loader.format import usable_cores
@@ -30,6 +31,8 @@ class ImportFlags:
     key: str | None
     split_column: str | None
     root: str | None
+    allow_outside: bool | None
+    follow_links: bool | None
     classes: bool | None
     splits: bool | None
     keep_text_only: bool
@@ -101,8 +104,11 @@ class ImportFlags:
             )
         return min(number / 100, 1 - 1e-9) if is_share else number
 
-    def source_options(self) -> SourceOptions:
+    def source_options(self, access: FileAccess) -> SourceOptions:
         """Return the settings of sources.
+
+        Args:
+            access: Decides which files they may name.
 
         Raises:
             click.BadParameter: A part has no column.
@@ -116,6 +122,7 @@ class ImportFlags:
             key=self.key,
             split=self.split_column,
             root=self.root,
+            access=access,
             classes=self.classes,
             splits=self.splits,
             keep_text_only=self.keep_text_only or None,  # conversations are kept in any case

@@ -20,8 +20,9 @@ from loader.convert.importing import (
     run_import,
     write_trial,
 )
-from loader.convert.rows import ShardLayout
+from loader.convert.rows import FileAccess, ShardLayout
 from loader.convert.sources import open_sources
+from loader.errors import EnergonError
 from loader.inspect import (
     Choices,
     ShardFolder,
@@ -40,6 +41,7 @@ from ..prepare.report import show_files, show_notes
 from ..progress import ProgressBar
 from .choices import ImportChoices, resolve_choices
 from .flags import ImportFlags
+from .outside_files import settle_outside_files
 from .report import draft_document, report_document, show_done, show_draft, show_found
 
 if TYPE_CHECKING:
@@ -61,15 +63,9 @@ def import_sources(flags: ImportFlags) -> None:
     console = error_console() if flags.as_json else output_console()
     pictures, max_failures = flags.pictures(), flags.failures()
     flags.ratio()
-    sources = open_sources(flags.sources, kind=flags.kind, options=flags.source_options())
-    if not flags.dry_run:
-        check_output(flags.output, sources=flags.sources)
     with ExitStack() as stack:
         # List the samples of all sources.
-        with ProgressBar("Listing samples", unit="samples", enabled=flags.progress) as bar:
-            listed = stack.enter_context(
-                list_rows(sources, shuffled=flags.shuffle is not None, on_progress=lambda done: bar.update(done, None))
-            )
+        flags, listed = _listed(flags, stack)
         # Write a few samples to a temporary folder, from which the type is proposed.
         try:
             trial = stack.enter_context(write_trial(listed, pictures))
@@ -93,7 +89,7 @@ def import_sources(flags: ImportFlags) -> None:
                 listed.account.check_complete(at=flags.output)
             return
         plan = ImportPlan(
-            sources=sources,
+            sources=listed.sources,
             output=flags.output,
             layout=layout,
             pictures=pictures,
@@ -108,11 +104,40 @@ def import_sources(flags: ImportFlags) -> None:
     if flags.as_json:
         show_account(report.account)
         notes = [*listed.notes, *draft.notes]
-        print_json(report_document(flags.output, report, sources=sources, files=draft.files, notes=notes))
+        print_json(report_document(flags.output, report, sources=listed.sources, files=draft.files, notes=notes))
         return
     show_done(console, flags.output, report)
     show_account(report.account)
     show_notes(console, draft.notes, label="note")
+
+
+def _listed(flags: ImportFlags, stack: ExitStack) -> tuple[ImportFlags, ListedRows]:
+    """List the samples, and again if the user allows files that were refused; return the flags with the decisions."""
+    while True:
+        access = FileAccess(allow_outside=bool(flags.allow_outside), follow_links=bool(flags.follow_links))
+        with ExitStack() as inner:
+            try:
+                listed: ListedRows | EnergonError = _list(flags, access, inner)
+            except EnergonError as error:  # what is missing may be what was refused
+                listed = error
+            settled = settle_outside_files(flags, access)
+            if settled == flags or not (settled.allow_outside or settled.follow_links):
+                if isinstance(listed, EnergonError):
+                    raise listed
+                stack.push(inner.pop_all())
+                return settled, listed
+        flags = settled
+
+
+def _list(flags: ImportFlags, access: FileAccess, stack: ExitStack) -> ListedRows:
+    sources = open_sources(flags.sources, kind=flags.kind, options=flags.source_options(access))
+    if not flags.dry_run:
+        check_output(flags.output, sources=flags.sources)
+    with ProgressBar("Listing samples", unit="samples", enabled=flags.progress) as bar:
+        is_shuffled = flags.shuffle is not None
+        return stack.enter_context(
+            list_rows(sources, shuffled=is_shuffled, on_progress=lambda done: bar.update(done, None))
+        )
 
 
 def _without_shard(folder: ShardFolder) -> ShardFolder:

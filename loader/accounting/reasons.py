@@ -173,6 +173,20 @@ _LIST = (
         "A caption whose `image` is null.",
     ),
     Reason(
+        "L121",
+        "a member whose name leads out of a folder",
+        "Unpacking a tar with absolute names, or with `..` in them, can write to any folder; this toolkit makes none.",
+        "Give the samples other keys in the source",
+        "`../../etc/cron.d/x.txt` in a tar.",
+    ),
+    Reason(
+        "L122",
+        "a link to a file outside of the folder",
+        "A folder from another user can link to any file of yours, which would then be in the dataset.",
+        "Pass `--follow-links` if you know where the links lead",
+        "`notes.txt`, a link to `~/.ssh/id_rsa`.",
+    ),
+    Reason(
         "F101",
         "a row that cannot be read or written",
         "A value of the row is missing, damaged or of an unexpected form; the message names it.",
@@ -200,6 +214,14 @@ _LIST = (
         "A pointer of Git LFS represents a file that was not fetched, and a page for one that a server refused.",
         "Fetch the files (`git lfs pull`), or download them again",
         "`photo.jpg` that begins with `version https://git-lfs.github.com`.",
+    ),
+    Reason(
+        "F105",
+        "a row whose file is outside of the folder of the table",
+        "A table from another user can name any file of yours, which would then be in the dataset. What counts is"
+        " where a path leads to, after `..` and links.",
+        "Name the folder of the files with `--root`, or allow any file with `--allow-outside`",
+        "`../../etc/passwd` in a column of pictures.",
     ),
 )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from stat import S_ISREG
@@ -132,7 +132,7 @@ class LocalStorage:
     """
 
     checks_versions = False
-    unreadable_names = ()
+    unreadable_names: Sequence[str] = ()
 
     def __init__(
         self, root: str | os.PathLike[str], *, replaced: tuple[str, str | os.PathLike[str]] | None = None
@@ -251,6 +251,8 @@ class LocalStorage:
         top = self.path(folder)
 
         def unreadable(error: OSError) -> NoReturn:
+            if isinstance(error, NotADirectoryError) and error.filename == top and not os.path.isfile(top):
+                raise StorageError("expected a file or folder, found a pipe, device or socket", path=top) from error
             raise_storage_error("list this folder", error.filename or top, error)
 
         links = {top: 0}  # number of links in the path of a folder
@@ -273,8 +275,10 @@ class LocalStorage:
                 continue  # removed since the listing, or a dangling link
             except OSError as error:
                 raise_storage_error("read the status of this file", self.path(name), error)
-            if S_ISREG(status.st_mode):  # not a pipe, which would block its reader
+            if S_ISREG(status.st_mode):
                 yield FileInfo(name=name, size_bytes=status.st_size, mtime_ns=status.st_mtime_ns)
+            elif name not in self.unreadable_names:  # a pipe, which would block its reader, or a device
+                self.unreadable_names = (*self.unreadable_names, name)
 
     @contextmanager
     def create(self, name: str, *, durable: bool = True) -> Iterator[BinaryIO]:

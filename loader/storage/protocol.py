@@ -184,7 +184,10 @@ class Storage(Protocol):
 
     @property
     def unreadable_names(self) -> Sequence[str]:
-        """Names that listings by this object have skipped: a part of each is empty, ``.`` or ``..``."""
+        """Names that listings by this object have skipped.
+
+        In an object store, a part of each is empty, ``.`` or ``..``; on this machine, it is a pipe, device or socket.
+        """
 
     def open(self, name: str, info: FileInfo | None = None) -> ReadableFile:
         """Open a file for positioned reads.

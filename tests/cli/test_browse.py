@@ -90,6 +90,29 @@ def test_only_the_token_opens_the_pages(site: Site) -> None:
     assert site.get("/", token=None, Cookie=cookie.partition(";")[0])[0] == 200
 
 
+def test_servers_of_one_host_keep_their_cookies_apart(site: Site) -> None:
+    cookie = site.get(f"/?token={TOKEN}", token=None)[1]["Set-Cookie"]
+    assert cookie.partition("=")[0] == f"energon_browse_{site.address.rpartition(':')[2]}"
+
+
+@pytest.mark.parametrize("number", ["-1", "1.5", "1e3", "+1", "9" * 19, "9" * 5000])
+def test_numbers_beyond_any_run_are_refused(site: Site, number: str) -> None:
+    parts = ("", "/part", "/thumbnail", "/mapped", "/findings", "/tensors")
+    paths = [
+        *(f"/api/d/0/{number}{part}?part=jpg" for part in parts),
+        *(f"/api/d/{number}/{page}" for page in ("facets", "rows", "search", "stats", "find", "0")),
+        *(f"/api/d/0/rows?{name}={quote(number)}" for name in ("start", "count", "seed")),
+        *(f"/api/training?{name}={quote(number)}" for name in ("start", "step", "ranks", "rank", "path")),
+    ]
+    assert {site.get(path)[0] for path in paths} == {400}
+
+
+def test_a_step_whose_samples_no_64_bits_count_is_refused(site: Site) -> None:
+    step = "9" * 17
+    assert site.get(f"/api/training?step={step}&batch_size=16384")[0] == 400
+    assert site.get(f"/api/training?step={step}")[0] == 200
+
+
 def test_the_redirect_never_leaves_the_host(site: Site) -> None:
     status, headers, _ = site.get(f"//evil.example/?token={TOKEN}", token=None)
     assert status == 303

@@ -99,6 +99,23 @@ def test_a_removed_file_stops_the_run(name: str, tmp_path: Path) -> None:
     assert not failures
 
 
+@pytest.mark.parametrize("replaced", [False, True], ids=["removed", "replaced"])
+def test_a_shard_that_is_open_is_read_on_after_it_is_removed_or_replaced(replaced: bool, tmp_path: Path) -> None:
+    write_dataset(tmp_path / "data", {"a.tar": texts(0, 30)})
+    write_dataset(tmp_path / "other", {"a.tar": texts(100, 40)})
+    expected = [sample["txt"] for sample in islice(get_loader(train(tmp_path / "data", [])), 90)]
+    failures = list[Any]()
+    samples = iter(get_loader(train(tmp_path / "data", failures)))
+    got = [next(samples)["txt"]]
+    if replaced:
+        os.replace(tmp_path / "other/a.tar", tmp_path / "data/a.tar")
+    else:
+        (tmp_path / "data/a.tar").unlink()
+    got += [sample["txt"] for sample in islice(samples, 89)]  # three epochs
+    assert got == expected
+    assert not failures
+
+
 @pytest.mark.parametrize(
     ("damage", "kind"),
     [

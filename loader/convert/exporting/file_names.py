@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import re
+from urllib.parse import quote, unquote
+
+# Control characters, ends of lines, and marks that turn the direction of text, which a terminal obeys.
+_UNSAFE = re.compile("[%/\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+
 
 def file_name(text: str) -> str:
-    """Return the name of a file or folder for a key, a part or a shard.
+    r"""Return the name of a file or folder for a key, a part or a shard.
 
-    ``/`` becomes ``%2F``, as do the other characters and names that a file cannot have.
+    ``/`` becomes ``%2F``, as do control characters and the names that a file cannot have.
 
-    >>> file_name("0001"), file_name("a/1"), file_name("50%"), file_name("..")
-    ('0001', 'a%2F1', '50%25', '%2E.')
+    >>> file_name("0001"), file_name("a/1"), file_name("50%"), file_name(".."), file_name("a\x1b[2J")
+    ('0001', 'a%2F1', '50%25', '%2E.', 'a%1B[2J')
     """
-    escaped = text.replace("%", "%25").replace("/", "%2F").replace("\0", "%00")
+    escaped = _UNSAFE.sub(lambda match: quote(match[0], safe=""), text)
     if escaped in ("", ".", ".."):
         return "%2E" + escaped[1:] if escaped else "%"
     return escaped
@@ -25,7 +31,7 @@ def key_of(name: str) -> str:
     """
     if name == "%":
         return ""
-    return name.replace("%2E", ".").replace("%00", "\0").replace("%2F", "/").replace("%25", "%")
+    return unquote(name)
 
 
 def split_file_name(name: str) -> tuple[str, str]:

@@ -10,10 +10,11 @@ from itertools import islice
 from ...accounting import Account
 from ...errors import ConfigError
 from ...format.query import SampleQuery
+from ...format.tar.names import is_outside_name, printable
 from ...metadataset.chosen_samples import ChosenSamples, choose_samples
 from ...metadataset.datasets import named_datasets, open_datasets
 from ..sources.dataset_samples import kept_parts, splits_of_samples
-from .shard_copies import copy_shards
+from .shard_copies import copy_shards, outside_members
 from .tables import HuggingFaceWriter, ParquetWriter
 from .values import as_bytes, cell_kinds
 from .writers import ExportedSample, FilesWriter, JsonlWriter, SampleWriter, TarWriter
@@ -22,6 +23,7 @@ FORMATS = ("files", "jsonl", "parquet", "hf", "tar", "webdataset")
 """``tar`` writes new shards; ``webdataset`` copies whole shards if all of their samples are chosen."""
 
 
+_TARS = ("tar", "webdataset")  # members of which have the names of samples
 _WITHOUT_ROWS = ("files", "tar", "webdataset")  # a sample without parts leaves no trace in them
 
 
@@ -121,7 +123,8 @@ def export_samples(request: ExportRequest, on_progress: Callable[[int, int], Non
         notes = tuple(f"no sample of {one.opened.dataset.path}: it has {one.lacks}" for one in chosen if one.lacks)
         folder = opened[0].folder
         is_whole = len(opened) == 1 and total == len(folder.index) and names is None
-        if request.format == "webdataset" and is_whole and not folder.records:
+        is_whole = is_whole and request.format == "webdataset" and not folder.records
+        if is_whole and not outside_members(folder, account):
             size_bytes = copy_shards(folder, request.output, link=request.link, on_progress=on_progress)
             account.use("samples", total)
             account.take("bytes", size_bytes)
@@ -132,8 +135,10 @@ def export_samples(request: ExportRequest, on_progress: Callable[[int, int], Non
             for done, sample in enumerate(islice(_read(chosen, names, request, account), total)):
                 if on_progress is not None and done % 100 == 0:
                     on_progress(done, total)
-                if not sample.parts and request.format in _WITHOUT_ROWS:
-                    account.leave("samples", "L113", sample.full_key)
+                reason = _reason_to_leave(sample, request.format)
+                if reason:
+                    account.leave("samples", reason, printable(sample.full_key))
+                    total -= 1
                     continue
                 size_bytes += sum(map(len, sample.parts.values()))
                 writer.write(sample)
@@ -144,6 +149,13 @@ def export_samples(request: ExportRequest, on_progress: Callable[[int, int], Non
             if request.strict:
                 account.check_complete(at=request.output)
     return ExportReport(samples=total, size_bytes=size_bytes, output=request.output, notes=notes, account=account)
+
+
+def _reason_to_leave(sample: ExportedSample, format: str) -> str:  # noqa: A002 - the name of the attribute
+    """Return the code of the reason for which a sample is not written; an empty text for none."""
+    if not sample.parts and format in _WITHOUT_ROWS:
+        return "L113"
+    return "L121" if format in _TARS and is_outside_name(sample.key) else ""
 
 
 def _account_of(chosen: Sequence[ChosenSamples]) -> Account:

@@ -5,13 +5,43 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
+import numpy as np
+
+from ...accounting import Account
 from ...errors import FormatError
 from ...format.dataset_folder import DatasetFolder
 from ...format.index.fresh_shard import open_fresh_shard
+from ...format.tar.names import decode_name, is_outside_name, printable, split_member_name
+from ...format.tar.scan import TarScan, read_members
 from ...storage import LocalStorage
 from .new_output import NewFolder, raise_unwritable
 
 _COPY_BYTES = 8 << 20
+
+
+def outside_members(folder: DatasetFolder, account: Account) -> bool:
+    """Return True if shards have members or links that lead out of a folder; count those that belong to no sample.
+
+    Raises:
+        FormatError: A shard has changed since it was indexed.
+        StorageError: A shard cannot be read.
+    """
+    has_outside = False
+    for shard in folder.tar_index.shards:
+        with open_fresh_shard(folder.storage, folder.tar_index, shard) as file:
+            scan = TarScan(file.size_bytes, shard.name)
+            names: list[bytes] = []
+            for batch in read_members(file, scan):
+                suspect = np.strings.startswith(batch.names, b"/") | (np.strings.find(batch.names, b"..") >= 0)
+                names += batch.names[suspect].tolist()
+            links = [link.name for link in scan.links if is_outside_name(decode_name(link.target))]
+        outside = [name for name in map(decode_name, names) if is_outside_name(name)]
+        has_outside |= bool(outside or links)
+        others = [*(name for name in outside if split_member_name(name) is None), *map(decode_name, links)]
+        for name in others:
+            account.see("members")
+            account.leave("members", "L121", f"{shard.name}, {printable(name)}")
+    return has_outside
 
 
 def copy_shards(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import posixpath
 import unicodedata
 
 from ...accounting import Account
 from ...accounting.kinds import MEDIA_KINDS, kind_of_name
+from ..rows.file_access import FileAccess
 from ..rows.row import FaultRef, PartRef
 from ..tables.named_files import NamedFiles
 from ..tables.names import is_link
@@ -21,10 +23,12 @@ class TableFiles(NamedFiles):
     Args:
         tree: The tree.
         table: Name of the table, whose folder names start from; or else the one folder that has the file.
+        access: Decides which files outside of the tree may be named.
+        root: Another folder whose files may be named.
     """
 
-    def __init__(self, tree: FileTree, table: str) -> None:
-        super().__init__(tree.path)
+    def __init__(self, tree: FileTree, table: str, access: FileAccess | None = None, root: str | None = None) -> None:
+        super().__init__(tree.path, access, [tree.path] if root is None else [tree.path, os.path.abspath(root)])
         self._tree = tree
         self._table = table
         self._folders = [posixpath.dirname(table)]
@@ -57,9 +61,11 @@ class TableFiles(NamedFiles):
         name = self._find(path)
         if name is None:
             return FaultRef(f"there is no file {path!r} in {self._tree.path}", code="F102")
-        self.used.add(name)
-        self.last = self.last or name
-        return self._tree.ref(name, part)
+        file = self._tree.ref(name, part)
+        if not isinstance(file, FaultRef):  # it is not refused
+            self.used.add(name)
+            self.last = self.last or name
+        return file
 
     def _find(self, path: str) -> str | None:
         """Return the name of a file, which a program of Windows or macOS may have written in another form."""

@@ -15,10 +15,11 @@ from typing import IO, cast
 
 from ...accounting import Account, Unit
 from ...errors import FormatError
-from ...storage import FileStream, open_parent, raise_storage_error
-from ..rows.file_ref import file_ref, file_version
+from ...storage import FileStream, is_url, open_parent, raise_storage_error
+from ..rows.file_access import FileAccess
+from ..rows.file_ref import file_version
 from ..rows.row import CellRef, PartRef, RangeRef
-from .file_names import HIDDEN, is_medium_of_data, join_names, reason_of_name, sort_files
+from .file_names import HIDDEN, TAR_ENDINGS, is_medium_of_data, join_names, reason_of_name, sort_files
 from .tar_members import read_tar_members
 
 
@@ -102,16 +103,23 @@ class FileTree(ABC):
 
 
 class FolderTree(FileTree):
-    """The files of a folder and the folders below it. Links are followed, but each folder is visited once.
+    """The files of a folder and the folders below it.
+
+    Links to what is in the folder are followed, but each folder is visited once; others are left out, unless the user
+    allows them. Tar files are samples that no other program would read as text, so that their links are followed, too.
 
     Args:
         path: The folder.
+        access: Decides which links are followed, and which files tables may name.
+        root: Another folder whose files tables may name.
     """
 
     unit: Unit = "files"
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, access: FileAccess | None = None, *, root: str | None = None) -> None:
         self.path = os.path.abspath(path)
+        self._access = access or FileAccess()
+        self._roots = (self.path,) if root is None or is_url(root) else (self.path, os.path.abspath(root))
 
     def folders(self, account: Account) -> Iterator[tuple[str, list[str]]]:
         """Yield folders; see :meth:`FileTree.folders`.
@@ -157,10 +165,10 @@ class FolderTree(FileTree):
                 if reason == HIDDEN:
                     left.append((entry.name, reason))
                     continue
-                kind = _kind_of_entry(entry)
+                kind = self._kind_of_entry(entry, reason)
                 if kind == "folder":
                     inner.append(entry.name)
-                elif reason := reason or _REASON_OF_ENTRY[kind]:
+                elif reason := "L122" if kind == "outside" else reason or _REASON_OF_ENTRY[kind]:
                     left.append((entry.name, reason))
                 else:
                     names.append(entry.name)
@@ -170,8 +178,8 @@ class FolderTree(FileTree):
         return os.path.join(self.path, name)
 
     def ref(self, name: str, part: str) -> PartRef:  # noqa: ARG002 - a file has no part name of its own
-        """Return the reference to a file."""
-        return file_ref(self._full(name))
+        """Return the reference to a file; it fails if the file is outside of the folder."""
+        return self._access.ref(self._full(name), self._roots, is_absolute=name.startswith("/"))
 
     def size(self, name: str) -> int:
         """Return the size of a file; 0 for a link without a target."""
@@ -202,19 +210,21 @@ class FolderTree(FileTree):
         """Return the path of a file."""
         return self._full(name)
 
+    def _kind_of_entry(self, entry: os.DirEntry[str], reason: str) -> str:
+        try:
+            kind = "file" if entry.is_file() else "folder" if entry.is_dir() else ""
+        except OSError:  # a link to itself, or into a folder that may not be entered
+            return "link"
+        if not kind:
+            return "link" if entry.is_symlink() and not os.path.exists(entry.path) else "other"
+        # A file that is left out by its name is not read, and energon merge links to tars.
+        is_allowed = kind == "file" and (reason or entry.name.lower().endswith(TAR_ENDINGS))
+        if is_allowed or not (entry.is_symlink() and self._access.is_refused_link(entry.path, self.path)):
+            return kind
+        return "outside"
+
 
 _REASON_OF_ENTRY = {"file": "", "link": "L104", "other": "L105"}
-
-
-def _kind_of_entry(entry: os.DirEntry[str]) -> str:
-    try:
-        if entry.is_file():
-            return "file"
-        if entry.is_dir():
-            return "folder"
-    except OSError:  # a link to itself, or into a folder that may not be entered
-        return "link"
-    return "link" if entry.is_symlink() and not os.path.exists(entry.path) else "other"
 
 
 class _ArchiveTree(FileTree):

@@ -13,12 +13,13 @@ from ...format.dataset_folder import DatasetFolder
 from ...format.documents.providers import data_path, is_metadataset, is_record_file
 from ...format.nv_meta import DATASET_YAML, FOLDER
 from ...format.query import SampleQuery, find_samples
+from ...format.tar.names import printable
 from ...storage import is_url, read_document
 from ..importing.plan import ImportPlan, ProgressCallback
 from ..importing.run import run_import
 from ..rows.shard_plan import ShardLayout
 from ..sources.dataset import DatasetSource, is_prepared_dataset
-from ..sources.dataset_samples import kept_parts, samples_with_parts, splits_of_samples
+from ..sources.dataset_samples import kept_parts, samples_in_folder, samples_with_parts, splits_of_samples
 from .carried_values import CarriedValues
 from .plan import ReshardPlan, ReshardReport
 from .sample_order import sorted_rows
@@ -57,7 +58,8 @@ def run_reshard(plan: ReshardPlan, *, on_progress: ProgressCallback | None = Non
     folder = DatasetFolder(path, split_config=plan.split_config, meta_folder=plan.meta_folder)
     names = kept_parts(folder.tar_index.part_names, keep=plan.keep_parts, drop=plan.drop_parts, at=folder.path)
     chosen = find_samples(folder, plan.query)
-    samples = samples_with_parts(folder.tar_index, chosen, names)
+    inner = samples_in_folder(folder.tar_index, chosen)
+    samples = samples_with_parts(folder.tar_index, inner, names)
     if not len(samples):
         raise ConfigError("no sample is chosen", at=path, hint="check the conditions")
     warnings = _missing_fields(folder, names)
@@ -77,9 +79,10 @@ def run_reshard(plan: ReshardPlan, *, on_progress: ProgressCallback | None = Non
     account = Account()
     account.see("samples", len(chosen))
     account.use("samples", len(samples))
-    if len(samples) < len(chosen):
-        first = folder.tar_index.full_key(int(np.setdiff1d(chosen, samples, assume_unique=True)[0]))
-        account.leave("samples", "L113", first, count=len(chosen) - len(samples))
+    for code, before, after in (("L121", chosen, inner), ("L113", inner, samples)):
+        if len(after) < len(before):
+            first = folder.tar_index.full_key(int(np.setdiff1d(before, after, assume_unique=True)[0]))
+            account.leave("samples", code, printable(first), count=len(before) - len(after))
     if plan.strict:
         account.check_complete(at=plan.output)
     # Write the shards; columns and filters follow the new order.
@@ -91,7 +94,7 @@ def run_reshard(plan: ReshardPlan, *, on_progress: ProgressCallback | None = Non
     return ReshardReport(
         written=replace(written, account=account),
         excluded=0 if plan.query.excluded else _count_excluded(folder, plan.query, len(chosen)),
-        without_parts=len(chosen) - len(samples),
+        without_parts=len(inner) - len(samples),
         columns=tuple(carried.columns),
         filters=tuple(carried.filters),
         warnings=(*warnings, *carried.warnings),

@@ -9,16 +9,17 @@ from ...storage import open_parent
 from .row import FileRef, PartRef
 
 
-def file_ref(path: str, *, named_by_contents: bool = False) -> PartRef:
+def file_ref(path: str, *, named_by_contents: bool = False, status: os.stat_result | None = None) -> PartRef:
     """Return the reference to a file; one without a size if there is no such file, so that reading it fails.
 
     Args:
         path: Its path as the system has it.
         named_by_contents: The part has the extension of its contents.
+        status: Its status, if it is known.
     """
     name = os.fsencode(path)
     try:
-        status = os.stat(path)
+        status = status or os.stat(path)
     except (OSError, ValueError):  # a dangling link, or a name with a zero byte
         return FileRef(name, named_by_contents=named_by_contents)
     if not stat.S_ISREG(status.st_mode):

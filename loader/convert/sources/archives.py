@@ -62,7 +62,7 @@ class TarSource(Source):
             FormatError: A tar file is damaged.
             StorageError: It cannot be read, or the scratch folder is full.
         """
-        paths = [path for path in tar_files(self.path) if not os.path.isdir(self.path) or os.path.getsize(path)]
+        paths = [path for path in tar_files(self.path) if not os.path.isdir(self.path) or _size(path)]
         if not paths:
             raise ConfigError("there are no tar files in this folder", at=self.path)
         for path in paths:
@@ -142,6 +142,14 @@ def plain_tar(path: str, scratch: str) -> str:
     target = os.path.join(scratch, f"{len(os.listdir(scratch))}.tar")  # no other source has this name
     _decompress(path, target)
     return target
+
+
+def _size(path: str) -> int:
+    """Return the size of a file; 0 if it has vanished."""
+    try:
+        return os.path.getsize(path)
+    except OSError:
+        return 0
 
 
 def _part_name(name: str) -> str:

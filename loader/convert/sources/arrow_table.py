@@ -8,8 +8,10 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Literal
 
+from ...accounting import Account
 from ...errors import ConfigError
 from ...storage import is_url
+from ..file_trees.file_names import join_names
 from ..file_trees.tree import FolderTree
 from ..rows.row import Row
 from ..tables.arrow_cells import ArrowCells
@@ -47,10 +49,10 @@ class ArrowTableSource(TableSource):
             FormatError: A file is damaged.
             StorageError: A file cannot be read.
         """
-        files = list_table_files(self.path, self.kind)
+        files = self.table_files()
         layout = self.layout(listing)
         if not is_url(self.path) and os.path.isdir(self.path):
-            FolderTree(self.path).leave_others(listing.account, {file.name for file in files})
+            FolderTree(self.path, self.columns.access).leave_others(listing.account, {file.name for file in files})
         else:
             listing.account.take("files", len(files))
         for file in files:
@@ -61,7 +63,6 @@ class ArrowTableSource(TableSource):
                 yield from list_table(
                     table,
                     layout,
-                    root=self.root,
                     name=file.name,
                     file=file.path,
                     version=file.version,
@@ -73,15 +74,23 @@ class ArrowTableSource(TableSource):
 
     def survey(self, files: NamedFiles) -> Sequence[TableColumn]:
         """Read the columns of texts of all files."""
-        paths = [file.path for file in list_table_files(self.path, self.kind)]
+        paths = [file.path for file in self.table_files()]
         columns = survey_columns((open_table(path, self.kind) for path in paths), files)
         if not columns:
             raise ConfigError("this table has no rows", at=self.path, hint="name a file with rows")
         return columns
 
+    def table_files(self) -> list[TableFile]:
+        """Return the files of the table; see :func:`list_table_files`."""
+        if is_url(self.path) or not os.path.isdir(self.path):
+            return list_table_files(self.path, self.kind)
+        folders = FolderTree(self.path, self.columns.access).folders(Account())
+        names = [join_names(folder, name) for folder, files in folders for name in files]
+        return list_table_files(self.path, self.kind, names)
+
     def open_cells(self) -> ArrowCells:
         """Open the files for the worker that calls."""
-        return ArrowCells(self.layout(), self.root, lambda path: open_table(path, self.kind))
+        return ArrowCells(self.layout(), lambda path: open_table(path, self.kind))
 
     def _check_columns(self, file: TableFile, names: list[str], layout: TableLayout) -> None:
         missing = [column.name for column in layout.found if column.role != "not written" and column.name not in names]

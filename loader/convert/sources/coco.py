@@ -6,10 +6,10 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain, pairwise
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 import msgspec
 import numpy as np
@@ -22,8 +22,11 @@ from ..annotations.element_rows import fault_row
 from ..annotations.json_elements import Element, decode, object_of, read_list, read_object
 from ..annotations.picture_files import find_picture_folder, picture_extension, picture_ref
 from ..annotations.split_names import split_of_file, subset_of_file
+from ..rows.file_access import FileAccess
 from ..rows.keys import key_of_path
 from ..rows.row import PartRef, Row, ValueRef
+from ..tables.named_files import NamedFiles
+from ..tables.names import url_path
 from .source import Listing, SampleProposal, Source
 
 _FIRST = 100
@@ -52,7 +55,7 @@ class _Image(msgspec.Struct):
             ends = [] if is_url(slashed) else ["/".join(slashed.split("/")[-steps:]) for steps in (3, 2, 1)]
             return [slashed, self.file_name, *(ends or [slashed] * 3)]
         url = self.coco_url or self.flickr_url or self.url
-        steps = unquote(urlsplit(url).path).split("/")
+        steps = unquote(url_path(url)).split("/")
         if not steps[-1]:
             raise SampleError("has no file_name, coco_url or flickr_url")
         return [steps[-1], "/".join(steps[-2:]), *steps[-1:] * 3]
@@ -82,10 +85,12 @@ class CocoSource(Source):
     Attributes:
         path: The file.
         root: Folder of the pictures; None finds it near the file.
+        access: Decides which files paths may name.
     """
 
     path: str
     root: str | None = None
+    access: FileAccess = field(default_factory=FileAccess, repr=False, compare=False)
     kind: str = "coco"
 
     def rows(self, listing: Listing) -> Iterator[Row]:
@@ -98,7 +103,7 @@ class CocoSource(Source):
         """
         file = _CocoFile(self.path)
         pictures = listing.pictures
-        for row in file.rows(self.root):
+        for row in file.rows(self.root, self.access):
             pictures.add(row.parts.values())
             yield row
         listing.notes.extend([*file.notes, *pictures.missing(self.path)])
@@ -131,16 +136,18 @@ class _CocoFile:
         parts = dict.fromkeys(picture_extension(names[0]) for names in self._picture_names())
         return SampleProposal(sample_type="CaptioningSample", field_map={"image": ",".join(parts), "caption": "txt"})
 
-    def rows(self, root: str | None) -> Iterator[Row]:
+    def rows(self, root: str | None, access: FileAccess) -> Iterator[Row]:
         subset = subset_of_file(self._path)
-        folder, position = find_picture_folder(self._path, root, self._picture_names(), subset=subset)
+        files, position = find_picture_folder(
+            self._path, self._picture_names(), root=root, access=access, subset=subset
+        )
         split = split_of_file(self._path)
         faults: list[Row] = []
         owners = self._owners(faults)
         order = np.argsort(owners, kind="stable")
         bounds = np.searchsorted(owners[order], np.arange(len(self._images) + 1))
         rows = (
-            self._row(number, folder, position, [self._annotations[n] for n in order[start:stop].tolist()])
+            self._row(number, files, position, [self._annotations[n] for n in order[start:stop].tolist()])
             for number, (start, stop) in enumerate(pairwise(bounds.tolist()))
         )
         for row in chain(rows, faults):
@@ -199,13 +206,13 @@ class _CocoFile:
                 self._repeats.setdefault(first, f"element {number:,} has the same id")
         return numbers
 
-    def _row(self, number: int, folder: str, position: int, annotations: list[Element]) -> Row:
+    def _row(self, number: int, files: NamedFiles, position: int, annotations: list[Element]) -> Row:
         element = self._images[number]
         if number in self._repeats:
             return fault_row(element, self._repeats[number])
         try:
             name = decode(element, _Image).names()[position]
-            picture = {picture_extension(name): picture_ref(folder, name)}
+            picture = {picture_extension(name): picture_ref(files, name)}
             fields = object_of(element)
             document: dict[str, object] = {"image_id": fields.pop("id"), **fields}
             texts: dict[str, PartRef] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ...errors import SampleError
@@ -13,6 +13,7 @@ from ..annotations.element_rows import document_key, fault_row
 from ..annotations.json_elements import decode, read_elements
 from ..annotations.picture_files import find_picture_folder, media_extension, picture_ref
 from ..annotations.split_names import split_of_file, subset_of_file
+from ..rows.file_access import FileAccess
 from ..rows.row import PartRef, Row, ValueRef
 from .source import Listing, SampleProposal, Source
 
@@ -40,10 +41,12 @@ class ConversationsSource(Source):
     Attributes:
         path: The file.
         root: Folder of the media; None finds it near the file.
+        access: Decides which files paths may name.
     """
 
     path: str
     root: str | None = None
+    access: FileAccess = field(default_factory=FileAccess, repr=False, compare=False)
     kind: str = "conversations"
 
     def rows(self, listing: Listing) -> Iterator[Row]:  # noqa: ARG002 - files are read in any order
@@ -55,7 +58,9 @@ class ConversationsSource(Source):
             StorageError: It cannot be read.
         """
         names = ([medium.path] for media in self._media() for medium in media)
-        folder, _ = find_picture_folder(self.path, self.root, names, subset=subset_of_file(self.path))
+        files, _ = find_picture_folder(
+            self.path, names, root=self.root, access=self.access, subset=subset_of_file(self.path)
+        )
         is_numbered = self._has_several()
         split = split_of_file(self.path)
         for number, element in enumerate(read_elements(self.path)):
@@ -66,7 +71,7 @@ class ConversationsSource(Source):
                 parts: dict[str, PartRef] = {}
                 for position, medium in enumerate(media):
                     extension = media_extension(medium.path, medium.kind)
-                    parts[f"{position}.{extension}" if is_numbered else extension] = picture_ref(folder, medium.path)
+                    parts[f"{position}.{extension}" if is_numbered else extension] = picture_ref(files, medium.path)
                 parts["json"] = ValueRef(bytes(element.data))
                 yield Row(key=document_key(document, number), parts=parts, origin=element.place, split=split)
             except SampleError as error:

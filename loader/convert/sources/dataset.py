@@ -15,6 +15,7 @@ from ...format.dataset_folder import DatasetFolder
 from ...format.index.fresh_shard import open_fresh_shard
 from ...format.index.shard_index import ShardIndex, index_shard
 from ...format.nv_meta import SPLIT_YAML
+from ...format.tar.names import is_outside_name
 from ...format.unprepared import find_tars, is_prepared
 from ...storage import FileInfo, open_storage
 from ..rows.row import NO_SPLIT, PartRef, RangeRef, Row
@@ -137,9 +138,9 @@ def _rows(  # noqa: PLR0917 - called at two places
                     account.see("parts")
                     account.leave("parts", "L106", f"{short}/{key}.{part}", size_bytes=parts[part].size_bytes)
                 parts[part] = RangeRef(file, offset[row], size[row], changed)
-        if not parts:
+        if not parts or is_outside_name(key):
             account.see("samples")
-            account.leave("samples", "L113", f"{short}/{key}")
+            account.leave("samples", "L121" if parts else "L113", f"{short}/{key}")
         else:
             split = splits[place] if splits else ""
             yield Row(key=key, parts=parts, origin=f"{short}/{key}", split=split)

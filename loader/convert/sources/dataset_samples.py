@@ -12,6 +12,7 @@ from ...arrays import IntArray
 from ...errors import ConfigError
 from ...format.dataset_folder import DatasetFolder
 from ...format.index.dataset_index import DatasetIndex
+from ...format.tar.names import is_outside_name
 
 _SAMPLES_AT_ONCE = 1 << 20
 
@@ -93,6 +94,28 @@ def is_kept(name: str, *, keep: Sequence[str], drop: Sequence[str]) -> bool:
     """
     is_wanted = not keep or any(fnmatchcase(name, pattern) for pattern in keep)
     return is_wanted and not any(fnmatchcase(name, pattern) for pattern in drop)
+
+
+def samples_in_folder(index: DatasetIndex, samples: IntArray) -> IntArray:
+    """Return those samples whose keys do not lead out of a folder.
+
+    Args:
+        index: The dataset.
+        samples: Numbers of samples, ascending.
+    """
+    kept = []
+    for start in range(0, len(samples), _SAMPLES_AT_ONCE):
+        some = samples[start : start + _SAMPLES_AT_ONCE]
+        low, high = int(some[0]), int(some[-1]) + 1
+        first = int(index.key_ends[low - 1]) if low else 0
+        ends = index.key_ends[low:high].astype(np.int64) - first
+        keys = np.asarray(index.key_bytes[first : first + int(ends[-1])])
+        dots = np.flatnonzero((keys[:-1] == ord(".")) & (keys[1:] == ord(".")))
+        slashes = np.flatnonzero((keys == ord("/")) & np.isin(np.arange(len(keys)), np.append(0, ends)))
+        suspect = low + np.searchsorted(ends, np.concatenate((dots, slashes)), "right")
+        outside = [number for number in suspect.tolist() if is_outside_name(index.key(number))]
+        kept.append(some[~np.isin(some, outside)])
+    return np.concatenate([np.empty(0, np.int64), *kept])
 
 
 def samples_with_parts(index: DatasetIndex, samples: IntArray, names: Collection[str]) -> IntArray:

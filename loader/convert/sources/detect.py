@@ -14,6 +14,7 @@ from ..annotations.kinds import annotation_kind
 from ..file_trees.file_names import BINARY_TABLES, TAR_ENDINGS
 from ..file_trees.groupings import GroupBy
 from ..file_trees.survey import TreeOptions
+from ..rows.file_access import FileAccess
 from ..tables.columns import Columns, FoundColumn
 from ..tables.hugging_face import is_saved_dataset
 from ..tables.table_files import EXTENSIONS
@@ -42,6 +43,7 @@ class SourceOptions:
         key: Column with the keys.
         split: Column with the split parts.
         root: Folder that paths in a table or document start from; None for the folder of the file.
+        access: Decides which files tables may name, and which links are followed.
         classes: Subfolders of a folder are labels; None decides by its files.
         splits: Subfolders such as ``train`` are split parts; None decides by their names.
         group_by: What the files of a sample share; None decides by their names.
@@ -52,6 +54,7 @@ class SourceOptions:
     key: str | None = None
     split: str | None = None
     root: str | None = None
+    access: FileAccess = field(default_factory=FileAccess)
     classes: bool | None = None
     splits: bool | None = None
     group_by: GroupBy | None = None
@@ -64,6 +67,7 @@ def _columns(options: SourceOptions) -> Columns:
         key=options.key,
         split=options.split,
         root=options.root,
+        access=options.access,
         keep_text_only=options.keep_text_only,
     )
 
@@ -80,8 +84,8 @@ def _documents(path: str, options: SourceOptions) -> Source:
             )
         return table
     if os.path.isdir(path) or path.lower().endswith((".zip", *TAR_ENDINGS)):
-        return InterleavedFilesSource(path=path, root=options.root)
-    return InterleavedSource(path=path, root=options.root)
+        return InterleavedFilesSource(path=path, root=options.root, access=options.access)
+    return InterleavedSource(path=path, root=options.root, access=options.access)
 
 
 def _files(path: str, kind: Any, options: SourceOptions, *, takes_all: bool = True) -> FilesSource:
@@ -97,16 +101,16 @@ KINDS: Mapping[str, Callable[[str, SourceOptions], Source]] = {
     "parquet": lambda path, options: ArrowTableSource(path=path, kind="parquet", columns=_columns(options)),
     "arrow": lambda path, options: ArrowTableSource(path=path, kind="arrow", columns=_columns(options)),
     "hf": lambda path, options: HuggingFaceSource(path=path, columns=_columns(options)),
-    "coco": lambda path, options: CocoSource(path=path, root=options.root),
-    "conversations": lambda path, options: ConversationsSource(path=path, root=options.root),
-    "vqa": lambda path, options: VqaSource(path=path, root=options.root),
+    "coco": lambda path, options: CocoSource(path=path, root=options.root, access=options.access),
+    "conversations": lambda path, options: ConversationsSource(path=path, root=options.root, access=options.access),
+    "vqa": lambda path, options: VqaSource(path=path, root=options.root, access=options.access),
     "interleaved": _documents,
     "webdataset": lambda path, _: TarSource(path=path),
     "tar": lambda path, options: _files(path, "tar", options),
     "zip": lambda path, options: _files(path, "zip", options),
     "tokens": lambda path, _: TokenSource(path=path),
-    "mds": lambda path, _: ChunkSource(path=path, kind="mds"),
-    "litdata": lambda path, _: ChunkSource(path=path, kind="litdata"),
+    "mds": lambda path, options: ChunkSource(path=path, kind="mds", access=options.access),
+    "litdata": lambda path, options: ChunkSource(path=path, kind="litdata", access=options.access),
 }
 """Kind of a source, as ``--from`` takes it → a function that opens it."""
 
@@ -128,6 +132,8 @@ def open_sources(paths: Sequence[str], *, kind: str | None, options: SourceOptio
 
 def open_source(path: str, *, kind: str | None, options: SourceOptions) -> Source:
     """Open a source; see :func:`open_sources`."""
+    if not is_url(path) and os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
+        raise StorageError("expected a file or folder, found a pipe, device or socket", path=path)
     if kind is None:
         files = _files(path, "folder", options, takes_all=False)
         kind = _detect(path, files)

@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from ...accounting import Account
+from ...accounting import REASONS, Account
 from ...accounting.kinds import MEDIA_KINDS, kind_of_name
 from ...errors import ConfigError, EnergonError, SampleError
 from ..annotations.json_elements import LINE_ENDINGS
@@ -69,7 +69,7 @@ class FilesSource(Source):
             StorageError: A folder or archive cannot be read.
         """
         count = 0
-        for tree in open_trees(self.path, self.kind, listing.scratch):
+        for tree in open_trees(self.path, self.kind, listing.scratch, self.columns):
             survey = self._surveyed(tree, listing.scratch)
             if self.kind == "webdataset" and isinstance(tree, TarTree):
                 rows = webdataset_rows(tree.path, tree.plain, listing.account)
@@ -79,8 +79,10 @@ class FilesSource(Source):
                 yield row
                 count += 1
         if not count:
+            left = next((entry for entry in listing.account.left_out if entry.unit == "files"), None)
+            found = f"; {left.example} is {REASONS[left.reason].meaning}" if left else ""
             raise ConfigError(
-                "there are no files that have an extension and can be parts of samples",
+                f"there are no files that have an extension and can be parts of samples{found}",
                 at=self.path,
                 hint="name the folder of the files",
             )
@@ -104,7 +106,7 @@ class FilesSource(Source):
         """
         if self._survey is None:
             with tempfile.TemporaryDirectory(prefix="energon-import-") as scratch:
-                for tree in open_trees(self.path, self.kind, scratch):
+                for tree in open_trees(self.path, self.kind, scratch, self.columns):
                     self._surveyed(tree, scratch)
         return self._survey or TreeSurvey()
 
@@ -146,20 +148,21 @@ class FilesSource(Source):
         self.path, self.kind = state
 
 
-def open_trees(path: str, kind: str, scratch: str) -> Iterator[FileTree]:
+def open_trees(path: str, kind: str, scratch: str, columns: Columns) -> Iterator[FileTree]:
     """Yield the folder or archive at a path, or each tar of a folder; see :class:`FilesSource`.
 
     Args:
         path: Its path.
         kind: ``"folder"``, ``"zip"``, or a kind of tars.
         scratch: A folder for tars that have to be decompressed.
+        columns: Which files links and tables may lead to.
 
     Raises:
         FormatError: An archive is damaged.
         StorageError: An archive cannot be read.
     """
     if kind == "folder":
-        yield FolderTree(path)
+        yield FolderTree(path, columns.access, root=columns.root)
     elif kind == "zip":
         yield ZipTree(path)
     else:
@@ -326,7 +329,7 @@ def open_table(
     Raises:
         EnergonError: It cannot be read.
     """
-    files = TableFiles(tree, table)
+    files = TableFiles(tree, table, columns.access, columns.root)
     path, named = tree.local_path(table, scratch), replace(columns, files=files)
     lower = table.lower().removesuffix(".gz")
     if lower.endswith(BINARY_TABLES):

@@ -6,11 +6,12 @@ import importlib
 import json
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ...errors import ConfigError, EnergonError, FormatError, SampleError
-from ..rows.row import CellRef, PartRef, Row
+from ..rows.file_access import FileAccess
+from ..rows.row import CellRef, FaultRef, PartRef, Row
 from ..writing.value_parts import part_of_value
 from .source import Listing, Source
 
@@ -34,17 +35,24 @@ def chunk_kind(path: str) -> ChunkKind | None:
 
 def _read_index(path: str) -> dict[str, Any]:
     """Return the index of a folder of chunks; empty if there is none."""
+    name = os.path.join(path, _INDEX)
+    if not os.path.isfile(name):  # opening a pipe would wait for its other end
+        return {}
     try:
-        with open(os.path.join(path, _INDEX), "rb") as file:
+        with open(name, "rb") as file:
             index = json.load(file)
     except (OSError, ValueError, RecursionError):
         return {}
     return index if isinstance(index, dict) else {}
 
 
-def _check_encodings(path: str) -> None:
-    """Raise a ``ConfigError`` if values are pickles, which run code of their author when a library reads them."""
+def _check_index(path: str, access: FileAccess) -> None:
+    """Raise a ``ConfigError`` if chunks are outside, or values are pickles, which run code of their author."""
     index = _read_index(path)
+    for name in _file_names(index):
+        file = access.ref(os.path.join(path, name), (path,))
+        if isinstance(file, FaultRef):
+            raise ConfigError(file.reason, at=os.path.join(path, _INDEX), hint="allow it with --allow-outside")
     config = index.get("config")
     shards = index.get("shards")
     encodings = [config.get("data_format")] if isinstance(config, dict) else []
@@ -59,6 +67,14 @@ def _check_encodings(path: str) -> None:
         )
 
 
+def _file_names(index: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the names of files in an index."""
+    lists = (index[key] for key in ("shards", "chunks") if isinstance(index.get(key), list))
+    for entry in (entry for entries in lists for entry in entries if isinstance(entry, dict)):
+        for fields in (entry, *(value for value in entry.values() if isinstance(value, dict))):
+            yield from (name for key in ("basename", "filename") if isinstance(name := fields.get(key), str))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkSource(Source):
     """A folder of chunks.
@@ -66,10 +82,12 @@ class ChunkSource(Source):
     Attributes:
         path: The folder with ``index.json``.
         kind: The library that wrote it, which must be installed.
+        access: Decides which files the index may name.
     """
 
     path: str
     kind: ChunkKind
+    access: FileAccess = field(default_factory=FileAccess, repr=False, compare=False)
 
     def rows(self, listing: Listing) -> Iterator[Row]:  # noqa: ARG002 - its library reads any order
         """Yield the samples in the order of their numbers; all have the parts of the first one.
@@ -78,7 +96,7 @@ class ChunkSource(Source):
             ConfigError: The library is not installed, or values are pickles.
             FormatError: The library cannot read the folder.
         """
-        reader = _ChunkReader(self.path, self.kind)
+        reader = _ChunkReader(self.path, self.kind, self.access)
         count = len(reader)
         names = sorted(reader.parts(0)) if count else []
         digits = len(str(max(0, count - 1)))
@@ -88,15 +106,15 @@ class ChunkSource(Source):
 
     def open_cells(self) -> _ChunkReader:
         """Open the chunks by the reader of their library."""
-        return _ChunkReader(self.path, self.kind)
+        return _ChunkReader(self.path, self.kind, self.access)
 
 
 class _ChunkReader:
     """Reads samples by number, and keeps the parts of the last one."""
 
-    def __init__(self, path: str, kind: ChunkKind) -> None:
+    def __init__(self, path: str, kind: ChunkKind, access: FileAccess) -> None:
         self._path = path
-        _check_encodings(path)
+        _check_index(path, access)
         module, distribution = _LIBRARIES[kind]
         try:
             library = importlib.import_module(module)

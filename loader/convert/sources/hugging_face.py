@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from ...errors import ConfigError
 from ...storage import is_url
-from ..rows.row import Row
+from ..rows.row import FaultRef, Row
 from ..tables.arrow_cells import ArrowCells
 from ..tables.arrow_rows import list_table, survey_columns
-from ..tables.hugging_face import is_saved_dataset, load_saved
+from ..tables.hugging_face import SavedTable, is_saved_dataset, load_saved, saved_files
 from ..tables.named_files import NamedFiles
 from ..tables.names import split_part
 from ..tables.table_column import TableColumn
-from ..tables.table_files import EXTENSIONS, list_table_files
+from ..tables.table_files import EXTENSIONS
 from .arrow_table import ArrowTableSource
 from .source import CellReader, Listing
 from .table_source import TableSource
@@ -47,14 +48,13 @@ class HuggingFaceSource(TableSource):
         if not is_saved_dataset(self.path):
             yield from self._files().rows(listing)
             return
-        tables = load_saved(self.path)
+        tables = self._load()
         layout = self.layout(listing)
         for name, table in tables.items():
             listing.account.take("files")
             yield from list_table(
                 table,
                 layout,
-                root=self.root,
                 name=name or os.path.basename(os.path.abspath(self.path)),
                 file=name,
                 version=self._version(name),
@@ -68,7 +68,7 @@ class HuggingFaceSource(TableSource):
         """Read the columns of texts of all splits."""
         if not is_saved_dataset(self.path):
             return self._files().survey(files)
-        columns = survey_columns(load_saved(self.path).values(), files)
+        columns = survey_columns(self._load().values(), files)
         if not columns:
             raise ConfigError("this dataset has no rows", at=self.path, hint="name a dataset with rows")
         return columns
@@ -77,31 +77,38 @@ class HuggingFaceSource(TableSource):
         """Open the dataset for the worker that calls."""
         if not is_saved_dataset(self.path):
             return self._files().open_cells()
-        return ArrowCells(self.layout(), self.root, load_saved(self.path).__getitem__)
+        return ArrowCells(self.layout(), self._load().__getitem__)
 
     def _files(self) -> ArrowTableSource:
         """Return the dataset as a table. Its files are read in place: ``datasets`` would copy them to its cache."""
         if self.path.endswith(EXTENSIONS["arrow"]):
-            kind: str = "arrow"
-        elif self.path.endswith(EXTENSIONS["parquet"]) or is_url(self.path):
-            kind = "parquet"
-        else:
-            kind = self._kind_of_folder()
-        return ArrowTableSource(
-            path=self.path,
-            kind="arrow" if kind == "arrow" else "parquet",
-            columns=self.columns,
-            splits_by_name=True,
-            known=self.known,
-        )
+            return self._table("arrow")
+        if self.path.endswith(EXTENSIONS["parquet"]) or is_url(self.path):
+            return self._table("parquet")
+        return self._files_of_folder()
 
-    def _kind_of_folder(self) -> str:
-        for kind in EXTENSIONS:
+    def _table(self, kind: Literal["parquet", "arrow"]) -> ArrowTableSource:
+        return ArrowTableSource(path=self.path, kind=kind, columns=self.columns, splits_by_name=True, known=self.known)
+
+    def _load(self) -> Mapping[str, SavedTable]:
+        """Open a saved dataset, unless it names files outside of its folder.
+
+        Raises:
+            ConfigError: It does.
+        """
+        for path in saved_files(self.path):
+            file = self.columns.access.ref(path, (self.path,))
+            if isinstance(file, FaultRef):
+                raise ConfigError(file.reason, at=self.path, hint="allow it with --allow-outside")
+        return load_saved(self.path)
+
+    def _files_of_folder(self) -> ArrowTableSource:
+        for table in (self._table("parquet"), self._table("arrow")):
             try:
-                list_table_files(self.path, kind)
+                table.table_files()
             except ConfigError:
                 continue
-            return kind
+            return table
         raise ConfigError(
             "this is no Hugging Face dataset: it has neither dataset_dict.json nor state.json, and no Parquet files",
             at=self.path,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -15,6 +15,7 @@ from ..annotations.json_elements import Element, decode, read_elements
 from ..annotations.picture_files import find_picture_folder, picture_extension, picture_ref
 from ..annotations.split_names import split_of_file, subset_of_file
 from ..rows.documents import Item, take_items, with_items
+from ..rows.file_access import FileAccess
 from ..rows.row import PartRef, Row, ValueRef
 from .source import Listing, SampleProposal, Source
 
@@ -35,10 +36,12 @@ class InterleavedSource(Source):
     Attributes:
         path: The file.
         root: Folder of the pictures; None finds it near the file.
+        access: Decides which files paths may name.
     """
 
     path: str
     root: str | None = None
+    access: FileAccess = field(default_factory=FileAccess, repr=False, compare=False)
     kind: str = "interleaved"
 
     def rows(self, listing: Listing) -> Iterator[Row]:  # noqa: ARG002 - files are read in any order
@@ -49,14 +52,16 @@ class InterleavedSource(Source):
             FormatError: It is not valid JSON.
             StorageError: It cannot be read.
         """
-        folder, _ = find_picture_folder(self.path, self.root, self._pictures(), subset=subset_of_file(self.path))
+        files, _ = find_picture_folder(
+            self.path, self._pictures(), root=self.root, access=self.access, subset=subset_of_file(self.path)
+        )
         split = split_of_file(self.path)
         for number, element in enumerate(read_elements(self.path)):
             try:
                 document, items = read_document(element)
                 key = document_key(document, number)
                 yield document_row(
-                    key, document, items, ref=lambda path: picture_ref(folder, path), origin=element.place, split=split
+                    key, document, items, ref=lambda path: picture_ref(files, path), origin=element.place, split=split
                 )
             except SampleError as error:
                 yield fault_row(element, error, split=split)

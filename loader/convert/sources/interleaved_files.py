@@ -6,7 +6,7 @@ import os
 import posixpath
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import msgspec
@@ -16,14 +16,17 @@ from ...errors import ConfigError, SampleError
 from ...storage import is_url
 from ..annotations.element_rows import document_key, fault_row
 from ..annotations.json_elements import LINE_ENDINGS, Element, decode, read_elements
-from ..annotations.picture_files import join_path, picture_ref
+from ..annotations.picture_files import picture_ref
 from ..annotations.split_names import split_of_folder
 from ..file_trees.file_names import join_names, sort_files
 from ..file_trees.tree import FileTree, FolderTree
 from ..rows.documents import take_items
+from ..rows.file_access import FileAccess
 from ..rows.keys import key_of_path
 from ..rows.row import FaultRef, PartRef, Row
+from ..tables.columns import Columns
 from ..tables.inline_media import is_inline
+from ..tables.named_files import NamedFiles, join_root
 from .archives import tar_files
 from .files import ZipCells, open_trees
 from .interleaved import document_row, read_document
@@ -45,10 +48,12 @@ class InterleavedFilesSource(Source):
         path: A folder, a zip, a tar, or a folder of tars.
         kind: The name of the format.
         root: Folder or URL of the pictures; None if they are in the folder or archive.
+        access: Decides which files paths may name.
     """
 
     path: str
     root: str | None = None
+    access: FileAccess = field(default_factory=FileAccess, repr=False, compare=False)
     kind: str = "interleaved"
 
     def rows(self, listing: Listing) -> Iterator[Row]:
@@ -60,13 +65,14 @@ class InterleavedFilesSource(Source):
             StorageError: A folder or archive cannot be read.
         """
         has_documents = False
-        for tree in open_trees(self.path, self._form(), listing.scratch):
-            documents = _Documents(tree, self.root, listing)
+        columns = Columns(root=self.root, access=self.access)
+        for tree in open_trees(self.path, self._form(), listing.scratch, columns):
+            documents = _Documents(tree, columns, listing)
             has_documents |= bool(documents.names)
             yield from documents.rows()
         if self._form() == "tar" and os.path.isdir(self.path):
             used = {os.path.relpath(path, self.path) for path in tar_files(self.path)}
-            FolderTree(self.path).leave_others(listing.account, used)
+            FolderTree(self.path, self.access).leave_others(listing.account, used)
         if not has_documents:
             raise ConfigError("there are no JSON files in it", at=self.path, hint="name the files of the documents")
 
@@ -94,9 +100,10 @@ def _number(name: str) -> int:
 class _Documents:
     """The documents of a tree, and the fate of each of its files."""
 
-    def __init__(self, tree: FileTree, root: str | None, listing: Listing) -> None:
+    def __init__(self, tree: FileTree, columns: Columns, listing: Listing) -> None:
         self._tree = tree
-        self._root = root
+        self._root = columns.root
+        self._files = NamedFiles(columns.root or tree.path, columns.access)
         self._listing = listing
         self._used: set[str] = set()
         self.names: list[str] = []
@@ -185,8 +192,9 @@ class _Documents:
             if file:
                 self._used.add(file)
                 return self._tree.ref(file, path)
-            if self._root is not None or is_url(path) or is_inline(path):
-                return picture_ref(self._root or "", path)
+            is_elsewhere = is_url(path) or posixpath.normpath(path).startswith(("/", "file:/", ".."))
+            if self._root is not None or is_elsewhere or is_inline(path):
+                return picture_ref(self._files, path)
             return FaultRef(f"there is no file {path}", code="F102")
 
         return document_row(key, document, items, ref=ref, origin=element.place)
@@ -197,6 +205,6 @@ class _Documents:
             return ""
         inner = path.removeprefix("./").replace("\\", "/")
         names = [
-            posixpath.normpath(join_path(base, inner)) for base in (folder, "", join_names(folder, "images"), "images")
+            posixpath.normpath(join_root(base, inner)) for base in (folder, "", join_names(folder, "images"), "images")
         ]
         return next((name for name in names if not name.startswith(("/", "..")) and self._tree.has(name)), "")

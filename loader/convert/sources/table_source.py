@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ...storage import is_url
+from ..rows.file_access import data_folder
 from ..tables.columns import Columns, FoundColumn, TableLayout
-from ..tables.detect import find_layout, named_files
+from ..tables.detect import find_layout
 from ..tables.named_files import NamedFiles
 from ..tables.records import folder_of
 from ..tables.table_column import TableColumn
@@ -54,8 +55,9 @@ class TableSource(Source):
             ConfigError: No column can be a part, or a named one does not exist.
         """
         if listing is not None or not self.known:
-            table = self.survey(named_files(self.columns, self.root))
-            self.known["layout"] = find_layout(table, self.columns, root=self.root, at=self.path)
+            files = self.columns.files or NamedFiles(self.root, self.columns.access, self._allowed())
+            table = self.survey(files)
+            self.known["layout"] = find_layout(table, self.columns, files=files, at=self.path)
         if listing is not None:
             listing.notes.extend(self.known["layout"].notes)
         return self.known["layout"]
@@ -66,3 +68,8 @@ class TableSource(Source):
         is_file = is_url(self.path) or not os.path.isdir(self.path)
         root = self.columns.root or (folder_of(self.path) if is_file else self.path)
         return root if is_url(root) else os.path.abspath(root)
+
+    def _allowed(self) -> list[str]:
+        """Return the folders whose files paths may name, if they are not those below the root."""
+        is_beside = self.columns.root is None and not is_url(self.path) and not os.path.isdir(self.path)
+        return [data_folder(self.path)] if is_beside else []

@@ -46,7 +46,7 @@ class TextTableSource(TableSource):
             StorageError: The file cannot be read.
         """
         layout = self.layout(listing)
-        maker = RowMaker(layout, self.root)
+        maker = RowMaker(layout)
         name = os.path.basename(self.path)
         with self._read(layout, listing) as (_, records):
             listing.account.take("files")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -15,7 +15,9 @@ from ..annotations.element_rows import document_key, fault_row
 from ..annotations.json_elements import Element, decode, read_elements, read_list, read_object
 from ..annotations.picture_files import find_picture_folder, picture_extension, picture_ref
 from ..annotations.split_names import split_of_file, subset_of_file
+from ..rows.file_access import FileAccess
 from ..rows.row import Row, ValueRef
+from ..tables.named_files import NamedFiles
 from .source import Listing, SampleProposal, Source
 
 _PICTURE_KEYS = ("image", "image_path", "img_path", "img", "file_name", "image_id")
@@ -35,11 +37,13 @@ class VqaSource(Source):
         path: The questions of VQA v2, or a list of objects with ``image``, ``question`` and ``answer`` or ``answers``.
         annotations: The answers of VQA v2; None finds them by the name of the questions.
         root: Folder of the pictures; None finds it near the file.
+        access: Decides which files paths may name.
     """
 
     path: str
     annotations: str | None = None
     root: str | None = None
+    access: FileAccess = field(default_factory=FileAccess, repr=False, compare=False)
     kind: str = "vqa"
 
     def rows(self, listing: Listing) -> Iterator[Row]:  # noqa: ARG002 - files are read in any order
@@ -52,7 +56,7 @@ class VqaSource(Source):
         """
         answers = self._answers()
         left = set(answers)
-        folder, position = self._picture_folder()
+        files, position = self._picture_folder()
         subset, split = subset_of_file(self.path), split_of_file(self.path)
         for number, element in enumerate(self._questions()):
             try:
@@ -65,7 +69,7 @@ class VqaSource(Source):
                 yield Row(
                     key=document_key(document, number),
                     parts={
-                        picture_extension(name): picture_ref(folder, name),
+                        picture_extension(name): picture_ref(files, name),
                         "json": ValueRef(msgspec.json.encode(document)),
                     },
                     origin=element.place,
@@ -121,8 +125,10 @@ class VqaSource(Source):
             except SampleError:
                 continue  # its row fails
 
-    def _picture_folder(self) -> tuple[str, int]:
-        return find_picture_folder(self.path, self.root, self._all_picture_names(), subset=subset_of_file(self.path))
+    def _picture_folder(self) -> tuple[NamedFiles, int]:
+        return find_picture_folder(
+            self.path, self._all_picture_names(), root=self.root, access=self.access, subset=subset_of_file(self.path)
+        )
 
 
 def _add_answers(document: dict[str, Any], answers: Mapping[int | str | None, Element]) -> None:

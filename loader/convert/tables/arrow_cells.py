@@ -28,13 +28,11 @@ class ArrowCells:
 
     Args:
         layout: What becomes of the columns.
-        root: Folder or URL that relative paths start from.
         open_file: Opens a file of the table by its name.
     """
 
-    def __init__(self, layout: TableLayout, root: str, open_file: Callable[[str], ArrowTable]) -> None:
+    def __init__(self, layout: TableLayout, open_file: Callable[[str], ArrowTable]) -> None:
         self._layout = layout
-        self._root = root
         self._open_file = open_file
         self._columns = cell_columns(layout)
         self._parts = {part.name: part for part in layout.parts}
@@ -66,7 +64,7 @@ class ArrowCells:
         if isinstance(data, bytes):
             return data
         value = self._batch.value(column, row)
-        return media_bytes(value[int(index)] if part.is_list else value, column, self._root)
+        return media_bytes(value[int(index)] if part.is_list else value, column, self._layout.files)
 
     def _move_to(self, name: str, row: int) -> None:
         """Read on to the batch with a row; from its row group, if it is not one of the next."""

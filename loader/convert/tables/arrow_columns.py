@@ -74,16 +74,22 @@ def _python_value(value: Any) -> Any:
 
 def has_values(values: Any) -> list[bool]:
     """Return whether each value of a column of bytes, media or texts is there."""
+    return [*map(bool, present_values(values))]
+
+
+def present_values(values: Any) -> list[Any]:
+    """Return True, a struct of a path alone, or None for each value of a column of bytes, media or texts."""
     from pyarrow import compute, types
 
     if not types.is_struct(values.type):
         is_text = _type_of(values.type) == "text"
-        return [*map(bool, python_values(values) if is_text else compute.is_valid(values).to_pylist())]
+        present = python_values(values) if is_text else compute.is_valid(values).to_pylist()
+        return [bool(value) or None for value in present]
     has_bytes: list[bool] = compute.is_valid(compute.struct_field(values, "bytes")).to_pylist()
     if values.type.get_field_index("path") < 0:
-        return has_bytes
+        return [has or None for has in has_bytes]
     paths = python_values(compute.struct_field(values, "path"))
-    return [has or bool(path) for has, path in zip(has_bytes, paths, strict=True)]
+    return [has or ({"path": path} if path else None) for has, path in zip(has_bytes, paths, strict=True)]
 
 
 def _type_of(type_: Any) -> ColumnType:

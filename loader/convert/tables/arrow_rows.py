@@ -13,7 +13,7 @@ from ...accounting import Account
 from ...errors import EnergonError, FormatError, SampleError
 from ..rows.row import CellRef, Row
 from .arrow_cells import BatchValues, cell_columns, column_of_cell
-from .arrow_columns import arrow_columns, has_values, python_values
+from .arrow_columns import arrow_columns, has_values, present_values, python_values
 from .arrow_files import ArrowTable, readable_batches
 from .columns import PartColumns, TableLayout
 from .named_files import NamedFiles
@@ -87,7 +87,6 @@ def list_table(
     table: ArrowTable,
     layout: TableLayout,
     *,
-    root: str,
     name: str,
     file: str,
     version: str,
@@ -101,7 +100,6 @@ def list_table(
     Args:
         table: The table.
         layout: What becomes of its columns.
-        root: Folder or URL that relative paths start from.
         name: Its name, for reports.
         file: Its name for the workers.
         version: Its version.
@@ -110,7 +108,7 @@ def list_table(
         with_values: Yield the values; False yields cells, which the workers read.
         account: Gets the rows that are left out.
     """
-    maker = RowMaker(layout, root, key_prefix=key_prefix)
+    maker = RowMaker(layout, key_prefix=key_prefix)
     cells = None if with_values else _Cells(table, layout, file, version)
     listed = _values(table, layout) if with_values else _listed_values(table, layout)
     for number, values in listed:
@@ -188,21 +186,23 @@ def _listed_values(table: ArrowTable, layout: TableLayout) -> Iterator[tuple[int
         values: dict[str, Sequence[Any]] = {name: python_values(batch.column(name)) for name in columns}
         values |= {name: _present_elements(batch.column(name)) for name in lists}
         for row in range(table.num_rows if batch is None else batch.num_rows):
-            there = {name: rows[first + row] or None for name, rows in present.items()}
+            there = {name: rows[first + row] for name, rows in present.items()}
             yield first + row, {name: column[row] for name, column in values.items()} | there
 
 
-def _present_rows(table: ArrowTable, column: str) -> list[bool]:
-    """Return for each row whether a column of bytes has a value; only rows that may be null are read."""
-    present = np.ones(table.num_rows, np.bool_)
+def _present_rows(table: ArrowTable, column: str) -> list[Any]:
+    """Return for each row True for a value of bytes, a struct of its path alone, or None for no value.
+
+    Only rows that may be null are read.
+    """
+    present: list[Any] = [True] * table.num_rows
     for start, stop in table.null_ranges(column):
         with suppress(FormatError):  # reading the rows reports it
             for first, batch in table.batches(start, [column]):
                 if first >= stop:
                     break
-                present[first : first + batch.num_rows] = has_values(batch.column(column))
-    values: list[bool] = present.tolist()
-    return values
+                present[first : first + batch.num_rows] = present_values(batch.column(column))
+    return present
 
 
 def _present_elements(column: Any) -> list[list[bool | None]]:

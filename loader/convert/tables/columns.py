@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from ..rows.file_access import FileAccess
 from .named_files import NamedFiles
 
 ColumnType = Literal["text", "integer", "number", "bytes", "media", "media list", "text list", "nested", "empty"]
@@ -26,6 +27,7 @@ class Columns:
         key: Column with the keys of samples.
         split: Column with the split parts.
         root: Folder or URL that relative paths start from; None for the folder of the table.
+        access: Decides which files paths may name.
         files: Files that paths name; None for those below the root.
         keep_text_only: Rows without a picture or another file are samples, too; None if they are conversations.
     """
@@ -34,6 +36,7 @@ class Columns:
     key: str | None = None
     split: str | None = None
     root: str | None = None
+    access: FileAccess = field(default_factory=FileAccess)
     files: NamedFiles | None = None
     keep_text_only: bool | None = None
 

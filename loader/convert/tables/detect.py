@@ -33,24 +33,19 @@ _BYTES_TYPES = ("bytes", "media", "media list")
 _MEDIA_ROLES = ("path", "url", "bytes")
 
 
-def named_files(columns: Columns, root: str) -> NamedFiles:
-    """Return the files that paths in a table name."""
-    return columns.files or NamedFiles(root)
-
-
-def find_layout(table: Sequence[TableColumn], columns: Columns, *, root: str, at: str) -> TableLayout:
+def find_layout(table: Sequence[TableColumn], columns: Columns, *, files: NamedFiles, at: str) -> TableLayout:
     """Return how the rows of a table become samples.
 
     Args:
         table: The columns, to which the values of all rows were added.
         columns: The columns that the user names.
-        root: Folder or URL that relative paths start from.
+        files: The files that paths name.
         at: Path of the table, for errors.
 
     Raises:
         ConfigError: A named column does not exist, or no column can be a part.
     """
-    finder = _Finder(table, columns, root, at)
+    finder = _Finder(table, columns, files, at)
     parts = finder.named_parts() if columns.parts else finder.detected_parts()
     if not parts:
         shown = ", ".join(f"{column.name!r} ({column.type})" for column in table) or "none"
@@ -74,12 +69,12 @@ def find_layout(table: Sequence[TableColumn], columns: Columns, *, root: str, at
 
 
 class _Finder:
-    def __init__(self, table: Sequence[TableColumn], columns: Columns, root: str, at: str) -> None:
+    def __init__(self, table: Sequence[TableColumn], columns: Columns, files: NamedFiles, at: str) -> None:
         self._table = {column.name: column for column in table}
         self._columns = columns
-        self._is_remote = columns.files is None and is_url(root)
-        self.files = named_files(columns, root)
-        self._root = root
+        self._is_remote = columns.files is None and is_url(files.root)
+        self.files = files
+        self._root = files.root
         self._at = at
         self.is_chat = any(name in CONVERSATION_KEYS for name in self._table)
         self.notes: list[str] = []
@@ -222,7 +217,7 @@ class _Finder:
         folders = dict.fromkeys([*inner, parent, *(os.path.join(parent, name) for name in ("images", "data"))])
         counts = Counter({folder: sum(map(NamedFiles(folder).exists, paths)) for folder in folders}).most_common(2)
         if counts and counts[0][1] and (len(counts) == 1 or counts[0][1] > counts[1][1]):
-            self.files = NamedFiles(counts[0][0])
+            self.files = NamedFiles(counts[0][0], self.files.access, self.files.allowed)
             self._is_moved = True
             self.notes.append(f"paths such as {paths[0]!r} start from {counts[0][0]}, which has these files")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -49,6 +50,26 @@ def load_saved(path: str) -> dict[str, SavedTable]:
         ) from error
     tables: Mapping[str, Any] = loaded if isinstance(loaded, Mapping) else {"": loaded}
     return {str(name): SavedTable(table, path) for name, table in tables.items()}
+
+
+def saved_files(path: str) -> Iterator[str]:
+    """Yield the files that a saved dataset names, as far as its documents can be read."""
+    try:
+        splits = _read_json(os.path.join(path, _MARKS[0])).get("splits", [""])
+        for folder in (os.path.join(path, split) for split in splits):
+            yield os.path.join(folder, _MARKS[1])
+            for file in _read_json(os.path.join(folder, _MARKS[1]))["_data_files"]:
+                yield os.path.join(folder, file["filename"])
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return  # the library reports it
+
+
+def _read_json(path: str) -> Any:
+    try:
+        with open(path, "rb") as file:
+            return json.load(file)
+    except OSError:
+        return {}
 
 
 class SavedTable:

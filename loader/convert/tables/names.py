@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from urllib.parse import urlsplit
 
 from ...accounting.kinds import kind_of_name
 from ...errors import ConfigError
@@ -54,7 +53,7 @@ def extension_of_path(path: str) -> str:
     >>> extension_of_path("a/b.JPEG"), extension_of_path("https://x.org/a.png?size=3"), extension_of_path("a.b/c")
     ('jpg', 'png', '')
     """
-    last = (urlsplit(path).path if is_link(path) else path).rpartition("/")[2]
+    last = (url_path(path) if is_link(path) else path).rpartition("/")[2]
     stem, _, extension = last.rpartition(".")
     if not stem or not _EXTENSION.fullmatch(extension):
         return ""
@@ -83,7 +82,19 @@ def is_link(text: str) -> bool:
     >>> is_link("https://example.org/a.jpg"), is_link("file:///a.jpg"), is_link("a.jpg")
     (True, True, False)
     """
-    return "://" in text[:_MAX_SCHEME] and (is_url(text) or text.startswith("file://"))
+    try:
+        return "://" in text[:_MAX_SCHEME] and (is_url(text) or text.startswith("file://"))
+    except ConfigError:  # a URL without a version, or of a folder that is not set
+        return False
+
+
+def url_path(url: str) -> str:
+    """Return the path in a URL; unlike ``urlsplit``, also of one whose host is wrong.
+
+    >>> url_path("https://x.org/a/b.png?size=3"), url_path("https://[x.org/b.png#1"), url_path("https://x.org")
+    ('a/b.png', 'b.png', '')
+    """
+    return re.split("[?#]", url.partition("://")[2], maxsplit=1)[0].partition("/")[2]
 
 
 def looks_like_file(text: str) -> bool:

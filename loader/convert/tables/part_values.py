@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,11 +10,12 @@ import msgspec
 
 from ...errors import SampleError
 from ...format.documents.conversation import CONVERSATION_KEYS
-from ...storage import open_parent
+from ...storage import is_url, open_parent
+from ..rows.row import FaultRef, FileRef
 from .columns import PartColumns
 from .documents import document_of
 from .inline_media import inline_contents
-from .named_files import join_root
+from .named_files import NamedFiles
 
 
 def part_bytes(part: PartColumns, values: Mapping[str, Any], class_names: Mapping[str, tuple[str, ...]]) -> bytes:
@@ -64,16 +66,16 @@ def is_empty(value: object) -> bool:
     return value is None or value == ""
 
 
-def media_bytes(value: Any, column: str, root: str) -> bytes:
+def media_bytes(value: Any, column: str, files: NamedFiles) -> bytes:
     """Return the contents of a value that is bytes, or a struct of bytes and a path.
 
     Args:
         value: The value.
         column: Name of its column.
-        root: Folder or URL that relative paths start from.
+        files: The files that paths name.
 
     Raises:
-        SampleError: There is neither.
+        SampleError: There is neither, or the file is missing or refused.
         StorageError: The file of the path cannot be read.
     """
     path = None
@@ -88,7 +90,13 @@ def media_bytes(value: Any, column: str, root: str) -> bytes:
         return contents
     if not isinstance(path, str) or not path:
         raise SampleError(f"column {column!r} is empty; expected bytes or a path")
-    storage, name = open_parent(join_root(root, path))
+    ref = files.ref(path, column, named_by_contents=False)
+    if isinstance(ref, FaultRef):
+        raise SampleError(ref.reason, hint=ref.hint or None, code=ref.code)
+    full = os.fsdecode(ref.path) if isinstance(ref, FileRef) else path
+    if ref.size_bytes < 0 and not is_url(full):
+        raise SampleError(f"there is no file {full}", code="F102")
+    storage, name = open_parent(full)
     with storage.open(name) as file:
         return file.read_at(0, file.size_bytes)
 

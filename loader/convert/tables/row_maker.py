@@ -25,13 +25,11 @@ class RowMaker:
 
     Args:
         layout: What becomes of the columns.
-        root: Folder or URL that relative paths start from.
         key_prefix: Begin of the keys that are numbers of rows.
     """
 
-    def __init__(self, layout: TableLayout, root: str, *, key_prefix: str = "") -> None:
+    def __init__(self, layout: TableLayout, *, key_prefix: str = "") -> None:
         self._layout = layout
-        self._root = root
         self._files = layout.files
         self._prefix = key_prefix
         self._is_document = layout.parts[-1].role == "document"
@@ -102,10 +100,12 @@ class RowMaker:
     def _medium(
         self, part: PartColumns, name: str, value: object, cell: CellOf | None, index: int | None
     ) -> dict[str, PartRef]:
-        if part.role == "bytes":
+        path = value.get("path") if isinstance(value, dict) and value.get("bytes") is None else None
+        if part.role == "bytes" and not isinstance(path, str):
             if cell is not None:
                 return {name: cell(part, index)}
-            return self._contents(part, name, media_bytes(value, part.columns[0], self._root))
+            return self._contents(part, name, media_bytes(value, part.columns[0], self._files))
+        value = value if path is None else path
         if not isinstance(value, str):
             raise SampleError(f"expected a path or URL in column {part.columns[0]!r}, found {type(value).__name__}")
         contents = inline_contents(value)

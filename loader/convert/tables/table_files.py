@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from ...errors import ConfigError
@@ -34,12 +34,13 @@ class TableFile:
     split: str
 
 
-def list_table_files(path: str, kind: str) -> list[TableFile]:
+def list_table_files(path: str, kind: str, names: Sequence[str] | None = None) -> list[TableFile]:
     """Return the files of a table, sorted by name; hidden ones and those that begin with ``_`` are skipped.
 
     Args:
         path: A file, or a folder; or its URL.
         kind: ``"parquet"`` or ``"arrow"``.
+        names: The files of a folder that may be read; None for all.
 
     Raises:
         ConfigError: The folder has no such file.
@@ -53,7 +54,8 @@ def list_table_files(path: str, kind: str) -> list[TableFile]:
         storage, name = open_parent(path)
         return [_table_file(storage.stat(name), storage.path(name), folder="")]
     storage = open_storage(path)
-    files = [info for info in storage.list("") if _is_table(info.name, extensions)]
+    listed = storage.list("") if names is None else (storage.stat(n) for n in sorted(names) if storage.exists(n))
+    files = [info for info in listed if _is_table(info.name, extensions)]
     if not files:
         raise ConfigError(
             f"this folder has no files of the kind {kind!r}: expected names that end in .{' or .'.join(extensions)}",

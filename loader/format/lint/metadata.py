@@ -13,6 +13,7 @@ from ...errors import ConfigError, EnergonError, StorageError
 from ...storage import Storage
 from ..compat.sqlite_index import open_sqlite
 from ..dataset_folder import DatasetFolder
+from ..documents.providers import SHARD_SUFFIXES
 from ..documents.split_config import SplitConfig, split_sample_name
 from ..documents.subset import do_overlap
 from ..filters.files import FilterFiles, filter_names
@@ -126,6 +127,10 @@ def _unused_shards(dataset: DatasetFolder, split: SplitConfig, used: Collection[
         on_disk = find_shards(dataset.storage).names
     except StorageError:
         on_disk = []  # every shard is missing, and reported one by one
+    for name in dataset.storage.unreadable_names:
+        if name.endswith(SHARD_SUFFIXES) and name not in dataset.shard_counts:
+            message = "a name that no reader opens: a pipe, device or socket, or one with '..'"
+            yield Finding(code="W201", message=message, shard=name, in_index=False)
     excluded = split.excluded_shards()
     for shard in on_disk:
         if shard not in dataset.shard_counts:

@@ -93,7 +93,7 @@ def find_shards(storage: Storage, *, exclude: str | None = None) -> ShardSearch:
         compressed=tuple(compressed),
         counts={} if found[".tar"] else count_extensions(files),
         tar_files=frozenset(file.name for file in files if file.name.endswith(_TAR_FILES)),
-        account=_account(files, tars, frozenset(compressed), excluded_names, storage.unreadable_names),
+        account=_account(files, tars, frozenset(compressed), excluded_names, storage),
     )
 
 
@@ -102,7 +102,7 @@ def _account(
     shards: Collection[str],
     compressed: Collection[str],
     excluded: re.Pattern[str] | None,
-    unreadable: Sequence[str],
+    storage: Storage,
 ) -> Account:
     """Return the account of the files of a folder: shards, compressed shards and others."""
     account = Account()
@@ -118,9 +118,15 @@ def _account(
         code = "L116" if file.name in compressed else "L117"
         account.see("files")
         account.leave("files", code, file.name, size_bytes=file.size_bytes)
+    unreadable = _unreadable_names(storage)
     account.see("files", len(unreadable))
-    account.leave("files", "L118", next(iter(unreadable), ""), count=len(unreadable))
+    code = "L118" if storage.checks_versions else "L105"
+    account.leave("files", code, next(iter(unreadable), ""), count=len(unreadable))
     return account
+
+
+def _unreadable_names(storage: Storage) -> list[str]:
+    return [name for name in storage.unreadable_names if not name.rsplit("/", 1)[-1].startswith(".")]
 
 
 def _shards_of_one_format(storage: Storage, found: Mapping[str, list[FileInfo]], *, any_tar: bool) -> list[FileInfo]:
@@ -160,8 +166,10 @@ def _no_shards(storage: Storage, files: list[FileInfo], compressed: list[str], e
         )
     if storage.checks_versions:  # an object store, where a folder without files does not exist
         return missing_folder(storage)
+    others = sorted(_unreadable_names(storage), key=lambda name: not name.endswith(SHARD_SUFFIXES))
+    found = f"{others[0]} is a pipe, device or socket" if others else "there are no files"
     return StorageError(
-        "no .tar files here or in the folders below, and no .jsonl or .parquet files: there are no files",
+        f"no .tar files here or in the folders below, and no .jsonl or .parquet files: {found}",
         path=path,
         hint="give the folder that holds the shards",
     )

@@ -53,6 +53,15 @@ def split_member_name(name: str) -> tuple[str, str] | None:
     return folder + slash + stem, part_name
 
 
+def is_outside_name(name: str) -> bool:
+    """Return True for the name of a member that unpacking would write outside of its folder.
+
+    >>> is_outside_name("a/../../b.jpg"), is_outside_name("/b.jpg"), is_outside_name("a..b.jpg")
+    (True, True, False)
+    """
+    return name.startswith("/") or ".." in name.split("/")
+
+
 def reason_without_sample(name: str) -> str | None:
     """Return the reason for which a member belongs to no sample, as a code of the account.
 

@@ -157,7 +157,7 @@ def _is_confirmed(
     show_files(console, draft.files, folder=".nv-meta")
     size = f", about {format_bytes(listed.size_bytes)}," if listed.size_bytes else ""
     question = f"Write {plural(len(listed.rows), 'sample')}{size} to {flags.output}?"
-    return history.confirm(question, console)
+    return history.confirm(question)
 
 
 def _show_dry_run(flags: ImportFlags, listed: ListedRows, layout: ShardLayout, draft: _Draft, console: Console) -> None:

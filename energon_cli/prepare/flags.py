@@ -25,7 +25,7 @@ class PrepareFlags:
 
     path: str
     split_ratio: str | None
-    split_by: str
+    split_by: str | None
     split_parts: tuple[str, ...]
     shuffle_tars: bool
     exclude: str | None
@@ -60,6 +60,16 @@ class PrepareFlags:
     def is_at_url(self) -> bool:
         """True if the dataset is in an object store."""
         return bool(split_url(self.path)[0])
+
+    @property
+    def by_samples(self) -> bool | None:
+        """True: a ratio applies to the samples of each shard; False: to whole shards; None: no flag says so."""
+        return False if self.shuffle_tars else None if self.split_by is None else self.split_by == "samples"
+
+    @property
+    def replaces_split(self) -> bool:
+        """True if a flag asks for a new split, whose ratio may be the proposed one."""
+        return self.split_by == "samples" or (self.split_by is not None and self.yes)
 
     @property
     def asks_by_menus(self) -> bool:
@@ -219,7 +229,7 @@ def check_consent(flags: PrepareFlags, *, has_split: bool, has_dataset_yaml: boo
     replaced = [
         name
         for name, exists, requested in (
-            ("the split", has_split, flags.split_ratio or flags.split_parts or flags.split_by == "samples"),
+            ("the split", has_split, flags.split_ratio or flags.split_parts or flags.replaces_split),
             (flags.dataset_yaml_name, has_dataset_yaml, flags.sample_type),
         )
         if exists and requested

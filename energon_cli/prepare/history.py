@@ -6,8 +6,6 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import click
-
 from loader.format.documents import SampleTypeSpec
 from loader.format.prepare import SplitRequest
 from loader.inspect import FieldQuestion
@@ -15,8 +13,6 @@ from loader.inspect import FieldQuestion
 from .prompts import GoBack, confirm
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from .menus import MenuQuestions
 
 _Result = TypeVar("_Result")
@@ -72,7 +68,7 @@ class AnswerHistory:
         """Return to the first prompt."""
         self._answers.clear()
 
-    def confirm(self, question: str, console: Console) -> bool:
+    def confirm(self, question: str) -> bool:
         """Prompt for the confirmation; return False to prompt for the answers again.
 
         Raises:
@@ -83,9 +79,6 @@ class AnswerHistory:
         except GoBack:
             self.back()
             return False
-        if answer == "leave":
-            console.print("nothing was written")
-            raise click.exceptions.Exit(1)
         if answer == "change":
             self.restart()
         return answer == "write"
@@ -115,8 +108,8 @@ class RewindableQuestions:
         )
         return picked
 
-    def split(self, detected: Mapping[str, tuple[str, ...]] | None) -> SplitRequest:
-        picked: SplitRequest = self._answer("split", lambda previous: self._menus.split(detected, previous))
+    def split(self, proposed: SplitRequest) -> SplitRequest:
+        picked: SplitRequest = self._answer("split", lambda previous: self._menus.split(proposed, previous))
         return picked
 
     def sample_type(self, likeliest_first: Sequence[SampleTypeSpec]) -> SampleTypeSpec | None:

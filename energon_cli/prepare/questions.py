@@ -38,7 +38,7 @@ _NUMBERED_TYPES = (*NUMBERS_OF_PEER, "VQAOCRSample", "ConversationSample")  # ne
 class Questions(Protocol):
     """Prompts for a user, as menus or as lines."""
 
-    def split(self, detected: Mapping[str, tuple[str, ...]] | None) -> SplitRequest:
+    def split(self, proposed: SplitRequest) -> SplitRequest:
         """Prompt for the split."""
 
     def sample_type(self, likeliest_first: Sequence[SampleTypeSpec]) -> SampleTypeSpec | None:
@@ -69,7 +69,7 @@ def ask(
     """
     split = given.split
     if split is None and given.ask_split:
-        split = questions.split(given.detected_split)
+        split = questions.split(given.proposed_split)
     if not given.ask_dataset_yaml:
         return Choices(split=split)
     given = scanned(given)
@@ -111,28 +111,27 @@ class PipedQuestions:
     """Prompts that read one line per answer; an invalid answer raises, since a script cannot correct it.
 
     Args:
-        proposed_ratio: The ratio for an empty first answer, unless the shards' names suggest a split.
         show: Prints a prompt.
         answers: The stream of answers; standard input by default.
     """
 
     def __init__(
         self,
-        proposed_ratio: str,
         *,
         show: Callable[[str], None],
         answers: TextIO | None = None,
     ) -> None:
         self._answers = answers or sys.stdin or io.StringIO()
         self._show = show
-        self._proposed_ratio = proposed_ratio
         self._asked = 0
 
-    def split(self, detected: Mapping[str, tuple[str, ...]] | None) -> SplitRequest:
-        proposal = f"by shard names: {', '.join(detected)}" if detected else self._proposed_ratio
+    def split(self, proposed: SplitRequest) -> SplitRequest:
+        proposal = format_ratio(proposed.ratio or {}) + (" of the samples in each shard" if proposed.by_samples else "")
+        if proposed.parts:
+            proposal = f"by shard names: {', '.join(proposed.parts)}"
         answer = self._ask(f"Ratio of train, val and test, such as 8,1,1 (empty: {proposal})")
         if not answer:
-            return SplitRequest(parts=detected) if detected else SplitRequest(ratio=parse_ratio(self._proposed_ratio))
+            return proposed
         return SplitRequest(ratio=self._parse(lambda: parse_ratio(answer)))
 
     def sample_type(self, likeliest_first: Sequence[SampleTypeSpec]) -> SampleTypeSpec | None:
@@ -204,6 +203,13 @@ class PipedQuestions:
 
     def _wrong(self, answer: str, why: str) -> EnergonError:
         return ConfigError(f"invalid answer {answer!r}: {why}", at=f"answer {self._asked} on standard input")
+
+
+def format_ratio(ratio: Mapping[str, float]) -> str:
+    """Return the text of a ratio, as the user types it."""
+    if list(ratio) == ["train", "val", "test"][: len(ratio)]:
+        return ",".join(f"{share:g}" for share in ratio.values())
+    return ",".join(f"{name}={share:g}" for name, share in ratio.items())
 
 
 def _sample_type_by_number(answer: str) -> SampleTypeSpec | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from loader.inspect import format_bytes, format_count, plural
+from loader.inspect import asked_shares, format_bytes, format_count, plural
 
 from ..console import escape_controls, print_table
 from ..part_sets import print_part_sets
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from loader.format.media import MediaReport
-    from loader.format.prepare import PlannedSplit, PrepareReport
+    from loader.format.prepare import PlannedSplit, PrepareReport, SplitRequest
     from loader.inspect import SampledContents
 
 
@@ -50,13 +50,16 @@ def show_first_sample(console: Console, found: SampledContents) -> None:
         console.print(line, soft_wrap=not console.is_terminal)
 
 
-def show_split(console: Console, split: PlannedSplit, sizes: Mapping[str, int]) -> None:
-    """Print a table of the shards, bytes and share of each split part."""
+def show_split(
+    console: Console, split: PlannedSplit, sizes: Mapping[str, int], request: SplitRequest | None = None
+) -> None:
+    """Print a table of the shards, bytes and share of each split part, and the share that a ratio asks for."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("split part")
-    for heading in ("shards", "bytes", "share"):
+    asked = {} if request is None else asked_shares(request)
+    for heading in ("shards", "bytes", *(["asked"] if asked else []), "share"):
         table.add_column(heading, justify="right")
     table.add_column("from … to")
     total = sum(sizes.values()) or 1
@@ -68,6 +71,7 @@ def show_split(console: Console, split: PlannedSplit, sizes: Mapping[str, int]) 
             escape_controls(name),
             format_count(len(shards)),
             format_bytes(size),
+            *([f"{asked.get(name, 0):.1f} %"] if asked else []),
             f"{100 * size / total:.1f} %",
             escape_controls(span + inside),
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..accounting.kinds import kind_of_name
@@ -15,8 +15,7 @@ from ..format.documents.messages import nearest_names
 from ..format.documents.sample_types import CRUDE, SAMPLE_TYPES, FieldSpec, SampleTypeSpec
 from ..format.prepare.dataset_yaml import SAMPLE_LOADER, DatasetYaml, dataset_config_of, files_to_write
 from ..format.prepare.plan import SplitRequest
-from ..format.prepare.split import plan_split
-from ..format.prepare.split_plan import detect_split, parse_ratio
+from ..format.prepare.split_plan import detect_split, split_by_ratio
 from .sample_view import SampleView, describe_sample, view_decoder
 from .sampled_contents import (
     SampledContents,
@@ -27,13 +26,13 @@ from .sampled_contents import (
 )
 from .text import plural
 
-_RATIO_PROPOSALS = {1: "1", 2: "1,1"}  # by the number of shards; shards are never divided
-_RATIO_PROPOSAL = "8,1,1"
+_RATIO = {"train": 8.0, "val": 1.0, "test": 1.0}
 _MAX_KEYS = 8  # of json, in a hint
 _MAX_SHOWN = 30  # part names, in a hint
 _MAX_SETS = 200  # that are compared with a type
 _MAX_NAMES = 10  # of parts, in a note
-_MAX_DEVIATION = 5  # percent, of a split's share from the requested one
+_NOTED_DEVIATION = 5  # percentage points of a share from the requested one
+_MAX_DEVIATION = 10  # a larger one of whole shards is not proposed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +48,7 @@ class OpenChoices:
     """The choices that are settled before a user is asked, and proposals for the others.
 
     Attributes:
-        shards: Names of the shards.
+        sizes: Sizes of the shards in bytes, by their names.
         detected_split: Split that the names of the shards suggest.
         contents: What the samples contain.
         sample_types: All sample types, the likeliest first.
@@ -58,12 +57,14 @@ class OpenChoices:
         coded_type: The sample type that generated code builds; None if the proposal needs no code.
         split: The split, if it is settled.
         ask_split: False keeps the split of the dataset.
+        by_samples: Apply a ratio to the samples of each shard (True) or to whole shards (False). None: to whole shards,
+            unless they miss the ratio by more than 10 percentage points.
         spec: The sample type, if it is settled.
         field_map: The field map, if it is settled.
         ask_dataset_yaml: False keeps ``dataset.yaml``, or writes none.
     """
 
-    shards: Sequence[str]
+    sizes: Mapping[str, int]
     detected_split: Mapping[str, tuple[str, ...]] | None
     contents: SampledContents
     sample_types: Sequence[SampleTypeSpec]
@@ -72,14 +73,25 @@ class OpenChoices:
     coded_type: SampleTypeSpec | None = None
     split: SplitRequest | None = None
     ask_split: bool = True
+    by_samples: bool | None = None
     spec: SampleTypeSpec | None = None
     field_map: Mapping[str, str] | None = None
     ask_dataset_yaml: bool = True
 
     @property
-    def proposed_ratio(self) -> str:
-        """The ratio to propose; with fewer shards than parts, it leaves no part empty."""
-        return _RATIO_PROPOSALS.get(len(self.shards), _RATIO_PROPOSAL)
+    def proposed_split(self) -> SplitRequest:
+        """The split to propose: that of the shards' names, or 8,1,1; a single shard is all train."""
+        if self.detected_split:
+            return SplitRequest(parts=self.detected_split)
+        is_single = len(self.sizes) == 1 and self.by_samples is None
+        return self.fitted(SplitRequest(ratio={"train": 1.0} if is_single else _RATIO))
+
+    def fitted(self, request: SplitRequest) -> SplitRequest:
+        """Return a split whose ratio is applied to samples where whole shards miss it."""
+        divides = self.by_samples
+        if divides is None:
+            divides = misses_ratio(self.sizes, request)
+        return replace(request, by_samples=request.by_samples or (divides and request.ratio is not None))
 
 
 def open_choices(folder: ShardFolder, **settled: Any) -> OpenChoices:
@@ -92,7 +104,7 @@ def open_choices(folder: ShardFolder, **settled: Any) -> OpenChoices:
     proposal = _proposal(folder.contents)
     likeliest = proposal.sample_types
     return OpenChoices(
-        shards=list(folder.sizes),
+        sizes=folder.sizes,
         detected_split=detect_split(list(folder.sizes)),
         contents=folder.contents,
         sample_types=[*likeliest, *(spec for spec in SAMPLE_TYPES.values() if spec not in likeliest)],
@@ -109,6 +121,7 @@ def complete_choices(given: OpenChoices, folder: ShardFolder) -> OpenChoices:
         folder,
         split=given.split,
         ask_split=given.ask_split,
+        by_samples=given.by_samples,
         spec=given.spec,
         field_map=given.field_map,
         ask_dataset_yaml=given.ask_dataset_yaml,
@@ -136,8 +149,7 @@ def propose_choices(given: OpenChoices) -> Choices:
     """Settle every open choice by its proposal."""
     split = given.split
     if split is None and given.ask_split:
-        detected = given.detected_split
-        split = SplitRequest(parts=detected) if detected else SplitRequest(ratio=parse_ratio(given.proposed_ratio))
+        split = given.proposed_split
     if not given.ask_dataset_yaml:
         return Choices(split=split)
     spec = given.spec or given.sample_types[0]
@@ -192,9 +204,9 @@ def choice_notes(folder: ShardFolder, choices: Choices) -> list[str]:
     elif chosen is not None:
         notes.extend(_dropped_note(folder.contents, chosen))
     if choices.split is not None and choices.split.by_samples:
-        notes.append("other tools refuse a split by samples: split.yaml has the key sample_ranges")
+        notes.extend(_by_samples_note(folder, choices.split))
     elif choices.split is not None and choices.split.ratio is not None:
-        notes.extend(_real_shares(folder, choices.split, choices.split.ratio))
+        notes.extend(_real_shares(folder, choices.split))
     existing = (
         ("the split", folder.has_split, choices.split),
         ("dataset.yaml", folder.has_dataset_yaml, choices.dataset_yaml),
@@ -251,19 +263,53 @@ def _counted(names: Sequence[str], found: SampledContents) -> str:
     return ", ".join(pieces) + (f" and {more:,} more" if more > 0 else "")
 
 
-def _real_shares(folder: ShardFolder, request: SplitRequest, ratio: Mapping[str, float]) -> list[str]:
-    """Return a note with the real shares of a split if whole shards cannot approximate its ratio."""
-    parts = plan_split(folder.storage, request, list(folder.sizes)).parts
-    total = sum(ratio.values())
-    wanted = {name: 100 * share / total for name, share in ratio.items()}
-    real = {name: 100 * len(parts.get(name, ())) / len(folder.sizes) for name in ratio}
-    if all(abs(real[name] - wanted[name]) <= _MAX_DEVIATION for name in ratio):
-        return []
-    count = len(folder.sizes)
-    shares = ", ".join(f"{name} {real[name]:.0f} % ({wanted[name]:.0f} % requested)" for name in ratio)
-    comes = "comes" if count == 1 else "come"
-    found = f"shards are never divided, so {plural(count, 'shard')} {comes} to {shares}"
-    return [f"{found}; --split-by samples divides them"]
+def asked_shares(request: SplitRequest) -> dict[str, float]:
+    """Return the percentage that a ratio asks for each split part; nothing without a ratio.
+
+    >>> asked_shares(SplitRequest(ratio={"train": 3, "val": 1}))
+    {'train': 75.0, 'val': 25.0}
+    """
+    ratio = request.ratio or {}
+    return {name: 100 * share / sum(ratio.values()) for name, share in ratio.items()}
+
+
+def misses_ratio(sizes: Mapping[str, int], request: SplitRequest, *, by: float = _MAX_DEVIATION) -> bool:
+    """Return True if whole shards miss a ratio by more percentage points of their bytes.
+
+    >>> misses_ratio({"a": 9, "b": 9, "c": 9}, SplitRequest(ratio={"train": 8, "val": 1, "test": 1}))
+    True
+    """
+    if request.ratio is None or request.by_samples:
+        return False
+    exact = _exact_shares(sizes, request)
+    return any(abs(exact[name] - asked) > by for name, asked in asked_shares(request).items())
+
+
+def _exact_shares(sizes: Mapping[str, int], request: SplitRequest) -> dict[str, float]:
+    """Return the percentage of the bytes in each part of a ratio of whole shards."""
+    parts = split_by_ratio(list(sizes), request.ratio or {}, shuffle_seed=request.shuffle_seed).parts
+    total = sum(sizes.values()) or 1
+    return {name: 100 * sum(map(sizes.__getitem__, shards)) / total for name, shards in parts.items()}
+
+
+def _by_samples_note(folder: ShardFolder, request: SplitRequest) -> Iterator[str]:
+    """Yield why samples are split, and who cannot read that."""
+    of_shards = replace(request, by_samples=False)
+    if misses_ratio(folder.sizes, of_shards):
+        yield f"the samples of each shard are split: {_shares_of_shards(folder, of_shards)}"
+    yield "megatron-energon itself reads splits of whole shards only: --split-by shards keeps whole shards"
+
+
+def _real_shares(folder: ShardFolder, request: SplitRequest) -> Iterator[str]:
+    """Yield the real shares of a split if whole shards cannot approximate its ratio."""
+    if misses_ratio(folder.sizes, request, by=_NOTED_DEVIATION):
+        yield f"shards are never divided, so {_shares_of_shards(folder, request)}; --split-by samples divides them"
+
+
+def _shares_of_shards(folder: ShardFolder, request: SplitRequest) -> str:
+    asked, exact, count = asked_shares(request), _exact_shares(folder.sizes, request), len(folder.sizes)
+    shares = ", ".join(f"{name} {exact[name]:.0f} % ({share:.0f} % asked)" for name, share in asked.items())
+    return f"{plural(count, 'whole shard')} {'comes' if count == 1 else 'come'} to {shares}"
 
 
 def view_first_sample(folder: ShardFolder, choice: DatasetYaml, *, trust_code: bool = False) -> SampleView:

@@ -36,6 +36,7 @@ from loader.inspect import (
 from ..account import show_account
 from ..console import error_console, output_console, print_json
 from ..prepare.history import AnswerHistory
+from ..prepare.prompts import no_echo
 from ..prepare.report import show_files, show_notes
 from ..progress import ProgressBar
 from .choices import ImportChoices, resolve_choices
@@ -65,6 +66,7 @@ def import_sources(flags: ImportFlags) -> None:
     if not flags.dry_run:
         check_output(flags.output, sources=flags.sources)
     with ExitStack() as stack:
+        stack.enter_context(no_echo(enabled=flags.asks_by_menus))
         # List the samples of all sources.
         with ProgressBar("Listing samples", unit="samples", enabled=flags.progress) as bar:
             listed = stack.enter_context(

@@ -84,8 +84,6 @@ def _unshuffled_choices(
     )
     if flags.tar_index_only:
         return Choices()
-    if given.split is not None and (flags.yes or flags.asks_by_menus):
-        given = replace(given, split=given.fitted(given.split))
     if flags.non_interactive:
         if given.split is None and given.ask_split:
             raise click.UsageError(
@@ -94,7 +92,11 @@ def _unshuffled_choices(
         chosen = None if given.spec is None else DatasetYaml(spec=given.spec, field_map=given.field_map)
         return Choices(split=given.split, dataset_yaml=chosen)
     if flags.yes:
-        return propose_choices(complete_choices(given, scan.wait()) if given.ask_dataset_yaml else given)
+        folder = scan.wait()
+        given = replace(given, samples={shard.name: shard.samples for shard in scan.prepare.index.shards})
+        return propose_choices(complete_choices(given, folder) if given.ask_dataset_yaml else given)
+    if given.split is not None and flags.asks_by_menus:
+        given = replace(given, split=given.fitted(given.split))
 
     def scanned(asked: OpenChoices) -> OpenChoices:
         completed = complete_choices(asked, scan.wait())

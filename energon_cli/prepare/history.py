@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence, Set as AbstractSet
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -93,6 +93,8 @@ class AnswerHistory:
 class RewindableQuestions:
     """Prompts as menus that start with the previous answers, and that a user can go back to."""
 
+    asks_all = False
+
     def __init__(self, menus: MenuQuestions, history: AnswerHistory) -> None:
         self._menus = menus
         self._history = history
@@ -112,9 +114,11 @@ class RewindableQuestions:
         picked: SplitRequest = self._answer("split", lambda previous: self._menus.split(proposed, previous))
         return picked
 
-    def sample_type(self, likeliest_first: Sequence[SampleTypeSpec]) -> SampleTypeSpec | None:
+    def sample_type(
+        self, likeliest_first: Sequence[SampleTypeSpec], fitting: AbstractSet[str]
+    ) -> SampleTypeSpec | None:
         # A previous answer may be None, so that it is wrapped.
-        picked = self._answer("type", lambda previous: (self._menus.sample_type(likeliest_first, previous),))
+        picked = self._answer("type", lambda previous: (self._menus.sample_type(likeliest_first, fitting, previous),))
         spec: SampleTypeSpec | None = picked[0]
         return spec
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set as AbstractSet
 from dataclasses import replace
 from itertools import takewhile
 from typing import Any
@@ -18,8 +18,8 @@ from .prompts import GoBack, ask_text, leave, print_dim, select
 from .questions import format_ratio
 
 _OTHER_RATIO = "custom ratio …"
-_BACK = "esc goes back to the menu"
 _PATTERNS = "by patterns of shard names …"
+_NO_TYPE = "none: do not write a dataset.yaml"
 _BY_SAMPLES = "8,1,1    of the samples in each shard"
 _RATIOS = {"8,1,1    train, val and test": "8,1,1", "9,1,0    train and val": "9,1,0", "1,0,0    all train": "1,0,0"}
 _LABEL_COLUMNS = 76  # a menu's line on a terminal of 80 columns
@@ -120,9 +120,7 @@ class MenuQuestions:
 
     def _ask_ratio(self, previous: SplitRequest | None) -> dict[str, float]:
         proposal = "8,1,1" if previous is None or previous.ratio is None else format_ratio(previous.ratio)
-        return parse_ratio(
-            ask_text("Ratio of train, val and test", default=proposal, check=_validator(parse_ratio), hint=_BACK)
-        )
+        return parse_ratio(ask_text("Ratio of train, val and test", default=proposal, check=_validator(parse_ratio)))
 
     def _ask_patterns(self) -> tuple[tuple[str, str], ...]:
         patterns: list[tuple[str, str]] = []
@@ -136,7 +134,6 @@ class MenuQuestions:
                 "Part and pattern (empty to finish)" if patterns else "Part and pattern",
                 default="" if patterns else f"train:{proposed_pattern(self._shards)}",
                 check=_validator(lambda text: match(text) if text or not patterns else None),
-                hint=None if patterns else _BACK,
             )
             if not answer:
                 return tuple(patterns)
@@ -144,12 +141,25 @@ class MenuQuestions:
             patterns.append(parse_split_part(answer))
 
     def sample_type(
-        self, likeliest_first: Sequence[SampleTypeSpec], previous: tuple[SampleTypeSpec | None] | None
+        self,
+        likeliest_first: Sequence[SampleTypeSpec],
+        fitting: AbstractSet[str],
+        previous: tuple[SampleTypeSpec | None] | None,
     ) -> SampleTypeSpec | None:
-        labels: dict[str, SampleTypeSpec | None] = {menu_label(spec): spec for spec in likeliest_first}
-        labels["none: do not write a dataset.yaml"] = None
-        default = next((label for label, spec in labels.items() if (spec,) == previous), None)
-        return labels[self._select("What type are the samples?", list(labels), default)]
+        types: Mapping[str, SampleTypeSpec | None] = {menu_label(spec): spec for spec in likeliest_first}
+        default = next((label for label, spec in types.items() if (spec,) == previous), None)
+        fits = {label: spec for label, spec in types.items() if spec is None or spec.name in fitting}
+        others = [label for label in types if label not in fits]
+        more = [f"more types, for which parts are missing ({len(others)}) …"] if others else []
+        while True:
+            first = _NO_TYPE if previous == (None,) else more[0] if default in others else default
+            picked = self._select("What type are the samples?", [*fits, *more, _NO_TYPE], first)
+            if picked not in more:
+                return fits.get(picked)
+            try:
+                return types[select("What type are the samples?", others, default=default, can_go_back=True)]
+            except GoBack:
+                previous, default = None, others[0]
 
     def use_field_map(self, spec: SampleTypeSpec, *, proposes_code: bool, default: bool | None) -> bool:
         field_map = "parts, or values inside json (a field map)"
@@ -168,7 +178,7 @@ class MenuQuestions:
             f"{field.name} ({field.kind.replace('_', ' ')}{optional}) from",
             default=question.proposal,
             check=lambda answer: check_field(question, answer),
-            hint=f"{field_hint(question)}; tab completes{', esc goes back' if self.can_go_back else ''}",
+            hint=f"{field_hint(question)}; Tab completes",
             complete=lambda text: complete_field(question, text),
         )
 
@@ -184,7 +194,7 @@ class MenuQuestions:
 def menu_label(spec: SampleTypeSpec) -> str:
     """Format a sample type as a menu line, with as many of its fields as fit."""
     if spec.crude:
-        return f"{spec.name:<27} all parts, for a cooker"
+        return f"{spec.written_name:<27} a dict of all parts, for your code (a cooker)"
     label = f"{spec.name:<27} {', '.join(spec.required)}"
     optional = "".join(f", [{field.name}]" for field in spec.fields if not field.required)
     if len(label + optional) > _LABEL_COLUMNS:

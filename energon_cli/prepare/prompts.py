@@ -56,7 +56,7 @@ def select(question: str, choices: Sequence[str], *, default: str | None = None,
 
     prompt = questionary.select(
         _wrapped(question),
-        choices=[questionary.Choice(_wrapped(line, indent=3), value=line) for line in choices],
+        choices=[questionary.Choice(_wrapped(line, indent=5), value=line) for line in choices],
         pointer=_pointer(),
         default=default if default in choices else None,
         style=_style(),
@@ -65,7 +65,8 @@ def select(question: str, choices: Sequence[str], *, default: str | None = None,
     )
     _add_leaving(prompt.application.key_bindings, "q", "c-d", can_go_back=can_go_back)
     answer = str(_run(prompt.application, prompt.unsafe_ask))
-    _show_answer(question, answer)
+    if not answer.endswith("…"):  # another prompt follows
+        _show_answer(question, answer)
     return answer
 
 
@@ -97,7 +98,7 @@ def ask_text(
 
     fault = ""
 
-    def message() -> list[tuple[str, str]]:
+    def message() -> Any:
         asked = [("class:qmark", "?"), ("class:question", f" {question} ")]
         keys = "type to replace, → edits" if default else ""
         keys = _legend(keys, "Ctrl-D leaves", can_go_back=True)

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set as AbstractSet
 from typing import Protocol, TextIO
 
 from loader.errors import ConfigError, EnergonError
 from loader.format.documents import SAMPLE_TYPES, SampleTypeSpec, sample_type_of_name
 from loader.format.prepare import DatasetYaml, SplitRequest, parse_ratio
-from loader.inspect import Choices, FieldQuestion, OpenChoices, check_field, field_hint, proposed_field_map
+from loader.inspect import (
+    Choices,
+    FieldQuestion,
+    OpenChoices,
+    check_field,
+    field_hint,
+    proposed_field_map,
+    settled_field_map,
+)
 
 _YES = frozenset(("y", "yes", "true", "ok"))
 _NO = frozenset(("n", "no", "false"))
@@ -41,8 +49,13 @@ class Questions(Protocol):
     def split(self, proposed: SplitRequest) -> SplitRequest:
         """Prompt for the split."""
 
-    def sample_type(self, likeliest_first: Sequence[SampleTypeSpec]) -> SampleTypeSpec | None:
-        """Prompt for the sample type; None means no ``dataset.yaml``."""
+    asks_all: bool
+    """Also prompt where only one answer is possible: scripts rely on the order of all prompts."""
+
+    def sample_type(
+        self, likeliest_first: Sequence[SampleTypeSpec], fitting: AbstractSet[str]
+    ) -> SampleTypeSpec | None:
+        """Prompt for the sample type, those with the names in ``fitting`` first; None means no ``dataset.yaml``."""
 
     def use_field_map(self, spec: SampleTypeSpec, *, proposes_code: bool = False) -> bool:
         """Prompt for the use of a field map; False, proposed with ``proposes_code``, means a ``sample_loader.py``."""
@@ -73,13 +86,16 @@ def ask(
     if not given.ask_dataset_yaml:
         return Choices(split=split)
     given = scanned(given)
-    spec = given.spec or questions.sample_type(given.sample_types)
+    spec = given.spec or questions.sample_type(given.sample_types, given.fitting)
     if spec is None:
         return Choices(split=split)
     if spec.crude:
         return Choices(split=split, dataset_yaml=DatasetYaml(spec=spec))
     if given.field_map is not None:
         return Choices(split=split, dataset_yaml=DatasetYaml(spec=spec, field_map=given.field_map))
+    settled = None if questions.asks_all else settled_field_map(spec, given.contents)
+    if settled is not None and questions.accept_field_map(spec, settled):
+        return Choices(split=split, dataset_yaml=DatasetYaml(spec=spec, field_map=settled))
     if not questions.use_field_map(spec, proposes_code=spec == given.coded_type):
         return Choices(split=split, dataset_yaml=DatasetYaml(spec=spec))
     return Choices(split=split, dataset_yaml=DatasetYaml(spec=spec, field_map=_ask_fields(questions, given, spec)))
@@ -115,6 +131,8 @@ class PipedQuestions:
         answers: The stream of answers; standard input by default.
     """
 
+    asks_all = True
+
     def __init__(
         self,
         *,
@@ -134,7 +152,11 @@ class PipedQuestions:
             return proposed
         return SplitRequest(ratio=self._parse(lambda: parse_ratio(answer)))
 
-    def sample_type(self, likeliest_first: Sequence[SampleTypeSpec]) -> SampleTypeSpec | None:
+    def sample_type(
+        self,
+        likeliest_first: Sequence[SampleTypeSpec],
+        fitting: AbstractSet[str],  # noqa: ARG002 - see Questions
+    ) -> SampleTypeSpec | None:
         answer = self._ask("Create a dataset.yaml? (yes, no, or a sample type)") or "yes"
         is_yes = yes_or_no(answer)
         if is_yes is False:
@@ -143,8 +165,8 @@ class PipedQuestions:
             return self._sample_type(answer, also="yes, no")
         for number, name in enumerate(_NUMBERED_TYPES):
             if name in SAMPLE_TYPES:
-                self._show(f"  {number:>2}  {name}")
-        answer = self._ask(f"Sample type, by name or number (empty: {likeliest_first[0].name})")
+                self._show(f"  {number:>2}  {SAMPLE_TYPES[name].written_name}")
+        answer = self._ask(f"Sample type, by name or number (empty: {likeliest_first[0].written_name})")
         return self._sample_type(answer) if answer else likeliest_first[0]
 
     def use_field_map(self, spec: SampleTypeSpec, *, proposes_code: bool = False) -> bool:

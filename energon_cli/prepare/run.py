@@ -67,6 +67,8 @@ class _Draft:
     notes: Sequence[str]
     warnings: Sequence[str]  # of fields that samples cannot fill
     part_sets: Sequence[Mapping[str, Any]]
+    split: PlannedSplit | None
+    split_samples: Mapping[str, int]  # split part → samples
 
     @property
     def further_notes(self) -> list[str]:
@@ -163,14 +165,24 @@ def _fault_of_target(flags: PrepareFlags, folder: ShardFolder) -> StorageError |
 
 def _draft(flags: PrepareFlags, scan: BackgroundScan, choices: Choices) -> _Draft:
     folder = scan.wait()
+    planned: PlannedSplit | None = None
+    samples: dict[str, int] = {}
+    if choices.split is not None:
+        planned = plan_split(folder.storage, choices.split, list(folder.sizes))
+        counts = planned.counts(scan.prepare.index.shards, storage=folder.storage)
+        samples = {name: count for name, (_, count) in counts.items()}
+    divided = () if planned is None else planned.ranges
+    empty = [f"part {name!r} is empty: the shards have too few samples" for name in divided if not samples[name]]
     return _Draft(
         flags=flags,
         folder=folder,
         choices=choices,
         files=choice_files(folder, choices, name=flags.dataset_yaml_name),
         notes=[*([] if flags.tar_index_only else choice_notes(folder, choices)), *_compat_notes(flags)],
-        warnings=_field_map_warnings(flags, folder, choices),
+        warnings=[*_field_map_warnings(flags, folder, choices), *empty],
         part_sets=scan.part_sets,
+        split=planned,
+        split_samples=samples,
     )
 
 
@@ -246,11 +258,10 @@ def _is_confirmed(draft: _Draft, console: Console, history: AnswerHistory) -> bo
     Raises:
         click.exceptions.Exit: The user leaves.
     """
-    folder = draft.folder
-    if draft.choices.split is not None:
-        show_split_line(console, plan_split(folder.storage, draft.choices.split, list(folder.sizes)))
+    if draft.split_samples:
+        show_split_line(console, draft.split_samples, draft.choices.split)
     show_files(console, draft.files, folder=draft.meta_folder)
-    question = f"Index {plural(len(folder.sizes), 'shard')} and write this?"
+    question = f"Index {plural(len(draft.folder.sizes), 'shard')} and write this?"
     return history.confirm(question)
 
 
@@ -264,9 +275,7 @@ def _show_draft(draft: _Draft, console: Console, account: Account) -> None:
     show_account(account)
     if draft.flags.strict:
         account.check_complete(at=path)
-    planned: PlannedSplit | None = None
-    if draft.choices.split is not None:
-        planned = plan_split(folder.storage, draft.choices.split, list(folder.sizes))
+    planned = draft.split
     warnings = [*draft.warnings, *(planned.warnings if planned is not None else ())]
     size_bytes = sum(folder.sizes.values())
     if draft.flags.as_json:

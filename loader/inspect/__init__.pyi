@@ -47,6 +47,7 @@ from .prepare_choices import (
     open_choices as open_choices,
     propose_choices as propose_choices,
     proposed_field_map as proposed_field_map,
+    settled_field_map as settled_field_map,
     view_first_sample as view_first_sample,
 )
 from .sample_json import sample_document as sample_document

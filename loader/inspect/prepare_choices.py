@@ -8,14 +8,15 @@ from typing import Any
 
 from ..accounting.kinds import kind_of_name
 from ..errors import EnergonError
-from ..format.contents.proposals import Proposal, dropped_parts, propose, propose_field_map
+from ..format.contents.proposals import Proposal, dropped_parts, only_field_map, propose, propose_field_map
 from ..format.contents.sample_layouts import find_layout
 from ..format.documents.field_map import FieldMap, is_part_name, parse_field_expression, parse_field_map
 from ..format.documents.messages import nearest_names
 from ..format.documents.sample_types import CRUDE, SAMPLE_TYPES, FieldSpec, SampleTypeSpec
+from ..format.documents.subset import resolve_subset
 from ..format.prepare.dataset_yaml import SAMPLE_LOADER, DatasetYaml, dataset_config_of, files_to_write
 from ..format.prepare.plan import SplitRequest
-from ..format.prepare.split_plan import detect_split, split_by_ratio
+from ..format.prepare.split_plan import detect_split, ranges_by_ratio, split_by_ratio
 from .sample_view import SampleView, describe_sample, view_decoder
 from .sampled_contents import (
     SampledContents,
@@ -49,9 +50,11 @@ class OpenChoices:
 
     Attributes:
         sizes: Sizes of the shards in bytes, by their names.
+        samples: Their numbers of samples; None before the scan.
         detected_split: Split that the names of the shards suggest.
         contents: What the samples contain.
         sample_types: All sample types, the likeliest first.
+        fitting: Names of the sample types that the samples can fill; the crude type is always one.
         reason: Why the first type is proposed; None if nothing needs to be explained.
         fits: Number of samples that have the parts of the first type; None if it is not known.
         coded_type: The sample type that generated code builds; None if the proposal needs no code.
@@ -68,10 +71,12 @@ class OpenChoices:
     detected_split: Mapping[str, tuple[str, ...]] | None
     contents: SampledContents
     sample_types: Sequence[SampleTypeSpec]
+    fitting: frozenset[str] = frozenset()
     reason: str | None = None
     fits: int | None = None
     coded_type: SampleTypeSpec | None = None
     split: SplitRequest | None = None
+    samples: Mapping[str, int] | None = None
     ask_split: bool = True
     by_samples: bool | None = None
     spec: SampleTypeSpec | None = None
@@ -87,11 +92,12 @@ class OpenChoices:
         return self.fitted(SplitRequest(ratio={"train": 1.0} if is_single else _RATIO))
 
     def fitted(self, request: SplitRequest) -> SplitRequest:
-        """Return a split whose ratio is applied to samples where whole shards miss it."""
-        divides = self.by_samples
-        if divides is None:
-            divides = misses_ratio(self.sizes, request)
-        return replace(request, by_samples=request.by_samples or (divides and request.ratio is not None))
+        """Return a split whose ratio is applied to samples where whole shards miss it, and samples meet it better."""
+        divided = replace(request, by_samples=True)
+        if self.by_samples is not None:
+            return divided if self.by_samples and request.ratio is not None else request
+        is_better = not self.samples or _deviation(self.samples, divided) < _deviation(self.samples, request)
+        return divided if misses_ratio(self.sizes, request) and is_better else request
 
 
 def open_choices(folder: ShardFolder, **settled: Any) -> OpenChoices:
@@ -103,6 +109,8 @@ def open_choices(folder: ShardFolder, **settled: Any) -> OpenChoices:
     """
     proposal = _proposal(folder.contents)
     likeliest = proposal.sample_types
+    coded = likeliest[0] if proposal.layout is not None else None
+    filled = (spec.name for spec in likeliest if proposed_field_map(spec, folder.contents).keys() >= {*spec.required})
     return OpenChoices(
         sizes=folder.sizes,
         detected_split=detect_split(list(folder.sizes)),
@@ -110,7 +118,8 @@ def open_choices(folder: ShardFolder, **settled: Any) -> OpenChoices:
         sample_types=[*likeliest, *(spec for spec in SAMPLE_TYPES.values() if spec not in likeliest)],
         reason=proposal.reason,
         fits=proposal.fits,
-        coded_type=likeliest[0] if proposal.layout is not None else None,
+        fitting=frozenset([*filled, *([coded.name] if coded else [])]),
+        coded_type=coded,
         **settled,
     )
 
@@ -120,6 +129,7 @@ def complete_choices(given: OpenChoices, folder: ShardFolder) -> OpenChoices:
     return open_choices(
         folder,
         split=given.split,
+        samples=given.samples,
         ask_split=given.ask_split,
         by_samples=given.by_samples,
         spec=given.spec,
@@ -145,9 +155,14 @@ def proposed_field_map(spec: SampleTypeSpec, found: SampledContents) -> dict[str
     return propose_field_map(spec, found.part_names, found.json_example, kinds=found.kinds, sets=found.part_sets.sets)
 
 
+def settled_field_map(spec: SampleTypeSpec, found: SampledContents) -> dict[str, str] | None:
+    """Return the field map of a sample type if no other one is possible."""
+    return only_field_map(spec, found.part_names, found.json_example, kinds=found.kinds, sets=found.part_sets.sets)
+
+
 def propose_choices(given: OpenChoices) -> Choices:
     """Settle every open choice by its proposal."""
-    split = given.split
+    split = None if given.split is None else given.fitted(given.split)
     if split is None and given.ask_split:
         split = given.proposed_split
     if not given.ask_dataset_yaml:
@@ -196,7 +211,7 @@ def choice_notes(folder: ShardFolder, choices: Choices) -> list[str]:
     chosen = choices.dataset_yaml
     if chosen is None and not folder.has_dataset_yaml:
         notes.append(
-            "no dataset.yaml was requested, so samples stay crude until there is one;"
+            "no dataset.yaml was requested, so samples stay crude, dicts of their parts, until there is one;"
             " --sample-type NAME --field-map JSON write it"
         )
     if chosen is not None and chosen.field_map is None and not chosen.spec.crude:
@@ -281,15 +296,26 @@ def misses_ratio(sizes: Mapping[str, int], request: SplitRequest, *, by: float =
     """
     if request.ratio is None or request.by_samples:
         return False
+    return _deviation(sizes, request) > by
+
+
+def _deviation(sizes: Mapping[str, int], request: SplitRequest) -> float:
     exact = _exact_shares(sizes, request)
-    return any(abs(exact[name] - asked) > by for name, asked in asked_shares(request).items())
+    return max(abs(exact.get(name, 0) - asked) for name, asked in asked_shares(request).items())
 
 
 def _exact_shares(sizes: Mapping[str, int], request: SplitRequest) -> dict[str, float]:
-    """Return the percentage of the bytes in each part of a ratio of whole shards."""
-    parts = split_by_ratio(list(sizes), request.ratio or {}, shuffle_seed=request.shuffle_seed).parts
-    total = sum(sizes.values()) or 1
-    return {name: 100 * sum(map(sizes.__getitem__, shards)) / total for name, shards in parts.items()}
+    """Return the percentage of the bytes, or samples, of the shards in each part of a ratio."""
+    ratio, total = request.ratio or {}, sum(sizes.values()) or 1
+    if request.by_samples:
+        ranges = ranges_by_ratio(ratio).items()
+        counts = {
+            name: sum(len(range(*resolve_subset((share,), size))) for size in sizes.values()) for name, share in ranges
+        }
+    else:
+        parts = split_by_ratio(list(sizes), ratio, shuffle_seed=request.shuffle_seed).parts
+        counts = {name: sum(map(sizes.__getitem__, shards)) for name, shards in parts.items()}
+    return {name: 100 * count / total for name, count in counts.items()}
 
 
 def _by_samples_note(folder: ShardFolder, request: SplitRequest) -> Iterator[str]:

@@ -14,6 +14,7 @@ from .sample_layouts import SampleLayout, find_layout
 
 _RARE = 0.01
 """Share of the samples up to which part sets do not decide on a type, but are named."""
+_CRUDE = "crude samples (dicts of parts)"
 _MAX_SETS = 200  # that are compared with a type
 _MAX_NAMED = 20  # parts, in a sentence
 
@@ -36,6 +37,9 @@ _PART_KINDS_OF_FIELD_KIND: Mapping[str, tuple[PartKind, ...]] = {
     "video": ("video",),
 }
 """Field kind → kinds of parts that hold such a field as a whole."""
+
+_WHOLE_PARTS = ("audio", "image", "image_list", "video")
+"""Kinds of fields that no value inside json fills."""
 
 _TREE_NAMES: Mapping[str, tuple[str, ...]] = {
     "answers": ("answers", "answer", "outputs", "output"),
@@ -196,7 +200,7 @@ def _disguise(part_name: str, kinds: Mapping[str, Kind]) -> str:
     does = "keep as bytes" if kind_of_name(part_name) == "bytes" else f"decode as {kind_of_name(part_name)}"
     return (
         f"part {part_name!r} is {contents.description}, which loaders {does} under this name: name it"
-        f" {contents.extension!r}, as energon import does; crude samples keep all parts"
+        f" {contents.extension!r}, as energon import does; {_CRUDE} keep all parts"
     )
 
 
@@ -212,10 +216,10 @@ def _reason(
             return None
         spec = filled[0]
         if not dropped[spec.name]:
-            return f"{spec.name} fits at most {100 * _RARE:.0f} % of the samples; crude samples keep all parts"
+            return f"{spec.name} fits at most {100 * _RARE:.0f} % of the samples; {_CRUDE} keep all parts"
         names = dropped[spec.name]
         more = f" and {len(names) - _MAX_NAMED:,} more" if len(names) > _MAX_NAMED else ""
-        return f"{spec.name} would drop {', '.join(names[:_MAX_NAMED])}{more}; crude samples keep all parts"
+        return f"{spec.name} would drop {', '.join(names[:_MAX_NAMED])}{more}; {_CRUDE} keep all parts"
     spec = complete[0]
     pieces = []
     if layout is not None:
@@ -350,6 +354,38 @@ def propose_field_map(
             proposal[field.name] = expression
             used.add(expression)
     return proposal
+
+
+def only_field_map(
+    spec: SampleTypeSpec,
+    part_names: Iterable[str],
+    json_example: Mapping[str, object] | None = None,
+    *,
+    kinds: Mapping[str, Kind] | None = None,
+    sets: Sequence[PartSet] = (),
+) -> dict[str, str] | None:
+    """Return the field-map expressions of a sample type if no others are possible; None if there is a choice.
+
+    The arguments are those of :func:`propose_field_map`.
+
+    >>> only_field_map(SAMPLE_TYPES["CaptioningSample"], ["jpg", "txt"])
+    {'image': 'jpg', 'caption': 'txt'}
+    >>> only_field_map(SAMPLE_TYPES["CaptioningSample"], ["jpg", "txt", "json"], {"caption": "a cat"})
+    """
+    part_names = list(part_names)
+    field_map = propose_field_map(spec, part_names, json_example, kinds=kinds, sets=sets)
+    by_kind: dict[PartKind, set[str]] = {}
+    for name in part_names:
+        by_kind.setdefault(kind_of_part(name, (kinds or {}).get(name)), set()).add(name)
+    claimed: set[str] = set()
+    for field in spec.fields:
+        fitting = set().union(*(by_kind.get(kind, set()) for kind in _PART_KINDS_OF_FIELD_KIND[field.kind]))
+        accesses = parse_field_expression(field_map[field.name]) if field.name in field_map else []
+        may_be_inside = "tree" in by_kind and field.kind not in _WHOLE_PARTS
+        if may_be_inside or {access.part for access in accesses} != fitting or claimed & fitting:
+            return None
+        claimed |= fitting
+    return field_map if all(name in field_map for name in spec.required) else None
 
 
 def _propose(

@@ -90,7 +90,10 @@ class MenuQuestions:
         answer = select("Whole shards miss this ratio. How should they be split?", answers, can_go_back=True)
         if answer == reshard:
             leave()
-        return replace(choice, by_samples=answer == by_samples)
+        choice = replace(choice, by_samples=answer == by_samples)
+        if choice.by_samples:
+            self._show_split(choice)
+        return choice
 
     def _split(self, proposed: SplitRequest, previous: SplitRequest | None) -> SplitRequest:
         choices: dict[str, Any] = {}

@@ -94,7 +94,7 @@ def show_files(console: Console, files: Mapping[str, str], *, folder: str) -> No
     for name, text in files.items():
         console.print(f"{escape_controls(folder)}/{name}:", style="bold", soft_wrap=True)
         for line in text.rstrip("\n").split("\n"):
-            console.print(f"  {escape_controls(line)}", soft_wrap=True)
+            console.print(f"  {escape_controls(line)}", soft_wrap=not console.is_terminal)
 
 
 def show_notes(console: Console, notes: Sequence[str], *, label: str, style: str = "") -> None:
@@ -114,7 +114,8 @@ def show_done(console: Console, path: str, report: PrepareReport, files: Mapping
     console.print(text, soft_wrap=not console.is_terminal, style="green")
     if report.split:
         split = ", ".join(f"{escape_controls(name)} {samples:,}" for name, (_, samples) in report.split.items())
-        console.print(f"split: {split} {'sample' if report.samples == 1 else 'samples'}", soft_wrap=not console.is_terminal)
+        unit = "sample" if report.samples == 1 else "samples"
+        console.print(f"split: {split} {unit}", soft_wrap=not console.is_terminal)
     if report.media:
         console.print(_media_line(report.media), soft_wrap=not console.is_terminal)
     if files:

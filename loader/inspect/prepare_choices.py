@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -289,7 +290,7 @@ def asked_shares(request: SplitRequest) -> dict[str, float]:
 
 
 def misses_ratio(sizes: Mapping[str, int], request: SplitRequest, *, by: float = _MAX_DEVIATION) -> bool:
-    """Return True if whole shards miss a ratio by more percentage points of their bytes.
+    """Return True if whole shards miss a ratio by more percentage points of their bytes, or leave a part empty.
 
     >>> misses_ratio({"a": 9, "b": 9, "c": 9}, SplitRequest(ratio={"train": 8, "val": 1, "test": 1}))
     True
@@ -300,8 +301,11 @@ def misses_ratio(sizes: Mapping[str, int], request: SplitRequest, *, by: float =
 
 
 def _deviation(sizes: Mapping[str, int], request: SplitRequest) -> float:
-    exact = _exact_shares(sizes, request)
-    return max(abs(exact.get(name, 0) - asked) for name, asked in asked_shares(request).items())
+    """Return the largest deviation of a share in percentage points; infinity if a part is empty that should not be."""
+    exact, asked = _exact_shares(sizes, request), asked_shares(request)
+    if any(asked[name] and not exact.get(name) for name in asked):
+        return math.inf
+    return max(abs(exact.get(name, 0) - asked[name]) for name in asked)
 
 
 def _exact_shares(sizes: Mapping[str, int], request: SplitRequest) -> dict[str, float]:
@@ -322,7 +326,7 @@ def _by_samples_note(folder: ShardFolder, request: SplitRequest) -> Iterator[str
     """Yield why samples are split, and who cannot read that."""
     of_shards = replace(request, by_samples=False)
     if misses_ratio(folder.sizes, of_shards):
-        yield f"the samples of each shard are split: {_shares_of_shards(folder, of_shards)}"
+        yield f"the samples of each shard are split: as a whole, {_shares_of_shards(folder, of_shards)}"
     yield "megatron-energon itself reads splits of whole shards only: --split-by shards keeps whole shards"
 
 
@@ -334,8 +338,8 @@ def _real_shares(folder: ShardFolder, request: SplitRequest) -> Iterator[str]:
 
 def _shares_of_shards(folder: ShardFolder, request: SplitRequest) -> str:
     asked, exact, count = asked_shares(request), _exact_shares(folder.sizes, request), len(folder.sizes)
-    shares = ", ".join(f"{name} {exact[name]:.0f} % ({share:.0f} % asked)" for name, share in asked.items())
-    return f"{plural(count, 'whole shard')} {'comes' if count == 1 else 'come'} to {shares}"
+    shares = ", ".join(f"{name} {exact[name]:.0f} % ({share:.0f} % requested)" for name, share in asked.items())
+    return f"{plural(count, 'shard')} {'comes' if count == 1 else 'come'} to {shares}"
 
 
 def view_first_sample(folder: ShardFolder, choice: DatasetYaml, *, trust_code: bool = False) -> SampleView:

@@ -132,7 +132,7 @@ def make_build(dataset: DatasetFolder, request: PreviewRequest, *, crude_too: bo
 
 
 def view_decoder(config: DatasetConfig | None) -> SampleDecoder:
-    """Return the decoder for samples that are only looked at; importing torch takes longer than all the rest.
+    """Return the decoder for samples that are only shown; importing torch takes longer than all the rest.
 
     Code that comes with a dataset gets the tensors that it expects.
     """

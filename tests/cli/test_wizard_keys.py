@@ -79,7 +79,7 @@ def test_arrow_keys_choose_and_texts_can_be_edited(captions: Path, wizard: Termi
     wizard.wait_for("caption (text) from txt").press(*"json[caption", ENTER).wait_for("character")
     lines = wizard.text.splitlines()
     prompt = next(number for number, line in enumerate(lines) if line.startswith("? caption (text) from json[caption"))
-    assert "character" in lines[prompt - 1], "the fault of an answer stands beside its prompt"
+    assert "character" in lines[prompt - 1], "the fault of an answer stands next to its prompt"
     wizard.press("]", ENTER).wait_for(WRITE)
     assert "a gradient, number 0" in wizard.text
     assert wizard.press("y").finish() == 0

@@ -111,7 +111,7 @@ class TerminalRun:
             self.process.send(f"\x1b[{self.screen.cursor.y + 1};{self.screen.cursor.x + 1}R")
         return True
 
-    def wait_for(self, text: str, *, timeout_s: float = 8) -> Self:
+    def wait_for(self, text: str, *, timeout_s: float = 60) -> Self:
         """Read until the screen shows the text."""
         deadline = time.monotonic() + timeout_s
         while text not in self.text:

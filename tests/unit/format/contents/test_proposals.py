@@ -162,7 +162,12 @@ def test_each_field_gets_the_part_or_path_that_fits(
     [
         (["jpg", "txt"], None, "Captioning", None),
         (["jpg", "txt", "json"], {"license": "CC BY"}, "Captioning", "no field of CaptioningSample holds json"),
-        (["left.jpg", "right.jpg", "txt"], None, "Crude", "CaptioningSample would drop right.jpg; crude samples keep"),
+        (
+            ["left.jpg", "right.jpg", "txt"],
+            None,
+            "Crude",
+            "CaptioningSample would drop right.jpg; crude samples (dicts of parts) keep",
+        ),
         (["jpg", "json"], {"story": "a long tale"}, "Crude", "ImageSample would drop json"),
         (["jpg", "json"], LLAVA, "Conversation", "megatron-energon does not have this type"),
         (["0.jpg", "1.jpg", "json"], LLAVA, "Conversation", "several images"),
@@ -188,7 +193,7 @@ def test_alternatives_that_one_sample_has_together_are_not_alternatives() -> Non
     proposal = propose(["jpg", "png", "txt"], sets=[part_set("jpg png txt", 5)])
     assert (proposal.sample_types[0], proposal.reason) == (
         CRUDE,
-        "CaptioningSample would drop png; crude samples keep all parts",
+        "CaptioningSample would drop png; crude samples (dicts of parts) keep all parts",
     )
 
 
@@ -245,7 +250,7 @@ def test_a_type_that_few_samples_fit_is_not_proposed_and_the_reason_says_so() ->
     proposal = propose(["txt", "jpg"], sets=[part_set("bin", 5000), part_set("jpg txt", 30)])
     assert (proposal.sample_types[0], proposal.reason) == (
         CRUDE,
-        "CaptioningSample fits at most 1 % of the samples; crude samples keep all parts",
+        "CaptioningSample fits at most 1 % of the samples; crude samples (dicts of parts) keep all parts",
     )
 
 
@@ -256,5 +261,5 @@ def test_a_rare_part_keeps_its_samples_but_not_all_others_from_a_type() -> None:
     proposal = propose(["jpg", "txt", "wav"], sets=frequent)
     assert (proposal.sample_types[0], proposal.reason) == (
         CRUDE,
-        "CaptioningSample would drop wav; crude samples keep all parts",
+        "CaptioningSample would drop wav; crude samples (dicts of parts) keep all parts",
     )

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from loader.convert.importing import ListedRows
-from loader.errors import ConfigError
 from loader.format.documents import SampleTypeSpec, sample_type_of_name
 from loader.format.prepare import DatasetYaml, SplitRequest, parse_ratio
 from loader.inspect import Choices, ShardFolder, open_choices, plural, propose_choices
@@ -106,6 +105,7 @@ def _proposal_of_sources(listed: ListedRows) -> DatasetYaml | None:
 
 def _ask_split(listed: ListedRows, previous: str | None, history: AnswerHistory) -> str:
     """Prompt for the split; return a ratio, or an empty text for that of the sources."""
+    from ..prepare.menus import validator
     from ..prepare.prompts import ask_text, select
 
     labels: dict[str, str] = {}
@@ -118,12 +118,4 @@ def _ask_split(listed: ListedRows, previous: str | None, history: AnswerHistory)
     label = select(question, [*labels, _OTHER_RATIO], default=default, can_go_back=history.can_go_back)
     if label != _OTHER_RATIO:
         return labels[label]
-    return ask_text("Ratio of train, val and test:", default=previous or _DEFAULT_RATIO, check=_fault_of_ratio)
-
-
-def _fault_of_ratio(text: str) -> str | None:
-    try:
-        parse_ratio(text)
-    except ConfigError as error:
-        return error.message
-    return None
+    return ask_text("Ratio of train, val and test:", default=previous or _DEFAULT_RATIO, check=validator(parse_ratio))

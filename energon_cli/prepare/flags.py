@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,6 +77,16 @@ class PrepareFlags:
         """True if prompts are wanted, and there is a terminal for menus."""
         asks = not (self.yes or self.non_interactive or self.tar_index_only)
         return asks and is_terminal(sys.stdin) and is_terminal(sys.stderr if self.as_json else sys.stdout)
+
+
+def given_flags(context: click.Context, *, apart_from: AbstractSet[str]) -> list[str]:
+    """Return the flags on the command line, without those of the named parameters."""
+    return [
+        parameter.opts[0]
+        for parameter in context.command.params
+        if parameter.name not in {*apart_from, "help", "debug"}
+        and context.get_parameter_source(parameter.name or "") is click.core.ParameterSource.COMMANDLINE
+    ]
 
 
 def check_flags(flags: PrepareFlags) -> None:

@@ -123,7 +123,7 @@ class MenuQuestions:
 
     def _ask_ratio(self, previous: SplitRequest | None) -> dict[str, float]:
         proposal = "8,1,1" if previous is None or previous.ratio is None else format_ratio(previous.ratio)
-        return parse_ratio(ask_text("Ratio of train, val and test", default=proposal, check=_validator(parse_ratio)))
+        return parse_ratio(ask_text("Ratio of train, val and test", default=proposal, check=validator(parse_ratio)))
 
     def _ask_patterns(self) -> tuple[tuple[str, str], ...]:
         patterns: list[tuple[str, str]] = []
@@ -136,7 +136,7 @@ class MenuQuestions:
             answer = ask_text(
                 "Part and pattern (empty to finish)" if patterns else "Part and pattern",
                 default="" if patterns else f"train:{proposed_pattern(self._shards)}",
-                check=_validator(lambda text: match(text) if text or not patterns else None),
+                check=validator(lambda text: match(text) if text or not patterns else None),
             )
             if not answer:
                 return tuple(patterns)
@@ -213,7 +213,9 @@ def proposed_pattern(shards: Sequence[str]) -> str:
     return (prefix if re.fullmatch(r"[\w./-]*", prefix) else "") + ".*"
 
 
-def _validator(parse: Callable[[str], Any]) -> Callable[[str], str | None]:
+def validator(parse: Callable[[str], Any]) -> Callable[[str], str | None]:
+    """Return a function that returns the fault of an answer, if a function refuses to parse it."""
+
     def check(answer: str) -> str | None:
         try:
             parse(answer)

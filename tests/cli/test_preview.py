@@ -309,7 +309,7 @@ def test_looking_at_pictures_text_json_and_video_needs_no_torch(tmp_path: Path, 
         "codes = [main(['preview', path, '--json']) for path in sys.argv[1:]]\n"
         "print(codes, 'torch' in sys.modules)"
     )
-    command = [sys.executable, "-c", code, tmp_path / "captions", tmp_path / "clips"]
+    command = [sys.executable, "-c", code, str(tmp_path / "captions"), str(tmp_path / "clips")]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     *documents, result = done.stdout.splitlines()
     assert result == "[0, 0] False"

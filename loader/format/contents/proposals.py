@@ -75,31 +75,6 @@ class Proposal:
     fits: int | None = None
 
 
-def propose_sample_types(
-    part_names: Iterable[str],
-    json_example: Mapping[str, object] | None = None,
-    *,
-    kinds: Mapping[str, Kind] | None = None,
-) -> list[SampleTypeSpec]:
-    """Rank the sample types that can be built from such parts.
-
-    Args:
-        part_names: Names of the parts of samples.
-        json_example: The decoded ``json`` part of a sample; None if samples have none.
-        kinds: As in :func:`propose`.
-
-    Returns:
-        First the types with required fields that a field map, or generated code, can fill without dropping text or
-        media, the likeliest first; then the crude type, which keeps all parts; then types that drop some, or need code.
-
-    >>> [spec.short_name for spec in propose_sample_types(["jpg", "txt"])][:2]
-    ['Captioning', 'Crude']
-    >>> propose_sample_types(["jpg", "json"], {"question": "why?", "answer": "so"})[0].short_name
-    'VQA'
-    """
-    return list(propose(part_names, json_example, kinds=kinds).sample_types)
-
-
 def propose(
     part_names: Iterable[str],
     json_example: Mapping[str, object] | None = None,
@@ -110,6 +85,9 @@ def propose(
 ) -> Proposal:
     """Rank the sample types that can be built from such parts, and explain the first one.
 
+    First come the types with required fields that a field map, or generated code, can fill without dropping text or
+    media, the likeliest first; then the crude type, which keeps all parts; then types that drop some, or need code.
+
     Args:
         part_names: Names of the parts of samples, the most frequent first.
         json_example: The ``json`` parts of samples, decoded and merged; None if samples have none.
@@ -119,6 +97,11 @@ def propose(
         sets: The part sets of all samples, the most frequent first. Then a type is proposed for what more than 1 % of
             the samples have, and no type that fewer samples fit.
         has_all: Returns True if some json part has all values of such expressions.
+
+    >>> [spec.short_name for spec in propose(["jpg", "txt"]).sample_types][:2]
+    ['Captioning', 'Crude']
+    >>> propose(["jpg", "json"], {"question": "why?", "answer": "so"}).sample_types[0].short_name
+    'VQA'
     """
     parts, by_bytes = list(part_names), kinds or {}
     samples = sum(each.samples for each in sets)
@@ -372,17 +355,16 @@ def only_field_map(
     {'image': 'jpg', 'caption': 'txt'}
     >>> only_field_map(SAMPLE_TYPES["CaptioningSample"], ["jpg", "txt", "json"], {"caption": "a cat"})
     """
-    part_names = list(part_names)
-    field_map = propose_field_map(spec, part_names, json_example, kinds=kinds, sets=sets)
-    by_kind: dict[PartKind, set[str]] = {}
-    for name in part_names:
-        by_kind.setdefault(kind_of_part(name, (kinds or {}).get(name)), set()).add(name)
+    names = list(part_names)
+    field_map = propose_field_map(spec, names, json_example, kinds=kinds, sets=sets)
+    by_name = {name: kind_of_part(name, (kinds or {}).get(name)) for name in names}
     claimed: set[str] = set()
     for field in spec.fields:
-        fitting = set().union(*(by_kind.get(kind, set()) for kind in _PART_KINDS_OF_FIELD_KIND[field.kind]))
-        accesses = parse_field_expression(field_map[field.name]) if field.name in field_map else []
-        may_be_inside = "tree" in by_kind and field.kind not in _WHOLE_PARTS
-        if may_be_inside or {access.part for access in accesses} != fitting or claimed & fitting:
+        fitting = {name for name, kind in by_name.items() if kind in _PART_KINDS_OF_FIELD_KIND[field.kind]}
+        accesses = parse_field_expression(field_map[field.name]) if field.name in field_map else ()
+        used = {access.part for access in accesses}
+        may_be_inside = "tree" in by_name.values() and field.kind not in _WHOLE_PARTS
+        if may_be_inside or used != fitting or claimed & fitting:
             return None
         claimed |= fitting
     return field_map if all(name in field_map for name in spec.required) else None

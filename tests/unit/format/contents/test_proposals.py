@@ -6,7 +6,7 @@ import pytest
 
 from loader.accounting.kinds import kind_of_bytes
 from loader.accounting.part_sets import PartSet
-from loader.format.contents.proposals import propose, propose_field_map, propose_sample_types
+from loader.format.contents.proposals import propose, propose_field_map
 from loader.format.documents.sample_types import CRUDE, SampleTypeSpec, sample_type_of_name
 
 LLAVA = {"id": "7", "conversations": [{"from": "human", "value": "<image>\nWho?"}, {"from": "gpt", "value": "A cat."}]}
@@ -45,7 +45,7 @@ def short_names(specs: list[SampleTypeSpec]) -> list[str]:
     ],
 )
 def test_the_likeliest_type_that_parts_can_fill_is_proposed_first(parts: list[str], first: str) -> None:
-    proposed = propose_sample_types(parts)
+    proposed = [*propose(parts).sample_types]
     assert proposed[0].short_name == first
     for spec in proposed[: proposed.index(CRUDE)]:
         assert set(spec.required) <= propose_field_map(spec, parts).keys(), "types that need code come last"
@@ -90,7 +90,7 @@ def test_the_likeliest_type_that_parts_can_fill_is_proposed_first(parts: list[st
 def test_keys_of_json_tell_the_type_and_fill_its_fields(
     parts: list[str], example: dict[str, Any], first: str, field_map: dict[str, str]
 ) -> None:
-    spec = propose_sample_types(parts, example)[0]
+    spec = propose(parts, example).sample_types[0]
     assert spec.short_name == first
     assert propose_field_map(spec, parts, example) == field_map
 
@@ -211,7 +211,7 @@ def test_a_picture_under_another_name_is_kept_and_named(name: str) -> None:
 def test_video_under_an_unknown_name_fills_a_field_since_loaders_keep_media_as_bytes() -> None:
     kinds = {"clip": kind_of_bytes(b"\0\0\0\x18ftypisom")}
     example = {"question": "What?", "answer": "A cat."}
-    (vid, *_) = propose_sample_types(["clip", "json"], example, kinds=kinds)
+    (vid, *_) = propose(["clip", "json"], example, kinds=kinds).sample_types
     assert vid.short_name == "VidQA"
     assert propose_field_map(vid, ["clip", "json"], example, kinds=kinds)["video"] == "clip"
 

@@ -30,8 +30,8 @@ LAYERS = (
     "loader.order",
     "loader.metadataset",
     "loader.convert",
-    "loader.av",
     "loader.lazy_torch",
+    "loader.av",
     "loader.transport",
     "loader.samples",
     "loader.stores",
@@ -42,7 +42,7 @@ LAYERS = (
     "energon_cli",
     ALIAS,
 )
-BELOW_TORCH = LAYERS[: LAYERS.index("loader.av")]
+BELOW_TORCH = LAYERS[: LAYERS.index("loader.lazy_torch")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

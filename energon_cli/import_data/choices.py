@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from loader.convert.importing import ListedRows
-from loader.errors import ConfigError
 from loader.format.documents import SampleTypeSpec, sample_type_of_name
-from loader.format.prepare import DatasetYaml, parse_ratio
+from loader.format.prepare import DatasetYaml, SplitRequest, parse_ratio
 from loader.inspect import Choices, ShardFolder, open_choices, plural, propose_choices
 
 from ..prepare.choices import show_trial
@@ -68,16 +67,16 @@ def resolve_choices(
             ratio = parse_ratio(_DEFAULT_RATIO)
         return _choices(ratio, propose_choices(given))
     if not flags.asks_by_menus:
-        questions = PipedQuestions(_DEFAULT_RATIO, show=lambda line: console.print(line, soft_wrap=True))
+        questions = PipedQuestions(show=lambda line: console.print(line, soft_wrap=True))
         if ratio is None and not is_split:
-            ratio = questions.split(None).ratio
+            ratio = questions.split(SplitRequest(ratio=parse_ratio(_DEFAULT_RATIO))).ratio
         return _choices(ratio, ask(questions, given))
     from ..prepare.menus import MenuQuestions
 
     def try_field_map(spec: SampleTypeSpec, field_map: Mapping[str, str]) -> bool:
         return show_trial(folder, DatasetYaml(spec=spec, field_map=field_map), console, trust_code=False)
 
-    menus = MenuQuestions([*folder.sizes], try_field_map=try_field_map, show_split=lambda _: None)
+    menus = MenuQuestions(folder.sizes, try_field_map=try_field_map)
     rewindable = RewindableQuestions(menus, history)
 
     def ask_all() -> ImportChoices:
@@ -106,6 +105,7 @@ def _proposal_of_sources(listed: ListedRows) -> DatasetYaml | None:
 
 def _ask_split(listed: ListedRows, previous: str | None, history: AnswerHistory) -> str:
     """Prompt for the split; return a ratio, or an empty text for that of the sources."""
+    from ..prepare.menus import validator
     from ..prepare.prompts import ask_text, select
 
     labels: dict[str, str] = {}
@@ -118,12 +118,4 @@ def _ask_split(listed: ListedRows, previous: str | None, history: AnswerHistory)
     label = select(question, [*labels, _OTHER_RATIO], default=default, can_go_back=history.can_go_back)
     if label != _OTHER_RATIO:
         return labels[label]
-    return ask_text("Ratio of train, val and test:", default=previous or _DEFAULT_RATIO, check=_fault_of_ratio)
-
-
-def _fault_of_ratio(text: str) -> str | None:
-    try:
-        parse_ratio(text)
-    except ConfigError as error:
-        return error.message
-    return None
+    return ask_text("Ratio of train, val and test:", default=previous or _DEFAULT_RATIO, check=validator(parse_ratio))

@@ -43,13 +43,13 @@ def show_found(console: Console, flags: ImportFlags, listed: ListedRows, first: 
     about = "" if listed.are_sizes_known else "about "
     size = f", {about}{format_bytes(listed.size_bytes)}" if listed.size_bytes else ""
     names = " ".join(map(escape_controls, flags.sources))
-    console.print(f"{names} ({kinds}): {plural(rows, 'sample')}{size}", soft_wrap=True)
+    console.print(f"{names} ({kinds}): {plural(rows, 'sample')}{size}", soft_wrap=not console.is_terminal)
     for _, columns in found_columns(listed.sources):
         _show_columns(console, columns)
     coverage = ", ".join(
         f"{escape_controls(name)} {100 * count / rows:.0f} %" for name, count in listed.part_counts.most_common()
     )
-    console.print(f"parts: {coverage}", soft_wrap=True)
+    console.print(f"parts: {coverage}", soft_wrap=not console.is_terminal)
     if listed.rows.renamed:
         console.print(f"{plural(len(listed.rows.renamed), 'key')} occur again, and get a number", soft_wrap=True)
     show_notes(console, listed.notes, label="note")
@@ -123,7 +123,7 @@ def show_done(console: Console, path: str, report: ImportReport) -> None:
     console.print(
         f"imported to {escape_controls(path)}: {size} ({format_bytes(report.size_bytes)}) in"
         f" {report.seconds:.1f} s{kept}",
-        soft_wrap=True,
+        soft_wrap=not console.is_terminal,
         style="green",
     )
     split = ", ".join(f"{escape_controls(name)} {samples:,}" for name, (_, samples) in prepared.split.items())

@@ -37,6 +37,7 @@ from loader.inspect import (
 from ..account import show_account
 from ..console import error_console, output_console, print_json
 from ..prepare.history import AnswerHistory
+from ..prepare.prompts import no_echo
 from ..prepare.report import show_files, show_notes
 from ..progress import ProgressBar
 from .choices import ImportChoices, resolve_choices
@@ -64,6 +65,7 @@ def import_sources(flags: ImportFlags) -> None:
     pictures, max_failures = flags.pictures(), flags.failures()
     flags.ratio()
     with ExitStack() as stack:
+        stack.enter_context(no_echo(enabled=flags.asks_by_menus))
         # List the samples of all sources.
         flags, listed = _listed(flags, stack)
         # Write a few samples to a temporary folder, from which the type is proposed.
@@ -182,7 +184,7 @@ def _is_confirmed(
     show_files(console, draft.files, folder=".nv-meta")
     size = f", about {format_bytes(listed.size_bytes)}," if listed.size_bytes else ""
     question = f"Write {plural(len(listed.rows), 'sample')}{size} to {flags.output}?"
-    return history.confirm(question, console)
+    return history.confirm(question)
 
 
 def _show_dry_run(flags: ImportFlags, listed: ListedRows, layout: ShardLayout, draft: _Draft, console: Console) -> None:

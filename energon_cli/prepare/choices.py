@@ -15,6 +15,7 @@ from loader.inspect import (
     OpenChoices,
     ShardFolder,
     complete_choices,
+    misses_ratio,
     open_choices,
     plural,
     propose_choices,
@@ -64,7 +65,7 @@ def _with_flags(flags: PrepareFlags, request: SplitRequest) -> SplitRequest:
         return request
     return replace(
         request,
-        by_samples=request.by_samples or flags.split_by == "samples",
+        by_samples=request.by_samples or flags.by_samples is True,
         shuffle_seed=_SHUFFLE_SEED if flags.shuffle_tars else None,
     )
 
@@ -75,7 +76,8 @@ def _unshuffled_choices(
     given = open_choices(
         folder,
         split=split_of_flags(flags),
-        ask_split=not folder.has_split or flags.split_by == "samples",
+        ask_split=not folder.has_split or flags.replaces_split,
+        by_samples=flags.by_samples,
         # A prepared dataset without a dataset.yaml stays without one, unless a flag or a menu requests it.
         ask_dataset_yaml=not flags.skip_dataset_yaml and (not folder.prepared or flags.sample_type is not None),
         **type_of_flags(flags.sample_type, flags.field_map),
@@ -90,7 +92,11 @@ def _unshuffled_choices(
         chosen = None if given.spec is None else DatasetYaml(spec=given.spec, field_map=given.field_map)
         return Choices(split=given.split, dataset_yaml=chosen)
     if flags.yes:
-        return propose_choices(complete_choices(given, scan.wait()) if given.ask_dataset_yaml else given)
+        folder = scan.wait()
+        given = replace(given, samples={shard.name: shard.samples for shard in scan.prepare.index.shards})
+        return propose_choices(complete_choices(given, folder) if given.ask_dataset_yaml else given)
+    if given.split is not None and flags.asks_by_menus:
+        given = replace(given, split=given.fitted(given.split))
 
     def scanned(asked: OpenChoices) -> OpenChoices:
         completed = complete_choices(asked, scan.wait())
@@ -102,7 +108,7 @@ def _unshuffled_choices(
         show_found(console, flags.path, folder.sizes)
     if flags.asks_by_menus:
         return _ask_by_menus(flags, folder, given, scanned, scan, console=console, history=history)
-    questions = PipedQuestions(given.proposed_ratio, show=lambda line: console.print(line, soft_wrap=True))
+    questions = PipedQuestions(show=lambda line: console.print(line, soft_wrap=True))
     return ask(questions, given, scanned)
 
 
@@ -135,17 +141,19 @@ def _ask_by_menus(
         choice = DatasetYaml(spec=spec, field_map=field_map)
         return show_trial(scan.wait(), choice, console, trust_code=flags.trust_code)
 
-    def show_choice(choice: SplitRequest) -> None:
-        planned = plan_split(folder.storage, _with_flags(flags, choice), list(folder.sizes))
-        show_split(console, planned, folder.sizes)
+    def show_choice(choice: SplitRequest) -> bool:
+        request = _with_flags(flags, choice)
+        planned = plan_split(folder.storage, request, list(folder.sizes))
+        show_split(console, planned, folder.sizes, request)
         show_notes(console, planned.warnings, label="warning", style="yellow")
+        return flags.by_samples is None and misses_ratio(folder.sizes, request)
 
-    menus = MenuQuestions(list(folder.sizes), try_field_map=try_field_map, show_split=show_choice)
+    menus = MenuQuestions(folder.sizes, path=flags.path, try_field_map=try_field_map, show_split=show_choice)
     questions = RewindableQuestions(menus, history)
 
     def ask_all() -> Choices:
         asked = given
-        if folder.prepared and given.split is None and given.spec is None and flags.split_by == "shards":
+        if folder.prepared and given.split is None and given.spec is None and not flags.replaces_split:
             split, dataset_yaml = questions.what_to_change(has_dataset_yaml=folder.has_dataset_yaml)
             asked = replace(given, ask_split=split or given.ask_split, ask_dataset_yaml=dataset_yaml)
         return ask(questions, asked, scanned)

@@ -50,9 +50,8 @@ _EXAMPLES = (
 @click.option(
     "--split-by",
     type=click.Choice(["shards", "samples"]),
-    default="shards",
-    show_default=True,
-    help="Apply the ratio to whole shards, or to the samples of each shard.",
+    help="Apply the ratio to whole shards, or to the samples of each shard."
+    "  [default: shards; with --yes, samples if whole shards miss the ratio by more than 10 percentage points]",
 )
 @click.option(
     "--split-parts",

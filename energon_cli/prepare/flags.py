@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +26,7 @@ class PrepareFlags:
 
     path: str
     split_ratio: str | None
-    split_by: str
+    split_by: str | None
     split_parts: tuple[str, ...]
     shuffle_tars: bool
     exclude: str | None
@@ -62,10 +63,30 @@ class PrepareFlags:
         return bool(split_url(self.path)[0])
 
     @property
+    def by_samples(self) -> bool | None:
+        """True: a ratio applies to the samples of each shard; False: to whole shards; None: no flag says so."""
+        return False if self.shuffle_tars else None if self.split_by is None else self.split_by == "samples"
+
+    @property
+    def replaces_split(self) -> bool:
+        """True if a flag asks for a new split, whose ratio may be the proposed one."""
+        return self.split_by == "samples" or (self.split_by is not None and self.yes)
+
+    @property
     def asks_by_menus(self) -> bool:
         """True if prompts are wanted, and there is a terminal for menus."""
         asks = not (self.yes or self.non_interactive or self.tar_index_only)
         return asks and is_terminal(sys.stdin) and is_terminal(sys.stderr if self.as_json else sys.stdout)
+
+
+def given_flags(context: click.Context, *, apart_from: AbstractSet[str]) -> list[str]:
+    """Return the flags on the command line, without those of the named parameters."""
+    return [
+        parameter.opts[0]
+        for parameter in context.command.params
+        if parameter.name not in {*apart_from, "help", "debug"}
+        and context.get_parameter_source(parameter.name or "") is click.core.ParameterSource.COMMANDLINE
+    ]
 
 
 def check_flags(flags: PrepareFlags) -> None:
@@ -219,7 +240,7 @@ def check_consent(flags: PrepareFlags, *, has_split: bool, has_dataset_yaml: boo
     replaced = [
         name
         for name, exists, requested in (
-            ("the split", has_split, flags.split_ratio or flags.split_parts or flags.split_by == "samples"),
+            ("the split", has_split, flags.split_ratio or flags.split_parts or flags.replaces_split),
             (flags.dataset_yaml_name, has_dataset_yaml, flags.sample_type),
         )
         if exists and requested

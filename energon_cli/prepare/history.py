@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence, Set as AbstractSet
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
-
-import click
 
 from loader.format.documents import SampleTypeSpec
 from loader.format.prepare import SplitRequest
@@ -15,8 +13,6 @@ from loader.inspect import FieldQuestion
 from .prompts import GoBack, confirm
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from .menus import MenuQuestions
 
 _Result = TypeVar("_Result")
@@ -72,7 +68,7 @@ class AnswerHistory:
         """Return to the first prompt."""
         self._answers.clear()
 
-    def confirm(self, question: str, console: Console) -> bool:
+    def confirm(self, question: str) -> bool:
         """Prompt for the confirmation; return False to prompt for the answers again.
 
         Raises:
@@ -83,9 +79,6 @@ class AnswerHistory:
         except GoBack:
             self.back()
             return False
-        if answer == "leave":
-            console.print("nothing was written")
-            raise click.exceptions.Exit(1)
         if answer == "change":
             self.restart()
         return answer == "write"
@@ -100,42 +93,43 @@ class AnswerHistory:
 class RewindableQuestions:
     """Prompts as menus that start with the previous answers, and that a user can go back to."""
 
+    asks_all = False
+
     def __init__(self, menus: MenuQuestions, history: AnswerHistory) -> None:
         self._menus = menus
         self._history = history
 
-    def _answer(self, prompt: Hashable, ask: Callable[[Any], Any]) -> Any:
+    def _answer(self, prompt: Hashable, ask: Callable[[Any], _Result]) -> _Result:
         self._menus.can_go_back = self._history.can_go_back
-        return self._history.answer(prompt, ask)
+        answer: _Result = self._history.answer(prompt, ask)
+        return answer
 
     def what_to_change(self, *, has_dataset_yaml: bool) -> tuple[bool, bool]:
         """Prompt for the parts of a prepared dataset to change: the split, and ``dataset.yaml``."""
-        picked: tuple[bool, bool] = self._answer(
+        return self._answer(
             "change", lambda previous: self._menus.what_to_change(previous, has_dataset_yaml=has_dataset_yaml)
         )
-        return picked
 
-    def split(self, detected: Mapping[str, tuple[str, ...]] | None) -> SplitRequest:
-        picked: SplitRequest = self._answer("split", lambda previous: self._menus.split(detected, previous))
-        return picked
+    def split(self, proposed: SplitRequest) -> SplitRequest:
+        return self._answer("split", lambda previous: self._menus.split(proposed, previous))
 
-    def sample_type(self, likeliest_first: Sequence[SampleTypeSpec]) -> SampleTypeSpec | None:
+    def sample_type(
+        self, likeliest_first: Sequence[SampleTypeSpec], fitting: AbstractSet[str]
+    ) -> SampleTypeSpec | None:
         # A previous answer may be None, so that it is wrapped.
-        picked = self._answer("type", lambda previous: (self._menus.sample_type(likeliest_first, previous),))
-        spec: SampleTypeSpec | None = picked[0]
-        return spec
+        return self._answer("type", lambda previous: (self._menus.sample_type(likeliest_first, fitting, previous),))[0]
 
     def use_field_map(self, spec: SampleTypeSpec, *, proposes_code: bool = False) -> bool:
         def ask(previous: bool | None) -> bool:
             return self._menus.use_field_map(spec, proposes_code=proposes_code, default=previous)
 
-        return bool(self._answer(("map", spec.name), ask))
+        return self._answer(("map", spec.name), ask)
 
     def field(self, question: FieldQuestion) -> str:
         def ask(previous: str | None) -> str:
             return self._menus.field(question if previous is None else replace(question, proposal=previous))
 
-        return str(self._answer(("field", question.spec.name, question.field.name), ask))
+        return self._answer(("field", question.spec.name, question.field.name), ask)
 
     def accept_field_map(self, spec: SampleTypeSpec, field_map: Mapping[str, str]) -> bool:
         works = not self._history.is_recorded() and self._menus.try_field_map(spec, field_map)

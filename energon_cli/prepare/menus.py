@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+import shlex
+from collections.abc import Callable, Mapping, Sequence, Set as AbstractSet
+from dataclasses import replace
 from itertools import takewhile
 from typing import Any
 
@@ -12,16 +14,14 @@ from loader.format.documents import SampleTypeSpec
 from loader.format.prepare import SplitRequest, parse_ratio, parse_split_part, split_by_patterns
 from loader.inspect import FieldQuestion, check_field, complete_field, field_hint, plural
 
-from .prompts import GoBack, ask_text, print_dim, select
+from .prompts import GoBack, ask_text, leave, print_dim, select
+from .questions import format_ratio
 
 _OTHER_RATIO = "custom ratio …"
-_BACK = "esc goes back to the menu"
 _PATTERNS = "by patterns of shard names …"
-_RATIOS = {"8,1,1    train, val and test": "8,1,1", "9,1,0    train and val": "9,1,0", "1,0,0    all train": "1,0,0"}
-_ALL_TRAIN = {"1        all train": "1"}
-_RATIOS_BY_SHARDS = {1: _ALL_TRAIN, 2: {"1,1      train and val": "1,1", **_ALL_TRAIN}}  # by the number of shards
+_NO_TYPE = "none: do not write a dataset.yaml"
 _BY_SAMPLES = "8,1,1    of the samples in each shard"
-_FEW_SHARDS = 10  # 8,1,1 cannot be met with fewer
+_RATIOS = {"8,1,1    train, val and test": "8,1,1", "9,1,0    train and val": "9,1,0", "1,0,0    all train": "1,0,0"}
 _LABEL_COLUMNS = 76  # a menu's line on a terminal of 80 columns
 
 
@@ -29,19 +29,22 @@ class MenuQuestions:
     """Prompts as menus, and as text inputs with a proposal.
 
     Args:
-        shards: Names of the shards.
+        sizes: Sizes of the shards in bytes, by their names.
+        path: The dataset, as the user names it.
         try_field_map: Shows a sample built with a field map; returns False if that fails.
-        show_split: Shows the shards of each part of a split; raises ``ConfigError`` if the split is invalid.
+        show_split: Shows the shards of each part of a split; returns True if whole shards miss its ratio, and raises
+            ``ConfigError`` if the split is invalid.
     """
 
     def __init__(
         self,
-        shards: Sequence[str],
+        sizes: Mapping[str, int],
         *,
+        path: str = "",
         try_field_map: Callable[[SampleTypeSpec, Mapping[str, str]], bool],
-        show_split: Callable[[SplitRequest], None],
+        show_split: Callable[[SplitRequest], bool] = lambda _: False,
     ) -> None:
-        self._shards = shards
+        self._shards, self._path = list(sizes), path
         self.try_field_map = try_field_map
         self.can_go_back = False
         self._show_split = show_split
@@ -66,25 +69,42 @@ class MenuQuestions:
         default = next((label for label, answer in answers.items() if answer == previous), None)
         return answers[self._select("This dataset is already prepared. What should change?", list(answers), default)]
 
-    def split(self, detected: Mapping[str, tuple[str, ...]] | None, previous: SplitRequest | None) -> SplitRequest:
+    def split(self, proposed: SplitRequest, previous: SplitRequest | None) -> SplitRequest:
         while True:
-            choice = self._split(detected, previous)
+            choice = self._split(proposed, previous)
             try:
-                self._show_split(choice)
+                return self._divided(choice) if self._show_split(choice) else choice
             except ConfigError as error:
                 print_dim(str(error))
-                continue
-            return choice
+            except GoBack:
+                previous = choice
 
-    def _split(self, detected: Mapping[str, tuple[str, ...]] | None, previous: SplitRequest | None) -> SplitRequest:
+    def _divided(self, choice: SplitRequest) -> SplitRequest:
+        """Prompt for what to do about a ratio that whole shards miss."""
+        ratio = format_ratio(choice.ratio or {})
+        folders = (self._path, f"{self._path.rstrip('/')}-split")
+        command = shlex.join(["energon", "reshard", *folders, "--split-ratio", ratio])
+        by_samples = "by samples: the same share of each shard (megatron-energon itself cannot read this)"
+        reshard = f"leave, and write other shards: {command}"
+        answers = [by_samples, reshard, "as it is: whole shards"]
+        answer = select("Whole shards miss this ratio. How should they be split?", answers, can_go_back=True)
+        if answer == reshard:
+            leave()
+        choice = replace(choice, by_samples=answer == by_samples)
+        if choice.by_samples:
+            self._show_split(choice)
+        return choice
+
+    def _split(self, proposed: SplitRequest, previous: SplitRequest | None) -> SplitRequest:
         choices: dict[str, Any] = {}
-        if detected:
-            counts = ", ".join(f"{name} ({plural(len(shards), 'shard')})" for name, shards in detected.items())
-            choices[f"by shard names: {counts}"] = SplitRequest(parts=detected)
-        ratios = _RATIOS_BY_SHARDS.get(len(self._shards), _RATIOS)
-        choices |= {label: SplitRequest(ratio=parse_ratio(ratio)) for label, ratio in ratios.items()}
-        if len(self._shards) < _FEW_SHARDS:
-            choices[_BY_SAMPLES] = SplitRequest(ratio=parse_ratio("8,1,1"), by_samples=True)
+        if proposed.parts:
+            counts = ", ".join(f"{name} ({plural(len(shards), 'shard')})" for name, shards in proposed.parts.items())
+            choices[f"by shard names: {counts}"] = proposed
+        ratios = {label: SplitRequest(ratio=parse_ratio(ratio)) for label, ratio in _RATIOS.items()}
+        if len(self._shards) == 1 and not proposed.by_samples:
+            ratios = dict(reversed(ratios.items()))  # all train first
+        by_samples = {_BY_SAMPLES: SplitRequest(ratio=parse_ratio("8,1,1"), by_samples=True)}
+        choices |= by_samples | ratios if proposed.by_samples else ratios | by_samples
         default = next((label for label, choice in choices.items() if choice == previous), None)
         if previous is not None and default is None:
             default = _OTHER_RATIO if previous.patterns is None else _PATTERNS
@@ -92,7 +112,7 @@ class MenuQuestions:
             picked = self._select("How should the shards be split?", [*choices, _OTHER_RATIO, _PATTERNS], default)
             try:
                 if picked == _OTHER_RATIO:
-                    return SplitRequest(ratio=self._ask_ratio(previous, next(iter(ratios.values()))))
+                    return SplitRequest(ratio=self._ask_ratio(previous))
                 if picked == _PATTERNS:
                     return SplitRequest(patterns=self._ask_patterns())
             except GoBack:
@@ -101,12 +121,9 @@ class MenuQuestions:
             choice: SplitRequest = choices[picked]
             return choice
 
-    def _ask_ratio(self, previous: SplitRequest | None, proposal: str) -> dict[str, float]:
-        if previous is not None and previous.ratio is not None:
-            proposal = _format_ratio(previous.ratio)
-        return parse_ratio(
-            ask_text("Ratio of train, val and test", default=proposal, check=_validator(parse_ratio), hint=_BACK)
-        )
+    def _ask_ratio(self, previous: SplitRequest | None) -> dict[str, float]:
+        proposal = "8,1,1" if previous is None or previous.ratio is None else format_ratio(previous.ratio)
+        return parse_ratio(ask_text("Ratio of train, val and test", default=proposal, check=validator(parse_ratio)))
 
     def _ask_patterns(self) -> tuple[tuple[str, str], ...]:
         patterns: list[tuple[str, str]] = []
@@ -119,8 +136,7 @@ class MenuQuestions:
             answer = ask_text(
                 "Part and pattern (empty to finish)" if patterns else "Part and pattern",
                 default="" if patterns else f"train:{proposed_pattern(self._shards)}",
-                check=_validator(lambda text: match(text) if text or not patterns else None),
-                hint=None if patterns else _BACK,
+                check=validator(lambda text: match(text) if text or not patterns else None),
             )
             if not answer:
                 return tuple(patterns)
@@ -128,12 +144,25 @@ class MenuQuestions:
             patterns.append(parse_split_part(answer))
 
     def sample_type(
-        self, likeliest_first: Sequence[SampleTypeSpec], previous: tuple[SampleTypeSpec | None] | None
+        self,
+        likeliest_first: Sequence[SampleTypeSpec],
+        fitting: AbstractSet[str],
+        previous: tuple[SampleTypeSpec | None] | None,
     ) -> SampleTypeSpec | None:
-        labels: dict[str, SampleTypeSpec | None] = {menu_label(spec): spec for spec in likeliest_first}
-        labels["none: do not write a dataset.yaml"] = None
-        default = next((label for label, spec in labels.items() if (spec,) == previous), None)
-        return labels[self._select("What type are the samples?", list(labels), default)]
+        types: Mapping[str, SampleTypeSpec | None] = {menu_label(spec): spec for spec in likeliest_first}
+        default = next((label for label, spec in types.items() if (spec,) == previous), None)
+        fits = {label: spec for label, spec in types.items() if spec is None or spec.name in fitting}
+        others = [label for label in types if label not in fits]
+        more = [f"more types, for which parts are missing ({len(others)}) …"] if others else []
+        while True:
+            first = _NO_TYPE if previous == (None,) else more[0] if default in others else default
+            picked = self._select("What type are the samples?", [*fits, *more, _NO_TYPE], first)
+            if picked not in more:
+                return fits.get(picked)
+            try:
+                return types[select("What type are the samples?", others, default=default, can_go_back=True)]
+            except GoBack:
+                previous, default = None, others[0]
 
     def use_field_map(self, spec: SampleTypeSpec, *, proposes_code: bool, default: bool | None) -> bool:
         field_map = "parts, or values inside json (a field map)"
@@ -152,7 +181,7 @@ class MenuQuestions:
             f"{field.name} ({field.kind.replace('_', ' ')}{optional}) from",
             default=question.proposal,
             check=lambda answer: check_field(question, answer),
-            hint=f"{field_hint(question)}; tab completes{', esc goes back' if self.can_go_back else ''}",
+            hint=f"{field_hint(question)}; Tab completes",
             complete=lambda text: complete_field(question, text),
         )
 
@@ -168,7 +197,7 @@ class MenuQuestions:
 def menu_label(spec: SampleTypeSpec) -> str:
     """Format a sample type as a menu line, with as many of its fields as fit."""
     if spec.crude:
-        return f"{spec.name:<27} all parts, for a cooker"
+        return f"{spec.written_name:<27} a dict of all parts, for your code (a cooker)"
     label = f"{spec.name:<27} {', '.join(spec.required)}"
     optional = "".join(f", [{field.name}]" for field in spec.fields if not field.required)
     if len(label + optional) > _LABEL_COLUMNS:
@@ -184,13 +213,9 @@ def proposed_pattern(shards: Sequence[str]) -> str:
     return (prefix if re.fullmatch(r"[\w./-]*", prefix) else "") + ".*"
 
 
-def _format_ratio(ratio: Mapping[str, float]) -> str:
-    if list(ratio) == ["train", "val", "test"][: len(ratio)]:
-        return ",".join(f"{share:g}" for share in ratio.values())
-    return ",".join(f"{name}={share:g}" for name, share in ratio.items())
+def validator(parse: Callable[[str], Any]) -> Callable[[str], str | None]:
+    """Return a function that returns the fault of an answer, if a function refuses to parse it."""
 
-
-def _validator(parse: Callable[[str], Any]) -> Callable[[str], str | None]:
     def check(answer: str) -> str | None:
         try:
             parse(answer)

@@ -12,6 +12,7 @@ from loader.metadataset import plan_joins, prepare_metadataset
 
 from ..console import escape_controls, output_console, print_json
 from ..progress import ProgressBar
+from .flags import given_flags
 
 if TYPE_CHECKING:
     from loader.metadataset import JoinReport, MemberReport
@@ -30,7 +31,6 @@ _VALID_FLAGS = {
     "tmp_path",
     "compat",
 }
-_ALWAYS = {"help", "debug"}
 
 
 def check_metadataset_flags(context: click.Context) -> None:
@@ -39,12 +39,7 @@ def check_metadataset_flags(context: click.Context) -> None:
     Raises:
         click.UsageError: Such flags are set; the message names all of them.
     """
-    given = [
-        parameter.opts[0]
-        for parameter in context.command.params
-        if parameter.name not in _VALID_FLAGS | _ALWAYS
-        and context.get_parameter_source(parameter.name) is click.core.ParameterSource.COMMANDLINE
-    ]
+    given = given_flags(context, apart_from=_VALID_FLAGS)
     if given:
         verb = "is" if len(given) == 1 else "are"
         raise click.UsageError(

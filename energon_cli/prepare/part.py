@@ -15,7 +15,7 @@ from loader.inspect import format_bytes, plural
 
 from ..console import escape_controls, output_console, print_json
 from ..progress import ProgressBar
-from .flags import PrepareFlags, check_flags
+from .flags import PrepareFlags, check_flags, given_flags
 
 _VALID_FLAGS = {
     "path",
@@ -32,8 +32,6 @@ _VALID_FLAGS = {
     "yes",
     "non_interactive",
     "tmp_path",
-    "help",
-    "debug",
 }
 
 
@@ -68,12 +66,7 @@ def _check_part_flags(context: click.Context) -> None:
     Raises:
         click.UsageError: Such flags are set; the message names all of them.
     """
-    given = [
-        parameter.opts[0]
-        for parameter in context.command.params
-        if parameter.name not in _VALID_FLAGS
-        and context.get_parameter_source(parameter.name or "") is click.core.ParameterSource.COMMANDLINE
-    ]
+    given = given_flags(context, apart_from=_VALID_FLAGS)
     if given:
         raise click.UsageError(f"--part only scans; pass {', '.join(given)} to the command with --merge.")
 

@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
+import textwrap
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from itertools import accumulate
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
+
+import click
 
 from ..ascii_text import in_ascii, is_ascii_only
 from ..preview.terminal import discard_input
 
-Confirmation = Literal["write", "change", "leave"]
+Confirmation = Literal["write", "change"]
 
 
 class GoBack(Exception):  # noqa: N818 - a wish of the user
     """The user wants to return to the prompt before."""
+
+
+class _Leave(Exception):  # noqa: N818 - a wish of the user
+    """The user wants to end the command."""
+
+
+def no_echo(*, enabled: bool) -> AbstractContextManager[Any]:
+    """Keep the terminal from showing keys that are typed between two prompts; they answer none."""
+    from ..preview.raw_mode import RawMode
+
+    return RawMode(sys.stdin.fileno(), on_change=lambda: None) if enabled else nullcontext()
 
 
 def load_prompts() -> None:
@@ -29,23 +46,28 @@ def select(question: str, choices: Sequence[str], *, default: str | None = None,
         question: The question.
         choices: Lines of the menu.
         default: The line to point at first; by default, or if the menu has no such line, the first one.
-        can_go_back: Show the key for going back.
+        can_go_back: Esc goes back; otherwise it leaves.
 
     Raises:
         GoBack: Esc was pressed.
+        click.exceptions.Exit: The user leaves.
     """
     import questionary
 
     prompt = questionary.select(
-        question,
-        choices=[questionary.Choice(in_ascii(line), value=line) for line in choices] if is_ascii_only() else choices,
+        _wrapped(question),
+        choices=[questionary.Choice(_wrapped(line, indent=5), value=line) for line in choices],
         pointer=_pointer(),
         default=default if default in choices else None,
         style=_style(),
-        instruction="(esc: back)" if can_go_back else " ",
+        instruction=_legend("↑ ↓ choose, Enter accepts", "q leaves", can_go_back=can_go_back, after=question),
+        erase_when_done=True,
     )
-    _add_back(prompt.application.key_bindings)
-    return str(_run(prompt))
+    _add_leaving(prompt.application.key_bindings, "q", "c-d", can_go_back=can_go_back)
+    answer = str(_run(prompt.application, prompt.unsafe_ask))
+    if not answer.endswith("…"):  # another prompt follows
+        _show_answer(question, answer)
+    return answer
 
 
 def ask_text(
@@ -56,46 +78,78 @@ def ask_text(
     hint: str | None = None,
     complete: Callable[[str], Sequence[str]] | None = None,
 ) -> str:
-    """Prompt for a text.
+    """Prompt for a text. The default is selected: a typed character replaces it, and an arrow key begins to edit it.
 
     Args:
         question: The question.
         default: The text to start with.
         check: Returns the fault of an answer, or None.
-        hint: A line to print above.
+        hint: A line to show above, while the prompt is open.
         complete: Returns the texts that Tab may complete a text to.
 
     Raises:
         GoBack: Esc was pressed.
+        click.exceptions.Exit: The user leaves.
     """
-    import questionary
+    from prompt_toolkit import PromptSession
     from prompt_toolkit.key_binding import KeyBindings
 
     from ..console import escape_controls
 
-    if hint:
-        print_dim(hint)
+    fault = ""
 
-    def validate(answer: str) -> bool | str:
-        return escape_controls(check(answer.strip()) or "") or True
+    def message() -> Any:
+        asked = [("class:qmark", "?"), ("class:question", f" {question} ")]
+        keys = "type to replace, → edits" if default else ""
+        keys = _legend(keys, "Ctrl-D leaves", can_go_back=True)
+        above = [("class:hint", _wrapped(text) + "\n") for text in (hint, keys) if text]
+        below = [("class:fault", _wrapped(fault) + "\n")] if fault else []
+        return [(style, _shown(escape_controls(text, keep="\n"))) for style, text in (*above, *below, *asked)]
+
+    def forget_fault(_buffer: Any) -> None:
+        nonlocal fault
+        fault = ""
 
     bindings = KeyBindings()
-    _add_back(bindings)
-    prompt = questionary.text(
-        question,
-        default=default,
-        validate=validate,
+
+    @bindings.add("enter", eager=True)
+    def accept(event: Any) -> None:
+        nonlocal fault
+        fault = check(event.current_buffer.text.strip()) or ""
+        if not fault:
+            event.current_buffer.validate_and_handle()
+
+    @bindings.add("<bracketed-paste>")
+    def paste(event: Any) -> None:
+        event.current_buffer.cut_selection()
+        event.current_buffer.insert_text(" ".join(event.data.split()))
+
+    _add_leaving(bindings, "c-d", can_go_back=True)
+    session: Any = PromptSession(
+        message,
         style=_style(),
         key_bindings=bindings,
         completer=None if complete is None else _completer(complete),
         complete_while_typing=False,
         input_processors=[_escaping_processor()],
+        erase_when_done=True,
     )
-    return str(_run(prompt)).strip()
+    session.default_buffer.on_text_changed += forget_fault
+
+    def select_default() -> None:
+        buffer = session.default_buffer
+        buffer.cursor_position = 0
+        buffer.start_selection()
+        buffer.selection_state.enter_shift_mode()
+        buffer.cursor_position = len(default)
+
+    answer = str(_run(session.app, lambda: session.prompt(default=default, pre_run=select_default))).strip()
+    _show_answer(question, answer)
+    return answer
 
 
 def confirm(question: str, *, can_change: bool) -> Confirmation:
-    """Prompt for the confirmation; Enter and y mean yes, n returns to the prompts, and q leaves.
+    """Prompt for the confirmation; Enter and y mean yes, and n returns to the prompts.
 
     Args:
         question: The question.
@@ -103,28 +157,42 @@ def confirm(question: str, *, can_change: bool) -> Confirmation:
 
     Raises:
         GoBack: Esc was pressed.
+        click.exceptions.Exit: The user leaves.
     """
     import questionary
 
-    answers: dict[Confirmation, tuple[str, str]] = {"write": ("y", "yes, write this")}
+    answers = {"write": ("y", "yes, write this")}
     if can_change:
         answers["change"] = ("n", "no, change the answers")
     answers["leave"] = ("q" if can_change else "n", "leave, and write nothing")
     choices = [questionary.Choice(f"{key}  {label}", value=value) for value, (key, label) in answers.items()]
     prompt = questionary.select(
-        question,
+        _wrapped(question),
         choices=choices,
         pointer=_pointer(),
         style=_style(),
-        instruction="(esc: back)" if can_change else " ",
+        instruction=_legend("", "", can_go_back=True, after=question) if can_change else " ",
+        erase_when_done=True,
     )
     bindings: Any = prompt.application.key_bindings
     for value, (key, _) in answers.items():
         bindings.add(key, eager=True)(lambda event, value=value: event.app.exit(result=value))
-    bindings.add("q", eager=True)(lambda event: event.app.exit(result="leave"))
-    _add_back(bindings)
-    answer: Confirmation = _run(prompt)
+    _add_leaving(bindings, "q", "c-d", can_go_back=can_change)
+    answer: Literal["write", "change", "leave"] = _run(prompt.application, prompt.unsafe_ask)
+    _show_answer(question, answers[answer][1])
+    if answer == "leave":
+        leave()
     return answer
+
+
+def leave() -> NoReturn:
+    """End the command before it writes anything.
+
+    Raises:
+        click.exceptions.Exit: Always.
+    """
+    click.echo("nothing was written", err=True)
+    raise click.exceptions.Exit(1)
 
 
 def print_dim(text: str) -> None:
@@ -134,21 +202,56 @@ def print_dim(text: str) -> None:
     error_console().print(escape_controls(text, keep="\n"), style="dim")
 
 
-def _run(prompt: Any) -> Any:
+def _show_answer(question: str, answer: str) -> None:
+    """Print a question and its answer, with line breaks between words, in place of the prompt."""
+    from rich.text import Text
+
+    from ..console import error_console, escape_controls
+
+    parts = (("? ", "cyan"), f"{question} ", (escape_controls(" ".join(answer.split())), "cyan"))
+    error_console().print(Text.assemble(*parts))
+
+
+def _run(application: Any, show: Callable[[], Any]) -> Any:
     """Show a prompt, and ignore keys that were pressed before it appeared."""
     from prompt_toolkit.input.typeahead import clear_typeahead
 
     discard_input()  # what the terminal holds
-    clear_typeahead(prompt.application.input)  # what the prompt before has read already
-    return prompt.unsafe_ask()
+    clear_typeahead(application.input)  # what the prompt before has read already
+    try:
+        return show()
+    except _Leave:
+        leave()
 
 
-def _add_back(bindings: Any) -> None:
-    def go_back(event: Any) -> None:
-        event.app.erase_when_done = True
-        event.app.exit(exception=GoBack())
+def _add_leaving(bindings: Any, *keys: str, can_go_back: bool) -> None:
+    """Bind the keys that end a prompt: Esc goes back, or leaves where no prompt came before; the others leave."""
+    first: Exception = GoBack() if can_go_back else _Leave()
+    bindings.add("escape", eager=True)(lambda event: event.app.exit(exception=first))
+    for key in keys:
+        bindings.add(key, eager=True)(lambda event: event.app.exit(exception=_Leave()))
 
-    bindings.add("escape", eager=True)(go_back)
+
+def _legend(keys: str, leaving: str, *, can_go_back: bool, after: str = "") -> str:
+    """Return the keys of a prompt, on a line of their own if they do not fit behind the question."""
+    known = (keys, "Esc goes back" if can_go_back else "", leaving)
+    text = _shown(f"({', '.join(filter(None, known))})")
+    return _wrapped(text) if len(f"? {after} {text}") < _columns() or not after else f"\n  {_wrapped(text, indent=2)}"
+
+
+def _wrapped(text: str, *, indent: int = 0) -> str:
+    """Return a text with line breaks between words, for lines that begin behind a mark of ``indent`` columns."""
+    width = max(20, _columns() - max(indent, 2) - 1)
+    lines = textwrap.wrap(_shown(text), width, break_on_hyphens=False)
+    return f"\n{' ' * indent}".join(lines)
+
+
+def _shown(text: str) -> str:
+    return in_ascii(text) if is_ascii_only() else text
+
+
+def _columns() -> int:
+    return shutil.get_terminal_size().columns
 
 
 def _completer(complete: Callable[[str], Sequence[str]]) -> Any:
@@ -194,4 +297,10 @@ def _pointer() -> str:
 def _style() -> Any:
     import questionary
 
-    return questionary.Style([("qmark", "fg:ansicyan"), ("answer", "fg:ansicyan"), ("highlighted", "fg:ansicyan bold")])
+    colours = {
+        "qmark": "fg:ansicyan",
+        "highlighted": "fg:ansicyan bold",
+        "hint": "fg:ansibrightblack",
+        "fault": "fg:ansired",
+    }
+    return questionary.Style([*colours.items()])

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set as AbstractSet
 from typing import Protocol, TextIO
 
 from loader.errors import ConfigError, EnergonError
 from loader.format.documents import SAMPLE_TYPES, SampleTypeSpec, sample_type_of_name
 from loader.format.prepare import DatasetYaml, SplitRequest, parse_ratio
-from loader.inspect import Choices, FieldQuestion, OpenChoices, check_field, field_hint, proposed_field_map
+from loader.inspect import (
+    Choices,
+    FieldQuestion,
+    OpenChoices,
+    check_field,
+    field_hint,
+    proposed_field_map,
+    settled_field_map,
+)
 
 _YES = frozenset(("y", "yes", "true", "ok"))
 _NO = frozenset(("n", "no", "false"))
@@ -38,11 +46,16 @@ _NUMBERED_TYPES = (*NUMBERS_OF_PEER, "VQAOCRSample", "ConversationSample")  # ne
 class Questions(Protocol):
     """Prompts for a user, as menus or as lines."""
 
-    def split(self, detected: Mapping[str, tuple[str, ...]] | None) -> SplitRequest:
+    def split(self, proposed: SplitRequest) -> SplitRequest:
         """Prompt for the split."""
 
-    def sample_type(self, likeliest_first: Sequence[SampleTypeSpec]) -> SampleTypeSpec | None:
-        """Prompt for the sample type; None means no ``dataset.yaml``."""
+    asks_all: bool
+    """Also prompt where only one answer is possible: scripts rely on the order of all prompts."""
+
+    def sample_type(
+        self, likeliest_first: Sequence[SampleTypeSpec], fitting: AbstractSet[str]
+    ) -> SampleTypeSpec | None:
+        """Prompt for the sample type, those with the names in ``fitting`` first; None means no ``dataset.yaml``."""
 
     def use_field_map(self, spec: SampleTypeSpec, *, proposes_code: bool = False) -> bool:
         """Prompt for the use of a field map; False, proposed with ``proposes_code``, means a ``sample_loader.py``."""
@@ -69,17 +82,20 @@ def ask(
     """
     split = given.split
     if split is None and given.ask_split:
-        split = questions.split(given.detected_split)
+        split = questions.split(given.proposed_split)
     if not given.ask_dataset_yaml:
         return Choices(split=split)
     given = scanned(given)
-    spec = given.spec or questions.sample_type(given.sample_types)
+    spec = given.spec or questions.sample_type(given.sample_types, given.fitting)
     if spec is None:
         return Choices(split=split)
     if spec.crude:
         return Choices(split=split, dataset_yaml=DatasetYaml(spec=spec))
     if given.field_map is not None:
         return Choices(split=split, dataset_yaml=DatasetYaml(spec=spec, field_map=given.field_map))
+    settled = None if questions.asks_all else settled_field_map(spec, given.contents)
+    if settled is not None and questions.accept_field_map(spec, settled):
+        return Choices(split=split, dataset_yaml=DatasetYaml(spec=spec, field_map=settled))
     if not questions.use_field_map(spec, proposes_code=spec == given.coded_type):
         return Choices(split=split, dataset_yaml=DatasetYaml(spec=spec))
     return Choices(split=split, dataset_yaml=DatasetYaml(spec=spec, field_map=_ask_fields(questions, given, spec)))
@@ -111,31 +127,36 @@ class PipedQuestions:
     """Prompts that read one line per answer; an invalid answer raises, since a script cannot correct it.
 
     Args:
-        proposed_ratio: The ratio for an empty first answer, unless the shards' names suggest a split.
         show: Prints a prompt.
         answers: The stream of answers; standard input by default.
     """
 
+    asks_all = True
+
     def __init__(
         self,
-        proposed_ratio: str,
         *,
         show: Callable[[str], None],
         answers: TextIO | None = None,
     ) -> None:
         self._answers = answers or sys.stdin or io.StringIO()
         self._show = show
-        self._proposed_ratio = proposed_ratio
         self._asked = 0
 
-    def split(self, detected: Mapping[str, tuple[str, ...]] | None) -> SplitRequest:
-        proposal = f"by shard names: {', '.join(detected)}" if detected else self._proposed_ratio
+    def split(self, proposed: SplitRequest) -> SplitRequest:
+        proposal = format_ratio(proposed.ratio or {}) + (" of the samples in each shard" if proposed.by_samples else "")
+        if proposed.parts:
+            proposal = f"by shard names: {', '.join(proposed.parts)}"
         answer = self._ask(f"Ratio of train, val and test, such as 8,1,1 (empty: {proposal})")
         if not answer:
-            return SplitRequest(parts=detected) if detected else SplitRequest(ratio=parse_ratio(self._proposed_ratio))
+            return proposed
         return SplitRequest(ratio=self._parse(lambda: parse_ratio(answer)))
 
-    def sample_type(self, likeliest_first: Sequence[SampleTypeSpec]) -> SampleTypeSpec | None:
+    def sample_type(
+        self,
+        likeliest_first: Sequence[SampleTypeSpec],
+        fitting: AbstractSet[str],  # noqa: ARG002 - see Questions
+    ) -> SampleTypeSpec | None:
         answer = self._ask("Create a dataset.yaml? (yes, no, or a sample type)") or "yes"
         is_yes = yes_or_no(answer)
         if is_yes is False:
@@ -144,8 +165,8 @@ class PipedQuestions:
             return self._sample_type(answer, also="yes, no")
         for number, name in enumerate(_NUMBERED_TYPES):
             if name in SAMPLE_TYPES:
-                self._show(f"  {number:>2}  {name}")
-        answer = self._ask(f"Sample type, by name or number (empty: {likeliest_first[0].name})")
+                self._show(f"  {number:>2}  {SAMPLE_TYPES[name].written_name}")
+        answer = self._ask(f"Sample type, by name or number (empty: {likeliest_first[0].written_name})")
         return self._sample_type(answer) if answer else likeliest_first[0]
 
     def use_field_map(self, spec: SampleTypeSpec, *, proposes_code: bool = False) -> bool:
@@ -204,6 +225,13 @@ class PipedQuestions:
 
     def _wrong(self, answer: str, why: str) -> EnergonError:
         return ConfigError(f"invalid answer {answer!r}: {why}", at=f"answer {self._asked} on standard input")
+
+
+def format_ratio(ratio: Mapping[str, float]) -> str:
+    """Return the text of a ratio, as the user types it."""
+    if list(ratio) == ["train", "val", "test"][: len(ratio)]:
+        return ",".join(f"{share:g}" for share in ratio.values())
+    return ",".join(f"{name}={share:g}" for name, share in ratio.items())
 
 
 def _sample_type_by_number(answer: str) -> SampleTypeSpec | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from loader.inspect import format_bytes, format_count, plural
+from loader.inspect import asked_shares, format_bytes, format_count, plural
 
 from ..console import escape_controls, print_table
 from ..part_sets import print_part_sets
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from loader.format.media import MediaReport
-    from loader.format.prepare import PlannedSplit, PrepareReport
+    from loader.format.prepare import PlannedSplit, PrepareReport, SplitRequest
     from loader.inspect import SampledContents
 
 
@@ -50,39 +50,43 @@ def show_first_sample(console: Console, found: SampledContents) -> None:
         console.print(line, soft_wrap=not console.is_terminal)
 
 
-def show_split(console: Console, split: PlannedSplit, sizes: Mapping[str, int]) -> None:
-    """Print a table of the shards, bytes and share of each split part."""
+def show_split(
+    console: Console, split: PlannedSplit, sizes: Mapping[str, int], request: SplitRequest | None = None
+) -> None:
+    """Print a table of the shards, bytes and share of each split part, and the share that a ratio asks for."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("split part")
-    for heading in ("shards", "bytes", "share"):
+    asked = {} if request is None else asked_shares(request)
+    for heading in ("shards", "bytes", *(["asked"] if asked else []), "share"):
         table.add_column(heading, justify="right")
-    table.add_column("from … to")
+    table.add_column("of each shard" if split.ranges else "from … to")
     total = sum(sizes.values()) or 1
     for name, shards in split.parts.items():
         size = round(sum(sizes.get(shard, 0) for shard in shards) * split.share_of(name))
-        inside = f", {split.ranges[name]} of each" if name in split.ranges else ""
         span = "" if not shards else shards[0] if len(shards) == 1 else f"{shards[0]} … {shards[-1]}"
         table.add_row(
             escape_controls(name),
             format_count(len(shards)),
             format_bytes(size),
+            *([f"{asked.get(name, 0):.1f} %"] if asked else []),
             f"{100 * size / total:.1f} %",
-            escape_controls(span + inside),
+            str(split.ranges.get(name, "")) if split.ranges else escape_controls(span),
         )
     print_table(console, table)
 
 
-def show_split_line(console: Console, split: PlannedSplit) -> None:
-    """Print a split in one line."""
+def show_split_line(console: Console, samples: Mapping[str, int], request: SplitRequest | None) -> None:
+    """Print the samples of each split part in one line, with their exact shares and those that a ratio asks for."""
+    asked, total = asked_shares(request) if request is not None else {}, sum(samples.values()) or 1
 
-    def count(name: str, shards: Sequence[str]) -> str:
-        inside = f"{split.ranges[name]} of " if name in split.ranges else ""
-        return f"{escape_controls(name)} {inside}{plural(len(shards), 'shard')}"
+    def part(name: str, count: int) -> str:
+        of = f", {asked[name]:.1f} % asked" if name in asked else ""
+        return f"{escape_controls(name)} {plural(count, 'sample')} ({100 * count / total:.1f} %{of})"
 
-    counts = ", ".join(count(name, shards) for name, shards in split.parts.items())
-    console.print(f"split: {counts}", soft_wrap=True)
+    parts = ", ".join(part(name, count) for name, count in samples.items())
+    console.print(f"split: {parts}", soft_wrap=not console.is_terminal)
 
 
 def show_files(console: Console, files: Mapping[str, str], *, folder: str) -> None:
@@ -90,7 +94,7 @@ def show_files(console: Console, files: Mapping[str, str], *, folder: str) -> No
     for name, text in files.items():
         console.print(f"{escape_controls(folder)}/{name}:", style="bold", soft_wrap=True)
         for line in text.rstrip("\n").split("\n"):
-            console.print(f"  {escape_controls(line)}", soft_wrap=True)
+            console.print(f"  {escape_controls(line)}", soft_wrap=not console.is_terminal)
 
 
 def show_notes(console: Console, notes: Sequence[str], *, label: str, style: str = "") -> None:
@@ -98,7 +102,7 @@ def show_notes(console: Console, notes: Sequence[str], *, label: str, style: str
     if output_settings().quiet:
         return
     for note in notes:
-        console.print(f"{label}: {escape_controls(note)}", style=style, soft_wrap=True)
+        console.print(f"{label}: {escape_controls(note)}", style=style, soft_wrap=not console.is_terminal)
 
 
 def show_done(console: Console, path: str, report: PrepareReport, files: Mapping[str, str], *, folder: str) -> None:
@@ -107,14 +111,15 @@ def show_done(console: Console, path: str, report: PrepareReport, files: Mapping
     size = f"{plural(report.samples, 'sample')} in {plural(report.shards, 'shard')} ({format_bytes(report.size_bytes)})"
     reused = f", {plural(report.reused, 'shard')} unchanged" if report.reused else ""
     text = f"{verb} {escape_controls(path)}: {size} in {report.seconds:.1f} s{reused}"
-    console.print(text, soft_wrap=True, style="green")
+    console.print(text, soft_wrap=not console.is_terminal, style="green")
     if report.split:
         split = ", ".join(f"{escape_controls(name)} {samples:,}" for name, (_, samples) in report.split.items())
-        console.print(f"split: {split} {'sample' if report.samples == 1 else 'samples'}", soft_wrap=True)
+        unit = "sample" if report.samples == 1 else "samples"
+        console.print(f"split: {split} {unit}", soft_wrap=not console.is_terminal)
     if report.media:
-        console.print(_media_line(report.media), soft_wrap=True)
+        console.print(_media_line(report.media), soft_wrap=not console.is_terminal)
     if files:
-        console.print(f"wrote {escape_controls(folder)}/{', '.join(files)}", soft_wrap=True)
+        console.print(f"wrote {escape_controls(folder)}/{', '.join(files)}", soft_wrap=not console.is_terminal)
     show_notes(console, report.warnings, label="warning", style="yellow")
 
 

@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from loader.errors import StorageError
 from loader.format import usable_cores
 from loader.format.cluster import check_not_planned
@@ -40,7 +38,7 @@ from ..progress import ProgressBar
 from .choices import needs_contents, resolve_choices
 from .flags import PrepareFlags, check_consent, check_flags, split_of_flags
 from .history import AnswerHistory
-from .prompts import load_prompts
+from .prompts import load_prompts, no_echo
 from .report import (
     report_document,
     show_done,
@@ -69,6 +67,8 @@ class _Draft:
     notes: Sequence[str]
     warnings: Sequence[str]  # of fields that samples cannot fill
     part_sets: Sequence[Mapping[str, Any]]
+    split: PlannedSplit | None
+    split_samples: Mapping[str, int]  # split part → samples
 
     @property
     def further_notes(self) -> list[str]:
@@ -109,15 +109,18 @@ def prepare_dataset(flags: PrepareFlags) -> None:
     # Scan the shards while the user answers; types are proposed from all of them.
     if flags.asks_by_menus:
         load_prompts()
-    with begin_scan(
-        _plan(flags),
-        folder,
-        inspects=needs_contents(flags, folder),
-        is_trial=flags.dry_run,
-        in_thread=flags.asks_by_menus,
-        scheduler=flags.scheduler,
-        progress=flags.progress,
-    ) as scan:
+    with (
+        no_echo(enabled=flags.asks_by_menus),
+        begin_scan(
+            _plan(flags),
+            folder,
+            inspects=needs_contents(flags, folder),
+            is_trial=flags.dry_run,
+            in_thread=flags.asks_by_menus,
+            scheduler=flags.scheduler,
+            progress=flags.progress,
+        ) as scan,
+    ):
         # Resolve the choices, again if the user goes back.
         history = AnswerHistory()
         while True:
@@ -129,7 +132,7 @@ def prepare_dataset(flags: PrepareFlags) -> None:
                 if draft.folder.contents.samples and history.first_time("the part sets"):
                     show_part_sets(console, draft.part_sets, draft.folder.contents)
                 show_notes(console, draft.warnings, label="warning", style="yellow")
-            if not flags.asks_by_menus or _is_confirmed(draft, scan, console, history):
+            if not flags.asks_by_menus or _is_confirmed(draft, console, history):
                 break
         report = _commit(draft, scan)
     # Report.
@@ -162,14 +165,24 @@ def _fault_of_target(flags: PrepareFlags, folder: ShardFolder) -> StorageError |
 
 def _draft(flags: PrepareFlags, scan: BackgroundScan, choices: Choices) -> _Draft:
     folder = scan.wait()
+    planned: PlannedSplit | None = None
+    samples: dict[str, int] = {}
+    if choices.split is not None:
+        planned = plan_split(folder.storage, choices.split, list(folder.sizes))
+        counts = planned.counts(scan.prepare.index.shards, storage=folder.storage)
+        samples = {name: count for name, (_, count) in counts.items()}
+    divided = () if planned is None else planned.ranges
+    empty = [f"part {name!r} is empty: the shards have too few samples" for name in divided if not samples[name]]
     return _Draft(
         flags=flags,
         folder=folder,
         choices=choices,
         files=choice_files(folder, choices, name=flags.dataset_yaml_name),
         notes=[*([] if flags.tar_index_only else choice_notes(folder, choices)), *_compat_notes(flags)],
-        warnings=_field_map_warnings(flags, folder, choices),
+        warnings=[*_field_map_warnings(flags, folder, choices), *empty],
         part_sets=scan.part_sets,
+        split=planned,
+        split_samples=samples,
     )
 
 
@@ -239,22 +252,17 @@ def _commit(draft: _Draft, scan: BackgroundScan) -> PrepareReport:
         return scan.prepare.commit(draft.choices.split, draft.files, is_listed=is_listed)
 
 
-def _is_confirmed(draft: _Draft, scan: BackgroundScan, console: Console, history: AnswerHistory) -> bool:
+def _is_confirmed(draft: _Draft, console: Console, history: AnswerHistory) -> bool:
     """Prompt for the confirmation; return False to prompt for the choices again.
 
     Raises:
         click.exceptions.Exit: The user leaves.
     """
-    folder = draft.folder
-    if draft.choices.split is not None:
-        show_split_line(console, plan_split(folder.storage, draft.choices.split, list(folder.sizes)))
+    if draft.split_samples:
+        show_split_line(console, draft.split_samples, draft.choices.split)
     show_files(console, draft.files, folder=draft.meta_folder)
-    question = f"Index {plural(len(folder.sizes), 'shard')} and write this?"
-    try:
-        return history.confirm(question, console)
-    except click.exceptions.Exit:
-        scan.prepare.discard()
-        raise
+    question = f"Index {plural(len(draft.folder.sizes), 'shard')} and write this?"
+    return history.confirm(question)
 
 
 def _show_draft(draft: _Draft, console: Console, account: Account) -> None:
@@ -267,9 +275,7 @@ def _show_draft(draft: _Draft, console: Console, account: Account) -> None:
     show_account(account)
     if draft.flags.strict:
         account.check_complete(at=path)
-    planned: PlannedSplit | None = None
-    if draft.choices.split is not None:
-        planned = plan_split(folder.storage, draft.choices.split, list(folder.sizes))
+    planned = draft.split
     warnings = [*draft.warnings, *(planned.warnings if planned is not None else ())]
     size_bytes = sum(folder.sizes.values())
     if draft.flags.as_json:
@@ -292,7 +298,7 @@ def _show_draft(draft: _Draft, console: Console, account: Account) -> None:
     console.print(f"would prepare {escape_controls(path)}: {shards}, {format_bytes(size_bytes)}", soft_wrap=True)
     show_part_sets(console, draft.part_sets, folder.contents)
     if planned is not None:
-        show_split(console, planned, folder.sizes)
+        show_split(console, planned, folder.sizes, draft.choices.split)
     show_files(console, draft.files, folder=draft.meta_folder)
     show_notes(console, warnings, label="warning", style="yellow")
     show_notes(console, draft.further_notes, label="note")

@@ -164,5 +164,9 @@ def begin_scan(
         try:
             scan.start(prepare, in_thread=in_thread)
             yield scan
+        except click.exceptions.Exit:  # the user leaves
+            scan.stop()
+            prepare.discard()
+            raise
         finally:
             scan.stop()

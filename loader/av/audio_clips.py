@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
 from ..format.media.av_container import audio_stream, import_av, is_indexed
+from ..lazy_torch import torch
 from .media_reader import MediaReader
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ class SampleWindow:
 class AudioClip:
     """Samples of shape (channels, samples), and the number of the first one in its stream."""
 
-    samples: Tensor
+    samples: torch.Tensor
     start: int
 
 
@@ -221,7 +220,7 @@ def decode_audio_clips(
     ]
 
 
-def _concatenate(parts: Sequence[npt.NDArray[Any]]) -> Tensor:
+def _concatenate(parts: Sequence[npt.NDArray[Any]]) -> torch.Tensor:
     if len({part.shape[0] for part in parts}) > 1:
         raise ValueError("the audio changes its number of channels")
     return torch.from_numpy(np.concatenate(parts, axis=1))

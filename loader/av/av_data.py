@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from torch import Tensor
+from ..lazy_torch import torch
 
 VideoUnit = Literal["frames", "seconds"]
 AudioUnit = Literal["samples", "seconds"]
@@ -25,9 +25,9 @@ class AVData:
         audio_timestamps: For each audio clip, the start of its first sample and the end of its last one.
     """
 
-    video_clips: list[Tensor] = field(default_factory=list)
+    video_clips: list[torch.Tensor] = field(default_factory=list)
     video_timestamps: list[tuple[float, float]] = field(default_factory=list)
-    audio_clips: list[Tensor] = field(default_factory=list)
+    audio_clips: list[torch.Tensor] = field(default_factory=list)
     audio_timestamps: list[tuple[float, float]] = field(default_factory=list)
 
     def __repr__(self) -> str:
@@ -36,7 +36,7 @@ class AVData:
 
 def _shapes(clips: Sequence[Any]) -> list[Any]:
     """Return the shapes of clips; a batch has a list of clips for each sample."""
-    return [tuple(clip.shape) if isinstance(clip, Tensor) else _shapes(clip) for clip in clips]
+    return [tuple(clip.shape) if isinstance(clip, torch.Tensor) else _shapes(clip) for clip in clips]
 
 
 def check_ranges(ranges: Sequence[tuple[float, float]], name: str) -> list[tuple[float, float]]:

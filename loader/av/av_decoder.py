@@ -10,11 +10,10 @@ from dataclasses import fields, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
 
-from torch import Tensor
-
 from ..format.media.av_container import audio_stream, media_start, open_av, video_stream
 from ..format.media.av_probe import probe_av, stream_spans
 from ..format.media.metadata import AVMetadata
+from ..lazy_torch import torch
 from .audio_clips import AudioReader, decode_audio_clips, ranges_to_windows
 from .av_data import AudioUnit, AVData, VideoUnit, check_ranges, check_unit
 from .video_clips import TimeWindow, decode_clips, frames_to_windows, read_frame_times, seconds_to_windows
@@ -121,7 +120,7 @@ class AVDecoder:
         video_clip_ranges: Sequence[tuple[float, float]],
         video_unit: VideoUnit = "seconds",
         video_out_frame_size: tuple[int, int] | None = None,
-    ) -> tuple[list[Tensor], list[tuple[float, float]]]:
+    ) -> tuple[list[torch.Tensor], list[tuple[float, float]]]:
         """Decode clips of video.
 
         Args:
@@ -158,7 +157,7 @@ class AVDecoder:
 
     def get_audio_clips(
         self, audio_clip_ranges: Sequence[tuple[float, float]], audio_unit: AudioUnit = "seconds"
-    ) -> tuple[list[Tensor], list[tuple[float, float]]]:
+    ) -> tuple[list[torch.Tensor], list[tuple[float, float]]]:
         """Decode clips of audio.
 
         Args:

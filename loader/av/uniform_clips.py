@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, overload
 
-import torch
-from torch import Tensor
-
+from ..lazy_torch import torch
 from .av_data import AVData
 from .av_decoder import AVDecoder
 
@@ -67,7 +65,7 @@ def get_single_frames_uniform(
     *,
     video_out_frame_size: tuple[int, int] | None = None,
     return_timestamps: Literal[False] = False,
-) -> Tensor: ...
+) -> torch.Tensor: ...
 
 
 @overload
@@ -77,7 +75,7 @@ def get_single_frames_uniform(
     *,
     video_out_frame_size: tuple[int, int] | None = None,
     return_timestamps: Literal[True],
-) -> tuple[Tensor, list[float]]: ...
+) -> tuple[torch.Tensor, list[float]]: ...
 
 
 def get_single_frames_uniform(
@@ -86,7 +84,7 @@ def get_single_frames_uniform(
     *,
     video_out_frame_size: tuple[int, int] | None = None,
     return_timestamps: bool = False,
-) -> Tensor | tuple[Tensor, list[float]]:
+) -> torch.Tensor | tuple[torch.Tensor, list[float]]:
     """Decode frames at even distances, from the first one to the last one.
 
     Args:
@@ -122,7 +120,7 @@ def get_single_frames_uniform(
 
 def _frames_at(
     av_decoder: AVDecoder, times: Sequence[float], size: tuple[int, int] | None
-) -> tuple[list[Tensor], list[tuple[float, float]]]:
+) -> tuple[list[torch.Tensor], list[tuple[float, float]]]:
     return av_decoder.get_video_clips([(time, time) for time in times], video_out_frame_size=size)
 
 

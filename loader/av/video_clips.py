@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
 from ..format.media.av_container import packet_time
 from ..format.media.shown_frames import shown_packets
+from ..lazy_torch import torch
 
 if TYPE_CHECKING:
     from av import VideoFrame
@@ -38,7 +37,7 @@ class TimeWindow:
 class VideoClip:
     """Frames (frames, 3, height, width), visible in ``[start, end)`` in ticks of the stream's clock."""
 
-    frames: Tensor
+    frames: torch.Tensor
     start: int
     end: int
 

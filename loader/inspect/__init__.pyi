@@ -36,15 +36,18 @@ from .prepare_choices import (
     Choices as Choices,
     FieldQuestion as FieldQuestion,
     OpenChoices as OpenChoices,
+    asked_shares as asked_shares,
     check_field as check_field,
     choice_files as choice_files,
     choice_notes as choice_notes,
     complete_choices as complete_choices,
     complete_field as complete_field,
     field_hint as field_hint,
+    misses_ratio as misses_ratio,
     open_choices as open_choices,
     propose_choices as propose_choices,
     proposed_field_map as proposed_field_map,
+    settled_field_map as settled_field_map,
     view_first_sample as view_first_sample,
 )
 from .sample_json import sample_document as sample_document

@@ -115,7 +115,7 @@ def _describe_bytes(name: str, data: bytes) -> FieldView:
 def describe_value(name: str, value: Any) -> FieldView:
     """Describe a decoded value: a tensor, array, image, text, number, list, dict or any other object."""
     view = _describe_value(name, value)
-    return view if view.type else replace(view, type=type(value).__name__)
+    return view if view.type else replace(view, type=getattr(type(value), "shown_as", type(value).__name__))
 
 
 def _describe_value(name: str, value: Any) -> FieldView:

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..accounting.kinds import kind_of_name
 from ..errors import EnergonError
-from ..format.contents.proposals import Proposal, dropped_parts, propose, propose_field_map
+from ..format.contents.proposals import Proposal, dropped_parts, only_field_map, propose, propose_field_map
 from ..format.contents.sample_layouts import find_layout
 from ..format.documents.field_map import FieldMap, is_part_name, parse_field_expression, parse_field_map
 from ..format.documents.messages import nearest_names
 from ..format.documents.sample_types import CRUDE, SAMPLE_TYPES, FieldSpec, SampleTypeSpec
+from ..format.documents.subset import resolve_subset
 from ..format.prepare.dataset_yaml import SAMPLE_LOADER, DatasetYaml, dataset_config_of, files_to_write
 from ..format.prepare.plan import SplitRequest
-from ..format.prepare.split import plan_split
-from ..format.prepare.split_plan import detect_split, parse_ratio
-from .sample_view import SampleView, describe_sample
+from ..format.prepare.split_plan import detect_split, ranges_by_ratio, split_by_ratio
+from .sample_view import SampleView, describe_sample, view_decoder
 from .sampled_contents import (
     SampledContents,
     ShardFolder,
@@ -27,13 +28,13 @@ from .sampled_contents import (
 )
 from .text import plural
 
-_RATIO_PROPOSALS = {1: "1", 2: "1,1"}  # by the number of shards; shards are never divided
-_RATIO_PROPOSAL = "8,1,1"
+_RATIO = {"train": 8.0, "val": 1.0, "test": 1.0}
 _MAX_KEYS = 8  # of json, in a hint
 _MAX_SHOWN = 30  # part names, in a hint
 _MAX_SETS = 200  # that are compared with a type
 _MAX_NAMES = 10  # of parts, in a note
-_MAX_DEVIATION = 5  # percent, of a split's share from the requested one
+_NOTED_DEVIATION = 5  # percentage points of a share from the requested one
+_MAX_DEVIATION = 10  # a larger one of whole shards is not proposed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,37 +50,55 @@ class OpenChoices:
     """The choices that are settled before a user is asked, and proposals for the others.
 
     Attributes:
-        shards: Names of the shards.
+        sizes: Sizes of the shards in bytes, by their names.
+        samples: Their numbers of samples; None before the scan.
         detected_split: Split that the names of the shards suggest.
         contents: What the samples contain.
         sample_types: All sample types, the likeliest first.
+        fitting: Names of the sample types that the samples can fill; the crude type is always one.
         reason: Why the first type is proposed; None if nothing needs to be explained.
         fits: Number of samples that have the parts of the first type; None if it is not known.
         coded_type: The sample type that generated code builds; None if the proposal needs no code.
         split: The split, if it is settled.
         ask_split: False keeps the split of the dataset.
+        by_samples: Apply a ratio to the samples of each shard (True) or to whole shards (False). None: to whole shards,
+            unless they miss the ratio by more than 10 percentage points.
         spec: The sample type, if it is settled.
         field_map: The field map, if it is settled.
         ask_dataset_yaml: False keeps ``dataset.yaml``, or writes none.
     """
 
-    shards: Sequence[str]
+    sizes: Mapping[str, int]
     detected_split: Mapping[str, tuple[str, ...]] | None
     contents: SampledContents
     sample_types: Sequence[SampleTypeSpec]
+    fitting: frozenset[str] = frozenset()
     reason: str | None = None
     fits: int | None = None
     coded_type: SampleTypeSpec | None = None
     split: SplitRequest | None = None
+    samples: Mapping[str, int] | None = None
     ask_split: bool = True
+    by_samples: bool | None = None
     spec: SampleTypeSpec | None = None
     field_map: Mapping[str, str] | None = None
     ask_dataset_yaml: bool = True
 
     @property
-    def proposed_ratio(self) -> str:
-        """The ratio to propose; with fewer shards than parts, it leaves no part empty."""
-        return _RATIO_PROPOSALS.get(len(self.shards), _RATIO_PROPOSAL)
+    def proposed_split(self) -> SplitRequest:
+        """The split to propose: that of the shards' names, or 8,1,1; a single shard is all train."""
+        if self.detected_split:
+            return SplitRequest(parts=self.detected_split)
+        is_single = len(self.sizes) == 1 and self.by_samples is None
+        return self.fitted(SplitRequest(ratio={"train": 1.0} if is_single else _RATIO))
+
+    def fitted(self, request: SplitRequest) -> SplitRequest:
+        """Return a split whose ratio is applied to samples where whole shards miss it, and samples meet it better."""
+        divided = replace(request, by_samples=True)
+        if self.by_samples is not None:
+            return divided if self.by_samples and request.ratio is not None else request
+        is_better = not self.samples or _deviation(self.samples, divided) < _deviation(self.samples, request)
+        return divided if misses_ratio(self.sizes, request) and is_better else request
 
 
 def open_choices(folder: ShardFolder, **settled: Any) -> OpenChoices:
@@ -91,14 +110,17 @@ def open_choices(folder: ShardFolder, **settled: Any) -> OpenChoices:
     """
     proposal = _proposal(folder.contents)
     likeliest = proposal.sample_types
+    coded = likeliest[0] if proposal.layout is not None else None
+    filled = (spec.name for spec in likeliest if proposed_field_map(spec, folder.contents).keys() >= {*spec.required})
     return OpenChoices(
-        shards=list(folder.sizes),
+        sizes=folder.sizes,
         detected_split=detect_split(list(folder.sizes)),
         contents=folder.contents,
         sample_types=[*likeliest, *(spec for spec in SAMPLE_TYPES.values() if spec not in likeliest)],
         reason=proposal.reason,
         fits=proposal.fits,
-        coded_type=likeliest[0] if proposal.layout is not None else None,
+        fitting=frozenset([*filled, *([coded.name] if coded else [])]),
+        coded_type=coded,
         **settled,
     )
 
@@ -108,7 +130,9 @@ def complete_choices(given: OpenChoices, folder: ShardFolder) -> OpenChoices:
     return open_choices(
         folder,
         split=given.split,
+        samples=given.samples,
         ask_split=given.ask_split,
+        by_samples=given.by_samples,
         spec=given.spec,
         field_map=given.field_map,
         ask_dataset_yaml=given.ask_dataset_yaml,
@@ -132,12 +156,16 @@ def proposed_field_map(spec: SampleTypeSpec, found: SampledContents) -> dict[str
     return propose_field_map(spec, found.part_names, found.json_example, kinds=found.kinds, sets=found.part_sets.sets)
 
 
+def settled_field_map(spec: SampleTypeSpec, found: SampledContents) -> dict[str, str] | None:
+    """Return the field map of a sample type if no other one is possible."""
+    return only_field_map(spec, found.part_names, found.json_example, kinds=found.kinds, sets=found.part_sets.sets)
+
+
 def propose_choices(given: OpenChoices) -> Choices:
     """Settle every open choice by its proposal."""
-    split = given.split
+    split = None if given.split is None else given.fitted(given.split)
     if split is None and given.ask_split:
-        detected = given.detected_split
-        split = SplitRequest(parts=detected) if detected else SplitRequest(ratio=parse_ratio(given.proposed_ratio))
+        split = given.proposed_split
     if not given.ask_dataset_yaml:
         return Choices(split=split)
     spec = given.spec or given.sample_types[0]
@@ -184,7 +212,7 @@ def choice_notes(folder: ShardFolder, choices: Choices) -> list[str]:
     chosen = choices.dataset_yaml
     if chosen is None and not folder.has_dataset_yaml:
         notes.append(
-            "no dataset.yaml was requested, so samples stay crude until there is one;"
+            "no dataset.yaml was requested, so samples stay crude, dicts of their parts, until there is one;"
             " --sample-type NAME --field-map JSON write it"
         )
     if chosen is not None and chosen.field_map is None and not chosen.spec.crude:
@@ -192,9 +220,9 @@ def choice_notes(folder: ShardFolder, choices: Choices) -> list[str]:
     elif chosen is not None:
         notes.extend(_dropped_note(folder.contents, chosen))
     if choices.split is not None and choices.split.by_samples:
-        notes.append("other tools refuse a split by samples: split.yaml has the key sample_ranges")
+        notes.extend(_by_samples_note(folder, choices.split))
     elif choices.split is not None and choices.split.ratio is not None:
-        notes.extend(_real_shares(folder, choices.split, choices.split.ratio))
+        notes.extend(_real_shares(folder, choices.split))
     existing = (
         ("the split", folder.has_split, choices.split),
         ("dataset.yaml", folder.has_dataset_yaml, choices.dataset_yaml),
@@ -251,34 +279,82 @@ def _counted(names: Sequence[str], found: SampledContents) -> str:
     return ", ".join(pieces) + (f" and {more:,} more" if more > 0 else "")
 
 
-def _real_shares(folder: ShardFolder, request: SplitRequest, ratio: Mapping[str, float]) -> list[str]:
-    """Return a note with the real shares of a split if whole shards cannot approximate its ratio."""
-    parts = plan_split(folder.storage, request, list(folder.sizes)).parts
-    total = sum(ratio.values())
-    wanted = {name: 100 * share / total for name, share in ratio.items()}
-    real = {name: 100 * len(parts.get(name, ())) / len(folder.sizes) for name in ratio}
-    if all(abs(real[name] - wanted[name]) <= _MAX_DEVIATION for name in ratio):
-        return []
-    count = len(folder.sizes)
-    shares = ", ".join(f"{name} {real[name]:.0f} % ({wanted[name]:.0f} % requested)" for name in ratio)
-    comes = "comes" if count == 1 else "come"
-    found = f"shards are never divided, so {plural(count, 'shard')} {comes} to {shares}"
-    return [f"{found}; --split-by samples divides them"]
+def asked_shares(request: SplitRequest) -> dict[str, float]:
+    """Return the percentage that a ratio asks for each split part; nothing without a ratio.
+
+    >>> asked_shares(SplitRequest(ratio={"train": 3, "val": 1}))
+    {'train': 75.0, 'val': 25.0}
+    """
+    ratio = request.ratio or {}
+    return {name: 100 * share / sum(ratio.values()) for name, share in ratio.items()}
+
+
+def misses_ratio(sizes: Mapping[str, int], request: SplitRequest, *, by: float = _MAX_DEVIATION) -> bool:
+    """Return True if whole shards miss a ratio by more percentage points of their bytes, or leave a part empty.
+
+    >>> misses_ratio({"a": 9, "b": 9, "c": 9}, SplitRequest(ratio={"train": 8, "val": 1, "test": 1}))
+    True
+    """
+    if request.ratio is None or request.by_samples:
+        return False
+    return _deviation(sizes, request) > by
+
+
+def _deviation(sizes: Mapping[str, int], request: SplitRequest) -> float:
+    """Return the largest deviation of a share in percentage points; infinity if a part is empty that should not be."""
+    exact, asked = _exact_shares(sizes, request), asked_shares(request)
+    if any(asked[name] and not exact.get(name) for name in asked):
+        return math.inf
+    return max(abs(exact.get(name, 0) - asked[name]) for name in asked)
+
+
+def _exact_shares(sizes: Mapping[str, int], request: SplitRequest) -> dict[str, float]:
+    """Return the percentage of the bytes, or samples, of the shards in each part of a ratio."""
+    ratio, total = request.ratio or {}, sum(sizes.values()) or 1
+    if request.by_samples:
+        ranges = ranges_by_ratio(ratio).items()
+        counts = {
+            name: sum(len(range(*resolve_subset((share,), size))) for size in sizes.values()) for name, share in ranges
+        }
+    else:
+        parts = split_by_ratio(list(sizes), ratio, shuffle_seed=request.shuffle_seed).parts
+        counts = {name: sum(map(sizes.__getitem__, shards)) for name, shards in parts.items()}
+    return {name: 100 * count / total for name, count in counts.items()}
+
+
+def _by_samples_note(folder: ShardFolder, request: SplitRequest) -> Iterator[str]:
+    """Yield why samples are split, and who cannot read that."""
+    of_shards = replace(request, by_samples=False)
+    if misses_ratio(folder.sizes, of_shards):
+        yield f"the samples of each shard are split: as a whole, {_shares_of_shards(folder, of_shards)}"
+    yield "megatron-energon itself reads splits of whole shards only: --split-by shards keeps whole shards"
+
+
+def _real_shares(folder: ShardFolder, request: SplitRequest) -> Iterator[str]:
+    """Yield the real shares of a split if whole shards cannot approximate its ratio."""
+    if misses_ratio(folder.sizes, request, by=_NOTED_DEVIATION):
+        yield f"shards are never divided, so {_shares_of_shards(folder, request)}; --split-by samples divides them"
+
+
+def _shares_of_shards(folder: ShardFolder, request: SplitRequest) -> str:
+    asked, exact, count = asked_shares(request), _exact_shares(folder.sizes, request), len(folder.sizes)
+    shares = ", ".join(f"{name} {exact[name]:.0f} % ({share:.0f} % requested)" for name, share in asked.items())
+    return f"{plural(count, 'shard')} {'comes' if count == 1 else 'come'} to {shares}"
 
 
 def view_first_sample(folder: ShardFolder, choice: DatasetYaml, *, trust_code: bool = False) -> SampleView:
     """Build the first sample as chosen and describe it; ``fault`` holds why it cannot be built."""
     from ..samples.building.sample_builder import SampleBuilder
-    from ..samples.decoding.decoder import SampleDecoder
 
     first = folder.contents
     article = "an" if choice.spec.name[0] in "AEIO" else "a"
     title = f"as {article} {choice.spec.name}: {first.key}"
     try:
+        config = dataset_config_of(choice)
         builder = SampleBuilder(
-            dataset_config_of(choice),
+            config,
             meta_folder=folder.meta_folder,
-            decoder=None if first.holds_values else SampleDecoder(),
+            decoder=None if first.holds_values else view_decoder(config),
             trust_code=trust_code,
         )
         sample = builder.build(first.parts, key=first.key)  # a field map decodes only the parts it needs

@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import EnergonError, TrustError
 from ..format.dataset_folder import DatasetFolder
+from ..format.documents.dataset_config import is_own_module
 from ..format.nv_meta import FOLDER
 from ..storage import EPath
 from .fields import FieldView, describe_part, describe_value
 from .text import format_count
 
 if TYPE_CHECKING:
+    from ..format.documents.dataset_config import DatasetConfig
     from ..format.index.layout import SampleIndex
     from ..format.records.record_file import RecordReader
+    from ..samples.decoding.decoder import SampleDecoder
 
 Build = Callable[[Mapping[str, bytes], str], Any]
 """Builds a sample of its parts and its key."""
@@ -102,14 +105,13 @@ def make_build(dataset: DatasetFolder, request: PreviewRequest, *, crude_too: bo
     if request.on_decode is not None:
         request.on_decode()
     from ..samples.building.sample_builder import SampleBuilder
-    from ..samples.decoding.decoder import SampleDecoder
 
     try:
         builder = SampleBuilder(
             config,
             meta_folder=EPath(dataset.storage.path(FOLDER)),
             dataset_path=EPath(dataset.storage.path("")),
-            decoder=SampleDecoder() if dataset.records is None or dataset.records.decodes else None,
+            decoder=view_decoder(config) if dataset.records is None or dataset.records.decodes else None,
             trust_code=request.trust_code,
         )
     except TrustError as error:
@@ -127,6 +129,17 @@ def make_build(dataset: DatasetFolder, request: PreviewRequest, *, crude_too: bo
         return builder.build(wanted, key=key)
 
     return build
+
+
+def view_decoder(config: DatasetConfig | None) -> SampleDecoder:
+    """Return the decoder for samples that are only shown; importing torch takes longer than all the rest.
+
+    Code that comes with a dataset gets the tensors that it expects.
+    """
+    from ..samples.decoding.decoder import ArrayDecoder, SampleDecoder
+
+    runs_code = config is None or config.field_map is None or not is_own_module(config.module)
+    return SampleDecoder() if runs_code else ArrayDecoder()
 
 
 class SampleFolder(Protocol):

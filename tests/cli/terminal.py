@@ -16,7 +16,7 @@ from wcwidth import wcwidth
 from tests.source_tree import ROOT
 
 UP, DOWN, RIGHT, LEFT, ENTER = "\x1b[A", "\x1b[B", "\x1b[C", "\x1b[D", "\r"
-CTRL_C, ESCAPE, TAB = "\x03", "\x1b", "\t"
+CTRL_C, CTRL_D, ESCAPE, TAB = "\x03", "\x04", "\x1b", "\t"
 HOME, END, PAGE_UP, PAGE_DOWN = "\x1b[H", "\x1b[F", "\x1b[5~", "\x1b[6~"
 KITTY_ANSWERS = "\x1b_Gi=31;OK\x1b\\\x1b[6;20;10t\x1b[1;2R\x1b[?62;c"
 SIXEL_ANSWERS = "\x1b[6;20;10t\x1b[1;2R\x1b[?62;4;22c"

@@ -75,7 +75,7 @@ def test_flags_alone_prepare_a_dataset(captions: Path, energon: RunEnergon) -> N
 
 
 def test_a_split_by_samples_divides_each_shard(captions: Path, energon: RunEnergon) -> None:
-    by_shards = energon("prepare", captions, "--yes", "--split-ratio", "2,1", "--dry-run")
+    by_shards = energon("prepare", captions, "--non-interactive", "--split-ratio", "2,1", "--dry-run")
     assert "--split-by samples divides them" in by_shards.out
     done = energon("prepare", captions, "--yes", "--split-ratio", "2,1", "--split-by", "samples")
     assert "split: train 8, val 4 samples" in done.out

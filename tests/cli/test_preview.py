@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.cli.make_dataset import caption_parts, write_captions, write_shard
 from tests.cli.run_energon import RunEnergon
+from tests.unit.av.encoded_media import encode
 
 
 def test_one_sample_as_training_gets_it(prepared: Path, energon: RunEnergon) -> None:
@@ -293,3 +296,22 @@ def test_json_of_a_sample_of_a_file_and_of_a_mix(prepared: Path, energon: RunEne
     shuffled = json.loads(energon("preview", mix, "--json", "--shuffle").out)
     assert shuffled["origin"].startswith("from ")
     assert json.loads(energon("preview", mix, "--json", "--index", shuffled["index"]).out) == shuffled
+
+
+def test_looking_at_pictures_text_json_and_video_needs_no_torch(tmp_path: Path, energon: RunEnergon) -> None:
+    write_captions(tmp_path / "captions", shards=1)
+    clip = encode(frames=5)
+    write_shard(tmp_path / "clips/0.tar", {str(number): {"mp4": clip, "txt": b"a walk"} for number in range(2)})
+    for name in ("captions", "clips"):
+        assert energon("prepare", tmp_path / name, "--yes").code == 0
+    code = (
+        "import sys; from energon_cli.main import main\n"
+        "codes = [main(['preview', path, '--json']) for path in sys.argv[1:]]\n"
+        "print(codes, 'torch' in sys.modules)"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "captions"), str(tmp_path / "clips")]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    *documents, result = done.stdout.splitlines()
+    assert result == "[0, 0] False"
+    assert ['"type": "Tensor", "shape": [3, 16, 24]' in document for document in documents] == [True, False]
+    assert "AVDecoder" in documents[1]

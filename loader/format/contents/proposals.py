@@ -14,6 +14,7 @@ from .sample_layouts import SampleLayout, find_layout
 
 _RARE = 0.01
 """Share of the samples up to which part sets do not decide on a type, but are named."""
+_CRUDE = "crude samples (dicts of parts)"
 _MAX_SETS = 200  # that are compared with a type
 _MAX_NAMED = 20  # parts, in a sentence
 
@@ -36,6 +37,9 @@ _PART_KINDS_OF_FIELD_KIND: Mapping[str, tuple[PartKind, ...]] = {
     "video": ("video",),
 }
 """Field kind → kinds of parts that hold such a field as a whole."""
+
+_WHOLE_PARTS = ("audio", "image", "image_list", "video")
+"""Kinds of fields that no value inside json fills."""
 
 _TREE_NAMES: Mapping[str, tuple[str, ...]] = {
     "answers": ("answers", "answer", "outputs", "output"),
@@ -71,31 +75,6 @@ class Proposal:
     fits: int | None = None
 
 
-def propose_sample_types(
-    part_names: Iterable[str],
-    json_example: Mapping[str, object] | None = None,
-    *,
-    kinds: Mapping[str, Kind] | None = None,
-) -> list[SampleTypeSpec]:
-    """Rank the sample types that can be built from such parts.
-
-    Args:
-        part_names: Names of the parts of samples.
-        json_example: The decoded ``json`` part of a sample; None if samples have none.
-        kinds: As in :func:`propose`.
-
-    Returns:
-        First the types with required fields that a field map, or generated code, can fill without dropping text or
-        media, the likeliest first; then the crude type, which keeps all parts; then types that drop some, or need code.
-
-    >>> [spec.short_name for spec in propose_sample_types(["jpg", "txt"])][:2]
-    ['Captioning', 'Crude']
-    >>> propose_sample_types(["jpg", "json"], {"question": "why?", "answer": "so"})[0].short_name
-    'VQA'
-    """
-    return list(propose(part_names, json_example, kinds=kinds).sample_types)
-
-
 def propose(
     part_names: Iterable[str],
     json_example: Mapping[str, object] | None = None,
@@ -106,6 +85,9 @@ def propose(
 ) -> Proposal:
     """Rank the sample types that can be built from such parts, and explain the first one.
 
+    First come the types with required fields that a field map, or generated code, can fill without dropping text or
+    media, the likeliest first; then the crude type, which keeps all parts; then types that drop some, or need code.
+
     Args:
         part_names: Names of the parts of samples, the most frequent first.
         json_example: The ``json`` parts of samples, decoded and merged; None if samples have none.
@@ -115,6 +97,11 @@ def propose(
         sets: The part sets of all samples, the most frequent first. Then a type is proposed for what more than 1 % of
             the samples have, and no type that fewer samples fit.
         has_all: Returns True if some json part has all values of such expressions.
+
+    >>> [spec.short_name for spec in propose(["jpg", "txt"]).sample_types][:2]
+    ['Captioning', 'Crude']
+    >>> propose(["jpg", "json"], {"question": "why?", "answer": "so"}).sample_types[0].short_name
+    'VQA'
     """
     parts, by_bytes = list(part_names), kinds or {}
     samples = sum(each.samples for each in sets)
@@ -196,7 +183,7 @@ def _disguise(part_name: str, kinds: Mapping[str, Kind]) -> str:
     does = "keep as bytes" if kind_of_name(part_name) == "bytes" else f"decode as {kind_of_name(part_name)}"
     return (
         f"part {part_name!r} is {contents.description}, which loaders {does} under this name: name it"
-        f" {contents.extension!r}, as energon import does; crude samples keep all parts"
+        f" {contents.extension!r}, as energon import does; {_CRUDE} keep all parts"
     )
 
 
@@ -212,10 +199,10 @@ def _reason(
             return None
         spec = filled[0]
         if not dropped[spec.name]:
-            return f"{spec.name} fits at most {100 * _RARE:.0f} % of the samples; crude samples keep all parts"
+            return f"{spec.name} fits at most {100 * _RARE:.0f} % of the samples; {_CRUDE} keep all parts"
         names = dropped[spec.name]
         more = f" and {len(names) - _MAX_NAMED:,} more" if len(names) > _MAX_NAMED else ""
-        return f"{spec.name} would drop {', '.join(names[:_MAX_NAMED])}{more}; crude samples keep all parts"
+        return f"{spec.name} would drop {', '.join(names[:_MAX_NAMED])}{more}; {_CRUDE} keep all parts"
     spec = complete[0]
     pieces = []
     if layout is not None:
@@ -350,6 +337,37 @@ def propose_field_map(
             proposal[field.name] = expression
             used.add(expression)
     return proposal
+
+
+def only_field_map(
+    spec: SampleTypeSpec,
+    part_names: Iterable[str],
+    json_example: Mapping[str, object] | None = None,
+    *,
+    kinds: Mapping[str, Kind] | None = None,
+    sets: Sequence[PartSet] = (),
+) -> dict[str, str] | None:
+    """Return the field-map expressions of a sample type if no others are possible; None if there is a choice.
+
+    The arguments are those of :func:`propose_field_map`.
+
+    >>> only_field_map(SAMPLE_TYPES["CaptioningSample"], ["jpg", "txt"])
+    {'image': 'jpg', 'caption': 'txt'}
+    >>> only_field_map(SAMPLE_TYPES["CaptioningSample"], ["jpg", "txt", "json"], {"caption": "a cat"})
+    """
+    names = list(part_names)
+    field_map = propose_field_map(spec, names, json_example, kinds=kinds, sets=sets)
+    by_name = {name: kind_of_part(name, (kinds or {}).get(name)) for name in names}
+    claimed: set[str] = set()
+    for field in spec.fields:
+        fitting = {name for name, kind in by_name.items() if kind in _PART_KINDS_OF_FIELD_KIND[field.kind]}
+        accesses = parse_field_expression(field_map[field.name]) if field.name in field_map else ()
+        used = {access.part for access in accesses}
+        may_be_inside = "tree" in by_name.values() and field.kind not in _WHOLE_PARTS
+        if may_be_inside or used != fitting or claimed & fitting:
+            return None
+        claimed |= fitting
+    return field_map if all(name in field_map for name in spec.required) else None
 
 
 def _propose(

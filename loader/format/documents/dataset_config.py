@@ -25,6 +25,8 @@ from .yaml_document import parse_yaml
 
 OWN_MODULE = "megatron.energon"
 """Module of our own classes in the files that we write, so that megatron-energon reads them too."""
+_MODULE_LINE = f"__module__: {OWN_MODULE}"
+_MODULE_REMARK = "a shared name: needs no megatron-energon"
 
 _KEYS = (
     "__module__",
@@ -130,7 +132,7 @@ def format_dataset_config(config: DatasetConfig) -> str:
 
     >>> text = format_dataset_config(DatasetConfig(sample_type="CrudeSample", crude=True))
     >>> print(text, end="")
-    __module__: megatron.energon
+    __module__: megatron.energon  # a shared name: needs no megatron-energon
     __class__: CrudeWebdataset
     """
     document: dict[str, object] = {}
@@ -151,9 +153,10 @@ def format_dataset_config(config: DatasetConfig) -> str:
     if config.key_format is not None:
         document["key_format"] = config.key_format
     document |= config.extra
-    return yaml.dump(
+    text: str = yaml.dump(
         document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=False, width=1000
     )
+    return text.replace(f"{_MODULE_LINE}\n", f"{_MODULE_LINE}  # {_MODULE_REMARK}\n", 1)
 
 
 class _Dumper(yaml.SafeDumper):

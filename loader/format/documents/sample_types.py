@@ -63,6 +63,11 @@ class SampleTypeSpec:
         return f"{self.short_name}Webdataset"
 
     @property
+    def written_name(self) -> str:
+        """Name in ``dataset.yaml``, flags and prompts: ``CaptioningSample``, but ``CrudeWebdataset``."""
+        return self.dataset_class if self.crude else self.name
+
+    @property
     def required(self) -> tuple[str, ...]:
         """Names of the required fields."""
         return tuple(field.name for field in self.fields if field.required)
@@ -170,7 +175,9 @@ def sample_type_of_name(name: str) -> SampleTypeSpec:
     spec = _BY_LOWER_NAME.get(name.strip().lower())
     if spec is not None:
         return spec
-    candidates = [alias for known in _TYPES for alias in _names_of(known)]
-    nearest = list(dict.fromkeys(_BY_LOWER_NAME[alias.lower()].name for alias in nearest_names(name, candidates)))
-    advice = f"did you mean {' or '.join(nearest)}?" if nearest else f"known are {', '.join(SAMPLE_TYPES)}"
+    candidates = [alias for spec in _TYPES for alias in _names_of(spec)]
+    near = (_BY_LOWER_NAME[alias.lower()].written_name for alias in nearest_names(name, candidates))
+    nearest = " or ".join(dict.fromkeys(near))
+    known = ", ".join(spec.written_name for spec in _TYPES)
+    advice = f"did you mean {nearest}?" if nearest else f"known are {known}"
     raise ConfigError(f"there is no sample type {name!r}; {advice}", hint="use one of the sample types in the docs")

@@ -15,6 +15,7 @@ from ..documents.brace_patterns import ShardFinder
 from ..documents.subset import ShareRange, SubsetRange
 
 _RATIO_PARTS = ("train", "val", "test")
+_BETWEEN_NUMBERS = re.compile(r"\s*[,/:;]\s*|\s+(?=[\d.])")
 _RATIO_HELP = "give numbers for train, val and test (8,1,1), or for parts of your own (train=9,holdout=1)"
 
 
@@ -35,17 +36,21 @@ class SplitResult:
 
 
 def parse_ratio(text: str) -> dict[str, float]:
-    """Parse a ratio: up to three numbers for train, val and test, or named ones.
+    """Parse a ratio: up to three numbers for train, val and test, or named ones after commas.
+
+    Numbers may be separated by commas, slashes, colons or spaces, and be percentages.
 
     Raises:
         ConfigError: The text has another form, or a number is below 0 or not finite, or none is above 0.
 
     >>> parse_ratio("8,1,1")
     {'train': 8.0, 'val': 1.0, 'test': 1.0}
+    >>> parse_ratio("80/10/10") == parse_ratio("80 : 10 : 10") == parse_ratio("80%, 10%, 10%")
+    True
     >>> parse_ratio("train=9, holdout=1")
     {'train': 9.0, 'holdout': 1.0}
     """
-    items = [item.strip() for item in text.split(",")]
+    items = [item.strip() for item in (text.split(",") if "=" in text else _BETWEEN_NUMBERS.split(text.strip()))]
     if "=" in text:
         pairs = [(name.strip(), number) for name, _, number in (item.partition("=") for item in items)]
     else:
@@ -55,7 +60,7 @@ def parse_ratio(text: str) -> dict[str, float]:
     ratio: dict[str, float] = {}
     for name, number in pairs:
         try:
-            share = float(number)
+            share = float(number.removesuffix("%"))
         except ValueError:
             share = math.nan
         if not name or not 0 <= share < math.inf:

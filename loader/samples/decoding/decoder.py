@@ -181,6 +181,19 @@ class SampleDecoder(FileStoreDecoder):
         return [name for name, default in _LATER_DEFAULTS.items() if getattr(self, name) != default]
 
 
+class ArrayDecoder(SampleDecoder):
+    """Decode parts as :class:`SampleDecoder`, with pictures in arrays of the values and shapes of its tensors.
+
+    Nothing here needs torch: for samples that are only shown.
+    """
+
+    __slots__ = ()
+
+    def image_form(self) -> ImageForm:
+        """Return the form of images."""
+        return replace(super().image_form(), container="planes")
+
+
 def _colour(background: str | Sequence[int] | None) -> tuple[int, int, int] | None:
     if background is None:
         return None

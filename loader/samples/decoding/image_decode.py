@@ -21,6 +21,7 @@ from PIL import Image
 from ...accounting.kinds import HEADER_BYTES, IMAGE, kind_of_bytes
 from ...format.media.open_picture import open_picture
 from ...format.media.picture_bits import DeepPixels, as_16_bits, to_8_bits
+from ...lazy_torch import torch
 from ..trust import is_trusted, refuse
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class ImageForm:
 
     Args:
         container: ``"numpy"`` (H, W, C), ``"torch"`` (C, H, W) or ``"pil"``; grey arrays and tensors are (H, W).
+            ``"planes"`` is an array with the values and shape of ``"torch"``, and needs no torch.
         floating: float32 in [0, 1] rather than uint8.
         mode: Pillow's name for the channels; None keeps a Pillow image as it is.
         device: Where JPEGs are decoded: by a worker on the CPU, or those of a batch on the GPU.
@@ -44,13 +46,19 @@ class ImageForm:
         float_range: The values of pictures of floats that become black and white; None refuses such pictures.
     """
 
-    container: Literal["numpy", "torch", "pil"]
+    container: Literal["numpy", "torch", "planes", "pil"]
     floating: bool
     mode: ImageMode | None
     device: Literal["cpu", "cuda"] = "cpu"
     background: tuple[int, int, int] | None = None
     deep: DeepPixels = "scale"
     float_range: tuple[float, float] | None = None
+
+
+class PixelPlanes(np.ndarray[Any, np.dtype[Any]]):
+    """Array in place of a tensor of pixels, (C, H, W) or (H, W)."""
+
+    shown_as = "Tensor"
 
 
 IMAGE_FORMS: Mapping[str, ImageForm] = {
@@ -101,8 +109,9 @@ def decode_image(data: bytes, form: ImageForm, *, trust_code: bool = False) -> A
         return open_image(data, trust_code=trust_code).copy()  # without the file's bytes
     if form.container == "pil":
         return convert_image(open_image(data, trust_code=trust_code), form.mode, form)
-    if form.container == "torch" and form.mode == "RGB":
-        planes = _jpeg_planes(data, floating=form.floating)
+    is_planar = form.container in ("torch", "planes")
+    if is_planar and form.mode == "RGB":
+        planes = _jpeg_planes(data, form)
         if planes is not None:
             return planes
     pixels: NDArray[Any] | None = _jpeg_pixels(data, form.mode)
@@ -113,7 +122,7 @@ def decode_image(data: bytes, form: ImageForm, *, trust_code: bool = False) -> A
         else:
             # np.array copies: Pillow's own buffer is read-only.
             pixels = np.array(convert_image(image, form.mode, form))
-    return _to_torch(pixels, form.floating) if form.container == "torch" else _to_numpy(pixels, form.floating)
+    return _to_planes(pixels, form) if is_planar else _to_numpy(pixels, form.floating)
 
 
 def open_image(data: bytes, *, trust_code: bool = False) -> Image.Image:
@@ -202,16 +211,12 @@ def _jpeg_pixels(data: bytes, mode: ImageMode) -> NDArray[np.uint8] | None:
     return pixels
 
 
-def _jpeg_planes(data: bytes, *, floating: bool) -> Any:
-    """Decode a plain JPEG to a tensor, (3, H, W); return None where Pillow must decode.
+def _jpeg_planes(data: bytes, form: ImageForm) -> Any:
+    """Decode a plain JPEG to a tensor or array, (3, H, W); return None where Pillow must decode.
 
     With a fourth byte each pixel is one integer, and numpy copies the lowest bytes of all pixels at once. This takes
     half the time of transposing three bytes a pixel.
     """
-    import torch
-
-    from ...transport.batch_memory import new_array
-
     if not is_plain_jpeg(data):
         return None
     try:
@@ -222,22 +227,27 @@ def _jpeg_planes(data: bytes, *, floating: bool) -> Any:
     for plane in planes:
         np.copyto(plane, pixels, casting="unsafe")
         pixels >>= 8
-    return torch.from_numpy(_floating(planes, new_array(planes.shape, np.float32)) if floating else planes)
+    return _contained(planes, form)
 
 
 def _to_numpy(pixels: NDArray[Any], floating: bool) -> NDArray[Any]:
     return _floating(pixels, np.empty(pixels.shape, np.float32)) if floating else pixels
 
 
-def _to_torch(pixels: NDArray[Any], floating: bool) -> Any:
-    import torch
-
-    from ...transport.batch_memory import new_array
-
+def _to_planes(pixels: NDArray[Any], form: ImageForm) -> Any:
     if pixels.ndim == 3:
         # Transposing bytes before the conversion is faster than transposing floats after it.
         pixels = np.ascontiguousarray(pixels.transpose(2, 0, 1))  # (C, H, W)
-    return torch.from_numpy(_floating(pixels, new_array(pixels.shape, np.float32)) if floating else pixels)
+    return _contained(pixels, form)
+
+
+def _contained(planes: NDArray[Any], form: ImageForm) -> Any:
+    """Return planes, as floats where the form has them, in a tensor or as an array."""
+    from ...transport.batch_memory import new_array
+
+    if form.floating:
+        planes = _floating(planes, new_array(planes.shape, np.float32))
+    return torch.from_numpy(planes) if form.container == "torch" else planes.view(PixelPlanes)
 
 
 def _floating(pixels: NDArray[Any], into: NDArray[np.float32]) -> NDArray[np.float32]:

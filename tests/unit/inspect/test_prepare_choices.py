@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from loader.inspect import (
     inspect_folder,
     open_choices,
     propose_choices,
+    settled_field_map,
     view_first_sample,
 )
 from tests.cli.make_dataset import write_captions
@@ -111,6 +113,51 @@ def test_every_open_choice_has_a_proposal(tmp_path: Path) -> None:
     settled = propose_choices(open_choices(folder, split=SplitRequest(ratio={"train": 1.0}), spec=CRUDE))
     assert settled == Choices(split=SplitRequest(ratio={"train": 1.0}), dataset_yaml=DatasetYaml(spec=CRUDE))
     assert propose_choices(open_choices(folder, ask_split=False, ask_dataset_yaml=False)) == Choices()
+
+
+def test_samples_are_split_where_whole_shards_miss_the_ratio_by_more_than_ten_points(tmp_path: Path) -> None:
+    folder = inspect_folder(str(write_captions(tmp_path / "captions")))
+
+    def proposed(*sizes: int, samples: int | None = None, by_samples: bool | None = None) -> SplitRequest:
+        shards = {f"{number}.tar": size for number, size in enumerate(sizes)}
+        counts = None if samples is None else dict.fromkeys(shards, samples)
+        given = replace(open_choices(folder), sizes=shards, samples=counts, by_samples=by_samples)
+        return given.proposed_split
+
+    assert [proposed(*count * [5]).by_samples for count in (1, 2, 3, 6, 7, 10)] == [False, *3 * [True], False, False]
+    assert not proposed(80, 10, 10).by_samples, "bytes count, not shards"
+    assert proposed(*9 * [1], 91).by_samples
+    assert proposed(5, 5, 5, samples=10).by_samples
+    assert not proposed(5, 5, 5, samples=3).by_samples, "a part would be empty"
+    assert not proposed(5, 5, 5, by_samples=False).by_samples
+    assert proposed(*10 * [5], by_samples=True).by_samples
+    by_ratio = replace(open_choices(folder), split=SplitRequest(ratio={"train": 9.0, "val": 1.0}))
+    [why, who] = choice_notes(
+        folder, Choices(split=propose_choices(by_ratio).split, dataset_yaml=DatasetYaml(spec=CRUDE))
+    )
+    assert why.startswith(
+        "the samples of each shard are split: as a whole, 4 shards come to train 75 % (90 % requested)"
+    )
+    assert who == "megatron-energon itself reads splits of whole shards only: --split-by shards keeps whole shards"
+
+
+@pytest.mark.parametrize(
+    ("name", "parts", "field_map"),
+    [
+        ("ImageClassification", {"jpg": b"", "cls": b"3"}, {"image": "jpg", "label": "cls"}),
+        ("Image", {"jpg": b"", "json": b"{}"}, {"image": "jpg"}),
+        ("Image", {"jpg": b"", "seg.png": b""}, None),
+        ("Captioning", {"jpg": b"", "txt": b"a cat", "json": b'{"caption": "a cat"}'}, None),
+        ("VQA", {"jpg": b"", "q.txt": b"why?", "a.txt": b"so"}, None),
+        ("Text", {"jpg": b""}, None),
+    ],
+)
+def test_a_field_map_is_settled_only_if_no_other_one_is_possible(
+    tmp_path: Path, name: str, parts: dict[str, bytes], field_map: dict[str, str] | None
+) -> None:
+    named = {part: picture(1) if part.endswith(("jpg", "png")) else data for part, data in parts.items()}
+    write_captions(tmp_path, shards=1, parts=lambda _: named)
+    assert settled_field_map(SAMPLE_TYPES[f"{name}Sample"], inspect_folder(str(tmp_path)).contents) == field_map
 
 
 def test_notes_name_what_a_user_may_not_expect(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from loader.accounting.kinds import kind_of_bytes
 from loader.accounting.part_sets import PartSet
-from loader.format.contents.proposals import propose, propose_field_map, propose_sample_types
+from loader.format.contents.proposals import propose, propose_field_map
 from loader.format.documents.sample_types import CRUDE, SampleTypeSpec, sample_type_of_name
 
 LLAVA = {"id": "7", "conversations": [{"from": "human", "value": "<image>\nWho?"}, {"from": "gpt", "value": "A cat."}]}
@@ -45,7 +45,7 @@ def short_names(specs: list[SampleTypeSpec]) -> list[str]:
     ],
 )
 def test_the_likeliest_type_that_parts_can_fill_is_proposed_first(parts: list[str], first: str) -> None:
-    proposed = propose_sample_types(parts)
+    proposed = [*propose(parts).sample_types]
     assert proposed[0].short_name == first
     for spec in proposed[: proposed.index(CRUDE)]:
         assert set(spec.required) <= propose_field_map(spec, parts).keys(), "types that need code come last"
@@ -90,7 +90,7 @@ def test_the_likeliest_type_that_parts_can_fill_is_proposed_first(parts: list[st
 def test_keys_of_json_tell_the_type_and_fill_its_fields(
     parts: list[str], example: dict[str, Any], first: str, field_map: dict[str, str]
 ) -> None:
-    spec = propose_sample_types(parts, example)[0]
+    spec = propose(parts, example).sample_types[0]
     assert spec.short_name == first
     assert propose_field_map(spec, parts, example) == field_map
 
@@ -162,7 +162,12 @@ def test_each_field_gets_the_part_or_path_that_fits(
     [
         (["jpg", "txt"], None, "Captioning", None),
         (["jpg", "txt", "json"], {"license": "CC BY"}, "Captioning", "no field of CaptioningSample holds json"),
-        (["left.jpg", "right.jpg", "txt"], None, "Crude", "CaptioningSample would drop right.jpg; crude samples keep"),
+        (
+            ["left.jpg", "right.jpg", "txt"],
+            None,
+            "Crude",
+            "CaptioningSample would drop right.jpg; crude samples (dicts of parts) keep",
+        ),
         (["jpg", "json"], {"story": "a long tale"}, "Crude", "ImageSample would drop json"),
         (["jpg", "json"], LLAVA, "Conversation", "megatron-energon does not have this type"),
         (["0.jpg", "1.jpg", "json"], LLAVA, "Conversation", "several images"),
@@ -188,7 +193,7 @@ def test_alternatives_that_one_sample_has_together_are_not_alternatives() -> Non
     proposal = propose(["jpg", "png", "txt"], sets=[part_set("jpg png txt", 5)])
     assert (proposal.sample_types[0], proposal.reason) == (
         CRUDE,
-        "CaptioningSample would drop png; crude samples keep all parts",
+        "CaptioningSample would drop png; crude samples (dicts of parts) keep all parts",
     )
 
 
@@ -206,7 +211,7 @@ def test_a_picture_under_another_name_is_kept_and_named(name: str) -> None:
 def test_video_under_an_unknown_name_fills_a_field_since_loaders_keep_media_as_bytes() -> None:
     kinds = {"clip": kind_of_bytes(b"\0\0\0\x18ftypisom")}
     example = {"question": "What?", "answer": "A cat."}
-    (vid, *_) = propose_sample_types(["clip", "json"], example, kinds=kinds)
+    (vid, *_) = propose(["clip", "json"], example, kinds=kinds).sample_types
     assert vid.short_name == "VidQA"
     assert propose_field_map(vid, ["clip", "json"], example, kinds=kinds)["video"] == "clip"
 
@@ -245,7 +250,7 @@ def test_a_type_that_few_samples_fit_is_not_proposed_and_the_reason_says_so() ->
     proposal = propose(["txt", "jpg"], sets=[part_set("bin", 5000), part_set("jpg txt", 30)])
     assert (proposal.sample_types[0], proposal.reason) == (
         CRUDE,
-        "CaptioningSample fits at most 1 % of the samples; crude samples keep all parts",
+        "CaptioningSample fits at most 1 % of the samples; crude samples (dicts of parts) keep all parts",
     )
 
 
@@ -256,5 +261,5 @@ def test_a_rare_part_keeps_its_samples_but_not_all_others_from_a_type() -> None:
     proposal = propose(["jpg", "txt", "wav"], sets=frequent)
     assert (proposal.sample_types[0], proposal.reason) == (
         CRUDE,
-        "CaptioningSample would drop wav; crude samples keep all parts",
+        "CaptioningSample would drop wav; crude samples (dicts of parts) keep all parts",
     )

@@ -16,9 +16,10 @@ import torch
 from PIL import EpsImagePlugin, Image, ImageFile
 from webdataset.autodecode import imagehandler, imagespecs
 
+from loader import lazy_torch
 from loader.errors import ConfigError, SampleError, TrustError
 from loader.samples.decoding import image_decode
-from loader.samples.decoding.decoder import SampleDecoder
+from loader.samples.decoding.decoder import ArrayDecoder, SampleDecoder
 from loader.samples.decoding.image_decode import IMAGE_FORMS, decode_image, is_plain_jpeg, looks_like_image
 from tests.unit.samples.image_corpus import corpus, encode, pattern
 
@@ -72,6 +73,15 @@ def test_image_forms_have_the_names_of_webdataset() -> None:
 def test_every_image_decodes_as_in_webdataset_in_every_form(name: str) -> None:
     for form in {*imagespecs} - {"pil"}:  # which keeps the mode of the file
         assert_same(*decode_both(CORPUS[name], form))
+
+
+@by_name
+def test_arrays_that_are_only_shown_have_the_values_and_shapes_of_tensors(name: str) -> None:
+    shown, expected = (outcome(kind().decode_part, "png", CORPUS[name]) for kind in (ArrayDecoder, SampleDecoder))
+    if isinstance(expected, torch.Tensor):
+        assert type(shown).shown_as == "Tensor"
+        expected, shown = expected.numpy(), np.asarray(shown)
+    assert_same(shown, expected)
 
 
 @by_name
@@ -169,8 +179,7 @@ def test_images_are_recognized_by_their_first_bytes() -> None:
 
 
 def test_torch_is_imported_only_for_tensors() -> None:
-    source = image_decode.__dict__
-    assert "torch" not in source
+    assert vars(image_decode)["torch"] is lazy_torch.torch
 
 
 @by_name

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
@@ -13,8 +13,6 @@ from .completion import complete_values
 from .environment import name_variables, options_from_environment, variables_note
 from .options import COMMON_OPTIONS, common_options, suggest_choices
 from .settings import output_settings
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 CONTEXT_SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -214,53 +212,3 @@ def energon_command(
         return command
 
     return decorate
-
-
-def meta_folder_option(function: F) -> F:
-    """Add ``--meta-folder``, which names the folder to use instead of a dataset's ``.nv-meta``."""
-    add = click.option("--meta-folder", metavar="DIR", help="Folder to use instead of PATH/.nv-meta.")
-    return add(function)
-
-
-def dataset_files_options(function: F) -> F:
-    """Add ``--dataset-config``, ``--split-config`` and ``--meta-folder``, which name a dataset's files."""
-    function = meta_folder_option(function)
-    for option, name, title in (
-        ("--split-config", "split.yaml", "split file"),
-        ("--dataset-config", "dataset.yaml", "dataset file"),
-    ):
-        add = click.option(
-            option, metavar="NAME", default=name, show_default=True, help=f"Name of the {title} in .nv-meta."
-        )
-        function = add(function)
-    return function
-
-
-def progress_option(command: F) -> F:
-    """Add ``--progress/--no-progress``, as a parameter that is None without the flag."""
-    return click.option(
-        "--progress/--no-progress",
-        default=None,
-        help="Show a progress bar on a terminal; in a log, a line every 30 s, or every 5 s with --progress.",
-    )(command)
-
-
-def worker_options(function: F) -> F:
-    """Add ``--num-workers``, and ``--tmp-path``, which has no effect."""
-    function = click.option(
-        "--tmp-path", metavar="DIR", help="Ignored; accepted for compatibility with megatron-energon."
-    )(function)
-    return click.option(
-        "--num-workers",
-        metavar="N",
-        type=click.IntRange(min=0),
-        help="Number of worker processes.  [default: one per core]",
-    )(function)
-
-
-def trust_code_option(function: F) -> F:
-    """Add ``--trust-code``, without which a dataset runs no code."""
-    add = click.option(
-        "--trust-code", is_flag=True, envvar="ENERGON_TRUST_CODE", help="Run Python files of the dataset."
-    )
-    return add(function)

@@ -1,14 +1,171 @@
-"""Options that every command takes, before and after its name, and messages about wrong values of choices."""
+"""Options that several commands share, each with one spelling, and messages about wrong values of choices."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from .settings import OutputSettings, output_settings
+from .sizes import parse_size
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _names(_context: click.Context, parameter: click.Parameter, given: Sequence[str] | str | None) -> Any:
+    """Split lists with commas; an option that may be repeated joins its lists, and is empty without one."""
+    values = (given or ()) if parameter.multiple else [] if given is None else [given]
+    names = tuple(name.strip() for value in values for name in value.split(",") if name.strip())
+    if values and not names:
+        raise click.BadParameter("expected a name, or several with commas between them")
+    return names
+
+
+def _one_name(context: click.Context, parameter: click.Parameter, given: str | None) -> str | None:
+    names = _names(context, parameter, given)
+    if len(names) > 1:
+        raise click.BadParameter(f"this command takes one name, found {len(names)}")
+    return names[0] if names else None
+
+
+def _shared(*spellings: str, **settings: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
+    return spellings, settings
+
+
+_SHARED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
+    "by_shard": _shared("--by-shard", is_flag=True, help="With files, a folder for each shard."),
+    "compat": _shared(
+        "--compat/--no-compat",
+        default=None,
+        help="Always (or fail) or never write .tar.idx and index.sqlite, the index of megatron-energon."
+        "  [default: where they can represent the dataset]",
+    ),
+    "dataset_config": _shared(
+        "--dataset-config",
+        metavar="NAME",
+        default="dataset.yaml",
+        show_default=True,
+        help="Name of the dataset file in .nv-meta.",
+    ),
+    "drop_parts": _shared(
+        "--drop-parts", metavar="A,B", multiple=True, callback=_names, help="No parts of these names; * is any text."
+    ),
+    "dry_run": _shared("--dry-run", is_flag=True, help="Show the result without writing it."),
+    "duplicates": _shared("--duplicates", is_flag=True),
+    "duplicates_of": _shared("--duplicates-of", metavar="PART", help="The same, by the part of this name alone."),
+    "field_map": _shared("--field-map", metavar="JSON", help='Part of each field: {"image": "jpg", "caption": "txt"}.'),
+    "filter": _shared("--filter", "filter_name", metavar="NAME", help="Only samples that this named filter keeps."),
+    "force_overwrite": _shared("--force-overwrite", is_flag=True, help="Replace existing files in DEST."),
+    "json": _shared("--json", "as_json", is_flag=True, help="Print the result as JSON."),
+    "key_column": _shared("--key-column", metavar="COLUMN", help="Column of a table with the keys of the samples."),
+    "limit": _shared("-n", "--limit", metavar="N", type=click.IntRange(min=1), help="Only the first N samples."),
+    "meta_folder": _shared("--meta-folder", metavar="DIR", help="Folder to use instead of PATH/.nv-meta."),
+    "num_workers": _shared(
+        "--num-workers",
+        metavar="N",
+        type=click.IntRange(min=1),
+        help="Number of worker processes.  [default: one per core]",
+    ),
+    "packing_buffer_size": _shared("--packing-buffer-size", metavar="N", type=click.IntRange(min=1)),
+    "parts": _shared(
+        "--parts", metavar="A,B", multiple=True, callback=_names, help="Only parts of these names; * is any text."
+    ),
+    "place": _shared("--place", metavar="PLACE", help="Place of the states in files that have several: loaders.train"),
+    "progress": _shared(
+        "--progress/--no-progress",
+        default=None,
+        help="Show a progress bar on a terminal; in a log, a line every 30 s, or every 5 s with --progress.",
+    ),
+    "sample_type": _shared(
+        "--sample-type", metavar="NAME", help="Type of the samples: CaptioningSample, CrudeWebdataset, …"
+    ),
+    "samples_per_shard": _shared(
+        "--samples-per-shard",
+        metavar="N",
+        type=click.IntRange(min=1),
+        default=10_000,
+        show_default=True,
+        help="Most samples of a shard.",
+    ),
+    "seed": _shared("--seed", metavar="N", type=int, default=0, show_default=True, help="Seed of the choice."),
+    "shard_size": _shared(
+        "--shard-size",
+        metavar="SIZE",
+        callback=parse_size,
+        default="1GB",
+        show_default=True,
+        help="Most bytes of a shard, such as 500MB.",
+    ),
+    "shuffle": _shared("--shuffle/--no-shuffle", default=False, help="Put the samples into a random order."),
+    "split_config": _shared(
+        "--split-config",
+        metavar="NAME",
+        default="split.yaml",
+        show_default=True,
+        help="Name of the split file in .nv-meta.",
+    ),
+    "split_part": _shared(
+        "--split-parts", "split_part", metavar="NAME", callback=_one_name, help="Only samples of this split part."
+    ),
+    "split_parts": _shared(
+        "--split-parts",
+        metavar="A,B",
+        callback=_names,
+        help="Only samples of these split parts, or splits of a metadataset.",
+    ),
+    "split_ratio": _shared("--split-ratio", metavar="8,1,1"),
+    "steps": _shared("--steps", metavar="N", type=click.IntRange(min=1)),
+    "strict": _shared(
+        "--strict", is_flag=True, help="Publish nothing if any part of the input would be left out, or fails."
+    ),
+    "task_encoder": _shared(
+        "--task-encoder", metavar="M:CLASS", help="Hooks of the run: a class in a module, which is run."
+    ),
+    "tmp_path": _shared("--tmp-path", metavar="DIR", help="Ignored; accepted for compatibility with megatron-energon."),
+    "trust_code": _shared(
+        "--trust-code", is_flag=True, envvar="ENERGON_TRUST_CODE", help="Run Python files of the dataset."
+    ),
+    "undo": _shared("--undo", "is_undo", is_flag=True),
+    "where": _shared("--where", metavar="CONDITION", help="Only samples with these values of columns."),
+    "yes": _shared("--yes", is_flag=True, help="Never prompt; accept the proposals for all choices without a flag."),
+}
+"""The flags and settings of each shared option, by the name of its parameter."""
+
+
+def shared_options(*names: str, flags: Sequence[str] = (), **changed: Any) -> Callable[[F], F]:
+    """Return a decorator that adds shared options to a command, in this order.
+
+    Args:
+        names: Keys of the options: ``json``, ``progress`` …
+        flags: More spellings of them, of megatron-energon.
+        changed: Settings of these options that differ here, such as ``help``.
+    """
+
+    def decorate(function: F) -> F:
+        for name in reversed(names):
+            spellings, settings = _SHARED[name]
+            function = click.option(*spellings, *flags, **{**settings, **changed})(function)
+        return function
+
+    return decorate
+
+
+def shuffle_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Add ``--shuffle`` and ``--seed``; the function gets the seed as ``shuffle_seed``, None without ``--shuffle``."""
+
+    @shared_options("shuffle")
+    @shared_options("seed", default=None, show_default=False, help="Seed of --shuffle.  [default: 0]")
+    @wraps(function)
+    def with_seed(*arguments: Any, shuffle: bool, seed: int | None, **others: Any) -> None:
+        if seed is not None and not shuffle:
+            raise click.UsageError("--seed needs --shuffle.")
+        function(*arguments, shuffle_seed=(seed or 0) if shuffle else None, **others)
+
+    return with_seed
+
 
 COMMON_OPTIONS = ("quiet", "verbose", "color", "no_progress", "debug")
 """Names of the options of :func:`common_options`."""

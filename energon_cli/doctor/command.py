@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..command import energon_command
+from ..options import shared_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +21,7 @@ _EXAMPLES = (
 
 
 @energon_command("doctor", examples=_EXAMPLES, short_help="Examine this machine and installation.", takes_path=False)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@shared_options("json")
 def doctor(*, as_json: bool) -> None:
     """Show versions, limits and disks that loading depends on, and what would break or slow it down.
 

@@ -27,7 +27,7 @@ class ImportFlags:
     output: str
     kind: str | None
     parts: tuple[str, ...]
-    key: str | None
+    key_column: str | None
     split_column: str | None
     root: str | None
     classes: bool | None
@@ -35,7 +35,7 @@ class ImportFlags:
     keep_text_only: bool
     group_by: Literal["name", "folder", "parallel", "number"] | None
     split_ratio: str | None
-    shuffle: int | None
+    shuffle_seed: int | None
     shard_size: int
     samples_per_shard: int
     verify: bool
@@ -113,7 +113,7 @@ class ImportFlags:
                 raise click.BadParameter("expected PART=COLUMN, such as jpg=image", param_hint="--part")
         return SourceOptions(
             parts={part: column for part, _, column in pairs},
-            key=self.key,
+            key=self.key_column,
             split=self.split_column,
             root=self.root,
             classes=self.classes,

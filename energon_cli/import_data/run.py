@@ -68,7 +68,9 @@ def import_sources(flags: ImportFlags) -> None:
         # List the samples of all sources.
         with ProgressBar("Listing samples", unit="samples", enabled=flags.progress) as bar:
             listed = stack.enter_context(
-                list_rows(sources, shuffled=flags.shuffle is not None, on_progress=lambda done: bar.update(done, None))
+                list_rows(
+                    sources, shuffled=flags.shuffle_seed is not None, on_progress=lambda done: bar.update(done, None)
+                )
             )
         # Write a few samples to a temporary folder, from which the type is proposed.
         try:
@@ -84,7 +86,7 @@ def import_sources(flags: ImportFlags) -> None:
             shard_bytes=flags.shard_size,
             samples_per_shard=flags.samples_per_shard,
             split_ratio=draft.choices.ratio,
-            shuffle_seed=flags.shuffle,
+            shuffle_seed=flags.shuffle_seed,
         )
         if flags.dry_run:
             _show_dry_run(flags, listed, layout, draft, console)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..command import energon_command, meta_folder_option, progress_option, worker_options
+from ..command import energon_command
+from ..options import shared_options
 
 if TYPE_CHECKING:
     from loader.format.media import MediaFilter
@@ -85,10 +86,8 @@ def media_filter_of(flags: dict[str, Any]) -> MediaFilter | None:
 )
 @click.argument("path")
 @media_options
-@worker_options
-@progress_option
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-@meta_folder_option
+@shared_options("num_workers", type=click.IntRange(min=0))
+@shared_options("tmp_path", "progress", "json", "meta_folder")
 def prepare_media(
     path: str, *, num_workers: int | None, progress: bool | None, as_json: bool, meta_folder: str | None, **flags: Any
 ) -> None:

@@ -8,6 +8,7 @@ import click
 
 from ..command import energon_command
 from ..dataset_path import check_path
+from ..options import shared_options
 from .options import plan_run, run_options
 
 if TYPE_CHECKING:
@@ -26,14 +27,9 @@ _MAX_STRETCHES = 20  # of a table
 @energon_command("explain", examples=_EXAMPLES, short_help="Show what a training run will read.")
 @click.argument("path")
 @click.option("--steps", metavar="N", type=click.IntRange(min=1), default=1000, show_default=True, help="Steps.")
-@click.option(
-    "--packing-buffer-size",
-    metavar="N",
-    type=click.IntRange(min=1),
-    help="Samples that wait in each lane, if it packs.",
-)
+@shared_options("packing_buffer_size", help="Samples that wait in each lane, if it packs.")
 @run_options
-@click.option("--json", "as_json", is_flag=True, help="Print the facts as JSON.")
+@shared_options("json")
 def explain(path: str, *, steps: int, as_json: bool, **options: Any) -> None:
     """Show what a run of N steps reads of the dataset or metadataset at PATH: shares, epochs, memory and shuffling.
 

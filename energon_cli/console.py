@@ -14,7 +14,7 @@ import click
 from loader.errors import escape_controls
 
 from .ascii_text import AsciiStream, is_ascii_only
-from .settings import output_settings
+from .settings import name_program, output_settings
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -82,12 +82,12 @@ class StatusLine:
 def show_note(text: str) -> None:
     """Print a note about the result to standard error, unless ``--quiet`` is given."""
     if not output_settings().quiet:
-        click.echo(f"note: {escape_controls(text)}", err=True)
+        click.echo(f"note: {name_program(escape_controls(text))}", err=True)
 
 
 def show_warning(text: str) -> None:
     """Print a doubt about the result to standard error, also with ``--quiet``."""
-    click.echo(f"warning: {escape_controls(text)}", err=True)
+    click.echo(f"warning: {name_program(escape_controls(text))}", err=True)
 
 
 def output_console() -> Console:
@@ -110,7 +110,9 @@ def _console(stream: Any) -> Console:
         """
 
         def print(self, *objects: Any, **options: Any) -> None:
-            shown = (escape_controls(one, keep="\n\t") if isinstance(one, str) else one for one in objects)
+            shown = (
+                name_program(escape_controls(one, keep="\n\t")) if isinstance(one, str) else one for one in objects
+            )
             super().print(*shown, **options)
 
         def on_broken_pipe(self) -> None:

@@ -15,7 +15,7 @@ from .sizes import parse_size
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def _names(_context: click.Context, parameter: click.Parameter, given: Sequence[str] | str | None) -> Any:
+def _names(_context: click.Context, parameter: click.Parameter, given: Any) -> tuple[str, ...]:
     """Split lists with commas; an option that may be repeated joins its lists, and is empty without one."""
     values = (given or ()) if parameter.multiple else [] if given is None else [given]
     names = tuple(name.strip() for value in values for name in value.split(",") if name.strip())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -72,6 +74,9 @@ def extract(
     PATH is a dataset, a .jsonl, .bin or .parquet file, tar shards that are not prepared, or a URL. A metadataset .yaml
     represents the datasets that it reads, and with --split-parts, for those of these splits.
 
+    KEY is <shard>/<key>, the key alone, or a whole shard: each word behind the first PATH that is neither the path of a
+    file or folder nor a URL.
+
     CONDITION is made of columns (energon stats --write), such as 'tokens > 2048 and width >= 512', and of bytes, shard,
     size("jpg") and has("jpg").
     """
@@ -79,11 +84,12 @@ def extract(
 
     from .copying import copy_samples
 
+    keys = [word for word in paths[1:] if not _is_path(word)]
     request = ExportRequest(
-        paths=[check_path(path, takes_tar=True, meta_folder=meta_folder) for path in paths],
+        paths=[check_path(path, takes_tar=True, meta_folder=meta_folder) for path in paths if path not in keys],
         output=output,
         format=file_format or ("jsonl" if output.endswith(".jsonl") else "files"),
-        query=query,
+        query=replace(query, keys=[*keys, *(query.keys or ())]) if keys else query,
         limit=limit,
         keep_parts=parts,
         drop_parts=drop_parts,
@@ -94,3 +100,7 @@ def extract(
         strict=strict,
     )
     copy_samples(request, progress=progress, as_json=as_json)
+
+
+def _is_path(word: str) -> bool:
+    return "://" in word or os.path.lexists(word)

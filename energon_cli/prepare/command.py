@@ -44,7 +44,25 @@ _EXAMPLES = (
 )
 
 
-@energon_command("prepare", examples=_EXAMPLES, short_help="Index and split a folder of tar shards.")
+_ADVANCED = (
+    *(
+        "shuffle_tars",
+        "skip_dataset_yaml",
+        "dataset_yaml_name",
+        "tar_index_only",
+        "remove_originals",
+        "compat",
+        "strict",
+    ),
+    *("part", "merge", "engine", "scheduler", "scan", "num_workers", "tmp_path", "progress", "meta_folder", "json"),
+    *("media_metadata_by_header", "media_metadata_by_glob", "media_metadata_exact", "storage_option", "trust_code"),
+)
+"""Parameters that only ``--help-all`` shows: for machines, clusters and rare layouts."""
+
+
+@energon_command(
+    "prepare", examples=_EXAMPLES, advanced=_ADVANCED, short_help="Index and split a folder of tar shards."
+)
 @click.argument("path")
 @shared_options("split_ratio", help="Assign shards to train, val and test in this ratio.")
 @click.option(

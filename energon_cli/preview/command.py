@@ -33,7 +33,7 @@ _EXAMPLES = (
 
 @energon_command("preview", examples=_EXAMPLES, short_help="Show samples, with their pictures, in the terminal.")
 @click.argument("path")
-@click.argument("keys", nargs=-1, metavar="[KEY]…")
+@click.argument("keys", nargs=-1, metavar="[KEY]…", envvar="ENERGON_PREVIEW_KEY")
 @shared_options("limit", help="Print this many samples and exit (default if piped: 1).")
 @click.option(
     "--index", metavar="I", type=click.IntRange(min=0), default=0, help="Start at this sample, counted from 0."
@@ -98,7 +98,7 @@ def preview(
         on_note=show_note,
     )
     with bar, status:
-        total, view = _joined([open_views(replace(request, key=key)) for key in keys or [None]])
+        total, view = _joined([open_views(replace(request, key=key)) for key in keys or (None,)])
     if not total:
         raise _nothing_to_show(path, split_parts)
     if index >= total:
@@ -146,7 +146,7 @@ def _page(
 
     @cache
     def raw_views() -> Callable[[int], SampleView]:
-        return _joined([open_views(replace(request, key=key, crude=True)) for key in keys or [None]]).view
+        return _joined([open_views(replace(request, key=key, crude=True)) for key in keys or (None,)]).view
 
     def quick_view(place: int) -> SampleView:
         return raw_views()(place)

@@ -91,8 +91,8 @@ def named_datasets(
         if is_metadataset(path):
             named = _of_metadataset(path, split_parts, split_config)
         else:
-            files = {"meta_folder": meta_folder, "split_config": split_config}
-            named = iter([NamedDataset(path=path, split_parts=tuple(split_parts), **files)])
+            one = NamedDataset(path=path, meta_folder=meta_folder, split_config=split_config, split_parts=(*split_parts,))
+            named = iter([one])
         for one in named:
             identity = (one.path, one.meta_folder, one.split_config)
             other = found.setdefault(identity, one)

@@ -54,8 +54,15 @@ _ADVANCED = (
         "compat",
         "strict",
     ),
-    *("part", "merge", "engine", "scheduler", "scan", "num_workers", "tmp_path", "progress", "meta_folder", "json"),
-    *("media_metadata_by_header", "media_metadata_by_glob", "media_metadata_exact", "storage_option", "trust_code"),
+    *("part", "merge", "engine", "scheduler", "scan", "num_workers", "tmp_path", "progress", "meta_folder", "as_json"),
+    *(
+        "media_metadata_by_header",
+        "media_metadata_by_glob",
+        "media_metadata_by_extension",
+        "media_metadata_exact",
+        "storage_option",
+        "trust_code",
+    ),
 )
 """Parameters that only ``--help-all`` shows: for machines, clusters and rare layouts."""
 

@@ -66,7 +66,7 @@ def test_extract_copies_a_selection(prepared: Path, tmp_path: Path, energon: Run
 
 
 def test_extracted_shards_are_prepared_again(prepared: Path, tmp_path: Path, energon: RunEnergon) -> None:
-    assert energon("extract", prepared, "-o", tmp_path / "small", "--format", "tar", "--split-part", "val").code == 0
+    assert energon("extract", prepared, "-o", tmp_path / "small", "--format", "tar", "--split-parts", "val").code == 0
     assert energon("prepare", tmp_path / "small", "--yes", "--num-workers", 1).code == 0
     assert json.loads(energon("info", tmp_path / "small", "--json").out)["samples"] == 3
 
@@ -75,7 +75,7 @@ def test_extract_refuses_with_the_reason(prepared: Path, tmp_path: Path, energon
     for options, reason in (
         (["--where", "widht > 3"], "there is no column 'widht'"),
         (["--where", "width >"], "invalid condition"),
-        (["--split-part", "trian"], "there is no split part 'trian'"),
+        (["--split-parts", "trian"], "there is no split part 'trian'"),
         (["--filter", "x"], "there is no filter 'x'"),
         (["--keys-from", "none.txt"], "cannot read this file: No such file"),
         (["--keys-from", "-"], "no sample is chosen"),

@@ -83,7 +83,7 @@ def test_fix_excludes_broken_samples_and_the_next_lint_is_clean(broken: Path, en
     assert (broken / ".nv-meta/split.yaml.bak").read_text() == before
     again = energon("lint", broken, "--fix", "--json")
     assert (again.code, again.json["fixed"]) == (0, 0)
-    assert "excluded" in energon("preview", broken, "--key", "000004", "--crude").out
+    assert "excluded" in energon("preview", broken, "000004", "--crude").out
 
 
 def test_fix_does_not_empty_a_dataset_whose_field_map_is_wrong(broken: Path, energon: RunEnergon) -> None:

@@ -100,7 +100,7 @@ def _about_limits(limits: Limits) -> Iterator[Advice]:
             subject="cores",
             message=f"{limits.usable_cores} cores are visible, and the control group gives time of "
             f"{limits.cgroup_cores:g}: a process per core, the default of commands, is throttled",
-            hint=f"pass --num-workers {limits.cores} (lint: --parallel {limits.cores}), and as many loader workers",
+            hint=f"pass --num-workers {limits.cores}, and as many loader workers",
         )
     if limits.open_files is not None and limits.open_files < _MIN_OPEN_FILES:
         possible = limits.open_files_hard is None or limits.open_files_hard >= _MIN_OPEN_FILES

@@ -104,11 +104,12 @@ class LazyGroup(click.Group):
         """Return the command line that a user probably means; empty without a guess."""
         from difflib import get_close_matches
 
-        meant = {name: name for name in self.lazy_commands} | self.words
-        near = [word.lower()] if word.lower() in meant else get_close_matches(word.lower(), meant, n=1)
+        word_ = word.lower()
+        near = [word_] if word_ in self.words else get_close_matches(word_, self.lazy_commands, n=1)
+        near = near or get_close_matches(word_, self.words, n=1)
         if near:
-            return [meant[near[0]], *rest]
-        is_path = "info" in meant and ("://" in word or os.path.exists(word))
+            return [self.words.get(near[0], near[0]), *rest]
+        is_path = "info" in self.lazy_commands and ("://" in word or os.path.exists(word))
         return ["info", word, *rest] if is_path else []
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 
 import click
@@ -27,7 +26,7 @@ def name_variables(ctx: click.Context, parameters: Iterable[click.Parameter]) ->
             continue
         option.allow_from_autoenv = False  # click's own names have the parameter's name, not the flag
         if option.envvar is None and (ctx.parent is None or option.name not in COMMON_OPTIONS):
-            option.envvar = _variables(ctx.auto_envvar_prefix, option)
+            option.envvar = variable_name(ctx.auto_envvar_prefix, _flag(option))
 
 
 def variable_name(prefix: str, flag: str) -> str:
@@ -39,35 +38,24 @@ def variable_name(prefix: str, flag: str) -> str:
     return f"{prefix}_{flag.lstrip('-').replace('-', '_').upper()}"
 
 
-def _variables(prefix: str, option: click.Option) -> list[str]:
-    """Return the variables of the long spellings of an option; the first one is shown."""
-    return [variable_name(prefix, name) for name in option.opts if name.startswith("--")]
-
-
-def _variable_of(option: click.Option) -> str:
-    """Return the variable that sets an option, or would."""
-    names = [option.envvar] if isinstance(option.envvar, str) else list(option.envvar or ())
-    return next((name for name in names if os.environ.get(name)), names[0] if names else "")
-
-
-def _flag_of(option: click.Option) -> str:
-    return next(name for name in option.opts if name.startswith("--"))
+def _flag(option: click.Option) -> str:
+    return next((name for name in option.opts if name.startswith("--")), option.opts[0])
 
 
 def variables_note(ctx: click.Context, parameters: Iterable[click.Parameter]) -> str | None:
     """Return the line of the help that has the variables' rule; None if no option has a variable."""
     prefix = ctx.auto_envvar_prefix
     options = [one for one in parameters if isinstance(one, click.Option) and not one.hidden]
-    named = [one for one in options if prefix is not None and one.envvar == _variables(prefix, one)]
+    named = [one for one in options if prefix is not None and one.envvar == variable_name(prefix, _flag(one))]
     if not named:
         return None
-    return f"Variables of the environment set options, too: {_variable_of(named[0])} sets {_flag_of(named[0])}."
+    return f"Variables of the environment set options, too: {named[0].envvar} sets {_flag(named[0])}."
 
 
 def options_from_environment(ctx: click.Context) -> list[tuple[str, str]]:
     """Return the flags that variables set in a context, each with its variable."""
     return [
-        (_flag_of(option), _variable_of(option))
+        (_flag(option), str(option.envvar))
         for option in ctx.command.params
         if isinstance(option, click.Option)
         and option.name
@@ -79,11 +67,6 @@ def explain_source(error: click.UsageError) -> None:
     """Add the variable to a message about an option that it sets."""
     if not isinstance(error, click.BadParameter) or error.ctx is None or error.param is None:
         return
-    name = error.param.name
-    if (
-        name
-        and isinstance(error.param, click.Option)
-        and error.ctx.get_parameter_source(name) is ParameterSource.ENVIRONMENT
-    ):
-        variable = _variable_of(error.param)
+    name, variable = error.param.name, error.param.envvar
+    if name and variable and error.ctx.get_parameter_source(name) is ParameterSource.ENVIRONMENT:
         vars(error)["message"] = f"{error.message} The variable {variable} of the environment sets it."

@@ -267,7 +267,7 @@ def _run(arguments: list[str], settings: OutputSettings) -> int:
 
     try:
         try:
-            with cli.make_context(program_name(), arguments) as ctx:
+            with cli.make_context(program_name(), [*arguments]) as ctx:
                 cli.invoke(ctx)
             return 0
         except Exception:

@@ -26,6 +26,7 @@ OLD_SPELLINGS: dict[str, dict[str, str]] = {
     "export": {**_QUERY, "--keep-parts": "--parts"},
     "extract": _QUERY,
     "import": {"--key": "--key-column", "--shuffle": "--shuffle --seed N"},
+    "lint": {"--parallel": "--num-workers"},
     "mount": _QUERY,
     "preview": {"-n": "--limit", "--key": "KEY"},
     "reshard": {**_QUERY, "--keep-parts": "--parts", "--shuffle": "--shuffle --seed N"},
@@ -40,7 +41,7 @@ OLD_SPELLINGS: dict[str, dict[str, str]] = {
 }
 """For each command, the old flag → the new one. ``N`` and ``KEY`` mark where its value goes.
 
-A flag that the command still has (``-n``, and ``--shuffle`` without a number) is old as a variable, or with a value.
+Of a flag that the command still has, such as ``--parallel`` of megatron-energon, only the variable is old, or a value.
 """
 
 

@@ -91,7 +91,9 @@ def named_datasets(
         if is_metadataset(path):
             named = _of_metadataset(path, split_parts, split_config)
         else:
-            one = NamedDataset(path=path, meta_folder=meta_folder, split_config=split_config, split_parts=(*split_parts,))
+            one = NamedDataset(
+                path=path, meta_folder=meta_folder, split_config=split_config, split_parts=(*split_parts,)
+            )
             named = iter([one])
         for one in named:
             identity = (one.path, one.meta_folder, one.split_config)

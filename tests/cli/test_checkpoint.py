@@ -460,7 +460,9 @@ def test_a_file_that_cannot_be_written_leaves_none_of_the_others(
     for rank, state in enumerate(two):
         save(tmp_path / "in" / f"dp{rank}.json", state)
     (tmp_path / "out/dp2.json").mkdir(parents=True)
-    done = energon("checkpoint", "redist", tmp_path / "in", tmp_path / "out", "--new-world-size", 4, "--force-overwrite")
+    done = energon(
+        "checkpoint", "redist", tmp_path / "in", tmp_path / "out", "--new-world-size", 4, "--force-overwrite"
+    )
     assert done.code == 1
     assert os.listdir(tmp_path / "out") == ["dp2.json"]
 

@@ -21,7 +21,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_reshard_writes_a_dataset_and_says_so(energon: RunEnergon, folder: Path, tmp_path: Path) -> None:
-    done = energon("reshard", folder, tmp_path / "new", "--shuffle", "--seed", 1, "--shard-size", "1MB", "--drop-parts", "json")
+    done = energon(
+        "reshard", folder, tmp_path / "new", "--shuffle", "--seed", 1, "--shard-size", "1MB", "--drop-parts", "json"
+    )
     assert done.code == 0, done.err
     assert "note: wrote 12 samples in 2 shards, " in done.err
     opened = DatasetFolder(tmp_path / "new")

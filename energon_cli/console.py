@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import is_dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -79,15 +79,21 @@ class StatusLine:
         self._is_open = False
 
 
-def show_note(text: str) -> None:
-    """Print a note about the result to standard error, unless ``--quiet`` is given."""
+def show_note(*texts: str) -> None:
+    """Print notes about the result to standard error, one per line, unless ``--quiet`` is given."""
+    _show_lines("note: ", texts)
+
+
+def show_warning(*texts: str) -> None:
+    """Print doubts about the result to standard error, one per line, unless ``--quiet`` is given."""
+    coloured = colour_wanted(sys.stderr)
+    _show_lines(click.style("warning: ", fg="yellow", bold=True) if coloured else "warning: ", texts)
+
+
+def _show_lines(label: str, texts: Sequence[str]) -> None:
     if not output_settings().quiet:
-        click.echo(f"note: {name_program(escape_controls(text))}", err=True)
-
-
-def show_warning(text: str) -> None:
-    """Print a doubt about the result to standard error, also with ``--quiet``."""
-    click.echo(f"warning: {name_program(escape_controls(text))}", err=True)
+        for text in texts:
+            click.echo(label + name_program(escape_controls(text)), err=True, color=colour_wanted(sys.stderr))
 
 
 def output_console() -> Console:

@@ -125,13 +125,14 @@ def _plain(value: Any) -> Any:
 def _show(console: Console, report: DiffReport) -> None:
     from loader.inspect import plural
 
+    from ..console import show_note
+
     for one in report.differences:
         console.print(str(one), soft_wrap=True)
     hidden = report.count - len(report.differences)
     if hidden:
         console.print(f"… and {hidden:,} more (--max-differences)", soft_wrap=True)
-    for note in report.notes:
-        console.print(f"note: {note}", soft_wrap=True)
+    show_note(*report.notes)
     if report.resumes is not None:
         answer = f"{'continues' if report.resumes else 'cannot continue'} A exactly"
         with_data = " and the arguments of A" if report.kinds[1] != "checkpoint" and report.resumes else ""

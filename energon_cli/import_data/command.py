@@ -26,12 +26,22 @@ _EXAMPLES = (
     ("Import to an object store", "energon import ~/photos s3://bucket/photos --yes"),
     ("Show what would be imported", "energon import ~/photos /data/photos --dry-run"),
 )
+_KINDS = (
+    *("folder", "csv", "tsv", "jsonl", "parquet", "arrow", "hf", "coco", "conversations", "vqa", "interleaved"),
+    *("webdataset", "tar", "zip", "tokens", "mds", "litdata"),
+)  # those of loader.convert.sources, whose import would delay --help
 
 
 @energon_command("import", examples=_EXAMPLES, short_help="Convert files, tables and archives to a dataset.")
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
 @click.argument("output", metavar="DEST")
-@click.option("--from", "kind", metavar="KIND", help="Kind of the sources.  [default: as they look]")
+@click.option(
+    "--from",
+    "kind",
+    metavar="KIND",
+    type=click.Choice(_KINDS),
+    help=f"Kind of the sources: {', '.join(_KINDS)}.  [default: as they look]",
+)
 @click.option(
     "--part",
     "parts",

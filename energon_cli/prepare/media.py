@@ -112,9 +112,9 @@ def prepare_media(
     from loader.format.prepare import check_meta_folder, prepare_media_folder, unwritable_folder
     from loader.inspect import plural
 
-    from ..console import StatusLine, escape_controls, output_console, print_json
+    from ..console import StatusLine, escape_controls, output_console, print_json, show_warning
     from ..progress import ProgressBar
-    from .report import media_document, show_notes
+    from .report import media_document
 
     started = time.perf_counter()
     storage = open_dataset_storage(path, meta_folder)
@@ -144,4 +144,4 @@ def prepare_media(
     console = output_console()
     text = f"prepared {escape_controls(path)}: media metadata of {plural(report.entries, 'file')} in {seconds:.1f} s"
     console.print(text, soft_wrap=True, style="green")
-    show_notes(console, report.warnings, label="warning", style="yellow")
+    show_warning(*report.warnings)

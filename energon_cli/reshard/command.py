@@ -98,8 +98,7 @@ def reshard(
 def _show(report: ReshardReport, dest: str, *, as_json: bool) -> None:
     from loader.inspect import format_bytes, plural
 
-    from ..console import error_console, print_json, show_note
-    from ..prepare.report import show_notes
+    from ..console import print_json, show_note, show_warning
 
     written, prepared = report.written, report.written.prepared
     warnings = (*report.warnings, *prepared.warnings)
@@ -139,5 +138,5 @@ def _show(report: ReshardReport, dest: str, *, as_json: bool) -> None:
     for what, names in (("columns", report.columns), ("filters", report.filters)):
         if names:
             show_note(f"{what} moved along: {', '.join(names)}")
-    show_notes(error_console(), warnings, label="warning", style="yellow")
+    show_warning(*warnings)
     show_account(written.account)

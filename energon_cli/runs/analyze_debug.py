@@ -171,7 +171,7 @@ def _list(loader: LoggedLoader, steps: Sequence[int], key: str | None, *, as_jso
     """List the samples of steps, or the uses of a sample, in the order of steps and ranks."""
     from loader.errors import escape_controls
 
-    from ..console import print_json
+    from ..console import print_json, show_note
 
     found = [
         {"step": batch.step, "rank": batch.rank, "position": position, "key": name}
@@ -182,7 +182,7 @@ def _list(loader: LoggedLoader, steps: Sequence[int], key: str | None, *, as_jso
     ]
     if not found:
         last = max(batch.step for batch in loader.batches)
-        click.echo(f"no sample; the log has the steps up to {last:,}", err=True)
+        show_note(f"no sample; the log has the steps up to {last:,}")
     for one in found:
         if as_json:
             print_json(one, in_one_line=True)

@@ -73,7 +73,7 @@ def trace(
     """
     from loader.inspect.runs import steps_of_key, trace_step
 
-    from ..console import json_line
+    from ..console import json_line, show_note
 
     if bool(step) == (key is not None):
         raise click.UsageError("Pass --step, or --key.")
@@ -88,7 +88,7 @@ def trace(
     if found:
         click.echo("\n".join(map(json_line if as_json else _line, found)))
     else:
-        click.echo(f"no sample: {key} is in none of these steps" if key else "no sample", err=True)
+        show_note(f"no sample: {key} is in none of these steps" if key else "no sample")
     if replay:
         _replay(run, step, rank, output)
     if opens and found:

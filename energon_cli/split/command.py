@@ -122,12 +122,13 @@ def _show(report: SplitReport, path: str, dry_run: bool) -> None:
     from rich.text import Text
 
     from loader.errors import escape_controls
+    from loader.inspect import format_percent
 
     from ..console import output_console, show_note
 
     table = Table("split part", "shards", "samples", "share", box=None, pad_edge=False)
     for part, (shards, samples, share) in report.parts.items():
-        table.add_row(Text(escape_controls(part)), f"{shards:,}", f"{samples:,}", f"{share:.1%}")
+        table.add_row(Text(escape_controls(part)), f"{shards:,}", f"{samples:,}", format_percent(share))
     output_console().print(table)
     for warning in report.warnings:
         show_note(warning)

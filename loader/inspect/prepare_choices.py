@@ -260,7 +260,7 @@ def _real_shares(folder: ShardFolder, request: SplitRequest, ratio: Mapping[str,
     if all(abs(real[name] - wanted[name]) <= _MAX_DEVIATION for name in ratio):
         return []
     count = len(folder.sizes)
-    shares = ", ".join(f"{name} {real[name]:.0f} % ({wanted[name]:.0f} % requested)" for name in ratio)
+    shares = ", ".join(f"{name} {real[name]:.1f} % ({wanted[name]:.1f} % requested)" for name in ratio)
     comes = "comes" if count == 1 else "come"
     found = f"shards are never divided, so {plural(count, 'shard')} {comes} to {shares}"
     return [f"{found}; --split-by samples divides them"]

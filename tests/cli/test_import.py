@@ -36,7 +36,7 @@ def test_yes_accepts_all_proposals(photos: Path, tmp_path: Path, energon: RunEne
     done = energon("import", photos, output, "--yes")
     assert done.code == 0, done.err
     assert "40 samples" in done.out
-    assert "parts: jpg 100 %, txt 100 %" in done.out
+    assert "parts: jpg 100.0 %, txt 100.0 %" in done.out
     assert "split: train 32, val 4, test 4 samples" in done.out
     assert dataset_yaml(output) == CAPTIONS
     assert energon("lint", output).code == 0
@@ -149,7 +149,7 @@ def test_prompts_on_a_terminal(photos: Path, tmp_path: Path) -> None:
     output = tmp_path / "out"
     with TerminalRun("import", photos, output, "--num-workers", 1, rows=70) as run:
         run.wait_for(SPLIT)
-        assert "parts: jpg 100 %, txt 100 %" in run.text
+        assert "parts: jpg 100.0 %, txt 100.0 %" in run.text
         run.press(DOWN, ENTER).wait_for(TYPE).press(ESCAPE).wait_for("» 9,1,0")
         run.press(ENTER).wait_for(TYPE).press(ENTER).wait_for("come from?").press(ENTER).wait_for("image (image) from")
         run.press(ENTER).wait_for("caption (text) from").press(ENTER).wait_for(WRITE)

@@ -427,12 +427,12 @@ def test_one_shard_is_all_train_and_no_other_part_is_proposed(tmp_path: Path, en
 
 def test_shares_that_are_far_from_the_ratio_are_noted(captions: Path, energon: RunEnergon) -> None:
     done = energon("prepare", captions, "--yes")
-    assert "4 shards come to train 50 % (80 % requested), val 25 % (10 % requested)" in done.out
+    assert "4 shards come to train 50.0 % (80.0 % requested), val 25.0 % (10.0 % requested)" in done.out
 
 
 def test_counts_of_one_are_singular(tmp_path: Path, energon: RunEnergon) -> None:
     write_captions(tmp_path, shards=1)
-    assert "so 1 shard comes to train 100 %" in energon("prepare", tmp_path, "--yes", "--split-ratio", "8,1,1").out
+    assert "so 1 shard comes to train 100.0 %" in energon("prepare", tmp_path, "--yes", "--split-ratio", "8,1,1").out
     assert "--exclude matches the only .tar file\n" in energon("prepare", tmp_path, "--yes", "--exclude", "shard").err
 
 

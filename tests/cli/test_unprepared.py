@@ -87,7 +87,7 @@ def test_info_scans_the_headers(captions: Path, energon: RunEnergon) -> None:
     assert (done.code, done.err) == (0, "")
     assert "12 samples in 4 shards" in done.out
     assert f"not prepared; scanned 4 shards; to prepare: energon prepare {captions}" in done.out
-    assert "jpg      100 %  8.2 kB   686 B" in done.out
+    assert "jpg    100.0 %  8.2 kB   686 B" in done.out
     one = energon("info", captions / "shard_001.tar", "--json").json
     assert (one["samples"], one["shards"], one["index"]["state"], one["prepared"]) == (3, 1, "none", None)
     assert one["note"] == "not prepared; scanned 1 shard"

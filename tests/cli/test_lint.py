@@ -220,7 +220,7 @@ def test_a_wrong_field_map_is_one_line_with_a_count_and_no_advice_to_exclude(
     assert "12 errors, 0 warnings" in done.out
     assert "to list every finding: add --all" in done.out
     assert "--fix" not in done.out
-    assert "a wrong field_map, breaks all samples" in done.out
+    assert "a wrong field_map, breaks all samples" in done.err
     assert energon("lint", prepared, "--all").out.count("error   ") == 12
     assert len(energon("lint", prepared, "--json").json["findings"]) == 12
 

@@ -154,7 +154,9 @@ class ExampleCommand(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         args, notes = replace_old_spellings(ctx, args)
         try:
-            return super().parse_args(ctx, args)
+            rest = super().parse_args(ctx, args)
+            self._check_not_empty(ctx)
+            return rest
         except click.MissingParameter as error:
             raise click.UsageError(self._missing(error.param), ctx) from error
         finally:  # --quiet is known now
@@ -164,12 +166,19 @@ class ExampleCommand(click.Command):
                 for note in notes:
                     show_note(note)
 
+    def _check_not_empty(self, ctx: click.Context) -> None:
+        for one in self.params:
+            given = ctx.params.get(one.name or "")
+            is_path = isinstance(one, click.Argument) and one.type is not click.UNPROCESSED
+            if (is_path or one.name == "output") and (given == "" or (isinstance(given, tuple) and "" in given)):
+                raise click.UsageError(f"{_metavar(one)} is empty. Check whether a shell variable is unset.", ctx)
+
     def _missing(self, parameter: click.Parameter | None) -> str:
         """Name what the command line lacks: of words for SOURCE… DEST, the last one."""
         following = [one for one in self.params if isinstance(one, click.Argument) and one.nargs == 1]
         if isinstance(parameter, click.Argument) and parameter.nargs == -1 and following:
             parameter = following[-1]
-        name = "an argument" if parameter is None else (parameter.metavar or parameter.name or "").rstrip("….").upper()
+        name = "an argument" if parameter is None else _metavar(parameter)
         flag = f"{parameter.opts[0]} " if isinstance(parameter, click.Option) else ""
         role = ", the new folder, file or URL to write" if name == "DEST" else ""
         return f"Missing {flag}{name}{role}. Example: {name_program(self.examples[0][1])}"
@@ -206,6 +215,10 @@ class ExampleCommand(click.Command):
             for flag, variable in options_from_environment(ctx):
                 show_note(f"{flag} is set by {variable}")
         return super().invoke(ctx)
+
+
+def _metavar(parameter: click.Parameter) -> str:
+    return (parameter.metavar or parameter.name or "").rstrip("….").strip("[]").partition("…")[0].upper()
 
 
 def _help_all_option() -> click.Option:

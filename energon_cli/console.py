@@ -81,19 +81,18 @@ class StatusLine:
 
 def show_note(*texts: str) -> None:
     """Print notes about the result to standard error, one per line, unless ``--quiet`` is given."""
-    _show_lines("note: ", texts)
+    _show_lines("note: ", texts, hidden=output_settings().quiet)
 
 
-def show_warning(*texts: str) -> None:
+def show_warning(*texts: str, even_if_quiet: bool = False) -> None:
     """Print doubts about the result to standard error, one per line, unless ``--quiet`` is given."""
-    coloured = colour_wanted(sys.stderr)
-    _show_lines(click.style("warning: ", fg="yellow", bold=True) if coloured else "warning: ", texts)
+    label = click.style("warning: ", fg="yellow", bold=True) if colour_wanted(sys.stderr) else "warning: "
+    _show_lines(label, texts, hidden=output_settings().quiet and not even_if_quiet)
 
 
-def _show_lines(label: str, texts: Sequence[str]) -> None:
-    if not output_settings().quiet:
-        for text in texts:
-            click.echo(label + name_program(escape_controls(text)), err=True, color=colour_wanted(sys.stderr))
+def _show_lines(label: str, texts: Sequence[str], *, hidden: bool) -> None:
+    for text in () if hidden else texts:
+        click.echo(label + name_program(escape_controls(text)), err=True, color=colour_wanted(sys.stderr))
 
 
 def output_console() -> Console:

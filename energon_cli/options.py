@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -15,7 +16,7 @@ from .sizes import parse_size
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def _names(_context: click.Context, parameter: click.Parameter, given: Any) -> tuple[str, ...]:
+def parse_names(_context: click.Context, parameter: click.Parameter, given: Any) -> tuple[str, ...]:
     """Split lists with commas; an option that may be repeated joins its lists, and is empty without one."""
     values = (given or ()) if parameter.multiple else [] if given is None else [given]
     names = tuple(name.strip() for value in values for name in value.split(",") if name.strip())
@@ -24,8 +25,31 @@ def _names(_context: click.Context, parameter: click.Parameter, given: Any) -> t
     return names
 
 
+def checked(module: str, function: str) -> Callable[[click.Context, click.Parameter, str | None], str | None]:
+    """Return a callback that raises the errors of a function of the library about a text as usage errors."""
+
+    def callback(_context: click.Context, _parameter: click.Parameter, given: str | None) -> str | None:
+        if given is None:
+            return None
+        from loader.errors import ConfigError
+
+        try:
+            getattr(import_module(module), function)(given)
+        except ConfigError as error:
+            raise click.BadParameter(f"{error.message}; {error.hint}" if error.hint else error.message) from error
+        return given
+
+    return callback
+
+
+def _class_name(_context: click.Context, _parameter: click.Parameter, given: str | None) -> str | None:
+    if given is not None and not all(given.partition(":")):
+        raise click.BadParameter(f"expected module:Class, found {given!r}")
+    return given
+
+
 def _one_name(context: click.Context, parameter: click.Parameter, given: str | None) -> str | None:
-    names = _names(context, parameter, given)
+    names = parse_names(context, parameter, given)
     if len(names) > 1:
         raise click.BadParameter(f"this command takes one name, found {len(names)}")
     return names[0] if names else None
@@ -51,7 +75,11 @@ _SHARED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
         help="Name of the dataset file in .nv-meta.",
     ),
     "drop_parts": _shared(
-        "--drop-parts", metavar="A,B", multiple=True, callback=_names, help="No parts of these names; * is any text."
+        "--drop-parts",
+        metavar="A,B",
+        multiple=True,
+        callback=parse_names,
+        help="No parts of these names; * is any text.",
     ),
     "dry_run": _shared("--dry-run", is_flag=True, help="Show the result without writing it."),
     "duplicates": _shared("--duplicates", is_flag=True),
@@ -71,7 +99,7 @@ _SHARED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     ),
     "packing_buffer_size": _shared("--packing-buffer-size", metavar="N", type=click.IntRange(min=1)),
     "parts": _shared(
-        "--parts", metavar="A,B", multiple=True, callback=_names, help="Only parts of these names; * is any text."
+        "--parts", metavar="A,B", multiple=True, callback=parse_names, help="Only parts of these names; * is any text."
     ),
     "place": _shared("--place", metavar="PLACE", help="Place of the states in files that have several: loaders.train"),
     "progress": _shared(
@@ -113,23 +141,31 @@ _SHARED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "split_parts": _shared(
         "--split-parts",
         metavar="A,B",
-        callback=_names,
+        callback=parse_names,
         help="Only samples of these split parts, or splits of a metadataset.",
     ),
-    "split_ratio": _shared("--split-ratio", metavar="8,1,1"),
+    "split_ratio": _shared("--split-ratio", metavar="8,1,1", callback=checked("loader.format.prepare", "parse_ratio")),
     "steps": _shared("--steps", metavar="N", type=click.IntRange(min=1)),
     "strict": _shared(
         "--strict", is_flag=True, help="Publish nothing if any part of the input would be left out, or fails."
     ),
     "task_encoder": _shared(
-        "--task-encoder", metavar="M:CLASS", help="Hooks of the run: a class in a module, which is run."
+        "--task-encoder",
+        metavar="M:CLASS",
+        callback=_class_name,
+        help="Hooks of the run: a class in a module, which is run.",
     ),
     "tmp_path": _shared("--tmp-path", metavar="DIR", help="Ignored; accepted for compatibility with megatron-energon."),
     "trust_code": _shared(
         "--trust-code", is_flag=True, envvar="ENERGON_TRUST_CODE", help="Run Python files of the dataset."
     ),
     "undo": _shared("--undo", "is_undo", is_flag=True),
-    "where": _shared("--where", metavar="CONDITION", help="Only samples with these values of columns."),
+    "where": _shared(
+        "--where",
+        metavar="CONDITION",
+        callback=checked("loader.format.query", "Condition"),
+        help="Only samples with these values of columns.",
+    ),
     "yes": _shared("--yes", is_flag=True, help="Never prompt; accept the proposals for all choices without a flag."),
 }
 """The flags and settings of each shared option, by the name of its parameter."""

@@ -98,6 +98,8 @@ def _listen(host: str, port: int) -> socket.socket:
 
     try:
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except socket.gaierror as error:
+        raise click.BadParameter(f"there is no address {host!r}: {error.strerror}", param_hint="--host") from error
     except OSError as error:
         raise StorageError(
             f"cannot listen at this address: {error.strerror or error}",

@@ -51,16 +51,13 @@ def migrate(
     from ..console import escape_controls, output_console, print_json, show_warning
     from .files import note_dropped, read_states_to_convert, written_files
 
-    if not output_path or not dataset:
-        raise click.UsageError("A path is empty. Check whether a shell variable is unset.")
     read = read_states_to_convert(files, place)
     encoder = None if task_encoder is None else load_task_encoder(task_encoder)
     done = migrate_files(
         read, dataset, output_path, trust_code=trust_code, overwrite=force_overwrite, task_encoder=encoder
     )
     note_dropped(done.written)
-    for warning in done.warnings:
-        show_warning(warning)
+    show_warning(*done.warnings, even_if_quiet=True)  # the states may be those of another run
     if as_json:
         written = done.written
         names = {"folder": written.folder, "files": list(written.files)}

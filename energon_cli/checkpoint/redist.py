@@ -60,8 +60,6 @@ def redist(
     from ..console import escape_controls, output_console, print_json
     from .files import note_dropped, read_states_to_convert, written_files
 
-    if not output_path:
-        raise click.UsageError("DEST is empty. Check whether a shell variable is unset.")
     read = read_states_to_convert(files, place)
     done = redistribute_files(read, new_world_size or _prompt_for_ranks(read), output_path, overwrite=force_overwrite)
     note_dropped(done)

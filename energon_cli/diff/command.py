@@ -66,9 +66,6 @@ def diff(
     from ..console import output_console, print_json
     from ..progress import ProgressBar
 
-    for each in (path, other):
-        if not each:
-            raise click.UsageError("A path is empty. Check whether a shell variable is unset.")
     with ProgressBar("Comparing", unit="shards", enabled=progress) as bar:
         try:
             report = compare_paths(

@@ -78,6 +78,8 @@ def export(
         raise click.UsageError(
             f"No form of an export is a {ending} file: name DEST .jsonl or .parquet, or a folder, or pass --format."
         )
+    if link and file_format != "webdataset":
+        raise click.UsageError("--link belongs to --format webdataset.")
     endings = (form for ending, form in _BY_ENDING.items() if dest.endswith(ending))
     request = ExportRequest(
         paths=[check_path(path, takes_tar=True, meta_folder=meta_folder)],

@@ -12,7 +12,6 @@ import click
 
 from loader.convert.importing import PictureOptions
 from loader.convert.sources import SourceOptions
-from loader.errors import ConfigError
 from loader.format import usable_cores
 from loader.format.prepare import parse_ratio
 
@@ -71,17 +70,8 @@ class ImportFlags:
         return usable_cores() if self.num_workers is None else self.num_workers
 
     def ratio(self) -> Mapping[str, float] | None:
-        """Return the ratio of ``--split-ratio``; None without it.
-
-        Raises:
-            click.BadParameter: It is no ratio.
-        """
-        if self.split_ratio is None:
-            return None
-        try:
-            return parse_ratio(self.split_ratio)
-        except ConfigError as error:
-            raise click.BadParameter(f"{error.message}; {error.hint}", param_hint="--split-ratio") from error
+        """Return the ratio of ``--split-ratio``; None without it."""
+        return None if self.split_ratio is None else parse_ratio(self.split_ratio)
 
     def failures(self) -> float:
         """Return the number of ``--max-failures``, below 1 for a share.

@@ -96,7 +96,7 @@ def merge(
 def _show(report: MergeReport, output: str) -> None:
     from loader.errors import escape_controls
 
-    from ..console import show_note
+    from ..console import show_warning
 
     click.echo(
         escape_controls(
@@ -111,5 +111,4 @@ def _show(report: MergeReport, output: str) -> None:
             click.echo(f"{what}: {', '.join(names)}")
     if report.renamed_shards:
         click.echo(f"renamed keys in copies of {report.renamed_shards:,} shards")
-    for warning in report.warnings:
-        show_note(warning)
+    show_warning(*report.warnings)

@@ -106,8 +106,6 @@ def prepare_media(
             "Choose the files to read with --media-metadata-by-header, --media-metadata-by-extension"
             " or --media-metadata-by-glob '*.jpg,*.png'."
         )
-    if not path:
-        raise click.UsageError("PATH is empty. Check whether a shell variable is unset.")
     from loader.format import open_dataset_storage, usable_cores
     from loader.format.prepare import check_meta_folder, prepare_media_folder, unwritable_folder
     from loader.inspect import plural

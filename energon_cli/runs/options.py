@@ -62,4 +62,7 @@ def plan_run(path: str, *, seed: int, **options: Any) -> PlannedRun:
     """Return the run that the options describe."""
     from loader.inspect.runs import PlannedRun, RunRequest
 
+    lanes, ranks = options["lanes"], options["world_size"]
+    if lanes is not None and lanes % ranks:
+        raise click.BadParameter(f"expected a multiple of --world-size {ranks}, found {lanes}", param_hint="--lanes")
     return PlannedRun(RunRequest(path=path, seed_offset=seed, **options))

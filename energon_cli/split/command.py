@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from ..command import energon_command
-from ..options import shared_options
+from ..options import checked, shared_options
 
 if TYPE_CHECKING:
     from loader.convert.splitting import LeakReport, SplitReport
@@ -33,7 +33,12 @@ _EXAMPLES = (
     show_default=True,
     help="Assign whole shards, or samples; auto assigns shards if that meets all shares within 1 %.",
 )
-@click.option("--group-by", metavar="EXPR", help="Never divide groups: a column, key, key:REGEX, or json[field].")
+@click.option(
+    "--group-by",
+    metavar="EXPR",
+    callback=checked("loader.convert.splitting", "check_group_expression"),
+    help="Never divide groups: a column, key, key:REGEX, or json[field].",
+)
 @click.option("--stable", is_flag=True, help="Choose the part by a hash of the group alone, so that new data keep it.")
 @shared_options("seed")
 @click.option("--check", is_flag=True, help="Report groups, or else equal contents, in several parts; change nothing.")
@@ -124,14 +129,13 @@ def _show(report: SplitReport, path: str, dry_run: bool) -> None:
     from loader.errors import escape_controls
     from loader.inspect import format_percent
 
-    from ..console import output_console, show_note
+    from ..console import output_console, show_note, show_warning
 
     table = Table("split part", "shards", "samples", "share", box=None, pad_edge=False)
     for part, (shards, samples, share) in report.parts.items():
         table.add_row(Text(escape_controls(part)), f"{shards:,}", f"{samples:,}", format_percent(share))
     output_console().print(table)
-    for warning in report.warnings:
-        show_note(warning)
+    show_warning(*report.warnings)
     if dry_run:
         show_note(f"would split by {report.by}; nothing was changed")
     else:

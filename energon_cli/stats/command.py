@@ -9,7 +9,7 @@ import click
 from ..command import energon_command
 from ..dataset_path import check_path, given_name
 from ..extract.query_options import query_options
-from ..options import shared_options
+from ..options import parse_names, shared_options
 
 if TYPE_CHECKING:
     from loader.format.query import SampleQuery
@@ -33,7 +33,12 @@ _EXAMPLES = (
 @shared_options("limit", type=click.IntRange(min=2), help="Read only N samples of each dataset, drawn at random.")
 @shared_options("duplicates", help="List samples with the same picture, audio or video, or else all parts.")
 @shared_options("duplicates_of")
-@click.option("--write", metavar="A,B", help="Keep these values as columns: width, jpg.width, txt.chars, json.score …")
+@click.option(
+    "--write",
+    metavar="A,B",
+    callback=parse_names,
+    help="Keep these values as columns: width, jpg.width, txt.chars, json.score …",
+)
 @click.option("--tokenizer", metavar="NAME", help="Count tokens: a .json file of tokenizers, or module:callable.")
 @click.option("--html", metavar="FILE", help="Write a report with histograms and pictures; of one dataset.")
 @shared_options("json", "num_workers", "progress", "split_config", "meta_folder", "trust_code")
@@ -45,7 +50,7 @@ def stats(
     limit: int | None,
     duplicates: bool,
     duplicates_of: str | None,
-    write: str | None,
+    write: tuple[str, ...],
     tokenizer: str | None,
     html: str | None,
     as_json: bool,
@@ -78,13 +83,16 @@ def stats(
         split_config=given_name("split_config", split_config),
         meta_folder=meta_folder,
     )
+    if tokenizer is not None and not (tokenizer.endswith(".json") or ":" in tokenizer):
+        expected = f"expected a .json file of tokenizers, or module:callable, found {tokenizer!r}"
+        raise click.BadParameter(expected, param_hint="--tokenizer")
     if html is not None and len(datasets) > 1:
         raise click.UsageError(f"--html reports one dataset, and these are {len(datasets)}.")
     documents, has_findings = [], False
     with open_datasets(datasets) as opened:
         for one in choose_samples(opened, query, at=", ".join(paths)):
             dataset, place = one.opened.dataset, one.opened.place
-            if write is not None and place.is_temporary:
+            if write and place.is_temporary:
                 raise _no_columns(dataset.path)
             request = StatsRequest(
                 path=place.path,
@@ -92,7 +100,7 @@ def stats(
                 parts=parts or None,
                 sample=limit,
                 dedupe=duplicates_of or ("" if duplicates else None),
-                write=_names(write) or (),
+                write=write,
                 tokenizer=tokenizer,
                 workers=num_workers or usable_cores(),
                 trust_code=trust_code,
@@ -136,10 +144,6 @@ def _no_columns(path: str) -> Exception:
         path=path,
         hint=f"run: energon prepare {path}",
     )
-
-
-def _names(text: str | None) -> tuple[str, ...] | None:
-    return None if text is None else tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 def _write(path: str, text: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shlex
 import sys
 from pathlib import Path
 
@@ -165,8 +166,8 @@ def test_words_that_people_type_lead_to_a_command_that_is_not_run(
 
 
 def test_every_word_leads_to_a_command_and_is_none() -> None:
-    assert {*cli.words.values()} - {"--version"} <= cli.lazy_commands.keys()  # type: ignore[attr-defined]
-    assert not cli.words.keys() & cli.lazy_commands.keys()  # type: ignore[attr-defined]
+    assert {*cli.words.values()} - {"--version"} <= cli.lazy_commands.keys()
+    assert not cli.words.keys() & cli.lazy_commands.keys()
 
 
 @pytest.mark.parametrize(
@@ -213,3 +214,36 @@ def test_quiet_hides_the_notes_of_prepare_but_not_its_result(tmp_path: Path, ene
     noted = [line for line in results[0] if line.startswith(("note:", "warning:"))]
     assert noted
     assert len(results[1]) == len(results[0]) - len(noted)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("reshard x {new} --split-ratio abc", "'--split-ratio': the ratio 'abc' has 'abc'"),
+        ("split x --split-ratio abc", "'--split-ratio': the ratio 'abc' has 'abc'"),
+        ("split x --split-ratio 8,1 --group-by key:[", "'--group-by': '[' is no regular expression"),
+        ("split x --split-ratio 8,1 --group-by json[", "'--group-by': 'json[' names no group"),
+        ("import x {new} --yes --split-ratio abc", "'--split-ratio': the ratio 'abc' has 'abc'"),
+        ("extract x -o {new} --where (", "'--where': invalid condition: '(' was never closed"),
+        ("stats x --tokenizer nonsense", "--tokenizer: expected a .json file of tokenizers, or module:callable"),
+        ("stats x --write ,", "'--write': expected a name, or several"),
+        ("trace x --step 1 --task-encoder nonsense", "'--task-encoder': expected module:Class, found 'nonsense'"),
+        ("explain x --world-size 5 --lanes 7", "--lanes: expected a multiple of --world-size 5, found 7"),
+        ("explain x --split-parts a,b", "'--split-parts': this command takes one name, found 2"),
+        ("export x {new} --link --format files", "--link belongs to --format webdataset"),
+        ("import x {new} --yes --from foldr", "Did you mean 'folder'?"),
+        ("preview x --seed 1", "--seed needs --shuffle"),
+        ("export x ''", "DEST is empty. Check whether a shell variable is unset."),
+        ("extract x -o ''", "DEST is empty."),
+        ("merge x ''", "DEST is empty."),
+        ("checkpoint redist '' y", "INPUT_FILES is empty."),
+        ("info ''", "PATH is empty."),
+        ("mount x ''", "DIRECTORY is empty."),
+    ],
+)
+def test_a_malformed_value_is_wrong_usage_before_any_data_is_read(
+    energon: RunEnergon, tmp_path: Path, line: str, message: str
+) -> None:
+    done = energon(*shlex.split(line.format(new=tmp_path / "new")))
+    assert (done.code, done.out) == (2, "")
+    assert message in done.err

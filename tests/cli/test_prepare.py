@@ -92,7 +92,7 @@ def test_a_split_by_samples_divides_each_shard(captions: Path, energon: RunEnerg
     assert energon("lint", captions).code == 0
     energon("prepare", captions, "--yes", "--split-ratio", "2,1")
     again = energon("prepare", captions, "--yes", "--split-by", "samples")  # replaces the split, by its proposal
-    assert "kept as before: dataset.yaml" in again.out
+    assert "kept as before: dataset.yaml" in again.err
     assert read_yaml(captions, "split.yaml")["sample_ranges"]["train"] == ["0%", "80%"]
     silent = energon("prepare", captions, "--non-interactive", "--split-by", "samples")
     assert (silent.code, "would replace the split" in silent.err) == (2, True)

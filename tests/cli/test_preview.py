@@ -47,6 +47,13 @@ def test_a_sample_by_its_key(prepared: Path, energon: RunEnergon, key: str) -> N
     assert "picture number 4" in energon("preview", prepared, key).out
 
 
+def test_several_keys_show_their_samples_in_this_order(prepared: Path, energon: RunEnergon) -> None:
+    lines = energon("preview", prepared, "000007", "shard_001.tar/000004", "000001", "--json").out.splitlines()
+    assert [json.loads(line)["key"].rpartition("/")[2] for line in lines] == ["000007", "000004", "000001"]
+    assert energon("preview", prepared, "000007", "000004", "-n", 1).out.count("picture number") == 1
+    assert energon("preview", prepared, "000007", "nothing").code == 1
+
+
 def test_a_key_that_occurs_twice_gives_both(captions: Path, energon: RunEnergon) -> None:
     write_shard(captions / "shard_009.tar", {"000004": caption_parts(99)})
     energon("prepare", captions, "--yes")

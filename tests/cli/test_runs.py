@@ -91,6 +91,17 @@ def keys_of(batch: Any) -> list[str]:
     return [key for pack in keys for key in pack.split("+")]
 
 
+def test_without_numbers_of_a_run_an_epoch_is_explained_and_the_exit_code_is_0(
+    prepared: Path, energon: RunEnergon
+) -> None:
+    samples = energon("stats", prepared, "--split-parts", "train", "--json").json["samples"]
+    facts = energon("explain", prepared, "--json")
+    assert (facts.code, facts.json["steps"], facts.json["samples"]) == (0, samples, samples)
+    assert facts.json["sources"][0]["epochs"] == 1
+    assert energon("explain", prepared, "--split-parts", "val").code == 0
+    assert energon("explain", prepared, "--batch-size", 2, "--json").json["steps"] == 1000
+
+
 def test_a_run_is_explained_with_its_findings(prepared: Path, energon: RunEnergon) -> None:
     done = energon("explain", prepared, "--steps", 100, "--batch-size", 2)
     assert done.code == 1  # six samples for 48 lanes

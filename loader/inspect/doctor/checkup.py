@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,7 +11,7 @@ from ...errors import ConfigError
 from ...storage.node_cache.file_systems import network_file_system
 from ...storage.node_cache.settings import CACHE_FOLDER_VARIABLE, CacheSettings, cache_settings
 from ..text import format_bytes
-from .machine import Disk, Limits, read_disk, read_limits
+from .machine import Disk, Limits, read_disk, read_gpus, read_limits
 from .packages import Installed, read_packages
 
 _MIN_OPEN_FILES = 4096
@@ -48,6 +48,7 @@ class Checkup:
         cache: The cache of remote datasets; None if it is off.
         cache_disk: The disk of its folder, or of the nearest folder that exists.
         temporary: The disk of temporary files.
+        gpus: The NVIDIA GPUs of this machine, each with its memory.
         advice: What to change, errors first.
     """
 
@@ -56,6 +57,7 @@ class Checkup:
     cache: CacheSettings | None
     cache_disk: Disk | None
     temporary: Disk | None
+    gpus: tuple[str, ...]
     advice: tuple[Advice, ...]
 
 
@@ -72,13 +74,20 @@ def examine_machine(limits: Limits | None = None, installed: Installed | None = 
     installed = installed or read_packages()
     temporary = read_disk(tempfile.gettempdir())
     cache, cache_disk, advice = _examine_cache()
-    advice += [*_about_packages(installed), *_about_limits(limits), *_about_temporary(temporary)]
+    gpus = read_gpus()
+    advice += [
+        *_about_packages(installed),
+        *_about_gpus(installed, gpus),
+        *_about_limits(limits),
+        *_about_temporary(temporary),
+    ]
     return Checkup(
         installed=installed,
         limits=limits,
         cache=cache,
         cache_disk=cache_disk,
         temporary=temporary,
+        gpus=gpus,
         advice=tuple(sorted(advice, key=lambda one: one.severity)),
     )
 
@@ -91,6 +100,17 @@ def _about_packages(installed: Installed) -> Iterator[Advice]:
     for name, lowest in installed.outdated.items():
         message = f"{name} is older than {lowest}, the lowest version that works"
         yield Advice(severity="error", subject=name, message=message, hint=f"pip install '{name}>={lowest}'")
+
+
+def _about_gpus(installed: Installed, gpus: Sequence[str]) -> Iterator[Advice]:
+    version = installed.required.get("torch") or ""
+    if gpus and version.endswith("+cpu"):
+        yield Advice(
+            severity="warning",
+            subject="GPUs",
+            message=f"torch {version} is a build for processors: training does not use the {len(gpus)} GPUs",
+            hint="install a build with CUDA, as https://pytorch.org/get-started/locally/ describes",
+        )
 
 
 def _about_limits(limits: Limits) -> Iterator[Advice]:

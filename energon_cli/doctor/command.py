@@ -102,7 +102,7 @@ def _advice_document(advice: Any) -> dict[str, str]:
 
 
 def _show_facts(console: Console, checkup: Checkup) -> None:
-    """Print the facts in two columns, and the packages and extras in as many as fit beside their names."""
+    """Print the facts in two columns, and the packages and extras in as many as fit."""
     from rich.columns import Columns
     from rich.table import Table
     from rich.text import Text

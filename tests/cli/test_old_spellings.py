@@ -12,6 +12,7 @@ from energon_cli.main import cli
 from energon_cli.old_spellings import OLD_SPELLINGS
 from energon_cli.settings import scoped_settings
 from tests.cli.test_commands import commands
+from tests.source_tree import ROOT
 
 COMMANDS = dict(commands())
 PEER_FLAGS = {
@@ -129,3 +130,11 @@ def test_shuffle_without_a_number_is_no_old_spelling(capsys: pytest.CaptureFixtu
     assert parse("reshard", "--shuffle")["shuffle"] is True
     assert parse("import", "--shuffle", "--seed", "3")["seed"] == 3
     assert capsys.readouterr().err == ""
+
+
+def test_the_page_of_options_lists_every_old_spelling() -> None:
+    text = (ROOT / "docs" / "commands" / "options.md").read_text(encoding="utf-8")
+    rows = [row.split(" | ") for row in text.partition("## Old spellings")[2].partition("\n## ")[0].splitlines()]
+    listed = [(row[0], row[1], row[2]) for row in rows if len(row) == 3]
+    for name, old, new in ENTRIES:
+        assert any(name in names and f"{old}" in olds and new.split()[-1][:5] in news for names, olds, news in listed)

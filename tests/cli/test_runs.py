@@ -217,7 +217,8 @@ def test_wrong_uses_of_a_checkpoint_say_what_to_do(tmp_path: Path, energon: RunE
     done = energon("trace", run, "--step", 1, "--dataset", tmp_path / "other")
     assert done.code == 1
     assert "checksum of the selected samples" in done.err
-    for wrong in ("nothing", "nothing:Class", "json:loads", "pathlib:Path"):
+    assert energon("trace", run, "--step", 1, "--task-encoder", "nothing").code == 2
+    for wrong in ("nothing:Class", "json:loads", "pathlib:Path"):
         done = energon("trace", run, "--step", 1, "--task-encoder", wrong)
         assert done.code == 1
         assert "task encoder" in done.err or "TaskEncoder" in done.err

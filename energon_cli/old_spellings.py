@@ -31,12 +31,7 @@ OLD_SPELLINGS: dict[str, dict[str, str]] = {
     "preview": {"-n": "--limit", "--key": "KEY"},
     "reshard": {**_QUERY, "--keep-parts": "--parts", "--shuffle": "--shuffle --seed N"},
     "split": {"--by": "--split-by", "--part": "--duplicates-of"},
-    "stats": {
-        **_QUERY,
-        "--dedupe": "--duplicates",
-        "--dedupe-part": "--duplicates-of",
-        "--sample": "--limit",
-    },
+    "stats": {**_QUERY, "--dedupe": "--duplicates", "--dedupe-part": "--duplicates-of", "--sample": "--limit"},
     "trace": _RUN,
 }
 """For each command, the old flag → the new one. ``N`` and ``KEY`` mark where its value goes.

@@ -59,48 +59,37 @@ def _shared(*spellings: str, **settings: Any) -> tuple[tuple[str, ...], dict[str
     return spellings, settings
 
 
+def _flag(*spellings: str, help: str) -> tuple[tuple[str, ...], dict[str, Any]]:  # noqa: A002 - click's name
+    return _shared(*spellings, is_flag=True, help=help)
+
+
+_NUMBER: dict[str, Any] = {"metavar": "N", "type": click.IntRange(min=1)}
+_NAMES: dict[str, Any] = {"metavar": "A,B", "callback": parse_names}
+_FILE: dict[str, Any] = {"metavar": "NAME", "show_default": True}
+_DEFAULT_COMPAT = "[default: where they can represent the dataset]"
+
 _SHARED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
-    "by_shard": _shared("--by-shard", is_flag=True, help="With files, a folder for each shard."),
+    "by_shard": _flag("--by-shard", help="With files, a folder for each shard."),
     "compat": _shared(
         "--compat/--no-compat",
         default=None,
-        help="Always (or fail) or never write .tar.idx and index.sqlite, the index of megatron-energon."
-        "  [default: where they can represent the dataset]",
+        help=f"Always (or fail) or never write .tar.idx and index.sqlite, the index of megatron-energon.  {_DEFAULT_COMPAT}",
     ),
-    "dataset_config": _shared(
-        "--dataset-config",
-        metavar="NAME",
-        default="dataset.yaml",
-        show_default=True,
-        help="Name of the dataset file in .nv-meta.",
-    ),
-    "drop_parts": _shared(
-        "--drop-parts",
-        metavar="A,B",
-        multiple=True,
-        callback=parse_names,
-        help="No parts of these names; * is any text.",
-    ),
-    "dry_run": _shared("--dry-run", is_flag=True, help="Show the result without writing it."),
-    "duplicates": _shared("--duplicates", is_flag=True),
+    "dataset_config": _shared("--dataset-config", **_FILE, default="dataset.yaml", help="Dataset file in .nv-meta."),
+    "drop_parts": _shared("--drop-parts", **_NAMES, multiple=True, help="No parts of these names; * is any text."),
+    "dry_run": _flag("--dry-run", help="Show the result without writing it."),
+    "duplicates": _flag("--duplicates", help="Samples of equal contents."),
     "duplicates_of": _shared("--duplicates-of", metavar="PART", help="The same, by the part of this name alone."),
     "field_map": _shared("--field-map", metavar="JSON", help='Part of each field: {"image": "jpg", "caption": "txt"}.'),
     "filter": _shared("--filter", "filter_name", metavar="NAME", help="Only samples that this named filter keeps."),
-    "force_overwrite": _shared("--force-overwrite", is_flag=True, help="Replace existing files in DEST."),
-    "json": _shared("--json", "as_json", is_flag=True, help="Print the result as JSON."),
+    "force_overwrite": _flag("--force-overwrite", help="Replace existing files in DEST."),
+    "json": _flag("--json", "as_json", help="Print the result as JSON."),
     "key_column": _shared("--key-column", metavar="COLUMN", help="Column of a table with the keys of the samples."),
-    "limit": _shared("-n", "--limit", metavar="N", type=click.IntRange(min=1), help="Only the first N samples."),
+    "limit": _shared("-n", "--limit", **_NUMBER, help="Only the first N samples."),
     "meta_folder": _shared("--meta-folder", metavar="DIR", help="Folder to use instead of PATH/.nv-meta."),
-    "num_workers": _shared(
-        "--num-workers",
-        metavar="N",
-        type=click.IntRange(min=1),
-        help="Number of worker processes.  [default: one per core]",
-    ),
-    "packing_buffer_size": _shared("--packing-buffer-size", metavar="N", type=click.IntRange(min=1)),
-    "parts": _shared(
-        "--parts", metavar="A,B", multiple=True, callback=parse_names, help="Only parts of these names; * is any text."
-    ),
+    "num_workers": _shared("--num-workers", **_NUMBER, help="Number of worker processes.  [default: one per core]"),
+    "packing_buffer_size": _shared("--packing-buffer-size", **_NUMBER),
+    "parts": _shared("--parts", **_NAMES, multiple=True, help="Only parts of these names; * is any text."),
     "place": _shared("--place", metavar="PLACE", help="Place of the states in files that have several: loaders.train"),
     "progress": _shared(
         "--progress/--no-progress",
@@ -111,12 +100,7 @@ _SHARED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
         "--sample-type", metavar="NAME", help="Type of the samples: CaptioningSample, CrudeWebdataset, …"
     ),
     "samples_per_shard": _shared(
-        "--samples-per-shard",
-        metavar="N",
-        type=click.IntRange(min=1),
-        default=10_000,
-        show_default=True,
-        help="Most samples of a shard.",
+        "--samples-per-shard", **_NUMBER, default=10_000, show_default=True, help="Most samples of a shard."
     ),
     "seed": _shared("--seed", metavar="N", type=int, default=0, show_default=True, help="Seed of the choice."),
     "shard_size": _shared(
@@ -125,48 +109,32 @@ _SHARED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
         callback=parse_size,
         default="1GB",
         show_default=True,
-        help="Most bytes of a shard, such as 500MB.",
+        help="Most bytes of a shard.",
     ),
     "shuffle": _shared("--shuffle/--no-shuffle", default=False, help="Put the samples into a random order."),
-    "split_config": _shared(
-        "--split-config",
-        metavar="NAME",
-        default="split.yaml",
-        show_default=True,
-        help="Name of the split file in .nv-meta.",
-    ),
+    "split_config": _shared("--split-config", **_FILE, default="split.yaml", help="Split file in .nv-meta."),
     "split_part": _shared(
         "--split-parts", "split_part", metavar="NAME", callback=_one_name, help="Only samples of this split part."
     ),
-    "split_parts": _shared(
-        "--split-parts",
-        metavar="A,B",
-        callback=parse_names,
-        help="Only samples of these split parts, or splits of a metadataset.",
-    ),
+    "split_parts": _shared("--split-parts", **_NAMES, help="Only these split parts, or splits of a metadataset."),
     "split_ratio": _shared("--split-ratio", metavar="8,1,1", callback=checked("loader.format.prepare", "parse_ratio")),
-    "steps": _shared("--steps", metavar="N", type=click.IntRange(min=1)),
-    "strict": _shared(
-        "--strict", is_flag=True, help="Publish nothing if any part of the input would be left out, or fails."
-    ),
+    "steps": _shared("--steps", **_NUMBER),
+    "strict": _flag("--strict", help="Publish nothing if any part of the input would be left out, or fails."),
     "task_encoder": _shared(
-        "--task-encoder",
-        metavar="M:CLASS",
-        callback=_class_name,
-        help="Hooks of the run: a class in a module, which is run.",
+        "--task-encoder", metavar="M:CLASS", callback=_class_name, help="Hooks of the run: a class, which is run."
     ),
     "tmp_path": _shared("--tmp-path", metavar="DIR", help="Ignored; accepted for compatibility with megatron-energon."),
     "trust_code": _shared(
         "--trust-code", is_flag=True, envvar="ENERGON_TRUST_CODE", help="Run Python files of the dataset."
     ),
-    "undo": _shared("--undo", "is_undo", is_flag=True),
+    "undo": _flag("--undo", "is_undo", help="Undo the last change."),
     "where": _shared(
         "--where",
         metavar="CONDITION",
         callback=checked("loader.format.query", "Condition"),
         help="Only samples with these values of columns.",
     ),
-    "yes": _shared("--yes", is_flag=True, help="Never prompt; accept the proposals for all choices without a flag."),
+    "yes": _flag("--yes", help="Never prompt; accept the proposals for all choices without a flag."),
 }
 """The flags and settings of each shared option, by the name of its parameter."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -74,10 +74,8 @@ def examine_machine(limits: Limits | None = None, installed: Installed | None = 
     installed = installed or read_packages()
     temporary = read_disk(tempfile.gettempdir())
     cache, cache_disk, advice = _examine_cache()
-    gpus = read_gpus()
     advice += [
         *_about_packages(installed),
-        *_about_gpus(installed, gpus),
         *_about_limits(limits),
         *_about_temporary(temporary),
     ]
@@ -87,7 +85,7 @@ def examine_machine(limits: Limits | None = None, installed: Installed | None = 
         cache=cache,
         cache_disk=cache_disk,
         temporary=temporary,
-        gpus=gpus,
+        gpus=read_gpus(),
         advice=tuple(sorted(advice, key=lambda one: one.severity)),
     )
 
@@ -100,17 +98,6 @@ def _about_packages(installed: Installed) -> Iterator[Advice]:
     for name, lowest in installed.outdated.items():
         message = f"{name} is older than {lowest}, the lowest version that works"
         yield Advice(severity="error", subject=name, message=message, hint=f"pip install '{name}>={lowest}'")
-
-
-def _about_gpus(installed: Installed, gpus: Sequence[str]) -> Iterator[Advice]:
-    version = installed.required.get("torch") or ""
-    if gpus and version.endswith("+cpu"):
-        yield Advice(
-            severity="warning",
-            subject="GPUs",
-            message=f"torch {version} is a build for processors: training does not use the {len(gpus)} GPUs",
-            hint="install a build with CUDA, as https://pytorch.org/get-started/locally/ describes",
-        )
 
 
 def _about_limits(limits: Limits) -> Iterator[Advice]:

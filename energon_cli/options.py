@@ -66,14 +66,14 @@ def _flag(*spellings: str, help: str) -> tuple[tuple[str, ...], dict[str, Any]]:
 _NUMBER: dict[str, Any] = {"metavar": "N", "type": click.IntRange(min=1)}
 _NAMES: dict[str, Any] = {"metavar": "A,B", "callback": parse_names}
 _FILE: dict[str, Any] = {"metavar": "NAME", "show_default": True}
-_DEFAULT_COMPAT = "[default: where they can represent the dataset]"
 
 _SHARED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "by_shard": _flag("--by-shard", help="With files, a folder for each shard."),
     "compat": _shared(
         "--compat/--no-compat",
         default=None,
-        help=f"Always (or fail) or never write .tar.idx and index.sqlite, the index of megatron-energon.  {_DEFAULT_COMPAT}",
+        help="Always (or fail) or never write .tar.idx and index.sqlite, the index of megatron-energon."
+        "  [default: where they can represent the dataset]",
     ),
     "dataset_config": _shared("--dataset-config", **_FILE, default="dataset.yaml", help="Dataset file in .nv-meta."),
     "drop_parts": _shared("--drop-parts", **_NAMES, multiple=True, help="No parts of these names; * is any text."),

@@ -25,7 +25,7 @@ from rich.text import Text
 COLUMNS, LINES = 80, 30
 COMMANDS = (
     "energon prepare photos --yes --split-ratio 2,1,1",
-    "energon preview photos -n 1 --key shards/shard_000.tar/000002",
+    "energon preview photos -n 1 shards/shard_000.tar/000002",
 )
 _HEX = re.compile(r"[0-9a-f]{6}")
 

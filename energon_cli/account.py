@@ -1,20 +1,11 @@
-"""Show what became of a command's input: the option ``--strict``, and a line for each reason on standard error."""
+"""Show what became of a command's input: a line for each reason on standard error."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
-
-import click
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from loader.accounting import Account, AccountEntry
-
-
-def strict_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add ``--strict`` to a command that turns input into output."""
-    text = "Publish nothing if any part of the input would be left out, or fails."
-    return click.option("--strict", is_flag=True, help=text)(command)
 
 
 def show_account(account: Account) -> None:

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+import inspect
+import os
+import shlex
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from .completion import complete_values
 from .environment import name_variables, options_from_environment, variables_note
+from .old_spellings import replace_old_spellings
 from .options import COMMON_OPTIONS, common_options, suggest_choices
-from .settings import output_settings
-
-F = TypeVar("F", bound=Callable[..., Any])
+from .settings import name_program, output_settings
 
 CONTEXT_SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+_HELP_ALL = "energon_cli.help_all"
+"""Key in the context of whether ``--help-all`` was given."""
+_BRIEF_PARAGRAPHS, _BRIEF_EXAMPLES = 2, 3  # of a help that is to fit two screens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +46,7 @@ class LazyGroup(click.Group):
     Args:
         lazy_commands: The commands, by name.
         examples: Pairs of a description and a command line, shown at the end of the help.
+        words: Other words for commands, which messages about them name.
     """
 
     def __init__(
@@ -47,11 +54,13 @@ class LazyGroup(click.Group):
         *args: Any,
         lazy_commands: Mapping[str, LazyCommand],
         examples: Sequence[tuple[str, str]] = (),
+        words: Mapping[str, str] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
         self.lazy_commands = dict(lazy_commands)
         self.examples = tuple(examples)
+        self.words = dict(words or {})
 
     def get_help_option_names(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         # Click caches the help option with the names of the first context that requests it.
@@ -79,13 +88,29 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] == "help":  # `energon help lint` is `energon lint --help`
+            if not args[1:]:
+                click.echo(ctx.get_help(), color=ctx.color)
+                ctx.exit()
+            args = [*args[1:], "--help"]
         if args and args[0] not in self.lazy_commands and args[0][:1] != "-":
-            from difflib import get_close_matches
-
-            near = get_close_matches(args[0], self.lazy_commands, n=1)
-            hint = f"Did you mean {near[0]!r}?" if near else f"Commands: {', '.join(self.lazy_commands)}."
+            guess = self._guess(args[0], args[1:])
+            line = shlex.join(guess) if guess else ""
+            hint = f"Did you mean: {ctx.command_path} {line}" if line else f"Commands: {', '.join(self.lazy_commands)}."
             raise click.UsageError(f"No such command {args[0]!r}. {hint}", ctx)
         return super().resolve_command(ctx, args)
+
+    def _guess(self, word: str, rest: Sequence[str]) -> list[str]:
+        """Return the command line that a user probably means; empty without a guess."""
+        from difflib import get_close_matches
+
+        word_ = word.lower()
+        near = [word_] if word_ in self.words else get_close_matches(word_, self.lazy_commands, n=1)
+        near = near or get_close_matches(word_, self.words, n=1)
+        if near:
+            return [self.words.get(near[0], near[0]), *rest]
+        is_path = "info" in self.lazy_commands and ("://" in word or os.path.exists(word))
+        return ["info", word, *rest] if is_path else []
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):
@@ -97,15 +122,25 @@ class LazyGroup(click.Group):
 
 
 class ExampleCommand(click.Command):
-    """A command whose help ends with examples.
+    """A command whose help ends with examples, and which takes old spellings of its options.
 
     Args:
         examples: Pairs of a description and a command line.
+        advanced: Names of parameters that only ``--help-all`` shows; then ``--help`` is brief in other respects, too.
     """
 
-    def __init__(self, *args: Any, examples: Sequence[tuple[str, str]] = (), **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        examples: Sequence[tuple[str, str]] = (),
+        advanced: Collection[str] = (),
+        **kwargs: Any,
+    ) -> None:
         super().__init__(*args, **kwargs)
         self.examples = tuple(examples)
+        self.advanced = frozenset(advanced)
+        if advanced:
+            self.params.append(_help_all_option())
 
     def get_help_option_names(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         # Click caches the help option with the names of the first context that requests it.
@@ -116,11 +151,62 @@ class ExampleCommand(click.Command):
         name_variables(ctx, parameters)
         return parameters
 
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        _write_options(ctx, formatter, self.get_params(ctx))
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        args, notes = replace_old_spellings(ctx, args)
+        try:
+            rest = super().parse_args(ctx, args)
+            self._check_not_empty(ctx)
+            return rest
+        except click.MissingParameter as error:
+            raise click.UsageError(self._missing(error.param), ctx) from error
+        finally:  # --quiet is known now
+            if notes and not ctx.resilient_parsing:
+                from .console import show_note
 
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        _write_examples(formatter, self.examples)
+                for note in notes:
+                    show_note(note)
+
+    def _check_not_empty(self, ctx: click.Context) -> None:
+        for one in self.params:
+            given = ctx.params.get(one.name or "")
+            is_path = isinstance(one, click.Argument) and one.type is not click.UNPROCESSED
+            if (is_path or one.name == "output") and (given == "" or (isinstance(given, tuple) and "" in given)):
+                raise click.UsageError(f"{_metavar(one)} is empty. Check whether a shell variable is unset.", ctx)
+
+    def _missing(self, parameter: click.Parameter | None) -> str:
+        """Name what the command line lacks: of words for SOURCE… DEST, the last one."""
+        following = [one for one in self.params if isinstance(one, click.Argument) and one.nargs == 1]
+        if isinstance(parameter, click.Argument) and parameter.nargs == -1 and following:
+            parameter = following[-1]
+        name = "an argument" if parameter is None else _metavar(parameter)
+        flag = f"{parameter.opts[0]} " if isinstance(parameter, click.Option) else ""
+        role = ", the new folder, file or URL to write" if name == "DEST" else ""
+        return f"Missing {flag}{name}{role}. Example: {name_program(self.examples[0][1])}"
+
+    def _is_brief(self, ctx: click.Context) -> bool:
+        return bool(self.advanced) and not ctx.meta.get(_HELP_ALL)
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        text = self.help
+        if text and self._is_brief(ctx):
+            self.help = "\n\n".join(inspect.cleandoc(text).split("\n\n")[:_BRIEF_PARAGRAPHS])
+        try:
+            super().format_help_text(ctx, formatter)
+        finally:
+            self.help = text
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        parameters = self.get_params(ctx)
+        if self._is_brief(ctx):
+            hidden = self.advanced | {*COMMON_OPTIONS}
+            shown = [one for one in parameters if one.name not in hidden]
+            with formatter.section("Options"):
+                formatter.write_dl([record for one in shown if (record := _record(one, ctx))])
+        else:
+            _write_options(ctx, formatter, parameters)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        _write_examples(formatter, self.examples[:_BRIEF_EXAMPLES] if self._is_brief(ctx) else self.examples)
 
     def invoke(self, ctx: click.Context) -> Any:
         if output_settings().verbosity:
@@ -131,21 +217,42 @@ class ExampleCommand(click.Command):
         return super().invoke(ctx)
 
 
+def _metavar(parameter: click.Parameter) -> str:
+    return (parameter.metavar or parameter.name or "").rstrip("….").strip("[]").partition("…")[0].upper()
+
+
+def _help_all_option() -> click.Option:
+    def show(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
+        if value and not ctx.resilient_parsing:
+            ctx.meta[_HELP_ALL] = True
+            click.echo(ctx.get_help(), color=ctx.color)
+            ctx.exit()
+
+    return click.Option(
+        ["--help-all"], is_flag=True, is_eager=True, expose_value=False, callback=show, help="Show all options."
+    )
+
+
+def _record(parameter: click.Parameter, ctx: click.Context) -> tuple[str, str] | None:
+    """Return the line of an option in the help; arguments are in the usage line."""
+    return parameter.get_help_record(ctx) if isinstance(parameter, click.Option) else None
+
+
 def _write_examples(formatter: click.HelpFormatter, examples: Sequence[tuple[str, str]]) -> None:
     with formatter.section("Examples"):
         for number, (description, line) in enumerate(examples):
             if number:
                 formatter.write_paragraph()
             formatter.write_text(f"{description}:")
-            formatter.write(f"{'':>{formatter.current_indent + 2}}{line}\n")
+            formatter.write(f"{'':>{formatter.current_indent + 2}}{name_program(line)}\n")
 
 
 def _write_options(ctx: click.Context, formatter: click.HelpFormatter, parameters: Sequence[click.Parameter]) -> None:
     """Write the options of a command, then those of all commands and the rule of the variables."""
     sections: dict[bool, list[tuple[str, str]]] = {False: [], True: []}
     for one in parameters:
-        record = one.get_help_record(ctx)
-        if record is not None and isinstance(one, click.Option):  # arguments are in the usage line
+        record = _record(one, ctx)
+        if record is not None:
             sections[one.name in COMMON_OPTIONS or one.is_eager].append(record)  # --help and --version are eager
     for is_common, records in sections.items():
         if records:
@@ -193,7 +300,12 @@ def storage_option() -> click.Option:
 
 
 def energon_command(
-    name: str, *, examples: Sequence[tuple[str, str]], short_help: str, takes_path: bool = True
+    name: str,
+    *,
+    examples: Sequence[tuple[str, str]],
+    short_help: str,
+    takes_path: bool = True,
+    advanced: Collection[str] = (),
 ) -> Callable[[Callable[..., Any]], click.Command]:
     """Return a decorator that turns a function into a command with help, the common options and completion.
 
@@ -202,11 +314,17 @@ def energon_command(
         examples: Pairs of a description and a command line.
         short_help: Its line in the group's help.
         takes_path: It reads datasets, and takes ``--storage-option``.
+        advanced: Names of the parameters that only ``--help-all`` shows.
     """
 
     def decorate(function: Callable[..., Any]) -> click.Command:
         command: click.Command = click.command(
-            name, cls=ExampleCommand, examples=examples, short_help=short_help, context_settings=CONTEXT_SETTINGS
+            name,
+            cls=ExampleCommand,
+            examples=examples,
+            advanced=advanced,
+            short_help=short_help,
+            context_settings=CONTEXT_SETTINGS,
         )(function)
         if takes_path:
             command.params.append(storage_option())
@@ -214,53 +332,3 @@ def energon_command(
         return command
 
     return decorate
-
-
-def meta_folder_option(function: F) -> F:
-    """Add ``--meta-folder``, which names the folder to use instead of a dataset's ``.nv-meta``."""
-    add = click.option("--meta-folder", metavar="DIR", help="Folder to use instead of PATH/.nv-meta.")
-    return add(function)
-
-
-def dataset_files_options(function: F) -> F:
-    """Add ``--dataset-config``, ``--split-config`` and ``--meta-folder``, which name a dataset's files."""
-    function = meta_folder_option(function)
-    for option, name, title in (
-        ("--split-config", "split.yaml", "split file"),
-        ("--dataset-config", "dataset.yaml", "dataset file"),
-    ):
-        add = click.option(
-            option, metavar="NAME", default=name, show_default=True, help=f"Name of the {title} in .nv-meta."
-        )
-        function = add(function)
-    return function
-
-
-def progress_option(command: F) -> F:
-    """Add ``--progress/--no-progress``, as a parameter that is None without the flag."""
-    return click.option(
-        "--progress/--no-progress",
-        default=None,
-        help="Show a progress bar on a terminal; in a log, a line every 30 s, or every 5 s with --progress.",
-    )(command)
-
-
-def worker_options(function: F) -> F:
-    """Add ``--num-workers``, and ``--tmp-path``, which has no effect."""
-    function = click.option(
-        "--tmp-path", metavar="DIR", help="Ignored; accepted for compatibility with megatron-energon."
-    )(function)
-    return click.option(
-        "--num-workers",
-        metavar="N",
-        type=click.IntRange(min=0),
-        help="Number of worker processes.  [default: one per core]",
-    )(function)
-
-
-def trust_code_option(function: F) -> F:
-    """Add ``--trust-code``, without which a dataset runs no code."""
-    add = click.option(
-        "--trust-code", is_flag=True, envvar="ENERGON_TRUST_CODE", help="Run Python files of the dataset."
-    )
-    return add(function)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import is_dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -14,7 +14,7 @@ import click
 from loader.errors import escape_controls
 
 from .ascii_text import AsciiStream, is_ascii_only
-from .settings import output_settings
+from .settings import name_program, output_settings
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -79,15 +79,20 @@ class StatusLine:
         self._is_open = False
 
 
-def show_note(text: str) -> None:
-    """Print a note about the result to standard error, unless ``--quiet`` is given."""
-    if not output_settings().quiet:
-        click.echo(f"note: {escape_controls(text)}", err=True)
+def show_note(*texts: str) -> None:
+    """Print notes about the result to standard error, one per line, unless ``--quiet`` is given."""
+    _show_lines("note: ", texts, hidden=output_settings().quiet)
 
 
-def show_warning(text: str) -> None:
-    """Print a doubt about the result to standard error, also with ``--quiet``."""
-    click.echo(f"warning: {escape_controls(text)}", err=True)
+def show_warning(*texts: str, even_if_quiet: bool = False) -> None:
+    """Print doubts about the result to standard error, one per line, unless ``--quiet`` is given."""
+    label = click.style("warning: ", fg="yellow", bold=True) if colour_wanted(sys.stderr) else "warning: "
+    _show_lines(label, texts, hidden=output_settings().quiet and not even_if_quiet)
+
+
+def _show_lines(label: str, texts: Sequence[str], *, hidden: bool) -> None:
+    for text in () if hidden else texts:
+        click.echo(label + name_program(escape_controls(text)), err=True, color=colour_wanted(sys.stderr))
 
 
 def output_console() -> Console:
@@ -110,7 +115,9 @@ def _console(stream: Any) -> Console:
         """
 
         def print(self, *objects: Any, **options: Any) -> None:
-            shown = (escape_controls(one, keep="\n\t") if isinstance(one, str) else one for one in objects)
+            shown = (
+                name_program(escape_controls(one, keep="\n\t")) if isinstance(one, str) else one for one in objects
+            )
             super().print(*shown, **options)
 
         def on_broken_pipe(self) -> None:

@@ -26,29 +26,36 @@ def name_variables(ctx: click.Context, parameters: Iterable[click.Parameter]) ->
             continue
         option.allow_from_autoenv = False  # click's own names have the parameter's name, not the flag
         if option.envvar is None and (ctx.parent is None or option.name not in COMMON_OPTIONS):
-            option.envvar = _variable(ctx.auto_envvar_prefix, option)
+            option.envvar = variable_name(ctx.auto_envvar_prefix, _flag(option))
 
 
-def _variable(prefix: str, option: click.Option) -> str:
-    flag = max((name for name in option.opts if name.startswith("--")), key=len, default=option.opts[0])
+def variable_name(prefix: str, flag: str) -> str:
+    """Return the variable of a flag of the command that a prefix names.
+
+    >>> variable_name("ENERGON_LINT", "--max-findings")
+    'ENERGON_LINT_MAX_FINDINGS'
+    """
     return f"{prefix}_{flag.lstrip('-').replace('-', '_').upper()}"
+
+
+def _flag(option: click.Option) -> str:
+    return next((name for name in option.opts if name.startswith("--")), option.opts[0])
 
 
 def variables_note(ctx: click.Context, parameters: Iterable[click.Parameter]) -> str | None:
     """Return the line of the help that has the variables' rule; None if no option has a variable."""
     prefix = ctx.auto_envvar_prefix
     options = [one for one in parameters if isinstance(one, click.Option) and not one.hidden]
-    own = [one for one in options if prefix is not None and one.envvar == _variable(prefix, one)]
-    if not own:
+    named = [one for one in options if prefix is not None and one.envvar == variable_name(prefix, _flag(one))]
+    if not named:
         return None
-    flag = max(own[0].opts, key=len)
-    return f"Variables of the environment set options, too: {own[0].envvar} sets {flag}."
+    return f"Variables of the environment set options, too: {named[0].envvar} sets {_flag(named[0])}."
 
 
 def options_from_environment(ctx: click.Context) -> list[tuple[str, str]]:
     """Return the flags that variables set in a context, each with its variable."""
     return [
-        (max(option.opts, key=len), str(option.envvar))
+        (_flag(option), str(option.envvar))
         for option in ctx.command.params
         if isinstance(option, click.Option)
         and option.name

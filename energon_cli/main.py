@@ -15,7 +15,7 @@ import click
 from .command import CONTEXT_SETTINGS, LazyCommand, LazyGroup, add_common_options
 from .environment import PREFIX
 from .installation import installation_faults, shadowed_loader
-from .settings import OutputSettings, output_settings, scoped_settings
+from .settings import OutputSettings, name_program, output_settings, program_name, scoped_settings
 
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as in shells
@@ -154,6 +154,33 @@ COMMANDS = {
     ),
 }
 
+_WORDS = {
+    "add-parts": "add annotate append attach",
+    "browse": "gui open serve server ui web",
+    "checkpoint": "checkpoints ckpt resume state states",
+    "completion": "complete completions",
+    "diff": "cmp compare",
+    "doctor": "diagnose env machine system",
+    "exclude": "del delete drop ignore remove rm",
+    "explain": "plan simulate",
+    "export": "save to write",
+    "extract": "copy cp filter find grep query search select subset unpack untar",
+    "get": "cat dump read",
+    "import": "build convert create ingest load pack tar",
+    "info": "count describe du inspect len list ls size status summary tree",
+    "lint": "check fsck test validate verify",
+    "merge": "combine concat concatenate join",
+    "prepare": "index init scan setup",
+    "preview": "display head peek print sample samples show tail view",
+    "profile": "bench benchmark run speed time",
+    "reshard": "repack rewrite shard shuffle sort",
+    "rule": "code codes rules",
+    "split": "divide partition",
+    "stats": "analyze dedupe duplicates histogram statistics",
+    "--version": "version",
+}
+"""For each command, words that people try for it; the message about such a word names the command."""
+
 
 def _show_version(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
     if value and not ctx.resilient_parsing:
@@ -185,6 +212,7 @@ class _Program(LazyGroup):
 @click.group(
     cls=_Program,
     lazy_commands=COMMANDS,
+    words={word: command for command, words in _WORDS.items() for word in words.split()},
     context_settings={**CONTEXT_SETTINGS, "auto_envvar_prefix": PREFIX},
     no_args_is_help=True,
 )
@@ -239,7 +267,7 @@ def _run(arguments: list[str], settings: OutputSettings) -> int:
 
     try:
         try:
-            with cli.make_context("energon", arguments) as ctx:
+            with cli.make_context(program_name(), [*arguments]) as ctx:
                 cli.invoke(ctx)
             return 0
         except Exception:
@@ -259,7 +287,10 @@ def _run(arguments: list[str], settings: OutputSettings) -> int:
             from .environment import explain_source
 
             explain_source(error)
-        vars(error)["message"] = escape_controls(error.message, keep="\n")  # type checkers take it for final
+            _name_option(error, arguments)
+        vars(error)["message"] = name_program(
+            escape_controls(error.message, keep="\n")
+        )  # type checkers take it for final
         error.show()
         return error.exit_code
     except click.Abort:
@@ -279,6 +310,26 @@ def _run(arguments: list[str], settings: OutputSettings) -> int:
         return EXIT_FAILED
 
 
+def _name_option(error: click.UsageError, arguments: Sequence[str]) -> None:
+    """Add the command line with the option that is probably meant to a message about an unknown one."""
+    if not isinstance(error, click.NoSuchOption) or not error.possibilities:
+        return
+    import shlex
+    from difflib import get_close_matches
+
+    near = get_close_matches(error.option_name, error.possibilities, n=1, cutoff=0)[0]
+    words = [
+        word.replace(error.option_name, near, 1) if _flag(word) == error.option_name else word for word in arguments
+    ]
+    vars(error).update(
+        message=f"{error.message.rstrip('.')}. Did you mean: {program_name()} {shlex.join(words)}", possibilities=None
+    )
+
+
+def _flag(word: str) -> str:
+    return word.partition("=")[0]
+
+
 class _LogPrinter(logging.Handler):
     """Prints log records as single lines, with control characters of shard names, keys and paths escaped."""
 
@@ -288,7 +339,7 @@ class _LogPrinter(logging.Handler):
         if record.levelno < output_settings().log_level:
             return
         try:
-            click.echo(escape_controls(record.getMessage()), err=True)
+            click.echo(name_program(escape_controls(record.getMessage())), err=True)
         except Exception:  # noqa: BLE001 - like the logging module: a failed message never stops a command
             self.handleError(record)
 
@@ -314,7 +365,7 @@ def _print_message(message: str, *, label: Literal["error", "warning"] | None = 
     if shadowed_loader() is None:
         from .console import colour_wanted, escape_controls
 
-        text = escape_controls(message, keep="\n\t")
+        text = name_program(escape_controls(message, keep="\n\t"))
         coloured = colour_wanted(sys.stderr)
         if coloured and "  at: " in text:
             from .links import link_places, supports_links

@@ -1,14 +1,175 @@
-"""Options that every command takes, before and after its name, and messages about wrong values of choices."""
+"""Options that several commands share, each with one spelling, and messages about wrong values of choices."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from .settings import OutputSettings, output_settings
+from .sizes import parse_size
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def parse_names(_context: click.Context, parameter: click.Parameter, given: Any) -> tuple[str, ...]:
+    """Split lists with commas; an option that may be repeated joins its lists, and is empty without one."""
+    values = (given or ()) if parameter.multiple else [] if given is None else [given]
+    names = tuple(name.strip() for value in values for name in value.split(",") if name.strip())
+    if values and not names:
+        raise click.BadParameter("expected a name, or several with commas between them")
+    return names
+
+
+def checked(module: str, function: str) -> Callable[[click.Context, click.Parameter, str | None], str | None]:
+    """Return a callback that raises the errors of a function of the library about a text as usage errors."""
+
+    def callback(_context: click.Context, _parameter: click.Parameter, given: str | None) -> str | None:
+        if given is None:
+            return None
+        from loader.errors import ConfigError
+
+        try:
+            getattr(import_module(module), function)(given)
+        except ConfigError as error:
+            raise click.BadParameter(f"{error.message}; {error.hint}" if error.hint else error.message) from error
+        return given
+
+    return callback
+
+
+def _class_name(_context: click.Context, _parameter: click.Parameter, given: str | None) -> str | None:
+    if given is not None and not all(given.partition(":")):
+        raise click.BadParameter(f"expected module:Class, found {given!r}")
+    return given
+
+
+def _one_name(context: click.Context, parameter: click.Parameter, given: str | None) -> str | None:
+    names = parse_names(context, parameter, given)
+    if len(names) > 1:
+        raise click.BadParameter(f"this command takes one name, found {len(names)}")
+    return names[0] if names else None
+
+
+def _shared(*spellings: str, **settings: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
+    return spellings, settings
+
+
+def _flag(*spellings: str, help: str) -> tuple[tuple[str, ...], dict[str, Any]]:  # noqa: A002 - click's name
+    return _shared(*spellings, is_flag=True, help=help)
+
+
+_NUMBER: dict[str, Any] = {"metavar": "N", "type": click.IntRange(min=1)}
+_NAMES: dict[str, Any] = {"metavar": "A,B", "callback": parse_names}
+_FILE: dict[str, Any] = {"metavar": "NAME", "show_default": True}
+
+_SHARED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
+    "by_shard": _flag("--by-shard", help="With files, a folder for each shard."),
+    "compat": _shared(
+        "--compat/--no-compat",
+        default=None,
+        help="Always (or fail) or never write .tar.idx and index.sqlite, the index of megatron-energon."
+        "  [default: where they can represent the dataset]",
+    ),
+    "dataset_config": _shared("--dataset-config", **_FILE, default="dataset.yaml", help="Dataset file in .nv-meta."),
+    "drop_parts": _shared("--drop-parts", **_NAMES, multiple=True, help="No parts of these names; * is any text."),
+    "dry_run": _flag("--dry-run", help="Show the result without writing it."),
+    "duplicates": _flag("--duplicates", help="Samples of equal contents."),
+    "duplicates_of": _shared("--duplicates-of", metavar="PART", help="The same, by the part of this name alone."),
+    "field_map": _shared("--field-map", metavar="JSON", help='Part of each field: {"image": "jpg", "caption": "txt"}.'),
+    "filter": _shared("--filter", "filter_name", metavar="NAME", help="Only samples that this named filter keeps."),
+    "force_overwrite": _flag("--force-overwrite", help="Replace existing files in DEST."),
+    "json": _flag("--json", "as_json", help="Print the result as JSON."),
+    "key_column": _shared("--key-column", metavar="COLUMN", help="Column of a table with the keys of the samples."),
+    "limit": _shared("-n", "--limit", **_NUMBER, help="Only the first N samples."),
+    "meta_folder": _shared("--meta-folder", metavar="DIR", help="Folder to use instead of PATH/.nv-meta."),
+    "num_workers": _shared("--num-workers", **_NUMBER, help="Number of worker processes.  [default: one per core]"),
+    "packing_buffer_size": _shared("--packing-buffer-size", **_NUMBER),
+    "parts": _shared("--parts", **_NAMES, multiple=True, help="Only parts of these names; * is any text."),
+    "place": _shared("--place", metavar="PLACE", help="Place of the states in files that have several: loaders.train"),
+    "progress": _shared(
+        "--progress/--no-progress",
+        default=None,
+        help="Show a progress bar on a terminal; in a log, a line every 30 s, or every 5 s with --progress.",
+    ),
+    "sample_type": _shared(
+        "--sample-type", metavar="NAME", help="Type of the samples: CaptioningSample, CrudeWebdataset, …"
+    ),
+    "samples_per_shard": _shared(
+        "--samples-per-shard", **_NUMBER, default=10_000, show_default=True, help="Most samples of a shard."
+    ),
+    "seed": _shared("--seed", metavar="N", type=int, default=0, show_default=True, help="Seed of the choice."),
+    "shard_size": _shared(
+        "--shard-size",
+        metavar="SIZE",
+        callback=parse_size,
+        default="1GB",
+        show_default=True,
+        help="Most bytes of a shard.",
+    ),
+    "shuffle": _shared("--shuffle/--no-shuffle", default=False, help="Put the samples into a random order."),
+    "split_config": _shared("--split-config", **_FILE, default="split.yaml", help="Split file in .nv-meta."),
+    "split_part": _shared(
+        "--split-parts", "split_part", metavar="NAME", callback=_one_name, help="Only samples of this split part."
+    ),
+    "split_parts": _shared("--split-parts", **_NAMES, help="Only these split parts, or splits of a metadataset."),
+    "split_ratio": _shared("--split-ratio", metavar="8,1,1", callback=checked("loader.format.prepare", "parse_ratio")),
+    "steps": _shared("--steps", **_NUMBER),
+    "strict": _flag("--strict", help="Publish nothing if any part of the input would be left out, or fails."),
+    "task_encoder": _shared(
+        "--task-encoder", metavar="M:CLASS", callback=_class_name, help="Hooks of the run: a class, which is run."
+    ),
+    "tmp_path": _shared("--tmp-path", metavar="DIR", help="Ignored; accepted for compatibility with megatron-energon."),
+    "trust_code": _shared(
+        "--trust-code", is_flag=True, envvar="ENERGON_TRUST_CODE", help="Run Python files of the dataset."
+    ),
+    "undo": _flag("--undo", "is_undo", help="Undo the last change."),
+    "where": _shared(
+        "--where",
+        metavar="CONDITION",
+        callback=checked("loader.format.query", "Condition"),
+        help="Only samples with these values of columns.",
+    ),
+    "yes": _flag("--yes", help="Never prompt; accept the proposals for all choices without a flag."),
+}
+"""The flags and settings of each shared option, by the name of its parameter."""
+
+
+def shared_options(*names: str, flags: Sequence[str] = (), **changed: Any) -> Callable[[F], F]:
+    """Return a decorator that adds shared options to a command, in this order.
+
+    Args:
+        names: Keys of the options: ``json``, ``progress`` …
+        flags: More spellings of them, of megatron-energon.
+        changed: Settings of these options that differ here, such as ``help``.
+    """
+
+    def decorate(function: F) -> F:
+        for name in reversed(names):
+            spellings, settings = _SHARED[name]
+            function = click.option(*spellings, *flags, **{**settings, **changed})(function)
+        return function
+
+    return decorate
+
+
+def shuffle_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Add ``--shuffle`` and ``--seed``; the function gets the seed as ``shuffle_seed``, None without ``--shuffle``."""
+
+    @shared_options("shuffle")
+    @shared_options("seed", default=None, show_default=False, help="Seed of --shuffle.  [default: 0]")
+    @wraps(function)
+    def with_seed(*arguments: Any, shuffle: bool, seed: int | None, **others: Any) -> None:
+        if seed is not None and not shuffle:
+            raise click.UsageError("--seed needs --shuffle.")
+        function(*arguments, shuffle_seed=(seed or 0) if shuffle else None, **others)
+
+    return with_seed
+
 
 COMMON_OPTIONS = ("quiet", "verbose", "color", "no_progress", "debug")
 """Names of the options of :func:`common_options`."""

@@ -98,7 +98,7 @@ def _line(done: float, total: float | None, rate: float, unit: str) -> str:
     """Format counts, rate and time left.
 
     >>> _line(1043, 5000, 35.2, "shards")
-    '1,043 of 5,000 shards (20 %), 35 shards/s, 0:01:52 left'
+    '1,043 of 5,000 shards (20.8 %), 35 shards/s, 0:01:52 left'
     >>> _line(3e9, None, 0, "bytes")
     '3.0 GB'
     """
@@ -108,7 +108,7 @@ def _line(done: float, total: float | None, rate: float, unit: str) -> str:
     else:
         counts = f"{int(done):,}" + (f" of {int(total):,}" if total else "") + f" {unit}"
         speed = f"{rate:,.0f} {unit}/s" if rate >= 10 else f"{rate:.1f} {unit}/s"
-    pieces = [f"{counts} ({int(100 * done / total)} %)" if total else counts]
+    pieces = [f"{counts} ({int(1000 * done / total) / 10:.1f} %)" if total else counts]
     if rate > 0:
         pieces.append(speed)
         pieces += [f"{timedelta(seconds=int((total - done) / rate))} left"] if total else []

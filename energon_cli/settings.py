@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
+import re
+import sys
 from collections.abc import Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -39,6 +42,18 @@ class OutputSettings:
         if self.quiet:
             return logging.ERROR
         return (logging.WARNING, logging.INFO, logging.DEBUG)[min(self.verbosity, 2)]
+
+
+def program_name() -> str:
+    """Return how a user runs the program again: ``energon``, or ``python -m energon_cli`` if it was started so."""
+    folder, file = os.path.split(sys.argv[0])
+    return "python -m energon_cli" if file == "__main__.py" and os.path.basename(folder) == "energon_cli" else "energon"
+
+
+def name_program(text: str) -> str:
+    """Return a message whose commands are written as :func:`program_name` runs them."""
+    name = program_name()
+    return text if name == "energon" else re.sub(r"(?<![\w./-])energon (?=[a-z-]+\b)", f"{name} ", text)
 
 
 _settings: ContextVar[OutputSettings | None] = ContextVar("energon_output_settings", default=None)

@@ -11,6 +11,9 @@ import pytest
 
 from tests.source_tree import ROOT
 
+PROGRAM = "import sys; from energon_cli.main import main; sys.exit(main())"
+"""Runs the program as its script does, so that messages call it energon."""
+
 
 def blocks(page: str, language: str) -> list[str]:
     """Return the blocks of code in a language."""
@@ -30,6 +33,6 @@ def executable(path: Path, text: str) -> None:
 
 def put_energon_on_path(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let shells find ``energon`` in a folder, and its Python this source tree."""
-    executable(folder / "energon", f'#!/bin/sh\nexec {sys.executable} -m energon_cli "$@"\n')
+    executable(folder / "energon", f'#!/bin/sh\nexec {sys.executable} -c "{PROGRAM}" "$@"\n')
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("PYTHONPATH", f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")

@@ -6,14 +6,18 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from ..account import show_account, strict_option
-from ..command import energon_command, progress_option
+from ..account import show_account
+from ..command import energon_command
+from ..options import shared_options
 
 if TYPE_CHECKING:
     from loader.convert.added_parts import AddPartsReport
 
 _EXAMPLES = (
-    ("Add the rows of a table, by its column id", "energon add-parts /data/coco --from new.jsonl --key id /data/new"),
+    (
+        "Add the rows of a table, by its column id",
+        "energon add-parts /data/coco --from new.jsonl --key-column id /data/new",
+    ),
     ("Add files that are named after keys", "energon add-parts /data/coco --from embeddings/ /data/coco_embeddings"),
     ("Replace captions", "energon add-parts /data/coco --from new.csv --rename text.txt=txt --replace /data/new"),
     ("Skip samples without new parts", "energon add-parts /data/coco --from masks/ --nonmatch skip /data/coco_masks"),
@@ -24,10 +28,10 @@ _EXAMPLES = (
     "add-parts", examples=_EXAMPLES, short_help="Add parts to the samples of a dataset, next to its shards."
 )
 @click.argument("dataset")
-@click.argument("output")
+@click.argument("output", metavar="DEST")
 @click.option("--from", "source", required=True, metavar="SOURCE", help="Folder, table or prepared dataset.")
-@click.option("--metadataset", metavar="FILE", help="The metadataset to write.  [default: OUTPUT.yaml]")
-@click.option("--key", "key_column", metavar="NAME", help="Column of the keys in a table.  [default: key or id]")
+@click.option("--metadataset", metavar="FILE", help="The metadataset to write.  [default: DEST.yaml]")
+@shared_options("key_column", help="Column of the keys in a table.  [default: key or id]")
 @click.option(
     "--nonmatch",
     type=click.Choice(["error", "skip", "none"]),
@@ -38,10 +42,7 @@ _EXAMPLES = (
 @click.option("--rename", multiple=True, metavar="OLD=NEW", help="Rename a part.  [repeatable]")
 @click.option("--replace", is_flag=True, help="Let parts replace those of the same name in samples.")
 @click.option("--joiner", metavar="MODULE:NAME", default="loader:join_parts", help="Function or class that joins.")
-@click.option("--num-workers", metavar="N", type=click.IntRange(min=1), help="Number of worker processes.")
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-@strict_option
-@progress_option
+@shared_options("num_workers", "json", "strict", "progress")
 def add_parts(
     dataset: str,
     output: str,
@@ -60,7 +61,7 @@ def add_parts(
 ) -> None:
     """Add parts to the samples of the prepared DATASET without a change of its shards.
 
-    The parts become a dataset at OUTPUT, under the keys of the samples that they belong to. A metadataset is written
+    The parts become a dataset at DEST, under the keys of the samples that they belong to. A metadataset is written
     and prepared that joins both by key: load it instead of DATASET. SOURCE is a folder of files that are named after
     keys, a .jsonl, .csv or .tsv file with a column of keys, or a prepared dataset. Keys are those that energon preview
     shows, with or without their shard.

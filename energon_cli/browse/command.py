@@ -9,8 +9,9 @@ import sys
 
 import click
 
-from ..command import dataset_files_options, energon_command
+from ..command import energon_command
 from ..dataset_path import check_path, given_name
+from ..options import shared_options
 
 _EXAMPLES = (
     ("Open a dataset in the browser", "energon browse /data/coco"),
@@ -28,8 +29,8 @@ _EXAMPLES = (
 @click.option("--open/--no-open", "opens", default=True, help="Open the browser (default on a terminal).")
 @click.option("--edit", is_flag=True, help="Allow to exclude and tag samples; else nothing is written.")
 @click.option("--token", metavar="TOKEN", help="Secret of the URL instead of a random one.")
-@click.option("--json", "as_json", is_flag=True, help="Print a line of JSON once pages are served.")
-@dataset_files_options
+@shared_options("json", help="Print a line of JSON once pages are served.")
+@shared_options("dataset_config", "split_config", "meta_folder")
 def browse(
     paths: tuple[str, ...],
     *,
@@ -97,6 +98,8 @@ def _listen(host: str, port: int) -> socket.socket:
 
     try:
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except socket.gaierror as error:
+        raise click.BadParameter(f"there is no address {host!r}: {error.strerror}", param_hint="--host") from error
     except OSError as error:
         raise StorageError(
             f"cannot listen at this address: {error.strerror or error}",

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-import click
-
 if TYPE_CHECKING:
     from loader.errors import EnergonError
     from loader.training.states import Redistributed, StateFile
@@ -24,7 +22,6 @@ def read_state_files(
         place: The place of the states within each file; None accepts any place.
 
     Raises:
-        click.UsageError: A path is empty.
         StorageError: A folder cannot be read, or contains no file of a kind that can hold states.
     """
     from loader.errors import EnergonError, StateError
@@ -33,8 +30,6 @@ def read_state_files(
 
     where = f" at {place}" if place else ""
     for path in paths:
-        if not path:
-            raise click.UsageError("A path is empty. Check whether a shell variable is unset.")
         is_folder = EPath(path).is_dir()
         states = 0
         for name in list_state_files(path) if is_folder else [path]:

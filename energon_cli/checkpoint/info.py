@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..command import energon_command
+from ..options import shared_options
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -38,7 +39,7 @@ _KINDS = {
     takes_path=False,
 )
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@shared_options("json")
 def info(files: tuple[str, ...], *, as_json: bool) -> None:
     """Describe the states in each FILE, which is JSON or written by torch.save.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from ..command import energon_command
+from ..options import shared_options
 
 _EXAMPLES = (
     (
@@ -22,12 +23,8 @@ _EXAMPLES = (
 )
 @click.argument("files", metavar="INPUT_FILES...", nargs=-1, required=True)
 @click.argument("dataset", metavar="NEW_MIX")
-@click.argument("output_path", metavar="OUTPUT_PATH")
-@click.option("--place", metavar="PLACE", help="Place of the states, in files with states of several loaders.")
-@click.option("--task-encoder", metavar="M:CLASS", help="Hooks of the run: a class in a module, which is run.")
-@click.option("--trust-code", is_flag=True, help="Let the datasets run their own code.")
-@click.option("--overwrite", is_flag=True, help="Replace existing files in OUTPUT_PATH.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.argument("output_path", metavar="DEST")
+@shared_options("place", "task_encoder", "trust_code", "force_overwrite", "json")
 def migrate(
     files: tuple[str, ...],
     dataset: str,
@@ -36,13 +33,13 @@ def migrate(
     place: str | None,
     task_encoder: str | None,
     trust_code: bool,
-    overwrite: bool,
+    force_overwrite: bool,
     as_json: bool,
 ) -> None:
     """Write the states of all ranks of a run, in INPUT_FILES, so that it continues with the metadataset NEW_MIX.
 
     Shows what becomes of each dataset. One that stays continues where it stopped: no sample is repeated or skipped. The
-    states in OUTPUT_PATH restore in a run with NEW_MIX, on any number of ranks, without allow_mix_change. INPUT_FILES
+    states in DEST restore in a run with NEW_MIX, on any number of ranks, without allow_mix_change. INPUT_FILES
     stay as they are.
 
     A change that the run cannot follow exactly is refused, and so are states of a pass that ends. If weights become
@@ -54,14 +51,13 @@ def migrate(
     from ..console import escape_controls, output_console, print_json, show_warning
     from .files import note_dropped, read_states_to_convert, written_files
 
-    if not output_path or not dataset:
-        raise click.UsageError("A path is empty. Check whether a shell variable is unset.")
     read = read_states_to_convert(files, place)
     encoder = None if task_encoder is None else load_task_encoder(task_encoder)
-    done = migrate_files(read, dataset, output_path, trust_code=trust_code, overwrite=overwrite, task_encoder=encoder)
+    done = migrate_files(
+        read, dataset, output_path, trust_code=trust_code, overwrite=force_overwrite, task_encoder=encoder
+    )
     note_dropped(done.written)
-    for warning in done.warnings:
-        show_warning(warning)
+    show_warning(*done.warnings, even_if_quiet=True)  # the states may be those of another run
     if as_json:
         written = done.written
         names = {"folder": written.folder, "files": list(written.files)}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..command import energon_command
+from ..options import shared_options
 
 if TYPE_CHECKING:
     from loader.training.states import Redistributed, StateFile
@@ -31,23 +32,21 @@ _EXAMPLES = (
     takes_path=False,
 )
 @click.argument("files", metavar="INPUT_FILES...", nargs=-1, required=True)
-@click.argument("output_path", metavar="OUTPUT_PATH")
+@click.argument("output_path", metavar="DEST")
 @click.option("--new-world-size", metavar="N", type=click.IntRange(min=1), help="New number of ranks.")
-@click.option("--place", metavar="PLACE", help="Place of the states, in files with states of several loaders.")
-@click.option("--overwrite", is_flag=True, help="Replace existing files in OUTPUT_PATH.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@shared_options("place", "force_overwrite", "json")
 def redist(
     files: tuple[str, ...],
     output_path: str,
     *,
     new_world_size: int | None,
     place: str | None,
-    overwrite: bool,
+    force_overwrite: bool,
     as_json: bool,
 ) -> None:
     """Convert the states of all ranks of a run, in INPUT_FILES, to another number of ranks.
 
-    One file per rank becomes one file per new rank in the folder OUTPUT_PATH, with similar names; each rank restores
+    One file per rank becomes one file per new rank in the folder DEST, with similar names; each rank restores
     its own with loader.restore_state_rank(). A single file with a list of all states becomes a single file. Together,
     the new ranks continue with exactly the same batches.
 
@@ -61,10 +60,8 @@ def redist(
     from ..console import escape_controls, output_console, print_json
     from .files import note_dropped, read_states_to_convert, written_files
 
-    if not output_path:
-        raise click.UsageError("OUTPUT_PATH is empty. Check whether a shell variable is unset.")
     read = read_states_to_convert(files, place)
-    done = redistribute_files(read, new_world_size or _prompt_for_ranks(read), output_path, overwrite=overwrite)
+    done = redistribute_files(read, new_world_size or _prompt_for_ranks(read), output_path, overwrite=force_overwrite)
     note_dropped(done)
     if as_json:
         print_json(_document(done))

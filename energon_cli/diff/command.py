@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..command import energon_command, progress_option, trust_code_option
+from ..command import energon_command
+from ..options import shared_options
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,10 +26,8 @@ _EXAMPLES = (
 @energon_command("diff", examples=_EXAMPLES, short_help="Compare two datasets, metadatasets or checkpoints.")
 @click.argument("path", metavar="A")
 @click.argument("other", metavar="B")
-@click.option(
-    "--split-part", metavar="PART", help="Split part to compare a checkpoint with.  [default: that of the checkpoint]"
-)
-@click.option("--place", metavar="PLACE", help="Place of the states in checkpoints that have several: loaders.train")
+@shared_options("split_part", help="Split part to compare a checkpoint with.  [default: that of the checkpoint]")
+@shared_options("place")
 @click.option("--contents", is_flag=True, help="Compare the bytes of shards that are equal in the index.")
 @click.option(
     "--max-differences",
@@ -38,9 +37,7 @@ _EXAMPLES = (
     show_default=True,
     help="List this many differences; all are counted.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@progress_option
-@trust_code_option
+@shared_options("json", "progress", "trust_code")
 def diff(
     path: str,
     *,
@@ -69,9 +66,6 @@ def diff(
     from ..console import output_console, print_json
     from ..progress import ProgressBar
 
-    for each in (path, other):
-        if not each:
-            raise click.UsageError("A path is empty. Check whether a shell variable is unset.")
     with ProgressBar("Comparing", unit="shards", enabled=progress) as bar:
         try:
             report = compare_paths(
@@ -128,13 +122,14 @@ def _plain(value: Any) -> Any:
 def _show(console: Console, report: DiffReport) -> None:
     from loader.inspect import plural
 
+    from ..console import show_note
+
     for one in report.differences:
         console.print(str(one), soft_wrap=True)
     hidden = report.count - len(report.differences)
     if hidden:
         console.print(f"… and {hidden:,} more (--max-differences)", soft_wrap=True)
-    for note in report.notes:
-        console.print(f"note: {note}", soft_wrap=True)
+    show_note(*report.notes)
     if report.resumes is not None:
         answer = f"{'continues' if report.resumes else 'cannot continue'} A exactly"
         with_data = " and the arguments of A" if report.kinds[1] != "checkpoint" and report.resumes else ""

@@ -7,9 +7,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..command import energon_command
+from ..console import escape_controls, print_table
+from ..options import shared_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from rich.console import Console
 
     from loader.inspect.doctor import Checkup
 
@@ -20,18 +24,18 @@ _EXAMPLES = (
 
 
 @energon_command("doctor", examples=_EXAMPLES, short_help="Examine this machine and installation.", takes_path=False)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@shared_options("json")
 def doctor(*, as_json: bool) -> None:
     """Show versions, limits and disks that loading depends on, and what would break or slow it down.
 
-    It examines the packages and extras, the cores and memory that the container allows, the limits of open files and
-    locked memory, /dev/shm, the folder of temporary files and the cache of remote datasets (ENERGON_CACHE_DIR).
+    It examines the packages and extras, the GPUs, the cores and memory that the container allows, the limits of open
+    files and locked memory, /dev/shm, the folder of temporary files and the cache of remote data (ENERGON_CACHE_DIR).
 
     Exits with 1 if there is something to change. Run it where training runs: inside of the container or job.
     """
     from loader.inspect.doctor import Advice, examine_machine
 
-    from ..console import escape_controls, output_console, print_json
+    from ..console import output_console, print_json
     from ..installation import installation_faults
 
     checkup = examine_machine()
@@ -46,8 +50,7 @@ def doctor(*, as_json: bool) -> None:
         from rich.text import Text
 
         console = output_console()
-        for label, value in _lines(checkup):
-            console.print(Text.assemble((f"{label:<16}", "cyan"), escape_controls(value)), soft_wrap=True)
+        _show_facts(console, checkup)
         console.print()
         for one in advice:
             style = "red" if one.severity == "error" else "yellow"
@@ -68,6 +71,7 @@ def _document(checkup: Checkup) -> dict[str, Any]:
         "python": installed.python,
         "packages": installed.required,
         "extras": {name: {"missing": list(missing)} for name, missing in installed.extras.items()},
+        "gpus": list(checkup.gpus),
         "machine_cores": limits.machine_cores,
         "usable_cores": limits.usable_cores,
         "cgroup_cores": limits.cgroup_cores,
@@ -97,15 +101,35 @@ def _advice_document(advice: Any) -> dict[str, str]:
     }
 
 
+def _show_facts(console: Console, checkup: Checkup) -> None:
+    """Print the facts in two columns, and the packages and extras in as many as fit."""
+    from rich.columns import Columns
+    from rich.table import Table
+    from rich.text import Text
+
+    installed = checkup.installed
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column(style="cyan", no_wrap=True)
+    table.add_column(overflow="fold")
+    for label, value in _lines(checkup):
+        table.add_row(label, Text(escape_controls(value)))
+    packages = [f"{name} {version or '(missing)'}" for name, version in installed.required.items()]
+    table.add_row("packages", Columns(map(Text, packages), equal=True, column_first=True, padding=(0, 2)))
+    extras = [f"{name} (missing: {', '.join(lacks)})" if lacks else name for name, lacks in installed.extras.items()]
+    table.add_row("extras", Columns(map(Text, extras), equal=True, column_first=True, padding=(0, 2)))
+    missing = ",".join(name for name, lacks in installed.extras.items() if lacks)
+    wanted = f"pip install 'energon-toolkit[{missing}]'" if missing else "nothing: all extras are here"
+    table.add_row("to install", Text(wanted))
+    print_table(console, table)
+
+
 def _lines(checkup: Checkup) -> Iterator[tuple[str, str]]:
     from loader.inspect import format_bytes
 
     installed, limits = checkup.installed, checkup.limits
     yield "energon-toolkit", installed.toolkit
     yield "python", installed.python
-    yield "packages", ", ".join(f"{name} {version or '(missing)'}" for name, version in installed.required.items())
-    extras = (f"{name} (missing: {', '.join(lacks)})" if lacks else name for name, lacks in installed.extras.items())
-    yield "extras", ", ".join(extras)
+    yield "GPUs", "; ".join(checkup.gpus) or "none that nvidia-smi lists"
     quota = "" if limits.cgroup_cores is None else f", time of {limits.cgroup_cores:g} by the control group"
     yield "cores", f"{limits.usable_cores} of {limits.machine_cores}{quota}"
     memory = "not known" if limits.memory_bytes is None else format_bytes(limits.memory_bytes)

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..command import energon_command, progress_option, trust_code_option
+from ..command import energon_command
 from ..dataset_path import check_path, given_name
-from ..extract.query_options import make_query, query_options
+from ..extract.query_options import query_options
+from ..options import shared_options
 
 if TYPE_CHECKING:
+    from loader.format.query import SampleQuery
     from loader.inspect.exclude import ExcludeReport, ExcludeRequest, ListedExclusions
 
 _EXAMPLES = (
@@ -33,29 +35,19 @@ _EXAMPLES = (
 @click.argument("path")
 @click.argument("keys", nargs=-1, metavar="[KEY]…")
 @query_options
-@click.option("--column", metavar="NAME", help="Column of the keys in a .csv or .parquet file of --keys-from.")
 @click.option("--lint", is_flag=True, help="Exclude the samples that energon lint finds broken.")
-@click.option("--duplicates", is_flag=True, help="Exclude copies: all but the first sample of each same content.")
-@click.option("--duplicates-of", metavar="PART", help="The same for samples with the same part of this name.")
+@shared_options("duplicates", help="Exclude copies: all but the first sample of each same content.")
+@shared_options("duplicates_of")
 @click.option("--to-filter", metavar="NAME", help="Build this filter without the samples; leave the split file.")
 @click.option("--reason", metavar="TEXT", default="", help="Reason that --list shows.")
-@click.option("--dry-run", is_flag=True, help="Change nothing; show what would be excluded.")
-@click.option("--undo", "is_undo", is_flag=True, help="Undo the last exclusion.")
+@shared_options("dry_run", help="Change nothing; show what would be excluded.")
+@shared_options("undo", help="Undo the last exclusion.")
 @click.option("--list", "is_list", is_flag=True, help="List what is excluded.")
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-@progress_option
-@click.option("--split-config", metavar="NAME", default="split.yaml", show_default=True, help="Name of the split file.")
-@click.option("--meta-folder", metavar="DIR", help="Folder to use instead of PATH/.nv-meta.")
-@trust_code_option
+@shared_options("json", "progress", "split_config", "meta_folder", "trust_code")
 def exclude(
     path: str,
     *,
-    keys: tuple[str, ...],
-    split_part: str | None,
-    keys_from: str | None,
-    where: str | None,
-    filter_name: str | None,
-    column: str | None,
+    query: SampleQuery,
     lint: bool,
     duplicates: bool,
     duplicates_of: str | None,
@@ -79,12 +71,13 @@ def exclude(
     filter keeps all others; a metadataset uses it by 'filter: NAME', a loader by filter_name=. Shards and other files
     are not changed.
 
-    --duplicates compares what energon stats --dedupe compares, of samples that are not excluded yet.
+    --duplicates compares what energon stats --duplicates compares, of samples that are not excluded yet.
 
     KEY is <shard>/<key>, a bare key, or a whole shard. All criteria that are given must hold.
     """
     from loader.format import usable_cores
     from loader.format.documents import is_metadataset
+    from loader.format.query import SampleQuery
     from loader.inspect import exclude as library
 
     from ..console import print_json
@@ -93,7 +86,7 @@ def exclude(
     path = check_path(path, meta_folder=meta_folder)
     names = {"split_config": given_name("split_config", split_config), "meta_folder": meta_folder}
     copies_of = duplicates_of or ("" if duplicates else None)
-    chooses = bool(keys or keys_from or where or filter_name or split_part or lint or copies_of is not None)
+    chooses = query != SampleQuery() or lint or copies_of is not None
     if is_undo + is_list + chooses != 1:
         raise click.UsageError("Name the samples to exclude, or pass --list or --undo.")
     is_mix = is_metadataset(path)
@@ -103,21 +96,13 @@ def exclude(
     if is_undo:
         _undo(path, names, is_mix=is_mix, as_json=as_json)
         return
-    query = make_query(
-        split_part=split_part,
-        keys_from=keys_from,
-        where=where,
-        filter_name=filter_name,
-        keys=keys,
-        column=column,
-    )
     request = library.ExcludeRequest(
         path=path,
         query=query,
         lint=lint,
         duplicates=copies_of,
         filter=to_filter,
-        reason=reason or where or ("energon lint" if lint else "copies" if copies_of is not None else ""),
+        reason=reason or query.where or ("energon lint" if lint else "copies" if copies_of is not None else ""),
         dry_run=dry_run,
         workers=usable_cores(),
         trust_code=trust_code,

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..account import strict_option
-from ..command import energon_command, meta_folder_option, progress_option
+from ..command import energon_command
 from ..dataset_path import check_path, given_name
 from ..extract.query_options import copy_options
-from ..sizes import parse_size
+from ..options import shared_options
 
 if TYPE_CHECKING:
     from loader.format.query import SampleQuery
@@ -22,7 +21,7 @@ _EXAMPLES = (
     ("Write a dataset that datasets.load_from_disk opens", "energon export /data/coco coco_hf --format hf"),
     ("Write lines of JSON without pictures", "energon export /data/coco coco.jsonl --drop-parts jpg"),
     ("Link the shards without their metadata", "energon export /data/coco plain --format webdataset --link"),
-    ("Export the validation part", "energon export s3://bucket/coco val --split-part val"),
+    ("Export the validation part", "energon export s3://bucket/coco val --split-parts val"),
 )
 _BY_ENDING = {".jsonl": "jsonl", ".parquet": "parquet"}
 _OTHER_FILES = frozenset(
@@ -40,25 +39,11 @@ _OTHER_FILES = frozenset(
     help="Form of the copy.  [default: by the ending of DEST, else files]",
 )
 @copy_options
-@click.option("--limit", metavar="N", type=click.IntRange(min=1), help="Only the first N of the chosen samples.")
-@click.option("--keep-parts", metavar="GLOB", multiple=True, help="Only parts with such names.  [repeatable]")
-@click.option("--drop-parts", metavar="GLOB", multiple=True, help="No parts with such names.  [repeatable]")
-@click.option("--by-shard", is_flag=True, help="With files, a folder for each shard.")
+@shared_options("limit", "parts", "drop_parts", "by_shard")
 @click.option("--link", is_flag=True, help="With webdataset, hard links to whole shards instead of copies.")
 @click.option("--raw", is_flag=True, help="With parquet and hf, all parts as bytes.")
-@click.option(
-    "--shard-size",
-    metavar="SIZE",
-    callback=parse_size,
-    default="1GB",
-    show_default=True,
-    help="With webdataset, size at which a shard ends.",
-)
-@strict_option
-@progress_option
-@click.option("--json", "as_json", is_flag=True, help="Print what was written as JSON.")
-@click.option("--split-config", metavar="NAME", default="split.yaml", show_default=True, help="Name of the split file.")
-@meta_folder_option
+@shared_options("shard_size", help="With webdataset, most bytes of a shard.")
+@shared_options("strict", "progress", "json", "split_config", "meta_folder")
 def export(
     path: str,
     dest: str,
@@ -66,7 +51,7 @@ def export(
     file_format: str | None,
     query: SampleQuery,
     limit: int | None,
-    keep_parts: tuple[str, ...],
+    parts: tuple[str, ...],
     drop_parts: tuple[str, ...],
     by_shard: bool,
     link: bool,
@@ -93,6 +78,8 @@ def export(
         raise click.UsageError(
             f"No form of an export is a {ending} file: name DEST .jsonl or .parquet, or a folder, or pass --format."
         )
+    if link and file_format != "webdataset":
+        raise click.UsageError("--link belongs to --format webdataset.")
     endings = (form for ending, form in _BY_ENDING.items() if dest.endswith(ending))
     request = ExportRequest(
         paths=[check_path(path, takes_tar=True, meta_folder=meta_folder)],
@@ -100,7 +87,7 @@ def export(
         format=file_format or next(endings, "files"),
         query=query,
         limit=limit,
-        keep_parts=keep_parts,
+        keep_parts=parts,
         drop_parts=drop_parts,
         by_shard=by_shard,
         link=link,

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
-from ..account import strict_option
-from ..command import energon_command, progress_option
+from ..command import energon_command
 from ..dataset_path import check_path, given_name
+from ..options import shared_options
 from ..sizes import parse_size_or_megabytes
 from .query_options import copy_options
 
@@ -17,23 +19,24 @@ if TYPE_CHECKING:
 
 _EXAMPLES = (
     ("Copy wide pictures with long captions to files", "energon extract /data/coco -o wide --where 'width >= 2048'"),
-    ("Make a small dataset of the first samples", "energon extract /data/coco -o tiny --format tar --limit 100"),
+    ("Make a small dataset of the first samples", "energon extract /data/coco -o tiny --format tar -n 100"),
     (
         "Write the captions of the validation part",
-        "energon extract /data/coco -o v.jsonl --split-part val --parts txt",
+        "energon extract /data/coco -o v.jsonl --split-parts val --parts txt",
     ),
+    ("Copy two samples", "energon extract /data/coco shard_000.tar/000017 shard_003.tar/000171 -o two"),
     ("Copy the samples of a list", "energon extract /data/coco -o bad --keys-from bad.txt"),
     (
         "Copy the first samples of the datasets of a mix",
-        "energon extract /data/mix.yaml -o tiny --format tar --limit 100",
+        "energon extract /data/mix.yaml -o tiny --format tar -n 100",
     ),
     ("Copy what a filter keeps", "energon extract s3://bucket/coco -o good --format tar --filter good"),
 )
 
 
 @energon_command("extract", examples=_EXAMPLES, short_help="Copy samples to files, tar shards or lines of JSON.")
-@click.argument("paths", nargs=-1, required=True, metavar="PATH…")
-@click.option("-o", "--output", metavar="PATH", required=True, help="A new folder; for jsonl, a new file.")
+@click.argument("paths", nargs=-1, required=True, metavar="PATH… [KEY]…")
+@click.option("-o", "--output", metavar="DEST", required=True, help="A new folder; for jsonl, a new file.")
 @click.option(
     "--format",
     "file_format",
@@ -41,22 +44,11 @@ _EXAMPLES = (
     help="Form of the copy.  [default: jsonl for a name that ends so, else files]",
 )
 @copy_options
-@click.option("--limit", metavar="N", type=click.IntRange(min=1), help="Only the first N of the chosen samples.")
-@click.option("--parts", metavar="A,B", help="Only parts of these names.")
-@click.option("--by-shard", is_flag=True, help="With files, a folder for each shard.")
-@click.option(
-    "--shard-size",
-    metavar="SIZE",
-    callback=parse_size_or_megabytes,
-    default="1GB",
-    show_default=True,
-    help="Size at which a tar shard ends, such as 500MB; a number alone counts megabytes.",
+@shared_options("limit", "parts", "drop_parts", "by_shard")
+@shared_options(
+    "shard_size", callback=parse_size_or_megabytes, help="Most bytes of a tar shard; a number alone counts megabytes."
 )
-@strict_option
-@progress_option
-@click.option("--json", "as_json", is_flag=True, help="Print what was written as JSON.")
-@click.option("--split-config", metavar="NAME", default="split.yaml", show_default=True, help="Name of the split file.")
-@click.option("--meta-folder", metavar="DIR", help="Folder to use instead of PATH/.nv-meta.")
+@shared_options("strict", "progress", "json", "split_config", "meta_folder")
 def extract(
     paths: tuple[str, ...],
     *,
@@ -64,7 +56,8 @@ def extract(
     file_format: str | None,
     query: SampleQuery,
     limit: int | None,
-    parts: str | None,
+    parts: tuple[str, ...],
+    drop_parts: tuple[str, ...],
     by_shard: bool,
     shard_size: int,
     progress: bool | None,
@@ -79,7 +72,10 @@ def extract(
     JSON and texts as they are and other parts in base64.
 
     PATH is a dataset, a .jsonl, .bin or .parquet file, tar shards that are not prepared, or a URL. A metadataset .yaml
-    represents the datasets that it reads, and with --split-part, for those of this split.
+    represents the datasets that it reads, and with --split-parts, for those of these splits.
+
+    KEY is <shard>/<key>, the key alone, or a whole shard: each word behind the first PATH that is neither the path of a
+    file or folder nor a URL.
 
     CONDITION is made of columns (energon stats --write), such as 'tokens > 2048 and width >= 512', and of bytes, shard,
     size("jpg") and has("jpg").
@@ -88,13 +84,15 @@ def extract(
 
     from .copying import copy_samples
 
+    keys = [word for word in paths[1:] if not _is_path(word)]
     request = ExportRequest(
-        paths=[check_path(path, takes_tar=True, meta_folder=meta_folder) for path in paths],
+        paths=[check_path(path, takes_tar=True, meta_folder=meta_folder) for path in paths if path not in keys],
         output=output,
         format=file_format or ("jsonl" if output.endswith(".jsonl") else "files"),
-        query=query,
+        query=replace(query, keys=[*keys, *(query.keys or ())]) if keys else query,
         limit=limit,
-        parts=None if parts is None else tuple(name.strip() for name in parts.split(",")),
+        keep_parts=parts,
+        drop_parts=drop_parts,
         by_shard=by_shard,
         shard_bytes=shard_size,
         split_config=given_name("split_config", split_config),
@@ -102,3 +100,7 @@ def extract(
         strict=strict,
     )
     copy_samples(request, progress=progress, as_json=as_json)
+
+
+def _is_path(word: str) -> bool:
+    return "://" in word or os.path.lexists(word)

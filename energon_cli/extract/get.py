@@ -10,6 +10,7 @@ import click
 
 from ..command import energon_command
 from ..dataset_path import check_path, given_name
+from ..options import shared_options
 
 if TYPE_CHECKING:
     from loader.inspect.extract import SampleParts
@@ -29,11 +30,10 @@ _MAX_CHECKED = 4096  # bytes that tell a text from other data
 @click.argument("path")
 @click.argument("words", nargs=-1, required=True, metavar="KEY… [PART]")
 @click.option(
-    "-o", "--output", metavar="PATH", help="Write a part of one sample to this file, all else to this folder."
+    "-o", "--output", metavar="DEST", help="Write a part of one sample to this file, all else to this folder."
 )
-@click.option("--json", "as_json", is_flag=True, help="List the parts as a line of JSON for each sample.")
-@click.option("--split-config", metavar="NAME", default="split.yaml", show_default=True, help="Name of the split file.")
-@click.option("--meta-folder", metavar="DIR", help="Folder to use instead of PATH/.nv-meta.")
+@shared_options("json", help="List the parts as a line of JSON for each sample.")
+@shared_options("split_config", "meta_folder")
 def get(
     path: str,
     *,

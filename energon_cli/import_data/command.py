@@ -6,15 +6,14 @@ from typing import Any
 
 import click
 
-from ..account import strict_option
-from ..command import energon_command, progress_option
-from ..sizes import parse_size
+from ..command import energon_command
+from ..options import shared_options, shuffle_options
 
 _EXAMPLES = (
     ("Import a folder of pictures with captions, with prompts", "energon import ~/photos /data/photos"),
     (
         "Accept all proposals, shuffle, and split by samples",
-        "energon import ~/photos /data/photos --yes --shuffle 1 --split-ratio 8,1,1",
+        "energon import ~/photos /data/photos --yes --shuffle --split-ratio 8,1,1",
     ),
     (
         "Check that all pictures decode, and shrink large ones",
@@ -27,12 +26,22 @@ _EXAMPLES = (
     ("Import to an object store", "energon import ~/photos s3://bucket/photos --yes"),
     ("Show what would be imported", "energon import ~/photos /data/photos --dry-run"),
 )
+_KINDS = (
+    *("folder", "csv", "tsv", "jsonl", "parquet", "arrow", "hf", "coco", "conversations", "vqa", "interleaved"),
+    *("webdataset", "tar", "zip", "tokens", "mds", "litdata"),
+)  # those of loader.convert.sources, whose import would delay --help
 
 
 @energon_command("import", examples=_EXAMPLES, short_help="Convert files, tables and archives to a dataset.")
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
 @click.argument("output", metavar="DEST")
-@click.option("--from", "kind", metavar="KIND", help="Kind of the sources.  [default: as they look]")
+@click.option(
+    "--from",
+    "kind",
+    metavar="KIND",
+    type=click.Choice(_KINDS),
+    help=f"Kind of the sources: {', '.join(_KINDS)}.  [default: as they look]",
+)
 @click.option(
     "--part",
     "parts",
@@ -40,7 +49,7 @@ _EXAMPLES = (
     multiple=True,
     help="Write this column of a table as the part PART, such as jpg or txt; others are not written.  [repeatable]",
 )
-@click.option("--key", metavar="COLUMN", help="Column of a table with the keys of the samples.")
+@shared_options("key_column")
 @click.option("--split-column", metavar="COLUMN", help="Column of a table with the split parts.")
 @click.option(
     "--root",
@@ -79,19 +88,9 @@ _EXAMPLES = (
     help="What the files of a sample share: their name; their folder; parallel: the path but for one folder, as in"
     " images/a.jpg and labels/a.txt; number: the number that ends their names.  [default: as they look]",
 )
-@click.option("--split-ratio", metavar="8,1,1", help="Divide the samples into train, val and test in this ratio.")
-@click.option("--shuffle", metavar="SEED", type=click.IntRange(min=0), help="Shuffle the samples with this seed.")
-@click.option(
-    "--shard-size", metavar="SIZE", callback=parse_size, default="1GB", show_default=True, help="Most bytes of a shard."
-)
-@click.option(
-    "--samples-per-shard",
-    metavar="N",
-    type=click.IntRange(min=1),
-    default=10_000,
-    show_default=True,
-    help="Most samples of a shard.",
-)
+@shared_options("split_ratio", help="Divide the samples into train, val and test in this ratio.")
+@shuffle_options
+@shared_options("shard_size", "samples_per_shard")
 @click.option("--verify", is_flag=True, help="Decode all pictures; samples with a damaged one fail.")
 @click.option(
     "--resize", metavar="PIXELS", type=click.IntRange(min=1), help="Shrink larger pictures to this longer side."
@@ -146,25 +145,7 @@ _EXAMPLES = (
     show_default=True,
     help="Stop if more samples fail: a number, or a share such as 5%.",
 )
-@click.option("--sample-type", metavar="NAME", help="Type of the samples: CaptioningSample, CrudeWebdataset, …")
-@click.option("--field-map", metavar="JSON", help='Part of each field: {"image": "jpg", "caption": "txt"}.')
-@click.option("--yes", is_flag=True, help="Never prompt; accept the proposals for all choices without a flag.")
-@click.option("--dry-run", is_flag=True, help="Show what would be imported without writing it.")
-@click.option(
-    "--compat/--no-compat",
-    default=None,
-    help="Always (or fail) or never write .tar.idx and index.sqlite, the index of megatron-energon."
-    "  [default: where they can represent the dataset]",
-)
-@click.option(
-    "--num-workers",
-    metavar="N",
-    type=click.IntRange(min=1),
-    help="Number of processes.  [default: one per core]",
-)
-@strict_option
-@progress_option
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@shared_options("sample_type", "field_map", "yes", "dry_run", "compat", "num_workers", "strict", "progress", "json")
 def import_data(sources: tuple[str, ...], output: str, **flags: Any) -> None:
     """Write the samples of each SOURCE as tar shards to DEST, a new folder or URL, which is a prepared dataset then.
 

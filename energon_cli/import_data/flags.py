@@ -13,7 +13,6 @@ import click
 from loader.convert.importing import PictureOptions
 from loader.convert.rows import FileAccess
 from loader.convert.sources import SourceOptions
-from loader.errors import ConfigError
 from loader.format import usable_cores
 from loader.format.prepare import parse_ratio
 
@@ -28,7 +27,7 @@ class ImportFlags:
     output: str
     kind: str | None
     parts: tuple[str, ...]
-    key: str | None
+    key_column: str | None
     split_column: str | None
     root: str | None
     allow_outside: bool | None
@@ -38,7 +37,7 @@ class ImportFlags:
     keep_text_only: bool
     group_by: Literal["name", "folder", "parallel", "number"] | None
     split_ratio: str | None
-    shuffle: int | None
+    shuffle_seed: int | None
     shard_size: int
     samples_per_shard: int
     verify: bool
@@ -74,17 +73,8 @@ class ImportFlags:
         return usable_cores() if self.num_workers is None else self.num_workers
 
     def ratio(self) -> Mapping[str, float] | None:
-        """Return the ratio of ``--split-ratio``; None without it.
-
-        Raises:
-            click.BadParameter: It is no ratio.
-        """
-        if self.split_ratio is None:
-            return None
-        try:
-            return parse_ratio(self.split_ratio)
-        except ConfigError as error:
-            raise click.BadParameter(f"{error.message}; {error.hint}", param_hint="--split-ratio") from error
+        """Return the ratio of ``--split-ratio``; None without it."""
+        return None if self.split_ratio is None else parse_ratio(self.split_ratio)
 
     def failures(self) -> float:
         """Return the number of ``--max-failures``, below 1 for a share.
@@ -119,7 +109,7 @@ class ImportFlags:
                 raise click.BadParameter("expected PART=COLUMN, such as jpg=image", param_hint="--part")
         return SourceOptions(
             parts={part: column for part, _, column in pairs},
-            key=self.key,
+            key=self.key_column,
             split=self.split_column,
             root=self.root,
             access=access,

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from loader.convert.importing import failure_document
 from loader.convert.sources import found_columns
-from loader.inspect import format_bytes, plural
+from loader.inspect import format_bytes, format_percent, plural
 
-from ..console import escape_controls, print_table
-from ..prepare.report import show_first_sample, show_notes
+from ..console import escape_controls, print_table, show_note, show_warning
+from ..prepare.report import show_first_sample
 from .flags import ImportFlags
 
 if TYPE_CHECKING:
@@ -47,12 +47,12 @@ def show_found(console: Console, flags: ImportFlags, listed: ListedRows, first: 
     for _, columns in found_columns(listed.sources):
         _show_columns(console, columns)
     coverage = ", ".join(
-        f"{escape_controls(name)} {100 * count / rows:.0f} %" for name, count in listed.part_counts.most_common()
+        f"{escape_controls(name)} {format_percent(count / rows)}" for name, count in listed.part_counts.most_common()
     )
     console.print(f"parts: {coverage}", soft_wrap=not console.is_terminal)
     if listed.rows.renamed:
         console.print(f"{plural(len(listed.rows.renamed), 'key')} occur again, and get a number", soft_wrap=True)
-    show_notes(console, listed.notes, label="note")
+    show_note(*listed.notes)
     if flags.asks_by_menus:
         show_first_sample(console, first)
 
@@ -130,13 +130,11 @@ def show_done(console: Console, path: str, report: ImportReport) -> None:
     console.print(f"split: {split} {'sample' if prepared.samples == 1 else 'samples'}", soft_wrap=True)
     unsplit = prepared.samples - sum(samples for _, samples in prepared.split.values())
     if unsplit > 0:
-        show_notes(
-            console, [f"in no split part: {plural(unsplit, 'sample')}, whose source names none"], label="warning"
-        )
+        show_warning(f"in no split part: {plural(unsplit, 'sample')}, whose source names none")
     if report.failed:
-        show_notes(console, [_failures_line(report)], label="warning", style="yellow")
-    show_notes(console, prepared.warnings, label="warning", style="yellow")
-    show_notes(console, [*_changes(report)], label="note")
+        show_warning(_failures_line(report))
+    show_warning(*prepared.warnings)
+    show_note(*_changes(report))
 
 
 def _changes(report: ImportReport) -> Iterator[str]:

@@ -35,10 +35,10 @@ from loader.inspect import (
 )
 
 from ..account import show_account
-from ..console import error_console, output_console, print_json
+from ..console import error_console, output_console, print_json, show_note, show_warning
 from ..prepare.history import AnswerHistory
 from ..prepare.prompts import no_echo
-from ..prepare.report import show_files, show_notes
+from ..prepare.report import show_files
 from ..progress import ProgressBar
 from .choices import ImportChoices, resolve_choices
 from .flags import ImportFlags
@@ -82,7 +82,7 @@ def import_sources(flags: ImportFlags) -> None:
             shard_bytes=flags.shard_size,
             samples_per_shard=flags.samples_per_shard,
             split_ratio=draft.choices.ratio,
-            shuffle_seed=flags.shuffle,
+            shuffle_seed=flags.shuffle_seed,
         )
         if flags.dry_run:
             _show_dry_run(flags, listed, layout, draft, console)
@@ -110,7 +110,7 @@ def import_sources(flags: ImportFlags) -> None:
         return
     show_done(console, flags.output, report)
     show_account(report.account)
-    show_notes(console, draft.notes, label="note")
+    show_note(*draft.notes)
 
 
 def _listed(flags: ImportFlags, stack: ExitStack) -> tuple[ImportFlags, ListedRows]:
@@ -136,7 +136,7 @@ def _list(flags: ImportFlags, access: FileAccess, stack: ExitStack) -> ListedRow
     if not flags.dry_run:
         check_output(flags.output, sources=flags.sources)
     with ProgressBar("Listing samples", unit="samples", enabled=flags.progress) as bar:
-        is_shuffled = flags.shuffle is not None
+        is_shuffled = flags.shuffle_seed is not None
         return stack.enter_context(
             list_rows(sources, shuffled=is_shuffled, on_progress=lambda done: bar.update(done, None))
         )
@@ -160,7 +160,7 @@ def _confirmed_draft(flags: ImportFlags, listed: ListedRows, folder: ShardFolder
     while True:
         draft = _draft(folder, resolve_choices(flags, listed, folder, console, history))
         if not flags.as_json:
-            show_notes(console, draft.warnings, label="warning", style="yellow")
+            show_warning(*draft.warnings)
         if not flags.asks_by_menus or _is_confirmed(flags, listed, draft, console, history):
             return draft
 
@@ -194,7 +194,7 @@ def _show_dry_run(flags: ImportFlags, listed: ListedRows, layout: ShardLayout, d
         return
     show_draft(console, flags, parts)
     show_files(console, draft.files, folder=f"{flags.output}/.nv-meta")
-    show_notes(console, draft.notes, label="note")
+    show_note(*draft.notes)
 
 
 def _run(plan: ImportPlan, listed: ListedRows, *, progress: bool | None) -> ImportReport:
@@ -205,7 +205,7 @@ def _run(plan: ImportPlan, listed: ListedRows, *, progress: bool | None) -> Impo
             nonlocal resumed_before
             if now.resumed and not resumed_before and progress is not False:
                 resumed_before = True
-                click.echo("resumed: shards of an interrupted import are kept", err=True)
+                show_note("resumed: shards of an interrupted import are kept")
             bar.update(now.samples, now.samples_total)
 
         return run_import(plan, listed=listed, on_progress=advance)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import click
 
-from ..command import dataset_files_options, energon_command
+from ..command import energon_command
 from ..dataset_path import check_path, given_name
+from ..options import shared_options
 
 _EXAMPLES = (
     ("Describe a dataset", "energon info /data/coco"),
@@ -19,14 +20,12 @@ _EXAMPLES = (
 
 @energon_command("info", examples=_EXAMPLES, short_help="Describe a dataset on one screen.")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH…")
-@click.option("--json", "as_json", is_flag=True, help="Print the description as JSON.")
-@click.option("--progress/--no-progress", default=True, help="Show a progress bar on a terminal.")
-@dataset_files_options
+@shared_options("json", "progress", "dataset_config", "split_config", "meta_folder")
 def info(
     paths: tuple[str, ...],
     *,
     as_json: bool,
-    progress: bool,
+    progress: bool | None,
     dataset_config: str,
     split_config: str,
     meta_folder: str | None,

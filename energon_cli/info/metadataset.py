@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
-from loader.inspect import plural
+from loader.inspect import format_percent, plural
 from loader.storage import short_path
 
 from ..console import escape_controls, print_table
@@ -126,7 +126,7 @@ def _node_notes(node: dict[str, Any]) -> Text:
 
 
 def _percent_text(share: float | None) -> str:
-    return "" if share is None else f"{100 * share:.3g} %"
+    return "" if share is None else format_percent(share)
 
 
 def _times_text(repetitions: float) -> str:

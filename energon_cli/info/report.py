@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
-from loader.inspect import format_bytes, format_count, plural
+from loader.inspect import format_bytes, format_count, format_percent, plural
 
 from ..console import escape_controls, print_table
 from ..links import linked_path
@@ -139,7 +139,7 @@ def _split_table(splits: list[dict[str, Any]]) -> Table:
             escape_controls(split["name"]),
             format_count(split["shards"]),
             format_count(split["samples"]),
-            f"{100 * split['share']:.1f} %",
+            format_percent(split["share"]),
         )
     return table
 
@@ -150,7 +150,7 @@ def _part_table(parts: list[dict[str, Any]]) -> Table:
     for part in (parts[number] for number in sorted(largest)):
         table.add_row(
             escape_controls(part["name"]),
-            f"{100 * part['coverage']:.4g} %",
+            format_percent(part["coverage"]),
             format_bytes(part["total_bytes"]),
             format_bytes(part["median_bytes"]),
         )

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..command import dataset_files_options, energon_command, progress_option, trust_code_option
+from ..command import energon_command
 from ..dataset_path import check_path, given_name
+from ..options import shared_options
 
 if TYPE_CHECKING:
     from loader.format.lint import LintReport
@@ -38,14 +39,12 @@ _EXAMPLES = (
     show_default=True,
     help="Read only headers, read every byte, or also decode every part.",
 )
-@click.option(
-    "--parallel", metavar="N", type=click.IntRange(min=1), help="Number of worker processes.  [default: one per core]"
-)
-@click.option("--split-parts", metavar="A,B", help="Check only these split parts, or these splits of a metadataset.")
+@shared_options("num_workers", flags=["--parallel"])
+@shared_options("split_parts")
 @click.option("--fix", is_flag=True, help="Add broken and incomplete samples to 'exclude' in the split file.")
 @click.option("--all", "list_all", is_flag=True, help="Print every finding, instead of one line for each cause.")
 @click.option("--max-findings", metavar="N", type=click.IntRange(min=1), help="Stop after this many findings.")
-@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON: --format json.")
+@shared_options("json", help="Print the findings as JSON: --format json.")
 @click.option(
     "--format",
     "output_format",
@@ -53,15 +52,13 @@ _EXAMPLES = (
     help="Lines of text, JSON, annotations of GitHub Actions, or SARIF 2.1.0.  [default: text]",
 )
 @click.option("--browse", metavar="URL", help="URL that energon browse PATH printed: findings link to its pages.")
-@progress_option
-@dataset_files_options
-@trust_code_option
+@shared_options("progress", "dataset_config", "split_config", "meta_folder", "trust_code")
 def lint(
     paths: tuple[str, ...],
     *,
     level: str,
-    parallel: int | None,
-    split_parts: str | None,
+    num_workers: int | None,
+    split_parts: tuple[str, ...],
     fix: bool,
     list_all: bool,
     max_findings: int | None,
@@ -112,8 +109,8 @@ def lint(
         request = LintRequest(
             path=path,
             level=level,
-            workers=parallel or usable_cores(),
-            split_parts=None if split_parts is None else tuple(name.strip() for name in split_parts.split(",")),
+            workers=num_workers or usable_cores(),
+            split_parts=split_parts or None,
             split_config=given_name("split_config", split_config),
             dataset_config=given_name("dataset_config", dataset_config),
             meta_folder=meta_folder,
@@ -164,7 +161,7 @@ def _page_links(url: str, path: str, paths: tuple[str, ...]) -> PageLinks:
         raise click.BadParameter(error.message, param_hint="--browse") from error
 
 
-def _checked_unit(path: str, *, level: str, fix: bool, split_parts: str | None, meta_folder: str | None) -> str:
+def _checked_unit(path: str, *, level: str, fix: bool, split_parts: tuple[str, ...], meta_folder: str | None) -> str:
     """Return the unit of the progress bar for what PATH names.
 
     Raises:
@@ -176,7 +173,7 @@ def _checked_unit(path: str, *, level: str, fix: bool, split_parts: str | None, 
     from loader.inspect import is_only_media_folder
     from loader.storage import is_url
 
-    flag = "--fix" if fix else None if split_parts is None else "--split-parts"
+    flag = "--fix" if fix else "--split-parts" if split_parts else None
     if fix and (is_record_file(path) or is_metadataset(path)):
         raise click.BadParameter("only a dataset of shards can exclude samples", param_hint=flag)
     unit, fault = "samples" if level == "decode" else "shards", None

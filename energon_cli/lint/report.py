@@ -83,7 +83,7 @@ def show_lint(
     from loader.format.media import TRAITS
     from loader.inspect import plural
 
-    from ..console import escape_controls
+    from ..console import escape_controls, show_note
     from ..links import supports_links
     from ..part_sets import print_part_sets
 
@@ -99,24 +99,21 @@ def show_lint(
             console.print(line, soft_wrap=True)
     for name, traits in _pictures_by_part(report).items():
         told = "; ".join(f"{count:,} {TRAITS[trait]}" for trait, count in traits.items())
-        console.print(f"note: pictures {escape_controls(name)}: {told}", soft_wrap=True)
+        show_note(f"pictures {name}: {told}")
     table = report.part_sets
     if table is not None and len(table.sets) > 1:
         print_part_sets(console, table.to_document(), is_complete=not table.others)
     checked = f"{_amount(request, report)}, level {request.level}"
     if report.decoded_media:
         checked += f", {report.decoded_media:,} of sound or video decoded to the end"
-    note = f"note: {escape_controls(report.media_note)}" if report.media_note else None
+    if report.media_note:
+        show_note(report.media_note)
     if not report.findings:
         console.print(f"no findings: {checked} ({report.seconds:.1f} s)", style="green", soft_wrap=True)
-        if note:
-            console.print(note, soft_wrap=True)
         return
     counts = f"{plural(report.errors, 'error')}, {plural(len(report.findings) - report.errors, 'warning')}"
     style = "bold red" if report.errors else "yellow"
     console.print(f"{counts}: {checked} ({report.seconds:.1f} s)", style=style, soft_wrap=True)
-    if note:
-        console.print(note, soft_wrap=True)
     if any(len(group.places) > _MAX_EXAMPLES for group in groups):
         console.print("to list every finding: add --all, or --json", soft_wrap=True)
     if not report.complete:
@@ -147,7 +144,7 @@ def _pictures_by_part(report: LintReport) -> dict[str, dict[str, int]]:
 def _show_advice(console: Console, request: LintRequest, report: LintReport) -> None:
     from loader.inspect import exclusion_advice, plural
 
-    from ..console import escape_controls
+    from ..console import escape_controls, show_note
 
     for advice in exclusion_advice(request, report):
         if advice.refusal is None:
@@ -155,7 +152,8 @@ def _show_advice(console: Console, request: LintRequest, report: LintReport) -> 
             flag = "" if request.meta_folder is None else f" --meta-folder {escape_controls(request.meta_folder)}"
             text = f"to exclude {samples} from training: energon lint {escape_controls(advice.path)} --fix{flag}"
         else:
-            text = "note: " + escape_controls(str(advice.refusal), keep="\n")
+            show_note(f"{advice.refusal.message}: {advice.refusal.at}; {advice.refusal.hint}")
+            continue
         console.print(text, soft_wrap=True)
 
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from ..account import strict_option
-from ..command import energon_command, progress_option
+from ..command import energon_command
+from ..options import shared_options
 
 if TYPE_CHECKING:
     from loader.convert.merging import MergeReport
@@ -28,10 +28,8 @@ _EXAMPLES = (
 @click.option("--copy", "shards", flag_value="copy", help="Copy the shards.")
 @click.option("--rename-keys", is_flag=True, help="Rename keys that several inputs have, in copies of their shards.")
 @click.option("--crude", is_flag=True, help="Write no dataset.yaml; those of the inputs may differ.")
-@click.option("--compat", is_flag=True, help="Also write index.sqlite, by which megatron-energon finds keys.")
-@strict_option
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-@progress_option
+@shared_options("compat", default=False, help="Also write index.sqlite, by which megatron-energon finds keys.")
+@shared_options("strict", "json", "progress")
 def merge(
     inputs: tuple[str, ...],
     output: str,
@@ -98,7 +96,7 @@ def merge(
 def _show(report: MergeReport, output: str) -> None:
     from loader.errors import escape_controls
 
-    from ..console import show_note
+    from ..console import show_warning
 
     click.echo(
         escape_controls(
@@ -113,5 +111,4 @@ def _show(report: MergeReport, output: str) -> None:
             click.echo(f"{what}: {', '.join(names)}")
     if report.renamed_shards:
         click.echo(f"renamed keys in copies of {report.renamed_shards:,} shards")
-    for warning in report.warnings:
-        show_note(warning)
+    show_warning(*report.warnings)

@@ -12,8 +12,9 @@ from typing import Any
 
 import click
 
-from ..command import dataset_files_options, energon_command
+from ..command import energon_command
 from ..dataset_path import check_path, given_name
+from ..options import shared_options
 
 _EXAMPLES = (
     ("Show a dataset as files 000017.jpg, 000017.json …", "energon mount /data/coco ~/coco"),
@@ -33,11 +34,11 @@ _EXAMPLES = (
     help="Serve the files from a process in the background, or until Ctrl-C (default).",
 )
 @click.option("-s", "--sample-folders", is_flag=True, help="A folder for each sample, with a file for each part.")
-@click.option("--by-shard", is_flag=True, help="A folder for each shard.")
-@click.option("--split-part", metavar="PART", help="Only the samples of this split part.")
+@shared_options("by_shard", help="A folder for each shard.")
+@shared_options("split_part")
 @click.option("-w", "--allow-slow", is_flag=True, hidden=True, help="Accepted for scripts of megatron-energon.")
-@click.option("--json", "as_json", is_flag=True, help="Print a line of JSON once the files can be read.")
-@dataset_files_options
+@shared_options("json", help="Print a line of JSON once the files can be read.")
+@shared_options("dataset_config", "split_config", "meta_folder")
 def mount(
     path: str,
     *,

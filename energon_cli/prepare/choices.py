@@ -22,11 +22,11 @@ from loader.inspect import (
     view_first_sample,
 )
 
-from ..console import StatusLine
+from ..console import StatusLine, show_note, show_warning
 from .flags import PrepareFlags, split_of_flags, type_of_flags
 from .history import AnswerHistory, RewindableQuestions
 from .questions import PipedQuestions, ask
-from .report import show_first_sample, show_found, show_notes, show_part_sets, show_split
+from .report import show_first_sample, show_found, show_part_sets, show_split
 from .scan import BackgroundScan
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def _show_scan(flags: PrepareFlags, given: OpenChoices, scan: BackgroundScan, co
         if given.fits is not None:
             fits = f"{given.fits:,} of {plural(given.contents.samples, 'sample')}"
             notes.append(f"{given.sample_types[0].name} is proposed, which {fits} fit")
-        show_notes(console, notes, label="note")
+        show_note(*notes)
 
 
 def _ask_by_menus(
@@ -145,7 +145,7 @@ def _ask_by_menus(
         request = _with_flags(flags, choice)
         planned = plan_split(folder.storage, request, list(folder.sizes))
         show_split(console, planned, folder.sizes, request)
-        show_notes(console, planned.warnings, label="warning", style="yellow")
+        show_warning(*planned.warnings)
         return flags.by_samples is None and misses_ratio(folder.sizes, request)
 
     menus = MenuQuestions(folder.sizes, path=flags.path, try_field_map=try_field_map, show_split=show_choice)

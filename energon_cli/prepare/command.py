@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
-from ..account import strict_option
-from ..command import energon_command, meta_folder_option, progress_option, worker_options
+from ..command import energon_command
 from ..dataset_path import check_path
+from ..options import shared_options
 from .media import media_filter_of, media_options
 
 _EXAMPLES = (
@@ -44,9 +44,34 @@ _EXAMPLES = (
 )
 
 
-@energon_command("prepare", examples=_EXAMPLES, short_help="Index and split a folder of tar shards.")
+_ADVANCED = (
+    *(
+        "shuffle_tars",
+        "skip_dataset_yaml",
+        "dataset_yaml_name",
+        "tar_index_only",
+        "remove_originals",
+        "compat",
+        "strict",
+    ),
+    *("part", "merge", "engine", "scheduler", "scan", "num_workers", "tmp_path", "progress", "meta_folder", "as_json"),
+    *(
+        "media_metadata_by_header",
+        "media_metadata_by_glob",
+        "media_metadata_by_extension",
+        "media_metadata_exact",
+        "storage_option",
+        "trust_code",
+    ),
+)
+"""Parameters that only ``--help-all`` shows: for machines, clusters and rare layouts."""
+
+
+@energon_command(
+    "prepare", examples=_EXAMPLES, advanced=_ADVANCED, short_help="Index and split a folder of tar shards."
+)
 @click.argument("path")
-@click.option("--split-ratio", metavar="8,1,1", help="Assign shards to train, val and test in this ratio.")
+@shared_options("split_ratio", help="Assign shards to train, val and test in this ratio.")
 @click.option(
     "--split-by",
     type=click.Choice(["shards", "samples"]),
@@ -64,18 +89,15 @@ _EXAMPLES = (
     "--shuffle-tars", is_flag=True, help="Shuffle the shards, with a fixed seed, before splitting them by ratio."
 )
 @click.option("--exclude", metavar="REGEX", help="Exclude shards whose name contains a match.")
-@click.option("--sample-type", metavar="NAME", help="Type of the samples: CaptioningSample, CrudeWebdataset, …")
-@click.option("--field-map", metavar="JSON", help='Part of each field: {"image": "jpg", "caption": "txt"}.')
+@shared_options("sample_type", "field_map")
 @click.option("--skip-dataset-yaml", is_flag=True, help="Do not write a dataset.yaml.")
 @click.option(
     "--dataset-yaml-name", metavar="NAME", default="dataset.yaml", show_default=True, help="File name of dataset.yaml."
 )
 @click.option("--non-interactive", is_flag=True, help="Never prompt; use only the given flags.")
-@click.option("--yes", is_flag=True, help="Never prompt; accept the proposals for all choices without a flag.")
-@click.option("--dry-run", is_flag=True, help="Show the result without writing it.")
-@click.option(
-    "--force-overwrite",
-    is_flag=True,
+@shared_options("yes", "dry_run")
+@shared_options(
+    "force_overwrite",
     help="On a prepared dataset, rescan all shards and allow flags to replace the split and dataset.yaml.",
 )
 @click.option("--tar-index-only", is_flag=True, help="Only index the shards; write no split and no dataset.yaml.")
@@ -88,12 +110,7 @@ _EXAMPLES = (
     "--remove-originals", is_flag=True, help="With --decompress, remove each compressed shard once it is decompressed."
 )
 @click.option("--fix-duplicates", is_flag=True, help="Rename keys that occur in several shards; replaces those shards.")
-@click.option(
-    "--compat/--no-compat",
-    default=None,
-    help="Always (or fail) or never write .tar.idx and index.sqlite, the index of megatron-energon."
-    "  [default: where they can represent the dataset]",
-)
+@shared_options("compat")
 @click.option(
     "--part",
     metavar="I/N|auto",
@@ -115,17 +132,10 @@ _EXAMPLES = (
     show_default=True,
     help="Scan shards in object stores by a request for each header, or by large requests for all bytes.",
 )
-@worker_options
-@progress_option
-@strict_option
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-@click.option(
-    "--trust-code",
-    is_flag=True,
-    envvar="ENERGON_TRUST_CODE",
-    help="Unpickle parts of the first sample, which may run code.",
-)
-@meta_folder_option
+@shared_options("num_workers", type=click.IntRange(min=0))
+@shared_options("tmp_path", "progress", "strict", "json")
+@shared_options("trust_code", help="Unpickle parts of the first sample, which may run code.")
+@shared_options("meta_folder")
 @media_options
 def prepare(path: str, **flags: Any) -> None:
     """Index and split the tar shards in PATH, and record their sample type.

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..command import energon_command, meta_folder_option, progress_option, worker_options
+from ..command import energon_command
+from ..options import shared_options
 
 if TYPE_CHECKING:
     from loader.format.media import MediaFilter
@@ -85,10 +86,8 @@ def media_filter_of(flags: dict[str, Any]) -> MediaFilter | None:
 )
 @click.argument("path")
 @media_options
-@worker_options
-@progress_option
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-@meta_folder_option
+@shared_options("num_workers", type=click.IntRange(min=0))
+@shared_options("tmp_path", "progress", "json", "meta_folder")
 def prepare_media(
     path: str, *, num_workers: int | None, progress: bool | None, as_json: bool, meta_folder: str | None, **flags: Any
 ) -> None:
@@ -107,15 +106,13 @@ def prepare_media(
             "Choose the files to read with --media-metadata-by-header, --media-metadata-by-extension"
             " or --media-metadata-by-glob '*.jpg,*.png'."
         )
-    if not path:
-        raise click.UsageError("PATH is empty. Check whether a shell variable is unset.")
     from loader.format import open_dataset_storage, usable_cores
     from loader.format.prepare import check_meta_folder, prepare_media_folder, unwritable_folder
     from loader.inspect import plural
 
-    from ..console import StatusLine, escape_controls, output_console, print_json
+    from ..console import StatusLine, escape_controls, output_console, print_json, show_warning
     from ..progress import ProgressBar
-    from .report import media_document, show_notes
+    from .report import media_document
 
     started = time.perf_counter()
     storage = open_dataset_storage(path, meta_folder)
@@ -145,4 +142,4 @@ def prepare_media(
     console = output_console()
     text = f"prepared {escape_controls(path)}: media metadata of {plural(report.entries, 'file')} in {seconds:.1f} s"
     console.print(text, soft_wrap=True, style="green")
-    show_notes(console, report.warnings, label="warning", style="yellow")
+    show_warning(*report.warnings)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from loader.inspect import asked_shares, format_bytes, format_count, plural
+from loader.inspect import asked_shares, format_bytes, format_count, format_percent, plural
 
-from ..console import escape_controls, print_table
+from ..console import escape_controls, print_table, show_note, show_warning
 from ..part_sets import print_part_sets
 from ..settings import output_settings
 
@@ -32,8 +32,8 @@ def show_part_sets(console: Console, table: Sequence[Mapping[str, Any]], found: 
     if inspected.samples and not output_settings().quiet:
         where = plural(inspected.shards, "shard")
         console.print(f"contents inspected: {plural(inspected.samples, 'sample')} of {where}", soft_wrap=True)
-    show_notes(console, found.warnings, label="warning", style="yellow")
-    show_notes(console, found.conflicts, label="note")
+    show_warning(*found.warnings)
+    show_note(*found.conflicts)
 
 
 def show_first_sample(console: Console, found: SampledContents) -> None:
@@ -71,7 +71,7 @@ def show_split(
             format_count(len(shards)),
             format_bytes(size),
             *([f"{asked.get(name, 0):.1f} %"] if asked else []),
-            f"{100 * size / total:.1f} %",
+            format_percent(size / total),
             str(split.ranges.get(name, "")) if split.ranges else escape_controls(span),
         )
     print_table(console, table)
@@ -97,14 +97,6 @@ def show_files(console: Console, files: Mapping[str, str], *, folder: str) -> No
             console.print(f"  {escape_controls(line)}", soft_wrap=not console.is_terminal)
 
 
-def show_notes(console: Console, notes: Sequence[str], *, label: str, style: str = "") -> None:
-    """Print notes or warnings, one per line, unless ``--quiet`` is given."""
-    if output_settings().quiet:
-        return
-    for note in notes:
-        console.print(f"{label}: {escape_controls(note)}", style=style, soft_wrap=not console.is_terminal)
-
-
 def show_done(console: Console, path: str, report: PrepareReport, files: Mapping[str, str], *, folder: str) -> None:
     """Print the report of a run."""
     verb = "prepared" if report.changed else "up to date:"
@@ -120,7 +112,7 @@ def show_done(console: Console, path: str, report: PrepareReport, files: Mapping
         console.print(_media_line(report.media), soft_wrap=not console.is_terminal)
     if files:
         console.print(f"wrote {escape_controls(folder)}/{', '.join(files)}", soft_wrap=not console.is_terminal)
-    show_notes(console, report.warnings, label="warning", style="yellow")
+    show_warning(*report.warnings)
 
 
 def report_document(

@@ -33,7 +33,7 @@ from loader.inspect import (
 from loader.storage import open_storage
 
 from ..account import show_account
-from ..console import error_console, escape_controls, output_console, print_json
+from ..console import error_console, escape_controls, output_console, print_json, show_note, show_warning
 from ..progress import ProgressBar
 from .choices import needs_contents, resolve_choices
 from .flags import PrepareFlags, check_consent, check_flags, split_of_flags
@@ -43,7 +43,6 @@ from .report import (
     report_document,
     show_done,
     show_files,
-    show_notes,
     show_part_sets,
     show_split,
     show_split_line,
@@ -104,7 +103,7 @@ def prepare_dataset(flags: PrepareFlags) -> None:
     if fault is not None:
         if not flags.dry_run:
             raise fault
-        show_notes(error_console(), [f"{fault.message}: {fault.path}; {fault.hint}"], label="warning", style="yellow")
+        show_warning(f"{fault.message}: {fault.path}; {fault.hint}")
     check_consent(flags, has_split=folder.has_split, has_dataset_yaml=folder.has_dataset_yaml)
     # Scan the shards while the user answers; types are proposed from all of them.
     if flags.asks_by_menus:
@@ -131,7 +130,7 @@ def prepare_dataset(flags: PrepareFlags) -> None:
             if not flags.as_json:
                 if draft.folder.contents.samples and history.first_time("the part sets"):
                     show_part_sets(console, draft.part_sets, draft.folder.contents)
-                show_notes(console, draft.warnings, label="warning", style="yellow")
+                show_warning(*draft.warnings)
             if not flags.asks_by_menus or _is_confirmed(draft, console, history):
                 break
         report = _commit(draft, scan)
@@ -149,7 +148,7 @@ def prepare_dataset(flags: PrepareFlags) -> None:
     further = tuple(text for text in report.warnings if text not in draft.folder.contents.warnings)
     show_done(console, flags.path, replace(report, warnings=further), draft.files, folder=draft.meta_folder)
     show_account(report.account)
-    show_notes(console, draft.further_notes, label="note")
+    show_note(*draft.further_notes)
 
 
 def _fault_of_target(flags: PrepareFlags, folder: ShardFolder) -> StorageError | None:
@@ -300,5 +299,5 @@ def _show_draft(draft: _Draft, console: Console, account: Account) -> None:
     if planned is not None:
         show_split(console, planned, folder.sizes, draft.choices.split)
     show_files(console, draft.files, folder=draft.meta_folder)
-    show_notes(console, warnings, label="warning", style="yellow")
-    show_notes(console, draft.further_notes, label="note")
+    show_warning(*warnings)
+    show_note(*draft.further_notes)

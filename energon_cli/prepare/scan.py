@@ -14,6 +14,7 @@ from loader.format.cluster import open_dask_executor
 from loader.format.prepare import PreparePlan, PrepareProgress, RunningPrepare, open_prepare
 from loader.inspect import ShardFolder, contents_of_scan
 
+from ..console import show_note
 from ..progress import ProgressBar
 
 _PERIOD_S = 0.05  # between two updates of the progress bar
@@ -63,7 +64,7 @@ class BackgroundScan:
         """Show progress, or keep it while another thread shows it."""
         if now.resumed and self._reports_resumed:
             verb = "shard was" if now.resumed == 1 else "shards were"
-            click.echo(f"resumed: {now.resumed:,} {verb} already scanned", err=True)
+            show_note(f"resumed: {now.resumed:,} {verb} already scanned")
         self._now = now
         if self._thread is None:
             self._show()

@@ -12,16 +12,17 @@ import click
 
 from loader.errors import ConfigError
 
-from ..command import dataset_files_options, energon_command, trust_code_option
+from ..command import energon_command
 from ..dataset_path import check_path, given_name
+from ..options import shared_options, shuffle_options
 
 if TYPE_CHECKING:
-    from loader.inspect import PreviewRequest, SampleView
+    from loader.inspect import PreviewRequest, SampleView, SampleViews
 
 _EXAMPLES = (
     ("Page through a dataset", "energon preview /data/coco"),
     ("Print three samples of the validation part", "energon preview /data/coco --split-parts val -n 3"),
-    ("Show one sample by its key", "energon preview /data/coco --key shard_000.tar/000017"),
+    ("Show one sample by its key", "energon preview /data/coco shard_000.tar/000017"),
     ("Show samples of a mix as training draws them", "energon preview /data/mix.yaml --shuffle -n 5"),
     ("Show the first sample of a tar file", "energon preview /data/raw/shard_000.tar"),
     ("Show the first sample of a dataset in an object store", "energon preview s3://bucket/coco -n 1"),
@@ -32,34 +33,25 @@ _EXAMPLES = (
 
 @energon_command("preview", examples=_EXAMPLES, short_help="Show samples, with their pictures, in the terminal.")
 @click.argument("path")
-@click.option(
-    "-n",
-    "count",
-    metavar="N",
-    type=click.IntRange(min=1),
-    help="Print this many samples and exit (default if piped: 1).",
-)
+@click.argument("keys", nargs=-1, metavar="[KEY]…", envvar="ENERGON_PREVIEW_KEY")
+@shared_options("limit", help="Print this many samples and exit (default if piped: 1).")
 @click.option(
     "--index", metavar="I", type=click.IntRange(min=0), default=0, help="Start at this sample, counted from 0."
 )
-@click.option("--key", metavar="KEY", help="Show the sample with this key: '<shard>/<key>', or the key alone.")
-@click.option("--split-parts", metavar="A,B", help="Only samples of these split parts, or splits of a metadataset.")
-@click.option("--shuffle/--no-shuffle", default=False, help="Show the samples in random order.")
-@click.option("--seed", metavar="N", type=int, default=0, show_default=True, help="Seed of the random order.")
+@shared_options("split_parts")
+@shuffle_options
 @click.option("--crude", is_flag=True, help="Show raw parts, even if dataset.yaml names a sample type.")
 @click.option("--images/--no-images", default=None, help="Draw pictures (default: on a terminal).")
-@click.option("--json", "as_json", is_flag=True, help="Print each sample as one line of JSON.")
-@dataset_files_options
-@trust_code_option
+@shared_options("json", help="Print a line of JSON for each sample.")
+@shared_options("dataset_config", "split_config", "meta_folder", "trust_code")
 def preview(
     path: str,
     *,
-    count: int | None,
+    keys: tuple[str, ...],
+    limit: int | None,
     index: int,
-    key: str | None,
-    split_parts: str | None,
-    shuffle: bool,
-    seed: int,
+    split_parts: tuple[str, ...],
+    shuffle_seed: int | None,
     crude: bool,
     images: bool | None,
     as_json: bool,
@@ -72,6 +64,7 @@ def preview(
 
     On a terminal, Enter or → shows the next sample, ← the previous one, ? all keys, and q quits. Piped, or with -n,
     samples are printed. Samples without a dataset.yaml, and samples that cannot be built, are shown as raw parts.
+    KEY chooses samples: <shard>/<key>, or the key alone.
 
     PATH may also be a .jsonl, .bin or .parquet file, a folder of files after prepare-media, or a metadataset .yaml.
     Tar files that are not prepared, a folder or a single one, are shown as raw parts; no more of them is scanned than
@@ -86,43 +79,64 @@ def preview(
     from ..progress import ProgressBar
 
     path = check_path(path, takes_tar=True, meta_folder=meta_folder)
-    if split_parts is not None:
+    if split_parts:
         _check_has_splits(path, meta_folder)
     bar, status = ProgressBar("Scanning headers", unit="shards"), StatusLine()
     request = PreviewRequest(
         path=path,
-        split_parts=None if split_parts is None else tuple(name.strip() for name in split_parts.split(",")),
-        key=key,
-        seed=seed if shuffle else None,
+        split_parts=split_parts or None,
+        seed=shuffle_seed,
         crude=crude,
         trust_code=trust_code,
         dataset_config=given_name("dataset_config", dataset_config),
         split_config=given_name("split_config", split_config),
         meta_folder=meta_folder,
         on_decode=lambda: status.show("decoding the first sample…"),
-        reach=index + (count or 1),
+        reach=index + (limit or 1),
         workers=usable_cores(),
         on_progress=bar.update,
         on_note=show_note,
     )
     with bar, status:
-        total, view = open_views(request)
+        total, view = _joined([open_views(replace(request, key=key)) for key in keys or (None,)])
     if not total:
         raise _nothing_to_show(path, split_parts)
     if index >= total:
         raise click.BadParameter(f"there are {total:,} samples, counted from 0", param_hint="--index")
+    shown = range(index, min(index + (limit or max(1, len(keys))), total))
     if as_json:
-        is_sound = _print_documents(view, range(index, min(index + (count or 1), total)))
+        is_sound = _print_documents(view, shown)
         if not is_sound:
             raise click.exceptions.Exit(1)
-    elif count is None and output_console().is_terminal and is_terminal(sys.stdin):
-        _page(request, view, total, start=index, images=images)
-    elif not _print_samples(view, range(index, min(index + (count or 1), total)), images=images):
+    elif limit is None and output_console().is_terminal and is_terminal(sys.stdin):
+        _page(request, keys, view, total, start=index, images=images)
+    elif not _print_samples(view, shown, images=images):
         raise click.exceptions.Exit(1)
 
 
+def _joined(views: Sequence[SampleViews]) -> SampleViews:
+    """Return the views of several keys as one, in the order of the keys."""
+    from loader.inspect import SampleViews
+
+    if len(views) == 1:
+        return views[0]
+    samples = [(one.view, place) for one in views for place in range(one.total)]
+
+    def view(place: int) -> SampleView:
+        view_of_key, place_of_key = samples[place]
+        return view_of_key(place_of_key)
+
+    return SampleViews(len(samples), view)
+
+
 def _page(
-    request: PreviewRequest, view: Callable[[int], SampleView], total: int, *, start: int, images: bool | None
+    request: PreviewRequest,
+    keys: Sequence[str],
+    view: Callable[[int], SampleView],
+    total: int,
+    *,
+    start: int,
+    images: bool | None,
 ) -> None:
     """Show samples one by one, as keys are pressed."""
     from loader.inspect import open_views
@@ -132,7 +146,7 @@ def _page(
 
     @cache
     def raw_views() -> Callable[[int], SampleView]:
-        return open_views(replace(request, crude=True)).view
+        return _joined([open_views(replace(request, key=key, crude=True)) for key in keys or (None,)]).view
 
     def quick_view(place: int) -> SampleView:
         return raw_views()(place)
@@ -187,11 +201,11 @@ def _check_has_splits(path: str, meta_folder: str | None) -> None:
         raise click.BadParameter("a folder of files has no split parts", param_hint="--split-parts")
 
 
-def _nothing_to_show(path: str, split_parts: str | None) -> ConfigError:
-    if split_parts is None:
+def _nothing_to_show(path: str, split_parts: tuple[str, ...]) -> ConfigError:
+    if not split_parts:
         return ConfigError("there are no samples to show", at=path)
-    names = [name.strip() for name in split_parts.split(",")]
-    which = f"split part {names[0]!r} is" if len(names) == 1 else f"split parts {', '.join(map(repr, names))} are"
+    names = ", ".join(map(repr, split_parts))
+    which = f"split part {names} is" if len(split_parts) == 1 else f"split parts {names} are"
     return ConfigError(
         f"the {which} empty", at=path, hint="choose another part (energon info shows their sizes), or split again"
     )

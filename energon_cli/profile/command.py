@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..command import energon_command
+from ..options import shared_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,14 +31,7 @@ _EXAMPLES = (
 )
 @click.argument("script", metavar="SCRIPT")
 @click.argument("arguments", metavar="[ARGS]...", nargs=-1, type=click.UNPROCESSED)
-@click.option(
-    "--steps",
-    metavar="N",
-    type=click.IntRange(min=1),
-    default=200,
-    show_default=True,
-    help="Micro-batches of each loader in the trace.",
-)
+@shared_options("steps", default=200, show_default=True, help="Micro-batches of each loader in the trace.")
 @click.option(
     "--trace", metavar="FILE", default="trace.json", show_default=True, help="File for the trace, which is replaced."
 )

@@ -6,63 +6,36 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..account import show_account, strict_option
-from ..command import energon_command, meta_folder_option, progress_option
+from ..account import show_account
+from ..command import energon_command
 from ..dataset_path import check_path
 from ..extract.query_options import copy_options
-from ..sizes import parse_size
+from ..options import shared_options, shuffle_options
 
 if TYPE_CHECKING:
     from loader.convert.resharding import ReshardReport
     from loader.format.query import SampleQuery
 
 _EXAMPLES = (
-    ("Shuffle all samples once, into shards of 1 GB", "energon reshard /data/coco /data/coco_shuffled --shuffle 0"),
+    ("Shuffle all samples once, into shards of 1 GB", "energon reshard /data/coco /data/coco_shuffled --shuffle"),
     ("Write smaller shards", "energon reshard /data/coco /data/small --shard-size 200MB --samples-per-shard 2000"),
     ("Sort by a column, for batches of like lengths", "energon reshard /data/text /data/sorted --sort-by tokens"),
-    (
-        "Drop parts that no training reads",
-        "energon reshard /data/coco /data/lean --drop-parts '*.npy' --drop-parts seg.png",
-    ),
+    ("Drop parts that no training reads", "energon reshard /data/coco /data/lean --drop-parts '*.npy,seg.png'"),
     ("Keep good samples only", "energon reshard /data/coco /data/good --where 'width >= 512'"),
-    ("Copy to an object store", "energon reshard /data/coco s3://bucket/coco --shuffle 0"),
+    ("Copy to an object store", "energon reshard /data/coco s3://bucket/coco --shuffle --seed 7"),
 )
 
 
 @energon_command("reshard", examples=_EXAMPLES, short_help="Write a dataset to new shards: sizes, order, parts.")
 @click.argument("path")
 @click.argument("dest")
-@click.option(
-    "--shard-size",
-    metavar="SIZE",
-    callback=parse_size,
-    default="1GB",
-    show_default=True,
-    help="Largest size of a shard.",
-)
-@click.option(
-    "--samples-per-shard",
-    metavar="N",
-    type=click.IntRange(min=1),
-    default=10_000,
-    show_default=True,
-    help="Most samples of a shard.",
-)
-@click.option("--shuffle", "shuffle_seed", metavar="SEED", type=int, help="Shuffle all samples by this seed.")
+@shared_options("shard_size", "samples_per_shard")
+@shuffle_options
 @click.option("--sort-by", metavar="COLUMN", help="Sort by key, or by the values of a column.")
-@click.option("--split-ratio", metavar="RATIO", help="New split by samples, such as 8,1,1.  [default: that of PATH]")
-@click.option("--keep-parts", metavar="GLOB", multiple=True, help="Only parts with such names.  [repeatable]")
-@click.option("--drop-parts", metavar="GLOB", multiple=True, help="No parts with such names.  [repeatable]")
+@shared_options("split_ratio", help="New split by samples.  [default: that of PATH]")
+@shared_options("parts", "drop_parts")
 @copy_options
-@click.option(
-    "--num-workers", metavar="N", type=click.IntRange(min=1), help="Number of processes.  [default: one per core]"
-)
-@click.option("--compat/--no-compat", default=None, help="Write index.sqlite and .tar.idx files for other tools.")
-@strict_option
-@progress_option
-@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
-@click.option("--split-config", metavar="NAME", default="split.yaml", show_default=True, help="Name of the split file.")
-@meta_folder_option
+@shared_options("num_workers", "compat", "strict", "progress", "json", "split_config", "meta_folder")
 def reshard(
     path: str,
     dest: str,
@@ -72,7 +45,7 @@ def reshard(
     shuffle_seed: int | None,
     sort_by: str | None,
     split_ratio: str | None,
-    keep_parts: tuple[str, ...],
+    parts: tuple[str, ...],
     drop_parts: tuple[str, ...],
     query: SampleQuery,
     num_workers: int | None,
@@ -109,7 +82,7 @@ def reshard(
         sort_by=sort_by,
         split_ratio=None if split_ratio is None else parse_ratio(split_ratio),
         query=query,
-        keep_parts=keep_parts,
+        keep_parts=parts,
         drop_parts=drop_parts,
         workers=num_workers or usable_cores(),
         compat=compat,
@@ -125,8 +98,7 @@ def reshard(
 def _show(report: ReshardReport, dest: str, *, as_json: bool) -> None:
     from loader.inspect import format_bytes, plural
 
-    from ..console import error_console, print_json, show_note
-    from ..prepare.report import show_notes
+    from ..console import print_json, show_note, show_warning
 
     written, prepared = report.written, report.written.prepared
     warnings = (*report.warnings, *prepared.warnings)
@@ -166,5 +138,5 @@ def _show(report: ReshardReport, dest: str, *, as_json: bool) -> None:
     for what, names in (("columns", report.columns), ("filters", report.filters)):
         if names:
             show_note(f"{what} moved along: {', '.join(names)}")
-    show_notes(error_console(), warnings, label="warning", style="yellow")
+    show_warning(*warnings)
     show_account(written.account)

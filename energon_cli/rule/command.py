@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..command import energon_command
+from ..options import shared_options
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,7 +27,7 @@ _COLOURS = {"error": "red", "failed": "red", "warning": "yellow", "left out": "y
     "rule", examples=_EXAMPLES, short_help="Explain codes of findings and of unused input.", takes_path=False
 )
 @click.argument("codes", metavar="[CODE]...", nargs=-1)
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
+@shared_options("json")
 def rule(codes: tuple[str, ...], *, as_json: bool) -> None:
     """Explain each CODE that a command prints, such as E302; without one, list all codes.
 

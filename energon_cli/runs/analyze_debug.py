@@ -9,6 +9,7 @@ import click
 
 from ..command import energon_command
 from ..dataset_path import check_path
+from ..options import shared_options
 from .options import plan_run, run_options
 
 if TYPE_CHECKING:
@@ -25,9 +26,7 @@ _EXAMPLES = (
 @energon_command("analyze-debug", examples=_EXAMPLES, short_help="Draw which samples a run used at which step.")
 @click.argument("log_paths", nargs=-1, metavar="[LOG_PATHS]…")
 @click.option("--dataset", metavar="PATH", help="Trace a run on this dataset or metadataset, instead of reading logs.")
-@click.option(
-    "--steps", metavar="N", type=click.IntRange(1), default=1000, show_default=True, help="Steps of --dataset."
-)
+@shared_options("steps", default=1000, show_default=True, help="Steps of --dataset.")
 @click.option("--heatmap-path", metavar="PNG", default="heatmap.png", show_default=True, help="Picture to write.")
 @click.option("--no-heatmap", is_flag=True, help="Write no picture.")
 @click.option(
@@ -72,7 +71,7 @@ _EXAMPLES = (
     help="Kinds of loaders in the logs: train, val.",
 )
 @run_options
-@click.option("--json", "as_json", is_flag=True, help="Print the counts as JSON.")
+@shared_options("json")
 def analyze_debug(
     log_paths: tuple[str, ...],
     *,
@@ -172,7 +171,7 @@ def _list(loader: LoggedLoader, steps: Sequence[int], key: str | None, *, as_jso
     """List the samples of steps, or the uses of a sample, in the order of steps and ranks."""
     from loader.errors import escape_controls
 
-    from ..console import print_json
+    from ..console import print_json, show_note
 
     found = [
         {"step": batch.step, "rank": batch.rank, "position": position, "key": name}
@@ -183,7 +182,7 @@ def _list(loader: LoggedLoader, steps: Sequence[int], key: str | None, *, as_jso
     ]
     if not found:
         last = max(batch.step for batch in loader.batches)
-        click.echo(f"no sample; the log has the steps up to {last:,}", err=True)
+        show_note(f"no sample; the log has the steps up to {last:,}")
     for one in found:
         if as_json:
             print_json(one, in_one_line=True)

@@ -8,12 +8,14 @@ import click
 
 from ..command import energon_command
 from ..dataset_path import check_path
-from .options import plan_run, run_options
+from ..options import shared_options
+from .options import RUN_OPTIONS, plan_run, run_options
 
 if TYPE_CHECKING:
     from loader.inspect.runs import RunFacts
 
 _EXAMPLES = (
+    ("Show an epoch of a dataset", "energon explain /data/coco"),
     ("Show what 10,000 steps of a mix read", "energon explain /data/mix.yaml --steps 10000 --batch-size 8"),
     ("With the shuffling of the run", "energon explain /data/mix.yaml --batch-size 8 --shuffle-buffer-size 10000"),
     ("Check a mix in a script", "energon explain /data/mix.yaml --steps 10000 --batch-size 8 --json"),
@@ -21,38 +23,40 @@ _EXAMPLES = (
 
 
 _MAX_STRETCHES = 20  # of a table
+_DEFAULTS = {"shuffle_buffer_size": 1000, "max_samples_per_sequence": 100}  # of get_train_dataset
 
 
 @energon_command("explain", examples=_EXAMPLES, short_help="Show what a training run will read.")
 @click.argument("path")
-@click.option("--steps", metavar="N", type=click.IntRange(min=1), default=1000, show_default=True, help="Steps.")
-@click.option(
-    "--packing-buffer-size",
-    metavar="N",
-    type=click.IntRange(min=1),
-    help="Samples that wait in each lane, if it packs.",
-)
+@shared_options("steps", help="Steps.  [default: 1000; without numbers of the run, an epoch]")
+@shared_options("packing_buffer_size", help="Samples that wait in each lane, if it packs.")
 @run_options
-@click.option("--json", "as_json", is_flag=True, help="Print the facts as JSON.")
-def explain(path: str, *, steps: int, as_json: bool, **options: Any) -> None:
+@shared_options("json")
+@click.pass_context
+def explain(context: click.Context, /, path: str, *, steps: int | None, as_json: bool, **options: Any) -> None:
     """Show what a run of N steps reads of the dataset or metadataset at PATH: shares, epochs, memory and shuffling.
 
     A step is one micro-batch on each rank. The counts are those of the run, from the function that orders its samples;
     no sample is read. Hooks that skip, pack or generate samples are not considered.
 
-    The exit code is 1 if there are findings: datasets that are reached twice or never, that repeat many times or have
-    fewer samples than a step or the lanes need, workers without a lane, and poor shuffling.
+    Without numbers of the run, an epoch is shown: each sample once, on one rank with the defaults of the loaders.
+
+    The exit code is 1 if numbers describe a run and there are findings: datasets that are reached twice or never, that
+    repeat many times or have fewer samples than a step or the lanes need, workers without a lane, and poor shuffling.
     """
     from loader.inspect.runs import explain_run
 
     from ..console import output_console, print_json
 
-    facts = explain_run(plan_run(check_path(path), **options), steps)
+    numbers = {"steps", "packing_buffer_size", *RUN_OPTIONS} - {"split_part", "filter_name"}
+    is_described = any(context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT for name in numbers)
+    run = plan_run(check_path(path), **options if is_described else {**options, **_DEFAULTS})
+    facts = explain_run(run, steps or (1000 if is_described else run.epoch_steps))
     if as_json:
         print_json(facts)
     else:
         _show(facts, output_console())
-    if facts.findings:
+    if facts.findings and is_described:
         raise click.exceptions.Exit(1)
 
 
@@ -61,9 +65,11 @@ def _show(facts: RunFacts, console: Any) -> None:
     from rich.text import Text
 
     from loader.errors import escape_controls
-    from loader.inspect import format_bytes, plural
+    from loader.inspect import format_bytes, format_percent, plural
 
-    console.print(f"{facts.steps:,} steps of {facts.batch_samples:,} samples: {facts.samples:,} samples")
+    console.print(
+        f"{plural(facts.steps, 'step')} of {plural(facts.batch_samples, 'sample')}: {plural(facts.samples, 'sample')}"
+    )
     table = Table(box=None, pad_edge=False)
     table.add_column("dataset", overflow="fold", max_width=30)
     for name in ("samples", "asked", "got", "epochs", "used up at step", "bytes"):
@@ -72,8 +78,8 @@ def _show(facts: RunFacts, console: Any) -> None:
         table.add_row(
             Text(escape_controls(one.path)),
             f"{one.samples:,}",
-            f"{one.share_asked:.2%}",
-            f"{one.share_got:.2%}",
+            format_percent(one.share_asked),
+            format_percent(one.share_got),
             f"{one.epochs:.2f}",
             "–" if one.exhausted_at is None else f"{one.exhausted_at:,}",
             format_bytes(one.bytes_read),
@@ -91,9 +97,11 @@ def _show(facts: RunFacts, console: Any) -> None:
     console.print(f"{format_bytes(facts.read_ahead_bytes)} read ahead", end="")
     console.print(f", {format_bytes(facts.buffer_bytes)} in packing buffers" if facts.buffer_bytes else "", end="")
     console.print(f"; cache of a node: {format_bytes(facts.cache_bytes)}" if facts.cache_bytes else "")
+    shares = (facts.shard_share, facts.random_shard_share, facts.largest_shard_share)
+    shard, random, largest = map(format_percent, shares)
     console.print(
-        f"shuffling: mixing {facts.mixing:.2f} (1 is random); a shard has {facts.shard_share:.0%} of a micro-batch "
-        f"({facts.random_shard_share:.0%} is random), at most {facts.largest_shard_share:.0%}"
+        f"shuffling: mixing {facts.mixing:.2f} (1 is random); a shard has {shard} of a micro-batch "
+        f"({random} is random), at most {largest}"
     )
     for storage in facts.storages:
         console.print(
@@ -113,7 +121,7 @@ def _show_stretches(facts: RunFacts, console: Any) -> None:
     from rich.text import Text
 
     from loader.errors import escape_controls
-    from loader.inspect import plural
+    from loader.inspect import format_percent, plural
 
     changes = plural(len(facts.stretches) - 1, "time")
     console.print(f"the weights change {changes}; shares asked → got from step to step:")
@@ -127,7 +135,10 @@ def _show_stretches(facts: RunFacts, console: Any) -> None:
     for row, stretch in enumerate(shown):
         if row == len(shown) - 1 and len(shown) < len(facts.stretches):
             table.add_row("…")
-        shares = [f"{share:.2%}" if any(stretch.used) else "–" for share in stretch.shares_got]  # – of no sample
+        shares = [format_percent(share) if any(stretch.used) else "–" for share in stretch.shares_got]  # – of no sample
         first, end = (f"{step:,.10g}" for step in stretch.steps)
-        table.add_row(f"{first} – {end}", *(map("{:.2%} → {}".format, stretch.shares_asked, shares)))
+        table.add_row(
+            f"{first} – {end}",
+            *(f"{format_percent(asked)} → {got}" for asked, got in zip(stretch.shares_asked, shares, strict=True)),
+        )
     console.print(table)

@@ -24,6 +24,8 @@ def show_samples(samples: Sequence[tuple[str, str]]) -> None:
     """
     from loader.errors import escape_controls
 
+    from ..console import show_note
+
     paths = list(dict.fromkeys(path for path, _ in samples))
     command = [sys.executable, "-m", "energon_cli", "browse", "--json", "--no-open", *paths]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
@@ -37,7 +39,7 @@ def show_samples(samples: Sequence[tuple[str, str]]) -> None:
             first = next(filter(None, links), None)
             if sys.stdout.isatty() and first is not None:
                 click.launch(first)
-            click.echo("Ctrl-C ends", err=True)
+            show_note("Ctrl-C ends")
             server.wait()
         except KeyboardInterrupt:
             pass

@@ -9,6 +9,7 @@ import click
 
 from ..command import energon_command
 from ..dataset_path import check_path
+from ..options import shared_options
 from .options import RUN_OPTIONS, plan_run, run_options
 
 if TYPE_CHECKING:
@@ -33,20 +34,15 @@ _EXAMPLES = (
 @click.option("--step", metavar="N", type=click.IntRange(min=0), multiple=True, help="The step, from 0.  [repeatable]")
 @click.option("--rank", metavar="R", type=click.IntRange(min=0), multiple=True, help="Only this rank.  [repeatable]")
 @click.option("--key", metavar="KEY", help="List the steps that used this sample.")
-@click.option(
-    "--steps",
-    metavar="N",
-    type=click.IntRange(min=1),
-    help="Steps in which --key is searched.  [default: those of the checkpoint, or 1000]",
-)
+@shared_options("steps", help="Steps in which --key is searched.  [default: those of the checkpoint, or 1000]")
 @click.option("--dataset", metavar="PATH", help="Data of the checkpoint or log, if it mixes datasets or was moved.")
-@click.option("--task-encoder", metavar="M:CLASS", help="Hooks of the run: a class in a module, which is run.")
-@click.option("--packing-buffer-size", metavar="N", type=click.IntRange(min=1), help="Of a run without a checkpoint.")
+@shared_options("task_encoder")
+@shared_options("packing_buffer_size", help="Of a run without a checkpoint.")
 @click.option("--replay", is_flag=True, help="Rebuild the micro-batches, and show their fields.")
-@click.option("--output", metavar="FILE", help="With --replay: write them to this file, by torch.save.")
+@click.option("-o", "--output", metavar="FILE", help="With --replay: write them to this file, by torch.save.")
 @click.option("--open", "opens", is_flag=True, help="Show the samples in the browser (extra browse).")
 @run_options
-@click.option("--json", "as_json", is_flag=True, help="Print a line of JSON for each sample.")
+@shared_options("json", help="Print a line of JSON for each sample.")
 @click.pass_context
 def trace(
     context: click.Context,
@@ -77,7 +73,7 @@ def trace(
     """
     from loader.inspect.runs import steps_of_key, trace_step
 
-    from ..console import json_line
+    from ..console import json_line, show_note
 
     if bool(step) == (key is not None):
         raise click.UsageError("Pass --step, or --key.")
@@ -92,7 +88,7 @@ def trace(
     if found:
         click.echo("\n".join(map(json_line if as_json else _line, found)))
     else:
-        click.echo(f"no sample: {key} is in none of these steps" if key else "no sample", err=True)
+        show_note(f"no sample: {key} is in none of these steps" if key else "no sample")
     if replay:
         _replay(run, step, rank, output)
     if opens and found:
@@ -115,7 +111,7 @@ def _open(
             if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
         ]
         if given:
-            flags = ", ".join(f"--{name.removesuffix('_name').replace('_', '-')}" for name in given)
+            flags = ", ".join(one.opts[0] for one in context.command.params if one.name in given)
             raise click.UsageError(f"{path} has the arguments of the run: drop {flags}.")
         known = open_run(path, dataset=dataset, trust_code=options["trust_code"], task_encoder=encoder)
         return known, max(1, known.steps)

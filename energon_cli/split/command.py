@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from ..command import energon_command, progress_option
+from ..command import energon_command
+from ..options import checked, shared_options
 
 if TYPE_CHECKING:
     from loader.convert.splitting import LeakReport, SplitReport
@@ -16,30 +17,34 @@ _EXAMPLES = (
     ("Keep all pictures of a site in one part", "energon split /data/coco --split-ratio 9,1 --group-by json[site]"),
     ("Keep frames of a video together", "energon split /data/clips --split-ratio 9,1 --group-by 'key:^[^_]+'"),
     ("Check what train and val share", "energon split /data/coco --check --group-by json[site]"),
-    ("Find equal pictures in several parts", "energon split /data/coco --check --part jpg"),
+    ("Find equal pictures in several parts", "energon split /data/coco --check --duplicates-of jpg"),
     ("Bring back the split before", "energon split /data/coco --undo"),
 )
 
 
 @energon_command("split", examples=_EXAMPLES, short_help="Change the split of a dataset, or check it for leaks.")
 @click.argument("path")
-@click.option("--split-ratio", metavar="8,1,1", help="Shares of train, val and test, or of others: train=9,holdout=1.")
+@shared_options("split_ratio", help="Shares of train, val and test, or of others: train=9,holdout=1.")
 @click.option(
-    "--by",
+    "--split-by",
+    "by",
     type=click.Choice(["auto", "shards", "samples"]),
     default="auto",
     show_default=True,
     help="Assign whole shards, or samples; auto assigns shards if that meets all shares within 1 %.",
 )
-@click.option("--group-by", metavar="EXPR", help="Never divide groups: a column, key, key:REGEX, or json[field].")
+@click.option(
+    "--group-by",
+    metavar="EXPR",
+    callback=checked("loader.convert.splitting", "check_group_expression"),
+    help="Never divide groups: a column, key, key:REGEX, or json[field].",
+)
 @click.option("--stable", is_flag=True, help="Choose the part by a hash of the group alone, so that new data keep it.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the choice.")
+@shared_options("seed")
 @click.option("--check", is_flag=True, help="Report groups, or else equal contents, in several parts; change nothing.")
-@click.option("--part", metavar="NAME", help="Let --check compare the contents of this part alone.")
-@click.option("--undo", "is_undo", is_flag=True, help="Bring back the split before the last one.")
-@click.option("--dry-run", is_flag=True, help="Change nothing; show the parts.")
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-@progress_option
+@shared_options("duplicates_of", help="Let --check compare the contents of this part of samples alone.")
+@shared_options("undo", help="Bring back the split before the last one.")
+@shared_options("dry_run", "json", "progress")
 def split(
     path: str,
     *,
@@ -49,7 +54,7 @@ def split(
     stable: bool,
     seed: int,
     check: bool,
-    part: str | None,
+    duplicates_of: str | None,
     is_undo: bool,
     dry_run: bool,
     as_json: bool,
@@ -73,8 +78,8 @@ def split(
     path = check_path(path)
     if check + is_undo + (split_ratio is not None) != 1:
         raise click.UsageError("Pass --split-ratio for a new split, --check, or --undo.")
-    if part is not None and (not check or group_by is not None):
-        raise click.UsageError("--part belongs to --check without --group-by.")
+    if duplicates_of is not None and (not check or group_by is not None):
+        raise click.UsageError("--duplicates-of belongs to --check without --group-by.")
     if is_undo:
         undone = splitting.undo_split(path)
         if as_json:
@@ -85,7 +90,7 @@ def split(
     bar = ProgressBar("Reading samples", unit="samples", enabled=progress)
     if split_ratio is None:
         with bar:
-            found = splitting.find_leaks(path, group_by=group_by, part=part, on_progress=bar.update)
+            found = splitting.find_leaks(path, group_by=group_by, part=duplicates_of, on_progress=bar.update)
         print_json(_leak_document(found)) if as_json else _show_leaks(found, group_by)
         click.get_current_context().exit(0 if found.is_clean else 1)
     plan = splitting.SplitPlan(
@@ -122,15 +127,15 @@ def _show(report: SplitReport, path: str, dry_run: bool) -> None:
     from rich.text import Text
 
     from loader.errors import escape_controls
+    from loader.inspect import format_percent
 
-    from ..console import output_console, show_note
+    from ..console import output_console, show_note, show_warning
 
     table = Table("split part", "shards", "samples", "share", box=None, pad_edge=False)
     for part, (shards, samples, share) in report.parts.items():
-        table.add_row(Text(escape_controls(part)), f"{shards:,}", f"{samples:,}", f"{share:.1%}")
+        table.add_row(Text(escape_controls(part)), f"{shards:,}", f"{samples:,}", format_percent(share))
     output_console().print(table)
-    for warning in report.warnings:
-        show_note(warning)
+    show_warning(*report.warnings)
     if dry_run:
         show_note(f"would split by {report.by}; nothing was changed")
     else:

@@ -6,52 +6,51 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..command import energon_command, trust_code_option
+from ..command import energon_command
 from ..dataset_path import check_path, given_name
-from ..extract.query_options import make_query, query_options
+from ..extract.query_options import query_options
+from ..options import parse_names, shared_options
 
 if TYPE_CHECKING:
+    from loader.format.query import SampleQuery
     from loader.inspect.stats import StatsReport
 
 _EXAMPLES = (
     ("Show sizes, lengths and JSON fields", "energon stats /data/coco"),
-    ("Estimate them from 5,000 random samples", "energon stats /data/coco --sample 5000"),
-    ("Find samples with the same picture", "energon stats /data/coco --dedupe"),
+    ("Estimate them from 5,000 random samples", "energon stats /data/coco -n 5000"),
+    ("Find samples with the same picture", "energon stats /data/coco --duplicates"),
     ("Keep the width of each picture as a column", "energon stats /data/coco --write width"),
     ("Count tokens, and keep them", "energon stats /data/coco --tokenizer tok.json --write txt.tokens"),
     ("Write a page with pictures", "energon stats /data/coco --html report.html"),
-    ("Show the datasets of a mix", "energon stats /data/mix.yaml --sample 1000 --json"),
+    ("Show the datasets of a mix", "energon stats /data/mix.yaml -n 1000 --json"),
 )
 
 
 @energon_command("stats", examples=_EXAMPLES, short_help="Show sizes, lengths, JSON fields and duplicates.")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH…")
 @query_options
-@click.option("--parts", metavar="A,B", help="Only these parts.")
-@click.option("--sample", metavar="N", type=click.IntRange(min=2), help="Read only N random samples of each dataset.")
-@click.option("--dedupe", is_flag=True, help="List samples with the same picture, audio or video, or else all parts.")
-@click.option("--dedupe-part", metavar="PART", help="List samples with the same part of this name.")
-@click.option("--write", metavar="A,B", help="Keep these values as columns: width, jpg.width, txt.chars, json.score …")
+@shared_options("parts")
+@shared_options("limit", type=click.IntRange(min=2), help="Read only N samples of each dataset, drawn at random.")
+@shared_options("duplicates", help="List samples with the same picture, audio or video, or else all parts.")
+@shared_options("duplicates_of")
+@click.option(
+    "--write",
+    metavar="A,B",
+    callback=parse_names,
+    help="Keep these values as columns: width, jpg.width, txt.chars, json.score …",
+)
 @click.option("--tokenizer", metavar="NAME", help="Count tokens: a .json file of tokenizers, or module:callable.")
 @click.option("--html", metavar="FILE", help="Write a report with histograms and pictures; of one dataset.")
-@click.option("--json", "as_json", is_flag=True, help="Print the statistics as JSON.")
-@click.option("--num-workers", metavar="N", type=click.IntRange(min=1), help="Processes.  [default: one per core]")
-@click.option("--progress/--no-progress", default=None, help="Show a progress bar on a terminal.")
-@click.option("--split-config", metavar="NAME", default="split.yaml", show_default=True, help="Name of the split file.")
-@click.option("--meta-folder", metavar="DIR", help="Folder to use instead of PATH/.nv-meta.")
-@trust_code_option
+@shared_options("json", "num_workers", "progress", "split_config", "meta_folder", "trust_code")
 def stats(
     paths: tuple[str, ...],
     *,
-    split_part: str | None,
-    keys_from: str | None,
-    where: str | None,
-    filter_name: str | None,
-    parts: str | None,
-    sample: int | None,
-    dedupe: bool,
-    dedupe_part: str | None,
-    write: str | None,
+    query: SampleQuery,
+    parts: tuple[str, ...],
+    limit: int | None,
+    duplicates: bool,
+    duplicates_of: str | None,
+    write: tuple[str, ...],
     tokenizer: str | None,
     html: str | None,
     as_json: bool,
@@ -64,12 +63,12 @@ def stats(
     """Show statistics of the datasets at PATH: sizes of parts and pictures, lengths of texts, durations, JSON fields.
 
     Of pictures, audio and video, only headers are read; texts and JSON are read whole. Quantiles and histograms are
-    right to 9 %; counts, extremes and means are exact, or with --sample, an estimate with a 95 % confidence interval.
+    right to 9 %; counts, extremes and means are exact, or with -n, an estimate with a 95 % confidence interval.
 
     --write keeps a value of each sample as a column, which conditions of other commands use: --where 'width >= 512'.
 
-    The datasets of a metadataset .yaml are shown one after another; --split-part chooses those of one of its splits.
-    The exit code is 1 if parts are broken or, with --dedupe, samples are duplicates.
+    The datasets of a metadataset .yaml are shown one after another; --split-parts chooses those of some of its splits.
+    The exit code is 1 if parts are broken or, with --duplicates, samples are duplicates.
     """
     from loader.format import usable_cores
     from loader.inspect.stats import StatsRequest, collect_stats, html_report
@@ -80,26 +79,28 @@ def stats(
 
     datasets = named_datasets(
         [check_path(path, takes_tar=True, meta_folder=meta_folder) for path in paths],
-        split_part=split_part,
+        split_parts=query.split_parts,
         split_config=given_name("split_config", split_config),
         meta_folder=meta_folder,
     )
+    if tokenizer is not None and not (tokenizer.endswith(".json") or ":" in tokenizer):
+        expected = f"expected a .json file of tokenizers, or module:callable, found {tokenizer!r}"
+        raise click.BadParameter(expected, param_hint="--tokenizer")
     if html is not None and len(datasets) > 1:
         raise click.UsageError(f"--html reports one dataset, and these are {len(datasets)}.")
-    query = make_query(split_part=split_part, keys_from=keys_from, where=where, filter_name=filter_name)
     documents, has_findings = [], False
     with open_datasets(datasets) as opened:
         for one in choose_samples(opened, query, at=", ".join(paths)):
             dataset, place = one.opened.dataset, one.opened.place
-            if write is not None and place.is_temporary:
+            if write and place.is_temporary:
                 raise _no_columns(dataset.path)
             request = StatsRequest(
                 path=place.path,
                 numbers=one.numbers,
-                parts=_names(parts),
-                sample=sample,
-                dedupe=dedupe_part or ("" if dedupe else None),
-                write=_names(write) or (),
+                parts=parts or None,
+                sample=limit,
+                dedupe=duplicates_of or ("" if duplicates else None),
+                write=write,
                 tokenizer=tokenizer,
                 workers=num_workers or usable_cores(),
                 trust_code=trust_code,
@@ -143,10 +144,6 @@ def _no_columns(path: str) -> Exception:
         path=path,
         hint=f"run: energon prepare {path}",
     )
-
-
-def _names(text: str | None) -> tuple[str, ...] | None:
-    return None if text is None else tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 def _write(path: str, text: str) -> None:

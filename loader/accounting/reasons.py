@@ -120,8 +120,8 @@ _LIST = (
         "L113",
         "a sample with none of the chosen parts",
         "The options choose parts by name, and this sample has no such part.",
-        "Widen `--keep-parts`, or drop fewer parts",
-        "`--keep-parts txt` on a dataset in which some pictures have no caption.",
+        "Widen `--parts`, or drop fewer parts",
+        "`--parts txt` on a dataset in which some pictures have no caption.",
     ),
     Reason(
         "L114",

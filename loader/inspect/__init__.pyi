@@ -68,6 +68,7 @@ from .sampled_contents import (
 from .text import (
     format_bytes as format_bytes,
     format_count as format_count,
+    format_percent as format_percent,
     plural as plural,
 )
 from .views import open_views as open_views

@@ -338,7 +338,7 @@ def _real_shares(folder: ShardFolder, request: SplitRequest) -> Iterator[str]:
 
 def _shares_of_shards(folder: ShardFolder, request: SplitRequest) -> str:
     asked, exact, count = asked_shares(request), _exact_shares(folder.sizes, request), len(folder.sizes)
-    shares = ", ".join(f"{name} {exact[name]:.0f} % ({share:.0f} % requested)" for name, share in asked.items())
+    shares = ", ".join(f"{name} {exact[name]:.1f} % ({share:.1f} % requested)" for name, share in asked.items())
     return f"{plural(count, 'shard')} {'comes' if count == 1 else 'come'} to {shares}"
 
 

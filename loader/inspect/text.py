@@ -33,6 +33,17 @@ def format_count(count: int) -> str:
     return f"{count:,}"
 
 
+def format_percent(share: float) -> str:
+    """Format a share with one decimal; only 0 and 1 themselves are shown as 0 and 100 %.
+
+    >>> format_percent(0.125), format_percent(1), format_percent(0.99999), format_percent(1e-6)
+    ('12.5 %', '100.0 %', '>99.9 %', '<0.1 %')
+    """
+    if 0 < share < 0.0005:
+        return "<0.1 %"
+    return ">99.9 %" if 0.9995 <= share < 1 else f"{100 * share:.1f} %"
+
+
 def plural(count: int, noun: str) -> str:
     """Format a count and its noun, in the plural unless the count is 1.
 

@@ -60,9 +60,8 @@ def choose_samples(datasets: Sequence[OpenDataset], query: SampleQuery, *, at: s
     for one, its_keys, lacks in zip(datasets, keys, lacking, strict=True):
         numbers = np.empty(0, np.int64)
         if not lacks and (its_keys is None or its_keys):
-            parts = one.dataset.split_parts or (query.split_part,)
-            some = [find_samples(one.folder, replace(query, keys=its_keys, split_part=part)) for part in parts]
-            numbers = some[0] if len(some) == 1 else np.unique(np.concatenate(some))
+            parts = one.dataset.split_parts or query.split_parts
+            numbers = find_samples(one.folder, replace(query, keys=its_keys, split_parts=parts))
         chosen.append(
             ChosenSamples(
                 opened=one, numbers=numbers, keys=its_keys, lacks=f"no {' and no '.join(lacks)}" if lacks else ""

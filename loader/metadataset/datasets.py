@@ -66,7 +66,7 @@ class NamedDataset:
 def named_datasets(
     paths: Sequence[str],
     *,
-    split_part: str | None = None,
+    split_parts: Sequence[str] = (),
     split_config: str | None = None,
     meta_folder: str | None = None,
 ) -> list[NamedDataset]:
@@ -77,8 +77,8 @@ def named_datasets(
 
     Args:
         paths: Datasets and metadatasets.
-        split_part: Only this split part; of a metadataset, the datasets and split parts that its split of this name
-            reads.
+        split_parts: Only these split parts; of a metadataset, the datasets and split parts that its splits of these
+            names read. Empty for all.
         split_config: Name of the split file; None for the default one, or the one that a metadataset names.
         meta_folder: Folder to use instead of the ``.nv-meta`` of a folder.
 
@@ -89,10 +89,11 @@ def named_datasets(
     found: dict[tuple[str, str | None, str | None], NamedDataset] = {}
     for path in paths:
         if is_metadataset(path):
-            named = _of_metadataset(path, split_part, split_config)
+            named = _of_metadataset(path, split_parts, split_config)
         else:
-            parts = () if split_part is None else (split_part,)
-            one = NamedDataset(path=path, meta_folder=meta_folder, split_config=split_config, split_parts=parts)
+            one = NamedDataset(
+                path=path, meta_folder=meta_folder, split_config=split_config, split_parts=(*split_parts,)
+            )
             named = iter([one])
         for one in named:
             identity = (one.path, one.meta_folder, one.split_config)
@@ -105,9 +106,8 @@ def named_datasets(
     return list(found.values())
 
 
-def _of_metadataset(path: str, split_part: str | None, split_config: str | None) -> Iterator[NamedDataset]:
-    names = None if split_part is None else [split_part]
-    planned = plan_splits(path, split_parts=names, split_config=split_config)
+def _of_metadataset(path: str, split_parts: Sequence[str], split_config: str | None) -> Iterator[NamedDataset]:
+    planned = plan_splits(path, split_parts=split_parts or None, split_config=split_config)
     if planned.faults:
         raise ConfigError(file=planned.file, faults=planned.faults)
     for leaf in (leaf for tree in planned.trees.values() for leaf in tree.leaves()):
@@ -117,7 +117,7 @@ def _of_metadataset(path: str, split_part: str | None, split_config: str | None)
                 meta_folder=one.meta_folder,
                 split_config=one.split_config,
                 dataset_configs=(one.dataset_config,),
-                split_parts=() if split_part is None else (one.split_part,),
+                split_parts=(one.split_part,) if split_parts else (),
                 metadataset=path,
             )
 

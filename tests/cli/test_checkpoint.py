@@ -444,13 +444,13 @@ def test_files_are_overwritten_only_with_the_flag(
     done = energon("checkpoint", "redist", tmp_path, tmp_path, "--new-world-size", 3)
     assert done.code == 1
     assert "2 of the files to write exist already: dp0.json, dp1.json" in done.err
-    assert "--overwrite" in done.err
+    assert "--force-overwrite" in done.err
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
-    done = energon("checkpoint", "redist", tmp_path, tmp_path, "--new-world-size", 1, "--overwrite")
+    done = energon("checkpoint", "redist", tmp_path, tmp_path, "--new-world-size", 1, "--force-overwrite")
     assert done.code == 1
     assert "dp1.json of another number of ranks would remain among the new files" in done.err
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
-    assert energon("checkpoint", "redist", tmp_path, tmp_path, "--new-world-size", 3, "--overwrite").code == 0
+    assert energon("checkpoint", "redist", tmp_path, tmp_path, "--new-world-size", 3, "--force-overwrite").code == 0
     assert energon("checkpoint", "info", tmp_path, "--json").json["runs"][0]["ranks"] == 3
 
 
@@ -460,7 +460,9 @@ def test_a_file_that_cannot_be_written_leaves_none_of_the_others(
     for rank, state in enumerate(two):
         save(tmp_path / "in" / f"dp{rank}.json", state)
     (tmp_path / "out/dp2.json").mkdir(parents=True)
-    done = energon("checkpoint", "redist", tmp_path / "in", tmp_path / "out", "--new-world-size", 4, "--overwrite")
+    done = energon(
+        "checkpoint", "redist", tmp_path / "in", tmp_path / "out", "--new-world-size", 4, "--force-overwrite"
+    )
     assert done.code == 1
     assert os.listdir(tmp_path / "out") == ["dp2.json"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shlex
 import sys
 from pathlib import Path
 
@@ -122,9 +123,9 @@ def test_progress_is_shown_if_no_option_forbids_it(
         (["lint", "x", "--format", "sarf"], "'sarif'"),
         (["--color", "nevr", "info", "x"], "'never'"),
         (["completion", "zhs"], "'zsh'"),
-        (["lnit"], "'lint'"),
-        (["checkpoint", "inof"], "'info'"),
-        (["lint", "x", "--max-finding", "3"], "'--max-findings'"),
+        (["lnit", "a b"], "energon lint 'a b'\n"),
+        (["checkpoint", "inof", "x"], "energon checkpoint info x\n"),
+        (["lint", "x", "--max-finding=3"], "energon lint x --max-findings=3\n"),
     ],
 )
 def test_similar_names_are_suggested(capsys: pytest.CaptureFixture[str], arguments: list[str], near: str) -> None:
@@ -132,6 +133,75 @@ def test_similar_names_are_suggested(capsys: pytest.CaptureFixture[str], argumen
     err = capsys.readouterr().err
     assert "Did you mean" in err
     assert near in err.partition("Did you mean")[2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["check", "a b", "--level", "headers"], "energon lint 'a b' --level headers"),
+        (["validate"], "energon lint"),
+        (["convert", "pics", "out"], "energon import pics out"),
+        (["ls", "x"], "energon info x"),
+        (["head", "x", "-n", "3"], "energon preview x -n 3"),
+        (["show", "x"], "energon preview x"),
+        (["view", "x"], "energon preview x"),
+        (["inspect", "x"], "energon info x"),
+        (["init", "x"], "energon prepare x"),
+        (["index", "x"], "energon prepare x"),
+        (["count", "x"], "energon info x"),
+        (["Lint", "x"], "energon lint x"),
+        (["statistcs", "x"], "energon stats x"),
+        (["help", "validate"], "energon lint --help"),
+        (["version"], "energon --version"),
+        (["s3://bucket/coco"], "energon info s3://bucket/coco"),
+        (["/"], "energon info /"),
+    ],
+)
+def test_words_that_people_type_lead_to_a_command_that_is_not_run(
+    energon: RunEnergon, arguments: list[str], line: str
+) -> None:
+    done = energon(*arguments)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.endswith(f"No such command {arguments[arguments[0] == 'help']!r}. Did you mean: {line}\n")
+
+
+def test_every_word_leads_to_a_command_and_is_none() -> None:
+    assert {*cli.words.values()} - {"--version"} <= cli.lazy_commands.keys()
+    assert not cli.words.keys() & cli.lazy_commands.keys()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["import", "pics"],
+            "Missing DEST, the new folder, file or URL to write. Example: energon import ~/photos /da",
+        ),
+        (
+            ["export", "x"],
+            "Missing DEST, the new folder, file or URL to write. Example: energon export /data/coco coco",
+        ),
+        (["add-parts", "x", "--from", "y"], "Missing DEST, the new"),
+        (["checkpoint", "redist", "x"], "Missing DEST, the new"),
+        (["extract", "x"], "Missing -o DEST, the new folder, file or URL to write. Example: energon extract /data/"),
+        (["preview"], "Missing PATH. Example: energon preview /data/coco"),
+        (["diff", "x"], "Missing B. Example: energon diff /data/"),
+    ],
+)
+def test_a_missing_argument_is_named_with_an_example(energon: RunEnergon, arguments: list[str], message: str) -> None:
+    done = energon(*arguments)
+    assert done.code == 2
+    assert message in done.err
+
+
+def test_messages_name_the_program_as_it_was_started(energon: RunEnergon, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["/lib/energon_cli/__main__.py"])
+    assert "Usage: python -m energon_cli lint" in energon("lint", "--help").out
+    assert "Did you mean: python -m energon_cli lint x\n" in energon("check", "x").err
+    assert "Example: python -m energon_cli info /data/coco" in energon("info").err
+    assert "run: python -m energon_cli prepare" in energon("explain", "/").err
+    monkeypatch.setattr(sys, "argv", ["/bin/energon"])
+    assert "run: energon prepare" in energon("explain", "/").err
 
 
 def test_quiet_hides_the_notes_of_prepare_but_not_its_result(tmp_path: Path, energon: RunEnergon) -> None:
@@ -144,3 +214,36 @@ def test_quiet_hides_the_notes_of_prepare_but_not_its_result(tmp_path: Path, ene
     noted = [line for line in results[0] if line.startswith(("note:", "warning:"))]
     assert noted
     assert len(results[1]) == len(results[0]) - len(noted)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("reshard x {new} --split-ratio abc", "'--split-ratio': the ratio 'abc' has 'abc'"),
+        ("split x --split-ratio abc", "'--split-ratio': the ratio 'abc' has 'abc'"),
+        ("split x --split-ratio 8,1 --group-by key:[", "'--group-by': '[' is no regular expression"),
+        ("split x --split-ratio 8,1 --group-by json[", "'--group-by': 'json[' names no group"),
+        ("import x {new} --yes --split-ratio abc", "'--split-ratio': the ratio 'abc' has 'abc'"),
+        ("extract x -o {new} --where (", "'--where': invalid condition: '(' was never closed"),
+        ("stats x --tokenizer nonsense", "--tokenizer: expected a .json file of tokenizers, or module:callable"),
+        ("stats x --write ,", "'--write': expected a name, or several"),
+        ("trace x --step 1 --task-encoder nonsense", "'--task-encoder': expected module:Class, found 'nonsense'"),
+        ("explain x --world-size 5 --lanes 7", "--lanes: expected a multiple of --world-size 5, found 7"),
+        ("explain x --split-parts a,b", "'--split-parts': this command takes one name, found 2"),
+        ("export x {new} --link --format files", "--link belongs to --format webdataset"),
+        ("import x {new} --yes --from foldr", "Did you mean 'folder'?"),
+        ("preview x --seed 1", "--seed needs --shuffle"),
+        ("export x ''", "DEST is empty. Check whether a shell variable is unset."),
+        ("extract x -o ''", "DEST is empty."),
+        ("merge x ''", "DEST is empty."),
+        ("checkpoint redist '' y", "INPUT_FILES is empty."),
+        ("info ''", "PATH is empty."),
+        ("mount x ''", "DIRECTORY is empty."),
+    ],
+)
+def test_a_malformed_value_is_wrong_usage_before_any_data_is_read(
+    energon: RunEnergon, tmp_path: Path, line: str, message: str
+) -> None:
+    done = energon(*shlex.split(line.format(new=tmp_path / "new")))
+    assert (done.code, done.out) == (2, "")
+    assert message in done.err

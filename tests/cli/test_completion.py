@@ -86,7 +86,7 @@ def test_split_parts_of_the_dataset(ask: Ask, dataset: Path) -> None:
 
 @pytest.mark.parametrize("command", ["extract", "explain", "trace", "mount", "stats"])
 def test_one_split_part_of_the_dataset(ask: Ask, dataset: Path, command: str) -> None:
-    assert ask(command, dataset, "--split-part", "tr") == ["plain,train", "plain,trial"]
+    assert ask(command, dataset, "--split-parts", "tr") == ["plain,train", "plain,trial"]
 
 
 def test_parts_of_a_sample(ask: Ask, dataset: Path) -> None:
@@ -103,16 +103,16 @@ def test_splits_of_a_metadataset(ask: Ask, tmp_path: Path) -> None:
 
 
 def test_keys_shard_by_shard(ask: Ask, dataset: Path) -> None:
-    assert ask("preview", dataset, "--key", "sh") == [f"plain,shard_{number}.tar/" for number in range(3)]
+    assert ask("preview", dataset, "sh") == [f"plain,shard_{number}.tar/" for number in range(3)]
     assert ask("get", dataset, "shard_0.tar/00001") == ["plain,shard_0.tar/00001"]
     assert ask("exclude", dataset, "x", "shard_0.tar/00001") == ["plain,shard_0.tar/00001"]
-    assert ask("preview", "--seed", 4, dataset, "--key", "shard_0.tar/00001") == ["plain,shard_0.tar/00001"]
-    assert ask("preview", dataset, "--key", "shard_1") == [f"plain,shard_1.tar/1000{number}" for number in range(3)]
+    assert ask("preview", "--seed", 4, dataset, "shard_0.tar/00001") == ["plain,shard_0.tar/00001"]
+    assert ask("preview", dataset, "shard_1") == [f"plain,shard_1.tar/1000{number}" for number in range(3)]
 
 
 def test_many_keys_are_cut_where_they_differ(ask: Ask, dataset: Path) -> None:
-    assert ask("preview", dataset, "--key", "shard_2.tar/") == ["plain,shard_2.tar/200", "plain,shard_2.tar/201"]
-    assert ask("preview", dataset, "--key", "shard_2.tar/2014")[::9] == [
+    assert ask("preview", dataset, "shard_2.tar/") == ["plain,shard_2.tar/200", "plain,shard_2.tar/201"]
+    assert ask("preview", dataset, "shard_2.tar/2014")[::9] == [
         "plain,shard_2.tar/20140",
         "plain,shard_2.tar/20149",
     ]
@@ -122,7 +122,7 @@ def test_names_of_documents(ask: Ask, dataset: Path) -> None:
     assert ask("lint", dataset, "--split-config", "s") == ["plain,split.yaml"]
 
 
-@pytest.mark.parametrize("option", ["--key", "--split-parts", "--split-config"])
+@pytest.mark.parametrize("option", ["--split-parts", "--split-config"])
 def test_a_dataset_that_cannot_be_read_has_no_candidates(ask: Ask, tmp_path: Path, option: str) -> None:
     assert ask("preview", tmp_path / "missing", option, "") == []
     assert ask("preview", option, "") == []
@@ -174,7 +174,7 @@ def test_a_shell_completes_a_line(dataset: Path, program: Path, shell: str) -> N
         with_keys.expect("photos/", timeout=60)
         with_keys.send(" --split-parts v\t")
         with_keys.expect("val ", timeout=60)
-        with_keys.send("--key shard_1\t")
+        with_keys.send("shard_1\t")
         with_keys.expect("[.]tar/1000", timeout=60)
     finally:
         with_keys.close(force=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from typing import Any
 from tests.source_tree import ROOT
 
 KEYS = {
-    "toolkit", "python", "packages", "extras", "machine_cores", "usable_cores", "cgroup_cores", "memory_bytes",
+    "toolkit", "python", "packages", "extras", "gpus", "machine_cores", "usable_cores", "cgroup_cores", "memory_bytes",
     "cgroup_memory_bytes", "open_files", "open_files_hard", "locked_memory_bytes", "shared_memory", "temporary",
     "cache", "findings",
 }  # fmt: skip
@@ -42,6 +43,20 @@ def test_a_finding_exits_1_and_says_what_to_do() -> None:
     assert "open files      512, may be raised to " in done.stdout
     assert "warning open files: a process may open 512 files" in done.stdout
     assert "  hint: " in done.stdout
+
+
+def test_facts_are_in_columns_with_a_line_for_gpus_and_one_for_what_to_install(tmp_path: Path) -> None:
+    driver = tmp_path / "nvidia-smi"
+    driver.write_text("#!/bin/sh\necho 'NVIDIA H100 80GB HBM3, 81559 MiB'\necho 'NVIDIA H100 80GB HBM3, 81559 MiB'\n")
+    driver.chmod(0o755)
+    done = doctor(open_files=1024, environment={"PATH": f"{tmp_path}:{os.environ['PATH']}"})
+    lines = {line[:16].strip(): line[16:] for line in reversed(done.stdout.partition("\n\n")[0].splitlines())}
+    assert lines["GPUs"] == "NVIDIA H100 80GB HBM3, 81559 MiB; NVIDIA H100 80GB HBM3, 81559 MiB"
+    assert lines["to install"].startswith(("pip install 'energon-toolkit[", "nothing"))
+    packages = done.stdout.partition("packages")[2].partition("extras")[0].splitlines()
+    starts = [[found.start() for found in re.finditer(r"(?<=  )\S", f"  {line[16:]}")] for line in packages[1:] if line]
+    assert len(packages) > 2
+    assert {start for line in starts for start in line} == {*max(starts, key=len)}
 
 
 def test_findings_and_facts_are_printed_as_json(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def write_copies(folder: Path, energon: RunEnergon) -> Path:
 
 def test_the_first_of_each_group_of_copies_stays(tmp_path: Path, energon: RunEnergon) -> None:
     folder = write_copies(tmp_path / "copies", energon)
-    groups = energon("stats", folder, "--dedupe", "--json").json["duplicates"]
+    groups = energon("stats", folder, "--duplicates", "--json").json["duplicates"]
     assert groups == [["s.tar/0", "s.tar/2", "s.tar/3"], ["s.tar/1", "s.tar/4"]]
     shown = energon("exclude", folder, "--duplicates", "--dry-run")
     assert shown.out.split() == ["s.tar/2", "s.tar/3", "s.tar/4"]
@@ -107,5 +107,5 @@ def test_a_quarantine_file_excludes_from_the_dataset_that_it_names_only(tmp_path
     refused = energon("exclude", tmp_path / "c", "--keys-from", listed)
     assert refused.code == 1
     assert f"the file lists no sample of this dataset, but of /moved/b, {tmp_path}/a" in refused.err
-    alone = energon("exclude", tmp_path / "c", "--keys-from", listed, "--column", "key", "--dry-run")
+    alone = energon("exclude", tmp_path / "c", "--keys-from", listed, "--key-column", "key", "--dry-run")
     assert alone.out.split() == ["s.tar/1", "s.tar/2"]

@@ -66,16 +66,40 @@ def test_extract_copies_a_selection(prepared: Path, tmp_path: Path, energon: Run
 
 
 def test_extracted_shards_are_prepared_again(prepared: Path, tmp_path: Path, energon: RunEnergon) -> None:
-    assert energon("extract", prepared, "-o", tmp_path / "small", "--format", "tar", "--split-part", "val").code == 0
+    assert energon("extract", prepared, "-o", tmp_path / "small", "--format", "tar", "--split-parts", "val").code == 0
     assert energon("prepare", tmp_path / "small", "--yes", "--num-workers", 1).code == 0
     assert json.loads(energon("info", tmp_path / "small", "--json").out)["samples"] == 3
+
+
+def test_keys_behind_the_path_choose_samples(prepared: Path, tmp_path: Path, energon: RunEnergon) -> None:
+    keys = ("shard_001.tar/000004", "000001")
+    assert energon("extract", prepared, *keys, "-o", tmp_path / "x.jsonl", "--parts", "txt").code == 0
+    assert len((tmp_path / "x.jsonl").read_text().splitlines()) == len(keys)
+    listed = tmp_path / "keys.txt"
+    listed.write_text("000002\n")
+    assert (
+        energon("extract", prepared, *keys, "-o", tmp_path / "y", "--keys-from", listed, "--drop-parts", "j*").code == 0
+    )
+    names = {path.name for path in (tmp_path / "y").iterdir()}
+    assert names == {f"{key}.txt" for key in ("000001", "000002", "000004")}
+    typo = energon("extract", prepared, tmp_path / "other", "-o", tmp_path / "z")
+    assert (typo.code, "there is no sample" in typo.err) == (1, True)
+
+
+def test_several_split_parts_choose_the_samples_of_all(prepared: Path, tmp_path: Path, energon: RunEnergon) -> None:
+    counts = {
+        part: energon("stats", prepared, "--split-parts", part, "--json").json["samples"] for part in ("train", "val")
+    }
+    both = energon("stats", prepared, "--split-parts", "train,val", "--json").json["samples"]
+    assert both == sum(counts.values())
+    done = energon("export", prepared, tmp_path / "x", "--split-parts", "val, train", "-n", 4, "--json")
+    assert done.json["samples"] == 4
 
 
 def test_extract_refuses_with_the_reason(prepared: Path, tmp_path: Path, energon: RunEnergon) -> None:
     for options, reason in (
         (["--where", "widht > 3"], "there is no column 'widht'"),
-        (["--where", "width >"], "invalid condition"),
-        (["--split-part", "trian"], "there is no split part 'trian'"),
+        (["--split-parts", "trian"], "there is no split part 'trian'"),
         (["--filter", "x"], "there is no filter 'x'"),
         (["--keys-from", "none.txt"], "cannot read this file: No such file"),
         (["--keys-from", "-"], "no sample is chosen"),

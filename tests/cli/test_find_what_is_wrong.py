@@ -71,7 +71,7 @@ def test_the_page_shows_all_planted_faults() -> None:
         return "\n".join(text for line, text in shown.items() if line.startswith(f"energon {start}"))
 
     assert f"{BROKEN:06d} [jpg]" in printed("lint faulty/photos")
-    assert f"{2 * len(DUPLICATES)} samples in {len(DUPLICATES)} groups" in printed("stats faulty/photos --dedupe")
+    assert f"{2 * len(DUPLICATES)} samples in {len(DUPLICATES)} groups" in printed("stats faulty/photos --duplicates")
     assert f"{GERMAN:06d}" in shown["cat german.jsonl"]
     assert "splits.train.blend[2]" in printed("explain")
     assert f"{GERMAN:06d}" in printed("trace")

@@ -63,4 +63,40 @@ def test_every_command_takes_both_help_flags_and_debug(capsys: pytest.CaptureFix
     assert main([*name.split(), "-h"]) == 0
     text = capsys.readouterr().out
     assert "-h, --help" in text
+    if "--help-all" in text:
+        assert main([*name.split(), "--help-all"]) == 0
+        text = capsys.readouterr().out
     assert "--debug" in text
+
+
+def test_the_help_of_prepare_fits_two_screens_and_help_all_shows_every_option(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["prepare", "--help"]) == 0
+    brief = capsys.readouterr().out
+    assert len(brief.splitlines()) <= 50
+    assert main(["prepare", "--help-all"]) == 0
+    whole = capsys.readouterr().out
+    command = BY_NAME["prepare"]
+    assert isinstance(command, ExampleCommand)
+    options = {one.name: one.opts[-1] for one in command.params if isinstance(one, click.Option)}
+    assert {*options.values()} <= {word.strip(",") for line in whole.split() for word in line.split("/")}
+    assert command.advanced <= {*options}
+    assert not {options[name] for name in command.advanced} & {*brief.split()}
+    assert all(line in whole for _, line in command.examples)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "same"),
+    [
+        (["help"], ["--help"]),
+        (["help", "lint"], ["lint", "--help"]),
+        (["help", "checkpoint", "info"], ["checkpoint", "info", "--help"]),
+        (["checkpoint", "help", "info"], ["checkpoint", "info", "--help"]),
+    ],
+)
+def test_the_word_help_is_the_flag(capsys: pytest.CaptureFixture[str], arguments: list[str], same: list[str]) -> None:
+    assert main(arguments) == main(same) == 0
+    text = capsys.readouterr().out
+    assert text[: len(text) // 2] == text[len(text) // 2 :]

@@ -36,7 +36,7 @@ def test_yes_accepts_all_proposals(photos: Path, tmp_path: Path, energon: RunEne
     done = energon("import", photos, output, "--yes")
     assert done.code == 0, done.err
     assert "40 samples" in done.out
-    assert "parts: jpg 100 %, txt 100 %" in done.out
+    assert "parts: jpg 100.0 %, txt 100.0 %" in done.out
     assert "split: train 32, val 4, test 4 samples" in done.out
     assert dataset_yaml(output) == CAPTIONS
     assert energon("lint", output).code == 0
@@ -111,7 +111,7 @@ def test_flags_need_no_answers(photos: Path, tmp_path: Path, energon: RunEnergon
 
 
 def test_a_shuffle_changes_the_order_and_no_sample(photos: Path, tmp_path: Path, energon: RunEnergon) -> None:
-    for name, options in (("a", ()), ("b", ("--shuffle", 1)), ("c", ("--shuffle", 1))):
+    for name, options in (("a", ()), ("b", ("--shuffle", "--seed", 1)), ("c", ("--shuffle", "--seed", 1))):
         assert energon("import", photos, tmp_path / name, "--yes", "--split-ratio", "1", *options).code == 0
     plain, shuffled, again = (shards_of(tmp_path / name)["shard_000000.tar"] for name in "abc")
     assert shuffled == again != plain
@@ -137,10 +137,16 @@ def test_wrong_flags(photos: Path, tmp_path: Path, energon: RunEnergon, options:
     assert not (tmp_path / "out").exists()
 
 
+def test_the_help_lists_the_kinds_of_sources(energon: RunEnergon) -> None:
+    from loader.convert.sources import KINDS
+
+    assert f"Kind of the sources: {', '.join(KINDS)}." in " ".join(energon("import", "--help").out.split())
+
+
 def test_wrong_sources(photos: Path, tmp_path: Path, energon: RunEnergon) -> None:
     assert "no file or folder" in energon("import", tmp_path / "nothing", tmp_path / "out", "--yes").err
     done = energon("import", photos, tmp_path / "out", "--yes", "--from", "foldr")
-    assert (done.code, "did you mean 'folder'?" in done.err) == (1, True)
+    assert (done.code, "Did you mean 'folder'?" in done.err) == (2, True)
     assert energon("import", photos).code == 2
     assert "inside of the folder that it is made of" in energon("import", photos, photos, "--yes").err
 
@@ -149,7 +155,7 @@ def test_prompts_on_a_terminal(photos: Path, tmp_path: Path) -> None:
     output = tmp_path / "out"
     with TerminalRun("import", photos, output, "--num-workers", 1, rows=70) as run:
         run.wait_for(SPLIT)
-        assert "parts: jpg 100 %, txt 100 %" in run.text
+        assert "parts: jpg 100.0 %, txt 100.0 %" in run.text
         run.press(DOWN, ENTER).wait_for(TYPE).press(ESCAPE).wait_for("» 9,1,0")
         run.press(ENTER).wait_for(TYPE).press(ENTER).wait_for(WRITE)
         assert "Write 40 samples, about " in run.text
@@ -171,7 +177,7 @@ def test_what_the_files_of_samples_share_is_printed_and_may_be_named(tmp_path: P
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(jpeg(1) if name.endswith("jpg") else b"0 1 1 1 1")
     done = energon("import", tmp_path / "in", tmp_path / "out", "--dry-run")
-    assert "note: the files of a sample have the same path but for the folder: images, labels" in done.out
+    assert "note: the files of a sample have the same path but for the folder: images, labels" in done.err
     assert "left out: 1 file (9 B), a file about the data, not of it: classes.txt [L102]" in done.err
     found = energon("import", tmp_path / "in", tmp_path / "out", "--dry-run", "--json").json
     assert (found["samples"], "images, labels" in found["notes"][0]) == (2, True)
@@ -200,7 +206,7 @@ def test_coordinates_that_would_not_fit_end_the_command_before_it_writes(tmp_pat
         assert not output.exists()
     ignored = energon("import", photos, output, "--yes", "--resize", 10, "--geometry", "ignore")
     assert ignored.code == 0
-    assert "note: 3 documents of coordinates: written as they are" in " ".join(ignored.out.split())
+    assert "note: 3 documents of coordinates: written as they are" in " ".join(ignored.err.split())
 
 
 def test_what_pictures_lose_is_stated(tmp_path: Path, energon: RunEnergon) -> None:
@@ -214,7 +220,7 @@ def test_what_pictures_lose_is_stated(tmp_path: Path, energon: RunEnergon) -> No
     options = ("--format", "jpg", "--background", "#00ff00", "--frames", "first", "--float-range", "0,1")
     done = energon("import", photos, tmp_path / "out", "--yes", "--json", *options)
     assert done.json["changed"] == {"alpha_composed": 1, "bits_scaled": 2, "frames_dropped": 1}
-    told = energon("import", photos, tmp_path / "out2", "--yes", *options).out
+    told = energon("import", photos, tmp_path / "out2", "--yes", *options).err
     assert "note: 2 pictures of more than 8 bits or of floats" in " ".join(told.split())
     refused = energon("import", photos, tmp_path / "out3", "--yes", "--format", "jpg", "--max-failures", 2)
     assert (refused.code, "2 samples failed" in refused.out + refused.err) == (0, True)
@@ -227,7 +233,7 @@ def test_pages_and_metadata_that_training_does_not_read_are_named(tmp_path: Path
     for name in ("a", "b"):
         pages[0].save(scans / f"{name}.tif", save_all=True, append_images=pages[1:])
         (scans / f"{name}.json").write_text('{"year": 1999}')
-    told = " ".join(energon("import", scans, tmp_path / "out", "--yes").out.split())
+    told = " ".join(energon("import", scans, tmp_path / "out", "--yes").err.split())
     assert "note: 2 pictures of several frames or pages: written whole, but training reads the first of each" in told
     assert "--pages split makes parts of the pages of a TIFF, first a.json" in told
     assert "note: no field of ImageSample holds json, so training does not read it" in told

@@ -31,7 +31,7 @@ def test_one_screen_says_what_the_dataset_is(prepared: Path, energon: RunEnergon
     assert "from        image ← jpg, caption ← txt" in lines
     assert "index       up to date" in lines
     assert ["train", "2", "6", "50.0", "%"] in [line.split() for line in lines]
-    assert ["txt", "100", "%"] in [line.split()[:3] for line in lines]
+    assert ["txt", "100.0", "%"] in [line.split()[:3] for line in lines]
     assert len(lines) < 40
     assert "\x1b" not in done.out
 

@@ -81,9 +81,9 @@ def test_a_tree_shows_the_share_of_each_leaf(datasets: Path, energon: RunEnergon
         "train: 10 samples in 3 datasets, mixed by weight",
         "                                share  samples  per epoch",
         "blend                                       10",
-        "├─ a (train)                     75 %        6      1.25×  kind: photo; aux files",
-        "└─ inner.yaml (train) → blend    25 %        4",
-        "   ├─ b (train)                6.25 %        3     0.208×  kind: art; subset [0%, 50%]",
+        "├─ a (train)                   75.0 %        6      1.25×  kind: photo; aux files",
+        "└─ inner.yaml (train) → blend  25.0 %        4",
+        "   ├─ b (train)                 6.2 %        3     0.208×  kind: art; subset [0%, 50%]",
         "   └─ texts.jsonl (train)      18.8 %        1      1.88×  subset [0%, 50%]",
         "",
         "val: 3 samples",
@@ -130,7 +130,7 @@ def test_samples_of_a_blend_with_a_unit_have_no_known_repetitions(datasets: Path
 def test_shares_that_change_are_shown_with_their_steps(datasets: Path, energon: RunEnergon) -> None:
     mix = write_mix(datasets, train=[{"path": "a", "weight": {0: 3, 10: 0}}, {"path": "b"}])
     done = energon("info", mix)
-    assert "├─ a (train)   75 %        6             share 0.75, 0 from step 10" in done.out.splitlines()
+    assert "├─ a (train)  75.0 %        6             share 0.75, 0 from step 10" in done.out.splitlines()
     tree = energon("info", mix, "--json").json["splits"][0]["tree"]
     [a, b] = leaves(tree)
     assert a["schedule"] == {
@@ -263,7 +263,7 @@ def test_a_config_that_the_user_names_is_that_of_every_dataset(own_datasets: Pat
     (own_datasets / "a/.nv-meta/one.yaml").write_text("split_parts: {train: [shard_000.tar]}\n")
     done = energon("info", mix, "--split-config", "one.yaml")
     assert done.code == 1
-    assert "├─ a (train)   50 %        3             one.yaml" in done.out
+    assert "├─ a (train)  50.0 %        3             one.yaml" in done.out
     assert f"error: {own_datasets}/b/.nv-meta/one.yaml: there is no such file; check its name" in done.out
 
 

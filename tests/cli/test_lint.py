@@ -83,7 +83,7 @@ def test_fix_excludes_broken_samples_and_the_next_lint_is_clean(broken: Path, en
     assert (broken / ".nv-meta/split.yaml.bak").read_text() == before
     again = energon("lint", broken, "--fix", "--json")
     assert (again.code, again.json["fixed"]) == (0, 0)
-    assert "excluded" in energon("preview", broken, "--key", "000004", "--crude").out
+    assert "excluded" in energon("preview", broken, "000004", "--crude").out
 
 
 def test_fix_does_not_empty_a_dataset_whose_field_map_is_wrong(broken: Path, energon: RunEnergon) -> None:
@@ -220,7 +220,7 @@ def test_a_wrong_field_map_is_one_line_with_a_count_and_no_advice_to_exclude(
     assert "12 errors, 0 warnings" in done.out
     assert "to list every finding: add --all" in done.out
     assert "--fix" not in done.out
-    assert "a wrong field_map, breaks all samples" in done.out
+    assert "a wrong field_map, breaks all samples" in done.err
     assert energon("lint", prepared, "--all").out.count("error   ") == 12
     assert len(energon("lint", prepared, "--json").json["findings"]) == 12
 

@@ -76,11 +76,11 @@ def test_no_arguments_show_the_help_and_count_as_wrong_usage(capsys: pytest.Capt
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["prepar"], "Did you mean 'prepare'?"),
+        (["prepar"], "Did you mean: energon prepare"),
         (["xyzzy"], f"Commands: {', '.join(COMMANDS)}."),
-        (["--versoin"], "'--version'?"),
-        (["info"], "Missing argument 'PATH…'"),
-        (["info", "x", "--jsno"], "Did you mean '--json'?"),
+        (["--versoin"], "Did you mean: energon --version"),
+        (["info"], "Missing PATH. Example: energon info /data/coco"),
+        (["info", "x", "--jsno"], "Did you mean: energon info x --json"),
         (["lint", "x", "--level", "all"], "'headers', 'bytes', 'decode'"),
     ],
 )

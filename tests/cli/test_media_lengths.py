@@ -179,7 +179,7 @@ def test_lint_finds_halves_of_files_and_says_what_it_decoded(
 def test_lint_names_the_media_that_it_does_not_decode(lengths: Path, energon: RunEnergon, level: str) -> None:
     done = energon("lint", lengths, "--level", level)
     assert done.code == 0
-    assert f"note: sound and video were not decoded (mp4, wav, webm): level {level}" in done.out
+    assert f"note: sound and video were not decoded (mp4, wav, webm): level {level}" in done.err
     document = energon("lint", lengths, "--level", level, "--json").json
     assert (document["decoded_media"], "not decoded" in document["media_note"]) == (0, True)
 
@@ -190,4 +190,4 @@ def test_lint_without_pyav_says_that_media_were_only_read(
     monkeypatch.setitem(sys.modules, "av", None)
     done = energon("lint", lengths, "--parallel", 1)
     assert done.code == 0, done.out
-    assert "note: sound and video were not decoded (mp4, wav, webm): PyAV is missing, pip install" in done.out
+    assert "note: sound and video were not decoded (mp4, wav, webm): PyAV is missing, pip install" in done.err

@@ -59,7 +59,7 @@ def test_a_check_exits_with_1_and_a_split_by_groups_mends_it(prepared: Path, ene
 def test_usage_of_a_split_that_is_ambiguous_is_refused(prepared: Path, energon: RunEnergon) -> None:
     assert energon("split", prepared).code == 2
     assert energon("split", prepared, "--check", "--undo").code == 2
-    assert energon("split", prepared, "--split-ratio", "1,1", "--part", "jpg").code == 2
+    assert energon("split", prepared, "--split-ratio", "1,1", "--duplicates-of", "jpg").code == 2
 
 
 def test_parts_are_added_and_the_joined_samples_shown(prepared: Path, energon: RunEnergon) -> None:

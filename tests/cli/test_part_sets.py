@@ -69,8 +69,8 @@ def test_coverage_is_exact_after_any_choice(mixed: Path, energon: RunEnergon, ho
         arguments, answers = [], ["1", "Captioning", "yes", "jpg", "txt"]
     done = energon("prepare", mixed, *arguments, answers=answers)
     assert done.code == 0
-    assert "warning: field 'image' (jpg) is missing in 63 of 200 samples, first s_1.tar/y0000" in done.out
-    assert f"warning: {MISSING}" in done.out
+    assert "warning: field 'image' (jpg) is missing in 63 of 200 samples, first s_1.tar/y0000" in done.err
+    assert f"warning: {MISSING}" in done.err
     assert "contents inspected: " in done.out
     assert "jpg json txt        1       1  s_1.tar/r0000" in done.out
 
@@ -123,7 +123,7 @@ def test_avif_next_to_captions_is_never_text_alone(tmp_path: Path, energon: RunE
     write_shard(tmp_path / "unknown/s_1.tar", captioned("b", 9, img=AVIF, txt=CAT))
     done = energon("prepare", tmp_path / "unknown", "--yes")
     assert config(tmp_path / "unknown")["__class__"] == "CrudeWebdataset"
-    assert "part 'img' is an AVIF picture" in done.out
+    assert "part 'img' is an AVIF picture" in done.err
 
 
 def test_a_part_that_is_a_picture_in_some_shards_only_is_named(tmp_path: Path, energon: RunEnergon) -> None:
@@ -132,8 +132,8 @@ def test_a_part_that_is_a_picture_in_some_shards_only_is_named(tmp_path: Path, e
     write_shard(tmp_path / "s_2.tar", captioned("c", 3, jpg=b"<!DOCTYPE html><html>", txt=CAT))
     done = energon("prepare", tmp_path, "--yes", "--dry-run")
     conflict = "is a JPEG picture in 4 (first s_0.tar/a0000), a text in 3 (first s_1.tar/b0000)"
-    assert f"note: part 'img', inspected in 7 samples, {conflict}" in done.out
-    assert "note: part 'jpg', inspected in 3 samples, is an HTML page" in done.out
+    assert f"note: part 'img', inspected in 7 samples, {conflict}" in done.err
+    assert "note: part 'jpg', inspected in 3 samples, is an HTML page" in done.err
 
 
 def test_every_rare_part_set_is_inspected(tmp_path: Path, energon: RunEnergon) -> None:
@@ -149,7 +149,7 @@ def test_dots_in_base_names_are_a_finding(tmp_path: Path, energon: RunEnergon) -
     write_shard(tmp_path / "s_0.tar", {f"cam{n}": {f"2024-01-{n:02}.jpg": JPG} for n in range(30)})
     done = energon("prepare", tmp_path, "--yes")
     assert (
-        done.out.count("warning: 30 part names occur once each, first '2024-01-00.jpg': base names contain dots") == 1
+        done.err.count("warning: 30 part names occur once each, first '2024-01-00.jpg': base names contain dots") == 1
     )
     assert "… and 22 more part sets" in energon("info", tmp_path).out
     found = energon("lint", tmp_path, "--json").json["findings"]

@@ -42,7 +42,7 @@ def write_dataset(folder: Path, name: str) -> Path:
 def test_a_proposal_keeps_all_text(tmp_path: Path, energon: RunEnergon, name: str, note: str, shown: str) -> None:
     folder = write_dataset(tmp_path, name)
     done = energon("prepare", folder, "--yes")
-    assert note in done.out
+    assert note in done.err
     assert "warning" not in done.out + done.err
     linted = energon("lint", folder, "--level", "decode", "--trust-code")
     assert linted.code == 0, linted.out
@@ -57,7 +57,7 @@ def test_code_that_prepare_wrote_is_not_trusted_by_itself(tmp_path: Path, energo
 
 def test_an_empty_answer_takes_the_code(tmp_path: Path, energon: RunEnergon) -> None:
     done = energon("prepare", write_dataset(tmp_path, "interleaved"), answers=["1", "yes", "", ""])
-    assert "note: InterleavedSample keeps the whole sample" in done.out
+    assert "note: InterleavedSample keeps the whole sample" in done.err
     assert "empty: no, generate code" in done.out
     assert "remaining = iter(images)" in (tmp_path / ".nv-meta/sample_loader.py").read_text()
 
@@ -65,7 +65,7 @@ def test_an_empty_answer_takes_the_code(tmp_path: Path, energon: RunEnergon) -> 
 def test_a_type_that_drops_text_is_warned_of(tmp_path: Path, energon: RunEnergon) -> None:
     flags = ("--sample-type", "ImageSample", "--field-map", '{"image": "jpg"}')
     done = energon("prepare", write_dataset(tmp_path, "one image"), "--yes", *flags)
-    assert "note: no field of ImageSample holds json" in done.out
+    assert "note: no field of ImageSample holds json" in done.err
 
 
 def test_loaders_batch_them(tmp_path: Path, energon: RunEnergon) -> None:

@@ -90,7 +90,7 @@ def test_the_flag_selects_the_files_to_read(
 def test_a_broken_file_is_skipped_with_a_warning_that_names_it(energon: RunEnergon, files: Path) -> None:
     done = prepare_media(energon, files, HEADER)
     assert "4 files" in done.out
-    assert "warning: no metadata of 1 media file that cannot be read: f.jpg" in done.out
+    assert "warning: no metadata of 1 media file that cannot be read: f.jpg" in done.err
 
 
 def test_the_report_as_json_has_its_keys_and_nothing_else_on_stdout(energon: RunEnergon, files: Path) -> None:
@@ -112,8 +112,8 @@ def test_names_that_are_not_utf8_are_skipped_with_a_warning(energon: RunEnergon,
     (files / os.fsdecode(b"\xff.jpg")).write_bytes(picture(1))
     done = prepare_media(energon, files, EXTENSION)
     assert done.code == 0
-    assert "1 files have no metadata, because their names are not UTF-8" in done.out
-    assert "\\xff" in done.out
+    assert "1 files have no metadata, because their names are not UTF-8" in done.err
+    assert "\\xff" in done.err
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads every file")

@@ -47,13 +47,20 @@ def test_several_samples_from_an_index_on(prepared: Path, energon: RunEnergon) -
 
 @pytest.mark.parametrize("key", ["000004", "shard_001.tar/000004"])
 def test_a_sample_by_its_key(prepared: Path, energon: RunEnergon, key: str) -> None:
-    assert "picture number 4" in energon("preview", prepared, "--key", key).out
+    assert "picture number 4" in energon("preview", prepared, key).out
+
+
+def test_several_keys_show_their_samples_in_this_order(prepared: Path, energon: RunEnergon) -> None:
+    lines = energon("preview", prepared, "000007", "shard_001.tar/000004", "000001", "--json").out.splitlines()
+    assert [json.loads(line)["key"].rpartition("/")[2] for line in lines] == ["000007", "000004", "000001"]
+    assert energon("preview", prepared, "000007", "000004", "-n", 1).out.count("picture number") == 1
+    assert energon("preview", prepared, "000007", "nothing").code == 1
 
 
 def test_a_key_that_occurs_twice_gives_both(captions: Path, energon: RunEnergon) -> None:
     write_shard(captions / "shard_009.tar", {"000004": caption_parts(99)})
     energon("prepare", captions, "--yes")
-    done = energon("preview", captions, "--key", "000004", "-n", 5)
+    done = energon("preview", captions, "000004", "-n", 5)
     assert "picture number 4" in done.out
     assert "picture number 99" in done.out
 
@@ -79,7 +86,7 @@ def test_shuffled_order_depends_on_the_seed_only(prepared: Path, energon: RunEne
 @pytest.mark.parametrize(
     ("flags", "code", "told"),
     [
-        (["--key", "missing"], 1, "no sample has the key 'missing'"),
+        (["missing"], 1, "no sample has the key 'missing'"),
         (["--split-parts", "vla"], 1, "there are: train, val, test"),
         (["--index", "12"], 2, "there are 12 samples, counted from 0"),
         (["-n", "0"], 2, "Invalid value for '-n'"),
@@ -156,13 +163,13 @@ def test_lines_of_a_jsonl_file_are_samples(texts: Path, energon: RunEnergon) -> 
     assert done.code == 0
     assert "texts.jsonl/0   sample 0 of 2" in done.out
     assert '"text": "two"' in done.out
-    assert '"text": "one"' not in energon("preview", texts, "--key", 1).out
+    assert '"text": "one"' not in energon("preview", texts, 1).out
     assert "texts.jsonl/1" in energon("preview", texts, "--shuffle", "-n", 2).out
 
 
 def test_what_a_jsonl_file_has_not_is_told(texts: Path, energon: RunEnergon) -> None:
     for key in (2, "01", "texts.jsonl/01", "9" * 5000):
-        assert energon("preview", texts, "--key", key).code == 1
+        assert energon("preview", texts, key).code == 1
     assert energon("preview", texts, "--split-parts", "train").code == 2
 
 
@@ -193,13 +200,13 @@ def test_a_path_that_is_no_dataset_says_what_it_is(prepared: Path, energon: RunE
 
 
 def test_the_place_of_a_key_is_that_in_the_dataset(prepared: Path, energon: RunEnergon) -> None:
-    assert "shard_001.tar/000004   sample 4 of 12" in energon("preview", prepared, "--key", "000004").out
+    assert "shard_001.tar/000004   sample 4 of 12" in energon("preview", prepared, "000004").out
 
 
 def test_a_key_that_occurs_twice_says_how_often_it_does(captions: Path, energon: RunEnergon) -> None:
     write_shard(captions / "zz.tar", {"000004": caption_parts(99)})
     energon("prepare", captions, "--yes")
-    assert "sample 4 of 13, 1 of 2 with this key" in energon("preview", captions, "--key", "000004").out
+    assert "sample 4 of 13, 1 of 2 with this key" in energon("preview", captions, "000004").out
 
 
 def test_a_missing_field_names_the_parts_that_the_shard_has(captions: Path, energon: RunEnergon) -> None:

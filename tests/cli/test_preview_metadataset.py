@@ -102,11 +102,11 @@ def test_a_key_is_searched_in_all_leaves_within_their_subsets(
     preview: Preview, datasets: Path, energon: RunEnergon
 ) -> None:
     blend = [{"path": "a"}, {"path": "b", "subset": {"range": [0, 4]}}, {"path": "texts.jsonl"}]
-    assert [origin for _, origin in preview("-n", 9, "--key", "000003", train=blend)] == ["a (train)", "b (train)"]
-    assert [origin for _, origin in preview("-n", 9, "--key", "shard_001.tar/000004", train=blend)] == ["a (train)"]
-    assert [origin for _, origin in preview("-n", 9, "--key", "000001", train=blend)] == ["a (train)", "b (train)"]
-    assert preview("--key", "1", train=blend) == preview("--key", "texts.jsonl/1", train=blend)
-    done = energon("preview", datasets / "mix.yaml", "--key", "000009")
+    assert [origin for _, origin in preview("-n", 9, "000003", train=blend)] == ["a (train)", "b (train)"]
+    assert [origin for _, origin in preview("-n", 9, "shard_001.tar/000004", train=blend)] == ["a (train)"]
+    assert [origin for _, origin in preview("-n", 9, "000001", train=blend)] == ["a (train)", "b (train)"]
+    assert preview("1", train=blend) == preview("texts.jsonl/1", train=blend)
+    done = energon("preview", datasets / "mix.yaml", "000009")
     assert done.code == 1
     assert "no sample of these datasets has the key '000009'" in done.err
 
@@ -190,7 +190,7 @@ def joined(datasets: Path) -> Callable[..., Path]:
 
 
 def test_a_join_is_shown_as_its_joiner_makes_it(joined: Callable[..., Path], energon: RunEnergon) -> None:
-    done = energon("preview", joined({"__module__": __name__, "__class__": "Pair"}), "--key", "000003")
+    done = energon("preview", joined({"__module__": __name__, "__class__": "Pair"}), "000003")
     assert (done.code, done.err) == (0, "")
     assert done.out.splitlines() == [
         "shard_001.tar/000003   sample 3 of 6 of its dataset",
@@ -205,9 +205,9 @@ def test_a_join_is_shown_as_its_joiner_makes_it(joined: Callable[..., Path], ene
 def test_rows_are_counted_and_found_within_the_subset(joined: Callable[..., Path], energon: RunEnergon) -> None:
     mix = joined(JOINER, subset={"range": [2, 6]})
     assert "shard_000.tar/000002   sample 0 of 4\n" in energon("preview", mix, "--crude").out
-    done = energon("preview", mix, "--crude", "--key", "000003")
+    done = energon("preview", mix, "--crude", "000003")
     assert "shard_001.tar/000003   sample 1 of 4 of its dataset\n" in done.out
-    assert energon("preview", mix, "--crude", "--key", "000001").code == 1
+    assert energon("preview", mix, "--crude", "000001").code == 1
 
 
 def test_members_with_names_are_given_to_the_joiner_by_these(joined: Callable[..., Path], energon: RunEnergon) -> None:
@@ -308,8 +308,8 @@ def test_files_are_shown_as_pictures_or_by_their_metadata(files: Path, energon: 
 
 
 def test_one_file_is_shown_by_its_path(files: Path, energon: RunEnergon) -> None:
-    assert energon("preview", files, "--key", "sub/a.jpg").out.startswith("sub/a.jpg   file 2 of 3\n")
-    done = energon("preview", files, "--key", "notes.txt")
+    assert energon("preview", files, "sub/a.jpg").out.startswith("sub/a.jpg   file 2 of 3\n")
+    done = energon("preview", files, "notes.txt")
     assert (done.code, "no media metadata is known of the file 'notes.txt'" in done.err) == (1, True)
     assert energon("preview", files, "--split-parts", "train").code == 2
 

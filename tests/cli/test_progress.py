@@ -84,15 +84,15 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
 def test_a_log_gets_a_line_every_30_seconds(log: Callable[..., list[str]]) -> None:
     assert log(seconds=29) == []
     assert log(seconds=80) == [  # steps of 8 s
-        "Scanning: 4.0 MB of 20.0 MB (20 %), 125.0 kB/s, 0:02:08 left",
-        "Scanning: 8.0 MB of 20.0 MB (40 %), 125.0 kB/s, 0:01:36 left",
+        "Scanning: 4.0 MB of 20.0 MB (20.0 %), 125.0 kB/s, 0:02:08 left",
+        "Scanning: 8.0 MB of 20.0 MB (40.0 %), 125.0 kB/s, 0:01:36 left",
     ]
 
 
 def test_the_flag_asks_for_more_lines(log: Callable[..., list[str]]) -> None:
     lines = log(seconds=20, unit="shards", enabled=True)
     assert len(lines) == 3
-    assert lines[0].startswith("Scanning: 3,000,000 of 20,000,000 shards (15 %), ")
+    assert lines[0].startswith("Scanning: 3,000,000 of 20,000,000 shards (15.0 %), ")
     assert log(seconds=100, enabled=False) == []
 
 
@@ -114,8 +114,8 @@ def test_the_time_before_the_first_update_does_not_count_in_the_rate(monkeypatch
             clock.now += seconds
             bar.update(clock.now - 200, 1000)
     assert stream.getvalue().splitlines()[1:] == [
-        "Checking: 30 of 1,000 samples (3 %), 1.0 samples/s, 0:16:10 left",
-        "Checking: 60 of 1,000 samples (6 %), 1.0 samples/s, 0:15:40 left",
+        "Checking: 30 of 1,000 samples (3.0 %), 1.0 samples/s, 0:16:10 left",
+        "Checking: 60 of 1,000 samples (6.0 %), 1.0 samples/s, 0:15:40 left",
     ]
 
 
@@ -128,4 +128,4 @@ def test_what_a_resumed_task_did_before_does_not_count_in_its_rate(
         bar.update(1000, 2000)
         clock.now += 40
         bar.update(1010, 2000)
-    assert stream.getvalue() == "Scanning: 1,010 of 2,000 shards (50 %), 0.2 shards/s, 1:06:00 left\n"
+    assert stream.getvalue() == "Scanning: 1,010 of 2,000 shards (50.5 %), 0.2 shards/s, 1:06:00 left\n"

@@ -50,7 +50,7 @@ def test_info_of_token_files(tokens: Path, run: Run) -> None:
 
 
 def test_preview_of_token_files(tokens: Path, run: Run) -> None:
-    shown = run("preview", tokens, "--key", "7")
+    shown = run("preview", tokens, "7")
     assert "tokens#1.bin/7   sample 7 of 30" in shown
     assert "uint16 (4,)" in shown
     assert "a single file has no split parts" in run("preview", tokens, "--split-parts", "val", code=2)
@@ -70,7 +70,7 @@ def test_the_commands_on_a_parquet_file(tmp_path: Path, run: Run) -> None:
     found = json.loads(run("info", path, "--json"))
     assert (found["type"], found["samples"], found["columns"]["id"]) == ("parquet", 20, "int64")
     assert "3, the largest" in run("info", path)
-    assert "text 3" in run("preview", path, "--key", "x.parquet/3")
+    assert "text 3" in run("preview", path, "x.parquet/3")
     assert "no findings: 20 samples" in run("lint", path)
     path.write_bytes(path.read_bytes()[:50])
     assert "E414" in run("lint", path, code=1)
@@ -89,7 +89,7 @@ def test_the_commands_on_a_folder(tmp_path: Path, kind: str, run: Run) -> None:
     assert (found["type"], found["samples"]) == (kind, 40)
     assert [part["samples"] for part in found["splits"]] == [30, 10]
     assert "compat" not in found
-    assert "text 27" in run("preview", tmp_path, "--key", f"s_2.{kind}/7")
+    assert "text 27" in run("preview", tmp_path, f"s_2.{kind}/7")
     assert f"s_3.{kind}/0" in run("preview", tmp_path, "--split-parts", "val")
     assert "40 samples in 4 shards" in run("lint", tmp_path)
     (tmp_path / f"s_1.{kind}").unlink()
@@ -112,7 +112,7 @@ def test_a_metadataset_of_all_formats(tmp_path: Path, tokens: Path, run: Run) ->
     assert "70" in run("info", path)
     linted = run("lint", path)
     assert "W503" in linted  # the token file is reached twice
-    shown = run("preview", path, "--key", "x.parquet/4")
+    shown = run("preview", path, "x.parquet/4")
     assert "text 4" in shown
     (tmp_path / "tokens#1.bin").write_bytes(b"")
     assert "E412" in run("lint", path, code=1)

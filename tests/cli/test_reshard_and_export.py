@@ -21,7 +21,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_reshard_writes_a_dataset_and_says_so(energon: RunEnergon, folder: Path, tmp_path: Path) -> None:
-    done = energon("reshard", folder, tmp_path / "new", "--shuffle", 1, "--shard-size", "1MB", "--drop-parts", "json")
+    done = energon(
+        "reshard", folder, tmp_path / "new", "--shuffle", "--seed", 1, "--shard-size", "1MB", "--drop-parts", "json"
+    )
     assert done.code == 0, done.err
     assert "note: wrote 12 samples in 2 shards, " in done.err
     opened = DatasetFolder(tmp_path / "new")
@@ -48,11 +50,11 @@ def test_samples_without_a_chosen_part_are_named(energon: RunEnergon, tmp_path: 
     write_tar(tmp_path / "ds" / "s_0.tar", [("a.txt", b"1"), ("a.json", b"{}"), ("b.txt", b"2")])
     prepare(tmp_path / "ds", split=SplitRequest(ratio={"train": 1.0}))
     verb, *options = command
-    strict = energon(verb, tmp_path / "ds", tmp_path / "new", *options, "--keep-parts", "json", "--strict")
+    strict = energon(verb, tmp_path / "ds", tmp_path / "new", *options, "--parts", "json", "--strict")
     assert strict.code == 1
     assert "1 samples: a sample with none of the chosen parts [L113], first s_0.tar/b" in strict.err
     assert not (tmp_path / "new" / ".nv-meta" / ".info.json").exists()
-    done = energon(verb, tmp_path / "ds", tmp_path / "new", *options, "--keep-parts", "json", "--json")
+    done = energon(verb, tmp_path / "ds", tmp_path / "new", *options, "--parts", "json", "--json")
     assert done.code == 0, done.err
     account = done.json["account"]
     assert (account["seen"]["samples"], account["used"]["samples"]) == (2, 1)
@@ -72,7 +74,7 @@ def test_parts_of_one_name_are_named(energon: RunEnergon, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["--shuffle", "1", "--sort-by", "key"], 2, "--shuffle or --sort-by"),
+        (["--shuffle", "--seed", "1", "--sort-by", "key"], 2, "--shuffle or --sort-by"),
         (["--shard-size", "big"], 2, "expected a size such as"),
         (["--sort-by", "width"], 1, "there is no column 'width' to sort by; known are key"),
         (["--drop-parts", "png"], 1, "no part matches 'png'"),
@@ -90,7 +92,7 @@ def test_reshard_refuses_wrong_settings(  # noqa: PLR0917 - pytest names them
 
 def test_export_takes_the_format_from_the_ending(energon: RunEnergon, folder: Path, tmp_path: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
-    assert energon("export", folder, tmp_path / "x.jsonl", "--keep-parts", "txt").code == 0
+    assert energon("export", folder, tmp_path / "x.jsonl", "--parts", "txt").code == 0
     lines = (tmp_path / "x.jsonl").read_text().splitlines()
     assert json.loads(lines[3]) == {"__key__": "shard_001.tar/000003", "txt": "picture number 3"}
     assert energon("export", folder, tmp_path / "x.parquet").code == 0

@@ -91,6 +91,17 @@ def keys_of(batch: Any) -> list[str]:
     return [key for pack in keys for key in pack.split("+")]
 
 
+def test_without_numbers_of_a_run_an_epoch_is_explained_and_the_exit_code_is_0(
+    prepared: Path, energon: RunEnergon
+) -> None:
+    samples = energon("stats", prepared, "--split-parts", "train", "--json").json["samples"]
+    facts = energon("explain", prepared, "--json")
+    assert (facts.code, facts.json["steps"], facts.json["samples"]) == (0, samples, samples)
+    assert facts.json["sources"][0]["epochs"] == 1
+    assert energon("explain", prepared, "--split-parts", "val").code == 0
+    assert energon("explain", prepared, "--batch-size", 2, "--json").json["steps"] == 1000
+
+
 def test_a_run_is_explained_with_its_findings(prepared: Path, energon: RunEnergon) -> None:
     done = energon("explain", prepared, "--steps", 100, "--batch-size", 2)
     assert done.code == 1  # six samples for 48 lanes
@@ -109,8 +120,8 @@ def test_the_shares_between_changes_of_weights_are_a_table(tmp_path: Path, energ
     mix.write_text(f"{head}    - {{path: a, weight: {{0: 3, 10: 0}}}}\n")
     options = ("--steps", 20, "--batch-size", 8, "--lanes", 4)
     lines = [line.split() for line in energon("explain", mix, *options).out.splitlines()]
-    assert ["0", "–", "10", "25.00%", "→", "25.00%", "75.00%", "→", "75.00%"] in lines
-    assert ["10", "–", "20", "100.00%", "→", "100.00%", "0.00%", "→", "0.00%"] in lines
+    assert ["0", "–", "10", "25.0", "%", "→", "25.0", "%", "75.0", "%", "→", "75.0", "%"] in lines
+    assert ["10", "–", "20", "100.0", "%", "→", "100.0", "%", "0.0", "%", "→", "0.0", "%"] in lines
     [first, _] = json.loads(energon("explain", mix, *options, "--json").out)["stretches"]
     assert first == {"steps": [0.0, 10.0], "shares_asked": [0.25, 0.75], "used": [20, 60]}
 
@@ -206,7 +217,8 @@ def test_wrong_uses_of_a_checkpoint_say_what_to_do(tmp_path: Path, energon: RunE
     done = energon("trace", run, "--step", 1, "--dataset", tmp_path / "other")
     assert done.code == 1
     assert "checksum of the selected samples" in done.err
-    for wrong in ("nothing", "nothing:Class", "json:loads", "pathlib:Path"):
+    assert energon("trace", run, "--step", 1, "--task-encoder", "nothing").code == 2
+    for wrong in ("nothing:Class", "json:loads", "pathlib:Path"):
         done = energon("trace", run, "--step", 1, "--task-encoder", wrong)
         assert done.code == 1
         assert "task encoder" in done.err or "TaskEncoder" in done.err

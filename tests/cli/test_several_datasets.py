@@ -142,12 +142,12 @@ def test_a_mix_is_extracted_dataset_by_dataset(folder: Path, energon: RunEnergon
 
 def test_a_split_of_a_mix_has_the_parts_that_it_reads(folder: Path, energon: RunEnergon) -> None:
     write_mix(folder, "parts.yaml", train=[{"path": "a", "split_part": "val"}, {"path": "b"}], val={"path": "b"})
-    assert energon("extract", folder / "parts.yaml", "-o", folder / "x.jsonl", "--split-part", "train").code == 0
+    assert energon("extract", folder / "parts.yaml", "-o", folder / "x.jsonl", "--split-parts", "train").code == 0
     numbers = [*range(6, 9), *range(6)]  # of a, its part val; of b, its part train
     assert [int(key[-6:]) for key in keys_of(folder / "x.jsonl")] == numbers
-    found = energon("stats", folder / "parts.yaml", "--split-part", "train", "--json").json["datasets"]
+    found = energon("stats", folder / "parts.yaml", "--split-parts", "train", "--json").json["datasets"]
     assert [one["population"] for one in found] == [3, 6]
-    assert "there is no split" in energon("stats", folder / "parts.yaml", "--split-part", "test").err
+    assert "there is no split" in energon("stats", folder / "parts.yaml", "--split-parts", "test").err
 
 
 def test_samples_of_two_datasets_with_one_key_are_kept_apart(folder: Path, energon: RunEnergon) -> None:

@@ -27,14 +27,14 @@ def test_columns_are_written_and_used_by_conditions(prepared: Path, tmp_path: Pa
 
 def test_duplicates_and_broken_parts_are_findings(tmp_path: Path, energon: RunEnergon) -> None:
     datasets = write_datasets(tmp_path)
-    assert energon("stats", datasets / "a", "--dedupe").code == 0
+    assert energon("stats", datasets / "a", "--duplicates").code == 0
     done = energon("stats", datasets / "b", "--json")
     assert done.code == 1
     assert json.loads(done.out)["broken"]["first"][0]["sample"].endswith("000004")
-    done = energon("stats", datasets / "a", "--dedupe-part", "json", "--json")
+    done = energon("stats", datasets / "a", "--duplicates-of", "json", "--json")
     assert json.loads(done.out)["duplicates"] == []
     mix = write_mix(datasets, train=[{"weight": 1, "path": "a"}, {"weight": 1, "path": "b"}])
-    done = energon("stats", mix, "--sample", 3, "--json")
+    done = energon("stats", mix, "--limit", 3, "--json")
     assert [one["samples"] for one in json.loads(done.out)["datasets"]] == [3, 3]
     assert energon("stats", mix, "--html", tmp_path / "x.html").code == 2
 

@@ -87,7 +87,7 @@ def test_info_scans_the_headers(captions: Path, energon: RunEnergon) -> None:
     assert (done.code, done.err) == (0, "")
     assert "12 samples in 4 shards" in done.out
     assert f"not prepared; scanned 4 shards; to prepare: energon prepare {captions}" in done.out
-    assert "jpg      100 %  8.2 kB   686 B" in done.out
+    assert "jpg    100.0 %  8.2 kB   686 B" in done.out
     one = energon("info", captions / "shard_001.tar", "--json").json
     assert (one["samples"], one["shards"], one["index"]["state"], one["prepared"]) == (3, 1, "none", None)
     assert one["note"] == "not prepared; scanned 1 shard"
@@ -117,11 +117,11 @@ def test_preview_shows_parts_and_says_what_was_scanned(captions: Path, energon: 
 
 
 def test_preview_finds_keys_and_shuffles(captions: Path, energon: RunEnergon) -> None:
-    assert energon("preview", captions, "--key", "000007").out.startswith("shard_002.tar/000007   sample 7 of 12\n")
-    named = energon("preview", captions, "--key", "shard_002.tar/000007")
+    assert energon("preview", captions, "000007").out.startswith("shard_002.tar/000007   sample 7 of 12\n")
+    named = energon("preview", captions, "shard_002.tar/000007")
     assert named.out.startswith("shard_002.tar/000007   sample 1 of 3 of its shard\n")
     assert "scanned 1 of 4 shards" in named.err
-    missing = energon("preview", captions, "--key", "none")
+    missing = energon("preview", captions, "none")
     assert (missing.code, "no sample has the key 'none'" in missing.err) == (1, True)
     shuffled = json.loads(energon("preview", captions, "--shuffle", "--json").out)
     assert json.loads(energon("preview", captions, "--index", shuffled["index"], "--json").out) == shuffled

@@ -174,7 +174,7 @@ def test_a_checkpoint_is_replaced_only_with_the_flag_and_converted_alone(
     ):
         assert main(["checkpoint", "redist", *arguments, "--new-world-size", "2"]) == 1
         assert message in capsys.readouterr().err
-    assert main(["checkpoint", "redist", str(path), str(tmp_path), "--new-world-size", "2", "--overwrite"]) == 0
+    assert main(["checkpoint", "redist", str(path), str(tmp_path), "--new-world-size", "2", "--force-overwrite"]) == 0
     assert [state["rank"] for state in without_loader(path)[1]["states of all ranks"]] == [0, 1]
 
 

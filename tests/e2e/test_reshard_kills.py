@@ -86,7 +86,17 @@ def is_complete(output: Path) -> bool:
 def test_kills_of_the_command_at_random_moments(tmp_path: Path) -> None:
     folder, output = write_dataset(tmp_path / "ds", 1200), tmp_path / "out"
     command = [sys.executable, "-m", "energon_cli", "reshard", str(folder)]
-    options = ["--shuffle", "1", "--no-compat", "--samples-per-shard", "5", "--num-workers", "2", "--no-progress"]
+    options = [
+        "--shuffle",
+        "--seed",
+        "1",
+        "--no-compat",
+        "--samples-per-shard",
+        "5",
+        "--num-workers",
+        "2",
+        "--no-progress",
+    ]
     begin = time.monotonic()
     subprocess.run([*command, str(tmp_path / "whole"), *options], check=True)
     took = time.monotonic() - begin

@@ -34,7 +34,7 @@ def _looks(name: str, options: str = "") -> tuple[Step, ...]:
         *(commands(f"lint {place} --parallel 1 --level {level}") for level in levels),
         commands(f"lint {place} --parallel 1 --json", f"lint {place} --parallel 1 --all"),
         commands(f"preview {place} -n 3", f"preview {place} -n 3 --json --shuffle", f"preview {place} --crude"),
-        commands(f"preview {place} --key 0.tar/01 --json", f"preview {place} --split-parts train --index 3"),
+        commands(f"preview {place} 0.tar/01 --json", f"preview {place} --split-parts train --index 3"),
     )
 
 

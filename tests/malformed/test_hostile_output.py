@@ -99,7 +99,7 @@ def test_no_command_prints_what_a_terminal_would_interpret(
         "prepare --num-workers 1 --yes --decompress",
         "prepare-media --num-workers 1 --media-metadata-by-header",
         *("info", "info --json", "lint --parallel 1", "lint --parallel 1 --all", "lint --parallel 1 --json"),
-        *("preview -n 5", "preview -n 5 --crude", "preview -n 5 --json", "preview --key no"),
+        *("preview -n 5", "preview -n 5 --crude", "preview -n 5 --json", "preview no"),
     ):
         name, *options = command.split()
         main([name, path, *options])

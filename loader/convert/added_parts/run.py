@@ -184,7 +184,7 @@ def _check(plan: AddPartsPlan, folder: DatasetFolder, counted: MatchCount, lacki
             f"no key of the {counted.unused:,} samples in {plan.source} is one of the dataset; the source has"
             f" {', '.join(map(repr, counted.unused_rows)) or 'none'}, the dataset {folder.tar_index.key(0)!r}",
             at=folder.path,
-            hint="name files, or rows by --key, after the keys that energon preview shows",
+            hint="name files, or rows by --key-column, after the keys that energon preview shows",
         )
     if plan.nonmatch == "error" and len(lacking):
         raise ConfigError(

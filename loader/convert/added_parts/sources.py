@@ -125,7 +125,7 @@ class KeyedTable(Source):
             f"expected a column {' or '.join(_KEYS) if self.key_column is None else repr(self.key_column)} with the"
             f" keys, found {', '.join(map(str, list(record)[:20]))}",
             at=f"{self.path}, line {line}",
-            hint="name the column of the keys with --key",
+            hint="name the column of the keys with --key-column",
         )
 
     def _records(self) -> Iterator[tuple[int, dict[str, Any]]]:

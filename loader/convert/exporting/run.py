@@ -38,7 +38,6 @@ class ExportRequest:
         format: One of :data:`FORMATS`.
         query: The samples.
         limit: Only so many of them; None for all.
-        parts: Only parts of these names; None for all.
         keep_parts: Only parts that match one of these patterns; empty for all.
         drop_parts: No parts that match one of these patterns.
         by_shard: With ``"files"``, a folder for each shard.
@@ -55,7 +54,6 @@ class ExportRequest:
     format: str = "files"
     query: SampleQuery = field(default_factory=SampleQuery)
     limit: int | None = None
-    parts: tuple[str, ...] | None = None
     keep_parts: tuple[str, ...] = ()
     drop_parts: tuple[str, ...] = ()
     by_shard: bool = False
@@ -104,7 +102,7 @@ def export_samples(request: ExportRequest, on_progress: Callable[[int, int], Non
     """
     named = named_datasets(
         request.paths,
-        split_part=request.query.split_part,
+        split_parts=request.query.split_parts,
         split_config=request.split_config,
         meta_folder=request.meta_folder,
     )
@@ -193,7 +191,7 @@ def _read(
 
 def _part_names(all_names: Sequence[str], request: ExportRequest, at: str) -> tuple[str, ...] | None:
     if not (request.keep_parts or request.drop_parts):
-        return request.parts
+        return None
     return kept_parts(all_names, keep=request.keep_parts, drop=request.drop_parts, at=at)
 
 

@@ -33,7 +33,7 @@ def merged_split(inputs: Sequence[MergeInput]) -> SplitConfig:
                 f"part {next(iter(split.sample_filters))!r} of this dataset has a filter; parts with filters cannot be"
                 " merged",
                 at=one.path,
-                hint=f"split it by shards first (energon split {one.path} --by shards), or mix the datasets in a"
+                hint=f"split it by shards first (energon split {one.path} --split-by shards), or mix the datasets in a"
                 " metadataset",
             )
         known = one.folder.shard_counts
@@ -49,7 +49,7 @@ def merged_split(inputs: Sequence[MergeInput]) -> SplitConfig:
                     f"part {part!r} has {_shown(expected)} in {first.path}, and {_shown(found)} in {one.path};"
                     " a split file has one range for all shards of a part",
                     at=one.path,
-                    hint="split one of them again, by shards: energon split PATH --by shards",
+                    hint="split one of them again, by shards: energon split PATH --split-by shards",
                 )
         names = frozenset(known)
         exclude += [one.new_name(name) for name in split.exclude if split_sample_name(name, names)[0] in known]

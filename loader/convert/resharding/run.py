@@ -105,7 +105,7 @@ def _reshard_tars(plan: ReshardPlan, on_progress: ProgressCallback | None) -> Re
     """Write the samples of tar shards without metadata."""
     query = plan.query
     for name, value in (
-        ("a split part", query.split_part),
+        ("a split part", query.split_parts or None),
         ("keys", query.keys),
         ("a condition", query.where),
         ("a filter", query.filter),

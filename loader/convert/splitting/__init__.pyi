@@ -1,5 +1,6 @@
 # The public names of this package, each with the module that defines it.
 
+from .groups import check_group_expression as check_group_expression
 from .leaks import (
     LeakReport as LeakReport,
     find_leaks as find_leaks,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -125,11 +125,27 @@ def _pattern(expression: str) -> re.Pattern[str]:
         raise ConfigError(f"{expression[4:]!r} is no regular expression: {error}", hint=_HINT) from error
 
 
-def _values(folder: DatasetFolder, expression: str, on_progress: ProgressCallback | None) -> Iterator[str | None]:
+def check_group_expression(expression: str) -> None:
+    """Check the form of an expression of groups, without a dataset.
+
+    Raises:
+        ConfigError: It is none.
+    """
+    if expression.startswith("key:"):
+        _pattern(expression)
+    else:
+        _accesses(expression, at=None)
+
+
+def _accesses(expression: str, *, at: str | None) -> Sequence[FieldAccess]:
     try:
-        accesses = parse_field_expression(expression)
+        return parse_field_expression(expression)
     except ValueError as error:
-        raise ConfigError(f"{expression!r} names no group: {error}", at=folder.path, hint=_HINT) from error
+        raise ConfigError(f"{expression!r} names no group: {error}", at=at, hint=_HINT) from error
+
+
+def _values(folder: DatasetFolder, expression: str, on_progress: ProgressCallback | None) -> Iterator[str | None]:
+    accesses = _accesses(expression, at=folder.path)
     known = [stats.name for stats in folder.index.part_stats()]
     if not any(access.part in known for access in accesses):
         raise ConfigError(

@@ -103,7 +103,7 @@ def run_split(plan: SplitPlan, *, on_progress: ProgressCallback | None = None) -
             raise ConfigError(
                 f"part {part!r} would have no samples: there are {len(groups.names):,} groups in {len(names):,} shards",
                 at=folder.path,
-                hint="pass --by samples, group by something finer, or give the part a larger share",
+                hint="pass --split-by samples, group by something finer, or give the part a larger share",
             )
     file = f"{FOLDER}/{folder.split_file or SPLIT_YAML}"
     if not plan.dry_run:

@@ -82,7 +82,7 @@ class _Finder:
         self._is_moved = False  # paths start from another folder
         for option, column in [
             *((f"--part {part}", name) for part, name in columns.parts.items()),
-            ("--key", columns.key),
+            ("--key-column", columns.key),
             ("--split-column", columns.split),
         ]:
             if column is not None and column not in self._table:

@@ -25,7 +25,7 @@ class SampleQuery:
     """A choice of samples; each criterion that is set must hold.
 
     Attributes:
-        split_part: Only samples of this split part.
+        split_parts: Only samples of these split parts; empty for all samples.
         keys: Only samples with these keys, ``<shard>/<key>`` or bare, and of these shards.
         origins: Of some keys the datasets in which they are meant; they are passed over in others.
         where: Condition on columns, and on ``bytes`` (size of a sample), ``shard``, ``size("jpg")`` and ``has("jpg")``.
@@ -33,7 +33,7 @@ class SampleQuery:
         excluded: Also samples that the split excludes.
     """
 
-    split_part: str | None = None
+    split_parts: Sequence[str] = ()
     keys: Sequence[str] | None = None
     origins: KeyOrigins = field(default_factory=dict)
     where: str | None = None
@@ -53,20 +53,12 @@ def find_samples(folder: DatasetFolder, query: SampleQuery) -> IntArray:
         FormatError: A column or filter is damaged or stale.
     """
     condition = None if query.where is None else Condition(query.where)
-    ranges = [range(len(folder.index))]
-    if query.split_part is not None:
-        ranges = folder.samples_of_part(query.split_part, excluded_shards=True)
-    found = _numbers(ranges)
+    found = _of_parts(folder, query)
     if query.keys is not None:
         keys = keys_of_folder(query.keys, query.origins, folder)
         if query.keys and not keys:
             raise foreign_keys_error(query.origins, at=folder.path)
         found = np.intersect1d(found, _of_keys(folder, keys), assume_unique=True)
-    rows = folder.open_filter(query.filter) if query.filter is not None else None
-    if query.split_part is not None:
-        rows = folder.filter_of_part(query.split_part, query.filter)
-    if rows is not None:
-        found = np.intersect1d(found, rows.numbers(np.arange(len(rows))), assume_unique=True)
     if not query.excluded:
         found = np.setdiff1d(found, folder.excluded_samples(), assume_unique=True)
     if condition is not None:
@@ -87,6 +79,22 @@ def read_keys(lines: Iterable[str]) -> Iterator[str]:
         key = line.rstrip("\r\n")
         if key.strip() and not key.startswith("#"):
             yield key
+
+
+def _of_parts(folder: DatasetFolder, query: SampleQuery) -> IntArray:
+    """Return the samples of the split parts that the filter of the query, and those of the parts, keep."""
+    pieces = []
+    for part in query.split_parts or (None,):
+        if part is None:
+            found = np.arange(len(folder.index))
+            rows = None if query.filter is None else folder.open_filter(query.filter)
+        else:
+            found = _numbers(folder.samples_of_part(part, excluded_shards=True))
+            rows = folder.filter_of_part(part, query.filter)
+        if rows is not None:
+            found = np.intersect1d(found, rows.numbers(np.arange(len(rows))), assume_unique=True)
+        pieces.append(found)
+    return pieces[0] if len(pieces) == 1 else np.unique(np.concatenate(pieces))
 
 
 def _numbers(ranges: Iterable[range]) -> IntArray:

@@ -31,7 +31,7 @@ def statistics(
     folder = DatasetFolder(path, split_config=split_config or SPLIT_YAML, meta_folder=meta_folder)
     request = StatsRequest(
         path=path,
-        query=SampleQuery(split_part=split_part),
+        query=SampleQuery(split_parts=() if split_part is None else [split_part]),
         sample=sample,
         split_config=split_config,
         meta_folder=meta_folder,

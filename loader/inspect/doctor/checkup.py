@@ -11,7 +11,7 @@ from ...errors import ConfigError
 from ...storage.node_cache.file_systems import network_file_system
 from ...storage.node_cache.settings import CACHE_FOLDER_VARIABLE, CacheSettings, cache_settings
 from ..text import format_bytes
-from .machine import Disk, Limits, read_disk, read_limits
+from .machine import Disk, Limits, read_disk, read_gpus, read_limits
 from .packages import Installed, read_packages
 
 _MIN_OPEN_FILES = 4096
@@ -48,6 +48,7 @@ class Checkup:
         cache: The cache of remote datasets; None if it is off.
         cache_disk: The disk of its folder, or of the nearest folder that exists.
         temporary: The disk of temporary files.
+        gpus: The NVIDIA GPUs of this machine, each with its memory.
         advice: What to change, errors first.
     """
 
@@ -56,6 +57,7 @@ class Checkup:
     cache: CacheSettings | None
     cache_disk: Disk | None
     temporary: Disk | None
+    gpus: tuple[str, ...]
     advice: tuple[Advice, ...]
 
 
@@ -72,13 +74,18 @@ def examine_machine(limits: Limits | None = None, installed: Installed | None = 
     installed = installed or read_packages()
     temporary = read_disk(tempfile.gettempdir())
     cache, cache_disk, advice = _examine_cache()
-    advice += [*_about_packages(installed), *_about_limits(limits), *_about_temporary(temporary)]
+    advice += [
+        *_about_packages(installed),
+        *_about_limits(limits),
+        *_about_temporary(temporary),
+    ]
     return Checkup(
         installed=installed,
         limits=limits,
         cache=cache,
         cache_disk=cache_disk,
         temporary=temporary,
+        gpus=read_gpus(),
         advice=tuple(sorted(advice, key=lambda one: one.severity)),
     )
 
@@ -100,7 +107,7 @@ def _about_limits(limits: Limits) -> Iterator[Advice]:
             subject="cores",
             message=f"{limits.usable_cores} cores are visible, and the control group gives time of "
             f"{limits.cgroup_cores:g}: a process per core, the default of commands, is throttled",
-            hint=f"pass --num-workers {limits.cores} (lint: --parallel {limits.cores}), and as many loader workers",
+            hint=f"pass --num-workers {limits.cores}, and as many loader workers",
         )
     if limits.open_files is not None and limits.open_files < _MIN_OPEN_FILES:
         possible = limits.open_files_hard is None or limits.open_files_hard >= _MIN_OPEN_FILES

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,9 @@ from ...format import usable_cores
 
 _NO_LIMIT_BYTES = 1 << 60
 """Version 1 of control groups writes a number of this size where there is no limit."""
+
+
+_MAX_DRIVER_S = 20.0  # a driver that is not loaded yet takes seconds for each GPU
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +91,16 @@ def read_limits(root: Path = Path("/")) -> Limits:
         locked_memory_bytes=limit(locked),
         shared_memory=read_disk(root / "dev" / "shm"),
     )
+
+
+def read_gpus() -> tuple[str, ...]:
+    """Return the name and memory of each NVIDIA GPU that the driver shows; torch is not imported."""
+    command = ("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader")
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=_MAX_DRIVER_S)
+    except (OSError, subprocess.SubprocessError):
+        return ()
+    return tuple(line.strip() for line in done.stdout.splitlines() if line.strip())
 
 
 def read_disk(path: str | os.PathLike[str]) -> Disk | None:

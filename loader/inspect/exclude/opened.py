@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ...errors import ConfigError, StorageError
 from ...format.dataset_folder import DatasetFolder
 from ...format.documents.providers import is_metadataset
@@ -22,13 +24,13 @@ def check_single(path: str) -> None:
 
 
 def open_prepared(
-    path: str, *, split_part: str | None = None, split_config: str | None, meta_folder: str | None
+    path: str, *, split_parts: Sequence[str] = (), split_config: str | None, meta_folder: str | None
 ) -> list[OpenDataset]:
     """Open the dataset of a path, or the datasets of a metadataset.
 
     Args:
         path: A prepared dataset, a single file of samples, or a metadataset.
-        split_part: Only this split part; of a metadataset, what its split of this name reads.
+        split_parts: Only these split parts; of a metadataset, what its splits of these names read.
         split_config: Name of the split file; None for the default one, or the one that the metadataset names.
         meta_folder: Folder to use instead of ``.nv-meta``.
 
@@ -37,7 +39,7 @@ def open_prepared(
         FormatError: A single file is damaged or not indexed.
         StorageError: A dataset is missing or not prepared.
     """
-    named = named_datasets([path], split_part=split_part, split_config=split_config, meta_folder=meta_folder)
+    named = named_datasets([path], split_parts=split_parts, split_config=split_config, meta_folder=meta_folder)
     opened = (
         (one, open_samples(one.path, split_config=one.split_config, meta_folder=one.meta_folder)) for one in named
     )

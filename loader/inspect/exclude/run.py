@@ -108,7 +108,7 @@ def exclude_each(request: ExcludeRequest, on_progress: Callable[[int, int], None
     """
     opened = open_prepared(
         request.path,
-        split_part=request.query.split_part,
+        split_parts=request.query.split_parts,
         split_config=request.split_config,
         meta_folder=request.meta_folder,
     )

@@ -18,6 +18,7 @@ from ...pipeline.reading.dataset_source import DatasetSource
 from ...pipeline.reading.read_ahead import READ_AHEAD_BYTES
 from ...pipeline.reading.source import Source
 from ...storage.node_cache.settings import cache_settings
+from ..text import format_percent
 from .planned_run import PlannedRun
 from .reads import StorageFacts, files_of, measure_shuffling, storage_facts, storage_of
 from .scheduled import StretchFacts, mean_shares, scheduled_stretches, step_of_count
@@ -311,7 +312,8 @@ def _findings(run: PlannedRun, facts: RunFacts) -> Iterator[Finding]:
         found.append(f"neighbours are close in the stored order: mixing {facts.mixing:.2f}, where 1 is random")
     if facts.shard_share > _LARGE_SHARD_SHARE * facts.random_shard_share:
         found.append(
-            f"a shard has {facts.shard_share:.0%} of a micro-batch, where {facts.random_shard_share:.0%} is random"
+            f"a shard has {format_percent(facts.shard_share)} of a micro-batch, where "
+            f"{format_percent(facts.random_shard_share)} is random"
         )
     if found:
         yield Finding(

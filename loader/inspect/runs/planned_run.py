@@ -145,6 +145,11 @@ class PlannedRun:
         return self.request.batch_size or 1
 
     @property
+    def epoch_steps(self) -> int:
+        """Number of steps that use as many samples as the datasets have, the last one in part."""
+        return max(1, -(-int(self.kept.sum()) // (self.batch_size * self.request.world_size)))
+
+    @property
     def plan(self) -> ShuffledPlan:
         """The order of the run."""
         plan = self.reader.plan

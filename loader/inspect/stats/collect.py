@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import Any
 
 import numpy as np
@@ -225,13 +226,19 @@ def _tasks(
                 path=request.path,
                 meta_folder=request.meta_folder,
                 samples=chosen[first : min(first + _SAMPLES_AT_ONCE, end)],
-                parts=request.parts,
+                parts=_matching(folder.index.part_names, request.parts),
                 hashed=None if request.dedupe is None else hashed,
                 kept=frozenset(_candidates(request.write, folder.index.part_names)),
                 tokenizer=request.tokenizer,
                 trust_code=request.trust_code,
             )
         start = end
+
+
+def _matching(names: Sequence[str], patterns: Sequence[str] | None) -> tuple[str, ...] | None:
+    if patterns is None:
+        return None
+    return tuple(name for name in names if any(fnmatchcase(name, pattern) for pattern in patterns))
 
 
 def _candidates(names: Sequence[str], parts: Sequence[str]) -> Iterator[str]:

@@ -333,7 +333,7 @@ def _check_existing_files(
         raise StorageError(
             f"{len(existing)} of the files to write exist already: {_listed(existing)}",
             path=storage.path(""),
-            hint="write to another folder, or pass --overwrite",
+            hint="write to another folder, or pass --force-overwrite",
         )
     remaining = [name for name in other_names if storage.exists(name)]
     if remaining:

@@ -101,7 +101,7 @@ class Headroom:
         if self.gain is None:
             return "headroom: not measured yet"
         return (
-            f"a perfect loader would make steps {100 * self.gain:.0f} % shorter (measured over {self.loaded_steps} "
+            f"a perfect loader would make steps {100 * self.gain:.1f} % shorter (measured over {self.loaded_steps} "
             f"steps with new and {self.cached_steps} with cached micro-batches)"
         )
 
@@ -282,7 +282,7 @@ class LoaderStats:
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %" if 0 < share < 0.01 else f"{100 * share:.0f} %"
+    return f"{100 * share:.1f} %"
 
 
 def _less(now: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:

@@ -50,7 +50,7 @@ def suggestions(facts: Facts) -> tuple[str, ...]:
     >>> facts = Facts(elapsed_s=100, waited_s=60, waited_for={"decode": 50.0, "other": 10.0}, workers=2, decodes="JPEG",
     ...     worker_s={"decode": 150.0, "other": 40.0, "idle": 10.0})
     >>> for line in suggestions(facts): print(line)
-    bound by JPEG decode: 50 % of the time was spent waiting for it; 3 more workers would hide it
+    bound by JPEG decode: 50.0 % of the time was spent waiting for it; 3 more workers would hide it
     """
     if facts.elapsed_s < _MIN_S or not facts.waited_for:
         return ()
@@ -83,7 +83,7 @@ def _of_causes(facts: Facts) -> list[str]:
     if seconds < _SOME * facts.running_s:
         return []
     what = f"{facts.decodes} decode" if cause == "decode" and facts.decodes else cause
-    share = f"{100 * seconds / facts.running_s:.0f} % of the time was spent waiting for it"
+    share = f"{100 * seconds / facts.running_s:.1f} % of the time was spent waiting for it"
     if cause == "replacement":
         remedy = "the log names their samples; quarantine='FILE' passes over those that end workers again and again"
         return [f"bound by replaced workers: {share}; {remedy}"]
@@ -103,7 +103,7 @@ def _remedy(facts: Facts, cause: str) -> str:
     more = ceil(busy_s / loop_s) - facts.workers
     idle_share = facts.worker_s.get("idle", 0.0) / max(1e-9, busy_s + facts.worker_s.get("idle", 0.0))
     if facts.workers and idle_share > _IDLE:
-        return f"the workers were idle for {100 * idle_share:.0f} %, so waits come in bursts: raise prefetch_factor"
+        return f"the workers were idle for {100 * idle_share:.1f} %, so waits come in bursts: raise prefetch_factor"
     if loop_s < _LOOP * facts.running_s:
         return "the training loop does nothing itself, so nothing hides it; more workers shorten it, up to one a core"
     if more <= 0:

@@ -164,7 +164,7 @@ def test_notes_name_what_a_user_may_not_expect(tmp_path: Path) -> None:
     folder = inspect_folder(str(write_captions(tmp_path / "captions")))
     [crude, shares] = choice_notes(folder, Choices(split=SplitRequest(ratio=parse_ratio("8,1,1"))))
     assert crude.startswith("no dataset.yaml was requested")
-    assert shares.startswith("shards are never divided, so 4 shards come to train 50 % (80 % requested)")
+    assert shares.startswith("shards are never divided, so 4 shards come to train 50.0 % (80.0 % requested)")
     [code] = choice_notes(folder, Choices(dataset_yaml=DatasetYaml(spec=CAPTIONING)))
     assert code == "complete .nv-meta/sample_loader.py: it fills the fields of CaptioningSample"
     prepared = inspect_folder(prepare_captions(tmp_path / "prepared"))

@@ -126,7 +126,7 @@ def test_whole_shards_are_copied_or_linked_without_metadata(folder: Path, tmp_pa
 
 
 def test_a_selection_is_written_to_other_shards(folder: Path, tmp_path: Path) -> None:
-    query = SampleQuery(split_part="train")
+    query = SampleQuery(split_parts=["train"])
     export(folder, tmp_path / "plain", format="webdataset", query=query, drop_parts=("jpg", "np*"))
     prepare(copy_of(tmp_path / "plain", tmp_path / "again"))
     opened = DatasetFolder(tmp_path / "again")

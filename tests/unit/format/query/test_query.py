@@ -152,13 +152,13 @@ def test_truth_of_unknown_values_is_that_of_sql(folder: DatasetFolder, seed: int
 
 def test_criteria_are_joined(folder: DatasetFolder) -> None:
     train = [number for part in folder.samples_of_part("train") for number in part]
-    assert chosen(folder, split_part="train") == sorted(train)
+    assert chosen(folder, split_parts=["train"]) == sorted(train)
     keys = [folder.index.full_key(3), folder.index.full_key(1), folder.index.key(39)]
     assert chosen(folder, keys=keys) == [1, 3, 39]
     build_filter_index(folder.path, "some", range(0, 40, 2))
     assert chosen(folder, filter="some") == [*range(0, 40, 2)]
     wide = chosen(folder, "width > 1000")
-    assert chosen(folder, "width > 1000", filter="some", split_part="train") == [
+    assert chosen(folder, "width > 1000", filter="some", split_parts=["train"]) == [
         number for number in wide if number % 2 == 0 and number in train
     ]
 
@@ -224,7 +224,7 @@ def test_unknown_names_are_listed(folder: DatasetFolder) -> None:
     with pytest.raises(ConfigError, match="there is no sample 'a', 'b'"):
         chosen(folder, keys=["a", "b"])
     with pytest.raises(ConfigError, match="there is no split part 'trian'"):
-        chosen(folder, split_part="trian")
+        chosen(folder, split_parts=["trian"])
     with pytest.raises(ConfigError, match="there is no filter 'x'"):
         chosen(folder, filter="x")
 

@@ -283,7 +283,7 @@ def test_mixing_tells_a_shuffled_order_from_the_stored_one(datasets: Path) -> No
     assert shuffled.mixing == pytest.approx(1.0, abs=0.25)
     assert shuffled.shard_share == pytest.approx(shuffled.random_shard_share, abs=0.1)
     assert stored.shard_share > 2 * stored.random_shard_share > 0.5
-    assert "a shard has 100% of a micro-batch, where 37% is random" in stored.findings[0].message
+    assert "a shard has 100.0 % of a micro-batch, where 37.0 % is random" in stored.findings[0].message
     assert stored.mixing < 0.2
     assert [finding.kind for finding in stored.findings] == ["poor shuffle"]
 

@@ -40,14 +40,14 @@ def test_replaced_workers_are_no_lack_of_workers() -> None:
         workers=2,
     )
     (line,) = suggestions(facts)
-    assert line.startswith("bound by replaced workers: 40 % of the time")
+    assert line.startswith("bound by replaced workers: 40.0 % of the time")
     assert "quarantine=" in line
 
 
 def test_shares_are_those_of_the_time_after_the_start() -> None:
     common = {"elapsed_s": 100.0, "worker_s": {"decode": 12.0, "idle": 1.0}, "workers": 1}
     bound, start = suggestions(Facts(waited_s=95.0, waited_for={"start": 90.0, "decode": 5.0}, **common))  # type: ignore[arg-type]
-    assert bound == "bound by decode: 50 % of the time was spent waiting for it; 2 more workers would hide it"
+    assert bound == "bound by decode: 50.0 % of the time was spent waiting for it; 2 more workers would hide it"
     assert start.startswith("90.0 s went by until the workers had made their first micro-batches")
     (line, _) = suggestions(Facts(waited_s=90.1, waited_for={"start": 90.0, "decode": 0.1}, **common))  # type: ignore[arg-type]
     assert line == "nothing to gain: the training loop waited 1.0 % of the time"

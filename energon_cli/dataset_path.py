@@ -24,7 +24,7 @@ def check_path(path: str, *, takes_tar: bool = False, meta_folder: str | None = 
         StorageError: The path names a file of samples, tar or YAML file that does not exist.
     """
     from loader.errors import StorageError
-    from loader.format.documents import data_path, is_metadataset, is_record_file, is_tar_file
+    from loader.format.documents import data_path, fault_of_file, is_metadataset, is_record_file, is_tar_file
     from loader.storage import is_url, split_url
 
     if not path:
@@ -58,6 +58,9 @@ def check_path(path: str, *, takes_tar: bool = False, meta_folder: str | None = 
             f"{path} is compressed, so samples cannot be read from the middle of it. Decompress it: {command}"
         )
     if not is_metadataset(path):
+        fault = None if path.endswith(".tar") else fault_of_file(path)
+        if fault is not None:
+            raise click.UsageError(f"{path}: {fault[0]}. {fault[1][:1].upper()}{fault[1][1:]}")
         raise click.UsageError(f"{path} is a file; pass the folder that contains it: {os.path.join(folder or '.', '')}")
     return path
 

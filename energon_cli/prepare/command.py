@@ -146,17 +146,24 @@ def prepare(path: str, **flags: Any) -> None:
 
     PATH may be a URL of an object store, such as s3://bucket/coco: the dataset is prepared there.
     """
+    from dataclasses import replace
+
     from loader.format.documents import is_jsonl, is_metadataset, is_record_file
     from loader.storage import is_url, use_rust_here
 
     from .flags import PrepareFlags
+    from .offer_import import offer_import
     from .run import prepare_dataset
     from .single_files import check_file_flags, check_record_file, prepare_jsonl
 
-    path = check_path(path, meta_folder=flags["meta_folder"])
+    settings = PrepareFlags(path=path, media=media_filter_of(flags), **flags)
+    imported = offer_import(settings)
+    if imported is not None and not settings.media:
+        return  # it is prepared
+    path = check_path(path, meta_folder=flags["meta_folder"]) if imported is None else imported
     if is_url(path):
         use_rust_here()
-    settings = PrepareFlags(path=path, media=media_filter_of(flags), **flags)
+    settings = replace(settings, path=path, yes=settings.yes or imported is not None)
     if is_metadataset(path):
         from .metadataset import check_metadataset_flags, prepare_joins
 

@@ -149,7 +149,8 @@ def prepare(path: str, **flags: Any) -> None:
     from dataclasses import replace
 
     from loader.format.documents import is_jsonl, is_metadataset, is_record_file
-    from loader.storage import is_url, use_rust_here
+    from loader.format.unfinished import check_finished
+    from loader.storage import is_url, open_storage, use_rust_here
 
     from .flags import PrepareFlags
     from .offer_import import offer_import
@@ -175,10 +176,14 @@ def prepare(path: str, **flags: Any) -> None:
             dry_run=settings.dry_run,
             compat=settings.compat is True,
         )
-    elif is_jsonl(path) or is_record_file(path):
+        return
+    if is_jsonl(path) or is_record_file(path):
         check_file_flags(settings)
         (prepare_jsonl if is_jsonl(path) else check_record_file)(settings)
-    elif settings.part is not None:
+        return
+    if not is_url(path):
+        check_finished(open_storage(path))
+    if settings.part is not None:
         from .part import prepare_part
 
         prepare_part(settings)

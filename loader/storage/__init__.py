@@ -17,11 +17,12 @@
 ================  =============================================================
 """
 
+from .durable_copy import is_partial, left_command, partials_of, process_of_partial, size_of, temporary_name
 from .epath import EPath
 from .file_stream import AscendingFile, FileStream, UnannouncedReads
 from .local import LocalStorage
 from .memory_map import map_file
-from .missing_folder import missing_folder
+from .missing_folder import hint_of_missing, missing_folder
 from .protocol import (
     ByteRange,
     ClosesOnExit,
@@ -51,7 +52,10 @@ __all__ = [
     "SplitStorage",
     "Storage",
     "UnannouncedReads",
+    "hint_of_missing",
+    "is_partial",
     "is_url",
+    "left_command",
     "map_file",
     "max_document_bytes",
     "may_fork",
@@ -59,11 +63,15 @@ __all__ = [
     "missing_folder",
     "open_parent",
     "open_storage",
+    "partials_of",
+    "process_of_partial",
     "raise_storage_error",
     "read_document",
     "remember_options",
     "resolve_path",
     "short_path",
+    "size_of",
     "split_url",
+    "temporary_name",
     "use_rust_here",
 ]

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import BinaryIO, NoReturn, Self
 
 from ...errors import ConfigError, StorageError
-from ...storage import is_url
+from ...format.unfinished import remember_command
+from ...storage import is_url, partials_of, temporary_name
+
+_CONTENTS = "contents"  # of the hidden folder: what gets the name of the output
 
 
 class NewFolder:
@@ -26,16 +28,10 @@ class NewFolder:
     """
 
     def __init__(self, path: str) -> None:
-        _check_local(path)
         self._path = os.path.abspath(path)
-        if os.path.lexists(self._path) and not (os.path.isdir(self._path) and not os.listdir(self._path)):
-            raise _exists(path)
-        parent, name = os.path.split(self._path)
-        try:
-            os.makedirs(parent, exist_ok=True)
-            self.folder = tempfile.mkdtemp(prefix=f".{name}.", dir=parent)
-        except OSError as error:
-            raise_unwritable(error, path)
+        self._staging = _new_staging(path, takes_empty_folder=True)
+        self.folder = os.path.join(self._staging, _CONTENTS)
+        os.mkdir(self.folder)
 
     def __enter__(self) -> Self:
         return self
@@ -46,12 +42,12 @@ class NewFolder:
         try:
             if kind is None:
                 self.finish()
-                os.chmod(self.folder, 0o777 & ~_umask())
                 os.replace(self.folder, self._path)  # over an empty folder
+                _remove_earlier(self._path, self._staging)
         except OSError as failed:
             raise_unwritable(failed, self._path)
         finally:
-            shutil.rmtree(self.folder, ignore_errors=True)
+            shutil.rmtree(self._staging, ignore_errors=True)
 
     def finish(self) -> None:
         """Complete the files."""
@@ -65,25 +61,45 @@ def new_file(path: str) -> Iterator[BinaryIO]:
         ConfigError: The path is a URL.
         StorageError: It exists, or cannot be written.
     """
-    _check_local(path)
+    staging = _new_staging(path, takes_empty_folder=False)
     absolute = os.path.abspath(path)
-    if os.path.lexists(absolute):
-        raise _exists(path)
-    parent, name = os.path.split(absolute)
     try:
-        os.makedirs(parent, exist_ok=True)
-        file = tempfile.NamedTemporaryFile(prefix=f".{name}.", dir=parent, delete=False)  # noqa: SIM115
-    except OSError as error:
-        raise_unwritable(error, path)
-    try:
-        with file:
-            yield file  # type: ignore[misc]
-        os.chmod(file.name, 0o666 & ~_umask())
+        with open(os.path.join(staging, _CONTENTS), "xb") as file:
+            yield file
         os.link(file.name, absolute)  # fails if the name is taken by now
+        _remove_earlier(absolute, staging)
     except OSError as error:
         raise_unwritable(error, path)
     finally:
-        os.unlink(file.name)
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def _new_staging(path: str, *, takes_empty_folder: bool) -> str:
+    """Create a hidden folder next to a path that is free; it has the command line that makes the output."""
+    if is_url(path):
+        raise ConfigError(
+            "an export is written to this machine", at=path, hint="name a local path, and copy the result there"
+        )
+    absolute = os.path.abspath(path)
+    is_empty = takes_empty_folder and os.path.isdir(absolute) and not os.listdir(absolute)
+    if os.path.lexists(absolute) and not is_empty:
+        raise StorageError(
+            "this exists, and nothing is overwritten", path=path, hint="name a new file, or a new or empty folder"
+        )
+    staging = temporary_name(absolute)
+    try:
+        os.makedirs(staging)
+        remember_command(staging)
+    except OSError as error:
+        raise_unwritable(error, path)
+    return staging
+
+
+def _remove_earlier(path: str, staging: str) -> None:
+    """Remove what killed runs with the same output have left."""
+    for earlier in partials_of(path):
+        if earlier != staging:
+            shutil.rmtree(earlier, ignore_errors=True)
 
 
 def raise_unwritable(error: OSError, path: str) -> NoReturn:
@@ -91,22 +107,3 @@ def raise_unwritable(error: OSError, path: str) -> NoReturn:
     raise StorageError(
         f"cannot write: {error.strerror or error}", path=error.filename or path, hint="check space and permissions"
     ) from error
-
-
-def _check_local(path: str) -> None:
-    if is_url(path):
-        raise ConfigError(
-            "an export is written to this machine", at=path, hint="name a local path, and copy the result there"
-        )
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
-def _exists(path: str) -> StorageError:
-    return StorageError(
-        "this exists, and nothing is overwritten", path=path, hint="name a new file, or a new or empty folder"
-    )

@@ -20,6 +20,7 @@ from ...format.nv_meta import FOLDER, SPLIT_YAML, TAR_IDX_SUFFIX
 from ...format.prepare.plan import PreparePlan, PrepareReport
 from ...format.prepare.run import run_prepare
 from ...format.tar.idx import tar_idx_bytes
+from ...format.unfinished import COMMAND_FILE, remember_command
 from ...storage import FileInfo, LocalStorage, is_url, raise_storage_error
 from ..writing.outside import check_outside
 from .inputs import MergeInput, merged_files, open_inputs
@@ -151,8 +152,10 @@ def _staged(final: str) -> Iterator[LocalStorage]:
             if entry.name != _LOCK:
                 shutil.rmtree(entry.path) if entry.is_dir(follow_symlinks=False) else os.unlink(entry.path)
         try:
+            remember_command(staging)
             yield storage
-            os.unlink(storage.path(_LOCK))
+            for name in (_LOCK, COMMAND_FILE):
+                storage.remove(name)
             os.rename(staging, final)
         except OSError as error:
             shutil.rmtree(staging, ignore_errors=True)

@@ -9,8 +9,9 @@ from itertools import islice
 from typing import Literal
 
 from ...accounting.kinds import AUDIO, IMAGE, VIDEO
-from ...storage import is_url
+from ...storage import is_url, open_storage
 from ..nv_meta import INFO_JSON
+from ..unfinished import IMPORT_FOLDER, continuing
 from .providers import ENDINGS, SHARD_SUFFIXES, provider_of
 
 _SOURCES = (".csv", ".tsv", ".json", ".ndjson", ".gz", ".pq", ".arrow", ".feather", ".ipc", ".zip")
@@ -57,7 +58,7 @@ def new_folder_for(path: str) -> str:
         is_inside = os.path.commonpath((os.path.realpath(source), os.getcwd())) == os.path.realpath(source)
         parent = os.path.expanduser("~") if is_inside or not os.access(".", os.W_OK) else ""
     folder, number = os.path.join(parent, f"{stem}-dataset"), 1
-    while os.path.lexists(folder) and not os.path.exists(os.path.join(folder, ".nv-meta", ".import")):
+    while os.path.lexists(folder) and not os.path.exists(os.path.join(folder, IMPORT_FOLDER)):
         number += 1
         folder = os.path.join(parent, f"{stem}-dataset-{number}")
     return folder
@@ -119,6 +120,8 @@ def command_for_folder(path: str, names: Sequence[str] | None = None, *, option:
         names: Its files; see :func:`content_of_folder`.
         option: Options for ``energon prepare``, after a space.
     """
+    if not is_url(path) and os.path.exists(os.path.join(path, IMPORT_FOLDER)):
+        return continuing(open_storage(path))
     prepare = f"energon prepare {quoted(path)}{option}"
     content = content_of_folder(path, names)
     if content == "shards":

@@ -12,6 +12,7 @@ from ..documents.providers import is_tar_file
 from ..nv_meta import FOLDER, INFO_JSON, INFO_YAML
 from ..prepare.folder_content import count_text
 from ..prepare.shards import find_shards
+from ..unfinished import check_finished
 
 
 def is_prepared(storage: Storage) -> bool:
@@ -76,6 +77,7 @@ def find_tars(path: str) -> TarFolder:
         return TarFolder(path=path, storage=storage, shards=(storage.stat(name),), is_file=True)
     storage = open_storage(path)
     storage.list_once("")
+    check_finished(storage)
     search = find_shards(storage)
     if search.format is not None:
         first = os.path.join(path, search.shards[0].name)

@@ -10,7 +10,7 @@ import msgspec
 
 from ..errors import StorageError
 from ..storage import LocalStorage, Storage, is_partial, left_command, process_of_partial, size_of
-from .nv_meta import FOLDER
+from .nv_meta import FOLDER, INFO_JSON
 
 IMPORT_FOLDER = f"{FOLDER}/.import"
 """The folder of an unfinished import."""
@@ -91,17 +91,20 @@ def _is_running(process: int) -> bool:
 
 
 def left_sentence(storage: Storage) -> str:
-    """Return what an interrupted run has left, with its size; an empty text for nothing."""
+    """Return what an interrupted run has left, with its size; an empty text for nothing, and for a prepared URL."""
+    if not isinstance(storage, LocalStorage) and storage.exists(INFO_JSON):
+        return ""
     files = left_files(storage)
     pieces = []
     if files:
         size = sum(size_of(storage.path(name)) for name in files)
-        shown = f"{files[0]} and {len(files) - 1:,} more unfinished files" if len(files) > 1 else files[0]
-        pieces.append(f"{shown} ({size:,} bytes)")
+        count = "1 unfinished file" if len(files) == 1 else f"{len(files):,} unfinished files"
+        pieces.append(f"{count} ({size:,} bytes), first {files[0]}")
     if storage.exists(IMPORT_FOLDER):
         shards = [file.size_bytes for file in storage.list("") if file.name.endswith(".tar")]
-        pieces.append(f"{len(shards):,} finished shards ({sum(shards):,} bytes)")
-    return f"an interrupted run has left {' and '.join(pieces)}" if pieces else ""
+        count = "1 finished shard" if len(shards) == 1 else f"{len(shards):,} finished shards"
+        pieces.append(f"{count} ({sum(shards):,} bytes)" if shards else "no finished shard")
+    return f"an interrupted run has left {' and '.join(reversed(pieces))}" if pieces else ""
 
 
 def continuing(storage: Storage) -> str:

@@ -145,7 +145,7 @@ class ExampleCommand(click.Command):
             for flag, variable in options_from_environment(ctx):
                 show_note(f"{flag} is set by {variable}")
         if self.name in _CONTINUED:
-            from loader.format.unfinished import COMMAND_LINE
+            from loader.format import COMMAND_LINE
 
             token = COMMAND_LINE.set(_command_line(ctx.find_root().obj or ()))
             try:

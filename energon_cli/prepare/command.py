@@ -148,8 +148,8 @@ def prepare(path: str, **flags: Any) -> None:
     """
     from dataclasses import replace
 
+    from loader.format import check_finished
     from loader.format.documents import is_jsonl, is_metadataset, is_record_file
-    from loader.format.unfinished import check_finished
     from loader.storage import is_url, open_storage, use_rust_here
 
     from .flags import PrepareFlags

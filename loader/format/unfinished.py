@@ -1,4 +1,4 @@
-"""What runs that were interrupted have left in a folder, and the command line that continues them."""
+"""Find and remove what interrupted runs have left in a folder, and name the command line that continues them."""
 
 from __future__ import annotations
 

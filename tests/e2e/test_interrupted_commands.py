@@ -125,17 +125,17 @@ def test_a_killed_run_is_named_by_all_commands_and_continued_by_their_line(
     interrupt(arguments, output, signal.SIGKILL)
     size = sum(map(size_of, unfinished(output)))
     assert size > 1000
+    line = shlex.join(["energon", *arguments])
     for look in (["info"], ["lint"], ["prepare", "--yes"], ["preview"]):
         done = energon(look[0], output, *look[1:])
         text = done.out + done.err
         assert done.code == 1, look
         assert f"({size:,} bytes), first .shard_" in text, look
-        lines = re.findall(r"to continue, run: ([^;\n]*)", text)
-        assert lines == [shlex.join(["energon", *arguments])], look
+        assert re.findall(r"to continue, run: ([^;\n]*)", text) == [line], look
     assert not (output / ".nv-meta/.info.json").exists()
     with pytest.raises(StorageError, match=r"to continue, run: energon "):
         random_access(str(output))
-    run_line(lines[0], energon)
+    run_line(line, energon)
     assert unfinished(output) == []
     assert energon("info", output, "--json").json["samples"] == SAMPLES
     assert "W010" not in energon("lint", output, "--level", "headers").out
@@ -201,12 +201,12 @@ def test_an_output_that_appears_whole_has_what_is_left_named_beside_it(
         assert os.listdir(work) == []
         return
     (left,) = unfinished(output)
+    line = shlex.join(["energon", *arguments])
     for look in ("info", "lint", "prepare"):
         done = energon(look, output)
         assert f"an interrupted run has left {left} ({size_of(left):,} bytes)" in done.out + done.err
-        line = f"run: {shlex.join(['energon', *arguments])}"
-        assert line in done.out + done.err
-    run_line(line.removeprefix("run: "), energon)
+        assert f"run: {line}" in done.out + done.err
+    run_line(line, energon)
     assert os.listdir(work) == [output.name]
 
 

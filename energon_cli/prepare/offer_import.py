@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, cast
+from typing import TYPE_CHECKING, cast
 
 import click
 
@@ -13,7 +13,9 @@ from loader.storage import is_url
 from ..console import escape_controls, output_console
 from .flags import PrepareFlags
 
-_PROPOSALS, _QUESTIONS, _AS_IT_IS, _LEAVE = "proposals", "questions", "prepare", "leave"
+if TYPE_CHECKING:
+    from ..command import LazyGroup
+
 _SHARED = ("split_ratio", "sample_type", "field_map", "dry_run", "compat", "num_workers", "progress", "strict")
 """Flags that both commands have; None and False are their defaults."""
 
@@ -24,6 +26,8 @@ def offer_import(flags: PrepareFlags) -> str | None:
     Raises:
         click.exceptions.Exit: The user leaves, or only wanted to see the plan.
     """
+    from .prompts import GoBack, select
+
     path = flags.path
     if not flags.asks_by_menus or flags.as_json or is_url(path) or os.path.exists(os.path.join(path, ".nv-meta")):
         return None
@@ -31,41 +35,29 @@ def offer_import(flags: PrepareFlags) -> str | None:
     if content not in ("tables", "media", "files"):
         return None
     target = new_folder_for(path)
-    choice = _ask(path, target, content)
-    if choice == _AS_IT_IS:
-        return None
-    if choice == _LEAVE:
-        output_console().print("nothing was written")
-        raise click.exceptions.Exit(1)
-    given = {name: getattr(flags, name) for name in _SHARED if getattr(flags, name) not in (None, False)}
-    _import(path, target, {**given, "yes": choice == _PROPOSALS})
-    if flags.dry_run:
-        raise click.exceptions.Exit
-    return target
-
-
-def _ask(path: str, target: str, content: str) -> str:
-    from .prompts import GoBack, select
-
     choices = {
-        f"import them to {target}, with all proposals": _PROPOSALS,
-        f"import them to {target}, and ask about the split and the type": _QUESTIONS,
-        **({"prepare the tables alone, as they are": _AS_IT_IS} if content == "tables" else {}),
-        "leave, and write nothing": _LEAVE,
+        f"import them to {target}, with all proposals": "yes",
+        f"import them to {target}, and ask about the split and the type": "ask",
+        **({"prepare the tables alone, as they are": "prepare"} if content == "tables" else {}),
+        "leave, and write nothing": "leave",
     }
     labels = {escape_controls(label): choice for label, choice in choices.items()}
     what = "files that no sample of a shard has" if content == "tables" else "files, and no shards"
     try:
-        return labels[select(f"{escape_controls(path)} holds {what}. Make a dataset of them?", [*labels])]
+        choice = labels[select(f"{escape_controls(path)} holds {what}. Make a dataset of them?", [*labels])]
     except GoBack:
-        return _LEAVE
-
-
-def _import(path: str, target: str, settings: dict[str, Any]) -> None:
+        choice = "leave"
+    if choice == "prepare":
+        return None
+    if choice == "leave":
+        output_console().print("nothing was written")
+        raise click.exceptions.Exit(1)
     program = click.get_current_context().find_root()
-    command = cast("click.Group", program.command).get_command(program, "import")
-    if command is None:
-        raise LookupError("there is no command import")
+    command = cast("LazyGroup", program.command).get_command(program, "import") or program.command
     with command.make_context("import", [path, target], parent=program) as context:
-        context.params.update(settings)
+        context.params |= {name: value for name in _SHARED if (value := getattr(flags, name)) not in (None, False)}
+        context.params["yes"] = choice == "yes"
         command.invoke(context)
+    if flags.dry_run:
+        raise click.exceptions.Exit
+    return target

@@ -9,7 +9,7 @@ from contextvars import ContextVar
 import msgspec
 
 from ..errors import StorageError
-from ..storage import LocalStorage, Storage, is_partial, left_command, process_of_partial, size_of
+from ..storage import COMMAND_FILE, LocalStorage, Storage, left_command, process_of_partial, size_of
 from .nv_meta import FOLDER, INFO_JSON
 
 IMPORT_FOLDER = f"{FOLDER}/.import"
@@ -19,7 +19,6 @@ WRITING_FOLDER = f"{FOLDER}/.writing"
 COMMAND_LINE: ContextVar[str | None] = ContextVar("energon_command_line", default=None)
 """The command line of this process, which continues its runs; None for a program that uses the library."""
 
-COMMAND_FILE = "command.json"
 _LOCK = f"{IMPORT_FOLDER}/lock"
 _DONE = ".done"
 
@@ -64,7 +63,7 @@ def left_files(storage: Storage) -> list[str]:
     for base, folders, names in os.walk(top):
         prefix = os.path.relpath(base, top)
         folders[:] = [name for name in folders if not name.startswith(".") or (prefix == "." and name == FOLDER)]
-        files += [os.path.normpath(os.path.join(prefix, name)) for name in names if is_partial(name)]
+        files += [os.path.normpath(os.path.join(prefix, name)) for name in names if process_of_partial(name)]
     return sorted(files)
 
 

@@ -17,7 +17,14 @@
 ================  =============================================================
 """
 
-from .durable_copy import is_partial, left_command, partials_of, process_of_partial, size_of, temporary_name
+from .durable_copy import (
+    COMMAND_FILE,
+    left_command,
+    partials_of,
+    process_of_partial,
+    size_of,
+    temporary_name,
+)
 from .epath import EPath
 from .file_stream import AscendingFile, FileStream, UnannouncedReads
 from .local import LocalStorage
@@ -39,6 +46,7 @@ from .split_storage import SplitStorage
 from .urls import is_url, open_parent, open_storage, resolve_path, short_path, split_url
 
 __all__ = [
+    "COMMAND_FILE",
     "AscendingFile",
     "ByteRange",
     "ClosesOnExit",
@@ -53,7 +61,6 @@ __all__ = [
     "Storage",
     "UnannouncedReads",
     "hint_of_missing",
-    "is_partial",
     "is_url",
     "left_command",
     "map_file",

@@ -13,8 +13,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from stat import S_ISREG
 
+COMMAND_FILE = ".energon-command.json"
+"""In a folder of an unfinished run: the command line, and the folder in which it was given."""
+
 _MAX_BASE = 100  # characters: a name has at most 255 bytes
-_PARTIAL = re.compile(r"\.(.+)\.(?:(\d+)-[0-9a-f]{12}\.partial|energon-merge)", re.DOTALL)
+_PARTIAL = re.compile(r"\.(.+)\.(\d+)-[0-9a-f]{12}\.partial", re.DOTALL)
 _MAX_RECORD = 1 << 20
 _FLUSH_THREADS = 8  # disks carry out several flushes together
 _MAX_FLUSHED_FILES = 1000  # more are flushed with all other files of the machine, in one call
@@ -26,15 +29,10 @@ def temporary_name(path: str) -> str:
     return os.path.join(folder, f".{base[:_MAX_BASE]}.{os.getpid()}-{os.urandom(6).hex()}.partial")
 
 
-def is_partial(name: str) -> bool:
-    """Return True for the name of an unfinished file, as :func:`temporary_name` gives it."""
-    return _PARTIAL.fullmatch(name.rpartition("/")[2]) is not None
-
-
 def process_of_partial(name: str) -> int:
-    """Return the number of the process that has begun an unfinished file; 0 for other files."""
+    """Return the number of the process that has begun an unfinished file, by the file's name; 0 for other files."""
     match = _PARTIAL.fullmatch(name.rpartition("/")[2])
-    return int(match[2] or 0) if match else 0
+    return int(match[2]) if match else 0
 
 
 def partials_of(path: str) -> list[str]:
@@ -55,7 +53,7 @@ def size_of(path: str) -> int:
 def left_command(folder: str) -> str | None:
     """Return the command line that a run has recorded in its folder, as a user here types it; None without one."""
     try:
-        with open(os.path.join(folder, "command.json"), "rb") as file:
+        with open(os.path.join(folder, COMMAND_FILE), "rb") as file:
             record = json.loads(file.read(_MAX_RECORD))
         line, started = str(record["line"]), str(record["folder"])
     except (OSError, ValueError, KeyError, TypeError):

@@ -5,15 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import BinaryIO, NoReturn, Self
 
 from ...errors import ConfigError, StorageError
 from ...format.unfinished import remember_command
-from ...storage import is_url, partials_of, temporary_name
-
-_CONTENTS = "contents"  # of the hidden folder: what gets the name of the output
+from ...storage import COMMAND_FILE, is_url, partials_of, temporary_name
 
 
 class NewFolder:
@@ -29,9 +27,7 @@ class NewFolder:
 
     def __init__(self, path: str) -> None:
         self._path = os.path.abspath(path)
-        self._staging = _new_staging(path, takes_empty_folder=True)
-        self.folder = os.path.join(self._staging, _CONTENTS)
-        os.mkdir(self.folder)
+        self.folder = _new_staging(path, takes_empty_folder=True)
 
     def __enter__(self) -> Self:
         return self
@@ -42,12 +38,14 @@ class NewFolder:
         try:
             if kind is None:
                 self.finish()
+                with suppress(FileNotFoundError):
+                    os.unlink(os.path.join(self.folder, COMMAND_FILE))
                 os.replace(self.folder, self._path)  # over an empty folder
-                _remove_earlier(self._path, self._staging)
+                _remove_partials(self._path)
         except OSError as failed:
             raise_unwritable(failed, self._path)
         finally:
-            shutil.rmtree(self._staging, ignore_errors=True)
+            shutil.rmtree(self.folder, ignore_errors=True)
 
     def finish(self) -> None:
         """Complete the files."""
@@ -64,10 +62,10 @@ def new_file(path: str) -> Iterator[BinaryIO]:
     staging = _new_staging(path, takes_empty_folder=False)
     absolute = os.path.abspath(path)
     try:
-        with open(os.path.join(staging, _CONTENTS), "xb") as file:
+        with open(os.path.join(staging, os.path.basename(absolute)), "xb") as file:
             yield file
         os.link(file.name, absolute)  # fails if the name is taken by now
-        _remove_earlier(absolute, staging)
+        _remove_partials(absolute)
     except OSError as error:
         raise_unwritable(error, path)
     finally:
@@ -95,11 +93,10 @@ def _new_staging(path: str, *, takes_empty_folder: bool) -> str:
     return staging
 
 
-def _remove_earlier(path: str, staging: str) -> None:
-    """Remove what killed runs with the same output have left."""
-    for earlier in partials_of(path):
-        if earlier != staging:
-            shutil.rmtree(earlier, ignore_errors=True)
+def _remove_partials(path: str) -> None:
+    """Remove what this run and killed ones with the same output have left."""
+    for partial in partials_of(path):
+        shutil.rmtree(partial, ignore_errors=True)
 
 
 def raise_unwritable(error: OSError, path: str) -> NoReturn:

@@ -10,7 +10,8 @@ from typing import Literal
 
 from ...accounting import Account
 from ...errors import ConfigError
-from ..annotations.split_names import split_of_folder
+from ...format.documents import new_folder_for, quoted
+from ..annotations.split_names import split_of_folder, subset_of_file
 from .file_names import BINARY_TABLES, TAR_ENDINGS, has_records, is_about, is_medium_of_data, join_names, sort_files
 from .folder_layout import FolderLayout, ListedFolder, find_folder_layout
 from .groupings import GroupBy, Grouping, find_grouping
@@ -265,9 +266,14 @@ def _ways(tree: FileTree, what: str, names: Sequence[str], kind: str) -> Iterato
         yield f"take the {what} alone by --from {kind}"
     elif what.startswith("records"):
         yield f"read {posixpath.basename(names[0])} with its library, and write samples with loader.ShardWriter"
+    elif what == "annotation files":
+        stem = names[0].replace(subset_of_file(names[0]), "")  # files of all split parts belong together
+        parts = [name for name in names if name.replace(subset_of_file(name), "") == stem]
+        sources = " ".join(quoted(os.path.join(tree.path, name)) for name in parts)
+        target = quoted(new_folder_for(tree.path))
+        yield f"to take the annotations, which find their files, run: energon import {sources} {target} --yes"
     else:
-        finds = ", which finds its unpacked pictures, videos and sounds" if what == "annotation files" else ""
-        finds = ", and the folder of its files with --root" if what == "archives" else finds
+        finds = ", and the folder of its files with --root" if what == "archives" else ""
         yield f"name {os.path.join(tree.path, names[0])} as SOURCE{finds}"
 
 

@@ -114,15 +114,8 @@ class _Lint(RunningLint):
             self._check_records(dataset)
             return
         sqlite_findings = list(check_sqlite(dataset))
-        self.add(
-            [
-                *check_left_files(dataset),
-                *check_config(dataset),
-                *check_split(dataset),
-                *check_filters(dataset),
-                *sqlite_findings,
-            ]
-        )
+        self.add([*check_left_files(dataset)])
+        self.add([*check_config(dataset), *check_split(dataset), *check_filters(dataset), *sqlite_findings])
         self.add([*check_duplicate_keys(dataset.tar_index), *check_part_names(dataset.tar_index)])
         shards = _shards_to_check(dataset, plan.split_parts)
         check = self._sample_check(dataset)

@@ -16,7 +16,7 @@ from threading import Event, Lock
 from typing import Any, Protocol
 
 from ...errors import EnergonError, FormatError, StorageError
-from ...storage import ReadableFile, Storage, is_partial
+from ...storage import ReadableFile, Storage, process_of_partial
 from ..nv_meta import LOCK
 from .scans import raise_scan_errors
 from .shards import compression_of, find_compressed, tar_name
@@ -82,7 +82,7 @@ def decompress_shards(
         return DecompressReport(written=tuple(map(tar_name, names)), kept=0, removed=0, size_bytes=0)
     with storage.lock(LOCK):
         for file in storage.list():
-            if is_partial(file.name):  # of a killed run
+            if process_of_partial(file.name):  # of a killed run
                 storage.remove(file.name)
         work = _Decompression(storage, names, remove_originals=remove_originals, on_progress=on_progress)
         return work.run(max(1, workers))

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from stat import S_ISREG
 
-COMMAND_FILE = ".energon-command.json"
+COMMAND_FILE = ".energon-command"
 """In a folder of an unfinished run: the command line, and the folder in which it was given."""
 
 _MAX_BASE = 100  # characters: a name has at most 255 bytes

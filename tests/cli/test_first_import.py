@@ -185,3 +185,17 @@ def test_the_offer_of_prepare_can_be_refused_and_knows_tables(tmp_path: Path) ->
         assert run.press(DOWN, DOWN, DOWN, ENTER).finish() == 1
     assert "nothing was written" in run.text
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["own"]
+
+
+def test_the_error_of_annotations_next_to_pictures_names_the_line_that_takes_both(
+    tmp_path: Path, energon: RunEnergon
+) -> None:
+    for part in ("train", "val"):
+        name = f"{part}.jpg"
+        document = {"images": [{"id": 1, "file_name": name, "width": 8, "height": 6}], "annotations": []}
+        files = {f"images/{part}2017/{name}": picture(), f"annotations/instances_{part}2017.json": json.dumps(document)}
+        write(tmp_path / "my coco", files)
+    done = energon("import", tmp_path / "my coco", tmp_path / "out", "--yes")
+    _, *words = shlex.split(command_in(done.err))
+    assert (done.code, energon(*words).code) == (1, 0)
+    assert energon("info", words[-2], "--json").json["samples"] == 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import os
+import re
 import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,9 @@ from .old_spellings import replace_old_spellings
 from .options import COMMON_OPTIONS, common_options, suggest_choices
 from .settings import name_program, output_settings
 
+_CONTINUED = frozenset(("import", "reshard", "add-parts", "export", "extract", "merge"))
+"""Commands that record their command line with their unfinished files."""
+_STORE_OPTION = "--storage-option"
 CONTEXT_SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 _HELP_ALL = "energon_cli.help_all"
@@ -121,6 +125,18 @@ class LazyGroup(click.Group):
             _write_examples(formatter, self.examples)
 
 
+def _command_line(arguments: Sequence[str]) -> str:
+    """Return a command line for a shell, without secrets: options of stores, users and queries of URLs."""
+    from loader.format.documents import quoted
+
+    words = [
+        re.sub(r"://(?:[^/@?]*@)?([^?]*).*", r"://\1", word)
+        for before, word in zip(("", *arguments), arguments, strict=False)
+        if _STORE_OPTION not in (before, word) and not word.startswith(f"{_STORE_OPTION}=")
+    ]
+    return " ".join(["energon", *map(quoted, words)])
+
+
 class ExampleCommand(click.Command):
     """A command whose help ends with examples, and which takes old spellings of its options.
 
@@ -214,6 +230,14 @@ class ExampleCommand(click.Command):
 
             for flag, variable in options_from_environment(ctx):
                 show_note(f"{flag} is set by {variable}")
+        if self.name in _CONTINUED:
+            from loader.format import COMMAND_LINE
+
+            token = COMMAND_LINE.set(_command_line(ctx.find_root().obj or ()))
+            try:
+                return super().invoke(ctx)
+            finally:
+                COMMAND_LINE.reset(token)
         return super().invoke(ctx)
 
 

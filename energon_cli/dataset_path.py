@@ -24,8 +24,8 @@ def check_path(path: str, *, takes_tar: bool = False, meta_folder: str | None = 
         StorageError: The path names a file of samples, tar or YAML file that does not exist.
     """
     from loader.errors import StorageError
-    from loader.format.documents import data_path, is_metadataset, is_record_file, is_tar_file
-    from loader.storage import is_url, split_url
+    from loader.format.documents import data_path, fault_of_file, is_metadataset, is_record_file, is_tar_file
+    from loader.storage import hint_of_missing, is_url, split_url
 
     if not path:
         raise click.UsageError("PATH is empty. Check whether a shell variable is unset.")
@@ -36,7 +36,7 @@ def check_path(path: str, *, takes_tar: bool = False, meta_folder: str | None = 
     is_document = is_record_file(path) or is_metadataset(path)
     is_pair = path.endswith(".bin") and os.path.exists(path.removesuffix("bin") + "idx")  # opening it names what lacks
     if (is_document or path.endswith(".tar")) and not is_pair and not is_url(path) and not os.path.lexists(path):
-        raise StorageError("this file does not exist", path=path, hint="check the path")
+        raise StorageError("this file does not exist", path=path, hint=hint_of_missing(path))
     if (is_document or (takes_tar and is_tar_file(path))) and meta_folder is not None:
         better = " Set meta_folder at its datasets." if is_metadataset(path) else ""
         raise click.UsageError(f"--meta-folder is valid only for folders.{better}")
@@ -58,6 +58,9 @@ def check_path(path: str, *, takes_tar: bool = False, meta_folder: str | None = 
             f"{path} is compressed, so samples cannot be read from the middle of it. Decompress it: {command}"
         )
     if not is_metadataset(path):
+        fault = None if path.endswith(".tar") else fault_of_file(path)
+        if fault is not None:
+            raise click.UsageError(f"{path}: {fault[0]}. {fault[1][:1].upper()}{fault[1][1:]}")
         raise click.UsageError(f"{path} is a file; pass the folder that contains it: {os.path.join(folder or '.', '')}")
     return path
 

@@ -254,8 +254,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except BrokenPipeError:
             _discard_output()
             return EXIT_READER_GONE
-        except KeyboardInterrupt:
-            _print_message("interrupted", label=None)
+        except KeyboardInterrupt as error:
+            _print_message("\n".join(("interrupted", *getattr(error, "__notes__", ()))), label=None)
             return EXIT_INTERRUPTED
         if settings.verbosity and not settings.quiet:
             _print_costs(started_s)
@@ -267,7 +267,7 @@ def _run(arguments: list[str], settings: OutputSettings) -> int:
 
     try:
         try:
-            with cli.make_context(program_name(), [*arguments]) as ctx:
+            with cli.make_context(program_name(), [*arguments], obj=tuple(arguments)) as ctx:
                 cli.invoke(ctx)
             return 0
         except Exception:

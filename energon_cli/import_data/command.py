@@ -74,7 +74,7 @@ _KINDS = (
 @click.option(
     "--splits/--no-splits",
     default=None,
-    help="Take subfolders train, val and test for split parts, or not.  [default: if all files are in such]",
+    help="Take subfolders train, val and test for split parts, or not.  [default: as they look]",
 )
 @click.option(
     "--keep-text-only",

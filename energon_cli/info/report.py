@@ -81,6 +81,8 @@ def _lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
     lines += [("damaged", fault) for fault in facts.get("damaged", ())]
     if facts.get("compressed"):
         lines.append(("skipped", f"{plural(len(facts['compressed']), 'compressed tar file')}, without random access"))
+    if facts.get("unfinished"):
+        lines.append(("unfinished", f"{escape_controls(facts['unfinished'])}; energon prepare removes them"))
     if facts.get("duplicate_keys"):
         lines.append(("keys", f"{facts['duplicate_keys']:,} samples share the key of an earlier sample"))
     if "compat" in facts:

@@ -155,17 +155,25 @@ def prepare(path: str, **flags: Any) -> None:
 
     PATH may be a URL of an object store, such as s3://bucket/coco: the dataset is prepared there.
     """
+    from dataclasses import replace
+
+    from loader.format import check_finished
     from loader.format.documents import is_jsonl, is_metadataset, is_record_file
-    from loader.storage import is_url, use_rust_here
+    from loader.storage import is_url, open_storage, use_rust_here
 
     from .flags import PrepareFlags
+    from .offer_import import offer_import
     from .run import prepare_dataset
     from .single_files import check_file_flags, check_record_file, prepare_jsonl
 
-    path = check_path(path, meta_folder=flags["meta_folder"])
+    settings = PrepareFlags(path=path, media=media_filter_of(flags), **flags)
+    imported = offer_import(settings)
+    if imported is not None and not settings.media:
+        return  # it is prepared
+    path = check_path(path, meta_folder=flags["meta_folder"]) if imported is None else imported
     if is_url(path):
         use_rust_here()
-    settings = PrepareFlags(path=path, media=media_filter_of(flags), **flags)
+    settings = replace(settings, path=path, yes=settings.yes or imported is not None)
     if is_metadataset(path):
         from .metadataset import check_metadataset_flags, prepare_joins
 
@@ -177,10 +185,14 @@ def prepare(path: str, **flags: Any) -> None:
             dry_run=settings.dry_run,
             compat=settings.compat is True,
         )
-    elif is_jsonl(path) or is_record_file(path):
+        return
+    if is_jsonl(path) or is_record_file(path):
         check_file_flags(settings)
         (prepare_jsonl if is_jsonl(path) else check_record_file)(settings)
-    elif settings.part is not None:
+        return
+    if not is_url(path):
+        check_finished(open_storage(path))
+    if settings.part is not None:
         from .part import prepare_part
 
         prepare_part(settings)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from loader.errors import StorageError
 from loader.format import usable_cores
 from loader.format.cluster import check_not_planned
+from loader.format.documents import content_of_folder, import_command
 from loader.format.prepare import (
     DecompressReport,
     PlannedSplit,
@@ -177,7 +178,7 @@ def _draft(flags: PrepareFlags, scan: BackgroundScan, choices: Choices) -> _Draf
         folder=folder,
         choices=choices,
         files=choice_files(folder, choices, name=flags.dataset_yaml_name),
-        notes=[*([] if flags.tar_index_only else choice_notes(folder, choices)), *_compat_notes(flags)],
+        notes=[*([] if flags.tar_index_only else choice_notes(folder, choices)), *_further_notes(flags)],
         warnings=[*_field_map_warnings(flags, folder, choices), *empty],
         part_sets=scan.part_sets,
         split=planned,
@@ -185,7 +186,9 @@ def _draft(flags: PrepareFlags, scan: BackgroundScan, choices: Choices) -> _Draf
     )
 
 
-def _compat_notes(flags: PrepareFlags) -> list[str]:
+def _further_notes(flags: PrepareFlags) -> list[str]:
+    if not flags.is_at_url and content_of_folder(flags.path) == "tables":
+        return [f"only tables are indexed; to make samples of all files here, run: {import_command(flags.path)}"]
     if flags.meta_folder is None:
         if flags.is_at_url and flags.compat is None:
             return ["without --compat, object stores get no .tar.idx and index.sqlite, which other tools need"]

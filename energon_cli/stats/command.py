@@ -138,11 +138,12 @@ def _show(report: StatsReport, *, lacks: str, notes_only: bool) -> None:
 
 def _no_columns(path: str) -> Exception:
     from loader.errors import StorageError
+    from loader.format.documents import command_for_folder
 
     return StorageError(
         "columns are kept in .nv-meta, and these shards are not prepared",
         path=path,
-        hint=f"run: energon prepare {path}",
+        hint=command_for_folder(path),
     )
 
 

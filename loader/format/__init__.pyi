@@ -2,4 +2,8 @@
 
 from .dataset_folder import DatasetFolder as DatasetFolder
 from .nv_meta import open_dataset_storage as open_dataset_storage
+from .unfinished import (
+    COMMAND_LINE as COMMAND_LINE,
+    check_finished as check_finished,
+)
 from .worker_pool import usable_cores as usable_cores

@@ -17,7 +17,8 @@ from .columns.column_files import column_names
 from .documents.dataset_config import DatasetConfig, parse_dataset_config
 from .documents.dataset_files import current_split_file, read_shard_info, read_split_config
 from .documents.messages import nearest_hint
-from .documents.providers import SHARD_SUFFIXES, fault_of_file, record_format
+from .documents.next_command import command_for_folder, fault_of_file, quoted
+from .documents.providers import SHARD_SUFFIXES, record_format
 from .documents.split_config import SplitConfig, split_sample_name
 from .filters.files import FilterFiles, filter_names
 from .filters.rows import FilteredShard, FilterRows, open_filter
@@ -77,12 +78,12 @@ class DatasetFolder:
             fault = fault_of_file(self.path)
             if fault is not None:
                 raise StorageError(fault[0], path=self.path, hint=fault[1])
-            flag = "" if meta_folder is None else f" --meta-folder {os.fspath(meta_folder)}"
+            flag = "" if meta_folder is None else f" --meta-folder {quoted(os.fspath(meta_folder))}"
             where = ".nv-meta/.info.json" if meta_folder is None else f".info.json in {self.meta_folder}"
             raise StorageError(
                 f"this folder is no prepared dataset: it has no {where}",
                 path=self.path,
-                hint=f"run: energon prepare {os.fspath(path)}{flag}",
+                hint=command_for_folder(os.fspath(path), option=flag),
             )
         self.shard_counts: dict[str, int] = counts
         """The shards in order, with their numbers of samples."""

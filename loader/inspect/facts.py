@@ -15,6 +15,7 @@ from ..format.documents.split_config import SplitConfig
 from ..format.filters.files import filter_names
 from ..format.index.layout import SampleIndex
 from ..format.media.metadata import is_media_folder
+from ..format.unfinished import left_sentence
 from ..format.unprepared.scan import scan_tars
 from ..format.unprepared.tar_folder import find_tars, is_unprepared
 from ..storage import Storage, open_parent
@@ -93,6 +94,7 @@ def dataset_facts(dataset: DatasetFolder) -> dict[str, Any]:
     facts["prepared"] = {"by": index.layout.prepared_by, "at": index.layout.prepared_at}
     facts["index"] = {"uuid": index.uuid, **_freshness(dataset.storage, index)}
     facts["duplicate_keys"] = index.layout.duplicate_keys
+    facts["unfinished"] = left_sentence(dataset.storage)
     if dataset.records is None:
         facts["compat"] = dataset.storage.exists(nv_meta.INDEX_SQLITE)
     return facts

@@ -10,6 +10,7 @@ from statistics import median_low
 from typing import Any
 
 from ..errors import StorageError
+from ..format.documents import command_for_folder
 from ..format.media.metadata import AVMetadata, ImageMetadata, MediaMetadataReader
 from ..format.media.tables import read_media_filter
 from ..storage import Storage
@@ -28,7 +29,7 @@ def media_folder_facts(storage: Storage) -> dict[str, Any]:
         raise StorageError(
             "this folder is no prepared dataset, and has no media metadata",
             path=storage.path(""),
-            hint=f"run: energon prepare {storage.url}",
+            hint=command_for_folder(storage.url),
         )
     return {"path": storage.path(""), "type": "files", "media_metadata": facts}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..errors import ConfigError, EnergonError
+from ..format.documents import quoted
 from ..format.unprepared.scan import TarSamples, scan_first_samples, scan_tars
 from ..format.unprepared.tar_folder import TarFolder, find_tars
 from .folder_views import SampleViews, place_text
@@ -89,7 +90,7 @@ def scan_note(tars: TarFolder, scan: TarSamples) -> str:
     if not scan.complete:
         extent = f"the first {plural(len(scan.index), 'sample')}, in {extent}"
     note = f"not prepared; scanned {extent}"
-    return note if tars.is_file else f"{note}; to prepare: energon prepare {tars.path}"
+    return note if tars.is_file else f"{note}; to prepare: energon prepare {quoted(tars.path)}"
 
 
 def _note(request: PreviewRequest, tars: TarFolder, scan: TarSamples) -> None:

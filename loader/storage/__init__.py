@@ -17,11 +17,19 @@
 ================  =============================================================
 """
 
+from .durable_copy import (
+    COMMAND_FILE,
+    left_command,
+    partials_of,
+    process_of_partial,
+    size_of,
+    temporary_name,
+)
 from .epath import EPath
 from .file_stream import AscendingFile, FileStream, UnannouncedReads
 from .local import LocalStorage
 from .memory_map import map_file
-from .missing_folder import missing_folder
+from .missing_folder import hint_of_missing, missing_folder
 from .protocol import (
     ByteRange,
     ClosesOnExit,
@@ -38,6 +46,7 @@ from .split_storage import SplitStorage
 from .urls import is_url, open_parent, open_storage, resolve_path, short_path, split_url
 
 __all__ = [
+    "COMMAND_FILE",
     "AscendingFile",
     "ByteRange",
     "ClosesOnExit",
@@ -51,7 +60,9 @@ __all__ = [
     "SplitStorage",
     "Storage",
     "UnannouncedReads",
+    "hint_of_missing",
     "is_url",
+    "left_command",
     "map_file",
     "max_document_bytes",
     "may_fork",
@@ -59,11 +70,15 @@ __all__ = [
     "missing_folder",
     "open_parent",
     "open_storage",
+    "partials_of",
+    "process_of_partial",
     "raise_storage_error",
     "read_document",
     "remember_options",
     "resolve_path",
     "short_path",
+    "size_of",
     "split_url",
+    "temporary_name",
     "use_rust_here",
 ]

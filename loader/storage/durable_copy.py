@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
+import re
+import shlex
 import shutil
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from stat import S_ISREG
 
+COMMAND_FILE = ".energon-command"
+"""In a folder of an unfinished run: the command line, and the folder in which it was given."""
+
+_MAX_BASE = 100  # characters: a name has at most 255 bytes
+_PARTIAL = re.compile(r"\.(.+)\.(\d+)-[0-9a-f]{12}\.partial", re.DOTALL)
+_MAX_RECORD = 1 << 20
 _FLUSH_THREADS = 8  # disks carry out several flushes together
 _MAX_FLUSHED_FILES = 1000  # more are flushed with all other files of the machine, in one call
 
@@ -17,7 +26,39 @@ _MAX_FLUSHED_FILES = 1000  # more are flushed with all other files of the machin
 def temporary_name(path: str) -> str:
     """Return an unused hidden name in the same folder as a path."""
     folder, base = os.path.split(path)
-    return os.path.join(folder, f".{base[:100]}.{os.getpid()}-{os.urandom(6).hex()}.partial")
+    return os.path.join(folder, f".{base[:_MAX_BASE]}.{os.getpid()}-{os.urandom(6).hex()}.partial")
+
+
+def process_of_partial(name: str) -> int:
+    """Return the number of the process that has begun an unfinished file, by the file's name; 0 for other files."""
+    match = _PARTIAL.fullmatch(name.rpartition("/")[2])
+    return int(match[2]) if match else 0
+
+
+def partials_of(path: str) -> list[str]:
+    """Return the paths of the unfinished files and folders of this machine that have a path as their final name."""
+    folder, base = os.path.split(os.path.abspath(path))
+    try:
+        matches = [*map(_PARTIAL.fullmatch, sorted(os.listdir(folder)))]
+    except OSError:
+        return []
+    return [os.path.join(folder, match[0]) for match in matches if match and match[1] == base[:_MAX_BASE]]
+
+
+def size_of(path: str) -> int:
+    """Return the bytes of a file, or of all files in a folder; 0 if it is gone."""
+    return sum(max(0, _size(file)) for file in (_files(path) if os.path.isdir(path) else [path]))
+
+
+def left_command(folder: str) -> str | None:
+    """Return the command line that a run has recorded in its folder, as a user here types it; None without one."""
+    try:
+        with open(os.path.join(folder, COMMAND_FILE), "rb") as file:
+            record = json.loads(file.read(_MAX_RECORD))
+        line, started = str(record["line"]), str(record["folder"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return line if started == os.getcwd() else f"cd {shlex.quote(started)} && {line}"
 
 
 def copy_into_place(source: str, target: str) -> None:

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ..errors import StorageError
-from ..format.documents.providers import FILESYSTEM, data_path, fault_of_file, files_folder, format_of
+from ..format.documents.next_command import command_for_folder, fault_of_file, quoted
+from ..format.documents.providers import FILESYSTEM, data_path, files_folder, format_of
 from ..format.media.metadata import MediaMetadata
 from ..format.nv_meta import FOLDER, INFO_JSON, INFO_YAML, open_dataset_storage
 from ..samples.source_info import SourceInfo
@@ -45,11 +46,11 @@ def open_aux_store(url: str | os.PathLike[str], *, meta_folder: str | None = Non
         return record_store(text)
     storage = open_dataset_storage(_check_exists(text), meta_folder)
     if not any(map(storage.exists, (INFO_JSON, INFO_YAML))):
-        option = "" if meta_folder is None else f" --meta-folder {meta_folder}"
+        option = "" if meta_folder is None else f" --meta-folder {quoted(meta_folder)}"
         raise StorageError(
             f"this folder is not a prepared dataset: {meta_folder or FOLDER}/.info.json is missing",
             path=text,
-            hint=f"run: energon prepare {text}{option}; or, for plain files, write {FILESYSTEM}{text}",
+            hint=f"{command_for_folder(text, option=option)}; or, for plain files, write {FILESYSTEM}{text}",
         )
     return DatasetFileStore(url, meta_folder=meta_folder)
 

@@ -17,7 +17,8 @@ KEYS = {
     "path", "type", "samples", "shards", "bytes", "sample_type", "crude", "field_map", "sample_loader", "part_filter",
     "subflavors", "splits", "excluded",
     "filters", "sample_columns", "parts", "part_sets", "part_sets_complete",
-    "media_metadata", "prepared", "index", "duplicate_keys", "compat",
+    "media_metadata", "prepared", "index", "duplicate_keys",
+    "unfinished", "compat",
 }  # fmt: skip
 
 

@@ -166,10 +166,7 @@ def test_a_folder_of_plain_files_says_what_it_holds(tmp_path: Path, energon: Run
     text = done.out if command == "lint" else done.err
     assert "but 3 .jpg and 3 .txt\n" in text
     assert f"  at: {tmp_path}\n" in text
-    assert (
-        "  hint: write the samples to tar shards with webdataset.ShardWriter, as docs/how-to/write-shards.md shows"
-        in text
-    )
+    assert f"  hint: run: energon import {tmp_path} {tmp_path}-dataset --yes" in text
 
 
 @pytest.mark.parametrize("command", ["info", "lint", "preview"])

@@ -466,3 +466,45 @@ def files_that_are_preferred_to_their_table(folder: Path) -> None:
 )
 def base_names_with_dots(folder: Path) -> None:
     write(folder, ["photo.txt", *(f"photo.v{number}.jpg" for number in range(25))])
+
+
+@layout(
+    samples={"a": "jpg txt", "b": "jpg txt"},
+    left_out={"files L119": 2, "rows F102": 1, "parts F102": 2},
+    sample_type="CaptioningSample",
+    note="the samples are the 3 rows of data.csv, which name 2 files",
+)
+def a_table_next_to_the_pictures_that_it_lists(folder: Path) -> None:
+    write(folder, ["a.jpg", "b.jpg", "not_listed.jpg", "not_listed.json"])
+    write(folder, {"data.csv": "image,caption\na.jpg,one\nb.jpg,two\nmissing.jpg,three\n"})
+
+
+@layout(
+    samples={"train/a": "train: jpg txt", "validation/b": "val: jpg txt"},
+    sample_type="CaptioningSample",
+    note="the samples are the 2 rows of captions.json, which name 2 files",
+)
+def a_list_of_json_next_to_the_pictures_that_it_lists(folder: Path) -> None:
+    write(folder, ["train/a.jpg", "validation/b.jpg"])
+    rows = [{"image": "train/a.jpg", "caption": "one"}, {"image": "validation/b.jpg", "caption": "two"}]
+    write(folder, {"captions.json": json.dumps(rows, indent=1)})
+
+
+@layout(
+    samples={"train/a": "train: jpg txt", "val/c": "val: jpg"},
+    left_out={"files L119": 1},
+    sample_type="CaptioningSample",
+    note="the samples are the 1 rows of train/metadata.csv",
+)
+def metadata_of_one_of_two_split_parts(folder: Path) -> None:
+    write(folder, ["train/a.jpg", "train/b.jpg", "val/c.jpg"])
+    write(folder, {"train/metadata.csv": "file_name,text\na.jpg,one\n"})
+
+
+@layout(
+    samples={"train/a": "train: jpg txt", "val/b": "val: jpg txt", "new/c": "-: jpg txt"},
+    sample_type="CaptioningSample",
+)
+def files_next_to_split_parts_are_in_none(folder: Path) -> None:
+    names = ("train/a", "val/b", "new/c")
+    write(folder, [f"{name}.{ending}" for name in names for ending in ("jpg", "txt")])

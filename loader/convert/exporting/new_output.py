@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import BinaryIO, NoReturn, Self
 
 from ...errors import ConfigError, StorageError
-from ...storage import is_url
+from ...format.unfinished import remember_command
+from ...storage import COMMAND_FILE, is_url, partials_of, temporary_name
 
 
 class NewFolder:
@@ -26,16 +26,8 @@ class NewFolder:
     """
 
     def __init__(self, path: str) -> None:
-        _check_local(path)
         self._path = os.path.abspath(path)
-        if os.path.lexists(self._path) and not (os.path.isdir(self._path) and not os.listdir(self._path)):
-            raise _exists(path)
-        parent, name = os.path.split(self._path)
-        try:
-            os.makedirs(parent, exist_ok=True)
-            self.folder = tempfile.mkdtemp(prefix=f".{name}.", dir=parent)
-        except OSError as error:
-            raise_unwritable(error, path)
+        self.folder = _new_staging(path, takes_empty_folder=True)
 
     def __enter__(self) -> Self:
         return self
@@ -46,8 +38,10 @@ class NewFolder:
         try:
             if kind is None:
                 self.finish()
-                os.chmod(self.folder, 0o777 & ~_umask())
+                with suppress(FileNotFoundError):
+                    os.unlink(os.path.join(self.folder, COMMAND_FILE))
                 os.replace(self.folder, self._path)  # over an empty folder
+                _remove_partials(self._path)
         except OSError as failed:
             raise_unwritable(failed, self._path)
         finally:
@@ -65,25 +59,44 @@ def new_file(path: str) -> Iterator[BinaryIO]:
         ConfigError: The path is a URL.
         StorageError: It exists, or cannot be written.
     """
-    _check_local(path)
+    staging = _new_staging(path, takes_empty_folder=False)
     absolute = os.path.abspath(path)
-    if os.path.lexists(absolute):
-        raise _exists(path)
-    parent, name = os.path.split(absolute)
     try:
-        os.makedirs(parent, exist_ok=True)
-        file = tempfile.NamedTemporaryFile(prefix=f".{name}.", dir=parent, delete=False)  # noqa: SIM115
-    except OSError as error:
-        raise_unwritable(error, path)
-    try:
-        with file:
-            yield file  # type: ignore[misc]
-        os.chmod(file.name, 0o666 & ~_umask())
+        with open(os.path.join(staging, os.path.basename(absolute)), "xb") as file:
+            yield file
         os.link(file.name, absolute)  # fails if the name is taken by now
+        _remove_partials(absolute)
     except OSError as error:
         raise_unwritable(error, path)
     finally:
-        os.unlink(file.name)
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def _new_staging(path: str, *, takes_empty_folder: bool) -> str:
+    """Create a hidden folder next to a path that is free; it has the command line that makes the output."""
+    if is_url(path):
+        raise ConfigError(
+            "an export is written to this machine", at=path, hint="name a local path, and copy the result there"
+        )
+    absolute = os.path.abspath(path)
+    is_empty = takes_empty_folder and os.path.isdir(absolute) and not os.listdir(absolute)
+    if os.path.lexists(absolute) and not is_empty:
+        raise StorageError(
+            "this exists, and nothing is overwritten", path=path, hint="name a new file, or a new or empty folder"
+        )
+    staging = temporary_name(absolute)
+    try:
+        os.makedirs(staging)
+        remember_command(staging)
+    except OSError as error:
+        raise_unwritable(error, path)
+    return staging
+
+
+def _remove_partials(path: str) -> None:
+    """Remove what this run and killed ones with the same output have left."""
+    for partial in partials_of(path):
+        shutil.rmtree(partial, ignore_errors=True)
 
 
 def raise_unwritable(error: OSError, path: str) -> NoReturn:
@@ -91,22 +104,3 @@ def raise_unwritable(error: OSError, path: str) -> NoReturn:
     raise StorageError(
         f"cannot write: {error.strerror or error}", path=error.filename or path, hint="check space and permissions"
     ) from error
-
-
-def _check_local(path: str) -> None:
-    if is_url(path):
-        raise ConfigError(
-            "an export is written to this machine", at=path, hint="name a local path, and copy the result there"
-        )
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
-def _exists(path: str) -> StorageError:
-    return StorageError(
-        "this exists, and nothing is overwritten", path=path, hint="name a new file, or a new or empty folder"
-    )

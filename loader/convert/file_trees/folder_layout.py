@@ -94,25 +94,25 @@ class FolderLayout:
     """The meaning of the names of folders.
 
     Attributes:
-        has_splits: The outer folders are split parts.
+        split_depth: Number of folders above those that are split parts; None without such.
         classes: Class → its number: the names of the folders, or of those in the split parts, sorted; empty for none.
         extensions: Extensions of pictures, sorted.
     """
 
-    has_splits: bool = False
+    split_depth: int | None = None
     classes: Mapping[str, int] = field(default_factory=dict)
     extensions: Sequence[str] = ()
 
     def split_of(self, names: Sequence[str]) -> str:
         """Return the split part of a folder; an empty text where there are none."""
-        if not self.has_splits:
+        if self.split_depth is None:
             return ""
-        return (split_of_folder(names[0]) if names else "") or NO_SPLIT
+        return _split_at(names, self.split_depth) or NO_SPLIT
 
     def class_parts(self, names: Sequence[str]) -> dict[str, PartRef]:
         """Return the parts ``cls``, the number of the class, and ``json``, its name, of a picture in a folder."""
-        name = names[self.has_splits] if len(names) > self.has_splits else ""
-        if name not in self.classes:  # it appeared after the folders were listed
+        name = next(iter(_without_split(names, self.split_depth)), "")
+        if name not in self.classes:  # it is in no split part, or appeared after the folders were listed
             return {}
         document = {"label_name": name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")}
         return {
@@ -137,19 +137,18 @@ def find_folder_layout(
         classes: True if folders are classes, False if not, None to decide by what is there: all files are pictures, at
             one depth, in two folders or more, whose names are neither all numbers of three digits or more, nor all
             those of parts, such as ``masks``.
-        splits: True if the outer folders are split parts, False if not, None to decide by what is there: all files are
-            in folders that are named after two split parts or more.
+        splits: True if folders are split parts, False if not, None to decide as :func:`_split_depth`.
         at: The folder of the source, for messages.
 
     Raises:
         ConfigError: ``classes`` or ``splits`` is True, and a file is in no such folder.
     """
-    found = {split_of_folder(path[0]) if path else "" for path in paths}
-    has_splits = ("" not in found and len(found) > 1) if splits is None else splits
-    if has_splits and "" in found:
-        other = next(path for path in paths if not path or not split_of_folder(path[0]))
+    depth = _split_depth(paths) if splits is None else (1 if _are_splits_below(paths) else 0) if splits else None
+    if splits and not all(_split_at(path, depth or 0) for path in paths):
+        other = next(path for path in paths if not _split_at(path, depth or 0))
         raise _no_folder_of(other, "a split part, such as train or val", at)
-    inner = [path[has_splits:] for path in paths]
+    # Files next to the split parts say nothing about classes.
+    inner = [_without_split(path, depth) for path in paths if depth is None or _split_at(path, depth)]
     if classes is None:
         names = {path[0] for path in inner if path}
         classes = (
@@ -161,15 +160,42 @@ def find_folder_layout(
             and not all(map(ROLE_NAMES.fullmatch, names))
         )
     if not classes:
-        return FolderLayout(has_splits=has_splits)
-    for path, rest in zip(paths, inner, strict=True):
-        if not rest:
-            raise _no_folder_of(path, "a class", at)
+        return FolderLayout(split_depth=depth)
+    if () in inner:
+        raise _no_folder_of(next(path for path in paths if not _without_split(path, depth)), "a class", at)
     return FolderLayout(
-        has_splits=has_splits,
+        split_depth=depth,
         classes={name: number for number, name in enumerate(sorted({path[0] for path in inner}))},
         extensions=sorted(set().union(*(folder.extensions for folder in folders))),
     )
+
+
+def _split_depth(paths: Sequence[tuple[str, ...]]) -> int | None:
+    """Return how many folders are above those that are split parts; None if there are none.
+
+    Split parts are outer folders if all files are in folders with such names; or if there are two or more of them, and
+    no more others: files outside are in no split part then. They are one folder down if each outer folder has them.
+    """
+    outer = {path[0]: split_of_folder(path[0]) for path in paths if path}
+    named = [split for split in outer.values() if split]
+    if named and (
+        (len(named) == len(outer) and () not in paths) or (len({*named}) > 1 and 2 * len(named) >= len(outer))
+    ):
+        return 0
+    return 1 if _are_splits_below(paths) else None
+
+
+def _are_splits_below(paths: Sequence[tuple[str, ...]]) -> bool:
+    splits = {_split_at(path, 1) for path in paths}
+    return "" not in splits and len(splits) > 1
+
+
+def _split_at(names: Sequence[str], depth: int) -> str:
+    return split_of_folder(names[depth]) if len(names) > depth else ""
+
+
+def _without_split(names: Sequence[str], depth: int | None) -> tuple[str, ...]:
+    return (*names,) if depth is None else (*names[:depth], *names[depth + 1 :])
 
 
 def _no_folder_of(path: tuple[str, ...], what: str, at: str) -> ConfigError:

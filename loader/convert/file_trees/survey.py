@@ -10,7 +10,8 @@ from typing import Literal
 
 from ...accounting import Account
 from ...errors import ConfigError
-from ..annotations.split_names import split_of_folder
+from ...format.documents import new_folder_for, quoted
+from ..annotations.split_names import split_of_folder, subset_of_file
 from .file_names import BINARY_TABLES, TAR_ENDINGS, has_records, is_about, is_medium_of_data, join_names, sort_files
 from .folder_layout import FolderLayout, ListedFolder, find_folder_layout
 from .groupings import GroupBy, Grouping, find_grouping
@@ -68,7 +69,7 @@ class TreeSurvey:
         """True if files that share a name are the samples."""
         is_by_name = self.kind == "files" and self.grouping.by == "name"
         is_whole = self.about != "left" and not self.tables
-        return is_by_name and is_whole and not (self.folders.classes or self.folders.has_splits)
+        return is_by_name and is_whole and not self.folders.classes and self.folders.split_depth is None
 
     def names(self, folder: str) -> tuple[str, ...]:
         """Return the names of a folder and those above it that tell splits and classes."""
@@ -119,8 +120,8 @@ def survey_tree(
     # Tables that name the files of the tree have its samples.
     documents = seen.documents if len(seen.documents) < min(seen.parts, _MAX_ABOUT) else []
     if seen.parts and (seen.tables or documents) and options.group_by is None:
-        texts = [name for name in documents if name.endswith(".txt")]
-        tables = tuple(name for name in (*seen.tables, *texts) if names_files(name))
+        lists = [name for name in documents if name.endswith(".txt") or not is_annotation(name)]
+        tables = tuple(name for name in (*seen.tables, *lists) if names_files(name))
         if tables:
             by_splits = replace(options, classes=False, group_by="name")
             return replace(_survey_of_files(seen, by_splits, tree), tables=tables)
@@ -162,11 +163,13 @@ def _survey_of_files(seen: _Seen, options: TreeOptions, tree: FileTree) -> TreeS
     folders = [folder for folder in seen.folders if grouping.has_samples(folder.names)]
     paths = [grouping.without_role(folder.names) for folder in folders]
     top = _top(paths)
+    # In tars of samples, an outer folder that contains everything begins the keys, whatever its name is.
+    contains_all = options.is_webdataset and len({path[:1] for path in paths}) == 1
     layout = find_folder_layout(
         folders,
         [path[top:] for path in paths],
         classes=options.classes if grouping.by == "name" else False,
-        splits=options.splits,
+        splits=False if contains_all and options.splits is None else options.splits,
         at=tree.path,
     )
     return TreeSurvey(grouping=grouping, folders=layout, top=top)
@@ -263,9 +266,14 @@ def _ways(tree: FileTree, what: str, names: Sequence[str], kind: str) -> Iterato
         yield f"take the {what} alone by --from {kind}"
     elif what.startswith("records"):
         yield f"read {posixpath.basename(names[0])} with its library, and write samples with loader.ShardWriter"
+    elif what == "annotation files":
+        stem = names[0].replace(subset_of_file(names[0]), "")  # files of all split parts belong together
+        parts = [name for name in names if name.replace(subset_of_file(name), "") == stem]
+        sources = " ".join(quoted(os.path.join(tree.path, name)) for name in parts)
+        target = quoted(new_folder_for(tree.path))
+        yield f"to take the annotations, which find their files, run: energon import {sources} {target} --yes"
     else:
-        finds = ", which finds its unpacked pictures, videos and sounds" if what == "annotation files" else ""
-        finds = ", and the folder of its files with --root" if what == "archives" else finds
+        finds = ", and the folder of its files with --root" if what == "archives" else ""
         yield f"name {os.path.join(tree.path, names[0])} as SOURCE{finds}"
 
 

@@ -6,11 +6,8 @@ from typing import Any
 
 import msgspec
 
-from ...format.nv_meta import FOLDER
+from ...format.unfinished import IMPORT_FOLDER
 from ...storage import FileInfo, Storage
-
-IMPORT_FOLDER = f"{FOLDER}/.import"
-"""The folder of an unfinished import."""
 
 
 class FailedRow(msgspec.Struct, frozen=True, array_like=True):

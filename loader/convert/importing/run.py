@@ -7,8 +7,8 @@ import os
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import replace
 
 import msgspec
@@ -17,13 +17,21 @@ from ...errors import ConfigError, SampleError, StorageError
 from ...format.nv_meta import FOLDER, INFO_JSON
 from ...format.prepare.plan import PreparePlan, PrepareReport, SplitRequest
 from ...format.prepare.run import run_prepare
+from ...format.unfinished import (
+    IMPORT_FOLDER,
+    continuing,
+    left_sentence,
+    remember_command,
+    remove_left_files,
+    remove_leftovers,
+    remove_work_folder,
+)
 from ...format.worker_pool import stream_from_workers
 from ...storage import LocalStorage, Storage, may_use_rust, open_storage
 from ..rows.row import NO_SPLIT
 from ..rows.shard_plan import order_rows, plan_shards
 from ..writing.outside import check_outside
-from ..writing.work_folder import remove_leftovers, remove_work_folder
-from .done_shards import IMPORT_FOLDER, DoneShard, FailedRow
+from .done_shards import DoneShard, FailedRow
 from .listing import ListedRows, list_rows
 from .plan import ImportPlan, ImportProgress, ImportReport, ProgressCallback, WrittenRows
 from .write_shard import ShardTask, WriteShard
@@ -65,7 +73,7 @@ def run_import(
     plan.layout.check()
     storage = open_storage(plan.output)
     check_output(plan.output, sources=[source.path for source in plan.sources])
-    with storage.lock(_LOCK), ExitStack() as stack:
+    with storage.lock(_LOCK), _leaving_no_files(storage), ExitStack() as stack:
         if listed is None:
             listed = stack.enter_context(_listed(plan, on_progress))
         if plan.strict:
@@ -78,6 +86,21 @@ def run_import(
         report = run.report(prepared, time.perf_counter() - started)
     remove_work_folder(storage, IMPORT_FOLDER)
     return report
+
+
+@contextmanager
+def _leaving_no_files(storage: Storage) -> Iterator[None]:
+    """Remove unfinished files of a killed run, and of this one if it ends by an error; Ctrl-C names what is left."""
+    remove_left_files(storage, of_running=True)
+    if isinstance(storage, LocalStorage):
+        remember_command(storage.path(IMPORT_FOLDER))
+    try:
+        yield
+    except BaseException as error:
+        remove_left_files(storage, of_running=True)
+        if isinstance(error, KeyboardInterrupt):
+            error.add_note(f"{storage.path('')}: {left_sentence(storage)}; {continuing(storage)}")
+        raise
 
 
 def failure_document(failure: FailedRow) -> dict[str, str]:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 
 from ...accounting import Account
 from ...errors import ConfigError, StorageError
@@ -20,7 +18,8 @@ from ...format.nv_meta import FOLDER, SPLIT_YAML, TAR_IDX_SUFFIX
 from ...format.prepare.plan import PreparePlan, PrepareReport
 from ...format.prepare.run import run_prepare
 from ...format.tar.idx import tar_idx_bytes
-from ...storage import FileInfo, LocalStorage, is_url, raise_storage_error
+from ...storage import FileInfo, LocalStorage, is_url
+from ..exporting.new_output import NewFolder
 from ..writing.outside import check_outside
 from .inputs import MergeInput, merged_files, open_inputs
 from .plan import MergePlan, MergeReport, ProgressCallback
@@ -29,7 +28,6 @@ from .splits import merged_split
 from .values import merge_columns, merge_filters
 
 _SCANS_AT_ONCE = 256
-_LOCK = ".merge.lock"
 
 
 def run_merge(plan: MergePlan, *, on_progress: ProgressCallback | None = None) -> MergeReport:
@@ -60,7 +58,8 @@ def run_merge(plan: MergePlan, *, on_progress: ProgressCallback | None = None) -
     split = merged_split(inputs)
     files = {} if plan.crude else merged_files(inputs)
     # Place the shards, and assemble the index from the indexes of the inputs.
-    with _staged(final) as storage:
+    with NewFolder(final) as folder_of_output:
+        storage = LocalStorage(folder_of_output.folder)
         _place(inputs, storage, final, plan, on_progress)
         placed = _save_scans(inputs, storage)
         files[SPLIT_YAML] = format_split_config(split).encode()
@@ -130,36 +129,6 @@ def _check_output(output: str) -> str:
                 f"expected a new or empty folder, found {first} in it", path=final, hint="name another folder"
             )
     return final
-
-
-@contextmanager
-def _staged(final: str) -> Iterator[LocalStorage]:
-    """Open a hidden folder next to the output, which gets the name of the output at the end.
-
-    Raises:
-        StorageError: Another merge writes this output, or a file cannot be written.
-    """
-    parent, name = os.path.split(final)
-    staging = os.path.join(parent, f".{name}.energon-merge")
-    storage = LocalStorage(staging)
-    try:
-        os.makedirs(staging, exist_ok=True)
-    except OSError as error:
-        raise_storage_error("create this folder", staging, error)
-    with storage.lock(_LOCK):
-        for entry in os.scandir(staging):  # of a merge that was killed
-            if entry.name != _LOCK:
-                shutil.rmtree(entry.path) if entry.is_dir(follow_symlinks=False) else os.unlink(entry.path)
-        try:
-            yield storage
-            os.unlink(storage.path(_LOCK))
-            os.rename(staging, final)
-        except OSError as error:
-            shutil.rmtree(staging, ignore_errors=True)
-            raise_storage_error("write this dataset", final, error)
-        except BaseException:
-            shutil.rmtree(staging, ignore_errors=True)
-            raise
 
 
 def _place(

@@ -10,6 +10,7 @@ import numpy as np
 from ...accounting import Account
 from ...errors import ConfigError
 from ...format.dataset_folder import DatasetFolder
+from ...format.documents import command_for_folder
 from ...format.documents.providers import data_path, is_metadataset, is_record_file
 from ...format.nv_meta import DATASET_YAML, FOLDER
 from ...format.query import SampleQuery, find_samples
@@ -113,7 +114,7 @@ def _reshard_tars(plan: ReshardPlan, on_progress: ProgressCallback | None) -> Re
     ):
         if value is not None:
             raise ConfigError(
-                f"{name} needs the index of a prepared dataset", at=plan.path, hint=f"run: energon prepare {plan.path}"
+                f"{name} needs the index of a prepared dataset", at=plan.path, hint=command_for_folder(plan.path)
             )
     source = DatasetSource(path=plan.path, keep_parts=plan.keep_parts, drop_parts=plan.drop_parts)
     written = run_import(_import_plan(plan, source, _layout(plan), {}), on_progress=on_progress)

@@ -198,5 +198,6 @@ _KINDS_BY_EXTENSION = {
     "tsv": "tsv",
     "jsonl": "jsonl",
     "ndjson": "jsonl",
+    "json": "jsonl",  # a list of objects
     **{extension: kind for kind, extensions in EXTENSIONS.items() for extension in extensions},
 }

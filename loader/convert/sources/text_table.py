@@ -10,10 +10,11 @@ from itertools import islice
 from typing import Literal
 
 from ...errors import ConfigError
+from ..annotations.json_elements import read_elements
 from ..rows.row import Row
 from ..tables.columns import TableLayout
 from ..tables.delimited import DelimitedReader
-from ..tables.json_lines import read_json_lines
+from ..tables.json_lines import parse_record, read_json_lines
 from ..tables.named_files import NamedFiles
 from ..tables.records import Record, open_text_table
 from ..tables.row_maker import RowMaker
@@ -28,7 +29,7 @@ _NUMBERS: Mapping[str, type] = {"integer": int, "number": float}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextTableSource(TableSource):
-    """The rows of a CSV, TSV or JSONL file, which may be compressed by gzip.
+    """The rows of a CSV, TSV or JSONL file, which may be compressed by gzip; or the objects of a list in a JSON file.
 
     Rows that are no valid record fail alone: with another number of fields, or invalid JSON.
 
@@ -50,8 +51,9 @@ class TextTableSource(TableSource):
         name = os.path.basename(self.path)
         with self._read(layout, listing) as (_, records):
             listing.account.take("files")
+            unit = "element" if self._is_list else "line"
             for number, record in enumerate(records):
-                origin = f"{name}, line {record.line}"
+                origin = f"{name}, {unit} {record.line}"
                 if record.fault:
                     yield maker.fault(number, origin, record.fault, record.hint)
                     continue
@@ -87,6 +89,10 @@ class TextTableSource(TableSource):
             )
         return list(columns.values())
 
+    @property
+    def _is_list(self) -> bool:
+        return self.path.lower().endswith(".json")
+
     @contextmanager
     def _read(
         self, layout: TableLayout | None = None, listing: Listing | None = None
@@ -98,6 +104,9 @@ class TextTableSource(TableSource):
             listing: Gets notes on how the file was read.
         """
         notes = listing.notes if listing is not None else []
+        if self._is_list:
+            yield [], (parse_record(number, element.data) for number, element in enumerate(read_elements(self.path)))
+            return
         with open_text_table(self.path, notes) as file:
             if self.kind == "jsonl":
                 yield [], read_json_lines(file, path=self.path)

@@ -35,15 +35,21 @@ def read_json_lines(file: BinaryIO, *, path: str) -> Iterator[Record]:
             )
         text = line.strip() if number > 1 else line.removeprefix(_BYTE_ORDER_MARK).strip()
         if text:
-            yield _record(number, text)
+            yield parse_record(number, text)
 
 
-def _record(number: int, text: bytes) -> Record:
+def parse_record(number: int, text: bytes | msgspec.Raw) -> Record:
+    """Return a record of JSON, which is invalid if the text is not an object.
+
+    Args:
+        number: Its line in the file, or its place in a list.
+        text: The JSON.
+    """
     try:
         value: Any = msgspec.json.decode(text)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         try:
-            value = json.loads(text)  # reads NaN, which Python writes
+            value = json.loads(bytes(text))  # reads NaN, which Python writes
         except (ValueError, RecursionError):
             return Record(number, {}, f"it is not JSON: {error}", _HINT)
     if not isinstance(value, dict):

@@ -14,9 +14,9 @@ from ...format.nv_meta import DATASET_YAML
 from ...format.prepare.plan import PreparePlan, PrepareReport, SplitRequest
 from ...format.prepare.run import run_prepare
 from ...format.tar.names import decode_name
+from ...format.unfinished import WRITING_FOLDER, remove_left_files, remove_work_folder
 from ...storage import Storage
-from .work_folder import remove_work_folder
-from .written_shards import WRITING_FOLDER, PartRecord, ShardRecord, WrittenShards, part_name, written_parts
+from .written_shards import PartRecord, ShardRecord, WrittenShards, part_name, written_parts
 
 _OWN_SHARD = re.compile(r"(shard|part_\d{5})_\d{6}\.tar")
 _LOCK = f"{WRITING_FOLDER}/commit.lock"
@@ -46,6 +46,7 @@ def commit_shards(
         if not shards:
             raise ConfigError("no sample was written", at=storage.path(""), hint="write one before the end")
         _check_files(storage, shards)
+        remove_left_files(storage, of_running=True)
         repeated = _repeated_keys(storage, shards)
         if repeated and not renames:
             raise ConfigError(

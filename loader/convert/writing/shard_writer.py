@@ -14,6 +14,7 @@ from ...format.index.shard_index import index_shard
 from ...format.nv_meta import INFO_JSON
 from ...format.prepare.plan import PrepareReport
 from ...format.tar.names import decode_name
+from ...format.unfinished import WRITING_FOLDER, remove_leftovers
 from ...storage import LocalStorage, Storage, open_storage
 from .commit_shards import commit_shards
 from .encoders import encode_part
@@ -22,8 +23,7 @@ from .sample_names import checked_key, split_by_hash
 from .sample_parts import SampleParts, description, type_of_sample
 from .seen_keys import SeenKeys
 from .shard_file import FileContents, PartContents, sample_bytes
-from .work_folder import remove_leftovers
-from .written_shards import WRITING_FOLDER, PartRecord, WrittenShards, part_name, written_parts
+from .written_shards import PartRecord, WrittenShards, part_name, written_parts
 
 _DEFAULT_PART = "train"
 _END_BYTES = 1024

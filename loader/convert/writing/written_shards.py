@@ -6,11 +6,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from ...format.nv_meta import FOLDER
+from ...format.unfinished import WRITING_FOLDER
 from ...storage import FileInfo, Storage
-
-WRITING_FOLDER = f"{FOLDER}/.writing"
-"""The folder of writers that are not committed."""
 
 _BEGUN = "begun.json"
 _DONE = "done.json"

@@ -1,6 +1,14 @@
 # The public names of this package, each with the module that defines it.
 
 from .field_map import parse_field_expression as parse_field_expression
+from .next_command import (
+    command_for_folder as command_for_folder,
+    content_of_folder as content_of_folder,
+    fault_of_file as fault_of_file,
+    import_command as import_command,
+    new_folder_for as new_folder_for,
+    quoted as quoted,
+)
 from .providers import (
     data_path as data_path,
     is_jsonl as is_jsonl,

@@ -40,7 +40,8 @@ PROVIDERS: Final = (
 """All formats, in the order in which they are tried."""
 
 _FOLDER = PROVIDERS[-1]
-_ENDINGS = tuple(ending for one in PROVIDERS for ending in one.suffixes)
+ENDINGS = tuple(ending for one in PROVIDERS for ending in one.suffixes)
+"""Endings of all formats that are files."""
 
 RECORD_FORMATS: Final = frozenset({"jsonl", "binidx", "parquet"})
 """Formats of single files whose samples are numbered and have no names."""
@@ -61,7 +62,7 @@ def provider_of(path: str | os.PathLike[str]) -> Provider:
     ('binidx', 'folder')
     """
     text = os.fspath(path)
-    if not text.endswith(_ENDINGS):
+    if not text.endswith(ENDINGS):
         return _FOLDER
     return next(one for one in PROVIDERS if text.endswith(one.suffixes))
 
@@ -121,20 +122,6 @@ def record_format(shard: str) -> Format | None:
     ('parquet', None)
     """
     return format_of(shard) if shard.endswith(SHARD_SUFFIXES[1:]) else None
-
-
-def fault_of_file(path: str) -> tuple[str, str] | None:
-    """Return a message and a hint for a file that is given as a dataset, but has no such format; None for others.
-
-    Args:
-        path: An absolute path, or a URL.
-    """
-    if provider_of(path).suffixes or not os.path.isfile(path):
-        return None
-    if path.endswith(".tar"):
-        return "a single tar file is not a dataset", f"give its folder: {os.path.dirname(path)}"
-    message = "this file is no dataset; expected a folder of shards, or a file that ends in "
-    return f"{message}{', '.join(_ENDINGS[:-1])} or {_ENDINGS[-1]}", "convert it: docs/how-to/write-shards.md shows how"
 
 
 def data_path(path: str) -> str:

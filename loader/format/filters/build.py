@@ -15,6 +15,7 @@ from ...errors import ConfigError, StorageError
 from ..documents.dataset_files import read_shard_info
 from ..documents.load_request import resolve_meta_folder
 from ..documents.messages import did_you_mean
+from ..documents.next_command import command_for_folder
 from ..documents.providers import data_path, is_record_file
 from ..nv_meta import is_filter_name, open_dataset_storage
 from ..records.record_file import open_record_path
@@ -103,7 +104,7 @@ def _open(
         raise StorageError(
             "this folder is no prepared dataset: it has no .nv-meta/.info.json",
             path=storage.path(""),
-            hint=f"run: energon prepare {os.fspath(path)}",
+            hint=command_for_folder(os.fspath(path)),
         )
     return FilterFiles.of_dataset(storage, name), sizes
 

@@ -23,6 +23,7 @@ from ..index.layout import SampleIndex, once_warning
 from ..index.shard_index import ShardIndex
 from ..nv_meta import INDEX_SQLITE
 from ..prepare.shards import find_shards
+from ..unfinished import left_sentence
 from ..unprepared.tar_index import TarIndex
 from .report import Finding
 
@@ -51,6 +52,13 @@ def check_config(dataset: DatasetFolder) -> Iterator[Finding]:
             yield Finding(code="W004", message=message)
     except ConfigError as error:
         yield from _config_findings("E003", error)
+
+
+def check_left_files(dataset: DatasetFolder) -> Iterator[Finding]:
+    """Check that no interrupted run has left files in the folder."""
+    sentence = left_sentence(dataset.storage)
+    if sentence:
+        yield Finding(code="W010", message=f"{sentence}: run energon prepare again, which removes them")
 
 
 def check_filters(dataset: DatasetFolder) -> Iterator[Finding]:

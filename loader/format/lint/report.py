@@ -124,6 +124,7 @@ CODES: dict[str, str] = {
     "E007": "a .tar.idx file disagrees with its shard: other tools will fail or read wrong bytes",
     "W008": "a .tar.idx file is missing: other tools need it",
     "W009": "samples are not built: that needs code of the dataset, which runs only with --trust-code",
+    "W010": "an interrupted run has left unfinished files",
     # Shards
     "E101": "a shard is missing",
     "E102": "a shard has another size or, in an object store, version than when it was indexed: the index is stale",

@@ -17,6 +17,7 @@ from .metadata import (
     check_config,
     check_duplicate_keys,
     check_filters,
+    check_left_files,
     check_part_names,
     check_split,
     check_sqlite,
@@ -113,6 +114,7 @@ class _Lint(RunningLint):
             self._check_records(dataset)
             return
         sqlite_findings = list(check_sqlite(dataset))
+        self.add([*check_left_files(dataset)])
         self.add([*check_config(dataset), *check_split(dataset), *check_filters(dataset), *sqlite_findings])
         self.add([*check_duplicate_keys(dataset.tar_index), *check_part_names(dataset.tar_index)])
         shards = _shards_to_check(dataset, plan.split_parts)
@@ -133,6 +135,7 @@ class _Lint(RunningLint):
     def _check_records(self, dataset: DatasetFolder) -> None:
         """Check the metadata, and each file of numbered samples."""
         plan = self._plan
+        self.add([*check_left_files(dataset)])
         self.add([*check_config(dataset), *check_split(dataset), *check_filters(dataset)])
         shards = _shards_to_check(dataset, plan.split_parts)
         config = _readable_config(dataset)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import bz2
 import lzma
 import os
-import re
 import sys
 import zlib
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -17,13 +16,12 @@ from threading import Event, Lock
 from typing import Any, Protocol
 
 from ...errors import EnergonError, FormatError, StorageError
-from ...storage import ReadableFile, Storage
+from ...storage import ReadableFile, Storage, process_of_partial
 from ..nv_meta import LOCK
 from .scans import raise_scan_errors
 from .shards import compression_of, find_compressed, tar_name
 
 _CHUNK_BYTES = 8 * 1024  # of compressed data; hostile data of that size fill some hundred MB of memory
-_PARTIAL = re.compile(r"(?:.*/)?\.[^/]+\.\d+-[0-9a-f]{12}\.partial")  # the files of killed runs
 
 DecompressProgress = Callable[[int, int], None]
 """Called with the compressed bytes done so far and in all."""
@@ -84,7 +82,7 @@ def decompress_shards(
         return DecompressReport(written=tuple(map(tar_name, names)), kept=0, removed=0, size_bytes=0)
     with storage.lock(LOCK):
         for file in storage.list():
-            if _PARTIAL.fullmatch(file.name):
+            if process_of_partial(file.name):  # of a killed run
                 storage.remove(file.name)
         work = _Decompression(storage, names, remove_originals=remove_originals, on_progress=on_progress)
         return work.run(max(1, workers))

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from ...accounting import Account
 from ...errors import ConfigError, StorageError
 from ...storage import FileInfo, Storage, missing_folder, split_url
+from ..documents.next_command import command_for_folder
 from ..documents.providers import SHARD_SUFFIXES, Format, record_format
 from ..nv_meta import TAR_IDX_SUFFIX
-from .folder_content import content_hint, count_extensions, count_text
+from .folder_content import count_extensions, count_text
 
 _TAR_FILES = (".tar", f".tar{TAR_IDX_SUFFIX}")
 _COMPRESSIONS = {
@@ -162,7 +163,7 @@ def _no_shards(storage: Storage, files: list[FileInfo], compressed: list[str], e
             f"no .tar files here or in the folders below, and no .jsonl or .parquet files, but"
             f" {count_text(count_extensions(files))}",
             path=path,
-            hint=content_hint(storage.url, files),
+            hint=command_for_folder(storage.url, [file.name for file in files]),
         )
     if storage.checks_versions:  # an object store, where a folder without files does not exist
         return missing_folder(storage)

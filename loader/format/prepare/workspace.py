@@ -15,6 +15,7 @@ from ..index.journal import download_scans
 from ..index.object_commit import ObjectCommit, finish_object_commit
 from ..index.publish import STAGING, commit, finish_interrupted_commit, is_commit_pending
 from ..nv_meta import LOCK, WORK_FOLDER
+from ..unfinished import WRITING_FOLDER, remove_left_files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +77,8 @@ def open_workspace(storage: Storage) -> Iterator[Workspace]:
     with storage.lock(LOCK):
         has_recovered = finish_interrupted_commit(storage)
         storage.remove(STAGING)
+        if not storage.exists(WRITING_FOLDER):  # whose writers may run on other machines
+            remove_left_files(storage)
         try:
             yield Workspace(storage=storage, work=storage, commit=rename_staged, has_recovered=has_recovered)
         finally:

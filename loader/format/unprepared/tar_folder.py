@@ -7,10 +7,12 @@ from dataclasses import dataclass
 
 from ...errors import StorageError
 from ...storage import FileInfo, Storage, open_parent, open_storage
+from ..documents.next_command import command_for_folder, quoted
 from ..documents.providers import is_tar_file
 from ..nv_meta import FOLDER, INFO_JSON, INFO_YAML
 from ..prepare.folder_content import count_text
 from ..prepare.shards import find_shards
+from ..unfinished import check_finished
 
 
 def is_prepared(storage: Storage) -> bool:
@@ -52,12 +54,12 @@ class TarFolder:
         """The error of what needs a prepare."""
         if self.is_file:
             folder = os.path.dirname(self.path) or "."
-            hint = f"give its folder: {folder}" if is_prepared(self.storage) else f"run: energon prepare {folder}"
+            hint = f"give its folder: {folder}" if is_prepared(self.storage) else command_for_folder(folder)
             return StorageError("a single tar file is not a dataset", path=self.path, hint=hint)
         return StorageError(
             "this folder is no prepared dataset: it has no .nv-meta/.info.json",
             path=self.storage.path(""),
-            hint=f"run: energon prepare {self.path}",
+            hint=f"run: energon prepare {quoted(self.path)}",
         )
 
 
@@ -75,6 +77,7 @@ def find_tars(path: str) -> TarFolder:
         return TarFolder(path=path, storage=storage, shards=(storage.stat(name),), is_file=True)
     storage = open_storage(path)
     storage.list_once("")
+    check_finished(storage)
     search = find_shards(storage)
     if search.format is not None:
         first = os.path.join(path, search.shards[0].name)
@@ -82,6 +85,6 @@ def find_tars(path: str) -> TarFolder:
         raise StorageError(
             f"this folder is not prepared: it has {count_text(search.counts)}",
             path=storage.path(""),
-            hint=f"run: energon prepare {path}; {alone} a dataset by itself, too: {first}",
+            hint=f"{command_for_folder(path)}; {alone} a dataset by itself, too: {first}",
         )
     return TarFolder(path=path, storage=storage, shards=search.shards, is_file=False, compressed=search.compressed)

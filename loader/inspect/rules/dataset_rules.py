@@ -62,6 +62,12 @@ DATASET_RULES = RuleGroup(
             "pass that flag, if you trust the dataset",
             "`dataset.yaml` names a `sample_loader.py`, and lint ran without `--trust-code`.",
         ),
+        Rule(
+            "W010",
+            "The files take space, and nothing reads them.",
+            "`energon prepare`, which removes the files of processes that no longer run",
+            "A `prepare` was killed while it wrote `.shard_0.tar.idx.4711-0123456789ab.partial`.",
+        ),
     ),
 )
 

@@ -6,7 +6,8 @@ import os
 from functools import cache
 
 from ...errors import EnergonError, StorageError
-from ...format.documents.providers import FILESYSTEM, fault_of_file, files_folder, is_record_file
+from ...format.documents.next_command import command_for_folder, fault_of_file, quoted
+from ...format.documents.providers import FILESYSTEM, files_folder, is_record_file
 from ...format.nv_meta import FOLDER, INFO_JSON, INFO_YAML, open_dataset_storage
 from ...storage import is_url, missing_folder, open_parent, resolve_path
 
@@ -74,8 +75,8 @@ def _fault_of_url(url: str, meta_folder: str | None) -> str | None:
         if any(map(storage.exists, (INFO_JSON, INFO_YAML))):
             return None
         if storage.exists(""):
-            command = f"energon prepare {url}" + (f" --meta-folder {meta_folder}" if meta_folder else "")
-            return f"{display_path(url)} is no prepared dataset: it has no .info.json; run: {command}"
+            command = command_for_folder(url, option=f" --meta-folder {quoted(meta_folder)}" if meta_folder else "")
+            return f"{display_path(url)} is no prepared dataset: it has no .info.json; {command}"
         raise missing_folder(storage)
     except EnergonError as error:
         return f"{error.message}: {display_path(url)}" + (f"; {error.hint}" if error.hint else "")
@@ -97,11 +98,11 @@ def _fault_of_path(path: str, meta_folder: str | None) -> str | None:
         if any(map(storage.exists, (INFO_JSON, INFO_YAML))):
             return None
         where = display_path(meta_folder)
-        command = f"energon prepare {name} --meta-folder {where}"
-        return f"{name} is no prepared dataset: there is no .info.json in {where}; run: {command}"
+        command = command_for_folder(path, option=f" --meta-folder {quoted(meta_folder)}")
+        return f"{name} is no prepared dataset: there is no .info.json in {where}; {command}"
     if _exists(os.path.join(path, INFO_YAML)):
         return None
-    return f"{name} is no prepared dataset: it has no .nv-meta/.info.json; run: energon prepare {name}"
+    return f"{name} is no prepared dataset: it has no .nv-meta/.info.json; {command_for_folder(path)}"
 
 
 def _exists(path: str) -> bool:

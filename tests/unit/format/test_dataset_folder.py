@@ -153,7 +153,7 @@ def test_a_file_of_another_format_is_no_folder_to_prepare(tmp_path: Path) -> Non
     (tmp_path / "data.csv").touch()
     with pytest.raises(StorageError, match="this file is no dataset") as caught:
         DatasetFolder(tmp_path / "data.csv")
-    assert caught.value.hint == "convert it: docs/how-to/write-shards.md shows how"
+    assert caught.value.hint == f"run: energon import {tmp_path}/data.csv {tmp_path}/data-dataset --yes"
 
 
 def test_files_asked_for_by_name_must_be_there(folder: Path) -> None:
@@ -173,6 +173,7 @@ def test_the_dataset_file_of_a_name_is_read(folder: Path) -> None:
 
 
 def test_a_folder_that_is_no_dataset_is_told_how_to_become_one(tmp_path: Path) -> None:
+    (tmp_path / "a.tar").touch()
     with pytest.raises(StorageError, match="no prepared dataset") as caught:
         DatasetFolder(tmp_path)
     assert caught.value.hint == f"run: energon prepare {tmp_path}"

@@ -233,8 +233,9 @@ def test_long_paths_are_shown_in_full(files: MetadatasetFiles) -> None:
 
 def test_a_folder_that_is_not_prepared_is_a_fault(files: MetadatasetFiles) -> None:
     (files.folder / "raw").mkdir()
+    (files.folder / "raw/0.tar").touch()
     (fault,) = files.faults_of_train({"path": "raw"})
-    assert fault.endswith(f"has no .nv-meta/.info.json; run: energon prepare '{files.folder}/raw'")
+    assert fault.endswith(f"has no .nv-meta/.info.json; run: energon prepare {files.folder}/raw")
     assert files.faults_of_train({"path": "x.jsonl"}) == [
         f"splits.train.path: there is no such file: '{files.folder}/x.jsonl'"
     ]

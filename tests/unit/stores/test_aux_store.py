@@ -30,6 +30,7 @@ def test_a_protocol_that_is_not_served_is_told_with_those_that_are(protocol: str
 
 
 def test_a_folder_that_is_not_prepared_may_be_meant_as_files(tmp_path: Path) -> None:
+    (tmp_path / "0.tar").touch()
     with pytest.raises(StorageError) as caught:
         open_aux_store(tmp_path)
     assert caught.value.hint == f"run: energon prepare {tmp_path}; or, for plain files, write filesystem://{tmp_path}"

@@ -9,7 +9,7 @@ import pytest
 
 from loader.convert.file_trees.samples import group_files
 from loader.convert.file_trees.survey import TreeOptions
-from loader.convert.rows.row import FileRef, ValueRef
+from loader.convert.rows.row import NO_SPLIT, FileRef, ValueRef
 from loader.convert.sources.files import FilesSource
 from loader.convert.sources.source import Listing
 from loader.errors import ConfigError, StorageError
@@ -104,7 +104,19 @@ def splits_and_labels(source: FilesSource) -> dict[str, tuple[str, bytes | None]
         (["train/1.jpg", "valid/1.jpg"], {"train/1": ("train", None), "valid/1": ("val", None)}),
         (["train2017/images/1.jpg", "test2017/labels/1.txt"],
          {"test2017/labels/1": ("test", None), "train2017/images/1": ("train", None)}),
-        (["train/a/1.jpg", "train/b/1.jpg"], {"train/a/1": ("", None), "train/b/1": ("", None)}),
+        (["train/a/1.jpg", "train/b/1.jpg"], {"train/a/1": ("train", b"0"), "train/b/1": ("train", b"1")}),
+        (["a/train/1.jpg", "a/val/1.jpg", "b/train/1.jpg", "b/val/1.jpg"],
+         {"a/train/1": ("train", b"0"), "a/val/1": ("val", b"0"),
+          "b/train/1": ("train", b"1"), "b/val/1": ("val", b"1")}),
+        (["x/validation/1.jpg", "x/validation/2.jpg"],
+         {"x/validation/1": ("val", None), "x/validation/2": ("val", None)}),
+        (["train/1.jpg", "val/1.jpg", "more/1.jpg", "1.jpg"],
+         {"train/1": ("train", None), "val/1": ("val", None), "more/1": (NO_SPLIT, None), "1": (NO_SPLIT, None)}),
+        (["train/1.jpg", "bus/1.jpg", "car/1.jpg"],
+         {"train/1": ("", b"2"), "bus/1": ("", b"0"), "car/1": ("", b"1")}),
+        (["train/a/1.jpg", "train/b/1.jpg", "test/a/1.jpg", "1.jpg"],
+         {"train/a/1": ("train", b"0"), "train/b/1": ("train", b"1"),
+          "test/a/1": ("test", b"0"), "1": (NO_SPLIT, None)}),
         (["a/1.jpg", "b/1.jpg", "README.md"], {"a/1": ("", b"0"), "b/1": ("", b"1")}),
         (["a/1.jpg", "a/1.txt", "b/1.jpg"], {"a/1": ("", None), "b/1": ("", None)}),
         (["a/1.jpg", "b/x/1.jpg"], {"a/1": ("", None), "b/x/1": ("", None)}),

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from loader.format.documents.providers import PROVIDERS, data_path, fault_of_file, format_of
+from loader.format.documents.next_command import fault_of_file
+from loader.format.documents.providers import PROVIDERS, data_path, format_of
 from tests.token_files import write_tokens
 
 

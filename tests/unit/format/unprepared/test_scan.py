@@ -76,14 +76,14 @@ def test_shards_that_are_all_damaged_are_an_error(tmp_path: Path) -> None:
         (
             ["0.jpg", "0.txt", "1.jpg", "README"],
             "but 2 .jpg, 1 .txt and 1 file without an extension",
-            "write-shards.md",
+            "run: energon import {} {}-dataset",
         ),
         (["a.png", "b.mp4"], "but 1 .png and 1 .mp4", "energon prepare-media"),
         (["a/t.bin", "a/t.idx"], "but 1 .bin and 1 .idx", "energon info {}/a/t.bin"),
         (["mix.yaml"], "but 1 .yaml", "energon info {}/mix.yaml"),
         (["a.parquet", "b.parquet", "x.csv"], "it has 2 .parquet and 1 .csv", "energon prepare {}; a file of them is"),
         (["a.jsonl"], "it has 1 .jsonl", "a dataset by itself, too: {}/a.jsonl"),
-        ([f"a.{letter}" for letter in "bcdefgh"], "1 .f and 2 other files", "write-shards.md"),
+        ([f"a.{letter}" for letter in "bcdefgh"], "1 .f and 2 other files", "energon import {}"),
         (["s.tgz"], "1 compressed one", "energon prepare {} --decompress"),
     ],
 )

@@ -1,0 +1,63 @@
+"""Offer to import files that are no shards, before ``energon prepare`` fails on them."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, cast
+
+import click
+
+from loader.format.documents import content_of_folder, fault_of_file, new_folder_for
+from loader.storage import is_url
+
+from ..console import escape_controls, output_console
+from .flags import PrepareFlags
+
+if TYPE_CHECKING:
+    from ..command import LazyGroup
+
+_SHARED = ("split_ratio", "sample_type", "field_map", "dry_run", "compat", "num_workers", "progress", "strict")
+"""Flags that both commands have; None and False are their defaults."""
+
+
+def offer_import(flags: PrepareFlags) -> str | None:
+    """On a terminal, offer to import a path that holds no shards; return the folder of the dataset, None for the path.
+
+    Raises:
+        click.exceptions.Exit: The user leaves, or only wanted to see the plan.
+    """
+    from .prompts import GoBack, select
+
+    path = flags.path
+    if not flags.asks_by_menus or flags.as_json or is_url(path) or os.path.exists(os.path.join(path, ".nv-meta")):
+        return None
+    content = content_of_folder(path) if os.path.isdir(path) else "files" if fault_of_file(path) else "nothing"
+    if content not in ("tables", "media", "files"):
+        return None
+    target = new_folder_for(path)
+    choices = {
+        f"import them to {target}, with all proposals": "yes",
+        f"import them to {target}, and ask about the split and the type": "ask",
+        **({"prepare the tables alone, as they are": "prepare"} if content == "tables" else {}),
+        "leave, and write nothing": "leave",
+    }
+    labels = {escape_controls(label): choice for label, choice in choices.items()}
+    what = "files that no sample of a shard has" if content == "tables" else "files, and no shards"
+    try:
+        choice = labels[select(f"{escape_controls(path)} holds {what}. Make a dataset of them?", [*labels])]
+    except GoBack:
+        choice = "leave"
+    if choice == "prepare":
+        return None
+    if choice == "leave":
+        output_console().print("nothing was written")
+        raise click.exceptions.Exit(1)
+    program = click.get_current_context().find_root()
+    command = cast("LazyGroup", program.command).get_command(program, "import") or program.command
+    with command.make_context("import", [path, target], parent=program) as context:
+        context.params |= {name: value for name in _SHARED if (value := getattr(flags, name)) not in (None, False)}
+        context.params["yes"] = choice == "yes"
+        command.invoke(context)
+    if flags.dry_run:
+        raise click.exceptions.Exit
+    return target

@@ -1,0 +1,154 @@
+"""Name the command that makes a dataset of a path that is none: ``energon prepare`` or ``energon import``."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Literal
+
+from ...accounting.kinds import AUDIO, IMAGE, VIDEO
+from ...storage import is_url, open_storage
+from ..nv_meta import INFO_JSON
+from ..unfinished import IMPORT_FOLDER, continuing
+from .providers import ENDINGS, SHARD_SUFFIXES, provider_of
+
+_SOURCES = (".csv", ".tsv", ".json", ".ndjson", ".gz", ".pq", ".arrow", ".feather", ".ipc", ".zip")
+"""Endings of files that ``energon import`` reads and that are no datasets themselves."""
+_OF_HUGGING_FACE = frozenset(("dataset_infos.json", "dataset_info.json", "dataset_dict.json", "state.json"))
+_MEDIA = AUDIO | IMAGE | VIDEO
+Content = Literal["shards", "tables", "media", "files", "tokens", "metadatasets", "nothing"]
+_MAX_FILES = 100_000  # that are listed for a hint
+
+
+def quoted(text: str) -> str:
+    r"""Quote a text for a shell, with escapes for what a terminal does not show.
+
+    >>> print(quoted("my photos"), quoted("a\x1bb"))
+    'my photos' $'a\x1bb'
+    """
+    if text.isprintable():
+        return shlex.quote(text)
+    codes = os.fsencode(text)
+    return "$'" + "".join(chr(c) if 31 < c < 127 and chr(c) not in "\\'" else f"\\x{c:02x}" for c in codes) + "'"
+
+
+def import_command(path: str) -> str:
+    """Return the command line that imports a file or folder of this machine to a new folder next to it.
+
+    It has ``--yes``, so that it works as it stands in a script, too.
+    """
+    return f"energon import {quoted(_as_argument(path))} {quoted(new_folder_for(path))} --yes"
+
+
+def _as_argument(path: str) -> str:
+    path = path.rstrip("/") or path
+    if {"", ".", ".."} & {os.path.basename(path)}:
+        path = os.path.abspath(path)
+    return os.path.join(".", path) if path.startswith("-") else path
+
+
+def new_folder_for(path: str) -> str:
+    """Return a folder for the dataset that is imported from a path: new, or that of an interrupted import."""
+    source = _as_argument(path)
+    parent, name = os.path.split(source)
+    stem = name if os.path.isdir(source) else name.partition(".")[0] or name
+    if not os.access(parent or ".", os.W_OK):
+        is_inside = os.path.commonpath((os.path.realpath(source), os.getcwd())) == os.path.realpath(source)
+        parent = os.path.expanduser("~") if is_inside or not os.access(".", os.W_OK) else ""
+    folder, number = os.path.join(parent, f"{stem}-dataset"), 1
+    while os.path.lexists(folder) and not os.path.exists(os.path.join(folder, IMPORT_FOLDER)):
+        number += 1
+        folder = os.path.join(parent, f"{stem}-dataset-{number}")
+    return folder
+
+
+def fault_of_file(path: str) -> tuple[str, str] | None:
+    """Return a message and a hint for a file that is given as a dataset, but has no such format; None for others.
+
+    Args:
+        path: A path of this machine, or a URL.
+    """
+    if provider_of(path).suffixes or not os.path.isfile(path):
+        return None
+    folder = os.path.dirname(path) or "."
+    if path.endswith(".tar"):
+        return "a single tar file is not a dataset", f"give its folder: {folder}"
+    message = "this file is no dataset; expected a folder of shards, or a file that ends in "
+    if path.lower().endswith(_SOURCES):
+        hint = f"run: {import_command(path)}"
+    else:
+        hint = (
+            f"give its folder: {folder}"
+            if os.path.exists(os.path.join(folder, INFO_JSON))
+            else command_for_folder(folder)
+        )
+    return f"{message}{', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}", hint
+
+
+def content_of_folder(path: str, names: Sequence[str] | None = None) -> Content:
+    """Return what a folder that is no prepared dataset holds, by the names of its files; the first 100,000 decide.
+
+    Args:
+        path: The folder, or its URL.
+        names: Its files; None lists those of a folder of this machine, and takes shards for granted at a URL.
+    """
+    if names is None and is_url(path):
+        return "shards"
+    names = list_files(path) if names is None else names
+    extensions = {os.path.splitext(name)[1].lower().removeprefix(".") for name in names}
+    if any(".tar" in name or name.endswith(".tgz") for name in names):
+        return "shards"
+    if not {f".{extension}" for extension in extensions}.isdisjoint(SHARD_SUFFIXES):
+        is_of_others = any(os.path.basename(name) in _OF_HUGGING_FACE for name in names)
+        return "shards" if not is_of_others and extensions.isdisjoint(_MEDIA) else "tables"
+    if extensions >= {"bin", "idx"}:
+        return "tokens"
+    if extensions and extensions <= {"yaml", "yml"}:
+        return "metadatasets"
+    if not any(extensions):
+        return "nothing"
+    return "media" if extensions <= _MEDIA else "files"
+
+
+def command_for_folder(path: str, names: Sequence[str] | None = None, *, option: str = "") -> str:
+    """Return what to do with a folder that is no prepared dataset, as a hint.
+
+    Args:
+        path: The folder, as the user wrote it, or its URL.
+        names: Its files; see :func:`content_of_folder`.
+        option: Options for ``energon prepare``, after a space.
+    """
+    if not is_url(path) and os.path.exists(os.path.join(path, IMPORT_FOLDER)):
+        return continuing(open_storage(path))
+    prepare = f"energon prepare {quoted(path)}{option}"
+    content = content_of_folder(path, names)
+    if content == "shards":
+        return f"run: {prepare}"
+    if content == "nothing":
+        return "give the folder that holds the shards"
+    if content in ("tokens", "metadatasets"):
+        is_pair = content == "tokens"
+        what = "token files are datasets as they are" if is_pair else "give a metadataset by its file"
+        every = list_files(path) if names is None else names
+        first = next(name for name in every if not is_pair or name.endswith(".bin"))
+        return f"{what}: energon info {quoted(os.path.join(path, first))}"
+    if is_url(path):
+        return f"copy the folder to this machine, and run: {import_command(os.path.basename(path.rstrip('/')))}"
+    others = {
+        "tables": f"; or, to load its tables as they are: {prepare}",
+        "media": f"; for files that samples of another dataset name: energon prepare-media {quoted(path)}",
+    }
+    return f"run: {import_command(path)}{others.get(content, '')}"
+
+
+def list_files(path: str) -> list[str]:
+    """Return the files below a folder of this machine that are not hidden, at most 100,000."""
+
+    def walk() -> Iterator[str]:
+        for base, folders, names in os.walk(path):
+            folders[:] = sorted(name for name in folders if not name.startswith("."))
+            yield from (os.path.relpath(os.path.join(base, name), path) for name in sorted(names) if name[:1] != ".")
+
+    return [*islice(walk(), _MAX_FILES)]

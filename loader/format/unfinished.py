@@ -1,0 +1,130 @@
+"""Find and remove what interrupted runs have left in a folder, and name the command line that continues them."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from contextvars import ContextVar
+
+import msgspec
+
+from ..errors import StorageError
+from ..storage import COMMAND_FILE, LocalStorage, Storage, left_command, process_of_partial, size_of
+from .nv_meta import FOLDER, INFO_JSON
+
+IMPORT_FOLDER = f"{FOLDER}/.import"
+"""The folder of an unfinished import."""
+WRITING_FOLDER = f"{FOLDER}/.writing"
+"""The folder of unfinished writers of shards."""
+COMMAND_LINE: ContextVar[str | None] = ContextVar("energon_command_line", default=None)
+"""The command line of this process, which continues its runs; None for a program that uses the library."""
+
+_LOCK = f"{IMPORT_FOLDER}/lock"
+_DONE = ".done"
+
+
+def remember_command(folder: str) -> None:
+    """Record the command line in a folder of this machine, from which :func:`left_command` reads it."""
+    line = COMMAND_LINE.get()
+    if line is not None:
+        with open(os.path.join(folder, COMMAND_FILE), "wb") as file:
+            file.write(msgspec.json.encode({"line": line, "folder": os.getcwd()}))
+
+
+def remove_work_folder(storage: Storage, folder: str) -> None:
+    """Remove the folder of finished work in one step, so that no kill leaves a part of its records.
+
+    On this machine, it loses its name first, and all at once.
+
+    Args:
+        storage: The dataset.
+        folder: Name of the folder.
+    """
+    if isinstance(storage, LocalStorage) and storage.exists(folder):
+        storage.remove(f"{folder}{_DONE}")
+        storage.rename(folder, f"{folder}{_DONE}")
+        remove_leftovers(storage, folder)
+    else:
+        storage.remove(folder)
+
+
+def remove_leftovers(storage: Storage, folder: str) -> None:
+    """Remove what a kill during :func:`remove_work_folder` has left."""
+    if isinstance(storage, LocalStorage):
+        storage.remove(f"{folder}{_DONE}")
+
+
+def left_files(storage: Storage) -> list[str]:
+    """Return the unfinished files in a folder of this machine, the ``.nv-meta`` included."""
+    if not isinstance(storage, LocalStorage):
+        return []
+    top = storage.path("")
+    files: list[str] = []
+    for base, folders, names in os.walk(top):
+        prefix = os.path.relpath(base, top)
+        folders[:] = [name for name in folders if not name.startswith(".") or (prefix == "." and name == FOLDER)]
+        files += [os.path.normpath(os.path.join(prefix, name)) for name in names if process_of_partial(name)]
+    return sorted(files)
+
+
+def remove_left_files(storage: Storage, *, of_running: bool = False) -> None:
+    """Remove unfinished files from a folder that this run has locked.
+
+    Args:
+        storage: The folder.
+        of_running: Also those of processes that run on this machine, which are workers of this run.
+    """
+    for name in left_files(storage):
+        if of_running or not _is_running(process_of_partial(name)):
+            storage.remove(name)
+
+
+def _is_running(process: int) -> bool:
+    with suppress(ProcessLookupError):
+        try:
+            os.kill(process, 0)
+        except (PermissionError, OverflowError):
+            return True
+        return True
+    return False
+
+
+def left_sentence(storage: Storage) -> str:
+    """Return what an interrupted run has left, with its size; an empty text for nothing, and for a prepared URL."""
+    if not isinstance(storage, LocalStorage) and storage.exists(INFO_JSON):
+        return ""
+    files = left_files(storage)
+    pieces = []
+    if files:
+        size = sum(size_of(storage.path(name)) for name in files)
+        count = "1 unfinished file" if len(files) == 1 else f"{len(files):,} unfinished files"
+        pieces.append(f"{count} ({size:,} bytes), first {files[0]}")
+    if storage.exists(IMPORT_FOLDER):
+        shards = [file.size_bytes for file in storage.list("") if file.name.endswith(".tar")]
+        count = "1 finished shard" if len(shards) == 1 else f"{len(shards):,} finished shards"
+        pieces.append(f"{count} ({sum(shards):,} bytes)" if shards else "no finished shard")
+    return f"an interrupted run has left {' and '.join(reversed(pieces))}" if pieces else ""
+
+
+def continuing(storage: Storage) -> str:
+    """Return how the interrupted run of a folder is continued."""
+    line = left_command(storage.path(IMPORT_FOLDER)) if isinstance(storage, LocalStorage) else None
+    return f"to continue, run: {line}" if line else "to continue, run the same import again"
+
+
+def check_finished(storage: Storage) -> None:
+    """Raise an error for the folder of an import that was not finished.
+
+    Raises:
+        StorageError: An import runs in the folder, or was interrupted.
+    """
+    if not storage.exists(IMPORT_FOLDER):
+        return
+    if isinstance(storage, LocalStorage) and storage.exists(_LOCK) and os.access(storage.path(_LOCK), os.W_OK):
+        with storage.lock(_LOCK):  # its error says that an import is at work
+            pass
+    raise StorageError(
+        f"this is no dataset yet: {left_sentence(storage)}",
+        path=storage.path(""),
+        hint=f"{continuing(storage)}; or remove the folder",
+    )

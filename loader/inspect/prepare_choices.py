@@ -10,9 +10,10 @@ from ..accounting.kinds import kind_of_name
 from ..errors import EnergonError
 from ..format.contents.proposals import Proposal, dropped_parts, propose, propose_field_map
 from ..format.contents.sample_layouts import find_layout
-from ..format.documents.field_map import FieldMap, is_part_name, parse_field_expression, parse_field_map
+from ..format.documents.field_map import FieldMap, parse_field_expression, parse_field_map
 from ..format.documents.messages import nearest_names
 from ..format.documents.sample_types import CRUDE, SAMPLE_TYPES, FieldSpec, SampleTypeSpec
+from ..format.documents.value_name import is_part_name
 from ..format.prepare.dataset_yaml import SAMPLE_LOADER, DatasetYaml, dataset_config_of, files_to_write
 from ..format.prepare.plan import SplitRequest
 from ..format.prepare.split import plan_split

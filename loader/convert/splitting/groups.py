@@ -17,7 +17,8 @@ from ...errors import ConfigError, SampleError
 from ...format.columns.column import open_column
 from ...format.columns.column_files import column_names
 from ...format.dataset_folder import DatasetFolder
-from ...format.documents.field_map import FieldAccess, parse_field_expression
+from ...format.documents.field_map import parse_field_expression
+from ...format.documents.value_name import ValueName
 
 ProgressCallback = Callable[[int, int], None]
 """Called with the number of samples that are read, and of all."""
@@ -143,7 +144,7 @@ def _values(folder: DatasetFolder, expression: str, on_progress: ProgressCallbac
         yield next((value for value in found if value is not None), None)
 
 
-def _value(access: FieldAccess, parts: dict[str, object], folder: DatasetFolder, sample: int) -> str | None:
+def _value(access: ValueName, parts: dict[str, object], folder: DatasetFolder, sample: int) -> str | None:
     data = parts[access.part]
     try:
         value = msgspec.json.decode(data) if isinstance(data, bytes) and access.path else data

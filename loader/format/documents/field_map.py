@@ -122,7 +122,7 @@ def parse_field_expression(text: str) -> tuple[ValueName, ...]:
         ValueError: The text is not an expression; the message has the character.
 
     >>> parse_field_expression("json['a b'][0]")
-    (ValueName(part='json', path=('a b', 0)),)
+    (ValueName(part='json', path=('a b', 0), trait=''),)
     """
     accesses: list[ValueName] = []
     position = 0

@@ -59,6 +59,8 @@ class MissingValueError(LookupError):
 class ValueName:
     """A part, the path inside its decoded value, and what is measured there; without a trait, the value itself.
 
+    Without a part, it is measured of the sample.
+
     >>> str(ValueName("json", ("objects", 0, "a b"), "chars")), str(ValueName("left-eye.jpg", (), "width"))
     ('json[objects][0][a b].chars', 'part("left-eye.jpg").width')
     """
@@ -68,6 +70,8 @@ class ValueName:
     trait: str = ""
 
     def __str__(self) -> str:
+        if not self.part:
+            return self.trait
         name = _format_part(self.part, is_alone=not self.path and not self.trait)
         return _joined(name, self.path) + (f".{self.trait}" if self.trait else "")
 
@@ -229,7 +233,9 @@ def values_meant(text: str, parts: Collection[str], *, are_records: bool = False
     if any(not one.path for one in joined):
         return tuple(one for one in joined if not one.path)
     bare = [ValueName(part, (), text) for part in parts if has_trait(part, text, are_records)]
-    return tuple(dict.fromkeys((*joined, *bare, *(ValueName(part, (text,)) for part in trees if _is_json(part)))))
+    ways = list(_divided(text, ".", ends=True))
+    keys = (ValueName(part, *way) for part in trees if _is_json(part) for way in ways)
+    return tuple(dict.fromkeys((*joined, *bare, *keys)))
 
 
 def has_trait(part: str, trait: str, are_records: bool = False) -> bool:

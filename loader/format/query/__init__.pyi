@@ -1,6 +1,13 @@
 # The public names of this package, each with the module that defines it.
 
 from .condition import Condition as Condition
+from .dataset_values import (
+    Compute as Compute,
+    DatasetValues as DatasetValues,
+    UnknownValueError as UnknownValueError,
+    column_hint as column_hint,
+    column_or_values as column_or_values,
+)
 from .key_files import keys_and_origins as keys_and_origins, keys_of_file as keys_of_file
 from .key_origins import (
     KeyOrigin as KeyOrigin,

@@ -1,0 +1,200 @@
+"""Look up values of samples by their names: in columns and the index, or else as the caller computes them."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import numpy as np
+
+from ...arrays import IntArray
+from ...errors import ConfigError
+from ..columns.column import Column, open_column
+from ..columns.column_files import ColumnRecord, read_record
+from ..dataset_folder import DatasetFolder
+from ..documents.messages import did_you_mean
+from ..documents.value_name import INDEX_COLUMNS, ValueName, values_meant
+from ..nv_meta import FOLDER, TEMPORARY_INDEX
+from ..single_file import SingleFile
+from .condition import Values
+
+Compute = Callable[[DatasetFolder, Sequence[ValueName], IntArray], Mapping[ValueName, Values]]
+"""Reads values of some samples of a dataset; each has as many as there are samples."""
+
+
+class UnknownValueError(ConfigError):
+    """No sample of a dataset has a value of this name."""
+
+
+def column_hint(folder: DatasetFolder, name: str) -> str:
+    """Return how to write a value of each sample as a column."""
+    path, meta_folder = folder.path.rstrip("/"), folder.meta_folder
+    if isinstance(folder, SingleFile):
+        return "a single file has no columns: move it to a folder of its own, and run energon prepare on the folder"
+    words = ["energon", "stats", path, "--write", name]
+    if _is_of_tokens(name):
+        words += ["--tokenizer", "tokenizer.json"]
+    is_temporary = os.path.basename(meta_folder).startswith(TEMPORARY_INDEX)
+    if meta_folder != f"{path}/{FOLDER}" and not is_temporary:
+        words += ["--meta-folder", meta_folder]
+    return f"{f'energon prepare {path}, then ' if is_temporary else ''}{shlex.join(words)}"
+
+
+def is_value_of(record: ColumnRecord, name: ValueName) -> bool:
+    """Return True if a column has the values of this name, as the record of the column says."""
+    return record.description in (str(name), name.dotted) and record.made_by.startswith("energon stats")
+
+
+def column_or_values(folder: DatasetFolder, text: str) -> tuple[str | None, tuple[ValueName, ...]]:
+    """Return the column that a name means, or the values of parts that it may mean; neither for an unknown name.
+
+    The name of a column is that column; ``jpg.width`` and ``json[a]`` are the columns with these values, if any.
+
+    Raises:
+        ConfigError: The text is no name.
+    """
+    known = folder.column_names()
+    if text in known or text in INDEX_COLUMNS:
+        return text, ()
+    try:
+        meant = values_meant(text, folder.index.part_names, are_records=folder.records is not None)
+    except ValueError as error:
+        raise ConfigError(f"{text!r} is no name of a value: {error}", at=folder.path) from error
+    if len(meant) == 1:
+        for column in known:
+            if is_value_of(read_record(folder.storage, column), meant[0]):
+                return column, ()
+    return None, meant
+
+
+def only_value(text: str, existing: Sequence[ValueName], *, at: str, known: Iterable[str] = ()) -> ValueName:
+    """Return the value that a name means.
+
+    Args:
+        text: The name.
+        existing: The values that it may mean and that samples have.
+        at: The dataset, for messages.
+        known: Names of other values, of which the message suggests a similar one.
+
+    Raises:
+        UnknownValueError: No sample has such a value.
+        ConfigError: Samples have several.
+    """
+    if len(existing) == 1:
+        return existing[0]
+    if existing:
+        names = ", ".join(map(str, existing))
+        raise ConfigError(f"several values are called {text!r}: {names}", at=at, hint="name one of these")
+    hint = f"energon stats {at} shows the values of a dataset"
+    if _is_of_tokens(text):
+        hint = "tokens are counted with --tokenizer: a .json file of tokenizers, or module:callable"
+    raise UnknownValueError(f"no sample has the value {text!r}{did_you_mean(text, [*known][:30])}", at=at, hint=hint)
+
+
+def _is_of_tokens(text: str) -> bool:
+    return text.rpartition(".")[2] == "tokens"
+
+
+def no_column(folder: DatasetFolder, text: str, meant: Sequence[ValueName]) -> ConfigError:
+    """Return the error about a name that is no column, where values of parts are not read."""
+    certain = [name for name in meant if not name.path]  # measured of all parts of such names
+    if len(certain) > 1:
+        return ConfigError(
+            f"there is no column {text!r}, and several values are called so: {', '.join(map(str, certain))}",
+            at=folder.path,
+            hint=f"name one of them; write it as a column: {column_hint(folder, str(certain[0]))}",
+        )
+    every = [*folder.column_names(), *INDEX_COLUMNS]
+    hint = f"energon stats {folder.path} shows the values of the dataset"
+    if meant:
+        hint = f"write it: {column_hint(folder, str(meant[0]) if len(meant) == 1 else text)}"
+    return ConfigError(f"there is no column {text!r}{did_you_mean(text, every)}", at=folder.path, hint=hint)
+
+
+class DatasetValues:
+    """The values of some names.
+
+    Args:
+        folder: The dataset.
+        names: The names, as :func:`column_or_values` takes them.
+        samples: Numbers of the samples whose values are looked up, ascending.
+        compute: Reads what is no column; None refuses it.
+
+    Raises:
+        ConfigError: A name means several values, or none that can be read.
+        UnknownValueError: No sample has a value of a name.
+        FormatError: A column is damaged or stale.
+    """
+
+    def __init__(
+        self, folder: DatasetFolder, names: Iterable[str], samples: IntArray, compute: Compute | None = None
+    ) -> None:
+        self.folder = folder
+        self._samples = samples
+        self._columns: dict[str, Column] = {}
+        self._sizes: dict[str, str] = {}
+        self._computed: dict[str, Values] = {}
+        wanted: dict[str, tuple[ValueName, ...]] = {}
+        # Look each name up in the columns and the index.
+        for name in names:
+            column, meant = column_or_values(folder, name)
+            if column in folder.column_names():
+                self._columns[name] = open_column(folder.storage, folder.index, column)
+            elif column is None and len(meant) == 1 and meant[0].trait == "bytes" and not meant[0].path:
+                self._sizes[name] = meant[0].part
+            elif column is None:
+                if compute is None or not meant or _is_of_tokens(name):
+                    raise no_column(folder, name, meant)
+                wanted[name] = meant
+        # Read the others from the samples.
+        if compute is not None and wanted:
+            every = list(dict.fromkeys(one for some in wanted.values() for one in some))
+            values = compute(folder, every, samples)
+            for name, meant in wanted.items():
+                existing = [one for one in meant if values[one].known.any() or not len(samples)][: len(samples) + 1]
+                self._computed[name] = values[only_value(name, existing, at=folder.path)]
+
+    def values(self, name: str, samples: IntArray) -> Values:
+        """Return the values of a name for some of the samples."""
+        column = self._columns.get(name)
+        if column is not None:
+            return Values(column.values[samples], column.is_known(samples), column.record.categories or None)
+        if name in self._sizes:
+            return self.size(self._sizes[name], samples)
+        if name in self._computed:
+            found, places = self._computed[name], np.searchsorted(self._samples, samples)
+            return Values(found.values[places], found.known[places], found.categories)
+        if name == "shard":
+            firsts = np.array([shard.first_sample for shard in self.folder.index.shards])
+            shard = np.searchsorted(firsts, samples, side="right") - 1
+            return Values(shard, np.ones(len(samples), np.bool_), tuple(one.name for one in self.folder.index.shards))
+        return self._of_parts(samples, None)
+
+    def size(self, part: str, samples: IntArray) -> Values:
+        """Return the sizes of a part in bytes."""
+        return self._of_parts(samples, part)
+
+    def _of_parts(self, samples: IntArray, part: str | None) -> Values:
+        """Return the sizes of one part, or of all."""
+        if self.folder.records is not None:
+            raise ConfigError(
+                "the sizes of parts are known of tar shards only", at=self.folder.path, hint="use a column instead"
+            )
+        index = self.folder.tar_index
+        ends = index.part_ends[samples].astype(np.int64)
+        starts = np.where(samples > 0, index.part_ends[np.maximum(samples - 1, 0)].astype(np.int64), 0)
+        counts = ends - starts
+        owners = np.repeat(np.arange(len(samples)), counts)
+        rows = np.arange(len(owners)) + np.repeat(starts - (np.cumsum(counts) - counts), counts)
+        if part is not None:
+            if part not in index.part_names:
+                raise ConfigError(
+                    f"there is no part {part!r}{did_you_mean(part, index.part_names[:20])}",
+                    at=self.folder.path,
+                    hint="name a part as energon info lists them",
+                )
+            is_part = index.part_name[rows] == index.part_names.index(part)
+            owners, rows = owners[is_part], rows[is_part]
+        sizes = np.bincount(owners, index.part_size[rows], minlength=len(samples)).astype(np.int64)
+        return Values(sizes, np.bincount(owners, minlength=len(samples)) > 0)

@@ -1,24 +1,37 @@
-"""Options that choose samples: ``--split-part``, ``--keys-from``, ``--where`` and ``--filter``."""
+"""Options that choose samples: ``--split-part``, ``--keys-from``, ``--where``, ``--yes`` and ``--filter``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from functools import wraps
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 if TYPE_CHECKING:
+    from loader.arrays import IntArray
+    from loader.format import DatasetFolder
+    from loader.format.documents.value_name import ValueName
     from loader.format.query import SampleQuery
+    from loader.format.query.condition import Values
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+_MAX_UNASKED_S = 10.0  # a user waits so long without being asked
+
+
+yes_option = click.option(
+    "--yes", "computes", is_flag=True, help="Compute values that are no column, however long it takes."
+)
 
 
 def query_options(function: F) -> F:
     """Add the options that :func:`make_query` takes."""
     for add in (
         click.option("--filter", "filter_name", metavar="NAME", help="Only the samples that this named filter keeps."),
-        click.option("--where", metavar="CONDITION", help="Only samples with these values of columns."),
+        yes_option,
+        click.option("--where", metavar="CONDITION", help="Only samples with values such as 'jpg.width > 64'."),
         click.option(
             "--keys-from",
             metavar="FILE",
@@ -40,6 +53,7 @@ def copy_options(function: Callable[..., None]) -> Callable[..., None]:
         split_part: str | None,
         keys_from: str | None,
         where: str | None,
+        computes: bool,
         filter_name: str | None,
         include_excluded: bool,
         **others: Any,
@@ -48,6 +62,7 @@ def copy_options(function: Callable[..., None]) -> Callable[..., None]:
             split_part=split_part,
             keys_from=keys_from,
             where=where,
+            computes=computes,
             filter_name=filter_name,
             excluded=include_excluded,
         )
@@ -61,6 +76,7 @@ def make_query(
     split_part: str | None,
     keys_from: str | None,
     where: str | None,
+    computes: bool,
     filter_name: str | None,
     keys: Iterable[str] = (),
     excluded: bool = True,
@@ -83,4 +99,53 @@ def make_query(
         where=where,
         filter=filter_name,
         excluded=excluded,
+        compute=partial(compute_with_consent, computes=computes),
     )
+
+
+def compute_with_consent(
+    folder: DatasetFolder, names: Sequence[ValueName], samples: IntArray, *, computes: bool
+) -> Mapping[ValueName, Values]:
+    """Compute values that are no column, and offer to keep them; what takes long, only with consent.
+
+    Args:
+        folder: The dataset.
+        names: Names of the values.
+        samples: Numbers of the samples.
+        computes: The user consents already, by ``--yes``.
+
+    Raises:
+        UnknownValueError: No sample has one of them.
+        click.UsageError: It would take long, and nobody can be asked.
+        click.Abort: The user does not consent.
+    """
+    from loader.format import usable_cores
+    from loader.format.query import only_value, write_command
+    from loader.inspect import plural
+    from loader.inspect.stats import compute_values, estimate_values, value_names
+
+    from ..console import escape_controls, is_terminal, show_note
+    from ..progress import ProgressBar
+
+    if not computes:
+        estimate = estimate_values(folder, names, samples, workers=usable_cores())
+        if estimate.seconds > _MAX_UNASKED_S:
+            what = escape_controls(", ".join(map(str, estimate.existing or names)))
+            message = f"Computing {what} of {plural(len(samples), 'sample')} takes about {estimate.seconds:.0f} s."
+            if not estimate.existing:
+                message = f"None of {plural(estimate.samples, 'sample')} tried has {what}. {message}"
+            command = write_command(folder, map(str, estimate.existing or names))
+            keeps = "" if command is None else f" To keep it for all commands, run: {command}"
+            if not (is_terminal(sys.stdin) and is_terminal(sys.stderr)):
+                raise click.UsageError(f"{message} Pass --yes to compute it.{keeps}")
+            click.echo(message + keeps, err=True)
+            click.confirm("Compute it now?", default=True, abort=True, err=True)
+    with ProgressBar("Reading values", unit="samples") as bar:
+        values = compute_values(folder, names, samples, workers=usable_cores(), on_progress=bar.update)
+    existing = [str(name) for name in names if values[name].known.any()]
+    if len(samples) and not existing:
+        only_value(str(names[0]), [], at=folder.path, known=value_names(folder, samples))
+    command = write_command(folder, existing) if existing else None
+    if command is not None:
+        show_note(f"computed {', '.join(existing)} of {plural(len(samples), 'sample')}; to keep it, run: {command}")
+    return values

@@ -49,7 +49,7 @@ _EXAMPLES = (
     help="Most samples of a shard.",
 )
 @click.option("--shuffle", "shuffle_seed", metavar="SEED", type=int, help="Shuffle all samples by this seed.")
-@click.option("--sort-by", metavar="COLUMN", help="Sort by key, or by the values of a column.")
+@click.option("--sort-by", metavar="VALUE", help="Sort by key, or by a value such as jpg.width or json[score].")
 @click.option("--split-ratio", metavar="RATIO", help="New split by samples, such as 8,1,1.  [default: that of PATH]")
 @click.option("--keep-parts", metavar="GLOB", multiple=True, help="Only parts with such names.  [repeatable]")
 @click.option("--drop-parts", metavar="GLOB", multiple=True, help="No parts with such names.  [repeatable]")

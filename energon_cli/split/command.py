@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import click
 
 from ..command import energon_command, progress_option
+from ..extract.query_options import compute_with_consent, yes_option
 
 if TYPE_CHECKING:
     from loader.convert.splitting import LeakReport, SplitReport
@@ -31,7 +33,8 @@ _EXAMPLES = (
     show_default=True,
     help="Assign whole shards, or samples; auto assigns shards if that meets all shares within 1 %.",
 )
-@click.option("--group-by", metavar="EXPR", help="Never divide groups: a column, key, key:REGEX, or json[field].")
+@click.option("--group-by", metavar="EXPR", help="Never divide groups: key, key:REGEX, or a value such as json[site].")
+@yes_option
 @click.option("--stable", is_flag=True, help="Choose the part by a hash of the group alone, so that new data keep it.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the choice.")
 @click.option("--check", is_flag=True, help="Report groups, or else equal contents, in several parts; change nothing.")
@@ -46,6 +49,7 @@ def split(
     split_ratio: str | None,
     by: Literal["auto", "shards", "samples"],
     group_by: str | None,
+    computes: bool,
     stable: bool,
     seed: int,
     check: bool,
@@ -83,9 +87,10 @@ def split(
             show_note("brought back the split before" if undone else "there is nothing to undo")
         return
     bar = ProgressBar("Reading samples", unit="samples", enabled=progress)
+    compute = partial(compute_with_consent, computes=computes)
     if split_ratio is None:
         with bar:
-            found = splitting.find_leaks(path, group_by=group_by, part=part, on_progress=bar.update)
+            found = splitting.find_leaks(path, group_by=group_by, part=part, compute=compute, on_progress=bar.update)
         print_json(_leak_document(found)) if as_json else _show_leaks(found, group_by)
         click.get_current_context().exit(0 if found.is_clean else 1)
     plan = splitting.SplitPlan(
@@ -96,6 +101,7 @@ def split(
         stable=stable,
         seed=seed,
         dry_run=dry_run,
+        compute=compute,
     )
     with bar:
         report = splitting.run_split(plan, on_progress=bar.update)

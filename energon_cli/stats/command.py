@@ -31,7 +31,7 @@ _EXAMPLES = (
 @click.option("--sample", metavar="N", type=click.IntRange(min=2), help="Read only N random samples of each dataset.")
 @click.option("--dedupe", is_flag=True, help="List samples with the same picture, audio or video, or else all parts.")
 @click.option("--dedupe-part", metavar="PART", help="List samples with the same part of this name.")
-@click.option("--write", metavar="A,B", help="Keep these values as columns: width, jpg.width, txt.chars, json.score …")
+@click.option("--write", metavar="A,B", help="Keep these values as columns: width, jpg.width, txt.chars, json[score] …")
 @click.option("--tokenizer", metavar="NAME", help="Count tokens: a .json file of tokenizers, or module:callable.")
 @click.option("--html", metavar="FILE", help="Write a report with histograms and pictures; of one dataset.")
 @click.option("--json", "as_json", is_flag=True, help="Print the statistics as JSON.")
@@ -46,6 +46,7 @@ def stats(
     split_part: str | None,
     keys_from: str | None,
     where: str | None,
+    computes: bool,
     filter_name: str | None,
     parts: str | None,
     sample: int | None,
@@ -72,6 +73,7 @@ def stats(
     The exit code is 1 if parts are broken or, with --dedupe, samples are duplicates.
     """
     from loader.format import usable_cores
+    from loader.format.documents.value_name import split_value_names
     from loader.inspect.stats import StatsRequest, collect_stats, html_report
     from loader.metadataset import choose_samples, named_datasets, open_datasets
 
@@ -86,7 +88,13 @@ def stats(
     )
     if html is not None and len(datasets) > 1:
         raise click.UsageError(f"--html reports one dataset, and these are {len(datasets)}.")
-    query = make_query(split_part=split_part, keys_from=keys_from, where=where, filter_name=filter_name)
+    query = make_query(
+        split_part=split_part, keys_from=keys_from, where=where, computes=computes, filter_name=filter_name
+    )
+    try:
+        written = tuple(split_value_names(write or ""))
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--write") from error
     documents, has_findings = [], False
     with open_datasets(datasets) as opened:
         for one in choose_samples(opened, query, at=", ".join(paths)):
@@ -99,7 +107,7 @@ def stats(
                 parts=_names(parts),
                 sample=sample,
                 dedupe=dedupe_part or ("" if dedupe else None),
-                write=_names(write) or (),
+                write=written,
                 tokenizer=tokenizer,
                 workers=num_workers or usable_cores(),
                 trust_code=trust_code,

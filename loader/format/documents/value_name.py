@@ -170,6 +170,26 @@ def read_value_name(text: str, position: int, *, has_traits: bool = True) -> tup
     return ValueName(part, (*path, *map(_as_step, words)), trait), position + len(suffix[0] if suffix else "")
 
 
+def split_value_names(text: str) -> list[str]:
+    """Return the names of a list with commas, as they are written.
+
+    Raises:
+        ValueError: Something in the list is no name.
+
+    >>> split_value_names('width, json["a,b"].chars')
+    ['width', 'json["a,b"].chars']
+    """
+    names, position = list[str](), 0
+    while rest := text[position:].lstrip(" ,"):
+        position = len(text) - len(rest)
+        _, end = read_value_name(text, position)
+        if not text[end:].lstrip().startswith(",") and text[end:].strip():
+            raise ValueError(f"expected ',' or the end at character {end + 1} of {text!r}")
+        names.append(text[position:end].strip())
+        position = end
+    return names
+
+
 def value_name_end(text: str, position: int) -> int:
     """Return where a name ends that begins at a letter inside of an expression; part names are as they are printed."""
     begin = _QUOTED_PART.match(text, position) or _PART.match(text, position)

@@ -5,8 +5,10 @@ from .dataset_values import (
     Compute as Compute,
     DatasetValues as DatasetValues,
     UnknownValueError as UnknownValueError,
-    column_hint as column_hint,
     column_or_values as column_or_values,
+    is_indexed as is_indexed,
+    only_value as only_value,
+    write_command as write_command,
 )
 from .key_files import keys_and_origins as keys_and_origins, keys_of_file as keys_of_file
 from .key_origins import (

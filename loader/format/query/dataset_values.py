@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -13,7 +14,7 @@ from ...errors import ConfigError
 from ..columns.column import Column, open_column
 from ..columns.column_files import ColumnRecord, read_record
 from ..dataset_folder import DatasetFolder
-from ..documents.messages import did_you_mean
+from ..documents.messages import did_you_mean, nearest_names
 from ..documents.value_name import INDEX_COLUMNS, ValueName, values_meant
 from ..nv_meta import FOLDER, TEMPORARY_INDEX
 from ..single_file import SingleFile
@@ -27,18 +28,15 @@ class UnknownValueError(ConfigError):
     """No sample of a dataset has a value of this name."""
 
 
-def column_hint(folder: DatasetFolder, name: str) -> str:
-    """Return how to write a value of each sample as a column."""
+def write_command(folder: DatasetFolder, names: Iterable[str]) -> str | None:
+    """Return the command that writes values of all samples as columns; None if columns cannot be written."""
     path, meta_folder = folder.path.rstrip("/"), folder.meta_folder
-    if isinstance(folder, SingleFile):
-        return "a single file has no columns: move it to a folder of its own, and run energon prepare on the folder"
-    words = ["energon", "stats", path, "--write", name]
-    if _is_of_tokens(name):
-        words += ["--tokenizer", "tokenizer.json"]
-    is_temporary = os.path.basename(meta_folder).startswith(TEMPORARY_INDEX)
-    if meta_folder != f"{path}/{FOLDER}" and not is_temporary:
-        words += ["--meta-folder", meta_folder]
-    return f"{f'energon prepare {path}, then ' if is_temporary else ''}{shlex.join(words)}"
+    if isinstance(folder, SingleFile) or os.path.basename(meta_folder).startswith(TEMPORARY_INDEX):
+        return None
+    words = ["energon", "stats", path, "--write", ",".join(names)]
+    words += ["--tokenizer", "tokenizer.json"] if _is_of_tokens(words[-1]) else []
+    words += ["--meta-folder", meta_folder] if meta_folder != f"{path}/{FOLDER}" else []
+    return shlex.join(words)
 
 
 def is_value_of(record: ColumnRecord, name: ValueName) -> bool:
@@ -68,6 +66,21 @@ def column_or_values(folder: DatasetFolder, text: str) -> tuple[str | None, tupl
     return None, meant
 
 
+def is_indexed(folder: DatasetFolder, text: str) -> bool:
+    """Return True if values of a name are in a column or in the index, so that no sample is read.
+
+    Raises:
+        ConfigError: The text is no name.
+    """
+    column, meant = column_or_values(folder, text)
+    return column is not None or _sized_part(meant) is not None
+
+
+def _sized_part(meant: Sequence[ValueName]) -> str | None:
+    """Return the part whose size a name means; None for other names."""
+    return meant[0].part if len(meant) == 1 and meant[0].trait == "bytes" and not meant[0].path else None
+
+
 def only_value(text: str, existing: Sequence[ValueName], *, at: str, known: Iterable[str] = ()) -> ValueName:
     """Return the value that a name means.
 
@@ -84,12 +97,15 @@ def only_value(text: str, existing: Sequence[ValueName], *, at: str, known: Iter
     if len(existing) == 1:
         return existing[0]
     if existing:
-        names = ", ".join(map(str, existing))
-        raise ConfigError(f"several values are called {text!r}: {names}", at=at, hint="name one of these")
+        shown = ", ".join(map(str, existing))
+        raise ConfigError(f"several values are called {text!r}: {shown}", at=at, hint="name one of these")
     hint = f"energon stats {at} shows the values of a dataset"
     if _is_of_tokens(text):
         hint = "tokens are counted with --tokenizer: a .json file of tokenizers, or module:callable"
-    raise UnknownValueError(f"no sample has the value {text!r}{did_you_mean(text, [*known][:30])}", at=at, hint=hint)
+    spellings = {word: name for name in known for word in (re.split(r"[.\[\]]+", name.rstrip("]"))[-1], name)}
+    near = nearest_names(text, spellings, limit=1)
+    meant = f"; did you mean {spellings[near[0]]!r}?" if near else ""
+    raise UnknownValueError(f"no sample has the value {text!r}{meant}", at=at, hint=hint)
 
 
 def _is_of_tokens(text: str) -> bool:
@@ -103,13 +119,18 @@ def no_column(folder: DatasetFolder, text: str, meant: Sequence[ValueName]) -> C
         return ConfigError(
             f"there is no column {text!r}, and several values are called so: {', '.join(map(str, certain))}",
             at=folder.path,
-            hint=f"name one of them; write it as a column: {column_hint(folder, str(certain[0]))}",
+            hint=f"name one of them; {_write_hint(folder, str(certain[0]))}",
         )
     every = [*folder.column_names(), *INDEX_COLUMNS]
     hint = f"energon stats {folder.path} shows the values of the dataset"
     if meant:
-        hint = f"write it: {column_hint(folder, str(meant[0]) if len(meant) == 1 else text)}"
+        hint = _write_hint(folder, str(meant[0]) if len(meant) == 1 else text)
     return ConfigError(f"there is no column {text!r}{did_you_mean(text, every)}", at=folder.path, hint=hint)
+
+
+def _write_hint(folder: DatasetFolder, name: str) -> str:
+    command = write_command(folder, [name])
+    return f"write it: {command}" if command else "columns need a prepared folder: run energon prepare on it"
 
 
 class DatasetValues:
@@ -120,6 +141,7 @@ class DatasetValues:
         names: The names, as :func:`column_or_values` takes them.
         samples: Numbers of the samples whose values are looked up, ascending.
         compute: Reads what is no column; None refuses it.
+        are_all: Values that no sample has are unknown names; otherwise, other samples may have them.
 
     Raises:
         ConfigError: A name means several values, or none that can be read.
@@ -128,7 +150,13 @@ class DatasetValues:
     """
 
     def __init__(
-        self, folder: DatasetFolder, names: Iterable[str], samples: IntArray, compute: Compute | None = None
+        self,
+        folder: DatasetFolder,
+        names: Iterable[str],
+        samples: IntArray,
+        compute: Compute | None = None,
+        *,
+        are_all: bool = True,
     ) -> None:
         self.folder = folder
         self._samples = samples
@@ -141,18 +169,22 @@ class DatasetValues:
             column, meant = column_or_values(folder, name)
             if column in folder.column_names():
                 self._columns[name] = open_column(folder.storage, folder.index, column)
-            elif column is None and len(meant) == 1 and meant[0].trait == "bytes" and not meant[0].path:
-                self._sizes[name] = meant[0].part
+            elif (part := _sized_part(meant)) is not None:
+                self._sizes[name] = part
             elif column is None:
                 if compute is None or not meant or _is_of_tokens(name):
                     raise no_column(folder, name, meant)
+                certain = [one for one in meant if not one.path]  # parts of such names have them all
+                only_value(name, certain or meant[:1], at=folder.path)
                 wanted[name] = meant
         # Read the others from the samples.
         if compute is not None and wanted:
             every = list(dict.fromkeys(one for some in wanted.values() for one in some))
             values = compute(folder, every, samples)
             for name, meant in wanted.items():
-                existing = [one for one in meant if values[one].known.any() or not len(samples)][: len(samples) + 1]
+                existing = [one for one in meant if values[one].known.any()]
+                if not existing and not (are_all and len(samples)):
+                    existing = [meant[0]]
                 self._computed[name] = values[only_value(name, existing, at=folder.path)]
 
     def values(self, name: str, samples: IntArray) -> Values:

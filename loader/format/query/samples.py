@@ -10,7 +10,7 @@ import numpy as np
 from ...arrays import IntArray
 from ..dataset_folder import DatasetFolder
 from .condition import Condition, Values
-from .dataset_values import Compute, DatasetValues, column_or_values
+from .dataset_values import Compute, DatasetValues, column_or_values, is_indexed
 from .key_origins import KeyOrigins, foreign_keys_error, keys_of_folder
 from .unknown_key import unknown_key_error
 
@@ -40,19 +40,20 @@ class SampleQuery:
     compute: Compute | None = field(default=None, compare=False)
 
 
-def find_samples(folder: DatasetFolder, query: SampleQuery) -> IntArray:
+def find_samples(folder: DatasetFolder, query: SampleQuery, *, within: range | None = None) -> IntArray:
     """Return the numbers of the chosen samples, ascending.
 
     Args:
         folder: The dataset.
         query: The choice.
+        within: Only some of these numbers; a value of the condition that none of them has may exist in others.
 
     Raises:
         ConfigError: There is no such split part, key, value or filter, or the condition is invalid.
         FormatError: A column or filter is damaged or stale.
     """
     condition = None if query.where is None else Condition(query.where)
-    ranges = [range(len(folder.index))]
+    ranges = [range(len(folder.index)) if within is None else within]
     if query.split_part is not None:
         ranges = folder.samples_of_part(query.split_part, excluded_shards=True)
     found = _numbers(ranges)
@@ -69,7 +70,7 @@ def find_samples(folder: DatasetFolder, query: SampleQuery) -> IntArray:
     if not query.excluded:
         found = np.setdiff1d(found, folder.excluded_samples(), assume_unique=True)
     if condition is not None:
-        columns = DatasetValues(folder, condition.columns, found, query.compute)
+        columns = DatasetValues(folder, condition.columns, found, query.compute, are_all=within is None)
         pieces = (found[start : start + _ROWS_AT_ONCE] for start in range(0, len(found), _ROWS_AT_ONCE))
         kept = [some[condition.holds(_Rows(columns, some), len(some))] for some in pieces]
         found = np.concatenate([np.empty(0, np.int64), *kept])
@@ -124,11 +125,9 @@ def unknown_names(folder: DatasetFolder, query: SampleQuery) -> list[str]:
         return []
     parsed, lacking = Condition(query.where), []
     for name in parsed.columns:
-        column, meant = column_or_values(folder, name)
-        is_size = column == "bytes" or (len(meant) == 1 and meant[0].trait == "bytes")
-        if is_size and (folder.records is None or column in folder.column_names()):
-            continue
-        if is_size or (column is None and (query.compute is None or not meant)):
+        is_known = query.compute is not None and bool(column_or_values(folder, name)[1])
+        is_missing = name == "bytes" and folder.records is not None and name not in folder.column_names()
+        if is_missing or not (is_known or is_indexed(folder, name)):
             lacking.append(f"{'column' if query.compute is None else 'value'} {name!r}")
     parts = () if folder.records is not None else folder.index.part_names  # sizes are known of tar shards only
     return [*lacking, *(f"part {name!r}" for name in parsed.parts if name not in parts)]

@@ -17,13 +17,12 @@ import numpy as np
 from ...arrays import IntArray
 from ...errors import EnergonError
 from ...format.dataset_folder import DatasetFolder
-from ...format.query import Condition
-from ...format.query.samples import INDEX_COLUMNS
+from ...format.query import Condition, DatasetValues, SampleQuery, find_samples, is_indexed
 from ...format.tar.names import encode_name
+from ..stats import compute_values
 from .dataset import BrowsedDataset, DatasetAddress
 from .findings import lint_samples
 from .part_types import media_type
-from .scanned_values import ScannedValues
 from .workers import open_dataset
 
 _KEYS_AT_ONCE = 1 << 16
@@ -86,7 +85,7 @@ def needs_scan(folder: DatasetFolder, condition: str) -> bool:
     Raises:
         ConfigError: The condition is invalid.
     """
-    return not set(Condition(condition).columns) <= {*folder.column_names(), *INDEX_COLUMNS}
+    return not all(is_indexed(folder, name) for name in Condition(condition).columns)
 
 
 def search_samples(
@@ -105,7 +104,7 @@ def search_samples(
         ConfigError: The condition is invalid, or no sample can have a value of such a name.
     """
     if request.kind == "where":
-        ScannedValues.check(dataset.folder, Condition(request.text))
+        DatasetValues(dataset.folder, Condition(request.text).columns, np.empty(0, np.int64), compute_values)
     searched, left = 0, request.limit
     for batch, found in _results(dataset, request, submit):
         searched += len(batch)
@@ -180,8 +179,8 @@ def _search(task: _Task) -> dict[int, str]:
             if finding.code.startswith(task.text.strip().upper()):
                 found.setdefault(finding.number, f"{finding.code}: {finding.message}"[:_MAX_FINDING])
         return found
-    values = ScannedValues(dataset.folder, task.dataset.meta_folder, Condition(task.text), task.batch)
-    return dict.fromkeys(values.matches(), "")
+    query = SampleQuery(where=task.text, compute=compute_values)
+    return dict.fromkeys(find_samples(dataset.folder, query, within=task.batch).tolist(), "")
 
 
 def _has_text(dataset: BrowsedDataset, number: int, wanted: str) -> bool:

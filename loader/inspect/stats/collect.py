@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +30,6 @@ from .values import Value
 _MAX_CATEGORIES = 1000
 _MAX_NAMES = 1000  # of numbers, and of texts
 _MAX_BROKEN = 100  # that are named
-_Described = TypeVar("_Described")
 _UNITS = {"width": "pixels", "height": "pixels", "duration": "seconds", "bytes": "bytes"}
 
 
@@ -114,8 +113,10 @@ class StatsReport:
             "path": self.path,
             "population": self.population,
             "samples": self.samples,
-            "numbers": {name: one.document(population) for name, one in _with_dots(self.numbers)},
-            "texts": {name: one.document() for name, one in _with_dots(self.texts)},
+            "numbers": {
+                key: {"name": name, **self.numbers[name].document(population)} for key, name in _dotted(self.numbers)
+            },
+            "texts": {key: {"name": name, **self.texts[name].document()} for key, name in _dotted(self.texts)},
             "broken": {
                 "count": self.broken_count,
                 "first": [{"sample": one.sample, "part": one.part, "reason": one.reason} for one in self.broken],
@@ -146,12 +147,12 @@ class StatsReport:
         return False
 
 
-def _with_dots(values: Mapping[str, _Described]) -> Iterator[tuple[str, _Described]]:
-    """Yield values by their names with dots, as documents have them; a second value of a name keeps its own."""
+def _dotted(names: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield names and, before each one, its form with dots as a key; a second value with this form has its name."""
     taken: set[str] = set()
-    for name, one in sorted(values.items()):
+    for name in sorted(names):
         dotted = parse_value_name(name).dotted
-        yield name if dotted in taken else dotted, one
+        yield name if dotted in taken else dotted, name
         taken.add(dotted)
 
 

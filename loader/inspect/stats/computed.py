@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,20 +23,49 @@ _MAX_TIMED = 64  # samples that an estimate reads
 _MAX_TIMED_S = 1.0
 
 
-def estimate_seconds(folder: DatasetFolder, names: Sequence[ValueName], samples: IntArray, *, workers: int) -> float:
-    """Return about how long :func:`compute_values` takes, by the time that samples from all over the dataset take."""
-    places = np.unique(np.linspace(0, max(0, len(samples) - 1), _MAX_TIMED).astype(np.int64))
-    tasks = list(_task(folder, names, samples[places]).of_shards(folder)) if len(samples) else []
-    if not tasks:
-        return 0.0
+class ValueEstimate(NamedTuple):
+    """About how long values take, by some samples from all over the dataset.
+
+    Attributes:
+        seconds: The time for all samples.
+        samples: Number of the samples that were read.
+        existing: The values that these have.
+    """
+
+    seconds: float
+    samples: int
+    existing: tuple[ValueName, ...]
+
+
+def estimate_values(
+    folder: DatasetFolder, names: Sequence[ValueName], samples: IntArray, *, workers: int
+) -> ValueEstimate:
+    """Return about how long :func:`compute_values` takes, and which of the values exist."""
+    if not len(samples):
+        return ValueEstimate(0.0, 0, ())
+    tasks = list(_task(folder, names, _some(samples)).of_shards(folder))
     scan_samples(tasks[0])  # the first one loads packages
-    timed, started = 0, time.monotonic()
+    timed, existing, started = 0, set[str](), time.monotonic()
     for task in tasks:
-        scan_samples(task)
-        timed += len(task.samples)
+        result = scan_samples(task)
+        existing |= {name for name, (_, values) in result.kept.items() if values}
+        timed += result.samples
         if time.monotonic() - started > _MAX_TIMED_S:
             break
-    return (time.monotonic() - started) / timed * len(samples) / workers
+    seconds = (time.monotonic() - started) / timed * len(samples) / workers
+    return ValueEstimate(seconds, timed, tuple(name for name in names if str(name) in existing))
+
+
+def value_names(folder: DatasetFolder, samples: IntArray) -> list[str]:
+    """Return the names of the values that some of the samples have, sorted."""
+    tasks = replace(_task(folder, (), _some(samples)), kept_only=False).of_shards(folder)
+    return sorted(
+        {name for task in tasks for result in [scan_samples(task)] for name in (*result.numbers, *result.texts)}
+    )
+
+
+def _some(samples: IntArray) -> IntArray:
+    return samples[np.unique(np.linspace(0, len(samples) - 1, _MAX_TIMED).astype(np.int64))]
 
 
 def compute_values(

@@ -149,7 +149,8 @@ def content_values(name: str, value: Any, request: ValueRequest) -> PartValues:
             values: SampleValues = [(str(ValueName(name)), value.decode("utf-8").strip()[:_MAX_TEXT])]
             return values, values
         value = _parse_json(value) if kind == "tree" else value.decode("utf-8")
-    values, kept = [], []
+    values = []
+    kept: SampleValues = []
     for path, inner in islice(_fields((), value), _MAX_FIELDS) if request.shows_all else ():
         values += _values_at(ValueName(name, path), inner, request.tokenizer)
     for wanted in request.kept.get(name, ()):

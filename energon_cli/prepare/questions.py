@@ -10,7 +10,15 @@ from typing import Protocol, TextIO
 from loader.errors import ConfigError, EnergonError
 from loader.format.documents import SAMPLE_TYPES, SampleTypeSpec, sample_type_of_name
 from loader.format.prepare import DatasetYaml, SplitRequest, parse_ratio
-from loader.inspect import Choices, FieldQuestion, OpenChoices, check_field, field_hint, proposed_field_map
+from loader.inspect import (
+    Choices,
+    FieldQuestion,
+    OpenChoices,
+    check_field,
+    field_hint,
+    proposed_field_map,
+    resolved_fields,
+)
 
 _YES = frozenset(("y", "yes", "true", "ok"))
 _NO = frozenset(("n", "no", "false"))
@@ -102,6 +110,7 @@ def _ask_fields(questions: Questions, given: OpenChoices, spec: SampleTypeSpec) 
             answer = questions.field(question).strip()
             if answer:
                 answers[field.name] = answer
+        answers = resolved_fields(answers, part_names, json_values)
         if questions.accept_field_map(spec, answers):
             return answers
         proposals = answers

@@ -31,6 +31,7 @@ from loader.inspect import (
     format_bytes,
     inspect_folder,
     plural,
+    with_printed_names,
 )
 from loader.storage import open_storage
 
@@ -162,6 +163,7 @@ def _fault_of_target(flags: PrepareFlags, folder: ShardFolder) -> StorageError |
 
 def _draft(flags: PrepareFlags, scan: BackgroundScan, choices: Choices) -> _Draft:
     folder = scan.wait()
+    choices = with_printed_names(choices, folder.contents)
     return _Draft(
         flags=flags,
         folder=folder,

@@ -139,8 +139,8 @@ def _show(report: StatsReport, *, lacks: str, notes_only: bool) -> None:
         show_note(f"no sample of {report.path}: it has {lacks}")
     elif not notes_only:
         show_stats(output_console(), report)
-    for column in report.written:
-        show_note(f"wrote column {column}; use it: --where '{column} …'")
+    for column, value in zip(report.written, report.written_values, strict=True):
+        show_note(f"wrote column {column}: {value} of each sample; use it: --where '{value} …'")
 
 
 def _no_columns(path: str) -> Exception:

@@ -105,7 +105,7 @@ def find_groups(
             one.add(next((value for value in found if value is not None), None))
     groups = [one.finish() for one in collectors]
     existing = [some[0] for some, one in zip(names, groups, strict=True) if one.alone < len(index)]
-    chosen = only_value(expression, existing, at=folder.path) if existing else names[0][0]
+    chosen = only_value(expression, existing, at=folder.path)
     return next(one for some, one in zip(names, groups, strict=True) if some[0] == chosen)
 
 
@@ -127,10 +127,11 @@ def _inside_parts(folder: DatasetFolder, expression: str) -> list[list[ValueName
             at=folder.path,
             hint=_HINT,
         )
-    inside = [[name for name in meant if not name.trait] for _, meant in found]
-    if len(inside) > 1:
-        return [[some[0] for some in inside if some]]
-    return [[name] for name in inside[0]]
+    if any(name.trait for _, meant in found for name in meant):
+        return []
+    if len(found) > 1:
+        return [[meant[0] for _, meant in found if meant]]
+    return [[name] for name in found[0][1]]
 
 
 def _as_texts(found: Values) -> list[str | None]:

@@ -176,7 +176,10 @@ def _resolved(access: ValueName, parts: Collection[str], known: Collection[str],
         return access
     meant = values_meant(access.expression, parts, are_records=are_records)
     inside = [name for name in meant if not name.trait]
-    some = [name for name in inside if name.expression in known] or inside
+    some = [name for name in inside if name.expression in known]
+    is_alone = not any(ValueName(access.part).identifier.startswith(ValueName(name.part).identifier) for name in inside)
+    if not some and not (is_alone and (known or kind_of_name(access.part) != "bytes")):
+        some = inside  # that none of the samples read has it, says too little
     if len(some) > 1 and all(name.dotted == access.dotted for name in some):
         some = [max(some, key=lambda name: len(name.path))]  # each dot is taken as a bracket
     if len(some) > 1:

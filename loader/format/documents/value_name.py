@@ -250,12 +250,11 @@ def values_meant(text: str, parts: Collection[str], *, are_records: bool = False
     if dotted := list(_inside(text, ".", parts, trees, are_records)):
         return tuple(dotted)
     joined = list(_inside(text, "_", parts, trees, are_records))
-    if any(not one.path for one in joined):
-        return tuple(one for one in joined if not one.path)
+    if joined:
+        return tuple(one for one in joined if not one.path) or tuple(joined)
     bare = [ValueName(part, (), text) for part in parts if has_trait(part, text, are_records)]
     ways = list(_divided(text, ".", ends=True))
-    keys = (ValueName(part, *way) for part in trees if _is_json(part) for way in ways)
-    return tuple(dict.fromkeys((*joined, *bare, *keys)))
+    return (*bare, *(ValueName(part, *way) for part in trees if _is_json(part) for way in ways))
 
 
 def has_trait(part: str, trait: str, are_records: bool = False) -> bool:

@@ -84,6 +84,7 @@ class StatsReport:
         hashed_parts: The parts by which they were found; empty for all parts.
         is_cut: There are names of values that are omitted, since fields of JSON have more than 1,000.
         written: Columns that were written.
+        written_values: Names of their values.
         part_sets: The part sets of all samples of the dataset, whichever the request names.
     """
 
@@ -99,6 +100,7 @@ class StatsReport:
     hashed_parts: tuple[str, ...] = ()
     is_cut: bool = False
     written: list[str] = field(default_factory=list)
+    written_values: list[str] = field(default_factory=list)
     part_sets: PartSets = field(default_factory=lambda: PartSets(sets=(), samples=0))
 
     @property
@@ -283,6 +285,7 @@ def _write(
         options |= {"missing": missing, "unit": _UNITS.get(value.trait, "")}
     write_column(folder.storage, folder.index, column, codes, **options)
     report.written.append(column)
+    report.written_values.append(str(value))
 
 
 def _free_name(folder: DatasetFolder, name: str, value: ValueName) -> str:

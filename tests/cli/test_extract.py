@@ -73,7 +73,7 @@ def test_extracted_shards_are_prepared_again(prepared: Path, tmp_path: Path, ene
 
 def test_extract_refuses_with_the_reason(prepared: Path, tmp_path: Path, energon: RunEnergon) -> None:
     for options, reason in (
-        (["--where", "widht > 3"], "there is no column 'widht'"),
+        (["--where", "widht > 3"], "no sample has the value 'json[widht]'; did you mean 'jpg.width'?"),
         (["--where", "width >"], "invalid condition"),
         (["--split-part", "trian"], "there is no split part 'trian'"),
         (["--filter", "x"], "there is no filter 'x'"),

@@ -102,10 +102,14 @@ def only_value(text: str, existing: Sequence[ValueName], *, at: str, known: Iter
     hint = f"energon stats {at} shows the values of a dataset"
     if _is_of_tokens(text):
         hint = "tokens are counted with --tokenizer: a .json file of tokenizers, or module:callable"
-    spellings = {word: name for name in known for word in (re.split(r"[.\[\]]+", name.rstrip("]"))[-1], name)}
-    near = nearest_names(text, spellings, limit=1)
-    meant = f"; did you mean {spellings[near[0]]!r}?" if near else ""
+    by_word = {_last_word(name): name for name in known}
+    near = nearest_names(_last_word(text), by_word, limit=1)
+    meant = f"; did you mean {by_word[near[0]]!r}?" if near else ""
     raise UnknownValueError(f"no sample has the value {text!r}{meant}", at=at, hint=hint)
+
+
+def _last_word(name: str) -> str:
+    return re.split(r"[.\[\]]+", name.rstrip("]"))[-1]
 
 
 def _is_of_tokens(text: str) -> bool:

@@ -17,9 +17,17 @@ import numpy as np
 from ...arrays import IntArray
 from ...errors import EnergonError
 from ...format.dataset_folder import DatasetFolder
-from ...format.query import Condition, DatasetValues, SampleQuery, find_samples, is_indexed
+from ...format.query import (
+    Condition,
+    DatasetValues,
+    SampleQuery,
+    column_or_values,
+    find_samples,
+    is_indexed,
+    only_value,
+)
 from ...format.tar.names import encode_name
-from ..stats import compute_values
+from ..stats import compute_values, estimate_values, value_names
 from .dataset import BrowsedDataset, DatasetAddress
 from .findings import lint_samples
 from .part_types import media_type
@@ -104,7 +112,7 @@ def search_samples(
         ConfigError: The condition is invalid, or no sample can have a value of such a name.
     """
     if request.kind == "where":
-        DatasetValues(dataset.folder, Condition(request.text).columns, np.empty(0, np.int64), compute_values)
+        _check_names(dataset.folder, Condition(request.text))
     searched, left = 0, request.limit
     for batch, found in _results(dataset, request, submit):
         searched += len(batch)
@@ -113,6 +121,21 @@ def search_samples(
         yield SearchBatch(list(kept), searched, {number: note for number, note in kept.items() if note})
         if not left:
             return
+
+
+def _check_names(folder: DatasetFolder, condition: Condition) -> None:
+    """Check that the names of a condition mean one value each; some samples have those that are not given whole.
+
+    Raises:
+        ConfigError: A name means several values, or none.
+    """
+    every = np.arange(len(folder.index))
+    DatasetValues(folder, condition.columns, every[:0], compute_values)
+    for name in condition.columns:
+        _, meant = column_or_values(folder, name)
+        if not is_indexed(folder, name) and name not in map(str, meant):
+            existing = estimate_values(folder, meant, every, workers=1).existing
+            only_value(name, existing, at=folder.path, known=() if existing else value_names(folder, every))
 
 
 def _results(dataset: BrowsedDataset, request: SearchRequest, submit: Submit) -> Iterator[tuple[range, dict[int, str]]]:

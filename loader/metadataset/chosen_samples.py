@@ -54,8 +54,8 @@ def choose_samples(datasets: Sequence[OpenDataset], query: SampleQuery, *, at: s
         FormatError: A column or filter is damaged or stale.
     """
     keys = _keys_of_each(datasets, query, at)
-    lacking = [unknown_names(one.folder, query) for one in datasets]
-    if len(datasets) == 1 or all(lacking):
+    lacking = [unknown_names(one.folder, query) if len(datasets) > 1 else [] for one in datasets]
+    if all(lacking):
         lacking = [[] for _ in datasets]  # the first dataset raises the error
     errors: list[UnknownValueError] = []
     chosen = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -44,15 +44,22 @@ def is_value_of(record: ColumnRecord, name: ValueName) -> bool:
     return record.description in (str(name), name.dotted) and record.made_by.startswith("energon stats")
 
 
-def column_or_values(folder: DatasetFolder, text: str) -> tuple[str | None, tuple[ValueName, ...]]:
+def column_or_values(
+    folder: DatasetFolder, text: str, columns: Collection[str] | None = None
+) -> tuple[str | None, tuple[ValueName, ...]]:
     """Return the column that a name means, or the values of parts that it may mean; neither for an unknown name.
 
     The name of a column is that column; ``jpg.width`` and ``json[a]`` are the columns with these values, if any.
 
+    Args:
+        folder: The dataset.
+        text: The name.
+        columns: The columns of the dataset, if they were listed.
+
     Raises:
         ConfigError: The text is no name.
     """
-    known = folder.column_names()
+    known = folder.column_names() if columns is None else columns
     if text in known or text in INDEX_COLUMNS:
         return text, ()
     try:
@@ -169,9 +176,10 @@ class DatasetValues:
         self._computed: dict[str, Values] = {}
         wanted: dict[str, tuple[ValueName, ...]] = {}
         # Look each name up in the columns and the index.
+        columns = folder.column_names()
         for name in names:
-            column, meant = column_or_values(folder, name)
-            if column in folder.column_names():
+            column, meant = column_or_values(folder, name, columns)
+            if column in columns:
                 self._columns[name] = open_column(folder.storage, folder.index, column)
             elif (part := _sized_part(meant)) is not None:
                 self._sizes[name] = part

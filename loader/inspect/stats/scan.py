@@ -30,6 +30,7 @@ from .values import (
     ValueRequest,
     content_values,
     part_values,
+    size_name,
 )
 
 _SAMPLES_AT_ONCE = 2000
@@ -209,7 +210,7 @@ class _Reader:
         for part in self._folder.tar_index.parts(sample):
             total += part.size_bytes
             if wanted is None or part.name in wanted:
-                size = (str(ValueName(part.name, (), "bytes")), part.size_bytes)
+                size = (size_name(part.name), part.size_bytes)
                 shown.append(size)
                 kept.append(size)
                 try:

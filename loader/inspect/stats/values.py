@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from itertools import islice
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, NamedTuple, cast
 
 import msgspec
 
@@ -82,7 +82,7 @@ def part_values(file: ReadableFile, name: str, offset: int, size_bytes: int, req
         return content_values(name, file.read_at(offset, size_bytes), request)
     if kind not in ("image", "audio", "video"):
         return [], []
-    shown = str(ValueName(name, (), "bytes")).removesuffix(".bytes")
+    shown = size_name(name).removesuffix(".bytes")
     region = FileRegion(file, offset, size_bytes)
     try:
         found = extract_media(region, f"key.{name}", _BY_NAME)
@@ -146,17 +146,19 @@ def content_values(name: str, value: Any, request: ValueRequest) -> PartValues:
         if is_compressed(name):
             value = _decompressed(value)
         if kind == "label":
-            values: SampleValues = [(str(ValueName(name)), value.decode("utf-8").strip()[:_MAX_TEXT])]
+            values: SampleValues = [(_content_names(name).value, value.decode("utf-8").strip()[:_MAX_TEXT])]
             return values, values
         value = _parse_json(value) if kind == "tree" else value.decode("utf-8")
     values = []
     kept: SampleValues = []
-    for path, inner in islice(_fields((), value), _MAX_FIELDS) if request.shows_all else ():
-        values += _values_at(ValueName(name, path), inner, request.tokenizer)
+    if request.shows_all:
+        fields = islice(_fields((), value), _MAX_FIELDS) if isinstance(value, dict) else [((), value)]
+        for path, inner in fields:
+            _add_values(values, _content_names(name, path), inner, request.tokenizer)
     for wanted in request.kept.get(name, ()):
         with suppress(LookupError):
-            at = ValueName(name, wanted.path)
-            kept += _values_at(at, wanted.value(value), request.tokenizer, longest=_MAX_NAMED_TEXT)
+            named = _content_names(name, wanted.path)
+            _add_values(kept, named, wanted.value(value), request.tokenizer, _MAX_NAMED_TEXT)
     return values, kept
 
 
@@ -185,34 +187,56 @@ def _parse_json(data: bytes) -> Any:
             raise ValueError("it is nested too deeply") from error
 
 
-def _fields(path: tuple[str, ...], value: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
-    if isinstance(value, dict) and len(path) < _MAX_DEPTH:
-        for key, inner in value.items():
-            yield from _fields((*path, str(key)[:_MAX_TEXT]), inner)
-    else:
-        yield path, value
+def _fields(path: tuple[str, ...], document: Mapping[Any, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    is_deepest = len(path) == _MAX_DEPTH - 1
+    for key, value in document.items():
+        inner = (*path, str(key)[:_MAX_TEXT])
+        if is_deepest or not isinstance(value, dict):
+            yield inner, value
+        else:
+            yield from _fields(inner, value)
 
 
-def _values_at(
-    name: ValueName, value: Any, tokenizer: Tokenizer | None, longest: int = _MAX_TEXT
-) -> Iterator[tuple[str, Value]]:
-    """Yield a value inside a part, and what is measured of it, with their names."""
-
-    def named(trait: str) -> str:
-        return str(ValueName(name.part, name.path, trait))
-
+def _add_values(
+    values: SampleValues, names: ContentNames, value: Any, tokenizer: Tokenizer | None, longest: int = _MAX_TEXT
+) -> None:
+    """Add a value inside a part, and what is measured of it."""
     if isinstance(value, str):
         if len(value) <= longest:
-            yield str(name), value
-        yield named("chars"), len(value)
-        yield named("words"), len(value.split())
+            values.append((names.value, value))
+        values.append((names.chars, len(value)))
+        values.append((names.words, len(value.split())))
         if tokenizer is not None:
-            yield named("tokens"), tokenizer(value)
+            values.append((names.tokens, tokenizer(value)))
     elif isinstance(value, bool):
-        yield str(name), "true" if value else "false"
+        values.append((names.value, "true" if value else "false"))
     elif isinstance(value, int | float):
-        yield str(name), value
+        values.append((names.value, value))
     elif isinstance(value, list | tuple | dict):
-        yield named("length"), len(value)
+        values.append((names.length, len(value)))
     elif value is None:
-        yield named("null"), 1
+        values.append((names.null, 1))
+
+
+class ContentNames(NamedTuple):
+    """Names of a value inside a part, and of what is measured of it, as they are printed."""
+
+    value: str
+    chars: str
+    words: str
+    tokens: str
+    length: str
+    null: str
+
+
+@lru_cache(maxsize=10_000)
+def _content_names(part: str, path: tuple[str | int, ...] = ()) -> ContentNames:
+    """Return the names; they recur in each sample."""
+    traits = ("", *ContentNames._fields[1:])
+    return ContentNames(*(str(ValueName(part, path, trait)) for trait in traits))
+
+
+@lru_cache(maxsize=10_000)
+def size_name(part: str) -> str:
+    """Return the name of the size of a part."""
+    return str(ValueName(part, (), "bytes"))

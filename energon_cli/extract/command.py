@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from loader.format.query import SampleQuery
 
 _EXAMPLES = (
-    ("Copy wide pictures with long captions to files", "energon extract /data/coco -o wide --where 'width >= 2048'"),
+    (
+        "Copy wide pictures with long captions to files",
+        "energon extract /data/coco -o wide --where 'jpg.width >= 2048'",
+    ),
     ("Make a small dataset of the first samples", "energon extract /data/coco -o tiny --format tar --limit 100"),
     (
         "Write the captions of the validation part",
@@ -81,8 +84,8 @@ def extract(
     PATH is a dataset, a .jsonl, .bin or .parquet file, tar shards that are not prepared, or a URL. A metadataset .yaml
     represents the datasets that it reads, and with --split-part, for those of this split.
 
-    CONDITION is made of columns (energon stats --write), such as 'tokens > 2048 and width >= 512', and of bytes, shard,
-    size("jpg") and has("jpg").
+    CONDITION is made of values as energon stats names them, such as 'jpg.width >= 512 and json[label] == "cat"', of
+    columns (energon stats --write), and of bytes, shard, size("jpg") and has("jpg").
     """
     from loader.convert.exporting import ExportRequest
 

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 _EXAMPLES = (
     ("Shuffle all samples once, into shards of 1 GB", "energon reshard /data/coco /data/coco_shuffled --shuffle 0"),
     ("Write smaller shards", "energon reshard /data/coco /data/small --shard-size 200MB --samples-per-shard 2000"),
-    ("Sort by a column, for batches of like lengths", "energon reshard /data/text /data/sorted --sort-by tokens"),
+    ("Sort by a value, for batches of like lengths", "energon reshard /data/text /data/sorted --sort-by txt.chars"),
     (
         "Drop parts that no training reads",
         "energon reshard /data/coco /data/lean --drop-parts '*.npy' --drop-parts seg.png",
     ),
-    ("Keep good samples only", "energon reshard /data/coco /data/good --where 'width >= 512'"),
+    ("Keep good samples only", "energon reshard /data/coco /data/good --where 'jpg.width >= 512'"),
     ("Copy to an object store", "energon reshard /data/coco s3://bucket/coco --shuffle 0"),
 )
 

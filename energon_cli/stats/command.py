@@ -17,7 +17,7 @@ _EXAMPLES = (
     ("Show sizes, lengths and JSON fields", "energon stats /data/coco"),
     ("Estimate them from 5,000 random samples", "energon stats /data/coco --sample 5000"),
     ("Find samples with the same picture", "energon stats /data/coco --dedupe"),
-    ("Keep the width of each picture as a column", "energon stats /data/coco --write width"),
+    ("Keep the width of each picture as a column", "energon stats /data/coco --write jpg.width"),
     ("Count tokens, and keep them", "energon stats /data/coco --tokenizer tok.json --write txt.tokens"),
     ("Write a page with pictures", "energon stats /data/coco --html report.html"),
     ("Show the datasets of a mix", "energon stats /data/mix.yaml --sample 1000 --json"),
@@ -67,7 +67,8 @@ def stats(
     Of pictures, audio and video, only headers are read; texts and JSON are read whole. Quantiles and histograms are
     right to 9 %; counts, extremes and means are exact, or with --sample, an estimate with a 95 % confidence interval.
 
-    --write keeps a value of each sample as a column, which conditions of other commands use: --where 'width >= 512'.
+    --write keeps a value of each sample as a column, so that other commands read no samples for it: --where
+    'jpg.width >= 512'.
 
     The datasets of a metadataset .yaml are shown one after another; --split-part chooses those of one of its splits.
     The exit code is 1 if parts are broken or, with --dedupe, samples are duplicates.

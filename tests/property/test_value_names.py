@@ -39,7 +39,10 @@ def test_a_condition_reads_the_whole_name(name: ValueName) -> None:
 
 @given(names)
 def test_a_printed_name_means_itself_in_each_dataset_with_the_part(name: ValueName) -> None:
-    assert values_meant(str(name), ["jpg", "json", "seg", name.part]) == (name,)
+    meant = values_meant(str(name), ["jpg", "json", "seg", name.part])
+    is_key = name.part == "json" and name.trait not in {"", "bytes"} and not name.path
+    assert meant[0] == name if not is_key else ValueName("json", (name.trait,)) in meant
+    assert len(meant) == 1 or is_key
 
 
 @given(st.lists(st.from_regex(r"[a-z]{1,4}", fullmatch=True), min_size=1, max_size=4))

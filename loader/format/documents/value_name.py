@@ -233,7 +233,7 @@ def values_meant(text: str, parts: Collection[str], *, are_records: bool = False
     """
     name = parse_value_name(text)
     if name.part in parts:
-        return (name,)
+        return tuple(_exact(name, are_records))
     if name.trait and not name.path and f"{name.part}.{name.trait}" in parts:
         return (ValueName(f"{name.part}.{name.trait}"),)
     trees = [part for part in parts if are_records or _is_json(part)]
@@ -255,6 +255,15 @@ def values_meant(text: str, parts: Collection[str], *, are_records: bool = False
     bare = [ValueName(part, (), text) for part in parts if has_trait(part, text, are_records)]
     ways = list(_divided(text, ".", ends=True))
     return (*bare, *(ValueName(part, *way) for part in trees if _is_json(part) for way in ways))
+
+
+def _exact(name: ValueName, are_records: bool) -> Iterator[ValueName]:
+    """Yield the value of a name that begins with a part: ``json.width`` is a key, ``json.length`` may be one."""
+    is_key = name.trait not in ("", "bytes") and not name.path and (are_records or _is_json(name.part))
+    if not is_key or has_trait(name.part, name.trait, are_records):
+        yield name
+    if is_key:
+        yield ValueName(name.part, (name.trait,))
 
 
 def has_trait(part: str, trait: str, are_records: bool = False) -> bool:

@@ -136,6 +136,7 @@ def no_column(folder: DatasetFolder, text: str, meant: Sequence[ValueName]) -> C
     hint = f"energon stats {folder.path} shows the values of the dataset"
     if meant:
         hint = _write_hint(folder, str(meant[0]) if len(meant) == 1 else text)
+        hint += "" if len(meant) == 1 else ", and use the name that it prints"
     return ConfigError(f"there is no column {text!r}{did_you_mean(text, every)}", at=folder.path, hint=hint)
 
 

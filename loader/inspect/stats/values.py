@@ -157,8 +157,9 @@ def content_values(name: str, value: Any, request: ValueRequest) -> PartValues:
             _add_values(values, _content_names(name, path), inner, request.tokenizer)
     for wanted in request.kept.get(name, ()):
         with suppress(LookupError):
-            named = _content_names(name, wanted.path)
-            _add_values(kept, named, wanted.value(value), request.tokenizer, _MAX_NAMED_TEXT)
+            inner = wanted.value(value)
+            if wanted.path or not isinstance(inner, dict):  # a document is no value, but what is inside it
+                _add_values(kept, _content_names(name, wanted.path), inner, request.tokenizer, _MAX_NAMED_TEXT)
     return values, kept
 
 

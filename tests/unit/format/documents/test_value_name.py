@@ -19,6 +19,8 @@ MEANT: dict[str, str] = {
     "json[a][0]['b.c'].chars": "json[a][0][b.c].chars",
     "json[a].b.chars": "json[a][b].chars",
     "json.label": "json[label]",
+    "json.width": "json[width]",
+    "json.length": "json.length json[length]",
     "json_label": "json[label]",
     "json.objects.0": "json[objects.0] json[objects][0]",
     "json.caption.chars": "json[caption.chars] json[caption].chars json[caption][chars]",

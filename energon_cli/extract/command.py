@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _EXAMPLES = (
     (
-        "Copy wide pictures with long captions to files",
+        "Copy wide pictures to files",
         "energon extract /data/coco -o wide --where 'jpg.width >= 2048'",
     ),
     ("Make a small dataset of the first samples", "energon extract /data/coco -o tiny --format tar --limit 100"),

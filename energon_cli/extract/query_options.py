@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from loader.arrays import IntArray
+    import numpy as np
+    import numpy.typing as npt
+
     from loader.format import DatasetFolder
-    from loader.format.documents.value_name import ValueName
-    from loader.format.query import SampleQuery
-    from loader.format.query.condition import Values
+    from loader.format.documents import ValueName
+    from loader.format.query import SampleQuery, Values
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -104,7 +105,7 @@ def make_query(
 
 
 def compute_with_consent(
-    folder: DatasetFolder, names: Sequence[ValueName], samples: IntArray, *, computes: bool
+    folder: DatasetFolder, names: Sequence[ValueName], samples: npt.NDArray[np.int64], *, computes: bool
 ) -> Mapping[ValueName, Values]:
     """Compute values that are no column, and offer to keep them; what takes long, only with consent.
 
@@ -116,7 +117,7 @@ def compute_with_consent(
 
     Raises:
         UnknownValueError: No sample has one of them.
-        click.UsageError: It would take long, and nobody can be asked.
+        click.UsageError: It would take long, and there is no terminal to ask in.
         click.Abort: The user does not consent.
     """
     from loader.format import usable_cores

@@ -74,7 +74,7 @@ def stats(
     The exit code is 1 if parts are broken or, with --dedupe, samples are duplicates.
     """
     from loader.format import usable_cores
-    from loader.format.documents.value_name import split_value_names
+    from loader.format.documents import split_value_names
     from loader.inspect.stats import StatsRequest, collect_stats, html_report
     from loader.metadataset import choose_samples, named_datasets, open_datasets
 

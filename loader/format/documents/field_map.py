@@ -44,7 +44,7 @@ class FieldMap:
 
     @property
     def needs_parts(self) -> bool:
-        """True if a name may be none of a part: its ending is unknown, or it goes on after the ending of JSON."""
+        """True if a name may be none of a part: its ending is unknown, or it continues after the ending of JSON."""
         alone = (access.part for accesses in self.fields.values() for access in accesses if not access.path)
         return any(kind_of_name(part) == "bytes" or _AFTER_JSON.search(part) for part in alone)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from energon_cli import console
 from loader.errors import ConfigError
 from loader.format import DatasetFolder
 from loader.format.query import SampleQuery, find_samples
@@ -162,6 +163,19 @@ def test_what_takes_long_needs_consent(
         assert "--write jpg.width" in done.err
         assert not (tmp_path / "out").exists()
     assert energon("extract", dataset, "-o", tmp_path / "out", "--where", "jpg.width > 3", "--yes").code == 0
+
+
+@pytest.mark.parametrize(("answer", "code"), [("y", 0), ("n", 1)])
+def test_a_terminal_is_asked(
+    dataset: Path, tmp_path: Path, energon: RunEnergon, monkeypatch: pytest.MonkeyPatch, answer: str, code: int
+) -> None:
+    monkeypatch.setattr(stats, "estimate_values", lambda *_, **__: ValueEstimate(60.0, 64, ()))
+    monkeypatch.setattr(console, "is_terminal", lambda _: True)
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{answer}\n"))
+    done = energon("extract", dataset, "-o", tmp_path / "out", "--where", "jpg.width > 3", "--no-progress")
+    assert done.code == code
+    assert "None of 64 samples tried has jpg.width" in done.err
+    assert (tmp_path / "out").exists() == (code == 0)
 
 
 def test_columns_of_other_values_keep_their_names(dataset: Path, energon: RunEnergon) -> None:

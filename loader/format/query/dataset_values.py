@@ -12,7 +12,7 @@ import numpy as np
 from ...arrays import IntArray
 from ...errors import ConfigError
 from ..columns.column import Column, open_column
-from ..columns.column_files import ColumnRecord, read_record
+from ..columns.column_files import column_of
 from ..dataset_folder import DatasetFolder
 from ..documents.messages import did_you_mean, nearest_names
 from ..documents.value_name import INDEX_COLUMNS, ValueName, values_meant
@@ -39,11 +39,6 @@ def write_command(folder: DatasetFolder, names: Iterable[str]) -> str | None:
     return shlex.join(words)
 
 
-def is_value_of(record: ColumnRecord, name: ValueName) -> bool:
-    """Return True if a column has the values of this name, as the record of the column says."""
-    return record.description in (str(name), name.dotted) and record.made_by.startswith("energon stats")
-
-
 def column_or_values(
     folder: DatasetFolder, text: str, columns: Collection[str] | None = None
 ) -> tuple[str | None, tuple[ValueName, ...]]:
@@ -67,9 +62,8 @@ def column_or_values(
     except ValueError as error:
         raise ConfigError(f"{text!r} is no name of a value: {error}", at=folder.path) from error
     if len(meant) == 1:
-        for column in known:
-            if is_value_of(read_record(folder.storage, column), meant[0]):
-                return column, ()
+        column = column_of(folder.storage, meant[0])
+        return column, () if column is not None else meant
     return None, meant
 
 
@@ -185,7 +179,7 @@ class DatasetValues:
             elif (part := _sized_part(meant)) is not None:
                 self._sizes[name] = part
             elif column is None:
-                if compute is None or not meant or _is_of_tokens(name):
+                if compute is None or all(one.trait == "tokens" for one in meant):
                     raise no_column(folder, name, meant)
                 certain = [one for one in meant if not one.path]  # parts of such names have them all
                 only_value(name, certain or meant[:1], at=folder.path)

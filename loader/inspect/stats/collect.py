@@ -13,12 +13,12 @@ from ...accounting.part_sets import PartSets
 from ...arrays import IntArray
 from ...errors import ConfigError
 from ...format.columns.column import write_column
-from ...format.columns.column_files import read_record
+from ...format.columns.column_files import BY_STATS, column_of, value_of_column
 from ...format.dataset_folder import DatasetFolder
 from ...format.documents.messages import did_you_mean
 from ...format.documents.value_name import ValueName, parse_value_name, values_meant
 from ...format.query import SampleQuery, find_samples
-from ...format.query.dataset_values import is_value_of, only_value
+from ...format.query.dataset_values import only_value
 from ...format.single_file import SingleFile, open_samples
 from ...format.worker_pool import run_in_workers
 from ...version import __version__
@@ -265,7 +265,7 @@ def _write(
     value = only_value(name, existing, at=report.path, known=sorted({*report.numbers, *report.texts}))
     samples, values = np.array(kept[str(value)][0]), kept[str(value)][1]
     column = _free_name(folder, name, value)
-    options: dict[str, Any] = {"description": str(value), "made_by": f"energon stats {__version__}"}
+    options: dict[str, Any] = {"description": str(value), "made_by": f"{BY_STATS} {__version__}"}
     texts = [value for value in values if isinstance(value, str)]
     if texts:
         categories = sorted(set(texts))
@@ -289,10 +289,10 @@ def _write(
 
 
 def _free_name(folder: DatasetFolder, name: str, value: ValueName) -> str:
-    """Return the name of a value's column: by its name as it was given, with a number if other values have it."""
-    start = name if name.isidentifier() and name.isascii() else value.identifier
+    """Return the name of a value's column: the one it has, or one that no other value has."""
+    start = name if name.isidentifier() and name.isascii() else column_of(folder.storage, value) or value.identifier
     known, number, free = folder.column_names(), 1, start
-    while free in known and not is_value_of(read_record(folder.storage, free), value):
+    while free in known and value_of_column(folder.storage, free) not in (str(value), value.dotted):
         number += 1
         free = f"{start}_{number}"
     return free

@@ -102,7 +102,7 @@ def only_value(text: str, existing: Sequence[ValueName], *, at: str, known: Iter
         raise ConfigError(f"several values are called {text!r}: {shown}", at=at, hint="name one of these")
     hint = f"energon stats {at} shows the values of a dataset"
     if _is_of_tokens(text):
-        hint = "tokens are counted with --tokenizer: a .json file of tokenizers, or module:callable"
+        hint = "energon stats counts tokens with --tokenizer: a .json file of tokenizers, or module:callable"
     by_word = {_last_word(name): name for name in known}
     near = nearest_names(_last_word(text), by_word, limit=1)
     meant = f"; did you mean {by_word[near[0]]!r}?" if near else ""

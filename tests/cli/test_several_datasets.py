@@ -168,7 +168,7 @@ def test_a_value_is_taken_from_the_column_or_read_where_there_is_none(folder: Pa
     done = energon("extract", folder / "mix.yaml", "-o", folder / "x.jsonl", "--where", "width > 0")
     assert done.code == 0
     assert "computed jpg.width of 12 samples" in done.err
-    assert f"no sample of {folder / 'texts.jsonl'}: it has no value 'width'" in done.err
+    assert f"no sample of {folder / 'texts.jsonl'}: it has no value 'json[width]'" in done.err
     assert len(keys_of(folder / "x.jsonl")) == 23
     done = energon("extract", folder / "mix.yaml", "-o", folder / "y.jsonl", "--where", "widht > 0")
     assert done.code == 1

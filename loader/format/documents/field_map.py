@@ -184,7 +184,7 @@ def _resolved(access: ValueName, parts: Collection[str], known: Collection[str],
         some = [max(some, key=lambda name: len(name.path))]  # each dot is taken as a bracket
     if len(some) > 1:
         raise ValueError(f"{access} may mean {', '.join(map(str, some))}; name one of these")
-    if not some and meant:
+    if meant and not inside:
         raise ValueError(f"{meant[0]} is measured; a field comes from a part, or a value inside a part")
     return some[0] if some else access
 

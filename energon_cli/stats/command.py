@@ -74,7 +74,7 @@ def stats(
     The exit code is 1 if parts are broken or, with --dedupe, samples are duplicates.
     """
     from loader.format import usable_cores
-    from loader.format.documents import split_value_names
+    from loader.format.documents import read_value_names
     from loader.inspect.stats import StatsRequest, collect_stats, html_report
     from loader.metadataset import choose_samples, named_datasets, open_datasets
 
@@ -93,7 +93,7 @@ def stats(
         split_part=split_part, keys_from=keys_from, where=where, computes=computes, filter_name=filter_name
     )
     try:
-        written = tuple(split_value_names(write or ""))
+        written = tuple(name for _, name in read_value_names(write)) if write else ()
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--write") from error
     documents, has_findings = [], False

@@ -8,7 +8,7 @@ from loader.format.documents.value_name import (
     TRAITS,
     ValueName,
     parse_value_name,
-    split_value_names,
+    read_value_names,
     value_name_end,
     values_meant,
 )
@@ -28,7 +28,7 @@ def test_a_name_is_read_back_as_it_was_printed(name: ValueName) -> None:
 
 @given(names, names)
 def test_a_list_of_names_is_divided_between_them(first: ValueName, second: ValueName) -> None:
-    assert [*map(parse_value_name, split_value_names(f"{first}, {second}"))] == [first, second]
+    assert [name for name, _ in read_value_names(f"{first}, {second}")] == [first, second]
 
 
 @given(names)

@@ -15,7 +15,7 @@ import numpy as np
 from ...arrays import IntArray
 from ...errors import ConfigError, SampleError
 from ...format.dataset_folder import DatasetFolder
-from ...format.documents.value_name import ValueName, split_value_names
+from ...format.documents.value_name import ValueName, read_value_names
 from ...format.query import Compute, DatasetValues, column_or_values, only_value
 from ...format.query.condition import Values
 
@@ -116,7 +116,7 @@ def _inside_parts(folder: DatasetFolder, expression: str) -> list[list[ValueName
         ConfigError: It names nothing of the dataset.
     """
     try:
-        alternatives = split_value_names(expression)
+        alternatives = [name for _, name in read_value_names(expression)]
     except ValueError as error:
         raise ConfigError(f"{expression!r} names no group: {error}", at=folder.path, hint=_HINT) from error
     found = [column_or_values(folder, name) for name in alternatives]

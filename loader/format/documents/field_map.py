@@ -16,7 +16,7 @@ from typing import Any
 from ...accounting.kinds import kind_of_name
 from ...errors import ConfigError, Fault, SampleError
 from .messages import nearest_names
-from .value_name import MissingValueError, ValueName, first_names, read_value_name, values_meant
+from .value_name import MissingValueError, ValueName, first_names, read_value_names, values_meant
 
 _AFTER_JSON = re.compile(r"jso?n[._]")
 
@@ -124,18 +124,7 @@ def parse_field_expression(text: str) -> tuple[ValueName, ...]:
     >>> parse_field_expression("json['a b'][0]")
     (ValueName(part='json', path=('a b', 0), trait=''),)
     """
-    accesses: list[ValueName] = []
-    position = 0
-    while True:
-        access, position = read_value_name(text, position, has_traits=False)
-        accesses.append(access)
-        rest = text[position:].lstrip()
-        if not rest:
-            return tuple(accesses)
-        position = len(text) - len(rest)
-        if rest[0] != ",":
-            raise ValueError(f"expected ',', '[' or the end at character {position + 1} of {text!r}")
-        position += 1
+    return tuple(name for name, _ in read_value_names(text, has_traits=False))
 
 
 def parse_field_map(mapping: Mapping[Any, object], *, file: str, place: str = "field_map") -> FieldMap:

@@ -148,6 +148,7 @@ def read_value_name(text: str, position: int, *, has_traits: bool = True) -> tup
     Raises:
         ValueError: There is no name.
     """
+    position += len(text[position:]) - len(text[position:].lstrip())
     quoted = _QUOTED_PART.match(text, position)
     plain = _PLAIN_PART.match(text, position) if quoted is None else None
     part = _unescape(quoted) if quoted is not None else plain and plain[0].strip()
@@ -170,24 +171,25 @@ def read_value_name(text: str, position: int, *, has_traits: bool = True) -> tup
     return ValueName(part, (*path, *map(_as_step, words)), trait), position + len(suffix[0] if suffix else "")
 
 
-def split_value_names(text: str) -> list[str]:
-    """Return the names of a list with commas, as they are written.
+def read_value_names(text: str, *, has_traits: bool = True) -> Iterator[tuple[ValueName, str]]:
+    """Yield the names of a list with commas, each with its text; see :func:`read_value_name`.
 
     Raises:
         ValueError: Something in the list is no name.
 
-    >>> split_value_names('width, json["a,b"].chars')
+    >>> [text for _, text in read_value_names('width, json["a,b"].chars')]
     ['width', 'json["a,b"].chars']
     """
-    names, position = list[str](), 0
-    while rest := text[position:].lstrip(" ,"):
-        position = len(text) - len(rest)
-        _, end = read_value_name(text, position)
-        if not text[end:].lstrip().startswith(",") and text[end:].strip():
-            raise ValueError(f"expected ',' or the end at character {end + 1} of {text!r}")
-        names.append(text[position:end].strip())
-        position = end
-    return names
+    position = 0
+    while True:
+        name, end = read_value_name(text, position, has_traits=has_traits)
+        yield name, text[position:end].strip()
+        rest = text[end:].lstrip()
+        position = len(text) - len(rest) + 1
+        if not rest:
+            return
+        if rest[0] != ",":
+            raise ValueError(f"expected ',', '[' or the end at character {position} of {text!r}")
 
 
 def value_name_end(text: str, position: int) -> int:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from itertools import islice
-from typing import Any, BinaryIO, NamedTuple, cast
+from typing import Any, BinaryIO, cast
 
 import msgspec
 
@@ -146,7 +146,7 @@ def content_values(name: str, value: Any, request: ValueRequest) -> PartValues:
         if is_compressed(name):
             value = _decompressed(value)
         if kind == "label":
-            values: SampleValues = [(_content_names(name).value, value.decode("utf-8").strip()[:_MAX_TEXT])]
+            values: SampleValues = [(_content_names(name)[0], value.decode("utf-8").strip()[:_MAX_TEXT])]
             return values, values
         value = _parse_json(value) if kind == "tree" else value.decode("utf-8")
     values = []
@@ -199,42 +199,30 @@ def _fields(path: tuple[str, ...], document: Mapping[Any, Any]) -> Iterator[tupl
 
 
 def _add_values(
-    values: SampleValues, names: ContentNames, value: Any, tokenizer: Tokenizer | None, longest: int = _MAX_TEXT
+    values: SampleValues, names: Sequence[str], value: Any, tokenizer: Tokenizer | None, longest: int = _MAX_TEXT
 ) -> None:
     """Add a value inside a part, and what is measured of it."""
     if isinstance(value, str):
         if len(value) <= longest:
-            values.append((names.value, value))
-        values.append((names.chars, len(value)))
-        values.append((names.words, len(value.split())))
+            values.append((names[0], value))
+        values.append((names[1], len(value)))
+        values.append((names[2], len(value.split())))
         if tokenizer is not None:
-            values.append((names.tokens, tokenizer(value)))
+            values.append((names[3], tokenizer(value)))
     elif isinstance(value, bool):
-        values.append((names.value, "true" if value else "false"))
+        values.append((names[0], "true" if value else "false"))
     elif isinstance(value, int | float):
-        values.append((names.value, value))
+        values.append((names[0], value))
     elif isinstance(value, list | tuple | dict):
-        values.append((names.length, len(value)))
+        values.append((names[4], len(value)))
     elif value is None:
-        values.append((names.null, 1))
-
-
-class ContentNames(NamedTuple):
-    """Names of a value inside a part, and of what is measured of it, as they are printed."""
-
-    value: str
-    chars: str
-    words: str
-    tokens: str
-    length: str
-    null: str
+        values.append((names[5], 1))
 
 
 @lru_cache(maxsize=10_000)
-def _content_names(part: str, path: tuple[str | int, ...] = ()) -> ContentNames:
-    """Return the names; they recur in each sample."""
-    traits = ("", *ContentNames._fields[1:])
-    return ContentNames(*(str(ValueName(part, path, trait)) for trait in traits))
+def _content_names(part: str, path: tuple[str | int, ...] = ()) -> Sequence[str]:
+    """Return the names of a value and of what is measured of it; they recur in each sample."""
+    return [str(ValueName(part, path, trait)) for trait in ("", "chars", "words", "tokens", "length", "null")]
 
 
 @lru_cache(maxsize=10_000)

@@ -148,12 +148,12 @@ def read_value_name(text: str, position: int, *, has_traits: bool = True) -> tup
     Raises:
         ValueError: There is no name.
     """
-    position += len(text[position:]) - len(text[position:].lstrip())
+    start, position = position, len(text) - len(text[position:].lstrip())
     quoted = _QUOTED_PART.match(text, position)
     plain = _PLAIN_PART.match(text, position) if quoted is None else None
     part = _unescape(quoted) if quoted is not None else plain and plain[0].strip()
     if not part:
-        raise ValueError(f"expected a part name (jpg, json[caption]) at character {position + 1} of {text!r}")
+        raise ValueError(f"expected a part name (jpg, json[caption]) at character {start + 1} of {text!r}")
     position = (quoted or plain).end()  # type: ignore[union-attr]
     path: list[str | int] = []
     while step := _STEP.match(text, position):

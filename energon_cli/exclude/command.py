@@ -21,11 +21,11 @@ _EXAMPLES = (
     ("Exclude the samples of a list", "energon exclude /data/coco --keys-from bad.csv --reason 'wrong language'"),
     ("Exclude what lint finds broken", "energon exclude /data/coco --lint"),
     ("Exclude copies of pictures, but for the first", "energon exclude /data/coco --duplicates"),
-    ("Exclude small pictures by a filter", "energon exclude /data/coco --where 'width < 256' --to-filter large"),
-    ("Show what would be excluded", "energon exclude /data/coco --where 'chars < 5' --dry-run"),
+    ("Exclude small pictures by a filter", "energon exclude /data/coco --where 'jpg.width < 256' --to-filter large"),
+    ("Show what would be excluded", "energon exclude /data/coco --where 'txt.chars < 5' --dry-run"),
     (
         "Exclude samples of the datasets of a mix",
-        "energon exclude /data/mix.yaml --where 'width < 256' --to-filter large",
+        "energon exclude /data/mix.yaml --where 'jpg.width < 256' --to-filter large",
     ),
     ("List what is excluded, and undo the last", "energon exclude /data/coco --list"),
 )

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from loader.format.query import SampleQuery
 
 _EXAMPLES = (
-    ("Copy wide pictures with long captions to files", "energon extract /data/coco -o wide --where 'width >= 2048'"),
+    ("Copy wide pictures to files", "energon extract /data/coco -o wide --where 'jpg.width >= 2048'"),
     ("Make a small dataset of the first samples", "energon extract /data/coco -o tiny --format tar -n 100"),
     (
         "Write the captions of the validation part",
@@ -77,8 +77,8 @@ def extract(
     KEY is <shard>/<key>, the key alone, or a whole shard: each word behind the first PATH that is neither the path of a
     file or folder nor a URL.
 
-    CONDITION is made of columns (energon stats --write), such as 'tokens > 2048 and width >= 512', and of bytes, shard,
-    size("jpg") and has("jpg").
+    CONDITION is made of values as energon stats names them, such as 'jpg.width >= 512 and json[label] == "cat"', of
+    columns (energon stats --write), and of bytes, shard, size("jpg") and has("jpg").
     """
     from loader.convert.exporting import ExportRequest
 

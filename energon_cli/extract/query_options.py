@@ -1,9 +1,10 @@
-"""Options that choose samples: ``--split-parts``, ``--keys-from``, ``--where`` and ``--filter``."""
+"""Options that choose samples: ``--split-parts``, ``--keys-from``, ``--where``, ``--yes`` and ``--filter``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import wraps
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,9 +12,21 @@ import click
 from ..options import shared_options
 
 if TYPE_CHECKING:
-    from loader.format.query import SampleQuery
+    import numpy as np
+    import numpy.typing as npt
 
-_CRITERIA = ("split_parts", "keys_from", "key_column", "where", "filter_name", "keys")
+    from loader.format import DatasetFolder
+    from loader.format.documents import ValueName
+    from loader.format.query import SampleQuery, Values
+
+_CRITERIA = ("split_parts", "keys_from", "key_column", "where", "computes", "filter_name", "keys")
+
+_MAX_UNASKED_S = 10.0  # a user waits so long without being asked
+
+
+yes_option = click.option(
+    "--yes", "computes", is_flag=True, help="Compute values that are no column, however long it takes."
+)
 
 
 def query_options(function: Callable[..., None]) -> Callable[..., None]:
@@ -26,7 +39,9 @@ def query_options(function: Callable[..., None]) -> Callable[..., None]:
         help="Only samples whose keys are in this .txt, .csv, .parquet or lint report .json; - reads lines.",
     )
     @shared_options("key_column", help="Column of the keys in a .csv or .parquet file of --keys-from.")
-    @shared_options("where", "filter")
+    @shared_options("where")
+    @yes_option
+    @shared_options("filter")
     @wraps(function)
     def with_query(*arguments: Any, include_excluded: bool = True, **options: Any) -> None:
         criteria = {name: options.pop(name) for name in _CRITERIA if name in options}
@@ -49,6 +64,7 @@ def _make_query(
     keys_from: str | None,
     key_column: str | None,
     where: str | None,
+    computes: bool,
     filter_name: str | None,
     keys: Sequence[str] = (),
     excluded: bool = True,
@@ -69,4 +85,53 @@ def _make_query(
         where=where,
         filter=filter_name,
         excluded=excluded,
+        compute=partial(compute_with_consent, computes=computes),
     )
+
+
+def compute_with_consent(
+    folder: DatasetFolder, names: Sequence[ValueName], samples: npt.NDArray[np.int64], *, computes: bool
+) -> Mapping[ValueName, Values]:
+    """Compute values that are no column, and offer to keep them; what takes long, only with consent.
+
+    Args:
+        folder: The dataset.
+        names: Names of the values.
+        samples: Numbers of the samples.
+        computes: The user consents already, by ``--yes``.
+
+    Raises:
+        UnknownValueError: No sample has one of them.
+        click.UsageError: It would take long, and there is no terminal to ask in.
+        click.Abort: The user does not consent.
+    """
+    from loader.format import usable_cores
+    from loader.format.query import only_value, write_command
+    from loader.inspect import plural
+    from loader.inspect.stats import compute_values, estimate_values, value_names
+
+    from ..console import escape_controls, is_terminal, show_note
+    from ..progress import ProgressBar
+
+    if not computes:
+        estimate = estimate_values(folder, names, samples, workers=usable_cores())
+        if estimate.seconds > _MAX_UNASKED_S:
+            what = escape_controls(", ".join(map(str, estimate.existing or names)))
+            message = f"Computing {what} of {plural(len(samples), 'sample')} takes about {estimate.seconds:.0f} s."
+            if not estimate.existing:
+                message = f"None of {plural(estimate.samples, 'sample')} tried has {what}. {message}"
+            command = write_command(folder, map(str, estimate.existing or names))
+            keeps = "" if command is None else f" To keep it for all commands, run: {command}"
+            if not (is_terminal(sys.stdin) and is_terminal(sys.stderr)):
+                raise click.UsageError(f"{message} Pass --yes to compute it.{keeps}")
+            click.echo(message + keeps, err=True)
+            click.confirm("Compute it now?", default=True, abort=True, err=True)
+    with ProgressBar("Reading values", unit="samples") as bar:
+        values = compute_values(folder, names, samples, workers=usable_cores(), on_progress=bar.update)
+    existing = [str(name) for name in names if values[name].known.any()]
+    if len(samples) and not existing:
+        only_value(str(names[0]), [], at=folder.path, known=value_names(folder, samples))
+    command = write_command(folder, existing) if existing else None
+    if command is not None:
+        show_note(f"computed {', '.join(existing)} of {plural(len(samples), 'sample')}; to keep it, run: {command}")
+    return values

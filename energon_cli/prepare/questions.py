@@ -17,6 +17,7 @@ from loader.inspect import (
     check_field,
     field_hint,
     proposed_field_map,
+    resolved_fields,
     settled_field_map,
 )
 
@@ -118,6 +119,7 @@ def _ask_fields(questions: Questions, given: OpenChoices, spec: SampleTypeSpec) 
             answer = questions.field(question).strip()
             if answer:
                 answers[field.name] = answer
+        answers = resolved_fields(answers, part_names, json_values)
         if questions.accept_field_map(spec, answers):
             return answers
         proposals = answers

@@ -30,6 +30,7 @@ from loader.inspect import (
     format_bytes,
     inspect_folder,
     plural,
+    with_printed_names,
 )
 from loader.storage import open_storage
 
@@ -165,6 +166,7 @@ def _fault_of_target(flags: PrepareFlags, folder: ShardFolder) -> StorageError |
 
 def _draft(flags: PrepareFlags, scan: BackgroundScan, choices: Choices) -> _Draft:
     folder = scan.wait()
+    choices = with_printed_names(choices, folder.contents)
     planned: PlannedSplit | None = None
     samples: dict[str, int] = {}
     if choices.split is not None:

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 _EXAMPLES = (
     ("Shuffle all samples once, into shards of 1 GB", "energon reshard /data/coco /data/coco_shuffled --shuffle"),
     ("Write smaller shards", "energon reshard /data/coco /data/small --shard-size 200MB --samples-per-shard 2000"),
-    ("Sort by a column, for batches of like lengths", "energon reshard /data/text /data/sorted --sort-by tokens"),
+    ("Sort by a value, for batches of like lengths", "energon reshard /data/text /data/sorted --sort-by txt.chars"),
     ("Drop parts that no training reads", "energon reshard /data/coco /data/lean --drop-parts '*.npy,seg.png'"),
-    ("Keep good samples only", "energon reshard /data/coco /data/good --where 'width >= 512'"),
+    ("Keep good samples only", "energon reshard /data/coco /data/good --where 'jpg.width >= 512'"),
     ("Copy to an object store", "energon reshard /data/coco s3://bucket/coco --shuffle --seed 7"),
 )
 
@@ -31,7 +31,7 @@ _EXAMPLES = (
 @click.argument("dest")
 @shared_options("shard_size", "samples_per_shard")
 @shuffle_options
-@click.option("--sort-by", metavar="COLUMN", help="Sort by key, or by the values of a column.")
+@click.option("--sort-by", metavar="VALUE", help="Sort by key, or by a value such as jpg.width or json[score].")
 @shared_options("split_ratio", help="New split by samples.  [default: that of PATH]")
 @shared_options("parts", "drop_parts")
 @copy_options

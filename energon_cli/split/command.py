@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import click
 
 from ..command import energon_command
+from ..extract.query_options import compute_with_consent, yes_option
 from ..options import checked, shared_options
 
 if TYPE_CHECKING:
@@ -37,8 +39,9 @@ _EXAMPLES = (
     "--group-by",
     metavar="EXPR",
     callback=checked("loader.convert.splitting", "check_group_expression"),
-    help="Never divide groups: a column, key, key:REGEX, or json[field].",
+    help="Never divide groups: key, key:REGEX, or a value such as json[site].",
 )
+@yes_option
 @click.option("--stable", is_flag=True, help="Choose the part by a hash of the group alone, so that new data keep it.")
 @shared_options("seed")
 @click.option("--check", is_flag=True, help="Report groups, or else equal contents, in several parts; change nothing.")
@@ -51,6 +54,7 @@ def split(
     split_ratio: str | None,
     by: Literal["auto", "shards", "samples"],
     group_by: str | None,
+    computes: bool,
     stable: bool,
     seed: int,
     check: bool,
@@ -88,9 +92,12 @@ def split(
             show_note("brought back the split before" if undone else "there is nothing to undo")
         return
     bar = ProgressBar("Reading samples", unit="samples", enabled=progress)
+    compute = partial(compute_with_consent, computes=computes)
     if split_ratio is None:
         with bar:
-            found = splitting.find_leaks(path, group_by=group_by, part=duplicates_of, on_progress=bar.update)
+            found = splitting.find_leaks(
+                path, group_by=group_by, part=duplicates_of, compute=compute, on_progress=bar.update
+            )
         print_json(_leak_document(found)) if as_json else _show_leaks(found, group_by)
         click.get_current_context().exit(0 if found.is_clean else 1)
     plan = splitting.SplitPlan(
@@ -101,6 +108,7 @@ def split(
         stable=stable,
         seed=seed,
         dry_run=dry_run,
+        compute=compute,
     )
     with bar:
         report = splitting.run_split(plan, on_progress=bar.update)

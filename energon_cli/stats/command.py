@@ -9,7 +9,7 @@ import click
 from ..command import energon_command
 from ..dataset_path import check_path, given_name
 from ..extract.query_options import query_options
-from ..options import parse_names, shared_options
+from ..options import shared_options
 
 if TYPE_CHECKING:
     from loader.format.query import SampleQuery
@@ -19,7 +19,7 @@ _EXAMPLES = (
     ("Show sizes, lengths and JSON fields", "energon stats /data/coco"),
     ("Estimate them from 5,000 random samples", "energon stats /data/coco -n 5000"),
     ("Find samples with the same picture", "energon stats /data/coco --duplicates"),
-    ("Keep the width of each picture as a column", "energon stats /data/coco --write width"),
+    ("Keep the width of each picture as a column", "energon stats /data/coco --write jpg.width"),
     ("Count tokens, and keep them", "energon stats /data/coco --tokenizer tok.json --write txt.tokens"),
     ("Write a page with pictures", "energon stats /data/coco --html report.html"),
     ("Show the datasets of a mix", "energon stats /data/mix.yaml -n 1000 --json"),
@@ -33,12 +33,7 @@ _EXAMPLES = (
 @shared_options("limit", type=click.IntRange(min=2), help="Read only N samples of each dataset, drawn at random.")
 @shared_options("duplicates", help="List samples with the same picture, audio or video, or else all parts.")
 @shared_options("duplicates_of")
-@click.option(
-    "--write",
-    metavar="A,B",
-    callback=parse_names,
-    help="Keep these values as columns: width, jpg.width, txt.chars, json.score …",
-)
+@click.option("--write", metavar="A,B", help="Keep these values as columns: width, jpg.width, txt.chars, json[score] …")
 @click.option("--tokenizer", metavar="NAME", help="Count tokens: a .json file of tokenizers, or module:callable.")
 @click.option("--html", metavar="FILE", help="Write a report with histograms and pictures; of one dataset.")
 @shared_options("json", "num_workers", "progress", "split_config", "meta_folder", "trust_code")
@@ -50,7 +45,7 @@ def stats(
     limit: int | None,
     duplicates: bool,
     duplicates_of: str | None,
-    write: tuple[str, ...],
+    write: str | None,
     tokenizer: str | None,
     html: str | None,
     as_json: bool,
@@ -65,12 +60,14 @@ def stats(
     Of pictures, audio and video, only headers are read; texts and JSON are read whole. Quantiles and histograms are
     right to 9 %; counts, extremes and means are exact, or with -n, an estimate with a 95 % confidence interval.
 
-    --write keeps a value of each sample as a column, which conditions of other commands use: --where 'width >= 512'.
+    --write keeps a value of each sample as a column, so that other commands read no samples for it: --where
+    'jpg.width >= 512'.
 
     The datasets of a metadataset .yaml are shown one after another; --split-parts chooses those of some of its splits.
     The exit code is 1 if parts are broken or, with --duplicates, samples are duplicates.
     """
     from loader.format import usable_cores
+    from loader.format.documents import read_value_names
     from loader.inspect.stats import StatsRequest, collect_stats, html_report
     from loader.metadataset import choose_samples, named_datasets, open_datasets
 
@@ -88,6 +85,10 @@ def stats(
         raise click.BadParameter(expected, param_hint="--tokenizer")
     if html is not None and len(datasets) > 1:
         raise click.UsageError(f"--html reports one dataset, and these are {len(datasets)}.")
+    try:
+        written = tuple(name for _, name in read_value_names(write)) if write else ()
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--write") from error
     documents, has_findings = [], False
     with open_datasets(datasets) as opened:
         for one in choose_samples(opened, query, at=", ".join(paths)):
@@ -100,7 +101,7 @@ def stats(
                 parts=parts or None,
                 sample=limit,
                 dedupe=duplicates_of or ("" if duplicates else None),
-                write=write,
+                write=written,
                 tokenizer=tokenizer,
                 workers=num_workers or usable_cores(),
                 trust_code=trust_code,
@@ -132,8 +133,8 @@ def _show(report: StatsReport, *, lacks: str, notes_only: bool) -> None:
         show_note(f"no sample of {report.path}: it has {lacks}")
     elif not notes_only:
         show_stats(output_console(), report)
-    for column in report.written:
-        show_note(f"wrote column {column}; use it: --where '{column} …'")
+    for column, value in zip(report.written, report.written_values, strict=True):
+        show_note(f"wrote column {column}: {value} of each sample; use it: --where '{value} …'")
 
 
 def _no_columns(path: str) -> Exception:

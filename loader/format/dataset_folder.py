@@ -175,9 +175,12 @@ class DatasetFolder:
             if self._config_name != DATASET_YAML:
                 raise self._missing(self._config_name)
             return None
-        return parse_dataset_config(
-            read_document(self.storage, file).decode("utf-8", "replace"), file=self.storage.path(file)
-        )
+        path = self.storage.path(file)
+        config = parse_dataset_config(read_document(self.storage, file).decode("utf-8", "replace"), file=path)
+        if config.field_map is None or not config.field_map.needs_parts:
+            return config
+        parts, are_records = self.index.part_names, self.records is not None
+        return replace(config, field_map=config.field_map.resolved(parts, file=path, are_records=are_records))
 
     def _missing(self, name: str) -> ConfigError:
         return ConfigError("there is no such file", file=self.storage.path(f"{FOLDER}/{name}"), hint="check its name")

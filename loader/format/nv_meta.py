@@ -14,6 +14,8 @@ INFO_JSON = f"{FOLDER}/.info.json"
 INFO_YAML = f"{FOLDER}/.info.yaml"  # datasets prepared before 2025
 SPLIT_YAML = "split.yaml"  # in FOLDER; users may choose another name for it and for dataset.yaml
 SPLIT_JSON = "split.json"  # used if split.yaml is missing
+TEMPORARY_INDEX = "energon-index-"
+"""How names of temporary folders begin that replace ``.nv-meta`` for shards that are not prepared."""
 DATASET_YAML = "dataset.yaml"
 INDEX_SQLITE = f"{FOLDER}/index.sqlite"
 INDEX_UUID = f"{FOLDER}/index.uuid"

@@ -47,8 +47,10 @@ from .prepare_choices import (
     open_choices as open_choices,
     propose_choices as propose_choices,
     proposed_field_map as proposed_field_map,
+    resolved_fields as resolved_fields,
     settled_field_map as settled_field_map,
     view_first_sample as view_first_sample,
+    with_printed_names as with_printed_names,
 )
 from .sample_json import sample_document as sample_document
 from .sample_view import (

@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..accounting.kinds import kind_of_name
-from ..errors import EnergonError
+from ..errors import ConfigError, EnergonError
 from ..format.contents.proposals import Proposal, dropped_parts, only_field_map, propose, propose_field_map
 from ..format.contents.sample_layouts import find_layout
-from ..format.documents.field_map import FieldMap, is_part_name, parse_field_expression, parse_field_map
+from ..format.documents.field_map import FieldMap, parse_field_expression, parse_field_map
 from ..format.documents.messages import nearest_names
 from ..format.documents.sample_types import CRUDE, SAMPLE_TYPES, FieldSpec, SampleTypeSpec
 from ..format.documents.subset import resolve_subset
+from ..format.documents.value_name import is_part_name
 from ..format.prepare.dataset_yaml import SAMPLE_LOADER, DatasetYaml, dataset_config_of, files_to_write
 from ..format.prepare.plan import SplitRequest
 from ..format.prepare.split_plan import detect_split, ranges_by_ratio, split_by_ratio
@@ -365,6 +366,27 @@ def view_first_sample(folder: ShardFolder, choice: DatasetYaml, *, trust_code: b
         return SampleView(title=title, fields=(), fault=error.message)
 
 
+def with_printed_names(choices: Choices, found: SampledContents) -> Choices:
+    """Return choices whose field map has the names that are printed: ``json[caption]`` for ``caption``.
+
+    Raises:
+        ConfigError: A name may mean several values, or is one of a measured value.
+    """
+    chosen = choices.dataset_yaml
+    if chosen is None or chosen.field_map is None:
+        return choices
+    field_map = resolved_fields(chosen.field_map, found.part_names, found.json_values)
+    return replace(choices, dataset_yaml=replace(chosen, field_map=field_map))
+
+
+def resolved_fields(
+    field_map: Mapping[str, str], part_names: Sequence[str], json_values: Sequence[str]
+) -> dict[str, str]:
+    """Return a field map with the names that are printed."""
+    parsed = parse_field_map(dict(field_map), file="the field map")
+    return parsed.resolved(part_names, file="the field map", known=json_values).expressions()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldQuestion:
     """A field to fill, and its proposed field-map expression, empty if there is none."""
@@ -383,10 +405,13 @@ def check_field(question: FieldQuestion, answer: str) -> str | None:
         return f"{question.spec.name} requires {question.field.name!r}" if question.field.required else None
     try:
         accesses = parse_field_expression(answer)
+        given = FieldMap({question.field.name: accesses})
+        field_map = given.resolved(question.part_names, file="the field map", known=question.json_values)
     except ValueError as error:
         return str(error)
-    name = question.field.name
-    if question.part_names and FieldMap({name: accesses}).missing(question.part_names):
+    except ConfigError as error:
+        return error.faults[0].message
+    if question.part_names and field_map.missing(question.part_names):
         wanted = accesses[0].part
         near = nearest_names(wanted, question.part_names, limit=1)
         hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(question.part_names[:_MAX_SHOWN])}"

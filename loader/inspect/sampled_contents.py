@@ -302,7 +302,7 @@ def _missing_values(choice: DatasetYaml, field_map: FieldMap, found: SampledCont
         if len(accesses) > 1 or not accesses[0].path or not choice.spec.field(name).required:
             continue
         of_part = found.contents.structures.get(accesses[0].part, {})
-        value = str(accesses[0])
+        value = accesses[0].expression
         without = [each for values, each in of_part.items() if not any(inner.startswith(value) for inner in values)]
         if 0 < len(without) < len(of_part):
             total, lacking = (sum(each.parts for each in group) for group in (of_part.values(), without))

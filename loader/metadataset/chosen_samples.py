@@ -10,6 +10,7 @@ import numpy as np
 from ..arrays import IntArray
 from ..format.query import (
     SampleQuery,
+    UnknownValueError,
     find_samples,
     foreign_keys_error,
     keys_of_folder,
@@ -53,18 +54,25 @@ def choose_samples(datasets: Sequence[OpenDataset], query: SampleQuery, *, at: s
         FormatError: A column or filter is damaged or stale.
     """
     keys = _keys_of_each(datasets, query, at)
-    lacking = [[] if query.where is None else unknown_names(one.folder, query.where) for one in datasets]
-    if len(datasets) == 1 or all(lacking):
+    lacking = [unknown_names(one.folder, query) if len(datasets) > 1 else [] for one in datasets]
+    if all(lacking):
         lacking = [[] for _ in datasets]  # the first dataset raises the error
+    errors: list[UnknownValueError] = []
     chosen = []
-    for one, its_keys, lacks in zip(datasets, keys, lacking, strict=True):
+    for one, its_keys, names in zip(datasets, keys, lacking, strict=True):
         numbers = np.empty(0, np.int64)
-        if not lacks and (its_keys is None or its_keys):
+        if not names and (its_keys is None or its_keys):
             parts = one.dataset.split_parts or query.split_parts
-            numbers = find_samples(one.folder, replace(query, keys=its_keys, split_parts=parts))
+            try:
+                numbers = find_samples(one.folder, replace(query, keys=its_keys, split_parts=parts))
+            except UnknownValueError as error:  # of a value that was searched for in the samples
+                errors.append(error)
+                if len(errors) == len(datasets):
+                    raise
+                names.append(error.message.removeprefix("no sample has the "))
         chosen.append(
             ChosenSamples(
-                opened=one, numbers=numbers, keys=its_keys, lacks=f"no {' and no '.join(lacks)}" if lacks else ""
+                opened=one, numbers=numbers, keys=its_keys, lacks=f"no {' and no '.join(names)}" if names else ""
             )
         )
     return chosen

@@ -150,7 +150,7 @@ def test_each_bar_of_the_statistics_finds_as_many_samples_as_it_counts(site: Sit
                 page = get(site, "/api/d/0/rows", where=condition)
                 found = len(search(site, "where", condition)) if page.get("scan") else page["total"]
                 assert found == bar["count"], condition
-    assert report["texts"]["json.lang"]["term"] == "json_lang"
+    assert report["texts"]["json.lang"]["term"] == "json[lang]"
 
 
 def test_the_tree_has_the_leaves_with_their_weights(site: Site) -> None:

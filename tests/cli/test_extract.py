@@ -98,7 +98,7 @@ def test_several_split_parts_choose_the_samples_of_all(prepared: Path, tmp_path:
 
 def test_extract_refuses_with_the_reason(prepared: Path, tmp_path: Path, energon: RunEnergon) -> None:
     for options, reason in (
-        (["--where", "widht > 3"], "there is no column 'widht'"),
+        (["--where", "widht > 3"], "no sample has the value 'json[widht]'; did you mean 'jpg.width'?"),
         (["--split-parts", "trian"], "there is no split part 'trian'"),
         (["--filter", "x"], "there is no filter 'x'"),
         (["--keys-from", "none.txt"], "cannot read this file: No such file"),

@@ -76,7 +76,7 @@ def test_parts_of_one_name_are_named(energon: RunEnergon, tmp_path: Path) -> Non
     [
         (["--shuffle", "--seed", "1", "--sort-by", "key"], 2, "--shuffle or --sort-by"),
         (["--shard-size", "big"], 2, "expected a size such as"),
-        (["--sort-by", "width"], 1, "there is no column 'width' to sort by; known are key"),
+        (["--sort-by", "widht"], 1, "no sample has the value 'json[widht]'"),
         (["--drop-parts", "png"], 1, "no part matches 'png'"),
         (["--where", "bytes < 0"], 1, "no sample is chosen"),
     ],

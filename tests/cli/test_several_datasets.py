@@ -163,15 +163,16 @@ def test_samples_of_two_datasets_with_one_key_are_kept_apart(folder: Path, energ
     assert energon("info", folder / "tars", "--json").json["samples"] == 26
 
 
-def test_a_dataset_without_the_column_has_no_such_sample(folder: Path, energon: RunEnergon) -> None:
+def test_a_value_is_taken_from_the_column_or_read_where_there_is_none(folder: Path, energon: RunEnergon) -> None:
     assert energon("stats", folder / "a", "--write", "width").code == 0
     done = energon("extract", folder / "mix.yaml", "-o", folder / "x.jsonl", "--where", "width > 0")
     assert done.code == 0
-    assert f"no sample of {folder / 'b'}: it has no column 'width'" in done.err
-    assert len(keys_of(folder / "x.jsonl")) == 12
+    assert "computed jpg.width of 12 samples" in done.err
+    assert f"no sample of {folder / 'texts.jsonl'}: it has no value 'json[width]'" in done.err
+    assert len(keys_of(folder / "x.jsonl")) == 23
     done = energon("extract", folder / "mix.yaml", "-o", folder / "y.jsonl", "--where", "widht > 0")
     assert done.code == 1
-    assert "there is no column 'widht'" in done.err
+    assert "no sample has the value 'json[widht]'" in done.err
 
 
 def test_a_key_has_to_be_in_one_of_the_datasets(folder: Path, energon: RunEnergon) -> None:

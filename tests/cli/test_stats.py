@@ -13,7 +13,7 @@ def test_a_table_of_values_fits_the_terminal(prepared: Path, energon: RunEnergon
     done = energon("stats", prepared)
     assert done.code == 0
     assert "12 samples" in done.out
-    for name in ("jpg.width", "jpg.mode", "txt.chars", "json.caption.words"):
+    for name in ("jpg.width", "jpg.mode", "txt.chars", "json[caption].words"):
         assert name in done.out
 
 

@@ -15,8 +15,8 @@ export async function showStatistics(main, location, datasets, go) {
   main.replaceChildren(element("article", { class: "wide" }, element("nav", {}, pageLink(`/?d=${d}`, "grid", go), sampled && report.samples < 100000 ? pageLink(`?${more}`, "read 100,000", go) : null),
     element("h1", {}, `Statistics of ${name}`), element("p", {}, shown, part ? ` of ${part}` : "", ". A bar shows its samples."),
     report.broken.count ? element("p", { class: "fault" }, `${report.broken.count.toLocaleString()} parts are broken: ${report.broken.first.slice(0, 3).map((one) => `${one.sample} ${one.part}`).join(", ")} … `, element("a", { href: "#", onclick: (event) => { event.preventDefault(); go(`/?${new URLSearchParams({ d, in: "findings", text: "E" })}`); } }, "find all")) : "",
-    element("div", { class: "values" }, ...Object.entries(report.numbers).filter(([, one]) => one.count).map(([title, one]) => numbers(title, one, choose)),
-      ...Object.entries(report.texts).map(([title, one]) => texts(title, one, choose)))));
+    element("div", { class: "values" }, ...Object.entries(report.numbers).filter(([, one]) => one.count).map(([title, one]) => numbers(one.term ?? title, one, choose)),
+      ...Object.entries(report.texts).map(([title, one]) => texts(one.term ?? title, one, choose)))));
   main.scrollTop = 0; main.focus();
 }
 

@@ -20,7 +20,7 @@ class ReshardPlan:
         shard_bytes: A shard ends before the sample that would exceed this size.
         samples_per_shard: Most samples of a shard.
         shuffle_seed: Seed of a new order of all samples; None keeps the order.
-        sort_by: ``"key"``, or the name of a column: samples are sorted by it, those without a value last.
+        sort_by: ``"key"``, or the name of a column or value: samples are sorted by it, those without a value last.
         split_ratio: Share of each new split part; None keeps the part of each sample.
         query: The samples.
         keep_parts: Only parts that match one of these patterns, as in shells; empty for all.

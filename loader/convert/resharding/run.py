@@ -66,7 +66,8 @@ def run_reshard(plan: ReshardPlan, *, on_progress: ProgressCallback | None = Non
     warnings = _missing_fields(folder, names)
     if plan.split_ratio is None and (overlapping := splits_of_samples(folder).overlapping):
         warnings.append(f"{overlapping:,} samples are in several split parts, and stay in the first of them")
-    layout = replace(_layout(plan), order=None if plan.sort_by is None else sorted_rows(folder, samples, plan.sort_by))
+    order = None if plan.sort_by is None else sorted_rows(folder, samples, plan.sort_by, plan.query.compute)
+    layout = replace(_layout(plan), order=order)
     source = DatasetSource(
         path=path,
         samples=samples,

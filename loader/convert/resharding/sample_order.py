@@ -1,46 +1,36 @@
-"""Sort samples by their keys, or by the values of a column."""
+"""Sort samples by their keys, or by values."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from ...arrays import IntArray
-from ...errors import ConfigError
-from ...format.columns.column import open_column
-from ...format.columns.column_files import column_names
 from ...format.dataset_folder import DatasetFolder
-from ...format.documents.messages import did_you_mean
+from ...format.query import Compute, DatasetValues
 
 _KEY = "key"
 
 
-def sorted_rows(folder: DatasetFolder, samples: IntArray, by: str) -> IntArray:
+def sorted_rows(folder: DatasetFolder, samples: IntArray, by: str, compute: Compute | None = None) -> IntArray:
     """Return the positions in ``samples`` in sorted order; equal ones keep their order, those without a value are last.
 
     Args:
         folder: The dataset.
-        samples: Numbers of samples.
-        by: ``"key"``, or the name of a column.
+        samples: Numbers of samples, ascending.
+        by: ``"key"``, or the name of a column or value.
+        compute: Reads a value that is no column; None refuses it.
 
     Raises:
-        ConfigError: There is no such column.
+        ConfigError: There is no such column or value.
         FormatError: The column is damaged or stale.
     """
-    known = column_names(folder.storage)
-    if by == _KEY and _KEY not in known:
+    if by == _KEY and _KEY not in folder.column_names():
         keys = [folder.index.key(sample) for sample in samples.tolist()]
         return np.array(sorted(range(len(keys)), key=keys.__getitem__), np.int64)
-    if by not in known:
-        every = [_KEY, *known]
-        raise ConfigError(
-            f"there is no column {by!r} to sort by{did_you_mean(by, every)}",
-            at=folder.path,
-            hint=f"write it: energon stats {folder.path} --write {by}",
-        )
-    column = open_column(folder.storage, folder.index, by)
-    values, missing = column.values[samples], ~column.is_known(samples)
-    if column.record.categories:
-        names = np.array(column.record.categories)
+    found = DatasetValues(folder, [by], samples, compute).values(by, samples)
+    values, missing = found.values, ~found.known
+    if found.categories is not None:
+        names = np.array(found.categories)
         rank = np.empty(len(names), np.int64)
         rank[np.argsort(names, kind="stable")] = np.arange(len(names))
         missing = missing | (values < 0) | (values >= len(names))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -14,16 +14,16 @@ import numpy as np
 
 from ...arrays import IntArray
 from ...errors import ConfigError, SampleError
-from ...format.columns.column import open_column
-from ...format.columns.column_files import column_names
 from ...format.dataset_folder import DatasetFolder
-from ...format.documents.field_map import FieldAccess, parse_field_expression
+from ...format.documents.value_name import ValueName, read_value_names
+from ...format.query import Compute, DatasetValues, column_or_values, only_value
+from ...format.query.condition import Values
 
 ProgressCallback = Callable[[int, int], None]
 """Called with the number of samples that are read, and of all."""
 
 _REPORT_SAMPLES = 1000
-_HINT = "give a column, key, key:REGEX, or a value in a part such as json[source]"
+_HINT = "give a column, key, key:REGEX, or a value such as json[source] or jpg.width"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,7 +63,11 @@ class _Collector:
 
 
 def find_groups(
-    folder: DatasetFolder, expression: str | None, *, on_progress: ProgressCallback | None = None
+    folder: DatasetFolder,
+    expression: str | None,
+    *,
+    compute: Compute | None = None,
+    on_progress: ProgressCallback | None = None,
 ) -> Groups:
     """Group the samples of a dataset.
 
@@ -71,6 +75,7 @@ def find_groups(
         folder: The dataset.
         expression: Name of a column; ``key``, or ``key:REGEX``, which groups by its first group or its whole match; a
             value in a part, ``json[source]`` or ``txt``; None for a group for each sample.
+        compute: Reads a measured value that is no column, such as ``jpg.width``; None refuses it.
         on_progress: Called while samples are read.
 
     Raises:
@@ -80,20 +85,56 @@ def find_groups(
     index, collector = folder.index, _Collector()
     if expression is None:
         return Groups(np.arange(len(index)), [index.full_key(sample) for sample in range(len(index))])
-    if expression in column_names(folder.storage):
-        column = open_column(folder.storage, index, expression)
-        for sample in range(len(index)):
-            value = column.value(sample)
-            collector.add(None if value is None else str(value))
-    elif expression == "key" or expression.startswith("key:"):
+    if (expression == "key" or expression.startswith("key:")) and expression not in folder.column_names():
         pattern = _pattern(expression)
         for sample in range(len(index)):
             match = pattern.search(folder.tar_index.key(sample))
             collector.add(match and (match[1] if pattern.groups else match[0]))
-    else:
-        for value in _values(folder, expression, on_progress):
+        return collector.finish()
+    # Read values inside parts whole; what is measured is in a column, or computed.
+    names = _inside_parts(folder, expression)
+    if not names:
+        every = np.arange(len(index))
+        for value in _as_texts(DatasetValues(folder, [expression], every, compute).values(expression, every)):
             collector.add(value)
-    return collector.finish()
+        return collector.finish()
+    collectors = [_Collector() for _ in names]
+    for sample, parts in _read(folder, [name.part for some in names for name in some], on_progress):
+        for one, some in zip(collectors, names, strict=True):
+            found = (_value(name, parts, folder, sample) for name in some if name.part in parts)
+            one.add(next((value for value in found if value is not None), None))
+    groups = [one.finish() for one in collectors]
+    existing = [some[0] for some, one in zip(names, groups, strict=True) if one.alone < len(index)]
+    chosen = only_value(expression, existing, at=folder.path)
+    return next(one for some, one in zip(names, groups, strict=True) if some[0] == chosen)
+
+
+def _inside_parts(folder: DatasetFolder, expression: str) -> list[list[ValueName]]:
+    """Return the values inside parts that an expression may mean, each with its alternatives; none for other values.
+
+    Raises:
+        ConfigError: It names nothing of the dataset.
+    """
+    found = [column_or_values(folder, name) for name in _alternatives(expression, at=folder.path)]
+    if not any(column is not None or meant for column, meant in found):
+        raise ConfigError(
+            f"there is no column or part {expression!r}; columns: {', '.join(folder.column_names()) or 'none'};"
+            f" parts: {', '.join(folder.index.part_names)}",
+            at=folder.path,
+            hint=_HINT,
+        )
+    if any(name.trait for _, meant in found for name in meant):
+        return []
+    if len(found) > 1:
+        return [[meant[0] for _, meant in found if meant]]
+    return [[name] for name in found[0][1]]
+
+
+def _as_texts(found: Values) -> list[str | None]:
+    values, known = found.values.tolist(), found.known.tolist()
+    if found.categories is not None:
+        return [found.categories[value] if is_known else None for value, is_known in zip(values, known, strict=True)]
+    return [str(value) if is_known else None for value, is_known in zip(values, known, strict=True)]
 
 
 def group_contents(folder: DatasetFolder, part: str | None, *, on_progress: ProgressCallback | None = None) -> Groups:
@@ -134,32 +175,17 @@ def check_group_expression(expression: str) -> None:
     if expression.startswith("key:"):
         _pattern(expression)
     else:
-        _accesses(expression, at=None)
+        _alternatives(expression, at=None)
 
 
-def _accesses(expression: str, *, at: str | None) -> Sequence[FieldAccess]:
+def _alternatives(expression: str, *, at: str | None) -> list[str]:
     try:
-        return parse_field_expression(expression)
+        return [name for _, name in read_value_names(expression)]
     except ValueError as error:
         raise ConfigError(f"{expression!r} names no group: {error}", at=at, hint=_HINT) from error
 
 
-def _values(folder: DatasetFolder, expression: str, on_progress: ProgressCallback | None) -> Iterator[str | None]:
-    accesses = _accesses(expression, at=folder.path)
-    known = [stats.name for stats in folder.index.part_stats()]
-    if not any(access.part in known for access in accesses):
-        raise ConfigError(
-            f"there is no column or part {expression!r}; columns: {', '.join(column_names(folder.storage)) or 'none'};"
-            f" parts: {', '.join(known)}",
-            at=folder.path,
-            hint=_HINT,
-        )
-    for sample, parts in _read(folder, [access.part for access in accesses], on_progress):
-        found = (_value(access, parts, folder, sample) for access in accesses if access.part in parts)
-        yield next((value for value in found if value is not None), None)
-
-
-def _value(access: FieldAccess, parts: dict[str, object], folder: DatasetFolder, sample: int) -> str | None:
+def _value(access: ValueName, parts: dict[str, object], folder: DatasetFolder, sample: int) -> str | None:
     data = parts[access.part]
     try:
         value = msgspec.json.decode(data) if isinstance(data, bytes) and access.path else data

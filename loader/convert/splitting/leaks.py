@@ -9,6 +9,7 @@ import numpy as np
 from ...arrays import IntArray
 from ...errors import ConfigError
 from ...format.dataset_folder import DatasetFolder
+from ...format.query import Compute
 from .groups import Groups, ProgressCallback, find_groups, group_contents
 
 _MAX_SHOWN = 10
@@ -57,6 +58,7 @@ def find_leaks(
     group_by: str | None = None,
     part: str | None = None,
     split_config: str = "split.yaml",
+    compute: Compute | None = None,
     on_progress: ProgressCallback | None = None,
 ) -> LeakReport:
     """Find the groups of which several parts of the present split have samples; excluded samples do not count.
@@ -66,6 +68,7 @@ def find_leaks(
         group_by: Expression of the groups, see :func:`.groups.find_groups`; None compares contents.
         part: Compare the contents of this part of samples alone.
         split_config: Name of the split file.
+        compute: As for :func:`.groups.find_groups`.
         on_progress: Called while samples are read.
 
     Raises:
@@ -77,7 +80,7 @@ def find_leaks(
             "this dataset has no split file", at=folder.path, hint="split it: energon split PATH --split-ratio 8,1,1"
         )
     if group_by is not None:
-        groups = find_groups(folder, group_by, on_progress=on_progress)
+        groups = find_groups(folder, group_by, compute=compute, on_progress=on_progress)
     else:
         groups = group_contents(folder, part, on_progress=on_progress)
     members = {name: _members(folder, name) for name in folder.split.split_parts}

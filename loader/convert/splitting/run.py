@@ -18,6 +18,7 @@ from ...format.documents.split_config import SplitConfig, format_split_config, p
 from ...format.filters.build import build_filter_index
 from ...format.filters.files import FilterFiles
 from ...format.nv_meta import FOLDER, LOCK, SPLIT_YAML
+from ...format.query import Compute
 from ...storage import Storage, open_storage, read_document
 from .assign import assign_balanced, assign_stable, connect_shards
 from .groups import Groups, ProgressCallback, find_groups
@@ -40,6 +41,7 @@ class SplitPlan:
         stable: Choose the part of a group by a hash of its name alone.
         seed: Seed of the choice.
         dry_run: Change nothing.
+        compute: Reads measured values of groups that are no columns.
     """
 
     path: str
@@ -49,6 +51,7 @@ class SplitPlan:
     stable: bool = False
     seed: int = 0
     dry_run: bool = False
+    compute: Compute | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +87,7 @@ def run_split(plan: SplitPlan, *, on_progress: ProgressCallback | None = None) -
         StorageError: The dataset is missing, not prepared, or cannot be written.
     """
     folder = DatasetFolder(plan.path)
-    groups = find_groups(folder, plan.group_by, on_progress=on_progress)
+    groups = find_groups(folder, plan.group_by, compute=plan.compute, on_progress=on_progress)
     shards = folder.index.shards
     shard_of = np.repeat(np.arange(len(shards)), [shard.samples for shard in shards])
     chosen = _parts_by_shards(plan, groups, shard_of, [shard.name for shard in shards])

@@ -9,9 +9,10 @@ from typing import Any
 from ...errors import ConfigError, SampleError
 from ...format.documents.conversation import Turn
 from ...format.documents.dataset_config import DatasetConfig, format_dataset_config, parse_dataset_config
-from ...format.documents.field_map import FieldAccess, FieldMap, parse_field_map
+from ...format.documents.field_map import FieldMap, parse_field_map
 from ...format.documents.messages import did_you_mean
 from ...format.documents.sample_types import CRUDE, SAMPLE_TYPES, SampleTypeSpec
+from ...format.documents.value_name import ValueName
 
 _PART_OF_KIND = {
     "image": "jpg",
@@ -113,14 +114,14 @@ def _default_map(spec: SampleTypeSpec) -> dict[str, str]:
         if part == "npy":
             part = f"{field.name}.npy"
         if part is None or part in taken:
-            expressions[field.name] = str(FieldAccess("json", (field.name,)))
+            expressions[field.name] = ValueName("json", (field.name,)).expression
         else:
             taken.add(part)
             expressions[field.name] = part
     return expressions
 
 
-def _insert(parts: dict[str, Any], access: FieldAccess, value: Any, key: str) -> None:
+def _insert(parts: dict[str, Any], access: ValueName, value: Any, key: str) -> None:
     """Set the value at a path inside a part, and make the dictionaries above it."""
     tree = parts.setdefault(access.part, {})
     for step in access.path[:-1]:

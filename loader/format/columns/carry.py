@@ -12,6 +12,7 @@ from ...storage import Storage
 from ..index.layout import ShardEntry
 from ..index.npy_column import NUMBERS, ColumnReader, create_column
 from ..index.publish import STAGING
+from .column import write_again
 from .column_files import column_names, column_path, read_record, shards_digest
 
 _ROWS_AT_ONCE = 1 << 20
@@ -73,10 +74,7 @@ def carry_columns(
             renames += [(f"{STAGING}/columns/{name}{end}", column_path(name, end)) for end in (".npy", ".json")]
         else:
             removals += [column_path(name, end) for end in (".json", ".npy")]
-            warnings.append(
-                f"column {name!r} was dropped: {reason}; write it again: "
-                f"energon stats {storage.path('')} --write {name}"
-            )
+            warnings.append(f"column {name!r} was dropped: {reason}; {write_again(storage, name)}")
     return CarriedColumns(renames=tuple(renames), removals=tuple(removals), warnings=tuple(warnings))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +24,7 @@ from .column_files import (
     column_path,
     read_record,
     shards_digest,
+    value_of_column,
 )
 
 _ROWS_AT_ONCE = 1 << 20
@@ -154,9 +156,15 @@ def remove_column(storage: Storage, name: str) -> None:
         storage.remove(column_path(name, extension))
 
 
+def write_again(storage: Storage, name: str) -> str:
+    """Return the line that writes a column again."""
+    words = ["energon", "stats", storage.path(""), "--write", value_of_column(storage, name)]
+    return f"write it again: {shlex.join(words)}"
+
+
 def _stale(storage: Storage, name: str, found: str) -> FormatError:
     return FormatError(
         f"column {name!r} is damaged or stale: {found}",
         shard=storage.path(column_path(name, ".npy")),
-        hint=f"write it again: energon stats {storage.path('')} --write {name}",
+        hint=write_again(storage, name),
     )

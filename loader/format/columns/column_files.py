@@ -13,12 +13,14 @@ from collections.abc import Iterable
 
 import msgspec
 
-from ...errors import ConfigError, FormatError
+from ...errors import ConfigError, EnergonError, FormatError
 from ...storage import Storage, read_document
+from ..documents.value_name import ValueName
 from ..index.layout import ShardEntry
 from ..nv_meta import COLUMNS_FOLDER
 
 _FORMAT_VERSION = 1
+BY_STATS = "energon stats"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 _IN_FOLDER = re.compile(rf"{re.escape(COLUMNS_FOLDER)}/([^/]+)\.json")
 
@@ -97,6 +99,21 @@ def read_record(storage: Storage, name: str) -> ColumnRecord:
     """
     file = column_path(name, ".json")
     return decode_record(read_document(storage, file), name=name, path=storage.path(file))
+
+
+def value_of_column(storage: Storage, name: str) -> str:
+    """Return the name of the value that a column has, which writes it again; that of the column if it is not known."""
+    try:
+        record = read_record(storage, name)
+    except EnergonError:
+        return name
+    return record.description if record.made_by.startswith(BY_STATS) and record.description else name
+
+
+def column_of(storage: Storage, value: ValueName) -> str | None:
+    """Return the column that ``energon stats`` wrote with a value, in this version or an earlier one; None if none."""
+    named = ((name, value_of_column(storage, name)) for name in column_names(storage))
+    return next((name for name, known in named if known in (str(value), value.dotted) and known != name), None)
 
 
 def decode_record(data: bytes, *, name: str, path: str) -> ColumnRecord:

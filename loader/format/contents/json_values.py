@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ..documents.field_map import FieldAccess, is_part_name
+from ..documents.value_name import ValueName, is_part_name
 
 _MAX_EXPRESSIONS = 200
 _MAX_DEPTH = 5
@@ -26,7 +26,7 @@ def json_expressions(documents: Iterable[tuple[str, Mapping[str, Any]]]) -> tupl
     found: dict[str, None] = {}
     for part, document in documents:
         for path in _paths(document, ()) if is_part_name(part) else ():
-            found.setdefault(str(FieldAccess(part, path)))
+            found.setdefault(ValueName(part, path).expression)
             if len(found) == _MAX_EXPRESSIONS:
                 return tuple(found)
     return tuple(found)

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from ...accounting.kinds import Kind, PartKind, kind_of_name, kind_of_part, part_extension
 from ...accounting.part_sets import PartSet
 from ..documents.conversation import CONVERSATION_KEYS, is_conversation
-from ..documents.field_map import FieldAccess, is_part_name, parse_field_expression
+from ..documents.field_map import parse_field_expression
 from ..documents.sample_types import CRUDE, SAMPLE_TYPES, FieldSpec, SampleTypeSpec
+from ..documents.value_name import ValueName, is_part_name
 from .sample_layouts import SampleLayout, find_layout
 
 _RARE = 0.01
@@ -165,7 +166,7 @@ def count_fits(
     5
     """
     required = {name: parse_field_expression(field_map[name]) for name in spec.required if name in field_map}
-    inside = [str(accesses[0]) for accesses in required.values() if len(accesses) == 1 and accesses[0].path]
+    inside = [accesses[0].expression for accesses in required.values() if len(accesses) == 1 and accesses[0].path]
     if inside and not has_all(inside):
         return 0
     names = [{access.part for access in accesses} for accesses in required.values()]
@@ -397,11 +398,11 @@ def _propose(
     if json_part is None:
         return None
     if field.kind == "turns" and isinstance(example.get("system"), str) and is_conversation(example):
-        return str(FieldAccess(json_part))
+        return ValueName(json_part).expression
     for alias in _TREE_NAMES.get(field.name, (field.name,)):
         for path, value in _paths(example):
             if path[-1] == alias and _fits(field, value):
-                expression = str(FieldAccess(json_part, path))
+                expression = ValueName(json_part, path).expression
                 if expression not in used:
                     return expression
     return None

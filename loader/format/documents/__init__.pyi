@@ -23,3 +23,4 @@ from .sample_types import (
     SampleTypeSpec as SampleTypeSpec,
     sample_type_of_name as sample_type_of_name,
 )
+from .value_name import ValueName as ValueName, read_value_names as read_value_names

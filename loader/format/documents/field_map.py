@@ -1,11 +1,9 @@
-r"""Parse field maps, the expressions that name the part and the value inside it for each field of a sample.
+"""Parse field maps, the expressions that name the part and the value inside it for each field of a sample.
 
 ::
 
     map         = { field: expression, … }
-    expression  = access { "," access }         alternatives: the first that exists is taken
-    access      = part-name { "[" step "]" }     json[answers][0][text]
-    step        = integer | text | quoted text   'quoted' or "quoted", with \ before a quote or backslash
+    expression  = value { "," value }     alternatives: the first that exists is taken; see :mod:`.value_name`
 """
 
 from __future__ import annotations
@@ -18,69 +16,16 @@ from typing import Any
 from ...accounting.kinds import kind_of_name
 from ...errors import ConfigError, Fault, SampleError
 from .messages import nearest_names
+from .value_name import MissingValueError, ValueName, first_names, read_value_names, values_meant
 
-_INTEGER = re.compile(r"-?[0-9]+")
-_PART_NAME = re.compile(r"[^\[\],]+")
-_STEP = re.compile(
-    r"""\[\s*(?:"(?P<double>(?:[^"\\]|\\.)*)"|'(?P<single>(?:[^'\\]|\\.)*)'|(?P<plain>[^\[\]]*?))\s*\]""", re.DOTALL
-)
-_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
-_NEEDS_QUOTES = re.compile(r"""[\[\]"'\\]|^\s|\s$|^$|^-?[0-9]+$""")
-
-
-class _MissingValueError(LookupError):
-    """A path inside a part does not exist; the message has the step that failed."""
-
-    def __init__(self, message: str, part: str) -> None:
-        super().__init__(message)
-        self.part = part
-
-
-@dataclass(frozen=True, slots=True)
-class FieldAccess:
-    """One part and the path inside its decoded value: ``json[answers][0]``."""
-
-    part: str
-    path: tuple[str | int, ...] = ()
-
-    def __str__(self) -> str:
-        return self.part + "".join(f"[{_format_step(step)}]" for step in self.path)
-
-    def value(self, decoded: Any) -> Any:
-        """Return the value at the path inside the part's decoded value.
-
-        Raises:
-            LookupError: The path does not exist.
-        """
-        for depth, step in enumerate(self.path):
-            if isinstance(decoded, Mapping):
-                key = step if step in decoded else str(step)
-                if key not in decoded:
-                    raise self._missing(
-                        depth, f"has no {step!r}, only {_first_names(decoded)}{_nearest(step, decoded)}"
-                    )
-                decoded = decoded[key]
-            elif isinstance(decoded, list | tuple):
-                if not isinstance(step, int):
-                    raise self._missing(depth, f"is a list, which has no key {step!r}")
-                if not -len(decoded) <= step < len(decoded):
-                    raise self._missing(
-                        depth, f"has {len(decoded)} item{'' if len(decoded) == 1 else 's'}, no item {step}"
-                    )
-                decoded = decoded[step]
-            else:
-                raise self._missing(depth, f"is {type(decoded).__name__}, expected a mapping or a list")
-        return decoded
-
-    def _missing(self, depth: int, message: str) -> _MissingValueError:
-        return _MissingValueError(f"{FieldAccess(self.part, self.path[:depth])} {message}", self.part)
+_AFTER_JSON = re.compile(r"jso?n[._]")
 
 
 @dataclass(frozen=True, slots=True)
 class FieldMap:
     """The alternatives for the value of each field of a sample, in the order of the fields."""
 
-    fields: Mapping[str, tuple[FieldAccess, ...]]
+    fields: Mapping[str, tuple[ValueName, ...]]
 
     def __str__(self) -> str:
         return ", ".join(f"{field}: {expression}" for field, expression in self.expressions().items())
@@ -91,11 +36,17 @@ class FieldMap:
         >>> parse_field_map({"image": "jpg, png"}, file="dataset.yaml").expressions()
         {'image': 'jpg,png'}
         """
-        return {field: ",".join(map(str, accesses)) for field, accesses in self.fields.items()}
+        return {field: ",".join(access.expression for access in accesses) for field, accesses in self.fields.items()}
 
     def part_names(self) -> frozenset[str]:
         """Return the names of all parts that the expressions name."""
         return frozenset(access.part for accesses in self.fields.values() for access in accesses)
+
+    @property
+    def needs_parts(self) -> bool:
+        """True if a name may be none of a part: its ending is unknown, or it continues after the ending of JSON."""
+        alone = (access.part for accesses in self.fields.values() for access in accesses if not access.path)
+        return any(kind_of_name(part) == "bytes" or _AFTER_JSON.search(part) for part in alone)
 
     def missing(self, parts_available: Collection[str]) -> list[str]:
         """Return the fields with no alternative in the available parts."""
@@ -104,6 +55,30 @@ class FieldMap:
             for field, accesses in self.fields.items()
             if not any(access.part in parts_available for access in accesses)
         ]
+
+    def resolved(
+        self, parts: Collection[str], *, file: str, known: Collection[str] = (), are_records: bool = False
+    ) -> FieldMap:
+        """Return the map with the values that other spellings mean, such as ``json.a`` or ``caption``.
+
+        Args:
+            parts: Names of the dataset's parts.
+            file: Name of the file, for messages.
+            known: Expressions of values that samples have, if some were read: they decide between two meanings.
+            are_records: As for :func:`.values_meant`.
+
+        Raises:
+            ConfigError: A name has several meanings, or means a measured value.
+        """
+        fields, faults = dict[str, tuple[ValueName, ...]](), list[Fault]()
+        for field, accesses in self.fields.items():
+            try:
+                fields[field] = tuple(_resolved(access, parts, known, are_records) for access in accesses)
+            except ValueError as error:
+                faults.append(Fault(place=f"field_map.{field}", message=str(error)))
+        if faults:
+            raise ConfigError(file=file, faults=faults)
+        return FieldMap(fields)
 
     def apply(self, parts: Mapping[str, Any], *, optional: Collection[str] = frozenset()) -> dict[str, Any]:
         """Return each field's value, taken from the decoded parts by the first alternative that exists.
@@ -122,14 +97,14 @@ class FieldMap:
         """
         values: dict[str, Any] = {}
         for field, accesses in self.fields.items():
-            missing: _MissingValueError | None = None
+            missing: MissingValueError | None = None
             for access in accesses:
                 if access.part in parts:
                     decoded = parts[access.part]
                     if access.path:
                         try:
                             decoded = access.value(decoded)
-                        except _MissingValueError as error:
+                        except MissingValueError as error:
                             missing = error
                             continue
                     values[field] = decoded
@@ -140,43 +115,16 @@ class FieldMap:
         return values
 
 
-def is_part_name(text: str) -> bool:
-    """Return True if an expression can name a part of this name; there are no quotes around part names.
-
-    >>> is_part_name("seg.png"), is_part_name("a[0].png"), is_part_name("a.png ")
-    (True, False, False)
-    """
-    return _PART_NAME.fullmatch(text) is not None and text == text.strip()
-
-
-def parse_field_expression(text: str) -> tuple[FieldAccess, ...]:
+def parse_field_expression(text: str) -> tuple[ValueName, ...]:
     """Parse one expression, such as ``"jpg,png"`` or ``"json[caption]"``.
 
     Raises:
         ValueError: The text is not an expression; the message has the character.
 
     >>> parse_field_expression("json['a b'][0]")
-    (FieldAccess(part='json', path=('a b', 0)),)
+    (ValueName(part='json', path=('a b', 0), trait=''),)
     """
-    accesses: list[FieldAccess] = []
-    position = 0
-    while True:
-        part = _PART_NAME.match(text, position)
-        if part is None or not part.group().strip():
-            raise ValueError(f"expected a part name (jpg, json[caption]) at character {position + 1} of {text!r}")
-        position = part.end()
-        path: list[str | int] = []
-        while step := _STEP.match(text, position):
-            path.append(_parse_step(step, text))
-            position = step.end()
-        accesses.append(FieldAccess(part.group().strip(), tuple(path)))
-        rest = text[position:].lstrip()
-        if not rest:
-            return tuple(accesses)
-        position = len(text) - len(rest)
-        if rest[0] != ",":
-            raise ValueError(f"expected ',', '[' or the end at character {position + 1} of {text!r}")
-        position += 1
+    return tuple(name for name, _ in read_value_names(text, has_traits=False))
 
 
 def parse_field_map(mapping: Mapping[Any, object], *, file: str, place: str = "field_map") -> FieldMap:
@@ -193,7 +141,7 @@ def parse_field_map(mapping: Mapping[Any, object], *, file: str, place: str = "f
     >>> str(parse_field_map({"image": "jpg,png", "caption": "json[caption][0]"}, file="dataset.yaml"))
     'image: jpg,png, caption: json[caption][0]'
     """
-    fields: dict[str, tuple[FieldAccess, ...]] = {}
+    fields: dict[str, tuple[ValueName, ...]] = {}
     faults: list[Fault] = []
     for field, expression in mapping.items():
         here = f"{place}.{field}"
@@ -212,23 +160,22 @@ def parse_field_map(mapping: Mapping[Any, object], *, file: str, place: str = "f
     return FieldMap(fields)
 
 
-def _parse_step(step: re.Match[str], text: str) -> str | int:
-    quoted = step["double"] if step["double"] is not None else step["single"]
-    if quoted is not None:
-        return _ESCAPED.sub(r"\1", quoted)
-    plain = step["plain"]
-    if not plain:
-        raise ValueError(f"expected a key or a number inside [] at character {step.start() + 1} of {text!r}")
-    return int(plain) if _INTEGER.fullmatch(plain) else plain
-
-
-def _format_step(step: str | int) -> str:
-    if isinstance(step, int):
-        return str(step)
-    if not _NEEDS_QUOTES.search(step):
-        return step
-    escaped = step.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
+def _resolved(access: ValueName, parts: Collection[str], known: Collection[str], are_records: bool) -> ValueName:
+    if access.part in parts:
+        return access
+    meant = values_meant(access.expression, parts, are_records=are_records)
+    inside = [name for name in meant if not name.trait]
+    some = [name for name in inside if name.expression in known]
+    is_alone = not any(ValueName(access.part).identifier.startswith(ValueName(name.part).identifier) for name in inside)
+    if not some and not (is_alone and (known or kind_of_name(access.part) != "bytes")):
+        some = inside  # that none of the samples read has it, says too little
+    if len(some) > 1 and all(name.dotted == access.dotted for name in some):
+        some = [max(some, key=lambda name: len(name.path))]  # each dot is taken as a bracket
+    if len(some) > 1:
+        raise ValueError(f"{access} may mean {', '.join(map(str, some))}; name one of these")
+    if meant and not inside:
+        raise ValueError(f"{meant[0]} is measured; a field comes from a part, or a value inside a part")
+    return some[0] if some else access
 
 
 class MissingPartError(SampleError):
@@ -242,12 +189,12 @@ class MissingPartError(SampleError):
     """
 
     def __init__(
-        self, field: str, accesses: Sequence[FieldAccess], parts: Collection[str], *, file: str | None = None
+        self, field: str, accesses: Sequence[ValueName], parts: Collection[str], *, file: str | None = None
     ) -> None:
         self.field, self.accesses = field, tuple(accesses)
         super().__init__(
             f"field {field!r} ({_expression(accesses)}) is missing: this sample has only the parts "
-            f"{_first_names(parts)}{_nearest_part(accesses, parts)}",
+            f"{first_names(parts)}{_nearest_part(accesses, parts)}",
             part=accesses[0].part,
             hint=f"correct field_map in {file or 'dataset.yaml'}; or, if only few samples lack the part, exclude them "
             "(energon lint --fix does)",
@@ -263,7 +210,7 @@ def _as_sample_error(message: str, fields: dict[str, Any]) -> SampleError:
 
 
 def _field_missing(
-    field: str, accesses: tuple[FieldAccess, ...], parts: Mapping[str, Any], missing: _MissingValueError | None
+    field: str, accesses: tuple[ValueName, ...], parts: Mapping[str, Any], missing: MissingValueError | None
 ) -> SampleError:
     if missing is None:
         return MissingPartError(field, accesses, parts)
@@ -274,11 +221,11 @@ def _field_missing(
     )
 
 
-def _expression(accesses: Sequence[FieldAccess]) -> str:
+def _expression(accesses: Sequence[ValueName]) -> str:
     return ",".join(map(str, accesses))
 
 
-def _nearest_part(accesses: Sequence[FieldAccess], parts: Collection[str]) -> str:
+def _nearest_part(accesses: Sequence[ValueName], parts: Collection[str]) -> str:
     """Suggest the part with a similar name, or the only one of the same kind."""
     for access in accesses:
         kind = kind_of_name(access.part)
@@ -287,13 +234,3 @@ def _nearest_part(accesses: Sequence[FieldAccess], parts: Collection[str]) -> st
         if nearest:
             return f"; did you mean {nearest[0]!r}?"
     return ""
-
-
-def _nearest(step: object, names: Mapping[Any, Any]) -> str:
-    nearest = nearest_names(str(step), [str(name) for name in names], limit=1)
-    return f"; did you mean {nearest[0]!r}?" if nearest else ""
-
-
-def _first_names(names: Collection[Any]) -> str:
-    first = [str(name) for name in names][:20]
-    return ", ".join(first) + (", …" if len(names) > len(first) else "") if first else "nothing"

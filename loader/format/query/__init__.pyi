@@ -1,6 +1,15 @@
 # The public names of this package, each with the module that defines it.
 
-from .condition import Condition as Condition
+from .condition import Condition as Condition, Values as Values
+from .dataset_values import (
+    Compute as Compute,
+    DatasetValues as DatasetValues,
+    UnknownValueError as UnknownValueError,
+    column_or_values as column_or_values,
+    is_indexed as is_indexed,
+    only_value as only_value,
+    write_command as write_command,
+)
 from .key_files import keys_and_origins as keys_and_origins, keys_of_file as keys_of_file
 from .key_origins import (
     KeyOrigin as KeyOrigin,

@@ -1,14 +1,15 @@
-"""Conditions on the columns of a dataset, such as ``tokens > 2048 and width >= 512``.
+"""Conditions on the values of samples, such as ``tokens > 2048 and jpg.width >= 512``.
 
-A condition is an expression in the syntax of Python, of which a few forms are allowed; it is evaluated on numpy
-arrays, and nothing of it is run as code. Comparisons with a missing value are unknown, as in SQL: a sample is chosen
-only if the whole condition is known to be true.
+A condition is an expression in the syntax of Python, of which a few forms are allowed, with names of values as in
+:mod:`..documents.value_name`. It is evaluated on numpy arrays, and nothing of it is run as code. Comparisons with a
+missing value are unknown, as in SQL: a sample is chosen only if the whole condition is known to be true.
 """
 
 from __future__ import annotations
 
 import ast
 import operator
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -17,9 +18,14 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import ConfigError
+from ..documents.value_name import value_name_end
 
 _MAX_CHARACTERS = 10_000
-_ALLOWED = "use columns, numbers, texts, and, or, not, < <= > >= == !=, in, + - * / // %, and known(…), size(…), has(…)"
+_WORD = re.compile(
+    r"""(?P<text>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|(?P<number>\d[\w.]*)|(?P<name>[^\W\d])""", re.DOTALL
+)
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_ALLOWED = "use values, numbers, texts, and, or, not, < <= > >= == !=, in, + - * / // %, and known(…), size(…), has(…)"
 
 _COMPARISONS: Mapping[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Lt: operator.lt,
@@ -62,7 +68,7 @@ class ValuesOf(Protocol):
     """Looks up the values of some samples."""
 
     def column(self, name: str) -> Values:
-        """Return the values of a column."""
+        """Return the values of a name."""
 
     def size(self, part: str) -> Values:
         """Return the sizes of a part in bytes; unknown for samples without it."""
@@ -82,23 +88,28 @@ class Condition:
 
     >>> Condition("tokens > 2048 and width >= 512").columns
     ('tokens', 'width')
+    >>> Condition("json[a][b] == 'x' or jpg.width < 9").columns
+    ('jpg.width', 'json[a][b]')
     """
 
     def __init__(self, text: str) -> None:
         self.text = text
+        self._names: dict[str, str] = {}  # those that are no identifiers, by the identifiers that replace them
         try:
             if len(text) > _MAX_CHARACTERS:
                 raise self._invalid(f"it has {len(text):,} characters")
-            self._tree = ast.parse(text.strip(), mode="eval").body
+            self._tree = ast.parse(self._with_identifiers(text.strip()), mode="eval").body
             self._check(self._tree)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             raise self._invalid(str(error).partition(" (<unknown>")[0] or type(error).__name__) from error
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of the columns of the condition, sorted."""
+        """Names of the values of the condition, sorted: those of columns, or others."""
         called = {node.func for node in ast.walk(self._tree) if isinstance(node, ast.Call)}
-        names = (node.id for node in ast.walk(self._tree) if isinstance(node, ast.Name) and node not in called)
+        names = (
+            self._name(node.id) for node in ast.walk(self._tree) if isinstance(node, ast.Name) and node not in called
+        )
         return tuple(sorted(set(names)))
 
     @property
@@ -125,6 +136,30 @@ class Condition:
             is_true, known = self._truth(self._tree, source)
         return np.broadcast_to(is_true & known, (samples,))
 
+    # -------------------------------------------------------------------------------------------------- names
+
+    def _with_identifiers(self, text: str) -> str:
+        """Replace names that are no identifiers of Python, such as ``json[a b]``, by identifiers."""
+        start = "value"
+        while start in text:
+            start += "_"
+        pieces, position = list[str](), 0
+        while word := _WORD.search(text, position):
+            end = value_name_end(text, word.start()) if word["name"] else word.end()
+            piece = text[word.start() : end]
+            if word["name"] and not _PLAIN.fullmatch(piece):
+                name, piece = piece, f"{start}{len(self._names)}"
+                self._names[piece] = name
+            pieces += [text[position : word.start()], piece]
+            position = end
+        return "".join((*pieces, text[position:]))
+
+    def _name(self, identifier: str) -> str:
+        return self._names.get(identifier, identifier)
+
+    def _shown(self, node: ast.expr) -> str:
+        return re.sub(r"\w+", lambda word: self._name(word[0]), ast.unparse(node))
+
     # -------------------------------------------------------------------------------------------------- checks
 
     def _check(self, node: ast.expr) -> None:
@@ -146,7 +181,7 @@ class Condition:
             case ast.Constant(value=int() | float() | str()):
                 inner = []
             case _:
-                raise self._invalid(f"{ast.unparse(node)!r} is not allowed")
+                raise self._invalid(f"{self._shown(node)!r} is not allowed")
         for each in inner:
             self._check(each)
 
@@ -158,7 +193,7 @@ class Condition:
             elif isinstance(op, ast.In | ast.NotIn) and isinstance(right, ast.List | ast.Tuple | ast.Set):
                 inner += right.elts
             elif isinstance(op, ast.In | ast.NotIn):
-                raise self._invalid(f"expected a list after 'in', found {ast.unparse(right)!r}")
+                raise self._invalid(f"expected a list after 'in', found {self._shown(right)!r}")
             else:
                 raise self._invalid("'is' is not allowed; use ==")
         return inner
@@ -192,14 +227,14 @@ class Condition:
                     is_true, known, left = is_true & one, known & one_known, right
                 return is_true, known
             case ast.Call(func=ast.Name(id="known"), args=[ast.Name(id=name)]):
-                found = source.column(name).known
+                found = source.column(self._name(name)).known
                 return found, np.ones_like(found)
             case ast.Call(func=ast.Name(id="has"), args=[ast.Constant(value=str(part))]):
                 found = source.size(part).known
                 return found, np.ones_like(found)
         value = self._value(node, source)
         if isinstance(value, str) or (isinstance(value, Values) and value.categories is not None):
-            raise self._invalid(f"expected a comparison, found the text {ast.unparse(node)!r}")
+            raise self._invalid(f"expected a comparison, found the text {self._shown(node)!r}")
         if isinstance(value, Values):
             return value.values != 0, value.known
         return np.bool_(value), np.True_
@@ -215,7 +250,7 @@ class Condition:
             return (is_true if isinstance(op, ast.In) else ~is_true), known
         first, second = self._value(left, source), self._value(right, source)
         if _is_text(first) != _is_text(second):
-            raise self._invalid(f"{ast.unparse(left)!r} and {ast.unparse(right)!r}: one is a text, the other a number")
+            raise self._invalid(f"{self._shown(left)!r} and {self._shown(right)!r}: one is a text, the other a number")
         if _is_text(first):
             first, second = _with_common_categories(first, second)
         known = _known(first) & _known(second)
@@ -226,7 +261,7 @@ class Condition:
             case ast.Constant(value=int() | float() | str() as value):
                 return value
             case ast.Name(id=name):
-                return source.column(name)
+                return source.column(self._name(name))
             case ast.Call(func=ast.Name(id="size"), args=[ast.Constant(value=str(part))]):
                 return source.size(part)
             case ast.UnaryOp(op=ast.USub(), operand=operand):

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 
 from ...storage import open_parent
 from ..documents.providers import is_tar_file
-from ..nv_meta import open_dataset_storage
+from ..nv_meta import TEMPORARY_INDEX, open_dataset_storage
 from ..prepare.plan import PreparePlan, ProgressCallback
 from ..prepare.run import run_prepare
 from ..worker_pool import usable_cores
@@ -43,7 +43,7 @@ def index_temporarily(
     if not is_tar_file(path) and not is_unprepared(open_dataset_storage(path, meta_folder), meta_folder):
         return None
     tars = find_tars(path)
-    index = stack.enter_context(tempfile.TemporaryDirectory(prefix="energon-index-"))
+    index = stack.enter_context(tempfile.TemporaryDirectory(prefix=TEMPORARY_INDEX))
     folder, names = path, {shard.name for shard in tars.shards for key in keys if key.startswith(f"{shard.name}/")}
     if tars.is_file:
         storage, name = open_parent(path)

@@ -17,13 +17,20 @@ import numpy as np
 from ...arrays import IntArray
 from ...errors import EnergonError
 from ...format.dataset_folder import DatasetFolder
-from ...format.query import Condition
-from ...format.query.samples import INDEX_COLUMNS
+from ...format.query import (
+    Condition,
+    DatasetValues,
+    SampleQuery,
+    column_or_values,
+    find_samples,
+    is_indexed,
+    only_value,
+)
 from ...format.tar.names import encode_name
+from ..stats import compute_values, estimate_values, value_names
 from .dataset import BrowsedDataset, DatasetAddress
 from .findings import lint_samples
 from .part_types import media_type
-from .scanned_values import ScannedValues
 from .workers import open_dataset
 
 _KEYS_AT_ONCE = 1 << 16
@@ -86,7 +93,7 @@ def needs_scan(folder: DatasetFolder, condition: str) -> bool:
     Raises:
         ConfigError: The condition is invalid.
     """
-    return not set(Condition(condition).columns) <= {*folder.column_names(), *INDEX_COLUMNS}
+    return not all(is_indexed(folder, name) for name in Condition(condition).columns)
 
 
 def search_samples(
@@ -105,7 +112,7 @@ def search_samples(
         ConfigError: The condition is invalid, or no sample can have a value of such a name.
     """
     if request.kind == "where":
-        ScannedValues.check(dataset.folder, Condition(request.text))
+        _check_names(dataset.folder, Condition(request.text))
     searched, left = 0, request.limit
     for batch, found in _results(dataset, request, submit):
         searched += len(batch)
@@ -114,6 +121,21 @@ def search_samples(
         yield SearchBatch(list(kept), searched, {number: note for number, note in kept.items() if note})
         if not left:
             return
+
+
+def _check_names(folder: DatasetFolder, condition: Condition) -> None:
+    """Check that the names of a condition mean one value each; some samples have those that are not given whole.
+
+    Raises:
+        ConfigError: A name means several values, or none.
+    """
+    every = np.arange(len(folder.index))
+    DatasetValues(folder, condition.columns, every[:0], compute_values)
+    for name in condition.columns:
+        _, meant = column_or_values(folder, name)
+        if not is_indexed(folder, name) and name not in map(str, meant):
+            existing = estimate_values(folder, meant, every, workers=1).existing
+            only_value(name, existing, at=folder.path, known=() if existing else value_names(folder, every))
 
 
 def _results(dataset: BrowsedDataset, request: SearchRequest, submit: Submit) -> Iterator[tuple[range, dict[int, str]]]:
@@ -180,8 +202,8 @@ def _search(task: _Task) -> dict[int, str]:
             if finding.code.startswith(task.text.strip().upper()):
                 found.setdefault(finding.number, f"{finding.code}: {finding.message}"[:_MAX_FINDING])
         return found
-    values = ScannedValues(dataset.folder, task.dataset.meta_folder, Condition(task.text), task.batch)
-    return dict.fromkeys(values.matches(), "")
+    query = SampleQuery(where=task.text, compute=compute_values)
+    return dict.fromkeys(find_samples(dataset.folder, query, within=task.batch).tolist(), "")
 
 
 def _has_text(dataset: BrowsedDataset, number: int, wanted: str) -> bool:

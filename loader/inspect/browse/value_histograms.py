@@ -10,7 +10,6 @@ from ...format.dataset_folder import DatasetFolder
 from ...format.nv_meta import SPLIT_YAML
 from ...format.query import Condition, SampleQuery
 from ..stats import Distribution, StatsRequest, collect_stats
-from .scanned_values import condition_name
 
 
 def statistics(
@@ -38,8 +37,8 @@ def statistics(
     )
     report = collect_stats(request)
     document = report.document()
-    for name, one in {**document["numbers"], **document["texts"]}.items():
-        one["term"] = condition_name(folder, name)
+    for one in (*document["numbers"].values(), *document["texts"].values()):
+        one["term"] = one.pop("name")
     columns = {}
     for name in column_names(folder.storage):
         column = open_column(folder.storage, folder.index, name)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
@@ -15,18 +14,20 @@ from ...accounting.part_sets import PartSets
 from ...arrays import IntArray
 from ...errors import ConfigError
 from ...format.columns.column import write_column
+from ...format.columns.column_files import BY_STATS, column_of, value_of_column
 from ...format.dataset_folder import DatasetFolder
 from ...format.documents.messages import did_you_mean
+from ...format.documents.value_name import ValueName, parse_value_name, values_meant
 from ...format.query import SampleQuery, find_samples
+from ...format.query.dataset_values import only_value
 from ...format.single_file import SingleFile, open_samples
 from ...format.worker_pool import run_in_workers
 from ...version import __version__
 from .distribution import Distribution, TopValues
 from .duplicates import duplicate_groups
-from .scan import Broken, ScanResult, ScanTask, media_parts, scan_samples
+from .scan import Broken, ScanResult, ScanTask, as_array, media_parts, scan_samples
 from .values import Value
 
-_SAMPLES_AT_ONCE = 2000
 _MAX_CATEGORIES = 1000
 _MAX_NAMES = 1000  # of numbers, and of texts
 _MAX_BROKEN = 100  # that are named
@@ -45,7 +46,7 @@ class StatsRequest:
         sample: Only so many random samples; None for all.
         dedupe: Find duplicates by this part; ``""`` by all pictures, audio and video, or else by all parts; None finds
             none.
-        write: Names of values to keep as columns: ``jpg.width``, or ``width`` if one part has it.
+        write: Names of values to keep as columns: ``jpg.width``, or ``width`` if no other value is called so.
         tokenizer: A JSON file of tokenizers, or ``module:callable``.
         workers: Number of processes.
         trust_code: The tokenizer may be imported.
@@ -75,7 +76,7 @@ class StatsReport:
         path: The dataset.
         population: Number of the samples that the request names.
         samples: Number of those that were read.
-        numbers: Name → distribution: ``jpg.width``, ``txt.chars``, ``json.score`` …
+        numbers: Name → distribution: ``jpg.width``, ``txt.chars``, ``json[score]`` …
         texts: Name → most frequent texts.
         broken: The first parts that are not what their names say.
         broken_count: Number of all of them.
@@ -84,6 +85,7 @@ class StatsReport:
         hashed_parts: The parts by which they were found; empty for all parts.
         is_cut: There are names of values that are omitted, since fields of JSON have more than 1,000.
         written: Columns that were written.
+        written_values: Names of their values.
         part_sets: The part sets of all samples of the dataset, whichever the request names.
     """
 
@@ -99,6 +101,7 @@ class StatsReport:
     hashed_parts: tuple[str, ...] = ()
     is_cut: bool = False
     written: list[str] = field(default_factory=list)
+    written_values: list[str] = field(default_factory=list)
     part_sets: PartSets = field(default_factory=lambda: PartSets(sets=(), samples=0))
 
     @property
@@ -113,8 +116,10 @@ class StatsReport:
             "path": self.path,
             "population": self.population,
             "samples": self.samples,
-            "numbers": {name: one.document(population) for name, one in sorted(self.numbers.items())},
-            "texts": {name: one.document() for name, one in sorted(self.texts.items())},
+            "numbers": {
+                key: {"name": name, **self.numbers[name].document(population)} for key, name in _dotted(self.numbers)
+            },
+            "texts": {key: {"name": name, **self.texts[name].document()} for key, name in _dotted(self.texts)},
             "broken": {
                 "count": self.broken_count,
                 "first": [{"sample": one.sample, "part": one.part, "reason": one.reason} for one in self.broken],
@@ -143,6 +148,15 @@ class StatsReport:
             return True
         self.is_cut = True
         return False
+
+
+def _dotted(names: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield names and, before each one, its form with dots as a key; a second value with this form has its name."""
+    taken: set[str] = set()
+    for name in sorted(names):
+        dotted = parse_value_name(name).dotted
+        yield name if dotted in taken else dotted, name
+        taken.add(dotted)
 
 
 def collect_stats(request: StatsRequest, on_progress: Callable[[int, int], None] | None = None) -> StatsReport:
@@ -177,7 +191,18 @@ def collect_stats(request: StatsRequest, on_progress: Callable[[int, int], None]
     kept: dict[str, tuple[list[int], list[Value]]] = {}
     hashes = np.empty(len(chosen), np.uint64) if request.dedupe is not None else None
     report.hashed_parts = _hashed_parts(folder, request)
-    tasks = list(_tasks(folder, chosen, request, report.hashed_parts))
+    meant = dict.fromkeys(one for name in request.write for one in _meant(folder, name, request.path))
+    task = ScanTask(
+        path=request.path,
+        meta_folder=request.meta_folder,
+        samples=chosen,
+        parts=_matching(folder.index.part_names, request.parts),
+        hashed=None if request.dedupe is None else report.hashed_parts,
+        kept=tuple(meant),
+        tokenizer=request.tokenizer,
+        trust_code=request.trust_code,
+    )
+    tasks = list(task.of_shards(folder))
     starts = np.cumsum([0, *(len(task.samples) for task in tasks)])
     for number, result in run_in_workers(scan_samples, tasks, workers=request.workers):
         report.add(result)
@@ -214,38 +239,25 @@ def _hashed_parts(folder: DatasetFolder, request: StatsRequest) -> tuple[str, ..
     return (request.dedupe,) if request.dedupe else media_parts(names)
 
 
-def _tasks(
-    folder: DatasetFolder, chosen: IntArray, request: StatsRequest, hashed: tuple[str, ...]
-) -> Iterator[ScanTask]:
-    firsts = np.array([shard.first_sample for shard in folder.index.shards])
-    ends = np.searchsorted(chosen, [*firsts[1:], len(folder.index)])
-    start = 0
-    for end in ends.tolist():
-        for first in range(start, end, _SAMPLES_AT_ONCE):
-            yield ScanTask(
-                path=request.path,
-                meta_folder=request.meta_folder,
-                samples=chosen[first : min(first + _SAMPLES_AT_ONCE, end)],
-                parts=_matching(folder.index.part_names, request.parts),
-                hashed=None if request.dedupe is None else hashed,
-                kept=frozenset(_candidates(request.write, folder.index.part_names)),
-                tokenizer=request.tokenizer,
-                trust_code=request.trust_code,
-            )
-        start = end
-
-
 def _matching(names: Sequence[str], patterns: Sequence[str] | None) -> tuple[str, ...] | None:
     if patterns is None:
         return None
     return tuple(name for name in names if any(fnmatchcase(name, pattern) for pattern in patterns))
 
 
-def _candidates(names: Sequence[str], parts: Sequence[str]) -> Iterator[str]:
-    """Yield the full names that names of values may stand for."""
-    for name in names:
-        yield name
-        yield from (f"{part}.{name}" for part in parts)
+def _meant(folder: DatasetFolder, name: str, at: str) -> tuple[ValueName, ...]:
+    """Return the values that the name of a value to write may mean.
+
+    Raises:
+        ConfigError: The text is no name.
+    """
+    if name == "bytes" and folder.records is None:
+        return (ValueName("", (), name),)  # of all parts
+    try:
+        meant = values_meant(name, folder.index.part_names, are_records=folder.records is not None)
+    except ValueError as error:
+        raise ConfigError(f"{name!r} is no name of a value: {error}", at=at) from error
+    return meant
 
 
 def _write(
@@ -254,23 +266,14 @@ def _write(
     """Write a column.
 
     Raises:
-        ConfigError: No sample has the value, or several parts have it.
+        ConfigError: No sample has the value, or several values have this name.
     """
-    found = [one for one in dict.fromkeys(_candidates([name], folder.index.part_names)) if kept.get(one, ((), ()))[0]]
-    if name in found:
-        found = [name]
-    if len(found) != 1:
-        known = sorted({*report.numbers, *report.texts})
-        what = f"several parts have {name!r}: {', '.join(found)}" if found else f"no sample has the value {name!r}"
-        what += "" if found else did_you_mean(name, known[:30])
-        hint = "name one of these, or a value that energon stats shows"
-        if not found and name.rpartition(".")[2] == "tokens":
-            hint = "tokens are counted with --tokenizer: a .json file of tokenizers, or module:callable"
-        raise ConfigError(what, at=report.path, hint=hint)
-    samples, values = np.array(kept[found[0]][0]), kept[found[0]][1]
-    column = re.sub(r"[^A-Za-z0-9_]", "_", name)
+    existing = [one for one in _meant(folder, name, report.path) if kept.get(str(one), ((), ()))[0]]
+    value = only_value(name, existing, at=report.path, known=sorted({*report.numbers, *report.texts}))
+    samples, values = np.array(kept[str(value)][0]), kept[str(value)][1]
+    column = _free_name(folder, name, value)
+    options: dict[str, Any] = {"description": str(value), "made_by": f"{BY_STATS} {__version__}"}
     texts = [value for value in values if isinstance(value, str)]
-    made_by = f"energon stats {__version__}"
     if texts:
         categories = sorted(set(texts))
         if len(categories) > _MAX_CATEGORIES or len(texts) < len(values):
@@ -283,30 +286,23 @@ def _write(
             )
         codes = np.full(len(folder.index), -1, np.int16)
         codes[samples] = np.searchsorted(np.array(categories), np.array(texts))
-        write_column(
-            folder.storage,
-            folder.index,
-            column,
-            codes,
-            missing=-1,
-            categories=categories,
-            description=found[0],
-            made_by=made_by,
-        )
+        options |= {"missing": -1, "categories": categories}
     else:
-        unit = _UNITS.get(found[0].rpartition(".")[2], "")
-        filled, missing = _filled(len(folder.index), samples, np.array(values, np.float64))
-        write_column(
-            folder.storage,
-            folder.index,
-            column,
-            filled,
-            missing=missing,
-            unit=unit,
-            description=found[0],
-            made_by=made_by,
-        )
+        codes, missing = _filled(len(folder.index), samples, as_array(values))
+        options |= {"missing": missing, "unit": _UNITS.get(value.trait, "")}
+    write_column(folder.storage, folder.index, column, codes, **options)
     report.written.append(column)
+    report.written_values.append(str(value))
+
+
+def _free_name(folder: DatasetFolder, name: str, value: ValueName) -> str:
+    """Return the name of a value's column: the one it has, or one that no other value has."""
+    start = name if name.isidentifier() and name.isascii() else column_of(folder.storage, value) or value.identifier
+    known, number, free = folder.column_names(), 1, start
+    while free in known and value_of_column(folder.storage, free) not in (str(value), value.dotted):
+        number += 1
+        free = f"{start}_{number}"
+    return free
 
 
 def _filled(count: int, samples: IntArray, values: npt.NDArray[np.float64]) -> tuple[npt.NDArray[Any], float | None]:

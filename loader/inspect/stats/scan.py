@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import Counter, defaultdict
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -17,12 +17,23 @@ from ...accounting.kinds import kind_of_name
 from ...arrays import IntArray
 from ...errors import EnergonError, SampleError
 from ...format.dataset_folder import DatasetFolder
+from ...format.documents.value_name import ValueName
 from ...format.index.fresh_shard import open_fresh_shard
 from ...format.single_file import open_samples
 from ...storage import AscendingFile, ReadableFile
 from .tokens import open_tokenizer
-from .values import SampleValues, Tokenizer, Value, content_values, part_values
+from .values import (
+    PartValues,
+    SampleValues,
+    Tokenizer,
+    Value,
+    ValueRequest,
+    content_values,
+    part_values,
+    size_name,
+)
 
+_SAMPLES_AT_ONCE = 2000
 _MAX_BROKEN = 20  # that are named
 _HUGE = 1 << 1023  # nearly the largest of 64-bit floats
 _DENSE_READ = 8 << 20  # bytes of a request, if samples lie close together
@@ -50,6 +61,7 @@ class ScanTask:
         parts: Only these parts; None for all.
         hashed: The parts by whose bytes duplicates are found; empty hashes all parts, None hashes nothing.
         kept: Names of values to return for each sample.
+        kept_only: Read nothing else.
         tokenizer: A file or function that counts tokens.
         trust_code: The function may be imported.
     """
@@ -59,9 +71,20 @@ class ScanTask:
     samples: IntArray
     parts: tuple[str, ...] | None = None
     hashed: tuple[str, ...] | None = None
-    kept: frozenset[str] = frozenset()
+    kept: tuple[ValueName, ...] = ()
+    kept_only: bool = False
     tokenizer: str | None = None
     trust_code: bool = False
+
+    def of_shards(self, folder: DatasetFolder) -> Iterator[ScanTask]:
+        """Yield tasks for samples of several shards, each with some samples of one."""
+        firsts = np.array([shard.first_sample for shard in folder.index.shards])
+        ends = np.searchsorted(self.samples, [*firsts[1:], len(folder.index)])
+        start = 0
+        for end in ends.tolist():
+            for first in range(start, end, _SAMPLES_AT_ONCE):
+                yield replace(self, samples=self.samples[first : min(first + _SAMPLES_AT_ONCE, end)])
+            start = end
 
 
 @dataclass(slots=True, kw_only=True)
@@ -72,7 +95,7 @@ class ScanResult:
         samples: Number of samples.
         numbers: Name → numbers.
         texts: Name → text → count.
-        kept: Name → samples and values.
+        kept: Name, as it is printed → samples and values.
         hashes: Hash of each sample, shape (samples,), 0 for those without such a part; empty without hashing.
         broken: The first broken parts.
         broken_count: Number of all of them.
@@ -100,16 +123,18 @@ def scan_samples(task: ScanTask) -> ScanResult:
     result = ScanResult(samples=len(task.samples))
     numbers: dict[str, list[float]] = defaultdict(list)
     texts: dict[str, Counter[str]] = defaultdict(Counter)
-    kept: dict[str, tuple[list[int], list[Value]]] = {name: ([], []) for name in task.kept}
+    kept: dict[str, tuple[list[int], list[Value]]] = {str(name): ([], []) for name in task.kept}
     hashes: list[int] = []
     reader = _Reader(folder, task, tokenizer)
     try:
         for sample in task.samples.tolist():
-            for name, value in reader.values(sample, result):
+            shown, named = reader.values(sample, result)
+            for name, value in shown if not task.kept_only else ():
                 if isinstance(value, str):
                     texts[name][value] += 1
                 else:
                     numbers[name].append(value)
+            for name, value in named:
                 if name in kept:
                     kept[name][0].append(sample)
                     kept[name][1].append(value)
@@ -117,14 +142,15 @@ def scan_samples(task: ScanTask) -> ScanResult:
                 hashes.append(reader.hash(sample))
     finally:
         reader.close()
-    result.numbers = {name: _as_array(some) for name, some in numbers.items()}
+    result.numbers = {name: as_array(some) for name, some in numbers.items()}
     result.texts = dict(texts)
     result.kept = kept
     result.hashes = np.array(hashes, np.uint64)
     return result
 
 
-def _as_array(numbers: list[float]) -> npt.NDArray[np.float64]:
+def as_array(numbers: Sequence[Any]) -> npt.NDArray[np.float64]:
+    """Return numbers as floats; integers beyond their range are infinite."""
     try:
         return np.array(numbers, np.float64)
     except OverflowError:  # JSON has integers of any size
@@ -147,8 +173,11 @@ class _Reader:
     def __init__(self, folder: DatasetFolder, task: ScanTask, tokenizer: Tokenizer | None) -> None:
         self._folder = folder
         self._task = task
-        self._tokenizer = tokenizer
         self._file: ReadableFile | None = None
+        of_parts: dict[str, list[ValueName]] = {}
+        for name in task.kept:
+            of_parts.setdefault(name.part, []).append(name)
+        self._request = ValueRequest(shows_all=not task.kept_only, kept=of_parts, tokenizer=tokenizer)
         if folder.records is None and len(task.samples):
             first, last = (folder.tar_index.parts(int(task.samples[place])) for place in (0, -1))
             shard = folder.index.shard_of(int(task.samples[0]))
@@ -162,27 +191,38 @@ class _Reader:
             self._file.close()
         self._folder.close()
 
-    def values(self, sample: int, result: ScanResult) -> SampleValues:
+    def values(self, sample: int, result: ScanResult) -> PartValues:
         """Return the values of a sample; note its broken parts."""
-        values: SampleValues = []
+        shown: SampleValues = []
+        kept: SampleValues = []
+        wanted = self._task.parts if not self._task.kept_only else self._request.kept
         if self._file is None:
-            for name, value in self._folder.read_parts(sample, self._task.parts).items():
+            for name, value in self._folder.read_parts(sample, wanted).items():
                 try:
-                    values += content_values(name, value, self._tokenizer)
+                    of_part = content_values(name, value, self._request)
                 except (ValueError, SampleError) as error:
                     self._note_broken(error, sample, name, result)
-            return values
-        total, wanted = 0, self._task.parts
+                else:
+                    shown += of_part[0]
+                    kept += of_part[1]
+            return shown, kept
+        total = 0
         for part in self._folder.tar_index.parts(sample):
             total += part.size_bytes
             if wanted is None or part.name in wanted:
-                values.append((f"{part.name}.bytes", part.size_bytes))
+                size = (size_name(part.name), part.size_bytes)
+                shown.append(size)
+                kept.append(size)
                 try:
-                    values += part_values(self._file, part.name, part.offset, part.size_bytes, self._tokenizer)
+                    of_part = part_values(self._file, part.name, part.offset, part.size_bytes, self._request)
                 except (ValueError, SampleError) as error:
                     self._note_broken(error, sample, part.name, result)
-        values.append(("bytes", total))
-        return values
+                else:
+                    shown += of_part[0]
+                    kept += of_part[1]
+        shown.append(("bytes", total))
+        kept.append(("bytes", total))
+        return shown, kept
 
     def _note_broken(self, error: ValueError | SampleError, sample: int, name: str, result: ScanResult) -> None:
         if isinstance(error, EnergonError) and not isinstance(error, SampleError):

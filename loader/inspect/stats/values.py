@@ -6,15 +6,18 @@ import gzip
 import io
 import json
 import zlib
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
 from functools import lru_cache
+from itertools import islice
 from typing import Any, BinaryIO, cast
 
 import msgspec
 
 from ...accounting.kinds import is_compressed, kind_of_name, part_extension
 from ...errors import StorageError
+from ...format.documents.value_name import ValueName
 from ...format.media.extraction import BrokenMedia, FileRegion, extract_media
 from ...format.media.kind import MediaFilter
 from ...format.media.metadata import AVMetadata, ImageMetadata
@@ -23,7 +26,7 @@ from ...storage import ReadableFile
 
 Value = int | float | str
 SampleValues = list[tuple[str, Value]]
-"""Pairs of a name, such as ``jpg.width``, and a value."""
+"""Pairs of a name, as :mod:`...format.documents.value_name` prints it, and a value."""
 
 Tokenizer = Callable[[str], int]
 """Returns the number of tokens of a text."""
@@ -32,6 +35,7 @@ _BY_NAME = MediaFilter(strategy="EXTENSION")
 _MAX_FIELDS = 200  # of one JSON part
 _MAX_DEPTH = 4
 _MAX_TEXT = 80  # characters of a text that is counted as a value
+_MAX_NAMED_TEXT = 1000  # of one that is named
 _LONGEST_READ = 64 << 20  # bytes of a text or JSON part, decompressed
 
 
@@ -44,9 +48,26 @@ def _kind_of(name: str) -> str:
     return "bytes" if is_compressed(name) and kind not in ("text", "tree", "label") else kind
 
 
-def part_values(
-    file: ReadableFile, name: str, offset: int, size_bytes: int, tokenizer: Tokenizer | None
-) -> SampleValues:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValueRequest:
+    """The values to read from parts.
+
+    Attributes:
+        shows_all: All values, but those inside of lists, or more than four levels deep.
+        kept: Values by name, also inside of lists: part → their names.
+        tokenizer: Counts tokens.
+    """
+
+    shows_all: bool = True
+    kept: Mapping[str, Sequence[ValueName]] = field(default_factory=dict)
+    tokenizer: Tokenizer | None = None
+
+
+PartValues = tuple[SampleValues, SampleValues]
+"""All values of a part, and those that are kept, among others."""
+
+
+def part_values(file: ReadableFile, name: str, offset: int, size_bytes: int, request: ValueRequest) -> PartValues:
     """Return the values of one part of a tar shard; of pictures, audio and video, only headers are read.
 
     Raises:
@@ -58,17 +79,21 @@ def part_values(
     if kind in ("text", "tree", "label"):
         if size_bytes > _LONGEST_READ:
             raise _too_long()
-        return content_values(name, file.read_at(offset, size_bytes), tokenizer)
+        return content_values(name, file.read_at(offset, size_bytes), request)
     if kind not in ("image", "audio", "video"):
-        return []
+        return [], []
+    shown = size_name(name).removesuffix(".bytes")
     region = FileRegion(file, offset, size_bytes)
     try:
         found = extract_media(region, f"key.{name}", _BY_NAME)
     except BrokenMedia as error:
         raise ValueError(str(error)) from error
+    values: SampleValues = []
     if isinstance(found, ImageMetadata):
-        return _of_image(name, found) + _of_traits(name, region)
-    return _of_av(name, found) if isinstance(found, AVMetadata) else []
+        values = _of_image(shown, found) + _of_traits(shown, region)
+    elif isinstance(found, AVMetadata):
+        values = _of_av(shown, found)
+    return values, values
 
 
 def _of_image(name: str, found: ImageMetadata) -> SampleValues:
@@ -102,13 +127,13 @@ def _of_av(name: str, found: AVMetadata) -> SampleValues:
     durations = [one for one in (found.video_duration, found.audio_duration) if one is not None]
     if durations:
         values.append((f"{name}.duration", max(durations)))
-    for field, value in asdict(found).items():
-        if value is not None and not field.endswith("_duration"):
-            values.append((f"{name}.{field.removeprefix('video_')}", value))
+    for key, value in asdict(found).items():
+        if value is not None and not key.endswith("_duration"):
+            values.append((f"{name}.{key.removeprefix('video_')}", value))
     return values
 
 
-def content_values(name: str, value: Any, tokenizer: Tokenizer | None) -> SampleValues:
+def content_values(name: str, value: Any, request: ValueRequest) -> PartValues:
     """Return the values of a text, a JSON document or a value of a table.
 
     Raises:
@@ -117,21 +142,25 @@ def content_values(name: str, value: Any, tokenizer: Tokenizer | None) -> Sample
     if isinstance(value, bytes):
         kind = _kind_of(name)
         if kind not in ("text", "tree", "label"):
-            return []
+            return [], []
         if is_compressed(name):
             value = _decompressed(value)
         if kind == "label":
-            return [(name, value.decode("utf-8").strip()[:_MAX_TEXT])]
+            values: SampleValues = [(_content_names(name)[0], value.decode("utf-8").strip()[:_MAX_TEXT])]
+            return values, values
         value = _parse_json(value) if kind == "tree" else value.decode("utf-8")
-    values: SampleValues = []
-    if isinstance(value, dict):
-        for left, (path, field) in enumerate(_fields(name, value, 1)):
-            if left == _MAX_FIELDS:
-                break
-            _add_value(values, path, field, tokenizer)
-    else:
-        _add_value(values, name, value, tokenizer)
-    return values
+    values = []
+    kept: SampleValues = []
+    if request.shows_all:
+        fields = islice(_fields((), value), _MAX_FIELDS) if isinstance(value, dict) else [((), value)]
+        for path, inner in fields:
+            _add_values(values, _content_names(name, path), inner, request.tokenizer)
+    for wanted in request.kept.get(name, ()):
+        with suppress(LookupError):
+            inner = wanted.value(value)
+            if wanted.path or not isinstance(inner, dict):  # a document is no value, but what is inside it
+                _add_values(kept, _content_names(name, wanted.path), inner, request.tokenizer, _MAX_NAMED_TEXT)
+    return values, kept
 
 
 def _decompressed(data: bytes) -> bytes:
@@ -159,28 +188,44 @@ def _parse_json(data: bytes) -> Any:
             raise ValueError("it is nested too deeply") from error
 
 
-def _fields(name: str, document: Mapping[Any, Any], depth: int) -> Iterator[tuple[str, Any]]:
+def _fields(path: tuple[str, ...], document: Mapping[Any, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    is_deepest = len(path) == _MAX_DEPTH - 1
     for key, value in document.items():
-        path = f"{name}.{str(key)[:_MAX_TEXT]}"
-        if isinstance(value, dict) and depth < _MAX_DEPTH:
-            yield from _fields(path, value, depth + 1)
+        inner = (*path, str(key)[:_MAX_TEXT])
+        if is_deepest or not isinstance(value, dict):
+            yield inner, value
         else:
-            yield path, value
+            yield from _fields(inner, value)
 
 
-def _add_value(values: SampleValues, path: str, value: Any, tokenizer: Tokenizer | None) -> None:
+def _add_values(
+    values: SampleValues, names: Sequence[str], value: Any, tokenizer: Tokenizer | None, longest: int = _MAX_TEXT
+) -> None:
+    """Add a value inside a part, and what is measured of it."""
     if isinstance(value, str):
-        if len(value) <= _MAX_TEXT:
-            values.append((path, value))
-        values.append((f"{path}.chars", len(value)))
-        values.append((f"{path}.words", len(value.split())))
+        if len(value) <= longest:
+            values.append((names[0], value))
+        values.append((names[1], len(value)))
+        values.append((names[2], len(value.split())))
         if tokenizer is not None:
-            values.append((f"{path}.tokens", tokenizer(value)))
+            values.append((names[3], tokenizer(value)))
     elif isinstance(value, bool):
-        values.append((path, "true" if value else "false"))
+        values.append((names[0], "true" if value else "false"))
     elif isinstance(value, int | float):
-        values.append((path, value))
+        values.append((names[0], value))
     elif isinstance(value, list | tuple | dict):
-        values.append((f"{path}.length", len(value)))
+        values.append((names[4], len(value)))
     elif value is None:
-        values.append((f"{path}.null", 1))
+        values.append((names[5], 1))
+
+
+@lru_cache(maxsize=10_000)
+def _content_names(part: str, path: tuple[str | int, ...] = ()) -> Sequence[str]:
+    """Return the names of a value and of what is measured of it; they recur in each sample."""
+    return [str(ValueName(part, path, trait)) for trait in ("", "chars", "words", "tokens", "length", "null")]
+
+
+@lru_cache(maxsize=10_000)
+def size_name(part: str) -> str:
+    """Return the name of the size of a part."""
+    return str(ValueName(part, (), "bytes"))

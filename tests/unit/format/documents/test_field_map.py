@@ -5,7 +5,8 @@ import pickle
 import pytest
 
 from loader.errors import ConfigError, SampleError
-from loader.format.documents.field_map import FieldAccess, FieldMap, parse_field_expression, parse_field_map
+from loader.format.documents.field_map import FieldMap, parse_field_expression, parse_field_map
+from loader.format.documents.value_name import ValueName
 
 
 def field_map(**expressions: str) -> FieldMap:
@@ -33,7 +34,7 @@ def field_map(**expressions: str) -> FieldMap:
     ],
 )
 def test_an_expression_names_parts_and_paths(text: str, accesses: list[tuple[str, tuple[str | int, ...]]]) -> None:
-    assert parse_field_expression(text) == tuple(FieldAccess(part, path) for part, path in accesses)
+    assert parse_field_expression(text) == tuple(ValueName(part, path) for part, path in accesses)
 
 
 @pytest.mark.parametrize(

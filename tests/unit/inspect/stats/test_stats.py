@@ -93,11 +93,11 @@ def test_values_are_those_of_a_loop(folder: Path, workers: int) -> None:
     check(report.numbers["webp.aspect"], [(20 + number) / 30 for number in numbers if number % 3 == 2])
     check(report.numbers["txt.chars"], [len(parts["txt"]) for parts in samples])
     check(report.numbers["txt.words"], [len(parts["txt"].split()) for parts in samples])
-    check(report.numbers["json.score"], [number / 7 for number in numbers if number % 4])
-    check(report.numbers["json.deep.n"], [*map(float, numbers)])
-    check(report.numbers["json.tags.length"], [*map(float, numbers)])
+    check(report.numbers["json[score]"], [number / 7 for number in numbers if number % 4])
+    check(report.numbers["json[deep][n]"], [*map(float, numbers)])
+    check(report.numbers["json[tags].length"], [*map(float, numbers)])
     check(report.numbers["bytes"], [sum(map(len, parts.values())) for parts in samples])
-    assert dict(report.texts["json.lang"].most_common()) == Counter("de" if n % 5 else "en" for n in numbers)
+    assert dict(report.texts["json[lang]"].most_common()) == Counter("de" if n % 5 else "en" for n in numbers)
     assert dict(report.texts["png.mode"].most_common()) == {"L": 20}
     assert json.loads(json.dumps(report.document()))["numbers"]["jpg.width"]["count"] == 20
 
@@ -171,7 +171,7 @@ def test_columns_hold_the_values_and_are_conditions(folder: Path) -> None:
 
 def test_a_value_that_one_part_has_needs_no_name_of_the_part(folder: Path) -> None:
     assert collect(folder, write=("chars",)).written == ["chars"]
-    with pytest.raises(ConfigError, match=r"several parts have 'width': jpg.width, png.width, webp.width"):
+    with pytest.raises(ConfigError, match=r"several values are called 'width': jpg.width, png.width, webp.width"):
         collect(folder, write=("width",))
     with pytest.raises(ConfigError, match="no sample has the value 'nothing'"):
         collect(folder, write=("nothing",))
@@ -266,7 +266,7 @@ def test_records_have_fields_too(tmp_path: Path) -> None:
     write_lines(tmp_path / "part_0.jsonl", [*range(10)])
     run_prepare(PreparePlan(path=str(tmp_path), split=SplitRequest(ratio={"train": 1.0})))
     report = collect(tmp_path, dedupe="")
-    check(report.numbers["json.id"], [*map(float, range(10))])
+    check(report.numbers["json[id]"], [*map(float, range(10))])
     assert report.duplicates == []
 
 
@@ -302,7 +302,7 @@ def test_compressed_texts_are_read_and_other_forms_are_not_taken_for_json(tmp_pa
     run_prepare(PreparePlan(path=str(tmp_path), split=SplitRequest(ratio={"train": 1.0})))
     report = collect(tmp_path)
     assert {one.sample.rpartition("/")[2] for one in report.broken} == {"cut", "plain"}
-    assert report.numbers["json.gz.caption.chars"].maximum == 5
+    assert report.numbers["json.gz[caption].chars"].maximum == 5
     assert report.numbers["txt.gz.words"].maximum == 2
     assert report.numbers["mp.bytes"].count == 1
 
@@ -331,7 +331,7 @@ def test_hostile_fields_are_bounded(tmp_path: Path) -> None:
 
 def test_a_single_file_is_read_too(tmp_path: Path) -> None:
     prepare_jsonl(*open_parent(str(write_lines(tmp_path / "lines.jsonl", [*range(10)]))))
-    check(collect(tmp_path / "lines.jsonl").numbers["json.id"], [*map(float, range(10))])
+    check(collect(tmp_path / "lines.jsonl").numbers["json[id]"], [*map(float, range(10))])
     with pytest.raises(ConfigError, match="a single file has no columns"):
         collect(tmp_path / "lines.jsonl", write=("id",))
 

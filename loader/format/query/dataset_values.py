@@ -1,0 +1,239 @@
+"""Look up values of samples by their names: in columns and the index, or else as the caller computes them."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+import numpy as np
+
+from ...arrays import IntArray
+from ...errors import ConfigError
+from ..columns.column import Column, open_column
+from ..columns.column_files import column_of
+from ..dataset_folder import DatasetFolder
+from ..documents.messages import did_you_mean, nearest_names
+from ..documents.value_name import INDEX_COLUMNS, ValueName, values_meant
+from ..nv_meta import FOLDER, TEMPORARY_INDEX
+from ..single_file import SingleFile
+from .condition import Values
+
+Compute = Callable[[DatasetFolder, Sequence[ValueName], IntArray], Mapping[ValueName, Values]]
+"""Reads values of some samples of a dataset; each has as many as there are samples."""
+
+
+class UnknownValueError(ConfigError):
+    """No sample of a dataset has a value of this name."""
+
+
+def write_command(folder: DatasetFolder, names: Iterable[str]) -> str | None:
+    """Return the command that writes values of all samples as columns; None if columns cannot be written."""
+    path, meta_folder = folder.path.rstrip("/"), folder.meta_folder
+    if isinstance(folder, SingleFile) or os.path.basename(meta_folder).startswith(TEMPORARY_INDEX):
+        return None
+    words = ["energon", "stats", path, "--write", ",".join(names)]
+    words += ["--tokenizer", "tokenizer.json"] if _is_of_tokens(words[-1]) else []
+    words += ["--meta-folder", meta_folder] if meta_folder != f"{path}/{FOLDER}" else []
+    return shlex.join(words)
+
+
+def column_or_values(
+    folder: DatasetFolder, text: str, columns: Collection[str] | None = None
+) -> tuple[str | None, tuple[ValueName, ...]]:
+    """Return the column that a name means, or the values of parts that it may mean; neither for an unknown name.
+
+    The name of a column is that column; ``jpg.width`` and ``json[a]`` are the columns with these values, if any.
+
+    Args:
+        folder: The dataset.
+        text: The name.
+        columns: The columns of the dataset, if they were listed.
+
+    Raises:
+        ConfigError: The text is no name.
+    """
+    known = folder.column_names() if columns is None else columns
+    if text in known or text in INDEX_COLUMNS:
+        return text, ()
+    try:
+        meant = values_meant(text, folder.index.part_names, are_records=folder.records is not None)
+    except ValueError as error:
+        raise ConfigError(f"{text!r} is no name of a value: {error}", at=folder.path) from error
+    if len(meant) == 1:
+        column = column_of(folder.storage, meant[0])
+        return column, () if column is not None else meant
+    return None, meant
+
+
+def is_indexed(folder: DatasetFolder, text: str) -> bool:
+    """Return True if values of a name are in a column or in the index, so that no sample is read.
+
+    Raises:
+        ConfigError: The text is no name.
+    """
+    column, meant = column_or_values(folder, text)
+    return column is not None or _sized_part(meant) is not None
+
+
+def _sized_part(meant: Sequence[ValueName]) -> str | None:
+    """Return the part whose size a name means; None for other names."""
+    return meant[0].part if len(meant) == 1 and meant[0].trait == "bytes" and not meant[0].path else None
+
+
+def only_value(text: str, existing: Sequence[ValueName], *, at: str, known: Iterable[str] = ()) -> ValueName:
+    """Return the value that a name means.
+
+    Args:
+        text: The name.
+        existing: The values that it may mean and that samples have.
+        at: The dataset, for messages.
+        known: Names of other values, of which the message suggests a similar one.
+
+    Raises:
+        UnknownValueError: No sample has such a value.
+        ConfigError: Samples have several.
+    """
+    if len(existing) == 1:
+        return existing[0]
+    if existing:
+        shown = ", ".join(map(str, existing))
+        raise ConfigError(f"several values are called {text!r}: {shown}", at=at, hint="name one of these")
+    hint = f"energon stats {at} shows the values of a dataset"
+    if _is_of_tokens(text):
+        hint = "energon stats counts tokens with --tokenizer: a .json file of tokenizers, or module:callable"
+    by_word = {_last_word(name): name for name in known}
+    near = nearest_names(_last_word(text), by_word, limit=1)
+    meant = f"; did you mean {by_word[near[0]]!r}?" if near else ""
+    raise UnknownValueError(f"no sample has the value {text!r}{meant}", at=at, hint=hint)
+
+
+def _last_word(name: str) -> str:
+    return re.split(r"[.\[\]]+", name.rstrip("]"))[-1]
+
+
+def _is_of_tokens(text: str) -> bool:
+    return text.rpartition(".")[2] == "tokens"
+
+
+def no_column(folder: DatasetFolder, text: str, meant: Sequence[ValueName]) -> ConfigError:
+    """Return the error about a name that is no column, where values of parts are not read."""
+    certain = [name for name in meant if not name.path]  # measured of all parts of such names
+    if len(certain) > 1:
+        return ConfigError(
+            f"there is no column {text!r}, and several values are called so: {', '.join(map(str, certain))}",
+            at=folder.path,
+            hint=f"name one of them; {_write_hint(folder, str(certain[0]))}",
+        )
+    every = [*folder.column_names(), *INDEX_COLUMNS]
+    hint = f"energon stats {folder.path} shows the values of the dataset"
+    if meant:
+        hint = _write_hint(folder, str(meant[0]) if len(meant) == 1 else text)
+        hint += "" if len(meant) == 1 else ", and use the name that it prints"
+    return ConfigError(f"there is no column {text!r}{did_you_mean(text, every)}", at=folder.path, hint=hint)
+
+
+def _write_hint(folder: DatasetFolder, name: str) -> str:
+    command = write_command(folder, [name])
+    return f"write it: {command}" if command else "columns need a prepared folder: run energon prepare on it"
+
+
+class DatasetValues:
+    """The values of some names.
+
+    Args:
+        folder: The dataset.
+        names: The names, as :func:`column_or_values` takes them.
+        samples: Numbers of the samples whose values are looked up, ascending.
+        compute: Reads what is no column; None refuses it.
+        are_all: Values that no sample has are unknown names; otherwise, other samples may have them.
+
+    Raises:
+        ConfigError: A name means several values, or none that can be read.
+        UnknownValueError: No sample has a value of a name.
+        FormatError: A column is damaged or stale.
+    """
+
+    def __init__(
+        self,
+        folder: DatasetFolder,
+        names: Iterable[str],
+        samples: IntArray,
+        compute: Compute | None = None,
+        *,
+        are_all: bool = True,
+    ) -> None:
+        self.folder = folder
+        self._samples = samples
+        self._columns: dict[str, Column] = {}
+        self._sizes: dict[str, str] = {}
+        self._computed: dict[str, Values] = {}
+        wanted: dict[str, tuple[ValueName, ...]] = {}
+        # Look each name up in the columns and the index.
+        columns = folder.column_names()
+        for name in names:
+            column, meant = column_or_values(folder, name, columns)
+            if column in columns:
+                self._columns[name] = open_column(folder.storage, folder.index, column)
+            elif (part := _sized_part(meant)) is not None:
+                self._sizes[name] = part
+            elif column is None:
+                if compute is None or all(one.trait == "tokens" for one in meant):
+                    raise no_column(folder, name, meant)
+                certain = [one for one in meant if not one.path]  # parts of such names have them all
+                only_value(name, certain or meant[:1], at=folder.path)
+                wanted[name] = meant
+        # Read the others from the samples.
+        if compute is not None and wanted:
+            every = list(dict.fromkeys(one for some in wanted.values() for one in some))
+            values = compute(folder, every, samples)
+            for name, meant in wanted.items():
+                existing = [one for one in meant if values[one].known.any()]
+                if not existing and not (are_all and len(samples)):
+                    existing = [meant[0]]
+                self._computed[name] = values[only_value(name, existing, at=folder.path)]
+
+    def values(self, name: str, samples: IntArray) -> Values:
+        """Return the values of a name for some of the samples."""
+        column = self._columns.get(name)
+        if column is not None:
+            return Values(column.values[samples], column.is_known(samples), column.record.categories or None)
+        if name in self._sizes:
+            return self.size(self._sizes[name], samples)
+        if name in self._computed:
+            found, places = self._computed[name], np.searchsorted(self._samples, samples)
+            return Values(found.values[places], found.known[places], found.categories)
+        if name == "shard":
+            firsts = np.array([shard.first_sample for shard in self.folder.index.shards])
+            shard = np.searchsorted(firsts, samples, side="right") - 1
+            return Values(shard, np.ones(len(samples), np.bool_), tuple(one.name for one in self.folder.index.shards))
+        return self._of_parts(samples, None)
+
+    def size(self, part: str, samples: IntArray) -> Values:
+        """Return the sizes of a part in bytes."""
+        return self._of_parts(samples, part)
+
+    def _of_parts(self, samples: IntArray, part: str | None) -> Values:
+        """Return the sizes of one part, or of all."""
+        if self.folder.records is not None:
+            raise ConfigError(
+                "the sizes of parts are known of tar shards only", at=self.folder.path, hint="use a column instead"
+            )
+        index = self.folder.tar_index
+        ends = index.part_ends[samples].astype(np.int64)
+        starts = np.where(samples > 0, index.part_ends[np.maximum(samples - 1, 0)].astype(np.int64), 0)
+        counts = ends - starts
+        owners = np.repeat(np.arange(len(samples)), counts)
+        rows = np.arange(len(owners)) + np.repeat(starts - (np.cumsum(counts) - counts), counts)
+        if part is not None:
+            if part not in index.part_names:
+                raise ConfigError(
+                    f"there is no part {part!r}{did_you_mean(part, index.part_names[:20])}",
+                    at=self.folder.path,
+                    hint="name a part as energon info lists them",
+                )
+            is_part = index.part_name[rows] == index.part_names.index(part)
+            owners, rows = owners[is_part], rows[is_part]
+        sizes = np.bincount(owners, index.part_size[rows], minlength=len(samples)).astype(np.int64)
+        return Values(sizes, np.bincount(owners, minlength=len(samples)) > 0)

@@ -13,6 +13,7 @@ from .completion import complete_values
 from .environment import name_variables, options_from_environment, variables_note
 from .options import COMMON_OPTIONS, common_options, suggest_choices
 from .settings import output_settings
+from .sizes import parse_size
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -234,6 +235,18 @@ def dataset_files_options(function: F) -> F:
         )
         function = add(function)
     return function
+
+
+def max_json_option(default: str) -> Callable[[F], F]:
+    """Return a decorator that adds ``--max-json-bytes``, the limit of the JSON parts that are parsed."""
+    return click.option(
+        "--max-json-bytes",
+        metavar="SIZE",
+        callback=parse_size,
+        default=default,
+        show_default=True,
+        help="Do not parse larger JSON parts, but name them.",
+    )
 
 
 def progress_option(command: F) -> F:

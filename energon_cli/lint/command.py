@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..command import dataset_files_options, energon_command, progress_option, trust_code_option
+from ..command import dataset_files_options, energon_command, max_json_option, progress_option, trust_code_option
 from ..dataset_path import check_path, given_name
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ _EXAMPLES = (
     help="Lines of text, JSON, annotations of GitHub Actions, or SARIF 2.1.0.  [default: text]",
 )
 @click.option("--browse", metavar="URL", help="URL that energon browse PATH printed: findings link to its pages.")
+@max_json_option("64MiB")
 @progress_option
 @dataset_files_options
 @trust_code_option
@@ -68,6 +69,7 @@ def lint(
     as_json: bool,
     output_format: str | None,
     browse: str | None,
+    max_json_bytes: int,
     progress: bool | None,
     dataset_config: str,
     split_config: str,
@@ -119,6 +121,7 @@ def lint(
             meta_folder=meta_folder,
             max_findings=max_findings,
             trust_code=trust_code,
+            max_json_bytes=max_json_bytes,
         )
         report = _run(request, unit=unit, progress=progress)
         fixed = None

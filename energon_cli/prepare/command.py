@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from ..account import strict_option
-from ..command import energon_command, meta_folder_option, progress_option, worker_options
+from ..command import energon_command, max_json_option, meta_folder_option, progress_option, worker_options
 from ..dataset_path import check_path
 from .media import media_filter_of, media_options
 
@@ -116,6 +116,7 @@ _EXAMPLES = (
     show_default=True,
     help="Scan shards in object stores by a request for each header, or by large requests for all bytes.",
 )
+@max_json_option("16MiB")
 @worker_options
 @progress_option
 @strict_option

@@ -12,7 +12,7 @@ import click
 
 from loader.errors import ConfigError
 
-from ..command import dataset_files_options, energon_command, trust_code_option
+from ..command import dataset_files_options, energon_command, max_json_option, trust_code_option
 from ..dataset_path import check_path, given_name
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ _EXAMPLES = (
 @click.option("--crude", is_flag=True, help="Show raw parts, even if dataset.yaml names a sample type.")
 @click.option("--images/--no-images", default=None, help="Draw pictures (default: on a terminal).")
 @click.option("--json", "as_json", is_flag=True, help="Print each sample as one line of JSON.")
+@max_json_option("16MiB")
 @dataset_files_options
 @trust_code_option
 def preview(
@@ -63,6 +64,7 @@ def preview(
     crude: bool,
     images: bool | None,
     as_json: bool,
+    max_json_bytes: int,
     dataset_config: str,
     split_config: str,
     meta_folder: str | None,
@@ -104,6 +106,7 @@ def preview(
         workers=usable_cores(),
         on_progress=bar.update,
         on_note=show_note,
+        max_json_bytes=max_json_bytes,
     )
     with bar, status:
         total, view = open_views(request)

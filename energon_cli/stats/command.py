@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..command import energon_command, trust_code_option
+from ..command import energon_command, max_json_option, trust_code_option
 from ..dataset_path import check_path, given_name
 from ..extract.query_options import make_query, query_options
 
@@ -35,6 +35,7 @@ _EXAMPLES = (
 @click.option("--tokenizer", metavar="NAME", help="Count tokens: a .json file of tokenizers, or module:callable.")
 @click.option("--html", metavar="FILE", help="Write a report with histograms and pictures; of one dataset.")
 @click.option("--json", "as_json", is_flag=True, help="Print the statistics as JSON.")
+@max_json_option("64MiB")
 @click.option("--num-workers", metavar="N", type=click.IntRange(min=1), help="Processes.  [default: one per core]")
 @click.option("--progress/--no-progress", default=None, help="Show a progress bar on a terminal.")
 @click.option("--split-config", metavar="NAME", default="split.yaml", show_default=True, help="Name of the split file.")
@@ -55,6 +56,7 @@ def stats(
     tokenizer: str | None,
     html: str | None,
     as_json: bool,
+    max_json_bytes: int,
     num_workers: int | None,
     progress: bool | None,
     split_config: str,
@@ -105,6 +107,7 @@ def stats(
                 trust_code=trust_code,
                 split_config=place.split_config,
                 meta_folder=place.meta_folder,
+                max_json_bytes=max_json_bytes,
             )
             with ProgressBar("Reading samples", unit="samples", enabled=progress) as bar:
                 report = collect_stats(request, bar.update)

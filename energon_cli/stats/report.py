@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from rich.table import Table
@@ -59,6 +60,8 @@ def show_stats(console: Console, report: StatsReport) -> None:
 
 
 def _number(value: float) -> str:
+    if not math.isfinite(value):  # the sum of numbers near the largest one
+        return str(value)
     if value == int(value) and abs(value) < 1e7:
         return f"{int(value):,}"
     return f"{value:,.3g}" if abs(value) < 1e7 else f"{value:.3g}"
@@ -78,11 +81,14 @@ def _histogram(found: Distribution, bars: str) -> str:
 
 
 def _show_broken(console: Console, report: StatsReport) -> None:
-    if not report.broken_count:
-        return
-    console.print(Text(f"{report.broken_count:,} broken parts:", style="red"))
-    for one in report.broken[:_MAX_SHOWN]:
-        console.print(Text(f"  {escape_controls(one.sample)} {one.part}: {escape_controls(one.reason)}"))
+    for count, what, style, parts in (
+        (report.broken_count, "broken parts", "red", report.broken),
+        (report.large_count, "parts not parsed", "yellow", report.large),
+    ):
+        if count:
+            console.print(Text(f"{count:,} {what}:", style=style))
+        for one in parts[:_MAX_SHOWN]:
+            console.print(Text(f"  {escape_controls(f'{one.sample} {one.part}')}: {escape_controls(one.reason)}"))
 
 
 def _show_duplicates(console: Console, report: StatsReport) -> None:

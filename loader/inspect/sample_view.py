@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ..accounting.large_parts import SHOWN_JSON_BYTES, limit_parts
 from ..errors import EnergonError, TrustError
 from ..format.dataset_folder import DatasetFolder
 from ..format.nv_meta import FOLDER
@@ -70,6 +71,7 @@ class PreviewRequest:
         workers: Number of worker processes to scan such files with, if all of them are needed.
         on_progress: Called during such a scan with the numbers of scanned shards and of all shards.
         on_note: Called with one line about what was scanned, or skipped.
+        max_json_bytes: Larger JSON parts are neither read nor parsed; None for no limit.
     """
 
     path: str
@@ -86,6 +88,7 @@ class PreviewRequest:
     workers: int = 1
     on_progress: Callable[[int, int], None] | None = None
     on_note: Callable[[str], None] | None = None
+    max_json_bytes: int | None = SHOWN_JSON_BYTES
 
 
 def make_build(dataset: DatasetFolder, request: PreviewRequest, *, crude_too: bool = False) -> Build | None:
@@ -136,14 +139,16 @@ class SampleFolder(Protocol):
     def index(self) -> SampleIndex:
         """The keys of the samples."""
 
-    def read_parts(self, sample: int) -> dict[str, Any]:
+    def read_parts(self, sample: int, *, max_json_bytes: int | None = None) -> dict[str, Any]:
         """Read the parts of one sample."""
 
     def is_excluded(self, sample: int) -> bool:
         """Return True if the split excludes a sample."""
 
 
-def view_of_sample(dataset: SampleFolder, number: int, *, title: str, build: Build | None) -> SampleView:
+def view_of_sample(
+    dataset: SampleFolder, number: int, *, title: str, build: Build | None, max_json_bytes: int | None
+) -> SampleView:
     """Read one sample and describe it: its fields, or its raw parts if it has no type or cannot be built.
 
     Args:
@@ -151,6 +156,7 @@ def view_of_sample(dataset: SampleFolder, number: int, *, title: str, build: Bui
         number: The sample's number in the whole dataset.
         title: The sample's position, shown after its key.
         build: Builds a sample of parts and key; None shows the parts.
+        max_json_bytes: Larger JSON parts are neither read nor parsed; None for no limit.
     """
     key = dataset.index.full_key(number)
     excluded = _is_excluded(dataset, number)
@@ -163,7 +169,7 @@ def view_of_sample(dataset: SampleFolder, number: int, *, title: str, build: Bui
         excluded=excluded,
     )
     try:
-        parts = dataset.read_parts(number)
+        parts = dataset.read_parts(number, max_json_bytes=max_json_bytes)
     except EnergonError as error:
         return replace(found, fault=str(error))
     if build is None:
@@ -179,11 +185,11 @@ def view_of_sample(dataset: SampleFolder, number: int, *, title: str, build: Bui
     return replace(found, fields=describe_sample(sample))
 
 
-def view_of_record(reader: RecordReader, number: int, title: str) -> SampleView:
+def view_of_record(reader: RecordReader, number: int, title: str, *, max_json_bytes: int | None) -> SampleView:
     """Read one sample of a single file and describe it."""
     found = SampleView(title=title, fields=(), bare_key=str(number), shard=reader.file.name)
     try:
-        parts = reader.read_parts(number)
+        parts = limit_parts(reader.read_parts(number), max_json_bytes)
     except EnergonError as error:
         return replace(found, fault=str(error))
     return replace(found, fields=describe_parts(parts))

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...accounting.kinds import kind_of_name
+from ...accounting.large_parts import LargePartError
 from ...arrays import IntArray
 from ...errors import EnergonError, SampleError
 from ...format.dataset_folder import DatasetFolder
@@ -24,7 +25,6 @@ from .tokens import open_tokenizer
 from .values import SampleValues, Tokenizer, Value, content_values, part_values
 
 _MAX_BROKEN = 20  # that are named
-_HUGE = 1 << 1023  # nearly the largest of 64-bit floats
 _DENSE_READ = 8 << 20  # bytes of a request, if samples lie close together
 _SPARSE_READ = 64 << 10
 _MAX_DENSE = 1 << 20  # bytes from one sample to the next
@@ -52,6 +52,7 @@ class ScanTask:
         kept: Names of values to return for each sample.
         tokenizer: A file or function that counts tokens.
         trust_code: The function may be imported.
+        max_json_bytes: Larger JSON parts are not parsed; None for no limit.
     """
 
     path: str
@@ -62,6 +63,7 @@ class ScanTask:
     kept: frozenset[str] = frozenset()
     tokenizer: str | None = None
     trust_code: bool = False
+    max_json_bytes: int | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -76,6 +78,8 @@ class ScanResult:
         hashes: Hash of each sample, shape (samples,), 0 for those without such a part; empty without hashing.
         broken: The first broken parts.
         broken_count: Number of all of them.
+        large: The first parts that are not parsed, because they are too large.
+        large_count: Number of all of them.
     """
 
     samples: int
@@ -85,6 +89,8 @@ class ScanResult:
     hashes: npt.NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
     broken: list[Broken] = field(default_factory=list)
     broken_count: int = 0
+    large: list[Broken] = field(default_factory=list)
+    large_count: int = 0
 
 
 def scan_samples(task: ScanTask) -> ScanResult:
@@ -106,8 +112,8 @@ def scan_samples(task: ScanTask) -> ScanResult:
     try:
         for sample in task.samples.tolist():
             for name, value in reader.values(sample, result):
-                if isinstance(value, str):
-                    texts[name][value] += 1
+                if isinstance(value, str) or not _is_finite(value):
+                    texts[name][str(value)] += 1
                 else:
                     numbers[name].append(value)
                 if name in kept:
@@ -117,18 +123,18 @@ def scan_samples(task: ScanTask) -> ScanResult:
                 hashes.append(reader.hash(sample))
     finally:
         reader.close()
-    result.numbers = {name: _as_array(some) for name, some in numbers.items()}
+    result.numbers = {name: np.array(some, np.float64) for name, some in numbers.items()}
     result.texts = dict(texts)
     result.kept = kept
     result.hashes = np.array(hashes, np.uint64)
     return result
 
 
-def _as_array(numbers: list[float]) -> npt.NDArray[np.float64]:
+def _is_finite(number: float) -> bool:
     try:
-        return np.array(numbers, np.float64)
+        return math.isfinite(number)
     except OverflowError:  # JSON has integers of any size
-        return np.array([one if abs(one) < _HUGE else math.inf for one in numbers], np.float64)
+        return False
 
 
 @lru_cache(maxsize=4)
@@ -166,7 +172,8 @@ class _Reader:
         """Return the values of a sample; note its broken parts."""
         values: SampleValues = []
         if self._file is None:
-            for name, value in self._folder.read_parts(sample, self._task.parts).items():
+            limit = self._task.max_json_bytes
+            for name, value in self._folder.read_parts(sample, self._task.parts, max_json_bytes=limit).items():
                 try:
                     values += content_values(name, value, self._tokenizer)
                 except (ValueError, SampleError) as error:
@@ -178,7 +185,7 @@ class _Reader:
             if wanted is None or part.name in wanted:
                 values.append((f"{part.name}.bytes", part.size_bytes))
                 try:
-                    values += part_values(self._file, part.name, part.offset, part.size_bytes, self._tokenizer)
+                    values += part_values(self._file, part, self._tokenizer, self._task.max_json_bytes)
                 except (ValueError, SampleError) as error:
                     self._note_broken(error, sample, part.name, result)
         values.append(("bytes", total))
@@ -187,10 +194,13 @@ class _Reader:
     def _note_broken(self, error: ValueError | SampleError, sample: int, name: str, result: ScanResult) -> None:
         if isinstance(error, EnergonError) and not isinstance(error, SampleError):
             raise error
-        result.broken_count += 1
-        if len(result.broken) < _MAX_BROKEN:
+        is_large = isinstance(error, LargePartError)
+        result.large_count += is_large
+        result.broken_count += not is_large
+        noted = result.large if is_large else result.broken
+        if len(noted) < _MAX_BROKEN:
             reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
-            result.broken.append(Broken(sample=self._folder.index.full_key(sample), part=name, reason=reason))
+            noted.append(Broken(sample=self._folder.index.full_key(sample), part=name, reason=reason))
 
     def hash(self, sample: int) -> int:
         """Return 64 bits of a hash of the content of a sample; 0 if it has none of the parts."""

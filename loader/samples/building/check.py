@@ -20,6 +20,7 @@ from PIL import Image
 
 from ...accounting.foreign_contents import foreign_contents
 from ...accounting.kinds import is_compressed, kind_of_name
+from ...accounting.large_parts import LargePart
 from ...cached_property import cached_property
 from ...errors import EnergonError, SampleError
 from ...format.documents.conversation import conversation_turns
@@ -49,6 +50,7 @@ class DecodeCheck:
         meta_folder: The ``.nv-meta`` folder, which contains ``sample_loader.py``.
         trust_code: Allow code and pickles of the dataset to run; otherwise they are not checked.
         decode_media: Decode sound and video to their ends, which may take minutes for each.
+        max_json_bytes: Larger JSON parts are not checked; None checks all.
 
     >>> from loader.storage import EPath
     >>> check = DecodeCheck(None, EPath("dataset/.nv-meta"), trust_code=False)
@@ -63,9 +65,11 @@ class DecodeCheck:
         trust_code: bool,
         *,
         decode_media: bool = True,
+        max_json_bytes: int | None = None,
     ) -> None:
         self._config = config
         self._decode_media = decode_media
+        self.max_json_bytes = max_json_bytes
         self._meta_folder = meta_folder
         self._trusted = is_trusted(trust_code)
         self._pictures: PictureCounts = Counter()
@@ -131,6 +135,8 @@ class DecodeCheck:
         return self._check_sample(key, values, dict(values), decodes=False)
 
     def _check_part(self, name: str, data: bytes) -> Any:
+        if isinstance(data, LargePart):
+            raise part_error(name, data, ValueError())
         kind = kind_of_name(name)
         if not data and kind != "text":
             raise SampleError(f"part {name!r} is empty (0 bytes)", part=name)

@@ -27,6 +27,7 @@ import msgspec
 
 from ...accounting.foreign_contents import foreign_contents
 from ...accounting.kinds import PartKind, is_compressed, kind_of_name, part_extension
+from ...accounting.large_parts import LargePart
 from ...errors import EnergonError, SampleError
 from ..trust import is_trusted, refuse
 from .encoded_image import keep_encoded
@@ -108,6 +109,9 @@ def part_decoder(
 
 def part_error(part_name: str, data: bytes, error: Exception) -> SampleError:
     """Return the error for a part whose bytes do not match its name."""
+    if isinstance(data, LargePart):
+        message = f"part {part_name!r} has {data.size_bytes:,} bytes, {data.fault}"
+        return SampleError(message, part=part_name, hint="raise --max-json-bytes, or store it in smaller parts")
     if not data:
         message = f"part {part_name!r} is empty (0 bytes)"
     else:

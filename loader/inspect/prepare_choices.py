@@ -17,7 +17,7 @@ from ..format.prepare.dataset_yaml import SAMPLE_LOADER, DatasetYaml, dataset_co
 from ..format.prepare.plan import SplitRequest
 from ..format.prepare.split import plan_split
 from ..format.prepare.split_plan import detect_split, parse_ratio
-from .sample_view import SampleView, describe_sample
+from .sample_view import SampleView, describe_sample, shown_decoder
 from .sampled_contents import (
     SampledContents,
     ShardFolder,
@@ -269,7 +269,6 @@ def _real_shares(folder: ShardFolder, request: SplitRequest, ratio: Mapping[str,
 def view_first_sample(folder: ShardFolder, choice: DatasetYaml, *, trust_code: bool = False) -> SampleView:
     """Build the first sample as chosen and describe it; ``fault`` holds why it cannot be built."""
     from ..samples.building.sample_builder import SampleBuilder
-    from ..samples.decoding.decoder import SampleDecoder
 
     first = folder.contents
     article = "an" if choice.spec.name[0] in "AEIO" else "a"
@@ -278,7 +277,7 @@ def view_first_sample(folder: ShardFolder, choice: DatasetYaml, *, trust_code: b
         builder = SampleBuilder(
             dataset_config_of(choice),
             meta_folder=folder.meta_folder,
-            decoder=None if first.holds_values else SampleDecoder(),
+            decoder=None if first.holds_values else shown_decoder(),
             trust_code=trust_code,
         )
         sample = builder.build(first.parts, key=first.key)  # a field map decodes only the parts it needs

@@ -17,6 +17,9 @@ from .text import format_count
 if TYPE_CHECKING:
     from ..format.index.layout import SampleIndex
     from ..format.records.record_file import RecordReader
+    from ..samples.decoding.decoder import SampleDecoder
+
+_MAX_SHOWN_PIXELS = 1 << 26  # of which a tensor of floats takes 22 bytes each while it is made
 
 Build = Callable[[Mapping[str, bytes], str], Any]
 """Builds a sample of its parts and its key."""
@@ -105,14 +108,13 @@ def make_build(dataset: DatasetFolder, request: PreviewRequest, *, crude_too: bo
     if request.on_decode is not None:
         request.on_decode()
     from ..samples.building.sample_builder import SampleBuilder
-    from ..samples.decoding.decoder import SampleDecoder
 
     try:
         builder = SampleBuilder(
             config,
             meta_folder=EPath(dataset.storage.path(FOLDER)),
             dataset_path=EPath(dataset.storage.path("")),
-            decoder=SampleDecoder() if dataset.records is None or dataset.records.decodes else None,
+            decoder=shown_decoder() if dataset.records is None or dataset.records.decodes else None,
             trust_code=request.trust_code,
         )
     except TrustError as error:
@@ -130,6 +132,15 @@ def make_build(dataset: DatasetFolder, request: PreviewRequest, *, crude_too: bo
         return builder.build(wanted, key=key)
 
     return build
+
+
+def shown_decoder() -> SampleDecoder:
+    """Return a decoder of samples to show, whose pictures fit in a gigabyte and a half."""
+    from ..format.media.open_picture import PIXEL_LIMIT_VARIABLE
+    from ..samples.decoding.decoder import SampleDecoder
+    from ..storage.protocol import limit_of_environment
+
+    return SampleDecoder(max_pixels=limit_of_environment(PIXEL_LIMIT_VARIABLE, _MAX_SHOWN_PIXELS, unit="pixels"))
 
 
 class SampleFolder(Protocol):

@@ -321,12 +321,20 @@ def max_document_bytes() -> int:
     Raises:
         ConfigError: The environment variable is no number.
     """
-    given = os.environ.get(DOCUMENT_LIMIT_VARIABLE, "").strip()
+    return limit_of_environment(DOCUMENT_LIMIT_VARIABLE, MAX_DOCUMENT_BYTES, unit="bytes")
+
+
+def limit_of_environment(variable: str, default: int, *, unit: str) -> int:
+    """Return the limit that a variable of the environment sets, or the default.
+
+    Raises:
+        ConfigError: The variable is no number.
+    """
+    given = os.environ.get(variable, "").strip()
     if not given:
-        return MAX_DOCUMENT_BYTES
+        return default
     if not (given.isascii() and given.isdecimal()):
         raise ConfigError(
-            f"expected a number of bytes in {DOCUMENT_LIMIT_VARIABLE}, found {given!r}",
-            hint="set 500000000, or unset it",
+            f"expected a number of {unit} in {variable}, found {given!r}", hint="set 500000000, or unset it"
         )
     return int(given)

@@ -29,13 +29,15 @@ from ...format.documents.sample_types import FieldKind
 from ...format.lint.report import PictureCounts
 from ...format.media.av_decode import media_fault
 from ...format.media.kind import media_type_of_name
+from ...format.media.open_picture import pixel_limit
 from ...format.media.picture_traits import picture_traits
 from ..decoding.image_decode import IMAGE_FORMS, convert_image, open_image
 from ..decoding.part_decode import decode_part, part_error
 from ..trust import is_trusted
 
 _JPEG = b"\xff\xd8\xff"
-_MAX_FRAME_PIXELS = 1 << 28  # of the frames of a picture that are decoded: a second or two
+_MAX_FRAME_PIXELS = 1 << 27  # of the frames of a picture that are decoded: half a second, and four copies in memory
+_TRIED_SIDE = 64  # of the corner that is converted: the mode decides if it can be
 _DAMAGE = ("Corrupt JPEG data", "Premature end of JPEG file")
 _PNG = b"\x89PNG\r\n\x1a\n"
 _EASY_MODES = frozenset({"1", "CMYK", "I", "I;16", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "RGBa", "YCbCr", "La"})
@@ -246,7 +248,8 @@ def check_image_bytes(data: bytes, part_name: str, *, trust_code: bool = False) 
     try:
         image = open_image(data, trust_code=trust_code)
         if image.mode not in _EASY_MODES:
-            convert_image(image, "RGB", IMAGE_FORMS["rgb8"])
+            corner = image.crop((0, 0, min(image.width, _TRIED_SIDE), min(image.height, _TRIED_SIDE)))
+            convert_image(corner, "RGB", IMAGE_FORMS["rgb8"])
         damage = damage or _damage_of_frames(image, data)
     except ImportError as error:
         return f"part {part_name!r} cannot be checked: {error}"
@@ -258,7 +261,7 @@ def check_image_bytes(data: bytes, part_name: str, *, trust_code: bool = False) 
 def _damage_of_frames(image: Image.Image, data: bytes) -> str | None:
     """Return the first fault of the frames after the first one, among those that are decoded."""
     frames = getattr(image, "n_frames", 1)
-    for number in range(1, min(frames, max(2, _MAX_FRAME_PIXELS // max(1, image.width * image.height)))):
+    for number in range(1, min(frames, _MAX_FRAME_PIXELS // max(1, image.width * image.height))):
         try:
             image.seek(number)
             image.load()
@@ -272,7 +275,7 @@ def _check_jpeg(data: bytes) -> tuple[bool, str | None]:
     """Return (True, None) for a complete JPEG, or (False, damage); damage is None where Pillow must decide."""
     try:
         height, width, colours, _ = simplejpeg.decode_jpeg_header(data)
-        if Image.MAX_IMAGE_PIXELS is not None and height * width > Image.MAX_IMAGE_PIXELS:
+        if height * width > pixel_limit():
             return False, None
         target = "CMYK" if colours in ("CMYK", "YCCK") else "GRAY"  # libjpeg skips the colour arithmetic for grey
         simplejpeg.decode_jpeg(data, target, min_height=1, min_width=1, min_factor=8)

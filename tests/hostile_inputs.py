@@ -31,12 +31,14 @@ class Measured:
     Attributes:
         code: Its exit code; negative if a signal ended it.
         seconds: Its time.
+        cpu_seconds: Processor time of all its processes.
         peak_mib: The largest resident set of its processes.
         output: What it printed, stdout and stderr.
     """
 
     code: int
     seconds: float
+    cpu_seconds: float
     peak_mib: float
     output: str
 
@@ -77,6 +79,7 @@ def measure(
         return Measured(
             code=process.returncode,
             seconds=seconds,
+            cpu_seconds=usage.ru_utime + usage.ru_stime,
             peak_mib=usage.ru_maxrss / 1024,
             output=output.read(),
         )

@@ -176,7 +176,7 @@ class DatasetFolder:
                 raise self._missing(self._config_name)
             return None
         return parse_dataset_config(
-            read_document(self.storage, file).decode("utf-8", "replace"), file=self.storage.path(file)
+            read_document(self.storage, file, is_short=True).decode("utf-8", "replace"), file=self.storage.path(file)
         )
 
     def _missing(self, name: str) -> ConfigError:

@@ -100,7 +100,7 @@ class TextTableSource(TableSource):
         notes = listing.notes if listing is not None else []
         with open_text_table(self.path, notes) as file:
             if self.kind == "jsonl":
-                yield [], read_json_lines(file, path=self.path)
+                yield [], read_json_lines(file)
                 return
             reader = DelimitedReader(file, kind=self.kind, path=self.path)
             if not reader.has_header:

@@ -11,8 +11,7 @@ import pytest
 from PIL import Image, features
 
 from loader.errors import ConfigError, SampleError
-from loader.format.media.jxl_header import jxl_size
-from loader.format.media.open_picture import pixel_limit
+from loader.format.media.open_picture import jxl_size, pixel_limit
 from loader.samples import SampleDecoder
 from loader.samples.decoding.encoded_image import EncodedImage
 

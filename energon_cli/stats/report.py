@@ -22,6 +22,7 @@ _ASCII_BARS = " .:-=+*#@"
 _WIDTH = 16
 _MAX_TEXTS = 3
 _MAX_SHOWN = 10
+_MAX_VALUES = 100
 
 
 def show_stats(console: Console, report: StatsReport) -> None:
@@ -37,7 +38,7 @@ def show_stats(console: Console, report: StatsReport) -> None:
             table.add_column(name, justify="right")
         table.add_column("mean ± 95 %" if report.is_sampled else "mean", justify="right")
         table.add_column("histogram", no_wrap=True)
-        for name, found in sorted(report.numbers.items()):
+        for name, found in sorted(report.numbers.items())[:_MAX_VALUES]:
             table.add_row(
                 Text(escape_controls(name)),
                 f"{found.count:,}",
@@ -48,13 +49,13 @@ def show_stats(console: Console, report: StatsReport) -> None:
         console.print(table)
     if report.texts:
         table = Table("value", "count", "different", "most frequent", box=None, pad_edge=False)
-        for name, texts in sorted(report.texts.items()):
+        for name, texts in sorted(report.texts.items())[:_MAX_VALUES]:
             top = ", ".join(f"{text[:24]} ({count:,})" for text, count in texts.most_common(_MAX_TEXTS))
             different = f"{texts.distinct:,}" + ("+" if texts.others else "")
             table.add_row(Text(escape_controls(name)), f"{texts.count:,}", different, Text(escape_controls(top)))
         console.print(table)
-    if report.is_cut:
-        console.print("there are more names of fields; the first 1,000 are shown")
+    if (more := max(len(report.numbers), len(report.texts)) - _MAX_VALUES) > 0:
+        console.print(f"… and {more:,}{' or more' if report.is_cut else ''} values, of which --json prints 1,000")
     _show_broken(console, report)
     _show_duplicates(console, report)
 

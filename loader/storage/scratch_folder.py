@@ -16,7 +16,7 @@ _LOCK = ".lock"
 
 @contextmanager
 def scratch_folder() -> Iterator[str]:
-    """Make a folder below ``TMPDIR``, and remove it at the end.
+    """Yield a new folder below ``TMPDIR``, which is removed at the end.
 
     Processes that are forked inside of the context share its lock, so that the folder is in use until all of them end.
     """

@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Mapping
 from typing import Any, Self
 
-from .kinds import is_compressed, kind_of_name
+from .kinds import is_compressed, kind_of_name, part_extension
 
 SHOWN_JSON_BYTES = 16 << 20
 """Default limit of commands that look at few samples: the values of JSON take up to thirty times its size."""
@@ -16,6 +16,7 @@ CHECKED_JSON_BYTES = 64 << 20
 
 HEAD_BYTES = 64 << 10
 """Number of the first bytes of a large part, which are shown."""
+_BINARY = ("cbor", "mp", "msg")
 _WINDOW = 16 + zlib.MAX_WBITS  # with the header of gzip
 
 
@@ -59,6 +60,16 @@ def is_limited(part_name: str) -> bool:
     return is_compressed(part_name) or kind_of_name(part_name) == "tree"
 
 
+def is_too_large(part_name: str, size_bytes: int, limit: int) -> bool:
+    """Return True for parts that a limit keeps from being parsed; an empty map of MessagePack and CBOR is one byte.
+
+    >>> is_too_large("json", 9, 8), is_too_large("mp", 3, 8), is_too_large("txt", 9, 8)
+    (True, True, False)
+    """
+    is_binary = part_extension(part_name) in _BINARY
+    return is_limited(part_name) and size_bytes > (limit // 4 if is_binary else limit)
+
+
 def limit_parts(parts: Mapping[str, Any], max_json_bytes: int | None) -> dict[str, Any]:
     """Return parts, those whose values or contents would be too large as :class:`LargePart`.
 
@@ -74,7 +85,7 @@ def limit_parts(parts: Mapping[str, Any], max_json_bytes: int | None) -> dict[st
 def _limited(name: str, data: Any, limit: int) -> Any:
     if not isinstance(data, bytes) or isinstance(data, LargePart) or not is_limited(name):
         return data
-    if len(data) > limit:
+    if is_too_large(name, len(data), limit):
         return LargePart(len(data), limit, data)
     if is_compressed(name):
         unpacker, size_bytes, head, rest = zlib.decompressobj(_WINDOW), 0, b"", data

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from ...accounting.large_parts import HEAD_BYTES, LargePart, is_limited, limit_parts
+from ...accounting.large_parts import HEAD_BYTES, LargePart, is_too_large, limit_parts
 from ...errors import FormatError
 from ...storage import ReadableFile
 from .dataset_index import PartLocation
@@ -44,7 +44,7 @@ def read_sample(
             part.size_bytes, max_json_bytes, file.read_at(part.offset, min(part.size_bytes, HEAD_BYTES))
         )
         for part in wanted
-        if part.size_bytes > max_json_bytes and is_limited(part.name)
+        if is_too_large(part.name, part.size_bytes, max_json_bytes)
     }
     whole = _read_whole(file, [part for part in wanted if part.name not in large], shard)
     return limit_parts({part.name: large.get(part.name) or whole[part.name] for part in wanted}, max_json_bytes)

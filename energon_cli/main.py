@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 import time
+import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
@@ -246,6 +247,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if "_ENERGON_COMPLETE" in os.environ:
         cli.main(prog_name="energon")  # shell completion: click prints candidates and exits
     arguments = list(sys.argv[1:] if arguments is None else arguments)
+    warnings.filterwarnings("ignore", "Image size .* exceeds limit", RuntimeWarning)  # Pillow's, below our own limit
     with scoped_settings() as settings:
         try:
             with _print_logs():

@@ -86,6 +86,13 @@ _SHARED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "json": _flag("--json", "as_json", help="Print the result as JSON."),
     "key_column": _shared("--key-column", metavar="COLUMN", help="Column of a table with the keys of the samples."),
     "limit": _shared("-n", "--limit", **_NUMBER, help="Only the first N samples."),
+    "max_json_bytes": _shared(
+        "--max-json-bytes",
+        metavar="SIZE",
+        callback=parse_size,
+        show_default=True,
+        help="Do not parse larger JSON parts, but name them.",
+    ),
     "meta_folder": _shared("--meta-folder", metavar="DIR", help="Folder to use instead of PATH/.nv-meta."),
     "num_workers": _shared("--num-workers", **_NUMBER, help="Number of worker processes.  [default: one per core]"),
     "packing_buffer_size": _shared("--packing-buffer-size", **_NUMBER),

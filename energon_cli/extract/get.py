@@ -15,6 +15,7 @@ from ..options import shared_options
 if TYPE_CHECKING:
     from loader.inspect.extract import SampleParts
 
+_MAX_PARTS = 100  # of a sample, in a list to read
 _EXAMPLES = (
     ("List the parts of a sample", "energon get /data/coco shard_000.tar/000017"),
     ("Print its caption", "energon get /data/coco shard_000.tar/000017 txt"),
@@ -97,7 +98,7 @@ def _show(sample: SampleParts, *, is_first: bool, is_only: bool) -> None:
     from ..console import output_console
 
     table = Table("part", "size", "offset in the shard", box=None, pad_edge=False)
-    for place in sample.parts:
+    for place in sample.parts[:_MAX_PARTS]:
         offset = "–" if place.offset is None else f"{place.offset:,}"
         table.add_row(Text(place.name), format_bytes(place.size_bytes), offset)
     console = output_console()
@@ -105,6 +106,8 @@ def _show(sample: SampleParts, *, is_first: bool, is_only: bool) -> None:
         console.print()
     console.print(Text(f"{sample.shard}/{sample.key}" + ("" if is_only else f"  {sample.dataset}")))
     console.print(table)
+    if len(sample.parts) > _MAX_PARTS:
+        console.print(f"… and {len(sample.parts) - _MAX_PARTS:,} more, which --json lists")
 
 
 def _print(part: str, data: bytes) -> None:

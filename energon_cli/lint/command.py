@@ -53,6 +53,7 @@ _EXAMPLES = (
 )
 @click.option("--browse", metavar="URL", help="URL that energon browse PATH printed: findings link to its pages.")
 @shared_options("progress", "dataset_config", "split_config", "meta_folder", "trust_code")
+@shared_options("max_json_bytes", default="64MiB")
 def lint(
     paths: tuple[str, ...],
     *,
@@ -65,6 +66,7 @@ def lint(
     as_json: bool,
     output_format: str | None,
     browse: str | None,
+    max_json_bytes: int,
     progress: bool | None,
     dataset_config: str,
     split_config: str,
@@ -116,6 +118,7 @@ def lint(
             meta_folder=meta_folder,
             max_findings=max_findings,
             trust_code=trust_code,
+            max_json_bytes=max_json_bytes,
         )
         report = _run(request, unit=unit, progress=progress)
         fixed = None

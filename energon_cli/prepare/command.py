@@ -62,6 +62,7 @@ _ADVANCED = (
         "media_metadata_exact",
         "storage_option",
         "trust_code",
+        "max_json_bytes",
     ),
 )
 """Parameters that only ``--help-all`` shows: for machines, clusters and rare layouts."""
@@ -134,6 +135,7 @@ _ADVANCED = (
 )
 @shared_options("num_workers", type=click.IntRange(min=0))
 @shared_options("tmp_path", "progress", "strict", "json")
+@shared_options("max_json_bytes", default="16MiB")
 @shared_options("trust_code", help="Unpickle parts of the first sample, which may run code.")
 @shared_options("meta_folder")
 @media_options

@@ -49,6 +49,7 @@ class PrepareFlags:
     strict: bool
     as_json: bool
     trust_code: bool
+    max_json_bytes: int
     media: MediaFilter | None
     meta_folder: str | None
     scan: ScanMode

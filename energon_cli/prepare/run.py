@@ -246,6 +246,7 @@ def _plan(flags: PrepareFlags) -> PreparePlan:
         merge=flags.merge,
         scan=flags.scan,
         strict=flags.strict,
+        max_json_bytes=flags.max_json_bytes,
     )
 
 

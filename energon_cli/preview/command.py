@@ -43,6 +43,7 @@ _EXAMPLES = (
 @click.option("--crude", is_flag=True, help="Show raw parts, even if dataset.yaml names a sample type.")
 @click.option("--images/--no-images", default=None, help="Draw pictures (default: on a terminal).")
 @shared_options("json", help="Print a line of JSON for each sample.")
+@shared_options("max_json_bytes", default="16MiB")
 @shared_options("dataset_config", "split_config", "meta_folder", "trust_code")
 def preview(
     path: str,
@@ -55,6 +56,7 @@ def preview(
     crude: bool,
     images: bool | None,
     as_json: bool,
+    max_json_bytes: int,
     dataset_config: str,
     split_config: str,
     meta_folder: str | None,
@@ -96,6 +98,7 @@ def preview(
         workers=usable_cores(),
         on_progress=bar.update,
         on_note=show_note,
+        max_json_bytes=max_json_bytes,
     )
     with bar, status:
         total, view = _joined([open_views(replace(request, key=key)) for key in keys or (None,)])

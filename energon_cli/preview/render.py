@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 _MAX_LINES = 12  # of one field's text
+_MAX_FIELDS = 100  # of a sample; names with dots may give it thousands of parts
 _MAX_LINE = 1_000  # characters of one line when piped
 # The longest side of a drawn picture: each pixel takes time to encode and to show. Kitty enlarges the picture itself.
 _LONGEST_PIXELS = {"kitty": 800, "sixel": 640}
@@ -95,12 +96,13 @@ def render_sample(sample: SampleView, space: DrawingSpace) -> list[RenderableTyp
         lines.append(_text(sample.origin, space, style="dim"))
     if sample.fault is not None:
         lines.extend(_text(line, space, style="red") for line in sample.fault.splitlines())
-    bodies = [_body(field, space) for field in sample.fields]
-    wide = max((len(escape_controls(field.name)) for field in sample.fields), default=0)
-    waves = sum(field.waveform is not None for field in sample.fields) * _WAVE_ROWS if space.pictures else 0
+    fields = sample.fields[:_MAX_FIELDS]
+    bodies = [_body(field, space) for field in fields]
+    wide = max((len(escape_controls(field.name)) for field in fields), default=0)
+    waves = sum(field.waveform is not None for field in fields) * _WAVE_ROWS if space.pictures else 0
     used = len(lines) + sum(1 + len(body) for body in bodies) + len((sample.note or "").splitlines()) + waves
-    rows = _picture_rows(space, used, [len(field.pictures) for field in sample.fields])
-    for field, body in zip(sample.fields, bodies, strict=True):
+    rows = _picture_rows(space, used, [len(field.pictures) for field in fields])
+    for field, body in zip(fields, bodies, strict=True):
         head = _text("  ", space)
         head.append_text(_text(f"{escape_controls(field.name):<{wide}}", space, style="cyan"))
         head.append_text(_text(f"  {field.facts}", space))
@@ -112,6 +114,9 @@ def render_sample(sample: SampleView, space: DrawingSpace) -> list[RenderableTyp
             lines.append(_draw_pictures(field.pictures, space, rows))
         if space.pictures and field.waveform is not None:
             lines.append(_draw_waveform(field, space))
+    if len(fields) < len(sample.fields):
+        more = f"  … and {len(sample.fields) - len(fields):,} more, which --json prints"
+        lines.append(_text(more, space, style="dim"))
     if sample.note is not None:
         lines.extend(_text(line, space, style="dim") for line in sample.note.splitlines())
     return lines

@@ -37,6 +37,7 @@ _EXAMPLES = (
 @click.option("--tokenizer", metavar="NAME", help="Count tokens: a .json file of tokenizers, or module:callable.")
 @click.option("--html", metavar="FILE", help="Write a report with histograms and pictures; of one dataset.")
 @shared_options("json", "num_workers", "progress", "split_config", "meta_folder", "trust_code")
+@shared_options("max_json_bytes", default="64MiB")
 def stats(
     paths: tuple[str, ...],
     *,
@@ -49,6 +50,7 @@ def stats(
     tokenizer: str | None,
     html: str | None,
     as_json: bool,
+    max_json_bytes: int,
     num_workers: int | None,
     progress: bool | None,
     split_config: str,
@@ -107,6 +109,7 @@ def stats(
                 trust_code=trust_code,
                 split_config=place.split_config,
                 meta_folder=place.meta_folder,
+                max_json_bytes=max_json_bytes,
             )
             with ProgressBar("Reading samples", unit="samples", enabled=progress) as bar:
                 report = collect_stats(request, bar.update)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from rich.table import Table
@@ -21,6 +22,7 @@ _ASCII_BARS = " .:-=+*#@"
 _WIDTH = 16
 _MAX_TEXTS = 3
 _MAX_SHOWN = 10
+_MAX_VALUES = 100
 
 
 def show_stats(console: Console, report: StatsReport) -> None:
@@ -36,7 +38,7 @@ def show_stats(console: Console, report: StatsReport) -> None:
             table.add_column(name, justify="right")
         table.add_column("mean ± 95 %" if report.is_sampled else "mean", justify="right")
         table.add_column("histogram", no_wrap=True)
-        for name, found in sorted(report.numbers.items()):
+        for name, found in sorted(report.numbers.items())[:_MAX_VALUES]:
             table.add_row(
                 Text(escape_controls(name)),
                 f"{found.count:,}",
@@ -47,18 +49,20 @@ def show_stats(console: Console, report: StatsReport) -> None:
         console.print(table)
     if report.texts:
         table = Table("value", "count", "different", "most frequent", box=None, pad_edge=False)
-        for name, texts in sorted(report.texts.items()):
+        for name, texts in sorted(report.texts.items())[:_MAX_VALUES]:
             top = ", ".join(f"{text[:24]} ({count:,})" for text, count in texts.most_common(_MAX_TEXTS))
             different = f"{texts.distinct:,}" + ("+" if texts.others else "")
             table.add_row(Text(escape_controls(name)), f"{texts.count:,}", different, Text(escape_controls(top)))
         console.print(table)
-    if report.is_cut:
-        console.print("there are more names of fields; the first 1,000 are shown")
+    if (more := max(len(report.numbers), len(report.texts)) - _MAX_VALUES) > 0:
+        console.print(f"… and {more:,}{' or more' if report.is_cut else ''} values, of which --json prints 1,000")
     _show_broken(console, report)
     _show_duplicates(console, report)
 
 
 def _number(value: float) -> str:
+    if not math.isfinite(value):  # the sum of numbers near the largest one
+        return str(value)
     if value == int(value) and abs(value) < 1e7:
         return f"{int(value):,}"
     return f"{value:,.3g}" if abs(value) < 1e7 else f"{value:.3g}"
@@ -78,11 +82,14 @@ def _histogram(found: Distribution, bars: str) -> str:
 
 
 def _show_broken(console: Console, report: StatsReport) -> None:
-    if not report.broken_count:
-        return
-    console.print(Text(f"{report.broken_count:,} broken parts:", style="red"))
-    for one in report.broken[:_MAX_SHOWN]:
-        console.print(Text(f"  {escape_controls(one.sample)} {one.part}: {escape_controls(one.reason)}"))
+    for count, what, style, parts in (
+        (report.broken_count, "broken parts", "red", report.broken),
+        (report.large_count, "parts not parsed", "yellow", report.large),
+    ):
+        if count:
+            console.print(Text(f"{count:,} {what}:", style=style))
+        for one in parts[:_MAX_SHOWN]:
+            console.print(Text(f"  {escape_controls(f'{one.sample} {one.part}')}: {escape_controls(one.reason)}"))
 
 
 def _show_duplicates(console: Console, report: StatsReport) -> None:

@@ -223,6 +223,14 @@ _LIST = (
         "Name the folder of the files with `--root`, or allow any file with `--allow-outside`",
         "`../../etc/passwd` in a column of pictures.",
     ),
+    Reason(
+        "F110",
+        "a row whose file unpacks to very much more than its size",
+        "A member of a zip is larger than 32 MiB, and than 200 times its compressed bytes: a few bytes could fill the"
+        " memory.",
+        "If it is right, unpack the zip and import the folder, or set `ENERGON_MAX_UNPACKING_RATIO`",
+        "A zip of 2 MB with a text of 2 GB.",
+    ),
 )
 
 REASONS: Mapping[str, Reason] = {reason.code: reason for reason in _LIST}

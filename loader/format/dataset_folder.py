@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..accounting.large_parts import limit_parts
 from ..cached_property import cached_property
 from ..errors import ConfigError, StorageError
 from ..storage import LocalStorage, ReadableFile, Storage, missing_folder, open_storage, read_document
@@ -176,7 +177,8 @@ class DatasetFolder:
                 raise self._missing(self._config_name)
             return None
         path = self.storage.path(file)
-        config = parse_dataset_config(read_document(self.storage, file).decode("utf-8", "replace"), file=path)
+        text = read_document(self.storage, file, is_short=True).decode("utf-8", "replace")
+        config = parse_dataset_config(text, file=path)
         if config.field_map is None or not config.field_map.needs_parts:
             return config
         parts, are_records = self.index.part_names, self.records is not None
@@ -220,12 +222,15 @@ class DatasetFolder:
 
         return build_foreign_index(self.storage, self.shard_counts)
 
-    def read_parts(self, sample: int, names: Collection[str] | None = None) -> dict[str, Any]:
+    def read_parts(
+        self, sample: int, names: Collection[str] | None = None, *, max_json_bytes: int | None = None
+    ) -> dict[str, Any]:
         """Read the parts of one sample.
 
         Args:
             sample: Number of the sample in the index.
             names: Names of the parts to read; None for all.
+            max_json_bytes: Of larger JSON parts only the first bytes are read; None reads all parts whole.
 
         Returns:
             Part name → bytes, in the order in the shard; the values of a row's columns for Parquet files.
@@ -244,8 +249,15 @@ class DatasetFolder:
         file = self._open_shard[1]
         if records is not None:
             parts = records.values(records.read(file, sample), sample)
-            return {name: value for name, value in parts.items() if names is None or name in names}
-        return read_sample(file, self.tar_index.parts(sample), shard=self.storage.path(shard.name), names=names)
+            wanted = {name: value for name, value in parts.items() if names is None or name in names}
+            return limit_parts(wanted, max_json_bytes)
+        return read_sample(
+            file,
+            self.tar_index.parts(sample),
+            shard=self.storage.path(shard.name),
+            names=names,
+            max_json_bytes=max_json_bytes,
+        )
 
     def excluded_samples(self) -> npt.NDArray[np.int64]:
         """Return the numbers of all samples that the split excludes, ascending.

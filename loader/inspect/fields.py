@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
-from ..accounting.kinds import kind_of_name
+from ..accounting.kinds import kind_of_name, part_extension
+from ..accounting.large_parts import LargePart
 from ..format.documents.conversation import Turn
 from .media_views import Waveform, encoded_media_views, media_views
 from .picture import Picture, PictureError, array_picture, encoded_picture, image_facts
@@ -77,6 +78,11 @@ class FieldView:
 
 def describe_part(name: str, data: bytes) -> FieldView:
     """Describe the raw bytes of a part by its extension or, if that is unknown, by its first bytes."""
+    if isinstance(data, LargePart):
+        kind, text = kind_of_name(name), data.head[:_MAX_TEXT].decode("utf-8", "replace")
+        facts = f"{part_extension(name)}, {format_bytes(data.size_bytes)}, {data.fault}"
+        shown = text if kind == "tree" and "\0" not in text else None
+        return FieldView(name=name, facts=facts, text=shown, type="json", size_bytes=data.size_bytes)
     return replace(_describe_bytes(name, data), size_bytes=len(data))
 
 
@@ -191,10 +197,21 @@ def _describe_json(name: str, data: bytes, size: str) -> FieldView:
 
 def _describe_structure(name: str, value: Any, facts: str) -> FieldView:
     try:
-        text = json.dumps(value, indent=2, ensure_ascii=False, default=_describe_inner)
+        text = _first_text(json.JSONEncoder(indent=2, ensure_ascii=False, default=_describe_inner).iterencode(value))
     except (ValueError, TypeError, RecursionError):
         text = _safe_repr(value)
     return FieldView(name=name, facts=facts, text=text[:_MAX_TEXT])
+
+
+def _first_text(pieces: Iterable[str]) -> str:
+    """Join pieces up to the length that is shown: the text of a whole document takes several times its memory."""
+    kept, length = [], 0
+    for piece in pieces:
+        kept.append(piece)
+        length += len(piece)
+        if length > _MAX_TEXT:
+            break
+    return "".join(kept)
 
 
 def _describe_inner(value: Any) -> str:

@@ -56,7 +56,10 @@ def open_folder_views(request: PreviewRequest) -> SampleViews:
             title = place_of(index, len(dataset.index))
             if len(selection) > 1:
                 title += f", {place + 1} of {len(selection):,} with this key"
-        return replace(view_of_sample(dataset, selection[place], title=title, build=build), index=index)
+        sample = view_of_sample(
+            dataset, selection[place], title=title, build=build, max_json_bytes=request.max_json_bytes
+        )
+        return replace(sample, index=index)
 
     return SampleViews(len(selection), view)
 
@@ -112,7 +115,8 @@ def open_record_views(request: PreviewRequest) -> SampleViews:
         title = place_of(number, len(reader))
         if request.key is None:
             title = place_text(selection, place, shuffled=request.seed is not None)
-        return replace(view_of_record(reader, number, f"{name}/{number}   {title}"), index=number)
+        sample = view_of_record(reader, number, f"{name}/{number}   {title}", max_json_bytes=request.max_json_bytes)
+        return replace(sample, index=number)
 
     return SampleViews(len(selection), view)
 

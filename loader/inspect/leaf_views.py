@@ -61,7 +61,7 @@ def open_leaf_views(leaf: LeafPlan, request: PreviewRequest) -> LeafViews:
     if leaf.join is not None:
         return _Rows(leaf, leaf.join, request)
     if is_record_file(leaf.path):
-        return _Records(leaf)
+        return _Records(leaf, request)
     return _Samples(leaf, request)
 
 
@@ -87,6 +87,7 @@ class _Samples:
         self._ranges = _cut(ranges, start, stop)
         self._numbers = Selection(self._ranges)
         self._build = None if request.crude else make_build(self._folder, request)
+        self._limit = request.max_json_bytes
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -107,13 +108,14 @@ class _Samples:
         number = self._numbers[index]
         if self._filter is not None:
             number = int(self._filter.numbers(np.array([number]))[0])
-        return view_of_sample(self._folder, number, title=title, build=self._build)
+        return view_of_sample(self._folder, number, title=title, build=self._build, max_json_bytes=self._limit)
 
 
 class _Records:
     """The samples of a single file."""
 
-    def __init__(self, leaf: LeafPlan) -> None:
+    def __init__(self, leaf: LeafPlan, request: PreviewRequest) -> None:
+        self._limit = request.max_json_bytes
         file = open_record_path(leaf.path)
         self._reader = RecordReader(file)
         self._name = file.name
@@ -136,7 +138,7 @@ class _Records:
         number = self._start + index
         if self._filter is not None:
             number = int(self._filter.numbers(np.array([number]))[0])
-        return view_of_record(self._reader, number, f"{self._name}/{number}   {title}")
+        return view_of_record(self._reader, number, f"{self._name}/{number}   {title}", max_json_bytes=self._limit)
 
 
 class _Rows:
@@ -220,14 +222,15 @@ class _Member:
             return None
         if self._for_joiner is None:
             self._for_joiner = make_build(self.folder, self._request, crude_too=True)
-        parts: Mapping[str, bytes] = self.folder.read_parts(number)
+        parts: Mapping[str, bytes] = self.folder.read_parts(number, max_json_bytes=self._request.max_json_bytes)
         return None if self._for_joiner is None else self._for_joiner(parts, self.folder.index.full_key(number))
 
     def view(self, number: int) -> SampleView:
         """Describe the sample; the names of its fields are prefixed with the member's name."""
         if number < 0:
             return SampleView(title="", fields=[FieldView(name=self._label, facts="no sample has this key")])
-        view = view_of_sample(self.folder, number, title="", build=self._build)
+        limit = self._request.max_json_bytes
+        view = view_of_sample(self.folder, number, title="", build=self._build, max_json_bytes=limit)
         fields = [replace(field, name=f"{self._label}: {field.name}") for field in view.fields]
         return replace(view, fields=fields)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from ..accounting.large_parts import CHECKED_JSON_BYTES
 from ..errors import EnergonError
 from ..format.documents.dataset_config import DatasetConfig
 from ..format.documents.providers import data_path, is_metadataset, is_record_file, is_tar_file
@@ -30,6 +31,7 @@ class LintRequest:
         meta_folder: Folder to use instead of ``.nv-meta``.
         max_findings: Stop at this number of findings.
         trust_code: Run code that comes with the data.
+        max_json_bytes: Larger JSON parts are not parsed, a finding; None for no limit.
     """
 
     path: str
@@ -41,6 +43,7 @@ class LintRequest:
     meta_folder: str | None = None
     max_findings: int | None = None
     trust_code: bool = False
+    max_json_bytes: int | None = CHECKED_JSON_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +84,7 @@ def run_lint(request: LintRequest, on_progress: Callable[[LintProgress], None] |
         return lint_record_file(
             storage, name, level=request.level, max_findings=request.max_findings, on_progress=on_progress
         )
-    make_check = partial(_make_check, trust_code=request.trust_code)
+    make_check = partial(_make_check, trust_code=request.trust_code, max_json_bytes=request.max_json_bytes)
     if is_metadataset(request.path):
         from ..metadataset.lint import MetadatasetLintPlan, lint_metadataset
         from ..stores.aux_store import open_aux_store
@@ -211,7 +214,9 @@ def _refusal(path: str, request: LintRequest, findings: Sequence[Finding], check
     return None
 
 
-def _make_check(config: DatasetConfig | None, meta_folder: str, *, trust_code: bool) -> SampleCheck:
+def _make_check(
+    config: DatasetConfig | None, meta_folder: str, *, trust_code: bool, max_json_bytes: int | None
+) -> SampleCheck:
     from ..samples.building.check import DecodeCheck
 
-    return DecodeCheck(config, EPath(meta_folder), trust_code)
+    return DecodeCheck(config, EPath(meta_folder), trust_code, max_json_bytes=max_json_bytes)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ..accounting.large_parts import SHOWN_JSON_BYTES, limit_parts
 from ..errors import EnergonError, TrustError
 from ..format.dataset_folder import DatasetFolder
 from ..format.documents.dataset_config import is_own_module
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from ..format.index.layout import SampleIndex
     from ..format.records.record_file import RecordReader
     from ..samples.decoding.decoder import SampleDecoder
+
+_MAX_SHOWN_PIXELS = 1 << 26  # of which a tensor of floats takes 22 bytes each while it is made
+
 
 Build = Callable[[Mapping[str, bytes], str], Any]
 """Builds a sample of its parts and its key."""
@@ -73,6 +77,7 @@ class PreviewRequest:
         workers: Number of worker processes to scan such files with, if all of them are needed.
         on_progress: Called during such a scan with the numbers of scanned shards and of all shards.
         on_note: Called with one line about what was scanned, or skipped.
+        max_json_bytes: Larger JSON parts are neither read nor parsed; None for no limit.
     """
 
     path: str
@@ -89,6 +94,7 @@ class PreviewRequest:
     workers: int = 1
     on_progress: Callable[[int, int], None] | None = None
     on_note: Callable[[str], None] | None = None
+    max_json_bytes: int | None = SHOWN_JSON_BYTES
 
 
 def make_build(dataset: DatasetFolder, request: PreviewRequest, *, crude_too: bool = False) -> Build | None:
@@ -132,14 +138,17 @@ def make_build(dataset: DatasetFolder, request: PreviewRequest, *, crude_too: bo
 
 
 def view_decoder(config: DatasetConfig | None) -> SampleDecoder:
-    """Return the decoder for samples that are only shown; importing torch takes longer than all the rest.
+    """Return the decoder for samples that are only shown, whose pictures fit in a gigabyte and a half.
 
-    Code that comes with a dataset gets the tensors that it expects.
+    Importing torch takes longer than all the rest; code that comes with a dataset gets the tensors that it expects.
     """
+    from ..format.media.open_picture import PIXEL_LIMIT_VARIABLE
     from ..samples.decoding.decoder import ArrayDecoder, SampleDecoder
+    from ..storage.protocol import limit_of_environment
 
+    max_pixels = limit_of_environment(PIXEL_LIMIT_VARIABLE, _MAX_SHOWN_PIXELS, unit="pixels")
     runs_code = config is None or config.field_map is None or not is_own_module(config.module)
-    return SampleDecoder() if runs_code else ArrayDecoder()
+    return SampleDecoder(max_pixels=max_pixels) if runs_code else ArrayDecoder(max_pixels=max_pixels)
 
 
 class SampleFolder(Protocol):
@@ -149,14 +158,16 @@ class SampleFolder(Protocol):
     def index(self) -> SampleIndex:
         """The keys of the samples."""
 
-    def read_parts(self, sample: int) -> dict[str, Any]:
+    def read_parts(self, sample: int, *, max_json_bytes: int | None = None) -> dict[str, Any]:
         """Read the parts of one sample."""
 
     def is_excluded(self, sample: int) -> bool:
         """Return True if the split excludes a sample."""
 
 
-def view_of_sample(dataset: SampleFolder, number: int, *, title: str, build: Build | None) -> SampleView:
+def view_of_sample(
+    dataset: SampleFolder, number: int, *, title: str, build: Build | None, max_json_bytes: int | None
+) -> SampleView:
     """Read one sample and describe it: its fields, or its raw parts if it has no type or cannot be built.
 
     Args:
@@ -164,6 +175,7 @@ def view_of_sample(dataset: SampleFolder, number: int, *, title: str, build: Bui
         number: The sample's number in the whole dataset.
         title: The sample's position, shown after its key.
         build: Builds a sample of parts and key; None shows the parts.
+        max_json_bytes: Larger JSON parts are neither read nor parsed; None for no limit.
     """
     key = dataset.index.full_key(number)
     excluded = _is_excluded(dataset, number)
@@ -176,7 +188,7 @@ def view_of_sample(dataset: SampleFolder, number: int, *, title: str, build: Bui
         excluded=excluded,
     )
     try:
-        parts = dataset.read_parts(number)
+        parts = dataset.read_parts(number, max_json_bytes=max_json_bytes)
     except EnergonError as error:
         return replace(found, fault=str(error))
     if build is None:
@@ -192,11 +204,11 @@ def view_of_sample(dataset: SampleFolder, number: int, *, title: str, build: Bui
     return replace(found, fields=describe_sample(sample))
 
 
-def view_of_record(reader: RecordReader, number: int, title: str) -> SampleView:
+def view_of_record(reader: RecordReader, number: int, title: str, *, max_json_bytes: int | None) -> SampleView:
     """Read one sample of a single file and describe it."""
     found = SampleView(title=title, fields=(), bare_key=str(number), shard=reader.file.name)
     try:
-        parts = reader.read_parts(number)
+        parts = limit_parts(reader.read_parts(number), max_json_bytes)
     except EnergonError as error:
         return replace(found, fault=str(error))
     return replace(found, fields=describe_parts(parts))

@@ -46,7 +46,7 @@ def open_tar_views(request: PreviewRequest) -> SampleViews:
 
     def view(place: int) -> SampleView:
         title = place_text(selection, place, shuffled=request.seed is not None) + suffix
-        sample = view_of_sample(scan, selection[place], title=title, build=None)
+        sample = view_of_sample(scan, selection[place], title=title, build=None, max_json_bytes=request.max_json_bytes)
         return replace(sample, index=selection.position(place))
 
     return SampleViews(len(selection), view)
@@ -75,7 +75,7 @@ def _find_key(tars: TarFolder, request: PreviewRequest, key: str) -> SampleViews
             title = f"{place_of(found[place] - shard.first_sample, shard.samples)} of its shard"
         if len(found) > 1:
             title += f", {place + 1} of {len(found):,} with this key"
-        sample = view_of_sample(scan, found[place], title=title, build=None)
+        sample = view_of_sample(scan, found[place], title=title, build=None, max_json_bytes=request.max_json_bytes)
         return replace(sample, index=None if is_part else found[place])
 
     return SampleViews(len(found), view)

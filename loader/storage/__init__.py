@@ -8,6 +8,8 @@
 `file_lock.py`    locks between processes and threads
 `file_stream.py`  a file read at offsets, as a Python file with a position, or in larger pieces
 `memory_map.py`   files mapped into memory
+`scratch_folder.py` temporary folders that outlive no run
+`unpacked.py`     the contents of compressed files, within a ratio
 `split_storage.py` a folder of files with a folder that is elsewhere
 `missing_folder.py` the error of a folder that does not exist
 `retry.py`        repetition of reads that fail for a moment

@@ -296,24 +296,32 @@ The list of the shards of a dataset, 100 bytes each, is the longest document."""
 
 _MOST_DOCUMENTS_BYTES = 1 << 20  # of all but a few documents; those are read twice
 
+_SHORT_SHARE = 256  # so that dataset.yaml may have 1 MiB, which takes seconds to parse
+
 DOCUMENT_LIMIT_VARIABLE = "ENERGON_MAX_DOCUMENT_BYTES"
 """Environment variable that replaces the limit."""
 
 
-def read_document(storage: Storage, name: str) -> bytes:
+def read_document(storage: Storage, name: str, *, is_short: bool = False) -> bytes:
     """Read a document.
+
+    Args:
+        storage: Its folder.
+        name: Its name.
+        is_short: People write it by hand: it may have a 256th of the limit.
 
     Raises:
         ConfigError: It is larger than :func:`max_document_bytes`; it is not read then.
         StorageError: It cannot be read.
     """
-    limit = max_document_bytes()
+    share = _SHORT_SHARE if is_short else 1
+    limit = max_document_bytes() // share
     data, size_bytes = storage.read_start(name, _MOST_DOCUMENTS_BYTES)
     if size_bytes > limit:
         raise ConfigError(
             f"this document has {size_bytes:,} bytes, more than the limit of {limit:,}",
             file=storage.path(name),
-            hint=f"if it is right, set the environment variable {DOCUMENT_LIMIT_VARIABLE}={size_bytes}",
+            hint=f"if it is right, set the environment variable {DOCUMENT_LIMIT_VARIABLE}={size_bytes * share}",
         )
     return data if len(data) >= size_bytes else storage.read(name)
 
@@ -324,12 +332,20 @@ def max_document_bytes() -> int:
     Raises:
         ConfigError: The environment variable is no number.
     """
-    given = os.environ.get(DOCUMENT_LIMIT_VARIABLE, "").strip()
+    return limit_of_environment(DOCUMENT_LIMIT_VARIABLE, MAX_DOCUMENT_BYTES, unit="bytes")
+
+
+def limit_of_environment(variable: str, default: int, *, unit: str) -> int:
+    """Return the limit that a variable of the environment sets, or the default.
+
+    Raises:
+        ConfigError: The variable is no number.
+    """
+    given = os.environ.get(variable, "").strip()
     if not given:
-        return MAX_DOCUMENT_BYTES
+        return default
     if not (given.isascii() and given.isdecimal()):
         raise ConfigError(
-            f"expected a number of bytes in {DOCUMENT_LIMIT_VARIABLE}, found {given!r}",
-            hint="set 500000000, or unset it",
+            f"expected a number of {unit} in {variable}, found {given!r}", hint="set 500000000, or unset it"
         )
     return int(given)

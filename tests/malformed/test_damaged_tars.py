@@ -476,3 +476,17 @@ def test_a_member_of_nine_gigabytes_is_stepped_over_without_reading_it(tmp_path:
         file.write(member(b"b.txt") + END)
     index = index_shard(LocalStorage(tmp_path), "s.tar")
     assert contents(index) == [("a", [("bin", 512, size)]), ("b", [("txt", 512 + size + 512, 5)])]
+
+
+def extension(kind: bytes, size_bytes: int) -> bytes:
+    header = tarfile.TarInfo("extension")
+    header.type, header.size = kind, size_bytes
+    return header.tobuf() + b"17 k0000000=val\n"[:1] * size_bytes + bytes(-size_bytes % 512)
+
+
+@pytest.mark.parametrize("kind", [b"x", b"g", b"L", b"K"])
+def test_an_extension_header_of_more_than_a_mebibyte_is_refused(tmp_path: Path, kind: bytes) -> None:
+    member = tarfile.TarInfo("a.txt")
+    (tmp_path / "s.tar").write_bytes(extension(kind, (1 << 20) + 1) + member.tobuf() + bytes(1024))
+    with pytest.raises(FormatError, match="an extension header has 1,048,577 bytes, more than the limit of 1,048,576"):
+        index_shard(LocalStorage(str(tmp_path)), "s.tar")

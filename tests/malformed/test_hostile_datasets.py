@@ -397,3 +397,18 @@ def test_info_shows_the_largest_of_very_many_parts(tmp_path: Path, capsys: pytes
     assert "… and 10 more (--json lists all)" in text
     assert main_module.main(["info", str(tmp_path / "d"), "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["parts"]) == 60
+
+
+def test_a_dataset_yaml_of_megabytes_is_not_parsed(tmp_path: Path) -> None:
+    folder = prepared(tmp_path / "ds")
+    (folder / ".nv-meta" / "dataset.yaml").write_bytes(b"a: b\n" * 300_000)
+    with pytest.raises(ConfigError, match="has 1,500,000 bytes, more than the limit of 1,048,576"):
+        _ = DatasetFolder(str(folder)).config
+
+
+def test_a_metadataset_of_too_many_values_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from loader.metadataset.documents.parse import parse_metadataset
+
+    monkeypatch.setenv("ENERGON_MAX_DOCUMENT_BYTES", "2560")
+    _, faults = parse_metadataset("splits: [" + "a, " * 20 + "b]", file="mix.yaml")
+    assert [fault.message for fault in faults] == ["this document has more than 10 values"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -18,6 +17,7 @@ from ...format.nv_meta import INFO_JSON
 from ...metadataset.documents.leaf_plan import Nonmatch
 from ...metadataset.joins.prepare_metadataset import prepare_metadataset
 from ...storage import is_url, open_parent, open_storage, read_document
+from ...storage.scratch_folder import scratch_folder
 from ..importing.plan import ImportPlan, ProgressCallback
 from ..importing.run import run_import
 from ..rows.shard_plan import ShardLayout
@@ -113,7 +113,7 @@ def run_add_parts(plan: AddPartsPlan, *, on_progress: ProgressCallback | None = 
         )
     inner = open_parts(plan.source, key_column=plan.key_column)
     source = MatchedSource(source=inner, dataset=plan.dataset, rename=plan.rename)
-    with tempfile.TemporaryDirectory(prefix="energon-add-parts-") as scratch:
+    with scratch_folder() as scratch:
         counted = count_matches(source, folder, scratch=scratch)
     used = _used_samples(folder)
     lacking = np.flatnonzero(used & ~counted.has_parts)

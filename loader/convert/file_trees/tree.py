@@ -16,6 +16,7 @@ from typing import IO, cast
 from ...accounting import Account, Unit
 from ...errors import FormatError
 from ...storage import FileStream, is_url, open_parent, raise_storage_error
+from ...storage.unpacked import check_ratio
 from ..rows.file_access import FileAccess
 from ..rows.file_ref import file_version
 from ..rows.row import CellRef, PartRef, RangeRef
@@ -305,8 +306,10 @@ class ZipTree(_ArchiveTree):
     @contextmanager
     def open(self, name: str) -> Iterator[IO[bytes]]:
         """Open a member."""
+        info = self._file.infolist()[self.members[name][0]]
+        check_ratio(info.file_size, info.compress_size, path=self.path, name=name)
         try:
-            with self._file.open(self._file.infolist()[self.members[name][0]]) as member:
+            with self._file.open(info) as member:
                 yield member
         except UNREADABLE as error:
             raise FormatError(f"cannot unpack {name}: {error}", shard=self.path) from error

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ import numpy as np
 
 from ...accounting import Account
 from ...errors import ConfigError
+from ...storage.scratch_folder import scratch_folder
 from ..annotations.listed_pictures import ListedPictures
 from ..rows.row import Row
 from ..rows.row_file import RowFile, RowFileWriter
@@ -110,7 +110,7 @@ def list_rows(
             yield row if number == 0 else msgspec.structs.replace(row, source=number)
 
     with (
-        tempfile.TemporaryDirectory(prefix="energon-import-") as folder,
+        scratch_folder() as folder,
         RowFileWriter(os.path.join(folder, "rows")) as writer,
     ):
         for number, source in enumerate(sources):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
 from ...errors import ConfigError, EnergonError
 from ...storage import LocalStorage
+from ...storage.scratch_folder import scratch_folder
 from ..writing.shard_file import ShardFile
 from .contents import ContentReader
 from .listing import ListedRows
@@ -34,7 +34,7 @@ def write_trial(listed: ListedRows, pictures: PictureOptions) -> Iterator[str]:
     """
     fault: EnergonError | None = None
     origin = ""
-    with tempfile.TemporaryDirectory(prefix="energon-import-") as folder:
+    with scratch_folder() as folder:
         storage = LocalStorage(folder)
         with (
             storage.create("first_samples.tar", durable=False) as file,

@@ -128,7 +128,9 @@ def _described(one: MergeInput) -> tuple[Any, dict[str, bytes]]:
     storage, file = one.folder.storage, f"{FOLDER}/{DATASET_YAML}"
     if not storage.exists(file):
         return None, {}
-    document = parse_yaml(read_document(storage, file).decode("utf-8", "replace"), file=storage.path(file))
+    document = parse_yaml(
+        read_document(storage, file, is_short=True).decode("utf-8", "replace"), file=storage.path(file)
+    )
     code = {}
     for key in ("sample_loader", "part_filter"):
         value = document.get(key) if isinstance(document, dict) else None

@@ -9,15 +9,17 @@ import os
 import shutil
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, BinaryIO, Literal
 
 from ...accounting import Account
-from ...errors import ConfigError, FormatError, StorageError
+from ...errors import ConfigError, EnergonError, FormatError, StorageError
 from ...format.index.shard_index import index_shard
 from ...format.prepare.shards import compression_of, is_compressed_tar
 from ...format.tar.names import reason_without_sample, split_member_name
 from ...storage import open_parent, raise_storage_error
+from ...storage.unpacked import UnpackedFile
 from ..file_trees.file_names import TAR_ENDINGS, reason_of_name
 from ..file_trees.tar_members import read_tar_members
 from ..file_trees.tree import FolderTree
@@ -159,37 +161,41 @@ def _part_name(name: str) -> str:
 
 def _decompress(path: str, target: str) -> None:
     try:
-        with _opened(path) as source, open(target, "wb") as file:
-            shutil.copyfileobj(source, file, _COPY_BYTES)
+        with open(path, "rb") as packed, _opened(path, packed) as source, open(target, "wb") as file:
+            shutil.copyfileobj(UnpackedFile(source, packed, path), file, _COPY_BYTES)
+    except EnergonError:
+        with suppress(OSError):
+            os.remove(target)
+        raise
     except OSError as error:
         if error.errno is None:  # of the decompressor
             raise FormatError(f"cannot be decompressed: {error}", shard=path) from error
         raise_storage_error(f"decompress {path} to this file", target, error)
-    except (EOFError, ValueError, RuntimeError, lzma.LZMAError, zlib.error) as error:
+    except (EOFError, MemoryError, ValueError, RuntimeError, lzma.LZMAError, zlib.error) as error:
         raise FormatError(f"cannot be decompressed: {error}", shard=path) from error
 
 
-def _opened(path: str) -> Any:
-    """Open a compressed file, as a context manager of a readable file.
+def _opened(path: str, packed: BinaryIO) -> Any:
+    """Return the contents of a compressed file, as a context manager of a readable file.
 
     Raises:
         StorageError: The library for its compression is not installed.
     """
     match compression_of(path):
         case "gz":
-            return gzip.open(path)
+            return gzip.open(packed)
         case "bz2":
-            return bz2.open(path)
+            return bz2.open(packed)
         case "xz":
-            return lzma.open(path)
+            return lzma.open(packed)
     try:
         if path.endswith(".zst"):
             import zstandard
 
-            return zstandard.open(path, "rb")
+            return zstandard.open(packed, "rb")
         import lz4.frame
 
-        return lz4.frame.open(path, "rb")
+        return lz4.frame.open(packed, "rb")
     except ImportError as error:
         raise StorageError(
             "the library for this compression is not installed",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import posixpath
-import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -13,7 +12,9 @@ import msgspec
 
 from ...accounting import REASONS, Account
 from ...accounting.kinds import MEDIA_KINDS, kind_of_name
-from ...errors import ConfigError, EnergonError, SampleError
+from ...errors import ConfigError, EnergonError, FormatError, SampleError
+from ...storage.scratch_folder import scratch_folder
+from ...storage.unpacked import check_ratio
 from ..annotations.json_elements import LINE_ENDINGS
 from ..annotations.kinds import annotation_kind, is_annotation_list
 from ..file_trees.file_names import BINARY_TABLES, HIDDEN, SortedFiles, join_names, reason_of_name, sort_files
@@ -105,7 +106,7 @@ class FilesSource(Source):
             StorageError: The folder or archive cannot be read.
         """
         if self._survey is None:
-            with tempfile.TemporaryDirectory(prefix="energon-import-") as scratch:
+            with scratch_folder() as scratch:
                 for tree in open_trees(self.path, self.kind, scratch, self.columns):
                     self._surveyed(tree, scratch)
         return self._survey or TreeSurvey()
@@ -363,7 +364,12 @@ class ZipCells:
         """
         info = self._infos[cell.row]
         try:
+            check_ratio(info.file_size, info.compress_size, path=self._path, name=info.filename)
             return self._file.read(info)
+        except FormatError as error:
+            raise SampleError(
+                error.message, part=cell.column, source=self._path, code="F110", hint=error.hint
+            ) from error
         except UNREADABLE as error:
             raise SampleError(f"cannot unpack {info.filename}: {error}", part=cell.column, source=self._path) from error
 

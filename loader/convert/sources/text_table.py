@@ -109,7 +109,7 @@ class TextTableSource(TableSource):
             return
         with open_text_table(self.path, notes) as file:
             if self.kind == "jsonl":
-                yield [], read_json_lines(file, path=self.path)
+                yield [], read_json_lines(file)
                 return
             reader = DelimitedReader(file, kind=self.kind, path=self.path)
             if not reader.has_header:

@@ -16,12 +16,14 @@ from typing import Any, BinaryIO, cast
 
 from ...errors import StorageError
 from ...storage import FileStream, open_parent
+from ...storage.unpacked import UnpackedFile
 
 INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
 """Integers as JSON writes them; others, such as ``007``, are texts."""
 NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 """Numbers as JSON writes them."""
 
+_FREE_BYTES = 4 << 20  # half a million short rows, which take some seconds
 _BUFFER_BYTES = 1 << 20
 _MARKS = {codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32"}  # before those of UTF-16, as they begin alike
 _MARKS |= {codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
@@ -53,6 +55,7 @@ def open_text_table(path: str, notes: list[str] | None = None) -> Iterator[Binar
         notes: Gets a sentence if a byte order mark says that the file has another encoding.
 
     Raises:
+        FormatError: It unpacks to very much more than its size.
         StorageError: It cannot be read, or is not in the format of gzip.
     """
     storage, name = open_parent(path)
@@ -62,7 +65,8 @@ def open_text_table(path: str, notes: list[str] | None = None) -> Iterator[Binar
             return
         try:
             with gzip.open(plain) as unpacked:
-                yield _as_utf8(unpacked, path, notes)
+                bounded = io.BufferedReader(UnpackedFile(unpacked, plain, path, free_bytes=_FREE_BYTES), _BUFFER_BYTES)
+                yield _as_utf8(bounded, path, notes)
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
             raise StorageError(f"this file cannot be decompressed: {error}", path=path, hint="copy it again") from error
 

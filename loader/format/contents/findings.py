@@ -38,6 +38,8 @@ class Contents:
         kinds: Part name → kind by the first bytes → number of such parts, and the first sample with one.
         structures: Part name → expressions of all values inside → the json parts with these values.
         documents: Part name → the json parts merged: all keys, each with the first value.
+        large: Number of parts of all samples that are too large to be parsed.
+        large_example: The first sample with one.
     """
 
     samples: int = 0
@@ -45,6 +47,13 @@ class Contents:
     kinds: dict[str, dict[Kind, tuple[int, str]]] = field(default_factory=dict)
     structures: dict[str, dict[tuple[str, ...], Structure]] = field(default_factory=dict)
     documents: dict[str, dict[str, Any]] = field(default_factory=dict)
+    large: int = 0
+    large_example: str = ""
+
+    def add_large(self, parts: int, example: str) -> None:
+        """Count parts that are too large to be parsed."""
+        self.large_example = self.large_example or example
+        self.large += parts
 
     def add_part(self, name: str, kind: Kind, example: str, parts: int = 1) -> None:
         """Count parts of a kind."""
@@ -76,6 +85,7 @@ class Contents:
         """Add the contents of later samples."""
         self.samples += other.samples
         self.shards += other.shards
+        self.add_large(other.large, other.large_example)
         for name, kinds in other.kinds.items():
             for kind, (count, example) in kinds.items():
                 self.add_part(name, kind, example, count)
@@ -111,8 +121,11 @@ class Contents:
     def conflicts(self) -> Iterator[str]:
         """Yield a sentence for each part that is not always the same kind of file, or another one than its name says.
 
-        Also for the keys inside json that only some samples have.
+        Also for the keys inside json that only some samples have, and for parts that are too large to be parsed.
         """
+        if self.large:
+            are = "JSON part is" if self.large == 1 else "JSON parts are"
+            yield f"{self.large:,} {are} larger than --max-json-bytes, so not parsed, first {self.large_example} (W310)"
         for name, kinds in self.kinds.items():
             groups = {_group(kind) for kind in kinds if kind.kind != "empty"}
             if len(groups) < 2 and not any(_is_false(name, kind) for kind in kinds):

@@ -7,7 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from ...accounting.kinds import HEADER_BYTES, is_compressed, kind_of_bytes, part_extension
+from ...accounting.large_parts import is_limited
 from ...accounting.part_sets import PartSetCounter
 from ...errors import EnergonError
 from ...storage import FileInfo, ReadableFile, Storage
@@ -34,16 +37,25 @@ class ContentSampler:
     Args:
         samples_of: Shard → number of samples to inspect.
         requests: Number of reads that this process may do; None for any number.
+        max_json_bytes: Larger JSON parts are counted, in all samples of the shards; None counts none.
     """
 
     samples_of: Mapping[str, int]
     requests: int | None = None
+    max_json_bytes: int | None = None
     _seen: set[tuple[str, ...]] = field(default_factory=set)
     _layouts: set[object] = field(default_factory=set)  # parts of small shards: many have the same ones
     _rare: int = 0
 
     @staticmethod
-    def of_shards(shards: Sequence[str], *, is_far: bool, workers: int, also: Iterable[str] = ()) -> ContentSampler:
+    def of_shards(
+        shards: Sequence[str],
+        *,
+        is_far: bool,
+        workers: int,
+        also: Iterable[str] = (),
+        max_json_bytes: int | None = None,
+    ) -> ContentSampler:
         """Return a sampler for a dataset: of many shards, it inspects evenly spread ones.
 
         Args:
@@ -51,13 +63,16 @@ class ContentSampler:
             is_far: Each read is a request.
             workers: Number of processes with a sampler.
             also: Shards of which samples with rare part sets are inspected.
+            max_json_bytes: As in the class.
         """
         most = _MAX_REQUESTS if is_far else _MAX_SHARDS
         stride = max(1, -(-len(shards) // most))
         chosen = shards[::stride]
         each = 1 if is_far else max(1, -(-_MIN_SAMPLES // max(1, len(chosen))))
         return ContentSampler(
-            dict.fromkeys(also, 0) | dict.fromkeys(chosen, each), _MAX_REQUESTS // max(1, workers) if is_far else None
+            dict.fromkeys(also, 0) | dict.fromkeys(chosen, each),
+            _MAX_REQUESTS // max(1, workers) if is_far else None,
+            max_json_bytes,
         )
 
     def inspect(self, storage: Storage, shard: FileInfo, index: ShardIndex, *, head: bytes = b"") -> Contents:
@@ -70,6 +85,7 @@ class ContentSampler:
             head: Its first bytes, as far as the scan has fetched them.
         """
         contents = Contents()
+        self._count_large(shard.name, index, contents)
         samples = self._choose(shard.name, index)
         if not samples or (self.requests is not None and self.requests <= 0 and not head):
             return contents
@@ -82,6 +98,16 @@ class ContentSampler:
             pass  # the shard was removed or replaced meanwhile: the prepare reports it
         contents.shards = min(1, contents.samples)
         return contents
+
+    def _count_large(self, shard: str, index: ShardIndex, contents: Contents) -> None:
+        """Count the parts that are too large to be parsed."""
+        if self.max_json_bytes is None:
+            return
+        limited = [number for number, name in enumerate(index.part_names) if is_limited(name)]
+        rows = np.flatnonzero((index.part_size > self.max_json_bytes) & np.isin(index.part_name, limited))
+        if len(rows):
+            sample = int(np.searchsorted(index.part_ends, rows[0], side="right"))
+            contents.add_large(len(rows), f"{shard}/{index.key(sample)}")
 
     def _choose(self, shard: str, index: ShardIndex) -> list[int]:
         """Return samples that are evenly spread, and the first one of each part set that was not seen before."""

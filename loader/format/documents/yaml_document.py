@@ -164,7 +164,8 @@ def _check_shape(text: str, file: str) -> None:
     for number, event in enumerate(yaml.parse(text, Loader=yaml.CSafeLoader)):
         if number > most:
             hint = f"if it is right, set the environment variable {DOCUMENT_LIMIT_VARIABLE}={max_document_bytes() * 4}"
-            raise ConfigError(f"this document has more than {most:,} values", file=file, hint=hint)
+            fault = Fault(place="", message=f"this document has more than {most:,} values")
+            raise ConfigError(file=file, faults=[fault], hint=hint)
         if isinstance(event, yaml.CollectionStartEvent):
             open_nodes.append(event.anchor)
             sizes.append(1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
+from ...accounting.large_parts import HEAD_BYTES, LargePart, is_too_large, limit_parts
 from ...errors import FormatError
 from ...storage import ReadableFile
 from .dataset_index import PartLocation
@@ -12,7 +13,12 @@ _MAX_GAP = 64 * 1024  # smaller gaps between parts are read over: a second read 
 
 
 def read_sample(
-    file: ReadableFile, locations: Sequence[PartLocation], *, shard: str, names: Collection[str] | None = None
+    file: ReadableFile,
+    locations: Sequence[PartLocation],
+    *,
+    shard: str,
+    names: Collection[str] | None = None,
+    max_json_bytes: int | None = None,
 ) -> dict[str, bytes]:
     """Read the parts of a sample; neighbouring parts in one read.
 
@@ -21,6 +27,8 @@ def read_sample(
         locations: Locations of the parts.
         shard: Path of the shard, for messages.
         names: Names of the parts to read; None for all.
+        max_json_bytes: Of larger JSON parts only the first bytes are read, as a
+            :class:`~loader.accounting.large_parts.LargePart`; None reads all parts whole.
 
     Returns:
         Part name → bytes, in the order of ``locations``.
@@ -29,6 +37,20 @@ def read_sample(
         FormatError: The shard ends within a part.
     """
     wanted = [part for part in locations if names is None or part.name in names]
+    if max_json_bytes is None:
+        return _read_whole(file, wanted, shard)
+    large = {
+        part.name: LargePart(
+            part.size_bytes, max_json_bytes, file.read_at(part.offset, min(part.size_bytes, HEAD_BYTES))
+        )
+        for part in wanted
+        if is_too_large(part.name, part.size_bytes, max_json_bytes)
+    }
+    whole = _read_whole(file, [part for part in wanted if part.name not in large], shard)
+    return limit_parts({part.name: large.get(part.name) or whole[part.name] for part in wanted}, max_json_bytes)
+
+
+def _read_whole(file: ReadableFile, wanted: Sequence[PartLocation], shard: str) -> dict[str, bytes]:
     found: dict[PartLocation, bytes] = {}
     for run in _runs(sorted(wanted, key=lambda part: part.offset)):
         start, end = run[0].offset, _end(run)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ...accounting.large_parts import LargePart, limit_parts
 from ...cached_property import cached_property
 from ...errors import ConfigError, EnergonError, FormatError
 from ..dataset_folder import DatasetFolder
@@ -119,7 +121,8 @@ def lint_record(reader: RecordReader, number: int, check: SampleCheck) -> Iterat
     name = reader.file.name
     try:
         parts = reader.read_parts(number)
-        if reader.file.decodes:
+        limit = getattr(check, "max_json_bytes", None) or math.inf
+        if reader.file.decodes and all(len(data) <= limit for data in parts.values()):
             (offset,), _ = reader.file.spans(np.array([number]))
             for line in LineBlock(b"".join(parts.values()), int(offset), 0, name).examine():
                 if line.fault is not None:
@@ -135,8 +138,10 @@ def lint_record(reader: RecordReader, number: int, check: SampleCheck) -> Iterat
 
 
 def _faults(parts: Mapping[str, Any], shard: str, number: int, check: SampleCheck) -> Iterator[Finding]:
+    parts = limit_parts(parts, getattr(check, "max_json_bytes", None))
     for part, message in check(str(number), parts):
         code = "E307" if part is None else "E302" if part in parts else "E301"
+        code = "W310" if isinstance(parts.get(part or ""), LargePart) else code
         yield Finding(code=code, message=message, shard=shard, key=str(number), part=part)
 
 

@@ -152,6 +152,7 @@ CODES: dict[str, str] = {
     "E307": "the sample cannot be built from its parts",
     "W308": "a text is empty",
     "W309": "most part names occur once: base names contain dots",
+    "W310": "a part is too large to be parsed, so it is not checked",
     # JSONL files
     "E401": "the index of a JSONL file is missing or damaged",
     "E402": "the index of a JSONL file is stale: the file has changed",

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from ...accounting.large_parts import LargePart
 from ...errors import EnergonError, FormatError
 from ...storage import AscendingFile, ReadableFile, Storage
 from ..index.dataset_index import PartLocation
@@ -85,7 +86,9 @@ class SampleLint:
         self, file: ReadableFile, shard: str, key: str, locations: list[PartLocation]
     ) -> Iterator[Finding]:
         try:
-            parts = read_sample(file, locations, shard=shard)
+            parts = read_sample(
+                file, locations, shard=shard, max_json_bytes=getattr(self.check, "max_json_bytes", None)
+            )
         except FormatError as error:
             yield Finding(code="E104", message=error.message, shard=shard, key=key, offset=error.offset)
             return
@@ -97,17 +100,23 @@ class SampleLint:
         except Exception as error:  # noqa: BLE001 - one sample must not hide the faults of all others
             faults = [(None, f"the check of this sample failed: {type(error).__name__}: {error}")]
         if faults:
-            yield from self._faults_of(shard, key, locations, faults)
+            large = frozenset(name for name, data in parts.items() if isinstance(data, LargePart))
+            yield from self._faults_of(shard, key, locations, faults, large)
 
     def _faults_of(
-        self, shard: str, key: str, locations: list[PartLocation], faults: Sequence[tuple[str | None, str]]
+        self,
+        shard: str,
+        key: str,
+        locations: list[PartLocation],
+        faults: Sequence[tuple[str | None, str]],
+        large: frozenset[str],
     ) -> Iterator[Finding]:
         by_name = {part.name: part for part in locations}
         for part, message in faults:
             location = by_name.get(part or "")
             if location is not None and location.size_bytes == 0:
                 continue  # reported as E303 or W308 with the headers
-            code = "E302"
+            code = "W310" if part in large else "E302"
             if location is None:
                 if part in self.required:
                     continue  # reported with the headers

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from ...accounting import Account
+from ...accounting.large_parts import SHOWN_JSON_BYTES
 from ..contents.findings import Contents
 from ..index.layout import SampleIndex
 from ..index.remote_shard import ScanMode
@@ -57,6 +58,7 @@ class PreparePlan:
         meta_folder: Folder to use instead of ``.nv-meta``; nothing else is written then, so compat files are not.
         media: Parts to collect media metadata of; None keeps the choice of an earlier prepare.
         fix_duplicates: Rename keys that occur in several shards, in new copies of those shards.
+        max_json_bytes: Larger JSON parts of examples are neither read nor parsed; None for no limit.
     """
 
     path: str
@@ -72,6 +74,7 @@ class PreparePlan:
     meta_folder: str | None = None
     scan: ScanMode = "auto"
     strict: bool = False
+    max_json_bytes: int | None = SHOWN_JSON_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

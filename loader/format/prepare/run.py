@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from ...accounting import Account
+from ...accounting.large_parts import is_limited
 from ...errors import ConfigError
 from ...storage import RemoteStorage, Storage
 from ..cluster.complete import check_complete
@@ -203,6 +204,7 @@ class TarPrepare:
             inputs.search.names,
             is_far=inputs.storage.checks_versions,
             workers=plan.workers,
+            max_json_bytes=plan.max_json_bytes,
             also=[previous.shard_of(each.first_sample).name for each in sets[:_MAX_KNOWN_SETS]] if previous else (),
         )
 
@@ -248,10 +250,11 @@ class TarPrepare:
 
     def read_parts(self, sample: int, *, max_bytes: int) -> dict[str, Any]:
         storage, shard = self._inputs.storage, self.index.shard_of(sample)
-        locations = [part for part in self.index.parts(sample) if part.size_bytes <= max_bytes]
+        locations = [part for part in self.index.parts(sample) if part.size_bytes <= max_bytes or is_limited(part.name)]
         with storage.open(shard.name, shard.info) as file:
             file.expect_few()
-            return read_sample(file, locations, shard=storage.path(shard.name))
+            limit = self._plan.max_json_bytes
+            return read_sample(file, locations, shard=storage.path(shard.name), max_json_bytes=limit)
 
     def commit(
         self, request: SplitRequest | None, files: Mapping[str, str], *, is_listed: bool = True

@@ -43,7 +43,7 @@ Request = tuple[int, int]
 _BATCH_ROWS = 4096  # 2 MiB of headers, which fit the processor's cache
 _WIDE_WINDOW = 256 * 1024  # for members of some KiB: many headers a read
 _NARROW_WINDOW = 4096  # for large members: one page has the header, and those of small neighbours
-_MAX_EXTENSION = 16 * 1024 * 1024  # contents of a PAX header or a GNU long name
+_MAX_EXTENSION = 1024 * 1024  # contents of a PAX header or a GNU long name; those of a million records take seconds
 _REGULAR = frozenset(b"0\x007")
 _PAX = ord("x")
 _HARD_LINK, _SYMBOLIC_LINK, _FOLDER = b"125"
@@ -275,7 +275,12 @@ class TarScan:
 
     def _extension(self, offset: int, size: int) -> Generator[Request, bytes, bytes]:
         if size > _MAX_EXTENSION:
-            check_size(-1, shard=self._shard, offset=offset - BLOCK, stated=f"an extension header of {size} bytes")
+            raise FormatError(
+                f"an extension header has {size:,} bytes, more than the limit of {_MAX_EXTENSION:,}",
+                shard=self._shard,
+                offset=offset - BLOCK,
+                hint="rewrite the shard without it, or exclude it with --exclude",
+            )
         data = yield from self._read(offset, size)
         if len(data) < size:
             self._check_fits(offset - BLOCK, size)

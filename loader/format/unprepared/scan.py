@@ -60,15 +60,23 @@ class TarSamples:
     complete: bool
     damaged: tuple[EnergonError, ...]
 
-    def read_parts(self, sample: int, names: Collection[str] | None = None) -> dict[str, bytes]:
-        """Read the parts of one sample.
+    def read_parts(
+        self, sample: int, names: Collection[str] | None = None, *, max_json_bytes: int | None = None
+    ) -> dict[str, bytes]:
+        """Read the parts of one sample, as :meth:`.DatasetFolder.read_parts` does.
 
         Raises:
             FormatError: The shard ends within a part.
         """
         shard = self.index.shard_of(sample)
         with self.storage.open(shard.name, replace(shard.info, is_indexed=False)) as file:
-            return read_sample(file, self.index.parts(sample), shard=self.storage.path(shard.name), names=names)
+            return read_sample(
+                file,
+                self.index.parts(sample),
+                shard=self.storage.path(shard.name),
+                names=names,
+                max_json_bytes=max_json_bytes,
+            )
 
     def is_excluded(self, sample: int) -> bool:  # noqa: ARG002 - the signature of DatasetFolder
         """Return False: without a split, no sample is excluded."""

@@ -63,6 +63,13 @@ SAMPLE_RULES = RuleGroup(
             "rename the files, or unpack the shards and run `energon import`, which replaces such dots",
             "The files are named by time: `cam.2024-01-31.jpg` is the part `2024-01-31.jpg` of the sample `cam`.",
         ),
+        Rule(
+            "W310",
+            "A JSON part takes up to thirty times its size in memory, in each worker that decodes it. A command does "
+            "not parse larger ones than its `--max-json-bytes`, nor what of a compressed part exceeds it.",
+            "store large values as parts of their own: arrays as `.npy`, texts as `.txt`; or raise `--max-json-bytes`",
+            "A job wrote the annotations of all pictures, 225 MB, into the `.json` of the first one.",
+        ),
     ),
 )
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ...accounting.large_parts import CHECKED_JSON_BYTES
 from ...accounting.part_sets import PartSets
 from ...arrays import IntArray
 from ...errors import ConfigError
@@ -52,6 +53,7 @@ class StatsRequest:
         trust_code: The tokenizer may be imported.
         split_config: Name of the split file; None for the default one.
         meta_folder: Folder to use instead of ``.nv-meta``.
+        max_json_bytes: Larger JSON parts are not parsed; None for no limit.
     """
 
     path: str
@@ -66,6 +68,7 @@ class StatsRequest:
     trust_code: bool = False
     split_config: str | None = None
     meta_folder: str | None = None
+    max_json_bytes: int | None = CHECKED_JSON_BYTES
 
 
 @dataclass(slots=True, kw_only=True)
@@ -80,6 +83,8 @@ class StatsReport:
         texts: Name → most frequent texts.
         broken: The first parts that are not what their names say.
         broken_count: Number of all of them.
+        large: The first parts that were not parsed, because they are larger than the limit.
+        large_count: Number of all of them.
         duplicates: Groups of samples with the same content, ``<shard>/<key>``.
         duplicate_numbers: The same groups, as numbers of samples.
         hashed_parts: The parts by which they were found; empty for all parts.
@@ -96,6 +101,8 @@ class StatsReport:
     texts: dict[str, TopValues] = field(default_factory=dict)
     broken: list[Broken] = field(default_factory=list)
     broken_count: int = 0
+    large: list[Broken] = field(default_factory=list)
+    large_count: int = 0
     duplicates: list[list[str]] | None = None
     duplicate_numbers: list[list[int]] = field(default_factory=list)
     hashed_parts: tuple[str, ...] = ()
@@ -120,10 +127,8 @@ class StatsReport:
                 key: {"name": name, **self.numbers[name].document(population)} for key, name in _dotted(self.numbers)
             },
             "texts": {key: {"name": name, **self.texts[name].document()} for key, name in _dotted(self.texts)},
-            "broken": {
-                "count": self.broken_count,
-                "first": [{"sample": one.sample, "part": one.part, "reason": one.reason} for one in self.broken],
-            },
+            "broken": _named(self.broken, self.broken_count),
+            "large": _named(self.large, self.large_count),
             "complete": not self.is_cut,
             "duplicates": self.duplicates,
             "columns": self.written,
@@ -141,6 +146,8 @@ class StatsReport:
                 self.texts.setdefault(name, TopValues()).add(counts)
         self.broken += result.broken[: _MAX_BROKEN - len(self.broken)]
         self.broken_count += result.broken_count
+        self.large += result.large[: _MAX_BROKEN - len(self.large)]
+        self.large_count += result.large_count
 
     def _has_room(self, name: str, known: Mapping[str, object]) -> bool:
         """Return True if a name is counted; keys of JSON may be different in each sample."""
@@ -157,6 +164,11 @@ def _dotted(names: Iterable[str]) -> Iterator[tuple[str, str]]:
         dotted = parse_value_name(name).dotted
         yield name if dotted in taken else dotted, name
         taken.add(dotted)
+
+
+def _named(parts: Sequence[Broken], count: int) -> dict[str, Any]:
+    first = [{"sample": one.sample, "part": one.part, "reason": one.reason} for one in parts]
+    return {"count": count, "first": first}
 
 
 def collect_stats(request: StatsRequest, on_progress: Callable[[int, int], None] | None = None) -> StatsReport:
@@ -185,7 +197,7 @@ def collect_stats(request: StatsRequest, on_progress: Callable[[int, int], None]
     chosen = _random_samples(every, request.sample)
     if request.write and len(chosen) < len(folder.index):
         raise ConfigError(
-            "a column needs a value of every sample", at=request.path, hint="omit --sample and the conditions"
+            "a column needs a value of every sample", at=request.path, hint="omit --limit and the conditions"
         )
     report = StatsReport(path=request.path, population=len(every), part_sets=folder.index.part_sets())
     kept: dict[str, tuple[list[int], list[Value]]] = {}
@@ -201,6 +213,7 @@ def collect_stats(request: StatsRequest, on_progress: Callable[[int, int], None]
         kept=tuple(meant),
         tokenizer=request.tokenizer,
         trust_code=request.trust_code,
+        max_json_bytes=request.max_json_bytes,
     )
     tasks = list(task.of_shards(folder))
     starts = np.cumsum([0, *(len(task.samples) for task in tasks)])

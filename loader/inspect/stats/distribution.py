@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 _BINS_PER_OCTAVE = 8  # so that a quantile is right to 9 %
 _MIN_EXPONENT = -30  # smaller magnitudes count as 0
+_MAX_EXPONENT = math.nextafter(1024, 0)  # of 64-bit floats
 _MAX_DISTINCT = 20_000
 _Z_95 = 1.959964  # of the normal distribution
 
@@ -40,14 +41,15 @@ class Distribution:
         numbers = numbers[np.isfinite(numbers)]
         if not len(numbers):
             return
-        mean, count = float(numbers.mean()), len(numbers)
         self._is_whole = self._is_whole and bool((numbers == np.floor(numbers)).all())
-        if self.count:
-            apart = mean - self.mean
-            self._squares += apart * apart * self.count * count / (self.count + count)
-        self._squares += float(((numbers - mean) ** 2).sum())
+        with np.errstate(over="ignore", invalid="ignore"):  # numbers near the largest one: their squares are infinite
+            mean, count = float(numbers.mean()), len(numbers)
+            if self.count:
+                apart = mean - self.mean
+                self._squares += apart * apart * self.count * count / (self.count + count)
+            self._squares += float(((numbers - mean) ** 2).sum())
+            self._sum += float(numbers.sum())
         self.count += count
-        self._sum += float(numbers.sum())
         self.minimum = min(self.minimum, float(numbers.min()))
         self.maximum = max(self.maximum, float(numbers.max()))
         bins, counts = np.unique(_bin_of(numbers), return_counts=True)
@@ -86,7 +88,7 @@ class Distribution:
             left -= self._bins[place]
             if left <= 0:
                 low, high = _ends_of(place)
-                middle = (low + high) / 2
+                middle = low / 2 + high / 2
                 return min(max(round(middle) if self._is_whole else middle, self.minimum), self.maximum)
         return self.maximum
 
@@ -126,7 +128,8 @@ class Distribution:
         }
         if population is not None:
             found["mean_95"] = list(self.mean_interval(population))
-        return found
+        # Sums of numbers near the largest one are infinite, which JSON cannot say.
+        return {name: None if value in (math.inf, -math.inf) else value for name, value in found.items()}
 
 
 def _bin_of(numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
@@ -141,7 +144,8 @@ def _bin_of(numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
 def _ends_of(place: int) -> tuple[float, float]:
     if place == 0:
         return 0.0, 0.0
-    low, high = (2.0 ** ((abs(place) - 1 + step) / _BINS_PER_OCTAVE + _MIN_EXPONENT) for step in (0, 1))
+    exponents = ((abs(place) - 1 + step) / _BINS_PER_OCTAVE + _MIN_EXPONENT for step in (0, 1))
+    low, high = (2.0 ** min(exponent, _MAX_EXPONENT) for exponent in exponents)
     return (low, high) if place > 0 else (-high, -low)
 
 

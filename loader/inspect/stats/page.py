@@ -11,6 +11,7 @@ import numpy as np
 
 from ...accounting.kinds import kind_of_name
 from ...errors import EnergonError
+from ...format.media.open_picture import open_picture
 from ...format.single_file import open_samples
 from ..text import format_bytes, format_count
 from .collect import StatsReport
@@ -115,14 +116,18 @@ def _pictures(path: str, meta_folder: str | None) -> Iterator[str]:
             data = folder.read_parts(sample, parts[:1]).get(parts[0])
             if not isinstance(data, bytes):
                 continue
-            with Image.open(io.BytesIO(data)) as image:
-                if image.width * image.height > _MAX_PIXELS:
-                    continue
+            with open_picture(io.BytesIO(data), max_pixels=_MAX_PIXELS) as image:
                 image.draft("RGB", (2 * _SIDE, 2 * _SIDE))
                 image.thumbnail((_SIDE, _SIDE))
                 small = io.BytesIO()
                 image.convert("RGB").save(small, "JPEG", quality=80)
-        except (EnergonError, OSError, ValueError, SyntaxError):  # broken pictures are listed above
+        except (
+            EnergonError,
+            Image.DecompressionBombError,
+            OSError,
+            ValueError,
+            SyntaxError,
+        ):  # broken pictures are listed above
             continue
         encoded = base64.b64encode(small.getvalue()).decode("ascii")
         title = escape(f"{key}, {format_bytes(len(data))}", quote=True)

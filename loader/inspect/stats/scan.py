@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...accounting.kinds import kind_of_name
+from ...accounting.large_parts import LargePartError
 from ...arrays import IntArray
 from ...errors import EnergonError, SampleError
 from ...format.dataset_folder import DatasetFolder
@@ -35,7 +36,6 @@ from .values import (
 
 _SAMPLES_AT_ONCE = 2000
 _MAX_BROKEN = 20  # that are named
-_HUGE = 1 << 1023  # nearly the largest of 64-bit floats
 _DENSE_READ = 8 << 20  # bytes of a request, if samples lie close together
 _SPARSE_READ = 64 << 10
 _MAX_DENSE = 1 << 20  # bytes from one sample to the next
@@ -64,6 +64,7 @@ class ScanTask:
         kept_only: Read nothing else.
         tokenizer: A file or function that counts tokens.
         trust_code: The function may be imported.
+        max_json_bytes: Larger JSON parts are not parsed; None for no limit.
     """
 
     path: str
@@ -75,6 +76,7 @@ class ScanTask:
     kept_only: bool = False
     tokenizer: str | None = None
     trust_code: bool = False
+    max_json_bytes: int | None = None
 
     def of_shards(self, folder: DatasetFolder) -> Iterator[ScanTask]:
         """Yield tasks for samples of several shards, each with some samples of one."""
@@ -99,6 +101,8 @@ class ScanResult:
         hashes: Hash of each sample, shape (samples,), 0 for those without such a part; empty without hashing.
         broken: The first broken parts.
         broken_count: Number of all of them.
+        large: The first parts that are not parsed, because they are too large.
+        large_count: Number of all of them.
     """
 
     samples: int
@@ -108,6 +112,8 @@ class ScanResult:
     hashes: npt.NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
     broken: list[Broken] = field(default_factory=list)
     broken_count: int = 0
+    large: list[Broken] = field(default_factory=list)
+    large_count: int = 0
 
 
 def scan_samples(task: ScanTask) -> ScanResult:
@@ -130,8 +136,8 @@ def scan_samples(task: ScanTask) -> ScanResult:
         for sample in task.samples.tolist():
             shown, named = reader.values(sample, result)
             for name, value in shown if not task.kept_only else ():
-                if isinstance(value, str):
-                    texts[name][value] += 1
+                if isinstance(value, str) or not _is_finite(value):
+                    texts[name][str(value)] += 1
                 else:
                     numbers[name].append(value)
             for name, value in named:
@@ -142,7 +148,7 @@ def scan_samples(task: ScanTask) -> ScanResult:
                 hashes.append(reader.hash(sample))
     finally:
         reader.close()
-    result.numbers = {name: as_array(some) for name, some in numbers.items()}
+    result.numbers = {name: np.array(some, np.float64) for name, some in numbers.items()}
     result.texts = dict(texts)
     result.kept = kept
     result.hashes = np.array(hashes, np.uint64)
@@ -154,7 +160,14 @@ def as_array(numbers: Sequence[Any]) -> npt.NDArray[np.float64]:
     try:
         return np.array(numbers, np.float64)
     except OverflowError:  # JSON has integers of any size
-        return np.array([one if abs(one) < _HUGE else math.inf for one in numbers], np.float64)
+        return np.array([one if _is_finite(one) else math.copysign(math.inf, one) for one in numbers], np.float64)
+
+
+def _is_finite(number: float) -> bool:
+    try:
+        return math.isfinite(number)
+    except OverflowError:  # JSON has integers of any size
+        return False
 
 
 @lru_cache(maxsize=4)
@@ -197,7 +210,8 @@ class _Reader:
         kept: SampleValues = []
         wanted = self._task.parts if not self._task.kept_only else self._request.kept
         if self._file is None:
-            for name, value in self._folder.read_parts(sample, wanted).items():
+            limit = self._task.max_json_bytes
+            for name, value in self._folder.read_parts(sample, wanted, max_json_bytes=limit).items():
                 try:
                     of_part = content_values(name, value, self._request)
                 except (ValueError, SampleError) as error:
@@ -214,7 +228,7 @@ class _Reader:
                 shown.append(size)
                 kept.append(size)
                 try:
-                    of_part = part_values(self._file, part.name, part.offset, part.size_bytes, self._request)
+                    of_part = part_values(self._file, part, self._request, self._task.max_json_bytes)
                 except (ValueError, SampleError) as error:
                     self._note_broken(error, sample, part.name, result)
                 else:
@@ -227,10 +241,13 @@ class _Reader:
     def _note_broken(self, error: ValueError | SampleError, sample: int, name: str, result: ScanResult) -> None:
         if isinstance(error, EnergonError) and not isinstance(error, SampleError):
             raise error
-        result.broken_count += 1
-        if len(result.broken) < _MAX_BROKEN:
+        is_large = isinstance(error, LargePartError)
+        result.large_count += is_large
+        result.broken_count += not is_large
+        noted = result.large if is_large else result.broken
+        if len(noted) < _MAX_BROKEN:
             reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
-            result.broken.append(Broken(sample=self._folder.index.full_key(sample), part=name, reason=reason))
+            noted.append(Broken(sample=self._folder.index.full_key(sample), part=name, reason=reason))
 
     def hash(self, sample: int) -> int:
         """Return 64 bits of a hash of the content of a sample; 0 if it has none of the parts."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import io
 import json
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,8 +15,11 @@ from typing import Any, BinaryIO, cast
 import msgspec
 
 from ...accounting.kinds import is_compressed, kind_of_name, part_extension
+from ...accounting.large_parts import LargePart, LargePartError, is_limited
 from ...errors import StorageError
 from ...format.documents.value_name import ValueName
+from ...format.index.dataset_index import PartLocation
+from ...format.index.sample_bytes import read_sample
 from ...format.media.extraction import BrokenMedia, FileRegion, extract_media
 from ...format.media.kind import MediaFilter
 from ...format.media.metadata import AVMetadata, ImageMetadata
@@ -36,7 +38,7 @@ _MAX_FIELDS = 200  # of one JSON part
 _MAX_DEPTH = 4
 _MAX_TEXT = 80  # characters of a text that is counted as a value
 _MAX_NAMED_TEXT = 1000  # of one that is named
-_LONGEST_READ = 64 << 20  # bytes of a text or JSON part, decompressed
+_LONGEST_TEXT = 64 << 20  # bytes
 
 
 @lru_cache(maxsize=1000)
@@ -67,23 +69,27 @@ PartValues = tuple[SampleValues, SampleValues]
 """All values of a part, and those that are kept, among others."""
 
 
-def part_values(file: ReadableFile, name: str, offset: int, size_bytes: int, request: ValueRequest) -> PartValues:
+def part_values(
+    file: ReadableFile, part: PartLocation, request: ValueRequest, max_json_bytes: int | None
+) -> PartValues:
     """Return the values of one part of a tar shard; of pictures, audio and video, only headers are read.
 
     Raises:
+        LargePartError: It would be parsed, and is larger than the limit.
         ValueError: The part is not what its name says.
         ConfigError: PyAV is needed and not installed.
         StorageError: The shard cannot be read.
     """
-    kind = _kind_of(name)
+    name, kind = part.name, _kind_of(part.name)
     if kind in ("text", "tree", "label"):
-        if size_bytes > _LONGEST_READ:
-            raise _too_long()
-        return content_values(name, file.read_at(offset, size_bytes), request)
+        if part.size_bytes > _LONGEST_TEXT and not is_limited(name):
+            raise ValueError(f"it has more than {_LONGEST_TEXT >> 20} MiB")
+        data = read_sample(file, [part], shard="", max_json_bytes=max_json_bytes)[name]
+        return content_values(name, data, request)
     if kind not in ("image", "audio", "video"):
         return [], []
     shown = size_name(name).removesuffix(".bytes")
-    region = FileRegion(file, offset, size_bytes)
+    region = FileRegion(file, part.offset, part.size_bytes)
     try:
         found = extract_media(region, f"key.{name}", _BY_NAME)
     except BrokenMedia as error:
@@ -137,8 +143,11 @@ def content_values(name: str, value: Any, request: ValueRequest) -> PartValues:
     """Return the values of a text, a JSON document or a value of a table.
 
     Raises:
+        LargePartError: It would be parsed, and is larger than the limit.
         ValueError: Bytes are not what their name says.
     """
+    if isinstance(value, LargePart):
+        raise LargePartError(value)
     if isinstance(value, bytes):
         kind = _kind_of(name)
         if kind not in ("text", "tree", "label"):
@@ -165,17 +174,9 @@ def content_values(name: str, value: Any, request: ValueRequest) -> PartValues:
 
 def _decompressed(data: bytes) -> bytes:
     try:
-        with gzip.open(io.BytesIO(data)) as file:
-            found = file.read(_LONGEST_READ + 1)
+        return gzip.decompress(data)
     except (OSError, EOFError, zlib.error) as error:
         raise ValueError(f"it is not compressed by gzip: {error}") from error
-    if len(found) > _LONGEST_READ:
-        raise _too_long()
-    return found
-
-
-def _too_long() -> ValueError:
-    return ValueError(f"it has more than {_LONGEST_READ >> 20} MiB")
 
 
 def _parse_json(data: bytes) -> Any:

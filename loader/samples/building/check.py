@@ -20,6 +20,7 @@ from PIL import Image
 
 from ...accounting.foreign_contents import foreign_contents
 from ...accounting.kinds import is_compressed, kind_of_name
+from ...accounting.large_parts import LargePart
 from ...cached_property import cached_property
 from ...errors import EnergonError, SampleError
 from ...format.documents.conversation import conversation_turns
@@ -28,13 +29,15 @@ from ...format.documents.sample_types import FieldKind
 from ...format.lint.report import PictureCounts
 from ...format.media.av_decode import media_fault
 from ...format.media.kind import media_type_of_name
+from ...format.media.open_picture import pixel_limit
 from ...format.media.picture_traits import picture_traits
 from ..decoding.image_decode import IMAGE_FORMS, convert_image, open_image
 from ..decoding.part_decode import decode_part, part_error
 from ..trust import is_trusted
 
 _JPEG = b"\xff\xd8\xff"
-_MAX_FRAME_PIXELS = 1 << 28  # of the frames of a picture that are decoded: a second or two
+_MAX_FRAME_PIXELS = 1 << 27  # of the frames of a picture that are decoded: half a second, and four copies in memory
+_TRIED_SIDE = 64  # of the corner that is converted: the mode decides if it can be
 _DAMAGE = ("Corrupt JPEG data", "Premature end of JPEG file")
 _PNG = b"\x89PNG\r\n\x1a\n"
 _EASY_MODES = frozenset({"1", "CMYK", "I", "I;16", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "RGBa", "YCbCr", "La"})
@@ -49,6 +52,7 @@ class DecodeCheck:
         meta_folder: The ``.nv-meta`` folder, which contains ``sample_loader.py``.
         trust_code: Allow code and pickles of the dataset to run; otherwise they are not checked.
         decode_media: Decode sound and video to their ends, which may take minutes for each.
+        max_json_bytes: Larger JSON parts are not checked; None checks all.
 
     >>> from loader.storage import EPath
     >>> check = DecodeCheck(None, EPath("dataset/.nv-meta"), trust_code=False)
@@ -63,9 +67,11 @@ class DecodeCheck:
         trust_code: bool,
         *,
         decode_media: bool = True,
+        max_json_bytes: int | None = None,
     ) -> None:
         self._config = config
         self._decode_media = decode_media
+        self.max_json_bytes = max_json_bytes
         self._meta_folder = meta_folder
         self._trusted = is_trusted(trust_code)
         self._pictures: PictureCounts = Counter()
@@ -131,6 +137,8 @@ class DecodeCheck:
         return self._check_sample(key, values, dict(values), decodes=False)
 
     def _check_part(self, name: str, data: bytes) -> Any:
+        if isinstance(data, LargePart):
+            raise part_error(name, data, ValueError())
         kind = kind_of_name(name)
         if not data and kind != "text":
             raise SampleError(f"part {name!r} is empty (0 bytes)", part=name)
@@ -240,7 +248,8 @@ def check_image_bytes(data: bytes, part_name: str, *, trust_code: bool = False) 
     try:
         image = open_image(data, trust_code=trust_code)
         if image.mode not in _EASY_MODES:
-            convert_image(image, "RGB", IMAGE_FORMS["rgb8"])
+            corner = image.crop((0, 0, min(image.width, _TRIED_SIDE), min(image.height, _TRIED_SIDE)))
+            convert_image(corner, "RGB", IMAGE_FORMS["rgb8"])
         damage = damage or _damage_of_frames(image, data)
     except ImportError as error:
         return f"part {part_name!r} cannot be checked: {error}"
@@ -252,7 +261,7 @@ def check_image_bytes(data: bytes, part_name: str, *, trust_code: bool = False) 
 def _damage_of_frames(image: Image.Image, data: bytes) -> str | None:
     """Return the first fault of the frames after the first one, among those that are decoded."""
     frames = getattr(image, "n_frames", 1)
-    for number in range(1, min(frames, max(2, _MAX_FRAME_PIXELS // max(1, image.width * image.height)))):
+    for number in range(1, min(frames, _MAX_FRAME_PIXELS // max(1, image.width * image.height))):
         try:
             image.seek(number)
             image.load()
@@ -266,7 +275,7 @@ def _check_jpeg(data: bytes) -> tuple[bool, str | None]:
     """Return (True, None) for a complete JPEG, or (False, damage); damage is None where Pillow must decide."""
     try:
         height, width, colours, _ = simplejpeg.decode_jpeg_header(data)
-        if Image.MAX_IMAGE_PIXELS is not None and height * width > Image.MAX_IMAGE_PIXELS:
+        if height * width > pixel_limit():
             return False, None
         target = "CMYK" if colours in ("CMYK", "YCCK") else "GRAY"  # libjpeg skips the colour arithmetic for grey
         simplejpeg.decode_jpeg(data, target, min_height=1, min_width=1, min_factor=8)

@@ -30,6 +30,7 @@ _LATER_DEFAULTS: Mapping[str, Any] = {
     "background": None,
     "deep": "scale",
     "float_range": None,
+    "max_pixels": None,
 }
 """Arguments that later versions added, and their defaults."""
 
@@ -73,10 +74,13 @@ class SampleDecoder(FileStoreDecoder):
             white, as megatron-energon does. ``pil`` does neither.
         float_range: The values of pictures of floats that become black and white. None refuses such pictures, except
             with ``pil`` or ``"clip"``.
+        max_pixels: A picture of more pixels, as its header states, is a SampleError. None for the limit of the
+            environment variable ``ENERGON_MAX_PIXELS``, or of Pillow, 178,956,970.
 
     Raises:
         ConfigError: There is no such ``image_decode``, ``av_decode``, ``image_decode_device``, ``background`` or
-            ``deep``, the device does not decode to this ``image_decode``, or ``float_range`` is empty.
+            ``deep``, the device does not decode to this ``image_decode``, ``float_range`` is empty, or ``max_pixels``
+            is no positive number.
 
     >>> decoder = SampleDecoder(image_decode="rgb8")
     >>> decoder({"__key__": "0", "txt": b"a cat", "json": b'{"id": 3}', "bin": b"?"})
@@ -91,6 +95,7 @@ class SampleDecoder(FileStoreDecoder):
         "guess_content",
         "image_decode",
         "image_decode_device",
+        "max_pixels",
         "video_decode_audio",
     )
 
@@ -105,6 +110,7 @@ class SampleDecoder(FileStoreDecoder):
         background: str | Sequence[int] | None = None,
         deep: str = "scale",
         float_range: Sequence[float] | None = None,
+        max_pixels: int | None = None,
     ) -> None:
         if image_decode not in IMAGE_FORMS:
             raise ConfigError(f"there is no image_decode {image_decode!r}{did_you_mean(image_decode, IMAGE_FORMS)}")
@@ -118,6 +124,7 @@ class SampleDecoder(FileStoreDecoder):
         self.background = background
         self.deep = deep
         self.float_range = float_range
+        self.max_pixels = max_pixels
         self.image_form()  # checks them
 
     def image_form(self) -> ImageForm:
@@ -128,6 +135,7 @@ class SampleDecoder(FileStoreDecoder):
             background=_colour(self.background),
             deep=_deep(self.deep),
             float_range=_range(self.float_range),
+            max_pixels=_positive(self.max_pixels),
         )
 
     def decode_part(self, part_name: str, data: bytes, *, trust_code: bool = False) -> Any:
@@ -223,6 +231,12 @@ def _range(float_range: Sequence[float] | None) -> tuple[float, float] | None:
     if not low < high:
         raise ConfigError(f"expected a float_range of two numbers, the smaller first, found {float_range!r}")
     return low, high
+
+
+def _positive(max_pixels: int | None) -> int | None:
+    if max_pixels is not None and (type(max_pixels) is not int or max_pixels < 1):
+        raise ConfigError(f"expected max_pixels of a positive number of pixels, or None, found {max_pixels!r}")
+    return max_pixels
 
 
 def _check_device(device: str, image_decode: str) -> None:

@@ -73,6 +73,6 @@ def keep_encoded(data: bytes, form: ImageForm, *, trust_code: bool = False) -> E
         Exception: Any exception of Pillow, for data that is not an image.
     """
     form = replace(form, device="cpu")
-    if is_plain_jpeg(data):
+    if is_plain_jpeg(data, form.max_pixels):
         return EncodedImage(form, data=data)
     return EncodedImage(form, pixels=decode_image(data, form, trust_code=trust_code))

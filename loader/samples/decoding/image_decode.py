@@ -19,7 +19,7 @@ import simplejpeg
 from PIL import Image
 
 from ...accounting.kinds import HEADER_BYTES, IMAGE, kind_of_bytes
-from ...format.media.open_picture import open_picture
+from ...format.media.open_picture import check_pixels, open_picture, pixel_limit
 from ...format.media.picture_bits import DeepPixels, as_16_bits, to_8_bits
 from ...lazy_torch import torch
 from ..trust import is_trusted, refuse
@@ -44,6 +44,7 @@ class ImageForm:
         background: Colour under transparent pixels; None drops the alpha channel.
         deep: Scale channels of 16 and 32 bits, or clip them as Pillow does.
         float_range: The values of pictures of floats that become black and white; None refuses such pictures.
+        max_pixels: Most pixels of a picture; None for :func:`~loader.format.media.open_picture.pixel_limit`.
     """
 
     container: Literal["numpy", "torch", "planes", "pil"]
@@ -53,6 +54,7 @@ class ImageForm:
     background: tuple[int, int, int] | None = None
     deep: DeepPixels = "scale"
     float_range: tuple[float, float] | None = None
+    max_pixels: int | None = None
 
 
 class PixelPlanes(np.ndarray[Any, np.dtype[Any]]):
@@ -106,17 +108,17 @@ def decode_image(data: bytes, form: ImageForm, *, trust_code: bool = False) -> A
         Exception: Any exception of Pillow, for data that is not an image, or a broken one.
     """
     if form.mode is None:
-        return open_image(data, trust_code=trust_code).copy()  # without the file's bytes
+        return open_image(data, trust_code=trust_code, max_pixels=form.max_pixels).copy()  # without the file's bytes
     if form.container == "pil":
-        return convert_image(open_image(data, trust_code=trust_code), form.mode, form)
+        return convert_image(open_image(data, trust_code=trust_code, max_pixels=form.max_pixels), form.mode, form)
     is_planar = form.container in ("torch", "planes")
     if is_planar and form.mode == "RGB":
         planes = _jpeg_planes(data, form)
         if planes is not None:
             return planes
-    pixels: NDArray[Any] | None = _jpeg_pixels(data, form.mode)
+    pixels: NDArray[Any] | None = _jpeg_pixels(data, form.mode, form.max_pixels)
     if pixels is None:
-        image = open_image(data, trust_code=trust_code)
+        image = open_image(data, trust_code=trust_code, max_pixels=form.max_pixels)
         if form.floating and form.deep == "scale" and image.mode[0] in _DEEP:
             pixels = _deep_pixels(image, form.mode, form)
         else:
@@ -125,36 +127,37 @@ def decode_image(data: bytes, form: ImageForm, *, trust_code: bool = False) -> A
     return _to_planes(pixels, form) if is_planar else _to_numpy(pixels, form.floating)
 
 
-def open_image(data: bytes, *, trust_code: bool = False) -> Image.Image:
+def open_image(data: bytes, *, trust_code: bool = False, max_pixels: int | None = None) -> Image.Image:
     """Open and decode an image with Pillow, which raises on any damage."""
-    image = identify_image(data, trust_code=trust_code)
+    image = identify_image(data, trust_code=trust_code, max_pixels=max_pixels)
     image.load()
+    check_pixels(*image.size, pixel_limit(max_pixels))  # icons may hold a larger picture than they state
     return image
 
 
-def identify_image(data: bytes, *, trust_code: bool = False) -> Image.Image:
+def identify_image(data: bytes, *, trust_code: bool = False, max_pixels: int | None = None) -> Image.Image:
     """Open an image with Pillow, which reads its header; the pixels are decoded on first access.
 
     Raises:
+        Image.DecompressionBombError: It has more than ``max_pixels`` pixels.
         ImportError: The format needs a plugin that is not installed.
         TrustError: The image is a program, or may contain one, and ``trust_code`` is false.
     """
-    image = open_picture(io.BytesIO(data))
+    image = open_picture(io.BytesIO(data), max_pixels=max_pixels)
     if image.format in _PROGRAM_FORMATS and not is_trusted(trust_code):
         raise refuse(f"an {image.format} image {_PROGRAM_FORMATS[image.format]} a program that Ghostscript would run")
     return image
 
 
-def is_plain_jpeg(data: bytes) -> bool:
-    """Return True for a JPEG of RGB or grey pixels, of a size that Pillow accepts without a warning."""
+def is_plain_jpeg(data: bytes, max_pixels: int | None = None) -> bool:
+    """Return True for a JPEG of RGB or grey pixels, and of no more than ``max_pixels`` of them."""
     if data[:3] != b"\xff\xd8\xff":
         return False
     try:
         height, width, colours, _ = simplejpeg.decode_jpeg_header(data)
     except ValueError:
         return False
-    limit = Image.MAX_IMAGE_PIXELS
-    return colours in ("RGB", "YCbCr", "Gray") and (limit is None or height * width <= limit)
+    return colours in ("RGB", "YCbCr", "Gray") and height * width <= pixel_limit(max_pixels)
 
 
 def looks_like_image(data: bytes) -> bool:
@@ -197,9 +200,9 @@ def _check_floats(image: Image.Image, form: ImageForm) -> None:
         )
 
 
-def _jpeg_pixels(data: bytes, mode: ImageMode) -> NDArray[np.uint8] | None:
+def _jpeg_pixels(data: bytes, mode: ImageMode, max_pixels: int | None) -> NDArray[np.uint8] | None:
     """Decode a plain JPEG, uint8 (H, W[, C]); return None where Pillow must decode."""
-    if not is_plain_jpeg(data):
+    if not is_plain_jpeg(data, max_pixels):
         return None
     try:
         pixels: NDArray[np.uint8] = simplejpeg.decode_jpeg(data, "RGBA" if mode == "RGBA" else "RGB")
@@ -217,7 +220,7 @@ def _jpeg_planes(data: bytes, form: ImageForm) -> Any:
     With a fourth byte each pixel is one integer, and numpy copies the lowest bytes of all pixels at once. This takes
     half the time of transposing three bytes a pixel.
     """
-    if not is_plain_jpeg(data):
+    if not is_plain_jpeg(data, form.max_pixels):
         return None
     try:
         pixels = simplejpeg.decode_jpeg(data, "RGBX").view("<u4")[..., 0]  # (H, W)

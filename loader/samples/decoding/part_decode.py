@@ -27,7 +27,9 @@ import msgspec
 
 from ...accounting.foreign_contents import foreign_contents
 from ...accounting.kinds import PartKind, is_compressed, kind_of_name, part_extension
+from ...accounting.large_parts import LargePart
 from ...errors import EnergonError, SampleError
+from ...format.media.open_picture import PIXEL_LIMIT_VARIABLE
 from ..trust import is_trusted, refuse
 from .encoded_image import keep_encoded
 from .image_decode import ImageForm, decode_image, looks_like_image
@@ -108,6 +110,10 @@ def part_decoder(
 
 def part_error(part_name: str, data: bytes, error: Exception) -> SampleError:
     """Return the error for a part whose bytes do not match its name."""
+    if isinstance(data, LargePart):
+        message = f"part {part_name!r} has {data.size_bytes:,} bytes, {data.fault}"
+        return SampleError(message, part=part_name, hint="raise --max-json-bytes, or store it in smaller parts")
+    hint = "rewrite it, or exclude the sample (energon lint --fix does)"
     if not data:
         message = f"part {part_name!r} is empty (0 bytes)"
     else:
@@ -115,7 +121,9 @@ def part_error(part_name: str, data: bytes, error: Exception) -> SampleError:
         name, cause = type(error).__name__, str(error).partition("\n")[0]
         foreign = foreign_contents(part_name, data, is_unreadable=name == "UnidentifiedImageError")
         message = foreign or f"part {part_name!r} does not decode as {expected}: {cause or name}"
-    return SampleError(message, part=part_name, hint="rewrite it, or exclude the sample (energon lint --fix does)")
+        if name == "DecompressionBombError":
+            hint = f"{hint}; if its size is right, pass SampleDecoder(max_pixels=…) or set {PIXEL_LIMIT_VARIABLE}"
+    return SampleError(message, part=part_name, hint=hint)
 
 
 def _value_decoder(part_name: str, *, trust_code: bool) -> Callable[[bytes], Any] | None:

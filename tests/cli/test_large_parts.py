@@ -1,0 +1,112 @@
+"""Parts that are larger than ``--max-json-bytes`` are named, and neither read whole nor parsed."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from .make_dataset import write_shard
+from .run_energon import RunEnergon
+
+LARGE = json.dumps({"caption": "x" * 3000}).encode()
+LIMIT = ("--max-json-bytes", "2kB")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    parts = {"txt": b"a", "json": b'{"caption": "c"}'}
+    write_shard(tmp_path / "s_0.tar", {"0": parts, "1": {**parts, "json": LARGE}, "2": parts})
+    return tmp_path
+
+
+def test_prepare_counts_parts_that_it_does_not_parse(folder: Path, energon: RunEnergon) -> None:
+    done = energon("prepare", folder, "--yes", *LIMIT)
+    assert done.code == 0
+    assert "1 JSON part is larger than --max-json-bytes, so not parsed, first s_0.tar/1 (W310)" in done.out
+
+
+@pytest.mark.parametrize("prepared", [True, False])
+def test_lint_names_parts_that_it_does_not_parse_and_checks_the_others(
+    folder: Path, energon: RunEnergon, prepared: bool
+) -> None:
+    if prepared:
+        energon("prepare", folder, "--yes", "--skip-dataset-yaml")
+    path = folder if prepared else folder / "s_0.tar"
+    found = energon("lint", path, "--json", *LIMIT).json["findings"]
+    found = [each for each in found if each["code"] != "W004"]
+    assert [(each["code"], each["key"], each["part"]) for each in found] == [("W310", "1", "json")]
+    assert "3,015 bytes" in found[0]["message"]
+    assert not [each for each in energon("lint", path, "--json").json["findings"] if each["code"] == "W310"]
+
+
+def test_stats_names_parts_that_it_does_not_parse_and_counts_the_others(folder: Path, energon: RunEnergon) -> None:
+    energon("prepare", folder, "--yes")
+    done = energon("stats", folder, "--json", *LIMIT)
+    assert done.code == 0
+    assert done.json["large"]["count"] == 1
+    assert done.json["large"]["first"][0]["sample"] == "s_0.tar/1"
+    assert done.json["texts"]["json.caption"]["count"] == 2
+    assert "1 parts not parsed" in energon("stats", folder, *LIMIT).out
+
+
+def test_preview_shows_the_first_bytes_of_a_part_that_it_does_not_parse(folder: Path, energon: RunEnergon) -> None:
+    energon("prepare", folder, "--yes")
+    done = energon("preview", folder, "--crude", "--key", "s_0.tar/1", *LIMIT)
+    assert "more than --max-json-bytes 2,000, so it is not parsed" in done.out
+    assert '{"caption":' in done.out
+
+
+def test_a_sample_that_needs_a_part_that_is_not_parsed_says_so(folder: Path, energon: RunEnergon) -> None:
+    fields = ("--sample-type", "TextSample", "--field-map", '{"text": "json[caption]"}')
+    energon("prepare", folder, "--non-interactive", "--split-ratio", "1", *fields)
+    done = energon("preview", folder, "--key", "s_0.tar/1", *LIMIT)
+    assert done.code == 1
+    assert "part 'json' has 3,015 bytes, more than --max-json-bytes 2,000" in done.out
+    assert energon("preview", folder, "--key", "s_0.tar/0", *LIMIT).code == 0
+
+
+@pytest.mark.parametrize(("name", "data"), [("json.gz", LARGE), ("mp", b"\xc4\xff" + bytes(3000)), ("txt.gz", LARGE)])
+def test_what_a_part_decompresses_to_counts_and_so_do_the_binary_forms_of_json(
+    tmp_path: Path, energon: RunEnergon, name: str, data: bytes
+) -> None:
+    packed = gzip.compress(data) if name.endswith(".gz") else data
+    write_shard(tmp_path / "s_0.tar", {"0": {name: packed}})
+    found = energon("lint", tmp_path / "s_0.tar", "--json", *LIMIT).json["findings"]
+    assert [each["code"] for each in found] == ["W310"]
+
+
+def test_lines_of_jsonl_files_have_the_limit_of_json_parts(tmp_path: Path, energon: RunEnergon) -> None:
+    (tmp_path / "a.jsonl").write_bytes(b'{"caption": "c"}\n' + LARGE + b"\n")
+    energon("prepare", tmp_path, "--yes")
+    found = energon("lint", tmp_path, "--json", *LIMIT).json["findings"]
+    assert [each["key"] for each in found if each["code"] == "W310"] == ["1"]
+    assert energon("stats", tmp_path, "--json", *LIMIT).json["large"]["count"] == 1
+
+
+@pytest.mark.parametrize(
+    "number",
+    ["1e999", "-1e999", "NaN", "-0", "1" + "0" * 400, "1e308", "9" * 20, "-1.5e-320"],
+    ids=lambda text: text[:8],
+)
+def test_no_number_of_json_ends_stats(tmp_path: Path, energon: RunEnergon, number: str) -> None:
+    samples = {str(n): {"json": f'{{"a": {value}}}'.encode()} for n, value in enumerate((number, number, "1"))}
+    write_shard(tmp_path / "s_0.tar", samples)
+    energon("prepare", tmp_path, "--yes")
+    for arguments in (("stats", tmp_path), ("stats", tmp_path, "--json"), ("stats", tmp_path, "--sample", 2)):
+        done = energon(*arguments)
+        assert done.code == 0, done.err
+    found = energon("stats", tmp_path, "--json").json
+    counted = found["numbers"]["json.a"]["count"] + found["texts"].get("json.a", {"count": 0})["count"]
+    assert counted == 3
+
+
+def test_json_that_is_nested_too_deeply_is_a_broken_part_of_stats(tmp_path: Path, energon: RunEnergon) -> None:
+    deep = b'{"a":' * 100_000 + b"1" + b"}" * 100_000
+    write_shard(tmp_path / "s_0.tar", {"0": {"json": deep}, "1": {"json": b'{"b": 1}'}})
+    energon("prepare", tmp_path, "--yes")
+    done = energon("stats", tmp_path, "--json")
+    assert done.json["broken"]["count"] == 1
+    assert done.json["numbers"]["json.b"]["count"] == 1

@@ -6,6 +6,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from functools import partial
 from typing import Any
 
@@ -18,6 +19,7 @@ from ...metadataset.joins.open_join import open_join
 from ...metadataset.leaf_errors import named_by
 from ...metadataset.plans.blend_units import SAMPLES
 from ...metadataset.plans.plan_leaves import plan_request
+from ...pipeline.contract.iterated import warn_once
 from ...pipeline.contract.worker_config import WorkerConfig
 from ...pipeline.failures.policy import three_argument_handler
 from ...pipeline.reading.dataset_source import DatasetSource
@@ -27,6 +29,8 @@ from ...pipeline.reading.source import Source
 from ...samples.building.dataset_code import load_joiner
 from ...samples.building.described_dataset import RESERVED_ARGUMENTS
 from ...samples.decoding.decoder import SampleDecoder
+from ...samples.encoding.task_encoder import TaskEncoder
+from ...samples.hooks import is_library_hook
 from ...storage.remote import use_storage_options
 from .dataset_factory import DatasetSubset
 from .lazy_documents import read_lazy_documents
@@ -40,6 +44,8 @@ _DESCRIBING = ("field_map", "sample_loader", "part_filter")
 _UNUSED = ("parallel_shard_iters",)
 """Arguments of megatron-energon that have no effect on the order."""
 
+_NEARLY = 0.85
+"""Similarity of a method's name to a hook's that makes it a misspelt hook: two letters of thirteen may differ."""
 
 _KNOWN = (
     "split_config",
@@ -192,6 +198,27 @@ def _check_encoder(given: Any) -> None:
             f"expected a TaskEncoder as task_encoder, found {name!r}; derive its class from TaskEncoder or "
             "DefaultTaskEncoder, and define the hooks there"
         )
+    _warn_of_misspelt_hooks(type(given))
+
+
+def _warn_of_misspelt_hooks(encoder: type[Any]) -> None:
+    """Warn of public methods of the user's classes that are nearly named as a hook that these do not define."""
+    own = {
+        name: value
+        for kind in encoder.__mro__
+        if not kind.__module__.startswith("loader.")
+        for name, value in vars(kind).items()
+    }
+    hooks = {name for name, value in vars(TaskEncoder).items() if is_library_hook(value)}
+    for name, value in own.items():
+        if name.startswith("_") or hasattr(TaskEncoder, name) or not callable(value):
+            continue
+        nearest = next(iter(get_close_matches(name, hooks, n=1, cutoff=_NEARLY)), name)
+        if nearest not in own:
+            warn_once(
+                f"{encoder.__name__}.{name} is no hook of a task encoder; did you mean {nearest!r}? A name that begins "
+                "with an underscore is never taken for a misspelt hook"
+            )
 
 
 def given_subflavors(

@@ -7,6 +7,7 @@ the exceptions imports neither torch nor numpy.
 from __future__ import annotations
 
 from importlib.util import find_spec
+from typing import Any
 
 import lazy_loader
 
@@ -14,7 +15,20 @@ from . import moved_modules
 
 moved_modules.install()
 
-__getattr__, _, __all__ = lazy_loader.attach_stub(__name__, __file__)
+_import, _, __all__ = lazy_loader.attach_stub(__name__, __file__)
+
+
+def __getattr__(name: str) -> Any:
+    try:
+        return _import(name)
+    except AttributeError:
+        if name in __all__:
+            raise
+    from .format.documents.messages import nearest_hint
+
+    hint = "" if name.startswith("_") else nearest_hint(name, __all__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")
+
 
 if not (find_spec("lightning") or find_spec("pytorch_lightning")):
     # `import *` must not import the class; importing it by name raises an error that names the package to install.

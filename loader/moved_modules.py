@@ -1,4 +1,4 @@
-"""Keep the module paths of version 0.1 importable.
+"""Keep the module paths of version 0.1 importable, and guess the name that a wrong import means.
 
 Documented modules, and modules that define a public name, have moved to sub-packages. Importing an old path returns the
 module at its new path: ``loader.training.get_loader`` is ``loader.training.loaders.get_loader``.
@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any, cast
 
 _PACKAGE = f"{__package__}."
+_FACES = (__package__, "megatron.energon")
 
 _MOVED = {
     "format.dataset_config": "format.documents.dataset_config",
@@ -109,6 +110,7 @@ class _MovedModules:
         target: ModuleType | None = None,  # noqa: ARG002
     ) -> ModuleSpec | None:
         if fullname.removeprefix(_PACKAGE) not in _MOVED or not fullname.startswith(_PACKAGE):
+            _check_spelling(*fullname.rpartition(".")[::2])
             return None
         return ModuleSpec(fullname, cast("Any", self))
 
@@ -118,6 +120,21 @@ class _MovedModules:
     def exec_module(self, module: ModuleType) -> None:
         new_name = _PACKAGE + _MOVED[module.__name__.removeprefix(_PACKAGE)]
         sys.modules[module.__name__] = import_module(new_name)  # the import system returns this entry
+
+
+def _check_spelling(package: str, name: str) -> None:
+    """Check that ``from package import name`` does not misspell a public name: Python then tries it as a module.
+
+    Raises:
+        ImportError: It does.
+    """
+    if package not in _FACES or name.startswith("_"):
+        return
+    from .format.documents.messages import nearest_hint
+
+    hint = nearest_hint(name, vars(sys.modules[package]).get("__all__", ()))
+    if hint:
+        raise ImportError(f"cannot import name {name!r} from {package!r}{hint}", name=package)
 
 
 def install() -> None:

@@ -90,6 +90,20 @@ def format_sample_detailed(sample: Any, indent: str = "") -> str:
     return "\n".join(lines)
 
 
+def shown_fields(sample: Any) -> str:
+    """Format a sample or batch as its ``repr``: the fields that its class shows, each in a bounded length.
+
+    >>> from loader import ImageSample
+    >>> ImageSample(__key__="s.tar/0", image=torch.zeros(3, 8, 8))
+    ImageSample(__key__='s.tar/0', image=Tensor(float32, [3, 8, 8]))
+    """
+    hidden = _hidden(sample)
+    named = [(name, format_sample_compact(value, 2)) for name, value in _named_values(sample) if name not in hidden]
+    if isinstance(sample, Mapping):
+        return f"{type(sample).__name__}({{{', '.join(f'{name!r}: {text}' for name, text in named)}}})"
+    return f"{type(sample).__name__}({', '.join(f'{name}={text}' for name, text in named)})"
+
+
 def summarize(sample: Any) -> str:
     r"""Summarize a sample in a few lines, for ``print``: shapes, types and ranges of tensors, and short texts.
 

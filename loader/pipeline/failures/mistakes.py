@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from traceback import walk_tb
+from types import FrameType
 from typing import Any
 
 from ...errors import EnergonError, RepeatedSampleError
@@ -54,16 +55,19 @@ def _user_line(error: Exception, hook: Callable[..., Any]) -> str | None:
     """Return the line of the user's code that raised an error, ``file:line``; None if it may be due to the data."""
     if not isinstance(error, _KINDS) or isinstance(error, EnergonError):
         return None
-    for frame, number in reversed(list(walk_tb(error.__traceback__))):
-        module = frame.f_globals.get("__name__")
-        if module in _OF_SAMPLES:
-            continue
-        code = frame.f_code
-        if module in _CALLERS:  # the hook does not accept its argument
-            code = getattr(inspect.unwrap(getattr(hook, "__func__", hook)), "__code__", code)
-            number = code.co_firstlineno
-        return f"{code.co_filename}:{number}" if _is_users(code.co_filename) else None
-    return None
+    frames = [(frame, line) for frame, line in walk_tb(error.__traceback__) if _module(frame) not in _OF_SAMPLES]
+    if not frames:
+        return None
+    frame, line = frames[-1]
+    code = frame.f_code
+    if _module(frame) in _CALLERS:  # the hook does not accept its argument
+        code = getattr(inspect.unwrap(getattr(hook, "__func__", hook)), "__code__", code)
+        line = code.co_firstlineno
+    return f"{code.co_filename}:{line}" if _is_users(code.co_filename) else None
+
+
+def _module(frame: FrameType) -> Any:
+    return frame.f_globals.get("__name__")
 
 
 @lru_cache(maxsize=1)

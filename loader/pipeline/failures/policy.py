@@ -189,7 +189,7 @@ class FailurePolicy:
         """
         name = _identity(hook)
         first = None if name in self._passed else self._first.setdefault(name, FirstFailures())
-        failure = self._report(self._handler, hook, error, sample, sources, first)
+        failure = self._report(self._handler, hook, error, sample, sources=sources, first=first)
         self.last = (failure, error)
         self.dropped[f"{failure.hook} failed with {type(error).__name__}"] += (
             max(1, len(failure.keys)) if samples is None else samples
@@ -221,6 +221,7 @@ class FailurePolicy:
         hook: Hook,
         error: Exception,
         sample: Any,
+        *,
         sources: Any = None,
         first: FirstFailures | None = None,
     ) -> Failure:

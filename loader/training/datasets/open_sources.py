@@ -203,12 +203,8 @@ def _check_encoder(given: Any) -> None:
 
 def _warn_of_misspelt_hooks(encoder: type[Any]) -> None:
     """Warn of public methods of the user's classes that are nearly named as a hook that these do not define."""
-    own = {
-        name: value
-        for kind in encoder.__mro__
-        if not kind.__module__.startswith("loader.")
-        for name, value in vars(kind).items()
-    }
+    kinds = [kind for kind in encoder.__mro__ if not kind.__module__.startswith("loader.")]
+    own = {name: value for kind in kinds for name, value in vars(kind).items()}
     hooks = {name for name, value in vars(TaskEncoder).items() if is_library_hook(value)}
     for name, value in own.items():
         if name.startswith("_") or hasattr(TaskEncoder, name) or not callable(value):

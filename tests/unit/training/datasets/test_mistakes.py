@@ -150,16 +150,13 @@ def returns_argument(self: Any, given: Any) -> Any:
 )
 def test_a_method_that_is_nearly_a_hook_warns_once_with_the_hooks_name(name: str, hook: str, folder: Path) -> None:
     encoder = type(f"Misspelt_{name}", (TaskEncoder,), {name: returns_argument})
-    with pytest.warns(
-        RuntimeWarning, match=rf"Misspelt_{name}\.{name} is no hook .*; did you mean '{hook}'\?"
-    ) as caught:
-        for get in (get_train_dataset, get_train_dataset, random_access):
-            get(folder, task_encoder=encoder())
-    assert len(caught) == 1
+    with pytest.warns(RuntimeWarning, match=rf"Misspelt_{name}\.{name} is no hook .*; did you mean '{hook}'\?"):
+        get_train_dataset(folder, task_encoder=encoder())
+    random_access(folder, task_encoder=encoder())
 
 
 @pytest.mark.parametrize(
-    "names", [["_encode_sampel"], ["decode"], ["encode_sample", "encode_samples"], ["build_batch"]]
+    "names", [["_encode_sampel"], ["decode"], ["encode_sample", "encode_samples"], ["build_batch"]], ids=" ".join
 )
 def test_other_methods_do_not_warn(names: list[str], folder: Path) -> None:
     encoder = type("Encoder", (TaskEncoder,), dict.fromkeys(names, returns_argument))

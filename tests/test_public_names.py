@@ -91,8 +91,8 @@ def test_an_import_of_a_misspelt_name_guesses_the_right_one(package: str) -> Non
     with pytest.raises(
         ImportError, match=rf"cannot import name 'TaskEncodr' from '{package}'; did you mean 'TaskEncoder'"
     ):
-        exec(f"from {package} import TaskEncodr")  # noqa: S102 - the statement is what fails
+        exec(f"from {package} import TaskEncodr")
     with pytest.raises(ImportError, match="cannot import name 'nothing_like_it'"):
-        exec(f"from {package} import nothing_like_it")  # noqa: S102
+        exec(f"from {package} import nothing_like_it")
     with pytest.raises(ModuleNotFoundError):
         importlib.import_module(f"{package}.nothing_like_it")

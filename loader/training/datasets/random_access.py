@@ -57,9 +57,10 @@ class RandomAccessDataset(Dataset[T_co]):
     """Samples by number, as :func:`random_access` returns them.
 
     ``dataset[i]`` is the i-th sample, ``dataset[-1]`` the last one, ``dataset[2:5]`` a list of three,
-    ``dataset["shard_0.tar/0001"]`` or ``dataset["0001"]`` the sample of a key, and ``for sample in dataset`` yields all. Each sample is read when it is requested, in a time that does not depend on
-    the size of the dataset. ``torch.utils.data.DataLoader`` requests a whole batch, whose samples are located together,
-    and batches them as :func:`~loader.samples.batching.collate.generic_batch` does.
+    ``dataset["shard_0.tar/0001"]`` or ``dataset["0001"]`` the sample of a key, and ``for sample in dataset`` yields
+    all. Each sample is read when it is requested, in a time that does not depend on the size of the dataset.
+    ``torch.utils.data.DataLoader`` requests a whole batch, whose samples are located together, and batches them as
+    :func:`~loader.samples.batching.collate.generic_batch` does.
 
     The dataset can be sent to worker processes of any start method; each opens the files that it needs. Within a
     process, only one thread at a time may read; with hooks, a second one raises an error.
@@ -159,7 +160,8 @@ class RandomAccessDataset(Dataset[T_co]):
         Raises:
             MissingFileError: There is none, or there are several.
         """
-        first, found = 0, []
+        first = 0
+        found: list[int] = []
         for source in self._reader.sources:
             if isinstance(source, DatasetSource):
                 samples = np.array(source.folder.index.find(key), dtype=np.int64)

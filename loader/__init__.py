@@ -6,6 +6,7 @@ the exceptions imports neither torch nor numpy.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from importlib.util import find_spec
 from typing import Any
 
@@ -13,7 +14,15 @@ import lazy_loader
 
 from . import moved_modules
 
-moved_modules.install()
+
+def _guess(name: str, names: Iterable[str]) -> str:
+    """Return the end of a message about a misspelt name; empty if none is similar."""
+    from .format.documents.messages import nearest_hint
+
+    return "" if name.startswith("_") else nearest_hint(name, names)
+
+
+moved_modules.install(_guess)
 
 _import, _, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
@@ -24,10 +33,7 @@ def __getattr__(name: str) -> Any:
     except AttributeError:
         if name in __all__:
             raise
-    from .format.documents.messages import nearest_hint
-
-    hint = "" if name.startswith("_") else nearest_hint(name, __all__)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{_guess(name, __all__)}")
 
 
 if not (find_spec("lightning") or find_spec("pytorch_lightning")):

@@ -7,7 +7,7 @@ module at its new path: ``loader.training.get_loader`` is ``loader.training.load
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -103,6 +103,9 @@ class _MovedModules:
     It does not inherit from ``importlib.abc``: importing that takes a tenth of the time of ``energon --help``.
     """
 
+    def __init__(self, guess: Callable[[str, Iterable[str]], str]) -> None:
+        self._guess = guess
+
     def find_spec(
         self,
         fullname: str,
@@ -110,9 +113,19 @@ class _MovedModules:
         target: ModuleType | None = None,  # noqa: ARG002
     ) -> ModuleSpec | None:
         if fullname.removeprefix(_PACKAGE) not in _MOVED or not fullname.startswith(_PACKAGE):
-            _check_spelling(*fullname.rpartition(".")[::2])
+            self._check_spelling(*fullname.rpartition(".")[::2])
             return None
         return ModuleSpec(fullname, cast("Any", self))
+
+    def _check_spelling(self, package: str, name: str) -> None:
+        """Check that ``from package import name`` does not misspell a public name: Python then tries it as a module.
+
+        Raises:
+            ImportError: It does.
+        """
+        hint = self._guess(name, vars(sys.modules[package]).get("__all__", ())) if package in _FACES else ""
+        if hint:
+            raise ImportError(f"cannot import name {name!r} from {package!r}{hint}", name=package)
 
     def create_module(self, spec: ModuleSpec) -> None:
         """Return None: the default module, which ``exec_module`` replaces."""
@@ -122,22 +135,11 @@ class _MovedModules:
         sys.modules[module.__name__] = import_module(new_name)  # the import system returns this entry
 
 
-def _check_spelling(package: str, name: str) -> None:
-    """Check that ``from package import name`` does not misspell a public name: Python then tries it as a module.
+def install(guess: Callable[[str, Iterable[str]], str]) -> None:
+    """Install the finder, once in a process.
 
-    Raises:
-        ImportError: It does.
+    Args:
+        guess: Returns the end of a message about a misspelt name, for which the public names may be meant.
     """
-    if package not in _FACES or name.startswith("_"):
-        return
-    from .format.documents.messages import nearest_hint
-
-    hint = nearest_hint(name, vars(sys.modules[package]).get("__all__", ()))
-    if hint:
-        raise ImportError(f"cannot import name {name!r} from {package!r}{hint}", name=package)
-
-
-def install() -> None:
-    """Install the finder, once in a process."""
     if not any(isinstance(finder, _MovedModules) for finder in sys.meta_path):
-        sys.meta_path.append(_MovedModules())
+        sys.meta_path.append(_MovedModules(guess))

@@ -1,4 +1,4 @@
-"""Tell a mistake in a hook from broken samples: before any sample has passed, all fail alike at one line of it."""
+"""Find a mistake in a hook: before any sample has passed, different ones fail alike at one line of the user's code."""
 
 from __future__ import annotations
 

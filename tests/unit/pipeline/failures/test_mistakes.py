@@ -76,7 +76,7 @@ def wrong_type(sample: Any) -> Any:
 
 
 def no_parameter() -> None:
-    """Take no sample."""
+    """Accept no sample."""
 
 
 # ---------------------------------------------------------------------------------------------------- mistakes

@@ -33,7 +33,8 @@ def __getattr__(name: str) -> Any:
     except AttributeError:
         if name in __all__:
             raise
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{_guess(name, __all__)}")
+    message = f"module {__name__!r} has no attribute {name!r}{_guess(name, __all__)}"
+    raise AttributeError(message, name=name, obj=None)  # without the module, Python prints no guess of its own
 
 
 if not (find_spec("lightning") or find_spec("pytorch_lightning")):

@@ -62,7 +62,7 @@ else:
             value = import_module(f".{name}", __name__)
         else:
             hint = "" if name.startswith("_") else nearest_hint(name, (*_NAMES, *_SUBMODULES))
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}", name=name, obj=None)
         globals()[name] = value  # later uses do not call __getattr__
         return value
 

@@ -83,8 +83,9 @@ def _is_users(file: str) -> bool:
 
 def _error(failure: Failure, error: Exception, sample: Any, line: str) -> RepeatedSampleError:
     """Build the error that names the line, the sample, what it has, and the name that was probably meant."""
+    calls = "samples" if len(failure.keys) == 1 else "calls"
     return RepeatedSampleError(
-        f"{failure.hook} fails for each of its first {_ALIKE} samples in the same way: {one_line(error)}"
+        f"{failure.hook} fails for each of its first {_ALIKE} {calls} in the same way: {one_line(error)}"
         + _guess(error, sample),
         key=", ".join(failure.keys[:1]),
         at=f"{line}, in {failure.hook}, for {failure.sample}",
@@ -93,14 +94,20 @@ def _error(failure: Failure, error: Exception, sample: Any, line: str) -> Repeat
     )
 
 
-def _description(sample: Any) -> str:
+def _description(sample: Any, which: str = "this") -> str:
     if isinstance(sample, list | tuple) and sample:
-        return f"the argument is a list of {len(sample)}, in which {_description(sample[0])}"
-    names = [str(name) for name in fields_of(sample)]
-    shown = [name for name in names if not name.startswith("__")] + [name for name in names if name == "__key__"]
+        return f"the argument is a list of {len(sample)}; {_description(sample[0], 'its first')}"
+    from ...samples.sample_format import format_sample_compact  # imports torch
+
+    shown = [
+        f"{name} ({format_sample_compact(value, 1, 3, 30)})"
+        for name, value in fields_of(sample).items()
+        if name == "__key__" or not str(name).startswith("__")
+    ]
     listed = ", ".join(shown[:_MAX_NAMES]) + (", …" if len(shown) > _MAX_NAMES else "")
     what = "keys" if isinstance(sample, Mapping) else "attributes"
-    return f"a {type(sample).__name__} has the {what} {listed}" if shown else f"found a {type(sample).__name__}"
+    kind = f"{which} {type(sample).__name__}"
+    return f"{kind} has the {what} {listed}" if shown else f"{kind} has no fields"
 
 
 def _guess(error: Exception, sample: Any) -> str:

@@ -213,7 +213,8 @@ def _warn_of_misspelt_hooks(encoder: type[Any]) -> None:
         if nearest not in own:
             warn_once(
                 f"{encoder.__name__}.{name} is no hook of a task encoder; did you mean {nearest!r}? A name that begins "
-                "with an underscore is never taken for a misspelt hook"
+                "with an underscore is never taken for a misspelt hook",
+                stacklevel=6,  # of the program
             )
 
 

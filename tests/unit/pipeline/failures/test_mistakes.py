@@ -85,9 +85,23 @@ def no_parameter() -> None:
 @pytest.mark.parametrize(
     ("hook", "make", "texts"),
     [
-        (misspelt_attribute, captioning, ("'captoin'; did you mean 'caption'?", "has the attributes image, caption,")),
-        (misspelt_key, crude, ("'tXt'; did you mean 'txt'?", "a CrudeSample has the keys txt, json, __key__")),
-        (misspelt_inner_key, crude, ("KeyError: 'labl'; did you mean 'label'?", "has the keys txt, json")),
+        (
+            misspelt_attribute,
+            captioning,
+            (
+                "'captoin'; did you mean 'caption'?",
+                "this CaptioningSample has the attributes __key__ ('a.tar/9'), image (None), caption ('a cat')",
+            ),
+        ),
+        (
+            misspelt_key,
+            crude,
+            (
+                "'tXt'; did you mean 'txt'?",
+                "this CrudeSample has the keys __key__ ('a.tar/9'), txt ('a cat'), json ({'label': 3})",
+            ),
+        ),
+        (misspelt_inner_key, crude, ("KeyError: 'labl'; did you mean 'label'?", "json ({'label': 3})")),
         (wrong_type, captioning, ("TypeError: can only concatenate str", "has the attributes")),
     ],
 )
@@ -119,7 +133,8 @@ def test_a_hook_that_does_not_accept_a_sample_is_a_mistake_at_its_definition() -
 def test_a_batch_hook_ends_after_ten_batches_and_its_samples_are_described() -> None:
     batches = [[captioning(number), captioning(number + 100)] for number in range(12)]
     error = error_of(lambda samples: samples.image, batches)
-    assert "the argument is a list of 2, in which a CaptioningSample has the attributes image, caption" in str(error)
+    assert "for each of its first 10 calls" in str(error)
+    assert "the argument is a list of 2; its first CaptioningSample has the attributes __key__" in str(error)
 
 
 # ------------------------------------------------------------------------------------------- what is no mistake

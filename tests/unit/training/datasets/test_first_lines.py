@@ -1,4 +1,4 @@
-"""What a first script needs: defaults, and what datasets and loaders show of themselves."""
+"""Test what a first script needs: defaults, and what datasets and loaders show of themselves."""
 
 from __future__ import annotations
 

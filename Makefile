@@ -11,15 +11,14 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 PYTHON ?= python3
 TORCH ?= torch==2.13.0
 PEER ?= megatron-energon[av-decode,s3]==7.4.1
+# Its pictures are the photographs of the demo, the benchmarks and some tests; its code is not installed.
+PHOTOGRAPHS ?= scikit-image==0.26.0
+AZURITE ?= azurite@3.35.0
 LOADERS ?= webdataset==1.0.2 mosaicml-streaming==0.13.0 litdata==0.2.76 boto3
 # More than the two processors of small machines: tests also wait for processes and terminals.
 PYTEST_WORKERS ?= 4
 BIN := .venv/bin
-# pytest ARGUMENTS, MORE FOR THE FIRST RUN: tests kill processes, race threads and fill disks, so those that fail run
-# once more, by themselves. (pytest-rerunfailures costs 40 ms per test beside pytest-xdist: they talk over a socket.)
-pytest = $(BIN)/pytest -n $(PYTEST_WORKERS) $(2) $(1) $(ARGS) || { \
-	[ $$? -eq 1 ] && echo "once more, by themselves:" && \
-	$(BIN)/pytest --last-failed --last-failed-no-failures=none $(1) $(ARGS); }
+pytest = $(BIN)/pytest -n $(PYTEST_WORKERS) $(1) $(ARGS)
 ARGS ?=
 
 PEER_BIN := .venv-peer/bin
@@ -34,6 +33,7 @@ install = $(1) -m pip install --no-compile --disable-pip-version-check --progres
 compile = echo "  compiling byte code"; $(1) -m compileall -qq -j0 \
 	-x 'site-packages/(networkx|scipy|sklearn|skimage|sympy)/|site-packages/.*/(tests?|testing)/' \
 	$$($(1) -c 'import sysconfig; print(sysconfig.get_path("purelib"))') || true
+DEMO_INSTALLED := .venv/.demo-installed
 INSTALLED := .venv/.installed
 DOCS_INSTALLED := .venv/.docs-installed
 PEER_INSTALLED := .venv-peer/.installed
@@ -99,7 +99,7 @@ shim: $(INSTALLED)  ## build/shim: a wheel without code, named megatron-energon,
 	$(BIN)/python -m build --wheel --no-isolation --outdir build/shim shim
 	rm -rf shim/build shim/*.egg-info
 
-demo: $(INSTALLED)  ## make a small dataset of photographs and run the main commands on it
+demo: $(DEMO_INSTALLED)  ## make a small dataset of photographs and run the main commands on it
 	$(BIN)/python benchmarks/demo.py build/demo
 
 demo-remote: $(INSTALLED)  ## the same from a real S3 server, which it starts
@@ -138,14 +138,23 @@ clean:  ## remove what the targets above made, but for the environments
 	find energon_cli loader tests benchmarks docs -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # torch goes in by itself and first: asked for by another package, its newest build comes with gigabytes of CUDA.
-$(INSTALLED): pyproject.toml
+$(DEMO_INSTALLED): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "needs Python 3.11 or newer: make PYTHON=…")'
-	@echo "setting up .venv (a minute or two; once, and when pyproject.toml changes)"
+	@echo "setting up .venv (a minute; once, and when pyproject.toml changes)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@echo "1 of 2: $(TORCH)"
 	@$(call install,$(BIN)/python,"$(TORCH)")
-	@echo "2 of 2: this project, and what its tests need"
-	@$(call install,$(BIN)/python,--editable '.[dev]')
+	@echo "2 of 2: this project, and what the demo needs"
+	@$(call install,$(BIN)/python,--editable '.[demo]')
+	@$(call install,$(BIN)/python,--upgrade --no-deps --target .venv/photographs "$(PHOTOGRAPHS)")
+	@$(call compile,$(BIN)/python)
+	@touch $@
+
+$(INSTALLED): $(DEMO_INSTALLED)
+	@echo "setting up .venv for the tests"
+	@npm install --silent --no-audit --no-fund --prefix .venv/azurite "$(AZURITE)" \
+		|| echo "  without npm: the tests of Azure are skipped" & \
+	$(call install,$(BIN)/python,--editable '.[dev]'); wait
 	@$(call compile,$(BIN)/python)
 	@touch $@
 

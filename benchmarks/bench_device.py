@@ -95,8 +95,8 @@ def photograph(number: int) -> bytes:
 
 @cache
 def opened(which: int) -> Image.Image:
-    package, name, _ = PHOTOGRAPHS[which]
-    return open_photograph(package, name)
+    name, _ = PHOTOGRAPHS[which]
+    return open_photograph(name)
 
 
 # ------------------------------------------------------------------------------------------------- copies

@@ -102,7 +102,7 @@ def encode() -> bytes:
     import numpy as np
     from demo_photographs import open_photograph  # the environment of megatron-energon may lack it
 
-    photograph = np.tile(np.asarray(open_photograph("skimage", "data/astronaut.png")), (2, 3, 1))
+    photograph = np.tile(np.asarray(open_photograph("astronaut.png")), (2, 3, 1))
     random = np.random.default_rng(0)
     noise = random.integers(-6, 7, (HEIGHT + 64, WIDTH + 64, 3))
     file = io.BytesIO()

@@ -2,7 +2,7 @@
 
 usage: python benchmarks/demo.py FOLDER
 
-The photographs ship with scikit-image and scikit-learn. Each sample is most of one, with a caption. One image is
+The photographs ship with scikit-image. Each sample is most of one, with a caption. One image is
 broken, which `energon lint` finds. `energon import` asks in a terminal of its own, where Enter accepts its proposals.
 """
 

@@ -192,7 +192,7 @@ def member(name: str, content: bytes) -> tuple[bytes, bytes, bytes]:
 def jpeg_pictures() -> list[bytes]:
     """Return JPEG files of random crops of photographs, 224 to 512 pixels in width and height."""
     random_numbers = random.Random(0)
-    photographs = [open_photograph(package, name) for package, name, _ in PHOTOGRAPHS]
+    photographs = [open_photograph(name) for name, _ in PHOTOGRAPHS]
     pictures = []
     for _ in range(PICTURES):
         photograph = random_numbers.choice(photographs)

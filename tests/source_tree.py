@@ -19,7 +19,6 @@ PACKAGES = {"energon_cli": "energon_cli", "loader": "loader", ALIAS: "loader/int
 LAYERS = (
     "loader.version",
     "loader.arrays",
-    "loader.moved_modules",
     "loader.errors",
     "loader.escaped_log",
     "loader.cached_property",

@@ -9,7 +9,6 @@ from functools import lru_cache
 from typing import Any, Self, TypeVar, dataclass_transform, overload
 
 from ..errors import ConfigError, SampleError
-from ..renamed_parameters import renamed_parameters
 from .nested_values import field_names
 
 
@@ -83,7 +82,6 @@ class ExtendableDataclassMixin:
     __slots__ = ()
 
     @classmethod
-    @renamed_parameters(base_sample="src")
     def extend(cls, src: Any, **fields_given: Any) -> Self:
         """Create one of this type from all fields of ``src``; the given fields override them.
 

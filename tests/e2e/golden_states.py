@@ -175,24 +175,6 @@ class Sized(PackingTwice):
         return 30 if int(re.findall(r"\d+", sample.text)[0]) >= 5000 else 10
 
 
-MEASURED = {
-    "blend by tokens": Case(build=partial(mix, name="tokens.yaml", encoder=Sized)),
-    "blend by tokens, packing": Case(
-        build=partial(mix, name="tokens.yaml", encoder=Sized, packing_buffer_size=9), ranks=3
-    ),
-}
-"""Cases of ``<version>-measured``: version 0.2.0 divided weights by measured sizes, which later ones count."""
-
-
-def write_measured(folder: Path) -> None:
-    """Prepare the datasets and metadatasets that the cases of :data:`MEASURED` load."""
-    data = write_mixed_data(folder)
-    inner = {"blend": [{"weight": 1, "path": "texts"}, {"weight": 2, "path": "more", "subset": {"range": [0, 20]}}]}
-    data.write("inner.yaml", {"train": inner})
-    blend = [{"weight": 2, "path": "inner.yaml"}, {"path": "more", "split_part": "val"}]
-    data.write("tokens.yaml", {"train": {"blend": blend, "blend_weight_unit": "tokens"}})
-
-
 def write_tables(folder: Path) -> None:
     """Write the files that the cases of :data:`TABLES` load."""
     write_tokens(folder / "tokens", numbered(211))
@@ -323,7 +305,7 @@ def record(name: str, folder: Path) -> dict[str, Any]:
     return {"states": states, "delivered": before, "batches": digests(expected, folder)}
 
 
-ALL_CASES = {**CASES, **TABLES, **MEASURED, **SCHEDULES, **VOLUMES}
+ALL_CASES = {**CASES, **TABLES, **SCHEDULES, **VOLUMES}
 
 
 def write_record(name: str, cases: Mapping[str, Case], write: Callable[[Path], None]) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from loader.inspect.runs import open_run, trace_step
 from tests.e2e.golden_states import ALL_CASES, RECORDS, add_joiner, digests
 from tests.elastic_runs import Spread, running
 
@@ -44,18 +43,3 @@ def test_a_recorded_state_goes_on_with_the_recorded_batches(name: str, recorded:
                 pass
             found = digests(restored.delivered, folder)
         assert {number: found.get(number) for number in left} == left
-
-
-@pytest.mark.parametrize("recorded", ["0.2.0-measured"], indirect=True)
-def test_a_run_with_measured_weights_is_traced(recorded: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
-    folder, runs = recorded
-    states = runs["blend by tokens"]["states"]
-    path = tmp_path / "states.json"
-    path.write_text(json.dumps(states))
-    opened = open_run(str(path), dataset=str(folder / "tokens.yaml"))
-    assert opened.run.plan.weights == (0.24000000000000002, 0.48000000000000004, 0.28)
-    pipeline = ALL_CASES["blend by tokens"].pipeline(folder)
-    with running(pipeline, Spread(2), states) as restored:
-        keys = [next(iterator).__key__ for iterator in restored._iterators]
-    found = [[sample.key for sample in trace_step(opened, 4, ranks=[rank])] for rank in range(2)]
-    assert found == keys

@@ -40,7 +40,10 @@ from loader.format.prepare.plan import SplitRequest
 from loader.pipeline.reading import shard_reads
 from loader.storage import local
 from tests.e2e.dataset_tree import prepare, write_shard
+from tests.logical_clock import logical_clock, spend
 
+__all__ = ["logical_clock"]
+pytestmark = pytest.mark.usefixtures("logical_clock")
 CONFIG = "sample_type: {__module__: megatron.energon, __class__: TextSample}\nfield_map: {text: txt}\n"
 WORKERS = [
     pytest.param({"workers": 2}, id="processes"),
@@ -79,12 +82,12 @@ class Encoding(DefaultTaskEncoder[Any, Any, Any, Any]):
         if self.skipped is not None and self.skipped in sample.text:
             raise SkipSample
         if self.encode_s:
-            time.sleep(self.encode_s)
+            spend(self.encode_s)
         return sample
 
     def batch(self, samples: list[TextSample]) -> list[str]:
         if self.batch_s:
-            time.sleep(self.batch_s)
+            spend(self.batch_s)
         return [sample.text for sample in samples]
 
     @sample_size_metric
@@ -117,7 +120,7 @@ def run(loader: DataLoader[Any], steps: int, *, step_s: float = 0.0) -> LoaderSt
     """Run a training loop that works for some time in each step, and return the statistics."""
     with loader:
         for _ in islice(loader, steps):
-            time.sleep(step_s)
+            spend(step_s)
         return loader.stats()
 
 
@@ -172,7 +175,7 @@ def test_a_slow_storage_is_named_as_the_cause(
     read_at = local._LocalFile.read_at
 
     def slowly(file: Any, *arguments: Any) -> Any:
-        time.sleep(0.005)
+        spend(0.005)
         return read_at(file, *arguments)
 
     monkeypatch.setattr(local._LocalFile, "read_at", slowly)
@@ -186,12 +189,10 @@ def test_a_slow_storage_is_named_as_the_cause(
 def test_a_fast_loader_has_nothing_to_gain(mix: Path, options: dict[str, Any]) -> None:
     with loader_of(mix / "one", **options) as loader:
         for _ in islice(loader, 60):
-            time.sleep(0.05)
+            spend(0.05)
         stats = queued(loader)
-    waited_s = stats.waited_s - stats.waited_for["start"]
-    assert waited_s < 0.5 * stats.elapsed_s, stats  # the work of the training loop is no wait
-    if waited_s < 0.02 * stats.elapsed_s:  # not on a machine that is overloaded
-        assert suggests(stats, "nothing to gain: "), stats.suggestions
+    assert stats.waited_s < 0.01, stats  # the work of the training loop is no wait
+    assert suggests(stats, "nothing to gain: "), stats.suggestions
 
 
 def queued(loader: DataLoader[Any]) -> LoaderStats:
@@ -245,7 +246,7 @@ def test_functions_of_stages_are_named(mix: Path, stage: Callable[[Any], Any], c
 
 
 def slow(sample: Any) -> Any:
-    time.sleep(0.01)
+    spend(0.01)
     return sample
 
 
@@ -341,7 +342,7 @@ def test_a_replaced_worker_is_not_counted_twice(mix: Path, tmp_path: Path) -> No
 
     with loader_of(mix / "one", encoder=Dying()) as loader:
         for _ in islice(loader, 60):
-            time.sleep(0.002)
+            spend(0.002)
         stats = loader.stats()
     assert stats.restarts == 1
     ahead = stats.samples - 4 * stats.steps
@@ -503,10 +504,10 @@ def test_headroom_is_what_a_perfect_loader_would_gain(mix: Path) -> None:
     batches = []
     for batch in islice(loader, 120):
         batches.append(tuple(batch))
-        time.sleep(0.03 if len(batches) < 80 else 0)  # both rounds are over then
+        spend(0.03 if len(batches) < 80 else 0)  # both rounds are over then
     headroom = loader.stats().headroom
     assert headroom is not None
-    assert headroom.gain == pytest.approx(0.5, abs=0.2)
+    assert headroom.gain == pytest.approx(0.5, rel=0.01)
     assert headroom.loaded_steps == headroom.cached_steps == 32
     assert len({*batches[20:37]}) == 4  # cached ones
     expected = [tuple(batch) for batch in islice(loader_of(mix / "one", workers=0), loader.stats().steps)]

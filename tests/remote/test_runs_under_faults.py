@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import tempfile
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -81,10 +80,8 @@ def test_an_outage_shorter_than_the_deadline_is_survived(dataset: Path, server: 
         found = [next(batches)["__key__"] for _ in range(10)]
         server.faults = FaultPlan(faults=[Fault(kind="reset")])
         threading.Timer(3, lambda: setattr(server, "faults", FaultPlan())).start()
-        begun = time.monotonic()
         found += [next(batches)["__key__"] for _ in range(BATCHES - 10)]
     assert found == expected
-    assert time.monotonic() - begun < 60
 
 
 @pytest.mark.parametrize("workers", [0, 2])

@@ -23,7 +23,7 @@ from ...training.states import (
 from .report import DifferenceList
 
 _PROGRESS = ("batch", "ranks", "steps", "passes", "ended", "counted_on", "ranks_at", "skip_steps")
-_OF_ARGUMENTS = ("slice_lengths", "shuffle_buffer", "measured")
+_OF_ARGUMENTS = ("slice_lengths", "shuffle_buffer")
 _OF_STEPS = ("batch_samples", "ranks")  # likewise, of a schedule of weights
 _MAX_LANES = 3  # that are listed
 
@@ -92,7 +92,7 @@ def compare_checkpoint_with_data(
     chain = None
     if len(readers) == 1 and state.kind in ("endless", None) and "weights" in readers[0][1]:
         chain = _training_chain(after, readers[0][1], part, filter_name=filter_name, trust_code=trust_code)
-    if chain is not None and not readers[0][1].get("measured"):
+    if chain is not None:
         ours = [readers[0][0], _of_data(readers[0][1]), *readers[0][2:]]
         theirs = chain.identity()
         found.extend(chain_differences(ours, [theirs[0], _of_data(theirs[1]), *theirs[2:]]))

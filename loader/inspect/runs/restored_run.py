@@ -15,7 +15,6 @@ from ...order import LaneHosting
 from ...pipeline.contract.item_id import LANE_ITEM, ItemId
 from ...pipeline.contract.stage import State
 from ...samples.encoding.task_encoder import TaskEncoder
-from ...training.loaders.measured_chain import measured_chain_of
 from ...training.loaders.replay import replay_batch
 from ...training.loaders.restore_sample import restore_sample
 from ...training.states import (
@@ -240,7 +239,6 @@ def open_run(
         raise StateError(f"expected the state of a run without end, found one of kind {state.kind!r}", at=path)
     request = request_of(state, dataset, trust_code=trust_code, task_encoder=task_encoder)
     run = PlannedRun(request)
-    run.chain = measured_chain_of(run.chain, state.dataset)
     if run.is_volume and not log and task_encoder is None and order_of_blends(state.dataset) != "columns":
         raise StateError("the order of this run depends on sizes that a metric of its task encoder counted", hint=_HINT)
     run.chain.begin_on(state.first_ranks)

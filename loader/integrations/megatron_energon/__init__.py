@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from energon_cli.installation import check_alias
 
+from .alias_modules import MODULES, install
+
 check_alias()
+install()
 
 # Imported here so that `energon.edataclass` is the decorator: a later import of the submodule cannot replace it.
 from .edataclass import edataclass as edataclass  # noqa: E402
@@ -28,30 +31,15 @@ else:
 
     _SUBMODULES = frozenset(
         {
-            "av",
-            "cache",
-            "cli",
+            *(name.partition(".")[0] for name in MODULES),
             "dataset_config",
-            "epathlib",
             "errors",
             "eyaml",
-            "flavors",
             "fork_hook",
-            "loader",
-            "media",
-            "metadataset",
             "rng",
-            "sample_utils",
-            "savable",
             "savable_loader",
-            "source_info",
             "state",
-            "task_encoder",
-            "tools",
-            "transforms",
             "typed_converter",
-            "worker",
-            "wrappers",
         }
     )
 

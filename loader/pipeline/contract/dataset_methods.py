@@ -239,7 +239,7 @@ class DatasetMethods(Generic[T_co]):
                 hint="override can_restore_sample and restore_sample",
             )
 
-    @renamed_parameters(key="restore_key", index="restore_key")
+    @renamed_parameters(index="restore_key")
     def restore_sample(self, restore_key: Any) -> Any:
         """Rebuild a sample.
 

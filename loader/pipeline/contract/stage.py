@@ -70,12 +70,6 @@ class SavableDataset(DatasetMethods[T_co], ABC):
     entry_schema: ClassVar[Schema] = None
     """Schema of the value that :meth:`Running.state` saves under this stage's key; None if it saves none."""
 
-    measured_chain: SavableDataset[Any] | None = None
-    """The chain that earlier versions built instead, which divided the weights of blends by measured sizes.
-
-    A state of such a run continues with it. Its weights are those of the state.
-    """
-
     keeps_ids: ClassVar[bool] = False
     """True if the ids of a stage's items are those of its input, also in subclasses that define ``open``."""
 

@@ -99,7 +99,6 @@ def report_to(handler: SampleErrorHandler, failure: Failure, error: Exception, s
         _reported.reset(token)
 
 
-@renamed_parameters(exc="e")
 def log_exception(e: Exception, sample: Any, sources: Any = None) -> None:
     """Log a warning of one line that names the failed sample, which is then skipped.
 
@@ -147,7 +146,7 @@ def cause_of(error: BaseException) -> Cause:
     return type(error), traceback.tb_frame.f_code.co_filename, traceback.tb_lineno
 
 
-@renamed_parameters(exc="e", _sample="sample", _sources="sources")
+@renamed_parameters(_sample="sample", _sources="sources")
 def reraise_exception(e: Exception, sample: Any, sources: Any = None) -> None:
     """Raise the error again, with a note that names the sample.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sysconfig
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -15,7 +15,6 @@ from typing import Any
 
 from ...errors import EnergonError, RepeatedSampleError
 from ...format.documents.messages import nearest_hint
-from ...samples.sample_dataclass import fields_of
 from .error_handlers import Cause, Failure, cause_of, one_line
 
 _ALIKE = 10
@@ -27,7 +26,6 @@ _KINDS = (AttributeError, KeyError, TypeError)
 
 _OF_SAMPLES = ("loader.samples.types", "loader.samples.sample_dataclass")  # what the user's line calls by ``sample[…]``
 _CALLERS = ("loader.pipeline.contract.hook", "loader.pipeline.measuring.recorder")  # they call a hook
-_MAX_NAMES = 20
 
 
 @dataclass(slots=True)
@@ -53,10 +51,8 @@ class FirstFailures:
 
 def _user_line(error: Exception, hook: Callable[..., Any]) -> str | None:
     """Return the line of the user's code that raised an error, ``file:line``; None if it may be due to the data."""
-    if not isinstance(error, _KINDS) or isinstance(error, EnergonError):
-        return None
     frames = [(frame, line) for frame, line in walk_tb(error.__traceback__) if _module(frame) not in _OF_SAMPLES]
-    if not frames:
+    if not frames or not isinstance(error, _KINDS) or isinstance(error, EnergonError):
         return None
     frame, line = frames[-1]
     code = frame.f_code
@@ -72,59 +68,37 @@ def _module(frame: FrameType) -> Any:
 
 @lru_cache(maxsize=1)
 def _libraries() -> tuple[str, ...]:
-    package = str(Path(__file__).parents[2])
-    return (package, *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib")), "<frozen")
+    return (str(Path(__file__).parents[2]), sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), "<frozen")
 
 
 def _is_users(file: str) -> bool:
-    installed = {"site-packages", "dist-packages"} & set(Path(file).parts)
-    return not installed and not file.startswith(_libraries())
+    return not {"site-packages", "dist-packages"} & {*Path(file).parts} and not file.startswith(_libraries())
 
 
 def _error(failure: Failure, error: Exception, sample: Any, line: str) -> RepeatedSampleError:
     """Build the error that names the line, the sample, what it has, and the name that was probably meant."""
+    from ...samples.sample_format import shown_fields  # imports torch
+
+    is_list = isinstance(sample, list) and sample
+    first = sample[0] if is_list else sample
     calls = "samples" if len(failure.keys) == 1 else "calls"
     return RepeatedSampleError(
         f"{failure.hook} fails for each of its first {_ALIKE} {calls} in the same way: {one_line(error)}"
-        + _guess(error, sample),
+        + _guess(error, first),
         key=", ".join(failure.keys[:1]),
         at=f"{line}, in {failure.hook}, for {failure.sample}",
-        hint=f"{_description(sample)}; if so many samples may fail, raise SkipSample for them, or pass "
+        hint=f"the argument is {f'a list of {len(sample)}, which begins with ' if is_list else ''}"
+        f"{shown_fields(first)}; if so many samples may fail, raise SkipSample for them, or pass "
         "@stateless(failure_tolerance=0)",
     )
 
 
-def _description(sample: Any, which: str = "this") -> str:
-    if isinstance(sample, list | tuple) and sample:
-        return f"the argument is a list of {len(sample)}; {_description(sample[0], 'its first')}"
-    from ...samples.sample_format import format_sample_compact  # imports torch
-
-    shown = [
-        f"{name} ({format_sample_compact(value, 1, 3, 30)})"
-        for name, value in fields_of(sample).items()
-        if name == "__key__" or not str(name).startswith("__")
-    ]
-    listed = ", ".join(shown[:_MAX_NAMES]) + (", …" if len(shown) > _MAX_NAMES else "")
-    what = "keys" if isinstance(sample, Mapping) else "attributes"
-    kind = f"{which} {type(sample).__name__}"
-    return f"{kind} has the {what} {listed}" if shown else f"{kind} has no fields"
-
-
 def _guess(error: Exception, sample: Any) -> str:
-    """Return which name was probably meant."""
+    """Return which name was probably meant: an attribute of the object, or a key of the sample or of a dict in it."""
     if isinstance(error, AttributeError) and error.name:
         with suppress(Exception):  # an object may define dir()
             return nearest_hint(error.name, [name for name in dir(error.obj) if not name.startswith("_")])
-    if isinstance(error, KeyError) and error.args and isinstance(error.args[0], str):
-        return nearest_hint(error.args[0], _keys_within(sample))
+    if isinstance(error, KeyError) and isinstance(sample, Mapping):
+        dicts = [sample, *(value for value in sample.values() if isinstance(value, Mapping))]
+        return nearest_hint(str(error.args[0]), [key for each in dicts for key in each if isinstance(key, str)])
     return ""
-
-
-def _keys_within(value: Any) -> Iterator[str]:
-    """Yield the keys of a dict and of the dicts in it, and those of the samples in a list."""
-    if isinstance(value, Mapping):
-        yield from (key for key in value if isinstance(key, str))
-        value = list(value.values())
-    if isinstance(value, list | tuple):
-        for inner in value[:_MAX_NAMES]:
-            yield from _keys_within(inner)

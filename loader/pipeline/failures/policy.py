@@ -79,8 +79,8 @@ class FailurePolicy:
         skip_tolerance: Consecutive samples that a hook may skip before it has kept any, or fail for if it has no other
             tolerance; None: any number. The default grows with the data.
         samples: Samples in a round through the data, of which each is one at least.
-        passed: The hooks that a sample has passed in this worker; its lanes share the set.
-        is_resumed: Samples have passed all hooks earlier in the run.
+        passed: The hooks that a sample has passed in this worker, whose lanes share the set; None for a run that is
+            resumed, in which no hook is new.
 
     Attributes:
         pending: True while ``succeeded`` has to be called: a hook's last call has failed.
@@ -98,7 +98,7 @@ class FailurePolicy:
         "_first",
         "_handler",
         "_in_a_row",
-        "_is_resumed",
+        "_is_new",
         "_lane",
         "_not_rebuilt",
         "_passed",
@@ -123,7 +123,6 @@ class FailurePolicy:
         skip_tolerance: int | None = SKIP_TOLERANCE,
         samples: int = 0,
         passed: set[object] | None = None,
-        is_resumed: bool = False,
     ) -> None:
         self._handler: SampleErrorHandler = three_argument_handler(handler)
         self._restore_handler: SampleErrorHandler = three_argument_handler(restore_handler)
@@ -137,7 +136,7 @@ class FailurePolicy:
         self._in_a_row: dict[object, tuple[int, str]] = {}  # number of failures, and text of the first one
         self._first: dict[object, FirstFailures] = {}
         self._passed = set() if passed is None else passed
-        self._is_resumed = is_resumed
+        self._is_new = passed is not None
         self._skips: dict[tuple[object, str], EndlessSkips] = {}
         self.pending = False
         self.dropped: Counter[str] = Counter()
@@ -195,7 +194,7 @@ class FailurePolicy:
             max(1, len(failure.keys)) if samples is None else samples
         )
         tolerance = self._tolerance_of(hook) if tolerance is None else tolerance
-        if first is not None and callable(hook) and tolerance and not self._is_resumed:
+        if first is not None and callable(hook) and tolerance and self._is_new:
             mistake = first.mistake(hook, failure, error, sample)
             if mistake is not None:
                 raise mistake from error

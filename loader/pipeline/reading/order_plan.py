@@ -66,7 +66,6 @@ class ShuffledPlan:
         repetitions: Repetitions of a sample in a pass, for each source; None for a blend without end.
         deal: Samples of a micro-batch, if the lanes take whole micro-batches of one pass in turn; None splits the pass
             into one stream per lane.
-        measured: True if the weights were computed from measured samples; a restored run keeps those of its state.
         chunk: Samples of a chunk, if the lanes take chunks of an order that is not shuffled in turn; None splits it
             into one part per lane.
         shares: Repetitions of a sample of each source in a nominal epoch of an order without end; None: 1 each.
@@ -79,7 +78,6 @@ class ShuffledPlan:
     weights: tuple[float, ...]
     repetitions: tuple[float, ...] | None = None
     deal: int | None = None
-    measured: bool | None = None
     chunk: int | None = None
     shares: tuple[float, ...] | None = None
     schedule: PlannedSchedule | None = None

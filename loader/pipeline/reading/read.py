@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from copy import copy
 from dataclasses import replace
 from typing import Any, cast
 from weakref import WeakValueDictionary
@@ -155,12 +154,6 @@ class ReadDataset(SavableDataset[Raw]):
 
     def settings(self) -> dict[str, Any]:
         return self.plan.settings()
-
-    def with_weights(self, weights: Sequence[float]) -> ReadDataset:
-        """Return a copy with other weights of the sources, whose plan is one of training."""
-        reader = copy(self)
-        reader.plan = replace(cast("ShuffledPlan", self.plan), weights=tuple(weights))
-        return reader
 
     def shown_settings(self) -> dict[str, Any]:
         settings = self.settings()

@@ -11,13 +11,11 @@ from typing import Any
 
 from ...errors import SampleError
 from ...lazy_torch import torch
-from ...renamed_parameters import renamed_parameters
 from ..hooks import library_hook
 from .pad import MismatchError, kind_of, pad_stack, stack
 
 
 @library_hook
-@renamed_parameters(tensors="batch")
 def batch_stack(batch: Sequence[torch.Tensor]) -> torch.Tensor:
     """Stack B tensors of one shape to a tensor of shape (B, …).
 
@@ -38,7 +36,6 @@ def batch_stack(batch: Sequence[torch.Tensor]) -> torch.Tensor:
 
 
 @library_hook
-@renamed_parameters(tensors="batch")
 def batch_pad_stack(batch: Sequence[torch.Tensor]) -> torch.Tensor:
     """Stack tensors of equal rank, zero-padding every dimension to the longest.
 
@@ -64,7 +61,6 @@ def batch_pad_stack(batch: Sequence[torch.Tensor]) -> torch.Tensor:
 
 
 @library_hook
-@renamed_parameters(values="batch")
 def batch_list(batch: Sequence[Any]) -> list[Any]:
     """Return the values as a list.
 
@@ -75,7 +71,6 @@ def batch_list(batch: Sequence[Any]) -> list[Any]:
 
 
 @library_hook
-@renamed_parameters(samples="batch")
 def generic_batch(batch: Sequence[Any]) -> Any:
     """Build a batch from samples, or from one value of each.
 

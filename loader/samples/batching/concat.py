@@ -11,12 +11,10 @@ from typing import Any
 from torch import Tensor
 
 from ...errors import ConfigError
-from ...renamed_parameters import renamed_parameters
 from .collate import join_sources, no_samples
 from .pad import MismatchError, kind_of, pad_concat, pad_stack
 
 
-@renamed_parameters(tensors="batch")
 def concat_pad(batch: Sequence[Tensor]) -> Tensor:
     """Concatenate tensors along their first dimension, zero-padding all others to the longest.
 
@@ -43,7 +41,6 @@ def concat_pad(batch: Sequence[Tensor]) -> Tensor:
         raise error.of(batch) from None
 
 
-@renamed_parameters(batches="batch")
 def generic_concat(batch: Sequence[Any]) -> Any:
     """Concatenate batches, or one value of each.
 
@@ -69,7 +66,6 @@ def generic_concat(batch: Sequence[Any]) -> Any:
         raise error.of(batch) from None
 
 
-@renamed_parameters(batches="samples")
 def homogeneous_concat_mix(samples: Sequence[Any]) -> Any:
     """Concatenate batches of one type with :func:`generic_concat`.
 

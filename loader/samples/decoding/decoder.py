@@ -16,7 +16,6 @@ from ...accounting.kinds import part_extension
 from ...errors import ConfigError, EnergonError
 from ...format.documents.messages import did_you_mean
 from ...format.media.picture_bits import DeepPixels
-from ...renamed_parameters import renamed_parameters
 from ..trust import is_trusted
 from .image_decode import IMAGE_FORMS, ImageForm
 from .part_decode import part_decoder, part_error
@@ -145,7 +144,6 @@ class SampleDecoder(FileStoreDecoder):
         """
         return PartDecoders(self, trust_code=trust_code).decode(part_name, data)
 
-    @renamed_parameters(data="raw")
     def decode(self, fname: str, raw: bytes, *, trust_code: bool = False) -> Any:
         """Decode one file by its name: the part name follows the first dot of the last path component.
 

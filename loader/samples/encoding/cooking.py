@@ -9,7 +9,6 @@ from inspect import signature
 from typing import Any, TypeVar, overload
 
 from ...errors import ConfigError
-from ...renamed_parameters import renamed_parameters
 from ..hooks import current_cache, mark_of, marked
 from ..source_info import SourceInfo
 
@@ -114,7 +113,6 @@ def needs_cache(fn: Callable[..., Any]) -> bool:
     return bool(mark_of(fn, _NEED_CACHE, False))
 
 
-@renamed_parameters(sample="crude_sample", additional_sources="additional_source_info")
 def basic_sample_keys(
     crude_sample: Mapping[str, Any], additional_source_info: Sequence[SourceInfo] = ()
 ) -> dict[str, Any]:

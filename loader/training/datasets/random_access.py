@@ -168,16 +168,14 @@ class RandomAccessDataset(Dataset[T_co]):
                 found += [first + position for part in positions_in(source, samples) for position in part.tolist()]
             first += source.samples
         kept = sorted({*found} - {*self._excluded.tolist()})
-        if len(kept) == 1:
-            return kept[0]
-        if kept:
+        if len(kept) != 1:
             places = joined_names([self._reader.picking.place_of(position) for position in kept])
-            raise MissingFileError(f"{len(kept)} samples have the key {key!r}: {places}", hint="pass shard/key")
-        raise MissingFileError(
-            f"there is no sample with the key {key!r}" + (": it is excluded" if found else ""),
-            at=joined_names([source.describe() for source in self._reader.sources]),
-            hint="pass split_part=None to look it up in all split parts; `energon get` finds it, too",
-        )
+            raise MissingFileError(
+                f"expected one sample with the key {key!r}, found {places or 'an excluded one' if found else 'none'}",
+                at=joined_names([source.describe() for source in self._reader.sources]),
+                hint="pass shard/key; split_part=None searches all split parts",
+            )
+        return kept[0]
 
     def _number(self, index: int) -> int:
         number, samples = operator.index(index), len(self)

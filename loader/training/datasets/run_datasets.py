@@ -246,14 +246,13 @@ class LoadedDatasets:
         )
         whole = LeafGroup(leaves=tuple(range(len(self.specs))), weights=self._shares())
 
-        def plan_of(group: LeafGroup, *, measured: bool | None = None) -> ShuffledPlan:
+        def plan_of(group: LeafGroup) -> ShuffledPlan:
             specs = [self.specs[leaf] for leaf in group.leaves]
             return ShuffledPlan(
                 slice_lengths=tuple(spec.slice_length for spec in specs),
                 shuffle_buffer=shuffle_buffer_size or 0,
                 epochs_together=tuple(spec.epochs_together for spec in specs),
                 weights=group.weights,
-                measured=measured,
                 repetitions=None if repeat else self._passes(),
                 deal=options.deal,
                 chunk=packing_buffer_size or batch_size or 1,
@@ -271,8 +270,6 @@ class LoadedDatasets:
             )
         if tree is not None:
             chain = build_volume_chain(self.sources, tree, plan_of, options, needs_sizes=needs_sizes)
-            if not self._weights_change:  # runs of earlier versions
-                chain.measured_chain = build_chain(self.sources, plan_of(whole, measured=True), options)
         else:
             chain = build_chain(self.sources, plan, options)
         chain = _logged(chain, "train")

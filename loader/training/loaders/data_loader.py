@@ -10,7 +10,6 @@ from typing import Any, Self, TypeVar, Unpack
 
 from ...errors import ConfigError, StateError
 from ...pipeline.contract.stage import SavableDataset
-from ...renamed_parameters import renamed_parameters
 from ..states.framework_state import (
     broadcast_states,
     framework_state,
@@ -370,7 +369,6 @@ class DataLoader(TorchLoader[T_co]):
         """Report whether :meth:`restore_sample` works: always, for this class."""
         return True
 
-    @renamed_parameters(key="restore_key")
     def restore_sample(self, restore_key: Any) -> Any:
         """Rebuild a sample or micro-batch.
 

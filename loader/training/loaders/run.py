@@ -24,7 +24,6 @@ from ..workers.batch_trace import BatchTrace
 from ..workers.stream_options import StreamOptions
 from .debug_log import LoaderLog
 from .lane_batches import LaneBatches, ShutDown
-from .measured_chain import measured_chain_of
 
 _END: Any = object()
 
@@ -322,8 +321,7 @@ class LoaderRun:
         config = self.built.worker_config
         allowed = is_mix_change_allowed(allow_mix_change)
         self.built.begin_on(saved.first_ranks)
-        built = measured_chain_of(self.built, saved.dataset)
-        mix = continue_mix(built, saved, kind=self.lanes.kind, lanes=lane_states, allowed=allowed)
+        mix = continue_mix(self.built, saved, kind=self.lanes.kind, lanes=lane_states, allowed=allowed)
         saved, lane_states = replace(saved, lane_states=mix.states_of(saved.lane_states)), mix.states_of(lane_states)
         now = RunState(lanes=config.lanes or 0, ranks=config.world_size, rank=config.rank, seed=config.seed_offset)
         found = run_differences(saved, now)

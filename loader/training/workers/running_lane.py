@@ -131,8 +131,7 @@ class RunningLane:
             notes.last_sample,
             rules=host.rules,
             recorder=notes.recorder,
-            passed=notes.passed,
-            is_resumed=bool(host.states),
+            passed=None if host.states else notes.passed,
         )
         if notes.recorder is not None:
             notes.recorder.samples.add_dropped(self._lane.failures.dropped)
@@ -264,7 +263,6 @@ def open_lane(
     rules: int = RULES,
     recorder: WorkerRecorder | None = None,
     passed: set[object] | None = None,
-    is_resumed: bool = False,
 ) -> Lane:
     """Build the lane for which a chain is opened, with the error handlers of the run."""
     config = dataset.worker_config
@@ -279,7 +277,6 @@ def open_lane(
             skip_tolerance=config.skip_tolerance,
             samples=dataset.round_samples,
             passed=passed,
-            is_resumed=is_resumed,
         ),
         context=HookContext(cache=NoCachePool(), worker_config=config),
         last_sample=last_sample,

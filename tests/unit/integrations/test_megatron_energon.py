@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import io
 import json
+import os
 import pickle
 import subprocess
 import sys
@@ -17,13 +18,15 @@ import megatron.energon
 import pytest
 import torch
 from click.testing import CliRunner
+from megatron.energon import alias_modules
 
 import loader
 from tests.cli.make_dataset import write_captions
 from tests.e2e.dataset_tree import prepare
 from tests.source_tree import ALIAS, PACKAGES, ROOT, sources
 
-MODULES = [source.module for source in sources() if source.module.startswith(f"{ALIAS}.")]
+REAL = [source.module for source in sources() if source.module.startswith(f"{ALIAS}.")]
+MODULES = [*REAL, *(f"{ALIAS}.{module}" for module in alias_modules.MODULES)]
 PUBLIC: list[str] = vars(loader)["__all__"]  # made at run time: the stub has none
 # Names that training code is known to import from submodules.
 IMPORTED = {
@@ -118,8 +121,9 @@ def test_every_submodule_reexports_the_objects_of_loader(module: str) -> None:
 
 def test_few_modules_define_classes_and_functions_for_existing_code_alone() -> None:
     """Most modules only forward; a definition that new code would use belongs in `loader`."""
-    defined = {source.module for source in sources() if source.module in MODULES and source.public_definitions()}
+    defined = {source.module for source in sources() if source.module in REAL and source.public_definitions()}
     assert {module.removeprefix(f"{ALIAS}.") for module in defined} == {
+        "alias_modules",
         "av.av_reader",
         "dataset_config",
         "eyaml",
@@ -176,14 +180,47 @@ def test_importing_it_imports_nothing_heavy(tmp_path: Path) -> None:
 
 
 def test_every_submodule_is_an_attribute_of_the_package() -> None:
+    found = {module.removeprefix(f"{ALIAS}.").partition(".")[0] for module in MODULES}
+    assert found - {"alias_modules", "not_served"} == megatron.energon._SUBMODULES
+
+
+def stub_of(module: str) -> str:
+    """Return what type checkers read of a module that the table makes."""
+    lines = sorted(
+        f"from {home} import {original} as {name}"
+        if name == original
+        else f"from {home} import {original} as _{original}\n{name} = _{original}"
+        for name, home, original in alias_modules.origins(module)
+    )
+    return "# Written by tests/unit/integrations/test_megatron_energon.py from alias_modules.py.\n" + "".join(
+        f"{line}\n" for line in lines
+    )
+
+
+def test_type_checkers_read_what_the_table_says() -> None:
     folder = ROOT / PACKAGES[ALIAS]
-    found = {path.stem for path in folder.glob("*.py")} | {path.parent.name for path in folder.glob("*/__init__.py")}
-    assert found - {"__init__", "not_served", "edataclass"} == megatron.energon._SUBMODULES
+    is_package = {name.rpartition(".")[0] for name in [*alias_modules.MODULES, *map(relative, REAL)]}
+    expected = {
+        (folder / module.replace(".", "/") / "__init__.pyi")
+        if module in is_package
+        else (folder / f"{module.replace('.', '/')}.pyi"): stub_of(module)
+        for module in alias_modules.MODULES
+    }
+    if os.environ.get("ENERGON_WRITE_GOLDEN"):
+        for path, text in expected.items():
+            path.parent.mkdir(exist_ok=True, parents=True)
+            path.write_text(text, encoding="utf-8")
+    assert {path: path.read_text(encoding="utf-8") for path in folder.rglob("*.pyi")} == expected
+
+
+def relative(module: str) -> str:
+    return module.removeprefix(f"{ALIAS}.")
 
 
 def test_the_packages_of_the_wheel_are_those_on_disk() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
-    assert settings["packages"] == sorted(source.module for source in sources() if source.is_package)
+    folders = {source.module if source.is_package else source.module.rpartition(".")[0] for source in sources()}
+    assert settings["packages"] == sorted(folders)
     assert settings["package-dir"] == {ALIAS: PACKAGES[ALIAS]}
     assert not (ROOT / "megatron").exists()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import io
 import json
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from demo_photographs import FOLDER as PHOTOGRAPHS
 from PIL import Image, ImageFilter
 
 from loader.convert.annotations.rle import decode_mask, encode_mask
@@ -288,10 +288,7 @@ def test_the_layout_of_a_document_is_kept_in_the_list_of_rows(tmp_path: Path) ->
 
 def test_the_mask_of_a_photograph_still_covers_its_bright_parts(tmp_path: Path) -> None:
     """Two ways to the same mask: shrink the mask, and shrink the photograph and then look for bright pixels."""
-    package = importlib.util.find_spec("skimage")
-    assert package is not None
-    assert package.origin is not None
-    photograph = Image.open(Path(package.origin).parent / "data/astronaut.png").convert("RGB").crop((0, 0, 512, 300))
+    photograph = Image.open(PHOTOGRAPHS / "astronaut.png").convert("RGB").crop((0, 0, 512, 300))
     bright = np.asarray(photograph.convert("L").filter(ImageFilter.GaussianBlur(6))) > 110
     data = io.BytesIO()
     photograph.save(data, "PNG")

@@ -32,6 +32,10 @@ def crude(number: int) -> CrudeSample:
     return CrudeSample({"__key__": f"a.tar/{number}", "txt": "a cat", "json": {"label": 3}})
 
 
+def policy_of() -> FailurePolicy:
+    return FailurePolicy(error_handlers.log_exception, lane=0, passed=set())
+
+
 def failures_of(
     hook: Fails,
     samples: list[Any],
@@ -40,7 +44,7 @@ def failures_of(
     tolerance: int | None = None,
 ) -> int:
     """Call a hook for samples as a stage does; return how many have failed when the run ends, or all."""
-    policy = policy or FailurePolicy(error_handlers.log_exception, lane=0)
+    policy = policy or policy_of()
     failed = 0
     for sample in samples:
         try:
@@ -90,7 +94,7 @@ def no_parameter() -> None:
             captioning,
             (
                 "'captoin'; did you mean 'caption'?",
-                "this CaptioningSample has the attributes __key__ ('a.tar/9'), image (None), caption ('a cat')",
+                "the argument is CaptioningSample(__key__='a.tar/9', image=None, caption='a cat')",
             ),
         ),
         (
@@ -98,11 +102,11 @@ def no_parameter() -> None:
             crude,
             (
                 "'tXt'; did you mean 'txt'?",
-                "this CrudeSample has the keys __key__ ('a.tar/9'), txt ('a cat'), json ({'label': 3})",
+                "the argument is CrudeSample({'__key__': 'a.tar/9', 'txt': 'a cat', 'json': {'label': 3}})",
             ),
         ),
-        (misspelt_inner_key, crude, ("KeyError: 'labl'; did you mean 'label'?", "json ({'label': 3})")),
-        (wrong_type, captioning, ("TypeError: can only concatenate str", "has the attributes")),
+        (misspelt_inner_key, crude, ("KeyError: 'labl'; did you mean 'label'?", "'json': {'label': 3}")),
+        (wrong_type, captioning, ("TypeError: can only concatenate str", "image=None, caption='a cat'")),
     ],
 )
 def test_ten_samples_that_fail_alike_end_the_run_with_the_line_the_sample_and_a_guess(
@@ -121,7 +125,7 @@ def test_a_hook_that_does_not_accept_a_sample_is_a_mistake_at_its_definition() -
     from loader.pipeline.contract.hook import Hook
     from loader.pipeline.contract.lane import Lane
 
-    lane = Lane(0, 1, seed=0, failures=FailurePolicy(error_handlers.log_exception, lane=0))
+    lane = Lane(0, 1, seed=0, failures=policy_of())
     hook = Hook(no_parameter, lane)
     for number in range(9):
         hook.attempt(captioning(number), number)
@@ -134,7 +138,7 @@ def test_a_batch_hook_ends_after_ten_batches_and_its_samples_are_described() -> 
     batches = [[captioning(number), captioning(number + 100)] for number in range(12)]
     error = error_of(lambda samples: samples.image, batches)
     assert "for each of its first 10 calls" in str(error)
-    assert "the argument is a list of 2; its first CaptioningSample has the attributes __key__" in str(error)
+    assert "the argument is a list of 2, which begins with CaptioningSample(__key__=" in str(error)
 
 
 # ------------------------------------------------------------------------------------------- what is no mistake
@@ -179,7 +183,7 @@ def test_samples_that_fail_after_one_has_passed_in_another_lane_of_the_worker_en
 
 
 def test_a_resumed_run_ends_no_sooner() -> None:
-    policy = FailurePolicy(error_handlers.log_exception, lane=0, is_resumed=True)
+    policy = FailurePolicy(error_handlers.log_exception, lane=0, passed=None)
     assert failures_of(misspelt_attribute, MANY, policy=policy) == len(MANY)
 
 
@@ -190,7 +194,7 @@ def test_a_tolerance_of_0_allows_mistakes() -> None:
 
 
 def test_decoding_has_no_mistakes() -> None:
-    policy = FailurePolicy(error_handlers.log_exception, lane=0)
+    policy = policy_of()
     for sample in MANY:
         try:
             misspelt_attribute(sample)
@@ -223,7 +227,7 @@ def test_until_a_sample_passes_failures_of_one_cause_are_one_line_and_then_their
 
 
 def test_a_lane_that_ends_before_a_sample_passes_logs_the_number(caplog: pytest.LogCaptureFixture) -> None:
-    policy = FailurePolicy(error_handlers.log_exception, lane=0)
+    policy = policy_of()
     failures_of(fails_until(40), MANY[:40], policy=policy)
     policy.end()
     assert [record.getMessage().rpartition("· ")[2] for record in caplog.records][-1] == "40 times so far"

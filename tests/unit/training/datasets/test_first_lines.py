@@ -64,7 +64,7 @@ def test_datasets_and_loaders_show_paths_and_numbers_in_one_line(folder: Path) -
     shown = f"<batch(batch_size=1, drop_last=False) of {folder}, train: 30 samples>"
     assert repr(dataset) == shown
     assert repr(get_loader(dataset)) == f"<DataLoader with 0 workers, rank 0 of 1: {shown}>"
-    blend = BlendDataset(*[(dataset, 1)] * 5)
+    blend: BlendDataset[Any] = BlendDataset(*[(dataset, 1)] * 5)
     assert repr(blend).endswith(f" of {', '.join([f'{folder}, train: 30 samples'] * 3)} and 2 more>")
 
 

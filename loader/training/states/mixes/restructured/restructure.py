@@ -81,7 +81,7 @@ def _outline(identity: Any) -> list[Any]:
     """
     name, settings, *inputs = identity
     if name == "read":
-        if "repetitions" in settings or settings.get("measured"):
+        if "repetitions" in settings:
             raise LookupError(name)
         return [[name, {key: value for key, value in settings.items() if key not in OF_LEAVES}]]
     if is_blend(identity):

@@ -1,3 +1,0 @@
-from loader.av.av_data import AVData
-
-__all__ = ["AVData"]

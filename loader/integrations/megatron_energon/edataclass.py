@@ -1,3 +1,0 @@
-from loader.samples.sample_dataclass import edataclass
-
-__all__ = ["edataclass"]

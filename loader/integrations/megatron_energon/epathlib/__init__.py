@@ -1,3 +1,0 @@
-from .epath import EPath
-
-__all__ = ["EPath"]

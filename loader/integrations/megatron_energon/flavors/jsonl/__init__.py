@@ -1,3 +1,0 @@
-from .crude_jsonl_dataset import CrudeJsonlDatasetFactory, DefaultCrudeJsonlDatasetFactory
-
-__all__ = ["CrudeJsonlDatasetFactory", "DefaultCrudeJsonlDatasetFactory"]

@@ -1,3 +1,0 @@
-from loader.training.factories.jsonl_factory import CrudeJsonlDatasetFactory, DefaultCrudeJsonlDatasetFactory
-
-__all__ = ["CrudeJsonlDatasetFactory", "DefaultCrudeJsonlDatasetFactory"]

@@ -1,4 +1,0 @@
-from loader.samples.types import TextSample
-from loader.training.factories.webdatasets import TextWebdataset
-
-__all__ = ["TextSample", "TextWebdataset"]

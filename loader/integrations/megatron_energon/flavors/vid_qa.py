@@ -1,4 +1,0 @@
-from loader.samples.types import VidQASample
-from loader.training.factories.webdatasets import VidQAWebdataset
-
-__all__ = ["VidQASample", "VidQAWebdataset"]

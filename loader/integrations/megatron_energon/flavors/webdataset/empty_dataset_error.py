@@ -1,3 +1,0 @@
-from loader.errors import EmptyDatasetError
-
-__all__ = ["EmptyDatasetError"]

@@ -1,3 +1,0 @@
-from loader.training.factories.joined_factory import JoinedWebdatasetFactory
-
-__all__ = ["JoinedWebdatasetFactory"]

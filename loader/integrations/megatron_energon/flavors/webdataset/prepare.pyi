@@ -1,0 +1,10 @@
+# Written by tests/unit/integrations/test_megatron_energon.py from alias_modules.py.
+from loader import EPath as EPath
+from loader.integrations.megatron_energon_names import MediaFilterConfig as MediaFilterConfig
+from loader.training.factories.webdataset_preparator import WebdatasetPreparator as WebdatasetPreparator
+from megatron.energon.flavors.webdataset.config import INDEX_SQLITE_FILENAME as INDEX_SQLITE_FILENAME
+from megatron.energon.flavors.webdataset.config import INDEX_UUID_FILENAME as INDEX_UUID_FILENAME
+from megatron.energon.flavors.webdataset.config import INFO_JSON_FILENAME as INFO_JSON_FILENAME
+from megatron.energon.flavors.webdataset.config import INFO_YAML_FILENAME as INFO_YAML_FILENAME
+from megatron.energon.flavors.webdataset.config import MAIN_FOLDER_NAME as MAIN_FOLDER_NAME
+from megatron.energon.flavors.webdataset.structs import ShardInfo as ShardInfo

@@ -1,3 +1,0 @@
-from loader.training.factories.webdataset_factory import StandardWebdatasetFactory
-
-__all__ = ["StandardWebdatasetFactory"]

@@ -1,3 +1,0 @@
-from loader.training.factories.dataset_from_path import DatasetLoader
-
-__all__ = ["DatasetLoader"]

@@ -1,3 +1,0 @@
-from loader.training.factories.dataset_from_path import Metadataset
-
-__all__ = ["Metadataset"]

@@ -1,3 +1,0 @@
-from loader.pipeline.contract.user_state import FlexState, Savable
-
-__all__ = ["FlexState", "Savable"]

@@ -1,3 +1,0 @@
-from energon_cli.checkpoint.command import checkpoint as command
-
-__all__ = ["command"]

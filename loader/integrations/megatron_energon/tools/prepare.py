@@ -1,3 +1,0 @@
-from energon_cli.prepare.command import prepare as command
-
-__all__ = ["command"]

@@ -1,3 +1,0 @@
-from loader.pipeline.stages.batch import BatchDataset
-
-__all__ = ["BatchDataset"]

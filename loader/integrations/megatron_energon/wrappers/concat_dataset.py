@@ -1,3 +1,0 @@
-from loader.pipeline.stages.concat import ConcatDataset
-
-__all__ = ["ConcatDataset"]

@@ -1,3 +1,0 @@
-from loader.pipeline.stages.epochize import EpochizeDataset
-
-__all__ = ["EpochizeDataset"]

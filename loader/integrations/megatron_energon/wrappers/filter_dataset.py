@@ -1,3 +1,0 @@
-from loader.pipeline.stages.filter import FilterDataset
-
-__all__ = ["FilterDataset"]

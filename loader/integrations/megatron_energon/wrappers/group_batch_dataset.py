@@ -1,3 +1,0 @@
-from loader.pipeline.stages.group_batch import GroupBatchDataset
-
-__all__ = ["GroupBatchDataset"]

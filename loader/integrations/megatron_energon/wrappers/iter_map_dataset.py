@@ -1,3 +1,0 @@
-from loader.pipeline.stages.iter_map import IterMapDataset
-
-__all__ = ["IterMapDataset"]

@@ -1,3 +1,0 @@
-from loader.pipeline.stages.limit import LimitDataset
-
-__all__ = ["LimitDataset"]

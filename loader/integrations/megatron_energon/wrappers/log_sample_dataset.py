@@ -1,3 +1,0 @@
-from loader.pipeline.stages.log_sample import LogSampleDataset
-
-__all__ = ["LogSampleDataset"]

@@ -1,3 +1,0 @@
-from loader.pipeline.stages.map import MapDataset
-
-__all__ = ["MapDataset"]

@@ -1,3 +1,0 @@
-from loader.pipeline.stages.packing import PackingDataset
-
-__all__ = ["PackingDataset"]

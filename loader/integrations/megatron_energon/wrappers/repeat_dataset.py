@@ -1,3 +1,0 @@
-from loader.pipeline.stages.repeat import RepeatDataset
-
-__all__ = ["RepeatDataset"]

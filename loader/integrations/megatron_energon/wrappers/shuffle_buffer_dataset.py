@@ -1,3 +1,0 @@
-from loader.pipeline.stages.shuffle_buffer import ShuffleBufferDataset
-
-__all__ = ["ShuffleBufferDataset"]

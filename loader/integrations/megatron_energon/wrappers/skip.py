@@ -1,3 +1,0 @@
-from loader.errors import SkipSample
-
-__all__ = ["SkipSample"]

@@ -188,7 +188,7 @@ class FailurePolicy:
         """
         name = _identity(hook)
         first = None if name in self._passed else self._first.setdefault(name, FirstFailures())
-        failure = self._report(self._handler, hook, error, sample, sources=sources, first=first)
+        failure = self._report(self._handler, hook, error, sample, sources=sources, held=first and first.held)
         self.last = (failure, error)
         self.dropped[f"{failure.hook} failed with {type(error).__name__}"] += (
             max(1, len(failure.keys)) if samples is None else samples
@@ -222,7 +222,7 @@ class FailurePolicy:
         sample: Any,
         *,
         sources: Any = None,
-        first: FirstFailures | None = None,
+        held: Any = None,
     ) -> Failure:
         if sources is None:
             sources = sources_of_sample(sample)
@@ -231,7 +231,7 @@ class FailurePolicy:
             lane=self._lane,
             keys=keys_of_sample(sample),
             places=places_of_sample(sample, sources),
-            held=None if first is None else first.held,
+            held=held,
         )
         if ends_run(error):
             failure.note_on(error)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import partial
+from inspect import signature
 from typing import Any
 
 from ...errors import ConfigError
@@ -86,10 +87,9 @@ class DatasetArguments:
     @classmethod
     def parse(
         cls,
-        caller: str,
+        function: Callable[..., Any],
         path: str | os.PathLike[str],
         given: Mapping[str, Any],
-        own: Iterable[str] = (),
         **choices: Any,
     ) -> DatasetArguments:
         """Check the keyword arguments, and build the request.
@@ -98,23 +98,23 @@ class DatasetArguments:
         there is none.
 
         Args:
-            caller: Name of the function that received them, for messages.
+            function: The function that received them, for messages.
             path: Path of the dataset, file of samples or metadataset.
             given: The keyword arguments that the function's signature does not name.
-            own: The arguments in its signature, to suggest one for a misspelled name.
             **choices: Other fields of the request.
 
         Raises:
             TypeError: An argument is set by this function itself, or the path is none.
             ConfigError: ``key_format`` is none, or ``storage_options`` are wrong.
         """
+        caller = function.__name__
         if not isinstance(path, str | os.PathLike):
             raise TypeError(f"expected a path for {caller}(), found {path!r}")
         use_storage_options(path, given.get("storage_options"))
         unknown: dict[str, str] = {}
         for name in given:
             if name not in _KNOWN:
-                advice = did_you_mean(name, (*_arguments(own), *_KNOWN))
+                advice = did_you_mean(name, (*_arguments(signature(function).parameters), *_KNOWN))
                 unknown[name] = f"{caller}() has no argument {name!r}{advice}"
                 if name in RESERVED_ARGUMENTS:
                     raise TypeError(unknown[name])

@@ -6,7 +6,6 @@ import operator
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from inspect import signature
 from threading import get_ident
 from typing import Any, Literal, TypeVar, overload
 
@@ -284,15 +283,10 @@ def random_access(
     if "handler" in kwargs:
         raise TypeError("random_access() has no argument 'handler': a sample that fails raises its error")
     if split_part is None and is_metadataset(path):
-        raise ConfigError(
-            "expected a split_part for a metadataset, found None: each of its splits mixes other datasets",
-            at=os.fspath(path),
-            hint='pass "train" or "val", or open one of its datasets',
-        )
+        message = "expected a split_part for a metadataset, found None: each of its splits mixes other datasets"
+        raise ConfigError(message, at=os.fspath(path), hint='pass "train" or "val", or open one of its datasets')
     part = ALL_PARTS if split_part is None else split_part
-    arguments = DatasetArguments.parse(
-        "random_access", path, kwargs, signature(random_access).parameters, split_part=part
-    )
+    arguments = DatasetArguments.parse(random_access, path, kwargs, split_part=part)
     encoder = task_encoder if task_encoder is not None else DefaultTaskEncoder()
     loaded = arguments.open(encoder, training=False)
     return RandomAccessDataset([one.source for one in loaded], encoder, excluded=excluded, seed_offset=seed_offset)

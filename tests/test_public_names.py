@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator
 
 import pytest
@@ -80,5 +81,18 @@ def test_the_face_provides_every_name_it_lists() -> None:
 def test_the_face_invents_no_names() -> None:
     import loader
 
-    with pytest.raises(AttributeError, match="attribute get_trian_dataset"):
+    with pytest.raises(AttributeError, match="has no attribute 'get_trian_dataset'; did you mean 'get_train_dataset'"):
         loader.get_trian_dataset  # type: ignore[attr-defined] # noqa: B018
+    assert not hasattr(loader, "nothing_like_it")
+
+
+@pytest.mark.parametrize("package", ["loader", "megatron.energon"])
+def test_an_import_of_a_misspelt_name_guesses_the_right_one(package: str) -> None:
+    with pytest.raises(
+        ImportError, match=rf"cannot import name 'TaskEncodr' from '{package}'; did you mean 'TaskEncoder'"
+    ):
+        exec(f"from {package} import TaskEncodr")
+    with pytest.raises(ImportError, match="cannot import name 'nothing_like_it'"):
+        exec(f"from {package} import nothing_like_it")
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module(f"{package}.nothing_like_it")

@@ -17,6 +17,7 @@ from ..storage import LocalStorage, ReadableFile, Storage, missing_folder, open_
 from .columns.column_files import column_names
 from .documents.dataset_config import DatasetConfig, parse_dataset_config
 from .documents.dataset_files import current_split_file, read_shard_info, read_split_config
+from .documents.load_request import ALL_PARTS
 from .documents.messages import nearest_hint
 from .documents.next_command import command_for_folder, fault_of_file, quoted
 from .documents.providers import SHARD_SUFFIXES, record_format
@@ -280,7 +281,7 @@ class DatasetFolder:
         """Return the numbers of the samples of a split part, one range for each shard, excluded samples included.
 
         Args:
-            split_part: Name of the part: ``"train"``, ``"val"`` …
+            split_part: Name of the part: ``"train"``, ``"val"`` … or ``ALL_PARTS``.
             excluded_shards: Also return the samples of excluded shards.
 
         Raises:
@@ -288,6 +289,9 @@ class DatasetFolder:
                 reaches beyond a shard.
         """
         parts = self.split.split_parts if self.split else {}
+        by_name = {shard.name: shard for shard in self.index.shards}
+        if split_part == ALL_PARTS:
+            parts = {ALL_PARTS: tuple(by_name)}
         if split_part not in parts:
             raise ConfigError(
                 f"there is no split part {split_part!r}; there are: {', '.join(parts) or 'none'}"
@@ -296,7 +300,6 @@ class DatasetFolder:
                 hint="name one of these, or split again with energon prepare --split-ratio",
             )
         excluded = frozenset[str]() if excluded_shards else self._excluded_shards
-        by_name = {shard.name: shard for shard in self.index.shards}
         found = {
             name: self.index.samples_of(by_name[name])
             for name in parts[split_part]

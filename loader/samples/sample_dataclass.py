@@ -24,14 +24,22 @@ class PinMemoryMixin:
 
 
 class SummaryMixin:
-    """Class whose objects print as a summary: shapes, types and ranges of tensors instead of their numbers."""
+    """Class whose objects print as a summary: shapes and types of tensors instead of their numbers."""
 
     __slots__ = ()
 
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        if "__repr__" not in vars(cls):
+            cls.__repr__ = cls.__repr__  # type: ignore[method-assign] # so that dataclass() does not replace it
+
+    def __repr__(self) -> str:
+        from .sample_format import shown_fields  # imports torch
+
+        return shown_fields(self)
+
     def __str__(self) -> str:
-        # A user's own __repr__ remains the printed form; that of a dataclass has __wrapped__.
-        written: Any = type(self).__repr__
-        if not (isinstance(self, dict) or hasattr(written, "__wrapped__")):
+        if type(self).__repr__ is not SummaryMixin.__repr__:  # a user's own remains the printed form
             return repr(self)
         from .sample_format import summarize  # imports torch
 
@@ -80,7 +88,7 @@ class ExtendableDataclassMixin:
         >>> from loader import CaptioningSample, ImageSample
         >>> image = ImageSample(__key__="s.tar/0", image=torch.zeros(0))
         >>> CaptioningSample.extend(image, caption="black")
-        CaptioningSample(__key__='s.tar/0', image=tensor([]), caption='black')
+        CaptioningSample(__key__='s.tar/0', image=Tensor(float32, [0]), caption='black')
         """
         return cls(**{known.name: getattr(src, known.name) for known in fields(src)} | with_field_names(fields_given))
 
@@ -100,8 +108,8 @@ def edataclass(cls: None = None, **options: Any) -> Callable[[type[T]], type[T]]
 def edataclass(cls: type[T] | None = None, **options: Any) -> type[T] | Callable[[type[T]], type[T]]:
     """Turn a class into a dataclass with keyword-only arguments.
 
-    A subclass may then add required fields to a class that has optional ones. ``print`` shows shapes, types and ranges
-    of tensors instead of their numbers, which ``repr`` contains. The options are those of
+    A subclass may then add required fields to a class that has optional ones. ``repr`` shows shapes and types of
+    tensors instead of their numbers, and ``print`` also their ranges. The options are those of
     :func:`dataclasses.dataclass`.
 
     >>> @edataclass
@@ -115,6 +123,8 @@ def edataclass(cls: type[T] | None = None, **options: Any) -> type[T] | Callable
     make: Callable[[type[T]], type[T]] = dataclass(**options)
 
     def decorate(given: type[T]) -> type[T]:
+        if options.get("repr", True) and given.__repr__ is object.__repr__:
+            given.__repr__ = SummaryMixin.__repr__  # type: ignore[assignment] # of another class
         made = make(given)
         if made.__str__ is object.__str__:
             made.__str__ = SummaryMixin.__str__  # type: ignore[assignment] # of another class

@@ -47,7 +47,9 @@ def format_sample_compact(sample: Any, depth: int = 3, max_items: int = 10, max_
         return format_sample_compact(value, depth - 1, max_items, max_str_len)
 
     if isinstance(sample, Mapping):
-        items = [f"{name!r}: {text(value)}" for name, value in list(sample.items())[:max_items]]
+        items = [
+            f"{_cut_text(repr(name), max_str_len)}: {text(value)}" for name, value in islice(sample.items(), max_items)
+        ]
         count = len(sample)
     elif named:
         items = [f"{name}={text(value)}" for name, value in named[:max_items]]
@@ -88,6 +90,22 @@ def format_sample_detailed(sample: Any, indent: str = "") -> str:
     if len(pairs) > _MAX_ITEMS:
         lines.append(f"{inner}… {len(pairs) - _MAX_ITEMS} more")
     return "\n".join(lines)
+
+
+def shown_fields(sample: Any) -> str:
+    """Format a sample or batch as its ``repr``: the fields that its class shows, each in a bounded length.
+
+    >>> from loader import ImageSample
+    >>> ImageSample(__key__="s.tar/0", image=torch.zeros(3, 8, 8))
+    ImageSample(__key__='s.tar/0', image=Tensor(float32, [3, 8, 8]))
+    """
+    hidden, kind = _hidden(sample), type(sample).__name__
+    named = [(name, value) for name, value in _named_values(sample) if name not in hidden]
+    shown = [(_cut_text(str(name), 50), format_sample_compact(value, 2)) for name, value in named[:_MAX_ITEMS]]
+    more = [f"… {len(named) - _MAX_ITEMS} more"] if len(named) > _MAX_ITEMS else []
+    if isinstance(sample, Mapping):
+        return f"{kind}({{{', '.join([*(f'{name!r}: {text}' for name, text in shown), *more])}}})"
+    return f"{kind}({', '.join([*(f'{name}={text}' for name, text in shown), *more])})"
 
 
 def summarize(sample: Any) -> str:

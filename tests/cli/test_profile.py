@@ -82,6 +82,30 @@ def test_a_script_is_profiled(data: Path, tmp_path: Path) -> None:
     assert numbers["waited_for/encode_sample_s"] > 0
 
 
+def test_a_script_that_restores_a_state_is_profiled_before_and_after_it(data: Path, tmp_path: Path) -> None:
+    script, stats = tmp_path / "restoring.py", tmp_path / "stats.json"
+    script.write_text(
+        "import sys\n"
+        "from itertools import islice\n"
+        "import loader\n"
+        "alone = loader.WorkerConfig(rank=0, world_size=1, num_workers=0)\n"
+        "one = loader.get_loader(loader.get_train_dataset(sys.argv[1], worker_config=alone))\n"
+        "deque = list(islice(one, 7))\n"
+        "state = one.save_state_rank()\n"
+        "deque = list(islice(one, 5))\n"
+        "one.restore_state_rank(state)\n"
+        "deque = list(islice(one, 3))\n"
+        "one.restore_state_rank(state)\n"
+    )
+    done = profile("--trace", tmp_path / "trace.json", "--stats", stats, script, data)
+    assert done.returncode == 0
+    assert [one["numbers"]["steps"] for one in json.loads(stats.read_text())["loaders"]] == [12, 3]
+    assert "step 12 · " in done.stderr
+    assert "step 10 · " in done.stderr
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    assert len([event for event in events if event["name"] == "next"]) == 15
+
+
 def test_the_exit_code_and_the_options_are_the_scripts(data: Path, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text("import sys\nprint(sys.argv[1:])\nsys.exit(7)\n")

@@ -19,6 +19,7 @@ from torch.utils.data import get_worker_info
 
 from loader import (
     FatalSampleError,
+    RepeatedSampleError,
     SampleError,
     SavableDataLoader,
     TaskEncoder,
@@ -103,6 +104,11 @@ class Misspelt(Encoder):
         return smaple  # type: ignore[name-defined]  # noqa: F821
 
 
+class Mistaken(Encoder):
+    def encode_sample(self, sample: TextSample) -> Any:
+        return sample.txet  # type: ignore[attr-defined]
+
+
 class Stopping(Encoder):
     def treat(self, sample: TextSample) -> None:
         raise FatalSampleError("that will do")
@@ -167,6 +173,31 @@ FORKED = pytest.param(2, "fork", id="forked")
 def test_samples_that_fail_are_left_out_and_the_others_come(texts: Path, workers: int, method: str | None) -> None:
     found = texts_of(loader_of(texts, Failing(), workers=workers, method=method, handler=leave_out))
     assert sorted(found) == sorted(f"text {number}" for number in range(160) if number % 10 != 7)
+
+
+@pytest.mark.parametrize(
+    ("workers", "method"), [HERE, FORKED, pytest.param(2, "spawn", id="spawned", marks=pytest.mark.slow)]
+)
+def test_a_misspelt_attribute_ends_the_run_after_ten_samples_with_a_guess_and_one_line_of_the_log(
+    texts: Path, workers: int, method: str | None, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    _ends_by_a_mistake(loader_of(texts, Mistaken(), workers=workers, method=method))
+    log = capfd.readouterr().err + caplog.text
+    assert log.count("skipped sample") <= max(1, workers)
+
+
+def test_a_misspelt_attribute_ends_a_run_in_threads(texts: Path) -> None:
+    _ends_by_a_mistake(loader_of(texts, Mistaken(), workers=2, worker_type="thread"))
+
+
+def _ends_by_a_mistake(loader: SavableDataLoader[Any]) -> None:
+    with pytest.raises(
+        RepeatedSampleError, match=r"for each of its first 10 samples .*did you mean 'text'\?"
+    ) as caught:
+        texts_of(loader)
+    line = Mistaken.encode_sample.__code__.co_firstlineno + 1
+    assert str(caught.value.at).startswith(f"{__file__}:{line}, in encode_sample, for sample '")
+    assert "the argument is TextSample(__key__=" in str(caught.value)
 
 
 def leave_out(error: Exception, sample: Any, sources: Any) -> None:

@@ -20,6 +20,9 @@ _KEY_FORMATS: tuple[KeyFormat, ...] = get_args(KeyFormat)
 
 _KEY_FORMAT_VARIABLE = "ENERGON_KEY_FORMAT"
 
+ALL_PARTS = ""  # a split file cannot name a part so
+"""The ``split_part`` of all samples of a dataset, also of those in no part."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadRequest:
@@ -29,7 +32,7 @@ class LoadRequest:
 
     Attributes:
         path: Path of a prepared dataset's folder, a file of samples or a metadataset; absolute, or a URL.
-        split_part: Part of the split: ``"train"``, ``"val"`` …
+        split_part: Part of the split: ``"train"``, ``"val"`` … or :data:`ALL_PARTS`.
         split_config: Name of the split file in ``.nv-meta``; None for the default one.
         dataset_config: Name of the dataset file in ``.nv-meta``; None for the default one.
         meta_folder: Absolute path of the folder to use instead of ``.nv-meta``.

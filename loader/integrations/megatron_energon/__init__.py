@@ -22,7 +22,9 @@ from .edataclass import edataclass as edataclass  # noqa: E402
 if TYPE_CHECKING:
     from loader import *  # noqa: F403 - exactly the names of `loader`
 else:
-    from loader import __all__ as _NAMES  # noqa: N812 - only after check_alias has found that `loader` is this project's
+    # Only after check_alias has found that `loader` is this project's.
+    from loader import __all__ as _NAMES  # noqa: N812
+    from loader.format.documents.messages import nearest_hint
 
     # Without the class that needs Lightning: `import *` must not import it.
     __all__ = [name for name in _NAMES if name != "MegatronDataModule"]
@@ -47,7 +49,8 @@ else:
         elif name in _SUBMODULES:  # code for megatron-energon uses submodules without importing them
             value = import_module(f".{name}", __name__)
         else:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            hint = "" if name.startswith("_") else nearest_hint(name, (*_NAMES, *_SUBMODULES))
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}", name=name, obj=None)
         globals()[name] = value  # later uses do not call __getattr__
         return value
 

@@ -183,8 +183,8 @@ class Hook:
             return self.failed(error, argument, item_id)
         # That a generator was created is no success: its body has not begun.
         if (self.skips.count or self._failures.pending) and not isinstance(result, GeneratorType):
-            self.skips.count = 0
             self.succeeded(argument)
+            self.skips.count = 0
         return result
 
     def items(self, argument: Any, key: str, item_id: ItemId) -> Iterator[tuple[Any, ItemId]]:
@@ -277,8 +277,11 @@ class Hook:
             self.skips.add(samples_in(item_id))
 
     def succeeded(self, argument: Any = None) -> None:
-        """Count a success; the argument is needed if the function dispatches to others."""
-        if self._failures.pending:
+        """Count a success; the argument is needed if the function dispatches to others.
+
+        Call it before ``skips.count`` is set to 0: the first success is counted in any case.
+        """
+        if self.skips.count or self._failures.pending:
             self._failures.succeeded(self._function_for(argument))
 
     def _function_for(self, argument: Any) -> Callable[..., Any]:

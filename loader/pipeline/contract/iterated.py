@@ -281,8 +281,13 @@ class OpenInput:
 _warned: set[str] = set()
 
 
-def warn_once(message: str) -> None:
-    """Warn, unless the same message has been shown in this process."""
+def warn_once(message: str, *, stacklevel: int = 2) -> None:
+    """Warn, unless the same message has been shown in this process.
+
+    Args:
+        message: The message.
+        stacklevel: The caller to name, as for :func:`warnings.warn`.
+    """
     if message not in _warned:
         _warned.add(message)
-        warnings.warn(escape_controls(message), RuntimeWarning, stacklevel=2)
+        warnings.warn(escape_controls(message), RuntimeWarning, stacklevel=stacklevel)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from ...errors import ConfigError, escape_controls
 from ...order import worker_share
+from ..failures.sample_name import joined_names
 from ..item_form import OPEN_FORM, FormLane, ItemForm, ItemIdError, numbered
 from .dataset_methods import DatasetMethods, inherits_stage
 from .inner_datasets import inner_datasets
@@ -20,6 +21,9 @@ from .worker_config import WorkerConfig
 __all__ = ["SKIPPED", "IteratedDataset", "Running", "SavableDataset", "State", "as_stage", "has_end", "stage_property"]
 
 T_co = TypeVar("T_co", covariant=True)
+
+_FOR_USERS = ("can_restore_sample", "config", "dataset", "restore_sample", "restore_state", "save_state")
+"""What ``dir()`` of a dataset lists besides its attributes; the other methods are the contract between stages."""
 
 if TYPE_CHECKING:
     stage_property = property
@@ -242,8 +246,22 @@ class SavableDataset(DatasetMethods[T_co], ABC):
             for number, line in enumerate(upstream.lines()):
                 yield (rest if number else first) + line
 
+    def described_sources(self) -> Iterator[str]:
+        """Yield a line for each dataset on disk that the chain reads, with its path and number of samples."""
+        for upstream in self.inputs:
+            yield from upstream.described_sources()
+
     def __str__(self) -> str:
         return "\n".join(map(escape_controls, self.lines()))
+
+    def __repr__(self) -> str:
+        sources = joined_names(list(self.described_sources()))
+        return escape_controls(f"<{next(self.lines())}{' of ' if sources else ''}{sources}>")
+
+    def __dir__(self) -> list[str]:
+        users = [kind for kind in type(self).__mro__ if not kind.__module__.startswith("loader.")]
+        names = {*vars(self), *(name for kind in users for name in vars(kind) if not hasattr(SavableDataset, name))}
+        return sorted({*_FOR_USERS, *(name for name in names if not name.startswith("_"))})
 
     def __getitem__(self, index: Any) -> Any:
         # Without it, torch's DataLoader, which takes the dataset for one of numbered samples, would blame the dataset.

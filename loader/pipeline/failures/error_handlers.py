@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any
 
 from ...errors import EnergonError, RepeatedSampleError, escape_controls
@@ -19,18 +18,28 @@ _log = get_logger("loader.pipeline.error_handlers")  # documented: logging confi
 SampleErrorHandler = Callable[[Exception, Any, Any], None]
 """Called with the error, the sample (or list of samples) that failed, and its sources, None if not known."""
 
+Cause = tuple[type, str | None, int]
+"""The type of an error, and the file and line that raised it."""
+
 _MAX_TEXT = 300
 """Characters of an error's text in a line of the log."""
+
+_SHOWN_EVERY = 1000
+"""While no sample has passed a hook, the number of failures of one cause for each line of the log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """A failed call: the name of the hook, and the keys and places of its samples, empty if they have none."""
+    """A failed call: the name of the hook, and the keys and places of its samples, empty if they have none.
+
+    While no sample has passed the hook, ``held`` takes the lines of the log that later failures of a cause would have.
+    """
 
     hook: str
     lane: int | None
     keys: tuple[str, ...]
     places: tuple[str, ...]
+    held: dict[Cause, str] | None = None
 
     @property
     def sample(self) -> str:
@@ -94,7 +103,8 @@ def log_exception(e: Exception, sample: Any, sources: Any = None) -> None:
     """Log a warning of one line that names the failed sample, which is then skipped.
 
     The first failure of each cause (the error's type, and the line of code that raised it) is logged with the
-    traceback, later ones with their number so far in this process.
+    traceback, later ones with their number so far in this process. While no sample has passed the hook, later ones are
+    counted only; one line has their number when a sample passes.
 
     Args:
         e: The error.
@@ -102,7 +112,7 @@ def log_exception(e: Exception, sample: Any, sources: Any = None) -> None:
         sources: The files that the sample is from; by default its ``__sources__``.
     """
     failure = _failure(sample, sources)
-    cause = (type(e), *_raised_at(e.__traceback__))
+    cause = cause_of(e)
     _times[cause] += 1
     count = _times[cause]
     parts = [f"skipped {failure.sample}: {failure.hook} raised {one_line(e)}", _code_line(cause[1:])]
@@ -111,7 +121,29 @@ def log_exception(e: Exception, sample: Any, sources: Any = None) -> None:
     parts += [] if (worker := _worker()) is None else [f"worker {worker}"]
     parts += [] if count == 1 else [f"{count} times so far"]
     text = escape_controls(" · ".join(part for part in parts if part))
+    held = failure.held
+    if held is not None and cause in held and count % _SHOWN_EVERY:
+        held[cause] = text
+        return
+    if held is not None:
+        held[cause] = ""
     _log.warning("%s", text, exc_info=e if count == 1 else None)
+
+
+def log_held(held: dict[Cause, str]) -> None:
+    """Log the last failure of each cause that was held back, with its number."""
+    for text in filter(None, held.values()):
+        _log.warning("%s", text)
+
+
+def cause_of(error: BaseException) -> Cause:
+    """Return an error's type, and the file and line of the innermost frame."""
+    traceback = error.__traceback__
+    if traceback is None:
+        return type(error), None, 0
+    while traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    return type(error), traceback.tb_frame.f_code.co_filename, traceback.tb_lineno
 
 
 @renamed_parameters(_sample="sample", _sources="sources")
@@ -151,7 +183,7 @@ def _shortened(text: str) -> str:
     return text if len(text) <= _MAX_TEXT else text[: _MAX_TEXT - 1] + "…"
 
 
-_times: Counter[tuple[type, str | None, int]] = Counter()
+_times: Counter[Cause] = Counter()
 """Warnings of each cause so far; counted per process, because the log is the process's, too."""
 
 
@@ -160,15 +192,6 @@ def _failure(sample: Any, sources: Any) -> Failure:
     if reported is not None:
         return reported
     return Failure(hook="a hook", lane=None, keys=keys_of_sample(sample), places=places_of_sample(sample, sources))
-
-
-def _raised_at(traceback: TracebackType | None) -> tuple[str | None, int]:
-    """Return file and line of the innermost frame."""
-    if traceback is None:
-        return None, 0
-    while traceback.tb_next is not None:
-        traceback = traceback.tb_next
-    return traceback.tb_frame.f_code.co_filename, traceback.tb_lineno
 
 
 def _code_line(place: tuple[str | None, int]) -> str | None:

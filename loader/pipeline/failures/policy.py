@@ -12,7 +12,8 @@ from typing import Any
 from ...errors import ConfigError, FatalSampleError, FormatError, RepeatedSampleError, StorageError, TrustError
 from ...escaped_log import get_logger
 from ...samples.hooks import default_failure_tolerance, failure_tolerance
-from .error_handlers import Failure, SampleErrorHandler, report_to, reraise_exception
+from .error_handlers import Failure, SampleErrorHandler, log_held, report_to, reraise_exception
+from .mistakes import FirstFailures
 from .sample_name import joined_names, keys_of_sample, places_of_sample, sources_of_sample
 
 SKIP_TOLERANCE = 20_000
@@ -62,6 +63,8 @@ class FailurePolicy:
       ``TrustError``, ``ConfigError``;
     - a read that failed, a ``StorageError``, or a damaged file of a dataset, a ``FormatError``;
     - ``tolerance`` consecutive failures of a hook;
+    - ten different samples that fail alike, before any other sample, at one line of the user's code (see
+      :mod:`.mistakes`), unless the tolerance is 0 or the run is resumed;
     - any error that the handler raises.
 
     Samples that a hook skips on purpose (``SkipSample``) count neither as failures nor as successes.
@@ -76,6 +79,8 @@ class FailurePolicy:
         skip_tolerance: Consecutive samples that a hook may skip before it has kept any, or fail for if it has no other
             tolerance; None: any number. The default grows with the data.
         samples: Samples in a round through the data, of which each is one at least.
+        passed: The hooks that a sample has passed in this worker, whose lanes share the set; None for a run that is
+            resumed, in which no hook is new.
 
     Attributes:
         pending: True while ``succeeded`` has to be called: a hook's last call has failed.
@@ -90,10 +95,13 @@ class FailurePolicy:
     """
 
     __slots__ = (
+        "_first",
         "_handler",
         "_in_a_row",
+        "_is_new",
         "_lane",
         "_not_rebuilt",
+        "_passed",
         "_restore_handler",
         "_skips",
         "_tolerance",
@@ -114,6 +122,7 @@ class FailurePolicy:
         tolerance: int | None = 100,
         skip_tolerance: int | None = SKIP_TOLERANCE,
         samples: int = 0,
+        passed: set[object] | None = None,
     ) -> None:
         self._handler: SampleErrorHandler = three_argument_handler(handler)
         self._restore_handler: SampleErrorHandler = three_argument_handler(restore_handler)
@@ -125,6 +134,9 @@ class FailurePolicy:
         self.skip_tolerance = skip_tolerance
         self.samples = samples
         self._in_a_row: dict[object, tuple[int, str]] = {}  # number of failures, and text of the first one
+        self._first: dict[object, FirstFailures] = {}
+        self._passed = set() if passed is None else passed
+        self._is_new = passed is not None
         self._skips: dict[tuple[object, str], EndlessSkips] = {}
         self.pending = False
         self.dropped: Counter[str] = Counter()
@@ -172,14 +184,21 @@ class FailurePolicy:
 
         Raises:
             Exception: ``error`` itself if it ends the run, with a note that names hook and sample.
-            RepeatedSampleError: The hook failed too often; ``error`` is the cause.
+            RepeatedSampleError: The hook failed too often, or has a mistake; ``error`` is the cause.
         """
-        failure = self._report(self._handler, hook, error, sample, sources)
+        name = _identity(hook)
+        first = None if name in self._passed else self._first.setdefault(name, FirstFailures())
+        failure = self._report(self._handler, hook, error, sample, sources=sources, held=first and first.held)
         self.last = (failure, error)
         self.dropped[f"{failure.hook} failed with {type(error).__name__}"] += (
             max(1, len(failure.keys)) if samples is None else samples
         )
-        self._count(hook, failure, error, self._tolerance_of(hook) if tolerance is None else tolerance)
+        tolerance = self._tolerance_of(hook) if tolerance is None else tolerance
+        if first is not None and callable(hook) and tolerance and self._is_new:
+            mistake = first.mistake(hook, failure, error, sample)
+            if mistake is not None:
+                raise mistake from error
+        self._count(hook, failure, error, tolerance)
 
     def note_rebuilt(self, error: Exception, hook: Hook, sample: Any) -> None:
         """Note the argument of a function that failed while a sample was rebuilt, for :meth:`failed_to_rebuild`."""
@@ -196,7 +215,14 @@ class FailurePolicy:
         self._report(self._restore_handler, hook, error, sample)
 
     def _report(
-        self, handler: SampleErrorHandler, hook: Hook, error: Exception, sample: Any, sources: Any = None
+        self,
+        handler: SampleErrorHandler,
+        hook: Hook,
+        error: Exception,
+        sample: Any,
+        *,
+        sources: Any = None,
+        held: Any = None,
     ) -> Failure:
         if sources is None:
             sources = sources_of_sample(sample)
@@ -205,6 +231,7 @@ class FailurePolicy:
             lane=self._lane,
             keys=keys_of_sample(sample),
             places=places_of_sample(sample, sources),
+            held=held,
         )
         if ends_run(error):
             failure.note_on(error)
@@ -213,9 +240,19 @@ class FailurePolicy:
         return failure
 
     def succeeded(self, hook: Hook) -> None:
-        """Count a success, which ends a series of failures; call it for each one while :attr:`pending`."""
-        self._in_a_row.pop(_identity(hook), None)
+        """Count a success, which ends a series of failures; call it for the first one, and while :attr:`pending`."""
+        name = _identity(hook)
+        self._in_a_row.pop(name, None)
         self.pending = bool(self._in_a_row)
+        self._passed.add(name)
+        first = self._first.pop(name, None)
+        if first is not None:
+            log_held(first.held)
+
+    def end(self) -> None:
+        """Log the failures of hooks that no sample has passed, at the end of the lane."""
+        for first in self._first.values():
+            log_held(first.held)
 
     def _tolerance_of(self, hook: Hook) -> int:
         if isinstance(hook, str):

@@ -328,7 +328,8 @@ class DatasetSource:
     def describe(self) -> str:
         """Describe the source in one line."""
         kept = f", filter {self.request.filter}" if self.request.filter else ""
-        return f"{self.request.path}, {self.request.split_part}{kept}: {self.samples} samples"
+        part = self.request.split_part or "all parts"
+        return f"{self.request.path}, {part}{kept}: {self.samples} samples"
 
     def _which_samples(self) -> int:
         """Return a checksum that differs for other samples of the same index and count."""

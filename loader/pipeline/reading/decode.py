@@ -121,9 +121,8 @@ class _DecodeRunning:
             self._skipped.append(item_id)
             self._failures.failed("decode", error, self._failed_sample(raw))
             return SKIPPED, item_id
-        if self._skips.count:
+        if self._skips.count or self._failures.pending:
             self._skips.count = 0
-        if self._failures.pending:
             self._failures.succeeded("decode")
         return sample, item_id
 

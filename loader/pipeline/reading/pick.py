@@ -102,22 +102,27 @@ def excluded_positions(sources: Sequence[Source]) -> IntArray:
     first = 0
     found = [np.empty(0, dtype=np.int64)]
     for source in sources:
-        found.extend(first + part for part in _of_source(source))
+        found.extend(first + part for part in positions_in(source, source.excluded))
         first += source.samples
     return np.sort(np.concatenate(found))
 
 
-def _of_source(source: Source) -> list[IntArray]:
-    excluded = source.excluded
-    if not len(excluded):
+def positions_in(source: Source, numbers: IntArray) -> list[IntArray]:
+    """Return the positions of samples in a source, in pieces; those that it does not have are omitted.
+
+    Args:
+        source: The source.
+        numbers: Numbers in the index, ascending.
+    """
+    if not len(numbers):
         return []
     if source.filter is not None:
-        excluded = source.filter.find(excluded)  # the rows of the filter, in which its ranges count
+        numbers = source.filter.find(numbers)  # the rows of the filter, in which its ranges count
     begin, start = source.ranges
     stop = start + np.diff(begin, append=source.samples)
-    low, high = np.searchsorted(excluded, start), np.searchsorted(excluded, stop)
+    low, high = np.searchsorted(numbers, start), np.searchsorted(numbers, stop)
     rows = np.flatnonzero(high > low).tolist()
-    return [excluded[low[row] : high[row]] - start[row] + begin[row] for row in rows]
+    return [numbers[low[row] : high[row]] - start[row] + begin[row] for row in rows]
 
 
 def positions_without(excluded: IntArray, numbers: IntArray) -> IntArray:

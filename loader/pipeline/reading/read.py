@@ -159,7 +159,8 @@ class ReadDataset(SavableDataset[Raw]):
         settings = self.settings()
         if isinstance(self.plan, ShuffledPlan) and self.plan.schedule is not None:
             settings["schedule"] = str(self.plan.schedule)
-        return settings
+        config = self.worker_config
+        return {**settings, "ranks": config.world_size, "workers": config.num_workers}
 
     def begin_on(self, ranks: int) -> None:
         if isinstance(self.plan, ShuffledPlan) and self.plan.schedule is not None:
@@ -171,9 +172,12 @@ class ReadDataset(SavableDataset[Raw]):
     def lines(self) -> Iterator[str]:
         first, *_ = super().lines()
         yield first
-        for place, source in enumerate(self.sources):
+        for place, described in enumerate(self.described_sources()):
             end = "└─ " if place == len(self.sources) - 1 else "├─ "
-            yield f"{end}{source.describe()}"
+            yield f"{end}{described}"
+
+    def described_sources(self) -> Iterator[str]:
+        return (source.describe() for source in self.sources)
 
     def open(self, lane: Lane, state: State) -> Running:
         order = self.lane_order(lane.number, lanes=lane.count, seed=lane.seed, rules=lane.rules)

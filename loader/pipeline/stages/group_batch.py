@@ -204,8 +204,8 @@ class _GroupBatchRunning:
         except Exception as error:
             self._criterion.failed(error, value, item_id)
             return None
-        self._criterion.skips.count = 0
         self._criterion.succeeded()
+        self._criterion.skips.count = 0
         size = self._fixed_size if size is None else size
         if size is None or size < 1:
             raise ConfigError(

@@ -145,8 +145,8 @@ class _IterMapRunning:
             return self._skip_held()
         if value is _END:
             raise StopIteration
-        self._skips.count = 0
-        if self._lane.failures.pending:
+        if self._skips.count or self._lane.failures.pending:
+            self._skips.count = 0
             self._lane.failures.succeeded(self._function)
         item_id = self._item_id()
         self._given += 1

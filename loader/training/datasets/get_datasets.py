@@ -21,11 +21,11 @@ def get_train_dataset(
     *,
     split_part: str = "train",
     worker_config: WorkerConfig | None = None,
-    batch_size: int | None,
+    batch_size: int | None = 1,
     batch_drop_last: bool = False,
     packing_buffer_size: int | None = None,
-    shuffle_buffer_size: int | None,
-    max_samples_per_sequence: int | None,
+    shuffle_buffer_size: int | None = 1000,
+    max_samples_per_sequence: int | None = 100,
     virtual_epoch_length: int = 0,
     shuffle_over_epochs_multiplier: int | None = 1,
     task_encoder: TaskEncoder[Any, Any, Any, Any] | None = None,
@@ -68,10 +68,9 @@ def get_train_dataset(
         TypeError: There is no such argument, or its value has another type.
     """
     arguments = DatasetArguments.parse(
-        "get_train_dataset",
+        get_train_dataset,
         path,
         kwargs,
-        signature(get_train_dataset).parameters,
         split_part=split_part,
         epochs_together=_checked_epochs(shuffle_over_epochs_multiplier),
     )
@@ -147,7 +146,7 @@ def get_val_dataset(
     *,
     split_part: str = "val",
     worker_config: WorkerConfig | None = None,
-    batch_size: int | None,
+    batch_size: int | None = 1,
     batch_drop_last: bool = False,
     packing_buffer_size: int | None = None,
     limit: int | None = None,
@@ -180,9 +179,7 @@ def get_val_dataset(
         TrustError: The dataset needs to run code, and the caller does not allow it.
         TypeError: There is no such argument, or its value has another type.
     """
-    arguments = DatasetArguments.parse(
-        "get_val_dataset", path, kwargs, signature(get_val_dataset).parameters, split_part=split_part
-    )
+    arguments = DatasetArguments.parse(get_val_dataset, path, kwargs, split_part=split_part)
     encoder = task_encoder if task_encoder is not None else DefaultTaskEncoder()
     config = arguments.with_handler(_checked_config(worker_config))
     return _chain(
@@ -203,7 +200,7 @@ def get_val_datasets(
     *,
     split_part: str = "val",
     worker_config: WorkerConfig | None = None,
-    batch_size: int | None,
+    batch_size: int | None = 1,
     batch_drop_last: bool = False,
     packing_buffer_size: int | None = None,
     limit: int | None = None,
@@ -225,9 +222,7 @@ def get_val_datasets(
     Raises:
         StorageError: As in :func:`get_val_dataset`; likewise the other errors.
     """
-    arguments = DatasetArguments.parse(
-        "get_val_datasets", path, kwargs, signature(get_val_datasets).parameters, split_part=split_part
-    )
+    arguments = DatasetArguments.parse(get_val_datasets, path, kwargs, split_part=split_part)
     encoder = task_encoder if task_encoder is not None else DefaultTaskEncoder()
     config = arguments.with_handler(_checked_config(worker_config))
     return [

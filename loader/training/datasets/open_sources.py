@@ -6,7 +6,9 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from functools import partial
+from inspect import signature
 from typing import Any
 
 from ...errors import ConfigError
@@ -18,6 +20,7 @@ from ...metadataset.joins.open_join import open_join
 from ...metadataset.leaf_errors import named_by
 from ...metadataset.plans.blend_units import SAMPLES
 from ...metadataset.plans.plan_leaves import plan_request
+from ...pipeline.contract.iterated import warn_once
 from ...pipeline.contract.worker_config import WorkerConfig
 from ...pipeline.failures.policy import three_argument_handler
 from ...pipeline.reading.dataset_source import DatasetSource
@@ -27,6 +30,8 @@ from ...pipeline.reading.source import Source
 from ...samples.building.dataset_code import load_joiner
 from ...samples.building.described_dataset import RESERVED_ARGUMENTS
 from ...samples.decoding.decoder import SampleDecoder
+from ...samples.encoding.task_encoder import TaskEncoder
+from ...samples.hooks import is_library_hook
 from ...storage.remote import use_storage_options
 from .dataset_factory import DatasetSubset
 from .lazy_documents import read_lazy_documents
@@ -40,6 +45,8 @@ _DESCRIBING = ("field_map", "sample_loader", "part_filter")
 _UNUSED = ("parallel_shard_iters",)
 """Arguments of megatron-energon that have no effect on the order."""
 
+_NEARLY = 0.85
+"""Similarity of a method's name to a hook's that makes it a misspelt hook: two letters of thirteen may differ."""
 
 _KNOWN = (
     "split_config",
@@ -80,10 +87,9 @@ class DatasetArguments:
     @classmethod
     def parse(
         cls,
-        caller: str,
+        function: Callable[..., Any],
         path: str | os.PathLike[str],
         given: Mapping[str, Any],
-        own: Iterable[str] = (),
         **choices: Any,
     ) -> DatasetArguments:
         """Check the keyword arguments, and build the request.
@@ -92,23 +98,23 @@ class DatasetArguments:
         there is none.
 
         Args:
-            caller: Name of the function that received them, for messages.
+            function: The function that received them, for messages.
             path: Path of the dataset, file of samples or metadataset.
             given: The keyword arguments that the function's signature does not name.
-            own: The arguments in its signature, to suggest one for a misspelled name.
             **choices: Other fields of the request.
 
         Raises:
             TypeError: An argument is set by this function itself, or the path is none.
             ConfigError: ``key_format`` is none, or ``storage_options`` are wrong.
         """
+        caller = function.__name__
         if not isinstance(path, str | os.PathLike):
             raise TypeError(f"expected a path for {caller}(), found {path!r}")
         use_storage_options(path, given.get("storage_options"))
         unknown: dict[str, str] = {}
         for name in given:
             if name not in _KNOWN:
-                advice = did_you_mean(name, (*_arguments(own), *_KNOWN))
+                advice = did_you_mean(name, (*_arguments(signature(function).parameters), *_KNOWN))
                 unknown[name] = f"{caller}() has no argument {name!r}{advice}"
                 if name in RESERVED_ARGUMENTS:
                     raise TypeError(unknown[name])
@@ -192,6 +198,24 @@ def _check_encoder(given: Any) -> None:
             f"expected a TaskEncoder as task_encoder, found {name!r}; derive its class from TaskEncoder or "
             "DefaultTaskEncoder, and define the hooks there"
         )
+    _warn_of_misspelt_hooks(type(given))
+
+
+def _warn_of_misspelt_hooks(encoder: type[Any]) -> None:
+    """Warn of public methods of the user's classes that are nearly named as a hook that these do not define."""
+    kinds = [kind for kind in encoder.__mro__ if not kind.__module__.startswith("loader.")]
+    own = {name: value for kind in kinds for name, value in vars(kind).items()}
+    hooks = {name for name, value in vars(TaskEncoder).items() if is_library_hook(value)}
+    for name, value in own.items():
+        if name.startswith("_") or hasattr(TaskEncoder, name) or not callable(value):
+            continue
+        nearest = next(iter(get_close_matches(name, hooks, n=1, cutoff=_NEARLY)), name)
+        if nearest not in own:
+            warn_once(
+                f"{encoder.__name__}.{name} is no hook of a task encoder; did you mean {nearest!r}? A name that begins "
+                "with an underscore is never taken for a misspelt hook",
+                stacklevel=6,  # of the program
+            )
 
 
 def given_subflavors(

@@ -6,25 +6,32 @@ import operator
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from inspect import signature
 from threading import get_ident
 from typing import Any, Literal, TypeVar, overload
 
 import numpy as np
 from torch.utils.data import Dataset
+from torch.utils.data._utils.collate import default_collate_fn_map
 
 from ...arrays import IntArray
 from ...cached_property import cached_property
 from ...errors import ConfigError, EnergonError, SampleError, SkipSample, StateError
+from ...format.documents.load_request import ALL_PARTS
+from ...format.documents.providers import is_metadataset
 from ...pipeline.contract.hook import makes_several
 from ...pipeline.contract.lane import Lane
 from ...pipeline.contract.rng import preserve_rng_state, seed_sample
 from ...pipeline.contract.stage import Running
 from ...pipeline.contract.worker_config import WorkerConfig
-from ...pipeline.reading.pick import PickDataset, excluded_positions, positions_without, replacements
+from ...pipeline.failures.sample_name import joined_names
+from ...pipeline.reading.dataset_source import DatasetSource
+from ...pipeline.reading.pick import PickDataset, excluded_positions, positions_in, positions_without, replacements
 from ...pipeline.reading.source import Source
+from ...samples.batching.collate import collate
 from ...samples.encoding.task_encoder import DefaultTaskEncoder, TaskEncoder
 from ...samples.hooks import in_hook_context, running_hook_context
+from ...samples.types import CrudeSample, Sample
+from ...stores.file_store import MissingFileError
 from ..workers.running_lane import open_lane
 from .chain import build_single_samples, encoding_hooks
 from .open_sources import DatasetArguments
@@ -36,12 +43,23 @@ _OPENED = ("_lane", "_opened", "_replacements")  # dropped when pickled
 Excluded = Literal["leave_out", "replace"]
 
 
+def _collate(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
+    del collate_fn_map
+    return collate(batch)
+
+
+# The documented way to extend the default collate_fn of torch's DataLoader; worker processes import this module, too.
+default_collate_fn_map.update({Sample: _collate, CrudeSample: _collate})
+
+
 class RandomAccessDataset(Dataset[T_co]):
     """Samples by number, as :func:`random_access` returns them.
 
-    ``dataset[i]`` is the i-th sample, ``dataset[-1]`` the last one, ``dataset[2:5]`` a list of three, and
-    ``for sample in dataset`` yields all. Each sample is read when it is requested, in a time that does not depend on
-    the size of the dataset. ``torch.utils.data.DataLoader`` requests a whole batch, whose samples are located together.
+    ``dataset[i]`` is the i-th sample, ``dataset[-1]`` the last one, ``dataset[2:5]`` a list of three,
+    ``dataset["shard_0.tar/0001"]`` or ``dataset["0001"]`` the sample of a key, and ``for sample in dataset`` yields
+    all. Each sample is read when it is requested, in a time that does not depend on the size of the dataset.
+    ``torch.utils.data.DataLoader`` requests a whole batch, whose samples are located together, and batches them as
+    :func:`~loader.samples.batching.collate.generic_batch` does.
 
     The dataset can be sent to worker processes of any start method; each opens the files that it needs. Within a
     process, only one thread at a time may read; with hooks, a second one raises an error.
@@ -87,7 +105,7 @@ class RandomAccessDataset(Dataset[T_co]):
         return self._total if self._replaces else self._total - len(self._excluded)
 
     def __repr__(self) -> str:
-        sources = ", ".join(source.describe() for source in self._reader.sources)
+        sources = joined_names([source.describe() for source in self._reader.sources])
         return f"<{type(self).__name__} of {len(self)} samples: {sources}>"
 
     def __iter__(self) -> Iterator[T_co]:
@@ -96,16 +114,17 @@ class RandomAccessDataset(Dataset[T_co]):
             yield self[index]
 
     @overload
-    def __getitem__(self, index: int) -> T_co: ...
+    def __getitem__(self, index: int | str) -> T_co: ...
 
     @overload
     def __getitem__(self, index: slice) -> list[T_co]: ...
 
-    def __getitem__(self, index: int | slice) -> T_co | list[T_co]:
-        """Return the sample of a number, or the samples of a slice.
+    def __getitem__(self, index: int | str | slice) -> T_co | list[T_co]:
+        """Return the sample of a number or a key, or the samples of a slice.
 
         Raises:
             IndexError: There is no such number.
+            KeyError: No sample has this key, or several have it (a ``MissingFileError``).
             TypeError: The number is not an integer.
             SampleError: A part of the sample does not decode, or a hook raises ``SkipSample``.
             FormatError: A shard has changed since it was indexed.
@@ -114,6 +133,8 @@ class RandomAccessDataset(Dataset[T_co]):
         """
         if isinstance(index, slice):
             return self.__getitems__(range(len(self))[index])
+        if isinstance(index, str):
+            return self._at([self._position_of(index)])[0]
         return self.__getitems__([index])[0]
 
     def __getitems__(self, indices: Iterable[int]) -> list[T_co]:
@@ -125,10 +146,35 @@ class RandomAccessDataset(Dataset[T_co]):
         numbers = [self._number(index) for index in indices]
         if not numbers:
             return []
-        positions = self._positions(numbers).tolist()
+        return self._at(self._positions(numbers).tolist())
+
+    def _at(self, positions: Sequence[int]) -> list[T_co]:
         running = self._opened
         self._reader.picking.find(positions)
         return [self._load(running, position) for position in positions]
+
+    def _position_of(self, key: str) -> int:
+        """Return the position of the sample with a key.
+
+        Raises:
+            MissingFileError: There is none, or there are several.
+        """
+        first = 0
+        found: list[int] = []
+        for source in self._reader.sources:
+            if isinstance(source, DatasetSource):
+                samples = np.array(source.folder.index.find(key), dtype=np.int64)
+                found += [first + position for part in positions_in(source, samples) for position in part.tolist()]
+            first += source.samples
+        kept = sorted({*found} - {*self._excluded.tolist()})
+        if len(kept) != 1:
+            places = joined_names([self._reader.picking.place_of(position) for position in kept])
+            raise MissingFileError(
+                f"expected one sample with the key {key!r}, found {places or 'an excluded one' if found else 'none'}",
+                at=joined_names([source.describe() for source in self._reader.sources]),
+                hint="pass shard/key; split_part=None searches all split parts",
+            )
+        return kept[0]
 
     def _number(self, index: int) -> int:
         number, samples = operator.index(index), len(self)
@@ -199,7 +245,7 @@ class RandomAccessDataset(Dataset[T_co]):
 
 def random_access(
     path: str | os.PathLike[str],
-    split_part: str = "train",
+    split_part: str | None = "train",
     *,
     task_encoder: TaskEncoder[Any, Any, Any, Any] | None = None,
     excluded: Excluded = "leave_out",
@@ -219,7 +265,7 @@ def random_access(
 
     Args:
         path: Folder of a prepared dataset, a file of samples, or a metadataset (``.yaml``).
-        split_part: Part of the split.
+        split_part: Part of the split; None: all samples of a dataset.
         task_encoder: The hooks; by default samples are of the type that the dataset names.
         excluded: Treatment of samples that ``split.yaml`` excludes. ``"leave_out"``: they have no number, and later
             samples move up. ``"replace"``: they keep their number, under which the next sample that is not excluded
@@ -236,9 +282,11 @@ def random_access(
     """
     if "handler" in kwargs:
         raise TypeError("random_access() has no argument 'handler': a sample that fails raises its error")
-    arguments = DatasetArguments.parse(
-        "random_access", path, kwargs, signature(random_access).parameters, split_part=split_part
-    )
+    if split_part is None and is_metadataset(path):
+        message = "expected a split_part for a metadataset, found None: each of its splits mixes other datasets"
+        raise ConfigError(message, at=os.fspath(path), hint='pass "train" or "val", or open one of its datasets')
+    part = ALL_PARTS if split_part is None else split_part
+    arguments = DatasetArguments.parse(random_access, path, kwargs, split_part=part)
     encoder = task_encoder if task_encoder is not None else DefaultTaskEncoder()
     loaded = arguments.open(encoder, training=False)
     return RandomAccessDataset([one.source for one in loaded], encoder, excluded=excluded, seed_offset=seed_offset)

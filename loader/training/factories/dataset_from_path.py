@@ -81,7 +81,7 @@ class DatasetLoaderInterface(ABC):
         own, given = self.shuffle_over_epochs_multiplier, shuffle_over_epochs_multiplier
         together = None if own is None or given is None else -1 if -1 in {own, given} else own * given
         arguments = DatasetArguments.parse(
-            "get_datasets",
+            self.get_datasets,
             self.path,
             {**choices, "subset": subset, "subflavors": {**self.subflavors, **(subflavors or {})}},
             split_part=split_part or self.split_part or ("train" if training else "val"),

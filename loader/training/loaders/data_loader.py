@@ -34,6 +34,9 @@ T_co = TypeVar("T_co", covariant=True)
 _IGNORED = ("checkpoint_every_sec", "checkpoint_every_min_n_samples", "n_checkpoints")
 """Arguments of :func:`get_savable_loader` without effect."""
 
+_OPTIONS = ("num_workers", "prefetch_factor", "pin_memory")
+_NOT_FOR_USERS = {"restore_state", "run", "save_state"}  # deprecated, and of the library
+
 
 class DataLoader(TorchLoader[T_co]):
     """Iterate the micro-batches of one rank; save and restore the position.
@@ -106,10 +109,20 @@ class DataLoader(TorchLoader[T_co]):
 
     def __str__(self) -> str:
         """Return the workers and the chain of stages, for ``print``."""
-        names = ("num_workers", "prefetch_factor", "pin_memory")
-        options = ", ".join(f"{name}={getattr(self, name)}" for name in names)
+        options = ", ".join(f"{name}={getattr(self, name)}" for name in _OPTIONS)
         first, *rest = str(self.dataset).split("\n")
         return "\n".join([f"{type(self).__name__}({options})", f"└─ {first}", *(f"   {line}" for line in rest)])
+
+    def __repr__(self) -> str:
+        config = self.worker_config
+        ranks = f"{config.num_workers} workers, rank {config.rank} of {config.world_size}"
+        return f"<{type(self).__name__} with {ranks}: {self.dataset!r}>"
+
+    def __dir__(self) -> list[str]:
+        # Not what torch's class has for frameworks.
+        kinds = [kind for kind in type(self).__mro__ if issubclass(kind, DataLoader)]
+        names = {*_OPTIONS, "dataset", "worker_config", *(name for kind in kinds for name in vars(kind))}
+        return sorted(name for name in names - _NOT_FOR_USERS if not name.startswith("_"))
 
     def __bool__(self) -> bool:
         return True  # Python would call __len__, which may be 0

@@ -308,6 +308,8 @@ class LoaderRun:
             StateError: It is of other data, another pipeline, other lanes, or of a newer version; or the mix has
                 changed, and this is not allowed or not possible exactly.
         """
+        if self.stats is not None:
+            self.stats.end_profile()
         try:
             self._restore(saved, lane_states, allow_mix_change=allow_mix_change)
         except EnergonError:

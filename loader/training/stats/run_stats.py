@@ -98,6 +98,12 @@ class RunStats:
         self._closed_at = 0
         self._names = None
 
+    def end_profile(self) -> None:
+        """End the profile for ``energon profile``, before a restore clears it; the next iteration begins another."""
+        if self._script is not None and self._script.profile is not None:
+            self._script.end()
+            self.meter.clear()
+
     def report(self) -> None:
         """Log a line about the time since the last report, and export."""
         stats = self.stats()

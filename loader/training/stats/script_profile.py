@@ -25,12 +25,14 @@ class ScriptProfile:
     Attributes:
         folder: Where the trace and the statistics are written.
         steps: Number of steps of the trace.
-        profile: The profile, once it has begun.
+        profile: The profile, while it runs.
     """
 
     folder: Path
     steps: int
     profile: LoaderProfile | None = None
+    _stats: Path | None = None
+    _pid: int = 0
 
     @staticmethod
     def of_environment() -> ScriptProfile | None:
@@ -41,7 +43,7 @@ class ScriptProfile:
         return ScriptProfile(folder=Path(folder), steps=int(steps))
 
     def begin(self, make: Callable[[Path, int], LoaderProfile]) -> None:
-        """Begin the profile with the first iteration, and finish it when the program ends.
+        """Begin the profile with the first iteration, and end it with the program at the latest.
 
         Args:
             make: Returns the profile that writes its trace to a path.
@@ -49,14 +51,17 @@ class ScriptProfile:
         if self.profile is None:
             name = f"loader-{os.getpid()}-{next(_numbers)}"
             self.profile = make(self.folder / f"{name}.trace.json", self.steps)
-            self.profile.__enter__()  # the program's end leaves it
-            atexit.register(self._finish, self.folder / f"{name}.stats.json", os.getpid())
+            self.profile.__enter__()  # end() leaves it
+            self._stats, self._pid = self.folder / f"{name}.stats.json", os.getpid()
+            atexit.register(self.end)
 
-    def _finish(self, path: Path, pid: int) -> None:
-        if self.profile is None or os.getpid() != pid:
+    def end(self) -> None:
+        """End the profile, if it runs, and write its statistics; the next iteration may begin another one."""
+        profile, self.profile = self.profile, None
+        if profile is None or self._stats is None or os.getpid() != self._pid:
             return  # a fork inherits the function
-        self.profile.__exit__(None, None, None)
-        stats = self.profile.stats
+        profile.__exit__(None, None, None)
+        stats = profile.stats
         if stats is not None and stats.steps:
             document = {"line": str(stats), "suggestions": stats.suggestions, **stats.to_dict()}
-            path.write_text(json.dumps(document), encoding="utf-8")
+            self._stats.write_text(json.dumps(document), encoding="utf-8")

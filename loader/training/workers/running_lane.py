@@ -84,16 +84,18 @@ class Notes(NamedTuple):
         last_sample: Records the sample that is started last.
         recorder: Measures the work.
         record: Logs the samples of micro-batches.
+        passed: The hooks that a sample has passed.
     """
 
     last_sample: LastSample | None = None
     recorder: WorkerRecorder | None = None
     record: Record | None = None
+    passed: set[object] | None = None
 
 
 def running_lanes(host: LaneSettings, numbers: Sequence[int], notes: Notes) -> list[RunningLane]:
     """Return the lanes of a worker; at the end of a pass, each may take samples of the others."""
-    memory = ReusedMemory()
+    memory, notes = ReusedMemory(), notes._replace(passed=set())
     lanes = [RunningLane(host, number, memory, notes) for number in numbers]
     if host.rules and has_end(host.dataset):
         changed: set[int] = set()
@@ -123,7 +125,13 @@ class RunningLane:
         self._dataset = dataset
         self._seed = dataset.worker_config.seed_offset
         self._lane = open_lane(
-            dataset, number, host.lanes, notes.last_sample, rules=host.rules, recorder=notes.recorder
+            dataset,
+            number,
+            host.lanes,
+            notes.last_sample,
+            rules=host.rules,
+            recorder=notes.recorder,
+            passed=None if host.states else notes.passed,
         )
         if notes.recorder is not None:
             notes.recorder.samples.add_dropped(self._lane.failures.dropped)
@@ -191,6 +199,7 @@ class RunningLane:
         except StopIteration:
             if self._neighbours is not None:
                 self._neighbours.note_change()  # the lane may have skipped its last samples
+            lane.failures.end()
             return ENDED
         finally:
             set_hook_context(outer)
@@ -253,6 +262,7 @@ def open_lane(
     *,
     rules: int = RULES,
     recorder: WorkerRecorder | None = None,
+    passed: set[object] | None = None,
 ) -> Lane:
     """Build the lane for which a chain is opened, with the error handlers of the run."""
     config = dataset.worker_config
@@ -266,6 +276,7 @@ def open_lane(
             lane=number,
             skip_tolerance=config.skip_tolerance,
             samples=dataset.round_samples,
+            passed=passed,
         ),
         context=HookContext(cache=NoCachePool(), worker_config=config),
         last_sample=last_sample,

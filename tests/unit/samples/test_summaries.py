@@ -1,4 +1,4 @@
-"""``print`` of samples and batches shows shapes, types and ranges instead of numbers."""
+"""``print`` and ``repr`` of samples and batches show shapes and types instead of numbers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from loader import Batch, CaptioningSample, CrudeSample, Sample, edataclass
+from loader import Batch, CaptioningSample, CrudeSample, Sample, TextSample, edataclass
 
 
 @edataclass
@@ -52,7 +52,10 @@ def test_a_batch_prints_its_shapes_and_short_texts() -> None:
         "    n: 3"
     )
     assert f"{batch}" == str(batch)
-    assert "tensor([[[[0." in repr(batch)
+    assert repr(batch) == (
+        "Pictures(__key__=['a', 'b'], image=Tensor(float32, [2, 3, 4, 4]), "
+        "boxes=[Tensor(float32, [1, 4]), Tensor(float32, [5, 4])], more={'deep': {'ids': Tensor(int64, [3])}, 'n': 3})"
+    )
 
 
 def test_samples_and_dataclasses_of_users_print_likewise() -> None:
@@ -66,6 +69,24 @@ def test_samples_and_dataclasses_of_users_print_likewise() -> None:
     assert str(CrudeSample({"__key__": "a", "jpg": b"\xff\xd8"})).splitlines()[2] == r"  jpg: b'\xff\xd8'"
     assert str(Described(__key__="a")) == "as the user writes it"
     assert Free(value=1) == Free(value=1)
+    assert repr([Free(value=torch.zeros(2))]) == "[Free(value=Tensor(float32, [2]))]"
+    crude = CrudeSample({"__key__": "a", "jpg": b"x" * 99, "__sources__": ()})
+    assert repr(crude) == f"CrudeSample({{'__key__': 'a', 'jpg': {b'x' * 50!r}… 49 more}})"
+
+
+def test_dataclasses_derived_from_samples_show_no_numbers_unless_they_define_their_repr() -> None:
+    @dataclass
+    class Tokens(Described):
+        ids: torch.Tensor
+
+    @dataclass
+    class Masked(TextSample):
+        mask: torch.Tensor
+
+    assert repr(Masked(__key__="a", text="t", mask=torch.zeros(4))) == (
+        "Masked(__key__='a', text='t', mask=Tensor(float32, [4]))"
+    )
+    assert repr(Tokens(__key__="a", ids=torch.zeros(4))) == "as the user writes it"
 
 
 def test_control_characters_are_escaped() -> None:
@@ -81,6 +102,8 @@ def test_control_characters_are_escaped() -> None:
 )
 def test_the_length_is_bounded(value: Any) -> None:
     assert len(str(Free(value=value))) < 20_000
+    assert len(repr(Free(value=value))) < 20_000
+    assert len(repr(CrudeSample({str(number): value for number in range(9999)}))) < 1_000_000
 
 
 def test_values_without_a_range_and_values_that_contain_themselves_print() -> None:

@@ -108,8 +108,8 @@ def test_samples_for_which_a_selection_fails_only_together_are_all_packed(caplog
 def test_the_samples_of_a_buffer_for_which_a_selection_always_fails_are_named_one_by_one(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    packs, dropped = run(PackingDataset(keyed([2, 15, 28]), 3, no_thirteens, numbers_of))
-    assert (packs, dropped) == ([], {"no_thirteens failed with ValueError": 3})
+    packs, dropped = run(PackingDataset(keyed([4, 5, 6, 7, 2, 15, 28]), 4, no_thirteens, numbers_of))
+    assert (packs, dropped) == ([[4, 5, 6, 7]], {"no_thirteens failed with ValueError": 3})
     assert all(f"skipped sample 'a.tar/{number}'" in caplog.text for number in (2, 15, 28))
 
 

@@ -18,6 +18,7 @@ from loader import (
     get_loader,
     get_train_dataset,
     get_val_dataset,
+    random_access,
 )
 from loader.pipeline.stages.filter import FilterDataset
 from loader.pipeline.stages.iter_map import IterMapDataset
@@ -128,6 +129,38 @@ def test_a_filter_may_return_none(folder: Path) -> None:
     keeps: Any = lambda sample: True if sample["__key__"].endswith("3") else None  # noqa: E731 - of any type
     kept = FilterDataset(dataset, keeps)
     assert len(list(get_loader(kept))) == 3
+
+
+# --------------------------------------------------------------------------------------------- names of hooks
+
+
+def returns_argument(self: Any, given: Any) -> Any:
+    return given
+
+
+@pytest.mark.parametrize(
+    ("name", "hook"),
+    [
+        ("encode_sampel", "encode_sample"),
+        ("pre_encode_sample", "preencode_sample"),
+        ("encode_bacth", "encode_batch"),
+        ("cook_crude_samples", "cook_crude_sample"),
+        ("select_sample_to_pack", "select_samples_to_pack"),
+    ],
+)
+def test_a_method_that_is_nearly_a_hook_warns_once_with_the_hooks_name(name: str, hook: str, folder: Path) -> None:
+    encoder = type(f"Misspelt_{name}", (TaskEncoder,), {name: returns_argument})
+    with pytest.warns(RuntimeWarning, match=rf"Misspelt_{name}\.{name} is no hook .*; did you mean '{hook}'\?"):
+        get_train_dataset(folder, task_encoder=encoder())
+    random_access(folder, task_encoder=encoder())
+
+
+@pytest.mark.parametrize(
+    "names", [["_encode_sampel"], ["decode"], ["encode_sample", "encode_samples"], ["build_batch"]], ids=" ".join
+)
+def test_other_methods_do_not_warn(names: list[str], folder: Path) -> None:
+    encoder = type("Encoder", (TaskEncoder,), dict.fromkeys(names, returns_argument))
+    random_access(folder, task_encoder=encoder())
 
 
 # ------------------------------------------------------------------------------------------------------ arguments

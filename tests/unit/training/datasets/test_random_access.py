@@ -7,6 +7,7 @@ from __future__ import annotations
 import multiprocessing
 import pickle
 import random
+import shutil
 import threading
 from collections.abc import Iterator
 from itertools import islice
@@ -35,7 +36,6 @@ from loader import (
     WorkerConfig,
     basic_sample_keys,
     edataclass,
-    generic_batch,
     get_loader,
     get_val_dataset,
     prepare_metadataset,
@@ -118,10 +118,40 @@ def test_numbers_and_slices_are_those_of_a_list(texts: Path) -> None:
     for too_large in (157, -158, 10**30):
         with pytest.raises(IndexError, match=r"there is no sample .*: the dataset has 157, numbered from 0"):
             dataset[too_large]
-    no_numbers: list[Any] = [1.0, "1", None]
+    no_numbers: list[Any] = [1.0, None]
     for number in no_numbers:
         with pytest.raises(TypeError):
             dataset[number]
+
+
+def test_a_key_reads_its_sample_whatever_lies_before_it(texts: Path, tmp_path: Path) -> None:
+    dataset = random_access(texts)
+    for number in (0, 40, 41, 156):
+        full = dataset[number].__key__
+        assert dataset[full].text == dataset[full.rpartition("/")[2]].text == f"text {number}"
+    copied = tmp_path / "texts"
+    shutil.copytree(texts, copied)
+    exclude(copied, dataset[3].__key__)
+    without, replaced = random_access(copied), random_access(copied, excluded="replace")
+    for found in (without, replaced):
+        assert found[dataset[9].__key__].text == "text 9"
+        with pytest.raises(KeyError, match=r"one sample with the key .*, found an excluded one"):
+            found[dataset[3].__key__]
+
+
+def test_a_key_that_names_no_sample_or_several_is_an_error(texts: Path) -> None:
+    dataset = random_access(texts)
+    of_validation = random_access(texts, "val")[0].__key__
+    for key in ("nothing", of_validation, ""):
+        with pytest.raises(KeyError, match=r"expected one sample with the key .*, found none"):
+            dataset[key]
+
+
+def test_without_a_split_part_all_samples_are_there(texts: Path) -> None:
+    dataset = random_access(texts, split_part=None)
+    assert len(dataset) == 157 + 61
+    assert dataset[random_access(texts, "val")[0].__key__].text == random_access(texts, "val")[0].text
+    assert "all parts: 218 samples" in repr(dataset)
 
 
 def test_samples_read_together_equal_those_read_alone(texts: Path) -> None:
@@ -183,6 +213,19 @@ def test_the_datasets_of_a_metadataset_follow_one_another_each_once(texts: Path,
     ]
     assert dataset[6].__subflavors__ == {"from": "more"}
     assert [sample.text for sample in dataset.__getitems__([7, 6])] == ["text 187", "text 1006"]
+    for number in (6, 7):
+        assert dataset[dataset[number].__key__].text == dataset[number].text
+    with pytest.raises(KeyError, match=r"one sample with the key 'val_2\.tar/00186', found none"):
+        dataset["val_2.tar/00186"]  # before the subset
+    with pytest.raises(ConfigError, match="expected a split_part for a metadataset, found None"):
+        random_access(tmp_path / "mix.yaml", None)
+    again = write_texts(tmp_path / "again", train=(4, 3), val=(1,), first=1000)
+    (tmp_path / "mix.yaml").write_text(
+        "__module__: megatron.energon\n__class__: MetadatasetV2\nsplits:\n  train:\n    blend:\n"
+        f"      - {{path: {more}, weight: 9}}\n      - {{path: {again}, weight: 1}}\n"
+    )
+    with pytest.raises(KeyError, match=r"the key '01002', found 'train_0.tar/01002' of .*more, .* of .*again"):
+        random_access(tmp_path / "mix.yaml")["01002"]
 
 
 def test_a_join_has_random_access(tmp_path: Path) -> None:
@@ -324,7 +367,6 @@ def test_workers_of_torchs_loader_return_the_same_as_one_process(method: Any, te
         sampler=range(0, 157, 10),
         num_workers=2 if method == "fork" else 1,
         multiprocessing_context=multiprocessing.get_context(method),
-        collate_fn=generic_batch,
     )
     assert [text for batch in loader for text in batch.text] == expected
 
@@ -344,7 +386,7 @@ def test_a_distributed_sampler_deals_all_samples(texts: Path) -> None:
     for rank in range(3):
         sampler: DistributedSampler[Any] = DistributedSampler(dataset, num_replicas=3, rank=rank, shuffle=True)
         sampler.set_epoch(1)
-        loader = DataLoader(dataset, 5, sampler=sampler, collate_fn=generic_batch)
+        loader = DataLoader(dataset, 5, sampler=sampler)
         dealt += [text for batch in loader for text in batch.text]
     assert len(dealt) == 63  # the sampler repeats two samples, so that all ranks have the same number
     assert set(dealt) == {sample.text for sample in iter(dataset)}
@@ -352,7 +394,7 @@ def test_a_distributed_sampler_deals_all_samples(texts: Path) -> None:
 
 def test_epochs_over_a_prepared_dataset_have_each_sample_once(texts: Path) -> None:
     dataset = MultiEpochDatasetResampler(IdentityMultiEpochDatasetWrapper(random_access(texts, "val")), num_epochs=2)
-    loader = DataLoader(dataset, batch_size=7, collate_fn=generic_batch)
+    loader = DataLoader(dataset, batch_size=7)
     seen = [text for batch in loader for text in batch.text]
     assert sorted(seen[:61]) == sorted(seen[61:]) == sorted(f"text {number}" for number in range(157, 218))
     assert seen[:61] != seen[61:]
@@ -423,3 +465,15 @@ def test_a_hook_of_a_dataset_may_read_other_samples_of_it(texts: Path) -> None:
     encoder.others = dataset = random_access(texts, task_encoder=encoder)
     assert dataset[50].text.replace(" and train_0.tar/00003", "") == alone[50].text
     assert dataset[3].text == alone[3].text
+
+
+def test_torchs_loader_batches_samples_of_all_types(texts: Path) -> None:
+    class Padded(DefaultTaskEncoder[Any, Any, Any, Any]):
+        def encode_sample(self, sample: Any) -> Any:
+            return {"__key__": sample.__key__, "ids": torch.ones(len(sample.text))}
+
+    (batch, *_) = DataLoader(random_access(texts), batch_size=2)
+    assert (type(batch), batch.text, len(batch.__key__)) == (TextSample, ["text 0", "text 1"], 2)
+    crude = random_access(texts, dataset_config=None, task_encoder=Padded())
+    (batch, *_) = DataLoader(crude, batch_size=2)
+    assert batch["ids"].shape == (2, 6)

@@ -14,10 +14,12 @@ from loader.convert.importing import (
     ImportProgress,
     ImportReport,
     ListedRows,
+    NoReadableRowsError,
     StrayCoordinatesError,
     check_output,
     list_rows,
     run_import,
+    write_failures,
     write_trial,
 )
 from loader.convert.rows import ShardLayout
@@ -32,18 +34,21 @@ from loader.inspect import (
     inspect_folder,
     plural,
 )
+from loader.storage import open_storage
 
 from ..account import show_account
 from ..console import error_console, output_console, print_json
 from ..prepare.history import AnswerHistory
 from ..prepare.report import show_files, show_notes
 from ..progress import ProgressBar
-from .choices import ImportChoices, resolve_choices
+from .choices import ImportChoices, resolve_choices, settle_urls
 from .flags import ImportFlags
 from .report import draft_document, report_document, show_done, show_draft, show_found
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from loader.convert.sources import Source
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,20 +66,28 @@ def import_sources(flags: ImportFlags) -> None:
     console = error_console() if flags.as_json else output_console()
     pictures, max_failures = flags.pictures(), flags.failures()
     flags.ratio()
-    sources = open_sources(flags.sources, kind=flags.kind, options=flags.source_options())
+    flags.downloads()
     if not flags.dry_run:
         check_output(flags.output, sources=flags.sources)
     with ExitStack() as stack:
-        # List the samples of all sources.
-        with ProgressBar("Listing samples", unit="samples", enabled=flags.progress) as bar:
-            listed = stack.enter_context(
-                list_rows(sources, shuffled=flags.shuffle is not None, on_progress=lambda done: bar.update(done, None))
-            )
+        # List the samples of all sources; again if URLs are to be text.
+        sources, listed = _listed(flags, stack)
+        settled = settle_urls(flags, listed)
+        if settled.keep_urls != flags.keep_urls:
+            sources, listed = _listed(settled, stack)
+        flags = settled
         # Write a few samples to a temporary folder, from which the type is proposed.
         try:
-            trial = stack.enter_context(write_trial(listed, pictures))
+            trial = stack.enter_context(
+                write_trial(listed, pictures, downloads=flags.downloads(), max_failures=max_failures)
+            )
         except StrayCoordinatesError as error:
             raise click.UsageError(f"{error.message} ({error.at})") from error
+        except NoReadableRowsError as error:
+            if not flags.dry_run and len(error.failures) > 1:
+                write_failures(open_storage(flags.output), error.failures)
+                error.hint = f"{flags.output}/.nv-meta/import_failures.jsonl lists them"
+            raise
         folder = _without_shard(inspect_folder(trial))
         if not flags.as_json:
             show_found(console, flags, listed, folder.contents)
@@ -102,6 +115,7 @@ def import_sources(flags: ImportFlags) -> None:
             files=draft.files,
             compat=flags.compat,
             strict=flags.strict,
+            downloads=flags.downloads(),
         )
         report = _run(plan, listed, progress=flags.progress)
     # Report.
@@ -113,6 +127,13 @@ def import_sources(flags: ImportFlags) -> None:
     show_done(console, flags.output, report)
     show_account(report.account)
     show_notes(console, draft.notes, label="note")
+
+
+def _listed(flags: ImportFlags, stack: ExitStack) -> tuple[tuple[Source, ...], ListedRows]:
+    sources = open_sources(flags.sources, kind=flags.kind, options=flags.source_options())
+    with ProgressBar("Listing samples", unit="samples", enabled=flags.progress) as bar:
+        rows = list_rows(sources, shuffled=flags.shuffle is not None, on_progress=lambda done: bar.update(done, None))
+        return sources, stack.enter_context(rows)
 
 
 def _without_shard(folder: ShardFolder) -> ShardFolder:

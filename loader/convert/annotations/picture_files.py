@@ -11,7 +11,7 @@ from ...accounting.kinds import kind_of_name, usual_extension
 from ...errors import ConfigError, SampleError
 from ...storage import is_url
 from ..rows.file_ref import file_ref
-from ..rows.row import FileRef, PartRef, ValueRef
+from ..rows.row import FileRef, PartRef, UrlRef, ValueRef
 from ..tables.inline_media import inline_contents, is_inline
 
 _TRIED_PICTURES = 20  # the first one may be missing
@@ -80,6 +80,8 @@ def picture_ref(root: str, path: str) -> PartRef:
         return ValueRef(contents)
     if not path.strip():
         raise SampleError("the path of a picture is empty")
+    if is_url(path):
+        return UrlRef(path.strip().encode("utf-8", "surrogateescape"))
     full = join_path(root, path)
     return FileRef(full.encode()) if is_url(full) else file_ref(full)
 

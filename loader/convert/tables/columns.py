@@ -28,6 +28,7 @@ class Columns:
         root: Folder or URL that relative paths start from; None for the folder of the table.
         files: Files that paths name; None for those below the root.
         keep_text_only: Rows without a picture or another file are samples, too; None if they are conversations.
+        keep_urls: Columns of URLs stay text.
     """
 
     parts: Mapping[str, str] = field(default_factory=dict)
@@ -36,6 +37,7 @@ class Columns:
     root: str | None = None
     files: NamedFiles | None = None
     keep_text_only: bool | None = None
+    keep_urls: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

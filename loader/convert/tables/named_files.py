@@ -6,7 +6,7 @@ import os
 
 from ...storage import is_url, resolve_path
 from ..rows.file_ref import file_ref
-from ..rows.row import FileRef, PartRef
+from ..rows.row import FileRef, PartRef, UrlRef
 from .names import is_link
 
 
@@ -37,6 +37,8 @@ class NamedFiles:
 
     def ref(self, path: str, part: str, *, named_by_contents: bool) -> PartRef:  # noqa: ARG002 - a file has no part
         """Return the reference to a file."""
+        if is_link(path) and is_url(path):
+            return UrlRef(path.strip().encode("utf-8", "surrogateescape"), named_by_contents)
         full = join_root(self.root, path)
         if is_url(full):
             return FileRef(full.encode("utf-8", "surrogateescape"), named_by_contents=named_by_contents)

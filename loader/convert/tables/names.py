@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 from ...accounting.kinds import kind_of_name
 from ...errors import ConfigError
 from ...storage import is_url
+from ...storage.remote.fetched_files import hide_query
 
 KEY_NAMES = frozenset({"key", "id", "uid", "uuid", "sampleid", "samplekey", "imageid", "imagekey"})
 SPLIT_NAMES = frozenset({"split", "subset", "partition"})
@@ -84,6 +85,15 @@ def is_link(text: str) -> bool:
     (True, True, False)
     """
     return "://" in text[:_MAX_SCHEME] and (is_url(text) or text.startswith("file://"))
+
+
+def plain_url(url: str) -> str:
+    """Return a URL without credentials, query and fragment, which keys must not hold.
+
+    >>> plain_url("https://me:secret@example.org/a?sig=secret")
+    'https://example.org/a'
+    """
+    return hide_query(url).removesuffix("?…")
 
 
 def looks_like_file(text: str) -> bool:

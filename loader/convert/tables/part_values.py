@@ -9,11 +9,13 @@ import msgspec
 
 from ...errors import SampleError
 from ...format.documents.conversation import CONVERSATION_KEYS
-from ...storage import open_parent
+from ...storage import is_url, open_parent
+from ..rows.row import UrlRef
 from .columns import PartColumns
 from .documents import document_of
 from .inline_media import inline_contents
 from .named_files import join_root
+from .names import is_link
 
 
 def part_bytes(part: PartColumns, values: Mapping[str, Any], class_names: Mapping[str, tuple[str, ...]]) -> bytes:
@@ -64,8 +66,8 @@ def is_empty(value: object) -> bool:
     return value is None or value == ""
 
 
-def media_bytes(value: Any, column: str, root: str) -> bytes:
-    """Return the contents of a value that is bytes, or a struct of bytes and a path.
+def media_bytes(value: Any, column: str, root: str) -> bytes | UrlRef:
+    """Return the contents of a value that is bytes, or a struct of bytes and a path; of a URL, the reference.
 
     Args:
         value: The value.
@@ -88,6 +90,8 @@ def media_bytes(value: Any, column: str, root: str) -> bytes:
         return contents
     if not isinstance(path, str) or not path:
         raise SampleError(f"column {column!r} is empty; expected bytes or a path")
+    if is_link(path) and is_url(path):
+        return UrlRef(path.strip().encode("utf-8", "surrogateescape"))
     storage, name = open_parent(join_root(root, path))
     with storage.open(name) as file:
         return file.read_at(0, file.size_bytes)

@@ -15,7 +15,7 @@ from loader.convert.sources import SourceOptions
 from loader.errors import ConfigError
 from loader.format import usable_cores
 from loader.format.prepare import parse_ratio
-from loader.storage.remote.fetched_files import DownloadOptions
+from loader.storage import DownloadOptions
 
 from ..console import is_terminal
 

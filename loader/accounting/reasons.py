@@ -204,7 +204,7 @@ _LIST = (
     Reason(
         "F106",
         "a row with a URL that is not fetched",
-        "A table that somebody else made can name any server, so that files are only fetched if you allow it.",
+        "A table of another author can name any server, so that files are only fetched if you allow it.",
         "Pass `--download`",
         "`https://example.org/a.jpg` in a column of paths, while `--keep-urls` is given.",
     ),

@@ -6,15 +6,19 @@ import os
 import stat
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from ...accounting.kinds import HEADER_BYTES, MEDIA_KINDS, kind_of_bytes, kind_of_name
 from ...errors import EnergonError, SampleError, StorageError
 from ...storage import FileStream, ReadableFile, is_url, open_parent, raise_storage_error
-from ...storage.remote.fetched_files import Downloads, hide_query
+from ...storage.remote import hide_query
 from ..rows.row import CellRef, FaultRef, FileRef, PartRef, RangeRef, UrlRef, ValueRef
 from ..sources.source import CellReader, Source
 from ..writing.shard_file import FileContents, Readable
 from .read_ahead import ReadAhead
+
+if TYPE_CHECKING:
+    from ...storage.remote.fetched_files import Downloads
 
 _LARGE_BYTES = 32 * 1024 * 1024  # larger parts are copied in pieces
 _MAX_OPEN_FILES = 128

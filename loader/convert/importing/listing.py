@@ -9,18 +9,22 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
 from ...accounting import Account
 from ...errors import ConfigError
-from ...storage.remote.fetched_files import DownloadOptions, Downloads, host_of
+from ...storage.remote import DownloadOptions, host_of
 from ..annotations.listed_pictures import ListedPictures
 from ..rows.row import Row, UrlRef
 from ..rows.row_file import RowFile, RowFileWriter
 from ..rows.shard_plan import ShardLayout, order_rows, plan_shards
 from ..sources.source import Listing, Source
+
+if TYPE_CHECKING:
+    from ...storage.remote.fetched_files import Downloads
 
 _REPORT_ROWS = 1000
 _MAX_HOSTS = 100_000  # whose rows are counted
@@ -192,6 +196,8 @@ def open_downloads(rows: RowFile, options: DownloadOptions | None, *, keeps: boo
     """
     if options is None:
         return None
+    from ...storage.remote.fetched_files import Downloads  # http.client is slow to import
+
     return Downloads(os.path.join(os.path.dirname(rows.path), "downloads"), options, keeps=keeps)
 
 

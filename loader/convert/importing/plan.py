@@ -11,7 +11,7 @@ from ...arrays import IntArray
 from ...errors import SampleError
 from ...format.prepare.plan import PrepareReport
 from ...storage import Storage
-from ...storage.remote.fetched_files import DownloadOptions
+from ...storage.remote import DownloadOptions
 from ..rows.shard_plan import ShardLayout
 from ..sources.source import Source
 from .done_shards import FailedRow

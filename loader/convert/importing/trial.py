@@ -9,7 +9,7 @@ from contextlib import closing, contextmanager
 
 from ...errors import ConfigError, EnergonError
 from ...storage import LocalStorage
-from ...storage.remote.fetched_files import DownloadOptions
+from ...storage.remote import DownloadOptions
 from ..rows.row import UrlRef
 from ..writing.shard_file import ShardFile
 from .contents import ContentReader

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from ...errors import EnergonError, StorageError
 from ...format.index.journal import save_scans
 from ...storage import Storage
-from ...storage.remote.fetched_files import DownloadOptions
+from ...storage.remote import DownloadOptions
 from ..rows.row import Row
 from ..rows.row_file import RowFile
 from ..rows.shard_plan import PlannedShard
@@ -31,6 +31,7 @@ from .plan import check_failures
 from .sample_contents import read_sample
 
 _REPORT_SAMPLES = 200
+_MIN_FAILURES = 100  # before the end of a shard, which the next run need not repeat then
 _WINDOW_ROWS = 256  # that are announced together
 _WINDOW_BYTES = 16 << 20
 
@@ -214,7 +215,9 @@ class _ShardWriter:
         return None
 
     def _check_failures(self) -> None:
-        """Raise a ``SampleError`` if more rows of this shard failed than may of all."""
+        """Raise a ``SampleError`` if more rows of this shard failed than may of all; one with few is finished first."""
+        if len(self.failures) < _MIN_FAILURES:
+            return
         first, task = self.failures[0], self._task
         example = f"one of them: {first.origin}: {first.reason}"
         check_failures(len(self.failures), len(task.rows), task.max_failures, at=task.storage.path(""), example=example)

@@ -11,7 +11,7 @@ from ...errors import ConfigError, hide_queries
 from ...format.documents.conversation import CONVERSATION_KEYS
 from ...format.documents.messages import did_you_mean, short_repr
 from ...storage import is_url
-from ...storage.remote.fetched_files import hide_query
+from ...storage.remote import hide_query
 from ..rows.keys import unique_part
 from .columns import Columns, FoundColumn, PartColumns, Role, TableLayout
 from .documents import document_parts

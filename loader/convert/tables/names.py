@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from ...accounting.kinds import kind_of_name
 from ...errors import ConfigError
 from ...storage import is_url
-from ...storage.remote.fetched_files import hide_query
+from ...storage.remote import hide_query
 
 KEY_NAMES = frozenset({"key", "id", "uid", "uuid", "sampleid", "samplekey", "imageid", "imagekey"})
 SPLIT_NAMES = frozenset({"split", "subset", "partition"})

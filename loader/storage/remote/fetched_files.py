@@ -16,12 +16,13 @@ import msgspec
 
 from ...errors import EnergonError, SampleError
 from ..protocol import raise_storage_error
+from .clients.addresses import PRIVATE, PUBLIC
 from .clients.choice import client_of
-from .clients.http_client import PRIVATE, PUBLIC, HttpClient
+from .clients.http_client import HttpClient
 from .failures import Remedy, RequestFailure
 from .fetcher import Fetch, Fetcher
-from .object_url import PROTOCOLS, parse_object_url, redact_urls
-from .options import options_for
+from .object_url import PROTOCOLS, hide_query, host_of, parse_object_url
+from .options import DownloadOptions, options_for
 from .pace import Pace
 from .retries import Retries
 
@@ -39,19 +40,6 @@ _HINTS = {
     "refused": "pass --allow-private if the addresses of your own network may be read",
     "too large": "allow larger files with --max-size",
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DownloadOptions:
-    """What may be downloaded.
-
-    Attributes:
-        allow_private: Hosts may have private addresses. Link-local and reserved ones are refused in any case.
-        max_bytes: Most bytes of a file.
-    """
-
-    allow_private: bool = False
-    max_bytes: int = 1 << 30
 
 
 @dataclass(slots=True)
@@ -267,26 +255,6 @@ class Downloads:
             raise RequestFailure(cause, Remedy.GIVE_UP, kind="too large")
         starts = range(0, size_bytes, _PIECE_BYTES)
         file.writelines(client.get(place.key, start, min(start + _PIECE_BYTES, size_bytes)).data for start in starts)
-
-
-def host_of(url: str) -> str:
-    """Return the protocol and the host of a URL with its port, or its bucket.
-
-    >>> host_of("https://Host:8443/a?b=c")
-    'https://host:8443'
-    """
-    protocol, _, rest = url.partition("://")
-    return f"{protocol}://{rest.replace('?', '/').replace('#', '/').partition('/')[0].rpartition('@')[2]}".lower()
-
-
-def hide_query(url: str) -> str:
-    """Return a URL as it is shown: without credentials, query and fragment.
-
-    >>> hide_query("https://me:secret@host/a.jpg?sig=secret value")
-    'https://host/a.jpg?…'
-    """
-    plain, mark, _ = url.partition("#")[0].partition("?")
-    return f"{redact_urls(plain)}{mark and '?…'}"
 
 
 def _given_up(url: str, host: _Host) -> RequestFailure:

@@ -86,6 +86,26 @@ def redact_urls(text: str) -> str:
     return _SECRETS.sub(lambda match: f"{match['start']}{match['path']}{'?…' if match['query'] else ''}", text)
 
 
+def host_of(url: str) -> str:
+    """Return the protocol and the host of a URL with its port, or its bucket.
+
+    >>> host_of("https://Host:8443/a?b=c")
+    'https://host:8443'
+    """
+    protocol, _, rest = url.partition("://")
+    return f"{protocol}://{rest.replace('?', '/').replace('#', '/').partition('/')[0].rpartition('@')[2]}".lower()
+
+
+def hide_query(url: str) -> str:
+    """Return a URL as it is shown: without credentials, query and fragment.
+
+    >>> hide_query("https://me:secret@host/a.jpg?sig=secret value")
+    'https://host/a.jpg?…'
+    """
+    plain, mark, _ = url.partition("#")[0].partition("?")
+    return f"{redact_urls(plain)}{mark and '?…'}"
+
+
 def secret_fault(url: str) -> str | None:
     """Return what is wrong with a URL of an object store that has credentials or a query; None if it has neither.
 

@@ -63,6 +63,18 @@ class StorageOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         return msgspec.structs.replace(self, **changes)
 
 
+class DownloadOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits of the files that data names by URL.
+
+    Attributes:
+        allow_private: Hosts may have private addresses. Link-local and reserved ones are refused in any case.
+        max_bytes: Most bytes of a file.
+    """
+
+    allow_private: bool = False
+    max_bytes: int = 1 << 30
+
+
 _OF_NODE = ("cache_dir", "cache_bytes")
 _CREDENTIALS = ("key", "secret", "token", "password", "sas", "credential")
 

@@ -15,6 +15,10 @@ AddressKind = Literal["public", "private", "special"]
 """``private`` is also loopback; ``special`` is link-local, as of the credentials of cloud machines, multicast, reserved
 or without a meaning, as ``0.0.0.0``."""
 
+PUBLIC = frozenset[AddressKind]({"public"})
+PRIVATE = frozenset[AddressKind]({"public", "private"})
+"""Kinds that URLs in data may lead to, and those if the user allows private ones."""
+
 _NAT64 = IPv6Network("64:ff9b::/96")
 _THIS_NETWORK = ip_network("0.0.0.0/8")
 

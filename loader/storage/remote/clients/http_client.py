@@ -19,7 +19,7 @@ from ....version import __version__
 from ..failures import Remedy, RequestFailure, failure_of_status
 from ..object_url import ObjectUrl
 from ..options import StorageOptions
-from .addresses import AddressKind, check_proxied, connect
+from .addresses import PRIVATE, PUBLIC, AddressKind, check_proxied, connect
 from .client import ClientObject, Received
 from .limited_answer import MAX_HEAD_BYTES, LimitedAnswer, RequestLimits, named_failures
 
@@ -31,8 +31,6 @@ _CONTENT_RANGE = re.compile(r"bytes (\d{1,19})-(\d{1,19})/(\d{1,19})")
 _AFTER_HOST = re.compile(r"[/?#]")
 _NO_URL = re.compile(r"[\x00-\x1f\x7f]")
 
-PUBLIC = frozenset[AddressKind]({"public"})
-PRIVATE = frozenset[AddressKind]({"public", "private"})
 _ANY = frozenset[AddressKind]({"public", "private", "special"})
 _AFTER = {"public": PUBLIC, "private": PRIVATE, "special": _ANY}
 """Kind of an address → kinds of those that it may redirect to."""

@@ -24,7 +24,7 @@ _MAX_FRAMING = 8  # times the bytes of a chunked body; a chunk of one byte takes
 
 
 class RequestLimits:
-    """What a request may still take, with all its redirects.
+    """Limits of the rest of a request, with all its redirects.
 
     Args:
         stall_s: Seconds for each step: to connect, to get the head of an answer, and to get 1 KiB/s of its body on
@@ -43,7 +43,7 @@ class RequestLimits:
         self._step_s = stall_s
 
     def begin_step(self, allowed_bytes: int = 0, *, is_body: bool = False) -> None:
-        """Begin to connect, to get a head, or to get the next bytes of a body, which go on with the time of the last.
+        """Begin to connect, to get a head, or to get the next bytes of a body, in the time left of the last step.
 
         Args:
             allowed_bytes: Most bytes that may arrive.
@@ -78,7 +78,7 @@ class RequestLimits:
         """
         if self._bytes_left <= 0:
             raise RequestFailure(
-                "the server sends more than was asked for" if self._is_body else "the head of the answer has no end",
+                "the server sends more than was requested" if self._is_body else "the head of the answer has no end",
                 Remedy.RETRY_FEW,
                 kind="broken",
             )

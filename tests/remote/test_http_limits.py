@@ -43,7 +43,7 @@ def client_of(server: HostileServer, **options: Any) -> HttpClient:
 
 
 def ticking(step_s: float) -> Callable[[], float]:
-    """Return a clock that goes on by a step whenever it is read."""
+    """Return a clock that advances by a step whenever it is read."""
     ticks = itertools.count()
     return lambda: next(ticks) * step_s
 

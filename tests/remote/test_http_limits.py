@@ -160,10 +160,36 @@ def test_a_whole_object_has_a_limit(server: HostileServer) -> None:
 # -------------------------------------------------------------------------------------------------------- addresses
 
 REFUSED = {
-    "private": ["127.0.0.1", "10.1.2.3", "172.16.0.1", "192.168.1.1", "100.64.0.1", "::1", "fc00::1", "fec0::1"]
-    + ["::ffff:10.0.0.1", "64:ff9b::7f00:1", "2002:7f00:1::", "192.0.2.1", "2001::1", "127.255.255.254"],
-    "special": ["0.0.0.0", "0.1.2.3", "169.254.169.254", "224.0.0.1", "255.255.255.255", "240.0.0.1", "::", "ff02::1"]
-    + ["fe80::1%eth0", "::ffff:169.254.169.254", "::ffff:0.0.0.0", "64:ff9b::a9fe:a9fe"],
+    "private": [
+        "127.0.0.1",
+        "10.1.2.3",
+        "172.16.0.1",
+        "192.168.1.1",
+        "100.64.0.1",
+        "::1",
+        "fc00::1",
+        "fec0::1",
+        "::ffff:10.0.0.1",
+        "64:ff9b::7f00:1",
+        "2002:7f00:1::",
+        "192.0.2.1",
+        "2001::1",
+        "127.255.255.254",
+    ],
+    "special": [
+        "0.0.0.0",
+        "0.1.2.3",
+        "169.254.169.254",
+        "224.0.0.1",
+        "255.255.255.255",
+        "240.0.0.1",
+        "::",
+        "ff02::1",
+        "fe80::1%eth0",
+        "::ffff:169.254.169.254",
+        "::ffff:0.0.0.0",
+        "64:ff9b::a9fe:a9fe",
+    ],
     "public": ["1.1.1.1", "2606:4700::1111", "::ffff:1.1.1.1", "64:ff9b::101:101"],
 }
 
@@ -281,8 +307,18 @@ def test_a_query_is_sent_byte_for_byte(server: HostileServer, query: str) -> Non
 
 @pytest.mark.parametrize(
     "url",
-    ["http://user:planted@127.0.0.1/x", "http://127.0.0.1\\@host/x", "http:///x", "http://host:port/x", "gopher://h/x"]
-    + ["http://host/x\r\nHost: other", "http://a b/x", "http://[::1/x", "http://%31%32%37.0.0.1/x", "x"],
+    [
+        "http://user:planted@127.0.0.1/x",
+        "http://127.0.0.1\\@host/x",
+        "http:///x",
+        "http://host:port/x",
+        "gopher://h/x",
+        "http://host/x\r\nHost: other",
+        "http://a b/x",
+        "http://[::1/x",
+        "http://%31%32%37.0.0.1/x",
+        "x",
+    ],
 )
 def test_what_is_no_url_of_a_web_server_is_refused(server: HostileServer, url: str) -> None:
     failure = failure_of(client_of(server), url)

@@ -71,7 +71,7 @@ def failures_of(folder: Path) -> list[dict[str, str]]:
 
 
 def members(folder: Path) -> dict[str, bytes]:
-    found = {}
+    found: dict[str, bytes] = {}
     for path in sorted(folder.glob("*.tar")):
         with tarfile.open(path) as tar:
             found |= {member.name: tar.extractfile(member).read() for member in tar}  # type: ignore[union-attr]
@@ -183,7 +183,7 @@ def test_a_dead_host_is_given_up_and_each_of_its_rows_named(
 
 def test_a_silent_host_is_asked_three_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(OPTIONS_VARIABLE, '{"": {"stall_s": 0.3}}')
-    with HostileServer({"": lambda: []}) as silent:
+    with HostileServer({"": list}) as silent:
         table = write_table(tmp_path / "t.csv", [f"{silent.url}/{row}.png" for row in range(500)])
         done = energon(table, tmp_path / "out", *DOWNLOAD, "--max-failures", "100%", expected=1)
         assert "none of the first 500 samples can be read" in done

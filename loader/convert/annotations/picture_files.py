@@ -13,6 +13,7 @@ from ...storage import is_url
 from ..rows.file_ref import file_ref
 from ..rows.row import FileRef, PartRef, UrlRef, ValueRef
 from ..tables.inline_media import inline_contents, is_inline
+from ..tables.names import is_link, path_of_url
 
 _TRIED_PICTURES = 20  # the first one may be missing
 _DATA = "data:"
@@ -45,7 +46,7 @@ def media_extension(path: str, kind: str) -> str:
     elif is_inline(path):
         extension = usual_extension(inline_contents(path) or b"") or ""
     else:
-        extension = (urlsplit(path).path if is_url(path) else path).rpartition("/")[2].rpartition(".")[2]
+        extension = (path_of_url(path) if is_link(path) else path).rpartition("/")[2].rpartition(".")[2]
     extension = extension.lower()
     return extension if kind_of_name(extension) == kind else _EXTENSIONS[kind]
 
@@ -80,7 +81,7 @@ def picture_ref(root: str, path: str) -> PartRef:
         return ValueRef(contents)
     if not path.strip():
         raise SampleError("the path of a picture is empty")
-    if is_url(path):
+    if is_link(path) and not path.startswith("file://"):
         return UrlRef(path.strip().encode("utf-8", "surrogateescape"))
     full = join_path(root, path)
     return FileRef(full.encode()) if is_url(full) else file_ref(full)

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, pairwise
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 import msgspec
 import numpy as np
@@ -24,6 +24,7 @@ from ..annotations.picture_files import find_picture_folder, picture_extension, 
 from ..annotations.split_names import split_of_file, subset_of_file
 from ..rows.keys import key_of_path
 from ..rows.row import PartRef, Row, ValueRef
+from ..tables.names import is_link, path_of_url
 from .source import Listing, SampleProposal, Source
 
 _FIRST = 100
@@ -52,7 +53,7 @@ class _Image(msgspec.Struct):
             ends = [] if is_url(slashed) else ["/".join(slashed.split("/")[-steps:]) for steps in (3, 2, 1)]
             return [slashed, self.file_name, *(ends or [slashed] * 3)]
         url = self.coco_url or self.flickr_url or self.url
-        steps = unquote(urlsplit(url).path).split("/")
+        steps = unquote(path_of_url(url) if is_link(url) else url).split("/")
         if not steps[-1]:
             raise SampleError("has no file_name, coco_url or flickr_url")
         return [steps[-1], "/".join(steps[-2:]), *steps[-1:] * 3]

@@ -37,7 +37,7 @@ class NamedFiles:
 
     def ref(self, path: str, part: str, *, named_by_contents: bool) -> PartRef:  # noqa: ARG002 - a file has no part
         """Return the reference to a file."""
-        if is_link(path) and is_url(path):
+        if is_link(path) and not path.startswith("file://"):
             return UrlRef(path.strip().encode("utf-8", "surrogateescape"), named_by_contents)
         full = join_root(self.root, path)
         if is_url(full):

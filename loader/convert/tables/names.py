@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from urllib.parse import urlsplit
 
 from ...accounting.kinds import kind_of_name
 from ...errors import ConfigError
@@ -55,7 +54,7 @@ def extension_of_path(path: str) -> str:
     >>> extension_of_path("a/b.JPEG"), extension_of_path("https://x.org/a.png?size=3"), extension_of_path("a.b/c")
     ('jpg', 'png', '')
     """
-    last = (urlsplit(path).path if is_link(path) else path).rpartition("/")[2]
+    last = (path_of_url(path) if is_link(path) else path).rpartition("/")[2]
     stem, _, extension = last.rpartition(".")
     if not stem or not _EXTENSION.fullmatch(extension):
         return ""
@@ -84,7 +83,12 @@ def is_link(text: str) -> bool:
     >>> is_link("https://example.org/a.jpg"), is_link("file:///a.jpg"), is_link("a.jpg")
     (True, True, False)
     """
-    return "://" in text[:_MAX_SCHEME] and (is_url(text) or text.startswith("file://"))
+    if "://" not in text[:_MAX_SCHEME]:
+        return False
+    try:
+        return is_url(text) or text.startswith("file://")
+    except ConfigError:  # a dss:// URL that names no dataset of this machine
+        return True
 
 
 def plain_url(url: str) -> str:
@@ -94,6 +98,15 @@ def plain_url(url: str) -> str:
     'https://example.org/a'
     """
     return hide_query(url).removesuffix("?…")
+
+
+def path_of_url(url: str) -> str:
+    """Return the path of a URL, which may be damaged, without the first slash.
+
+    >>> path_of_url("https://example.org/a/b.png?size=3"), path_of_url("http://[::1")
+    ('a/b.png', '')
+    """
+    return plain_url(url).partition("://")[2].partition("/")[2]
 
 
 def looks_like_file(text: str) -> bool:

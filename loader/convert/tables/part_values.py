@@ -9,7 +9,7 @@ import msgspec
 
 from ...errors import SampleError
 from ...format.documents.conversation import CONVERSATION_KEYS
-from ...storage import is_url, open_parent
+from ...storage import open_parent
 from ..rows.row import UrlRef
 from .columns import PartColumns
 from .documents import document_of
@@ -90,7 +90,7 @@ def media_bytes(value: Any, column: str, root: str) -> bytes | UrlRef:
         return contents
     if not isinstance(path, str) or not path:
         raise SampleError(f"column {column!r} is empty; expected bytes or a path")
-    if is_link(path) and is_url(path):
+    if is_link(path) and not path.startswith("file://"):
         return UrlRef(path.strip().encode("utf-8", "surrogateescape"))
     storage, name = open_parent(join_root(root, path))
     with storage.open(name) as file:

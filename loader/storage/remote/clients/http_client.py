@@ -162,7 +162,7 @@ class HttpClient:
             try:
                 location = answer.headers.get("Location")
                 if answer.status not in _REDIRECTS or not location:
-                    _check_status(answer)
+                    _check_status(answer, is_range="Range" in (headers or {}))
                     yield answer
                     return
                 url = _redirected(url, location)
@@ -337,8 +337,8 @@ def _connect_cause(error: Exception) -> str:
     return "the connection was refused" if isinstance(error, ConnectionRefusedError) else "no connection"
 
 
-def _check_status(answer: LimitedAnswer) -> None:
-    if answer.status in (200, 206):
+def _check_status(answer: LimitedAnswer, *, is_range: bool) -> None:
+    if answer.status == 200 or (answer.status == 206 and is_range):
         return
     cause = f"{answer.status} {http.client.responses.get(answer.status, '')}".strip()
     wait = answer.headers.get("Retry-After", "")

@@ -94,7 +94,7 @@ def resolve_choices(
     return history.run(ask_all)
 
 
-def settle_urls(flags: ImportFlags, listed: ListedRows) -> ImportFlags:
+def settle_urls(flags: ImportFlags, listed: ListedRows, console: Console) -> ImportFlags:
     """Return the flags with a decision on the files that the sources name by URL.
 
     Raises:
@@ -120,7 +120,8 @@ def settle_urls(flags: ImportFlags, listed: ListedRows) -> ImportFlags:
     except GoBack:
         chosen = leave
     if chosen == leave:
-        raise click.exceptions.Exit(0)
+        console.print("nothing was written")
+        raise click.exceptions.Exit(1)
     return replace(flags, download=chosen == fetch, keep_urls=chosen == keep)
 
 

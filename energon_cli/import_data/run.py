@@ -72,7 +72,7 @@ def import_sources(flags: ImportFlags) -> None:
     with ExitStack() as stack:
         # List the samples of all sources; again if URLs are to be text.
         sources, listed = _listed(flags, stack)
-        settled = settle_urls(flags, listed)
+        settled = settle_urls(flags, listed, console)
         if settled.keep_urls != flags.keep_urls:
             sources, listed = _listed(settled, stack)
         flags = settled

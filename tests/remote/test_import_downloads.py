@@ -11,12 +11,15 @@ from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from PIL import Image
+from pyarrow import parquet
 
 from energon_cli.main import main
 from loader.storage.remote import fetched_files
 from loader.storage.remote.options import OPTIONS_VARIABLE
+from tests.cli.terminal import DOWN, ENTER, ESCAPE, TerminalRun
 from tests.hostile_server import HostileServer, endless, whole
 from tests.object_server import ObjectServer
 
@@ -249,3 +252,39 @@ def test_a_key_holds_no_query(server: HostileServer, tmp_path: Path) -> None:
     assert "planted" not in done
     assert not [name for name in members(tmp_path / "out") if "planted" in name or "sig" in name]
     assert server.requests[0] == b"/0.png?sig=planted%20x" or len(server.requests) == 12
+
+
+def test_the_wizard_asks_what_becomes_of_urls(server: HostileServer, tmp_path: Path) -> None:
+    table = write_table(tmp_path / "t.csv", [f"{server.url}/{row}.png?sig=planted" for row in range(12)])
+    command = ("import", table, tmp_path / "out", "--allow-private", "--sample-type", "CrudeWebdataset")
+    with TerminalRun(*command, rows=70) as run:
+        run.wait_for("fetch them").press(ESCAPE).wait_for("nothing was written")
+    assert server.connections == 0
+    with TerminalRun(*command, rows=70) as run:
+        run.wait_for("names 12 files by URL").press(DOWN, ENTER).wait_for("should the 12 samples be split")
+        assert "json (json)" in run.text
+        assert "planted" not in run.text.partition("parts:")[0]
+    assert server.connections == 0
+    with TerminalRun(*command, rows=70) as run:
+        run.wait_for("names 12 files by URL").press(ENTER).wait_for("should the 12 samples be split")
+        assert "png (url)" in run.text
+    assert len(server.requests) == 12
+
+
+@pytest.mark.parametrize("kind", ["parquet", "jsonl"])
+def test_the_path_of_a_struct_is_fetched_only_with_permission(server: HostileServer, tmp_path: Path, kind: str) -> None:
+    pictures = [{"bytes": PNG, "path": "a.png"}] * 30 + [{"bytes": None, "path": f"{server.url}/b.png?sig=planted"}]
+    table = tmp_path / f"t.{kind}"
+    if kind == "parquet":
+        parquet.write_table(pa.table({"image": pictures, "caption": ["c"] * 31}), table)
+    else:
+        rows = [{"image": f"{server.url}/{row}.png", "caption": "c"} for row in range(31)]
+        table.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    if kind == "jsonl":
+        assert "names 31 files" in energon(table, tmp_path / "out", "--yes", expected=2)
+    else:
+        energon(table, tmp_path / "out", "--yes", "--max-failures", "1")
+        assert [failure["code"] for failure in failures_of(tmp_path / "out")] == ["F106"]
+    assert server.connections == 0
+    energon(table, tmp_path / "b", *DOWNLOAD)
+    assert len([name for name in members(tmp_path / "b") if name.endswith(".png")]) == 31

@@ -124,7 +124,11 @@ class Downloads:
         with suppress(OSError), open(f"{kept}.failed", "rb") as file:
             failure = msgspec.json.decode(file.read(), type=_KeptFailure)
             raise SampleError(failure.message, at=hide_query(url), code=failure.code)
-        fetch = self._pending.pop(url, None) or self._start(url)
+        fetch = self._pending.pop(url, None)
+        if fetch is None:
+            with suppress(ValueError):
+                self._queue.remove(url)
+            fetch = self._start(url)
         self._begin()
         try:
             fetch.result()

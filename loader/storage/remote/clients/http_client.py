@@ -70,6 +70,7 @@ class HttpClient:
         self._clock = clock
         self._idle: list[tuple[tuple[str, str], _Line]] = []  # the last one used is the last
         self._lock = threading.Lock()
+        self._most_idle = _MAX_IDLE
         self._tls: ssl.SSLContext | None = None
 
     def get(self, key: str, start: int, stop: int) -> Received:
@@ -140,8 +141,9 @@ class HttpClient:
         pass
 
     def close(self) -> None:
-        """Close the idle connections."""
+        """Close the idle connections, and keep no more."""
         with self._lock:
+            self._most_idle = 0
             while self._idle:
                 self._idle.pop()[1].socket.close()
 
@@ -219,7 +221,7 @@ class HttpClient:
             return
         with self._lock:
             self._idle.append(((target.protocol, target.name), line))
-            oldest = self._idle.pop(0)[1] if len(self._idle) > _MAX_IDLE else None
+            oldest = self._idle.pop(0)[1] if len(self._idle) > self._most_idle else None
         if oldest is not None:
             oldest.socket.close()
 

@@ -37,6 +37,18 @@ _UNSAFE = re.compile(
 )
 
 
+_QUERY = re.compile(r"(\b(?!file:|local:)[a-z][a-z0-9+.-]*://[^\s?'\"<>]*\?)[^\s'\"<>]+", re.IGNORECASE)
+
+
+def hide_queries(text: str) -> str:
+    """Replace the queries of all URLs of a text, which often hold signatures and tokens.
+
+    >>> hide_queries("https://host/a.jpg?sig=secret is missing")
+    'https://host/a.jpg?… is missing'
+    """
+    return _QUERY.sub(r"\1…", text) if "://" in text else text
+
+
 def escape_controls(text: str, *, keep: str = "") -> str:
     r"""Escape characters that a terminal would interpret instead of print.
 
@@ -76,16 +88,15 @@ class EnergonError(Exception):
     """
 
     def __init__(self, message: str, *, at: str | None = None, hint: str | None = None, **fields: Any) -> None:
-        message = escape_controls(message, keep=_KEPT["message"])
-        super().__init__(message)
         self.message = message
+        super().__init__(self.message)
         self.at = at
         self.hint = hint
         self._fields = fields
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in _KEPT and isinstance(value, str):
-            value = escape_controls(value, keep=_KEPT[name])
+            value = hide_queries(escape_controls(value, keep=_KEPT[name]))
         super().__setattr__(name, value)
 
     def __str__(self) -> str:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import click
+
 from loader.convert.importing import ListedRows
+from loader.convert.sources import found_columns
 from loader.format.documents import SampleTypeSpec, sample_type_of_name
 from loader.format.prepare import DatasetYaml, SplitRequest, parse_ratio
 from loader.inspect import Choices, ShardFolder, open_choices, plural, propose_choices
 
+from ..console import escape_controls
 from ..prepare.choices import show_trial
 from ..prepare.flags import type_of_flags
 from ..prepare.history import AnswerHistory, RewindableQuestions
@@ -87,6 +91,37 @@ def resolve_choices(
         return _choices(chosen, ask(rewindable, given))
 
     return history.run(ask_all)
+
+
+def settle_urls(flags: ImportFlags, listed: ListedRows, console: Console) -> ImportFlags:
+    """Return the flags with a decision on the files that the sources name by URL.
+
+    Raises:
+        click.UsageError: There are such files, no decision, and no terminal to ask for one.
+        click.exceptions.Exit: The user leaves.
+    """
+    hosts = listed.hosts
+    if not hosts.urls or flags.download or flags.keep_urls:
+        return flags
+    columns = [repr(one.name) for _, found in found_columns(listed.sources) for one in found if one.role == "url"]
+    where = f"column {', '.join(columns)}" if columns else listed.sources[0].path
+    named = next(iter(hosts.first))
+    found = f"{where} names {plural(hosts.urls, 'file')} by URL, on {plural(len(hosts.first), 'host')} such as {named}"
+    if not flags.asks_by_menus:
+        raise click.UsageError(
+            f"{found}; pass --download to fetch them, or --keep-urls to write the URLs as text. Nothing was fetched."
+        )
+    from ..prepare.prompts import GoBack, select
+
+    fetch, keep, leave = "fetch them", "write the URLs as text", "leave, and write nothing"
+    try:
+        chosen = select(f"{escape_controls(found)}:", [fetch, keep, leave])
+    except GoBack:
+        chosen = leave
+    if chosen == leave:
+        console.print("nothing was written")
+        raise click.exceptions.Exit(1)
+    return replace(flags, download=chosen == fetch, keep_urls=chosen == keep)
 
 
 def _choices(ratio: Mapping[str, float] | None, choices: Choices) -> ImportChoices:

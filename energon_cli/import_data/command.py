@@ -8,6 +8,7 @@ import click
 
 from ..command import energon_command
 from ..options import shared_options, shuffle_options
+from ..sizes import parse_size
 
 _EXAMPLES = (
     ("Import a folder of pictures with captions, with prompts", "energon import ~/photos /data/photos"),
@@ -23,6 +24,7 @@ _EXAMPLES = (
         "Import a table with a column of paths and one of captions",
         "energon import captions.csv /data/captions --yes --part jpg=image --part txt=caption",
     ),
+    ("Fetch the pictures at URLs in a table", "energon import urls.csv /data/pictures --yes --download"),
     ("Import to an object store", "energon import ~/photos s3://bucket/photos --yes"),
     ("Show what would be imported", "energon import ~/photos /data/photos --dry-run"),
 )
@@ -80,6 +82,19 @@ _KINDS = (
     "--keep-text-only",
     is_flag=True,
     help="Write rows of a table without a picture, too, as those of conversations; they are left out otherwise.",
+)
+@click.option(
+    "--download", is_flag=True, help="Fetch the files at URLs in a table. Without it, none is fetched or written."
+)
+@click.option("--keep-urls", is_flag=True, help="Write URLs in a table as text.")
+@click.option("--allow-private", is_flag=True, help="Let --download connect to private addresses, too.")
+@click.option(
+    "--max-size",
+    metavar="SIZE",
+    callback=parse_size,
+    default="1GiB",
+    show_default=True,
+    help="Most bytes of a file that --download fetches.",
 )
 @click.option(
     "--group-by",

@@ -15,6 +15,7 @@ from loader.convert.rows import FileAccess
 from loader.convert.sources import SourceOptions
 from loader.format import usable_cores
 from loader.format.prepare import parse_ratio
+from loader.storage import DownloadOptions
 
 from ..console import is_terminal
 
@@ -35,6 +36,10 @@ class ImportFlags:
     classes: bool | None
     splits: bool | None
     keep_text_only: bool
+    download: bool
+    keep_urls: bool
+    allow_private: bool
+    max_size: int
     group_by: Literal["name", "folder", "parallel", "number"] | None
     split_ratio: str | None
     shuffle_seed: int | None
@@ -116,8 +121,19 @@ class ImportFlags:
             classes=self.classes,
             splits=self.splits,
             keep_text_only=self.keep_text_only or None,  # conversations are kept in any case
+            keep_urls=self.keep_urls,
             group_by=self.group_by,
         )
+
+    def downloads(self) -> DownloadOptions | None:
+        """Return what may be downloaded; None for nothing.
+
+        Raises:
+            click.UsageError: URLs are to be downloaded, and kept as text.
+        """
+        if self.download and self.keep_urls:
+            raise click.UsageError("--download fetches the files at URLs, and --keep-urls none: omit one of them")
+        return DownloadOptions(allow_private=self.allow_private, max_bytes=self.max_size) if self.download else None
 
     def pictures(self) -> PictureOptions:
         """Return the settings of pictures.

@@ -14,10 +14,12 @@ from loader.convert.importing import (
     ImportProgress,
     ImportReport,
     ListedRows,
+    NoReadableRowsError,
     StrayCoordinatesError,
     check_output,
     list_rows,
     run_import,
+    write_failures,
     write_trial,
 )
 from loader.convert.rows import FileAccess, ShardLayout
@@ -33,6 +35,7 @@ from loader.inspect import (
     inspect_folder,
     plural,
 )
+from loader.storage import open_storage
 
 from ..account import show_account
 from ..console import error_console, output_console, print_json, show_note, show_warning
@@ -40,7 +43,7 @@ from ..prepare.history import AnswerHistory
 from ..prepare.prompts import no_echo
 from ..prepare.report import show_files
 from ..progress import ProgressBar
-from .choices import ImportChoices, resolve_choices
+from .choices import ImportChoices, resolve_choices, settle_urls
 from .flags import ImportFlags
 from .outside_files import settle_outside_files
 from .report import draft_document, report_document, show_done, show_draft, show_found
@@ -64,15 +67,27 @@ def import_sources(flags: ImportFlags) -> None:
     console = error_console() if flags.as_json else output_console()
     pictures, max_failures = flags.pictures(), flags.failures()
     flags.ratio()
+    flags.downloads()
     with ExitStack() as stack:
         stack.enter_context(no_echo(enabled=flags.asks_by_menus))
-        # List the samples of all sources.
+        # List the samples of all sources; again if files outside are allowed, or URLs are to be text.
         flags, listed = _listed(flags, stack)
+        settled = settle_urls(flags, listed, console)
+        if settled.keep_urls != flags.keep_urls:
+            settled, listed = _listed(settled, stack)
+        flags = settled
         # Write a few samples to a temporary folder, from which the type is proposed.
         try:
-            trial = stack.enter_context(write_trial(listed, pictures))
+            trial = stack.enter_context(
+                write_trial(listed, pictures, downloads=flags.downloads(), max_failures=max_failures)
+            )
         except StrayCoordinatesError as error:
             raise click.UsageError(f"{error.message} ({error.at})") from error
+        except NoReadableRowsError as error:
+            if not flags.dry_run and len(error.failures) > 1:
+                write_failures(open_storage(flags.output), error.failures)
+                error.hint = f"{flags.output}/.nv-meta/import_failures.jsonl lists them"
+            raise
         folder = _without_shard(inspect_folder(trial))
         if not flags.as_json:
             show_found(console, flags, listed, folder.contents)
@@ -100,6 +115,7 @@ def import_sources(flags: ImportFlags) -> None:
             files=draft.files,
             compat=flags.compat,
             strict=flags.strict,
+            downloads=flags.downloads(),
         )
         report = _run(plan, listed, progress=flags.progress)
     # Report.

@@ -224,6 +224,38 @@ _LIST = (
         "`../../etc/passwd` in a column of pictures.",
     ),
     Reason(
+        "F106",
+        "a row with a URL that is not fetched",
+        "A table of another author can name any server, so that files are only fetched if you allow it.",
+        "Pass `--download`",
+        "`https://example.org/a.jpg` in a column of paths, while `--keep-urls` is given.",
+    ),
+    Reason(
+        "F107",
+        "a row with a URL that leads to a private address",
+        "A table, or a server that redirects, could otherwise read what only your network may. Names are resolved"
+        " first. Link-local and reserved addresses are refused in any case, and so are redirects from a public address"
+        " to a private one.",
+        "Pass `--allow-private` if the table names servers of your own",
+        "`http://192.168.0.1/config` in a column of pictures.",
+    ),
+    Reason(
+        "F108",
+        "a row whose file cannot be fetched",
+        "The server refuses it, sends more than `--max-size` or too little in time, or breaks the connection; the"
+        " message has the cause. Few tries are made.",
+        "Run the command again: finished shards are kept",
+        "A picture on a server that answers `403 Forbidden`.",
+    ),
+    Reason(
+        "F109",
+        "a row that was not tried, since its host was given up",
+        "Three requests had no answer from a host that never gave one, or twelve in a row failed, so that more would"
+        " take time for nothing.",
+        "Check the network, and run the command again when the host is back",
+        "4,000 pictures on a server that is no more.",
+    ),
+    Reason(
         "F110",
         "a row whose file unpacks to very much more than its size",
         "A member of a zip is larger than 32 MiB, and than 200 times its compressed bytes: a few bytes could fill the"

@@ -43,7 +43,7 @@ from .protocol import (
     raise_storage_error,
     read_document,
 )
-from .remote import RemoteStorage, may_fork, may_use_rust, remember_options, use_rust_here
+from .remote import DownloadOptions, RemoteStorage, may_fork, may_use_rust, remember_options, use_rust_here
 from .split_storage import SplitStorage
 from .urls import is_url, open_parent, open_storage, resolve_path, short_path, split_url
 
@@ -52,6 +52,7 @@ __all__ = [
     "AscendingFile",
     "ByteRange",
     "ClosesOnExit",
+    "DownloadOptions",
     "EPath",
     "FileInfo",
     "FileStream",

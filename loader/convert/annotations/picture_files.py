@@ -13,7 +13,7 @@ from ..rows.file_access import FileAccess, data_folder
 from ..rows.row import PartRef, ValueRef
 from ..tables.inline_media import inline_contents, is_inline
 from ..tables.named_files import NamedFiles, join_root
-from ..tables.names import is_link, url_path
+from ..tables.names import is_link, path_of_url
 
 _TRIED_PICTURES = 20  # the first one may be missing
 _DATA = "data:"
@@ -46,7 +46,7 @@ def media_extension(path: str, kind: str) -> str:
     elif is_inline(path):
         extension = usual_extension(inline_contents(path) or b"") or ""
     else:
-        extension = (url_path(path) if is_link(path) else path).rpartition("/")[2].rpartition(".")[2]
+        extension = (path_of_url(path) if is_link(path) else path).rpartition("/")[2].rpartition(".")[2]
     extension = extension.lower()
     return extension if kind_of_name(extension) == kind else _EXTENSIONS[kind]
 

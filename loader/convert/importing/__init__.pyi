@@ -16,6 +16,10 @@ from .run import (
     check_output as check_output,
     failure_document as failure_document,
     run_import as run_import,
+    write_failures as write_failures,
 )
 from .sample_contents import StrayCoordinatesError as StrayCoordinatesError
-from .trial import write_trial as write_trial
+from .trial import (
+    NoReadableRowsError as NoReadableRowsError,
+    write_trial as write_trial,
+)

@@ -6,14 +6,19 @@ import os
 import stat
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from ...accounting.kinds import HEADER_BYTES, MEDIA_KINDS, kind_of_bytes, kind_of_name
 from ...errors import EnergonError, SampleError, StorageError
 from ...storage import FileStream, ReadableFile, is_url, open_parent, raise_storage_error
-from ..rows.row import CellRef, FaultRef, FileRef, PartRef, RangeRef, ValueRef
+from ...storage.remote import hide_query
+from ..rows.row import CellRef, FaultRef, FileRef, PartRef, RangeRef, UrlRef, ValueRef
 from ..sources.source import CellReader, Source
 from ..writing.shard_file import FileContents, Readable
 from .read_ahead import ReadAhead
+
+if TYPE_CHECKING:
+    from ...storage.remote.fetched_files import Downloads
 
 _LARGE_BYTES = 32 * 1024 * 1024  # larger parts are copied in pieces
 _MAX_OPEN_FILES = 128
@@ -25,10 +30,13 @@ class ContentReader:
 
     Args:
         sources: The sources of the rows.
+        downloads: Fetches the files at URLs that the data names; None fails their rows.
     """
 
-    def __init__(self, sources: Sequence[Source]) -> None:
+    def __init__(self, sources: Sequence[Source], downloads: Downloads | None = None) -> None:
         self._sources = sources
+        self._downloads = downloads
+        self._downloaded: list[str] = []  # of the last row
         self._cells: dict[int, CellReader] = {}
         self._files: dict[bytes, ReadableFile] = {}
         self._streams: list[Readable] = []
@@ -40,6 +48,9 @@ class ContentReader:
         Raises:
             EnergonError: A file cannot be opened.
         """
+        parts = [*parts]
+        if self._downloads is not None:
+            self._downloads.announce(os.fsdecode(part.url) for part in parts if isinstance(part, UrlRef))
         self._ahead.announce(part for part in parts if isinstance(part, RangeRef) and part.size_bytes <= _LARGE_BYTES)
 
     def read(self, source: int, part: PartRef) -> bytes | FileContents:
@@ -57,17 +68,22 @@ class ContentReader:
                 return part.data
             case FileRef():
                 return self._file(part)
+            case UrlRef():
+                return self._download(os.fsdecode(part.url))
             case RangeRef():
                 return self._range(part)
             case CellRef():
-                return self._open_cells(source).read(part)
+                value = self._open_cells(source).read(part)
+                return self._download(os.fsdecode(value.url)) if isinstance(value, UrlRef) else value
             case FaultRef():
                 raise SampleError(part.reason, hint=part.hint or None, code=part.code)
 
     def release(self) -> None:
-        """Close the large files of the last row."""
+        """Close the large files of the last row, and remove its downloads."""
         while self._streams:
             self._streams.pop().close()
+        while self._downloaded and self._downloads is not None:
+            self._downloads.discard(self._downloaded.pop())
 
     def close(self) -> None:
         """Close everything."""
@@ -78,6 +94,8 @@ class ContentReader:
         for cells in self._cells.values():
             cells.close()
         self._cells.clear()
+        if self._downloads is not None:
+            self._downloads.close()
 
     def _open_cells(self, source: int) -> CellReader:
         if source not in self._cells:
@@ -111,12 +129,21 @@ class ContentReader:
             raise StorageError("this file changed while it was read", path=path, hint="wait until it is written")
         return data
 
+    def _download(self, url: str) -> bytes | FileContents:
+        if self._downloads is None:
+            raise SampleError(
+                "this URL is not fetched", at=hide_query(url), hint="pass --download to fetch files", code="F106"
+            )
+        path = self._downloads.take(url)
+        self._downloaded.append(url)
+        return self._file(FileRef(os.fsencode(path)))
+
     def _url(self, url: str) -> bytes | FileContents:
         storage, name = open_parent(url)
+        data, size_bytes = storage.read_start(name, _LARGE_BYTES)
+        if size_bytes <= _LARGE_BYTES:
+            return data
         file = storage.open(name)
-        if file.size_bytes <= _LARGE_BYTES:
-            with file:
-                return file.read_at(0, file.size_bytes)
         stream = FileStream(file)
         self._streams.append(stream)
         return FileContents(stream, file.size_bytes)

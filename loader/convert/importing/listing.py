@@ -5,23 +5,31 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
 from ...accounting import Account
 from ...errors import ConfigError
+from ...storage.remote import DownloadOptions, host_of
 from ...storage.scratch_folder import scratch_folder
 from ..annotations.listed_pictures import ListedPictures
-from ..rows.row import Row
+from ..rows.row import Row, UrlRef
 from ..rows.row_file import RowFile, RowFileWriter
 from ..rows.shard_plan import ShardLayout, order_rows, plan_shards
 from ..sources.source import Listing, Source
 
+if TYPE_CHECKING:
+    from ...storage.remote.fetched_files import Downloads
+
 _REPORT_ROWS = 1000
+_MAX_HOSTS = 100_000  # whose rows are counted
+_CONTACTED_HOSTS = 64  # those with the most rows
+_FIRST_URLS = 3  # of a host, which is given up if none of them is answered
 _MAX_RARE_NAMES = 20  # part names with dots that occur once; more are no names of parts
 
 
@@ -40,6 +48,43 @@ class PlannedPart:
     shards: int
 
 
+@dataclass(slots=True)
+class ListedHosts:
+    """The hosts of URLs that rows name.
+
+    Attributes:
+        urls: Number of URLs.
+        rows: Hosts → number of rows that name files on each of them.
+        first: Host → its first URLs.
+    """
+
+    urls: int = 0
+    rows: Counter[frozenset[str]] = field(default_factory=Counter)
+    first: dict[str, list[str]] = field(default_factory=dict)
+
+    def add(self, urls: Sequence[str]) -> None:
+        """Add the URLs of a row."""
+        self.urls += len(urls)
+        for url in urls:
+            host = host_of(url)
+            if host in self.first or len(self.first) < _MAX_HOSTS:
+                first = self.first.setdefault(host, [])
+                if len(first) < _FIRST_URLS and url not in first:
+                    first.append(url)
+        self.rows[frozenset(host for host in map(host_of, urls) if host in self.first)] += 1
+
+    def to_contact(self) -> list[str]:
+        """Return the first URLs of the hosts with the most rows."""
+        counts: Counter[str] = Counter()
+        for hosts, rows in self.rows.items():
+            counts.update(dict.fromkeys(hosts, rows))
+        return [url for host, _ in counts.most_common(_CONTACTED_HOSTS) for url in self.first[host]]
+
+    def rows_of(self, hosts: Collection[str]) -> int:
+        """Return the number of rows that name a file on one of some hosts."""
+        return sum(rows for named, rows in self.rows.items() if not named.isdisjoint(hosts))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedRows:
     """The samples of sources.
@@ -51,6 +96,7 @@ class ListedRows:
         is_shuffled: The rows may be read in any order.
         account: What becomes of the files, members and rows of the sources.
         notes: What users should know about the sources although nothing is lost.
+        hosts: The hosts of URLs that rows name.
     """
 
     sources: tuple[Source, ...]
@@ -59,6 +105,7 @@ class ListedRows:
     is_shuffled: bool
     account: Account = field(default_factory=Account)
     notes: tuple[str, ...] = ()
+    hosts: ListedHosts = field(default_factory=ListedHosts)
 
     @property
     def size_bytes(self) -> int:
@@ -99,12 +146,16 @@ def list_rows(
     if not sources:
         raise ConfigError("there is no source to import")
     counts: Counter[str] = Counter()
+    hosts = ListedHosts()
     account, notes, pictures = Account(), list[str](), ListedPictures()
 
     def numbered(source: Source, number: int) -> Iterator[Row]:
         listing = Listing(shuffled=shuffled, scratch=folder, account=account, notes=notes, pictures=pictures)
         for row in source.rows(listing):
             counts.update(row.parts.keys())
+            urls = [os.fsdecode(part.url) for part in row.parts.values() if isinstance(part, UrlRef)]
+            if urls:
+                hosts.add(urls)
             if on_progress is not None and len(writer) % _REPORT_ROWS == 0:
                 on_progress(len(writer))
             yield row if number == 0 else msgspec.structs.replace(row, source=number)
@@ -131,7 +182,23 @@ def list_rows(
             is_shuffled=shuffled,
             account=account,
             notes=(*notes, *_notes_on_names(counts)),
+            hosts=hosts,
         )
+
+
+def open_downloads(rows: RowFile, options: DownloadOptions | None, *, keeps: bool = False) -> Downloads | None:
+    """Open the downloads of rows in their temporary folder; None if nothing may be downloaded.
+
+    Args:
+        rows: The rows.
+        options: What may be downloaded; None for nothing.
+        keeps: Keep files and failures for the workers.
+    """
+    if options is None:
+        return None
+    from ...storage.remote.fetched_files import Downloads  # http.client is slow to import
+
+    return Downloads(os.path.join(os.path.dirname(rows.path), "downloads"), options, keeps=keeps)
 
 
 def _notes_on_names(counts: Counter[str]) -> Iterator[str]:

@@ -8,8 +8,10 @@ from typing import Literal
 
 from ...accounting import Account
 from ...arrays import IntArray
+from ...errors import SampleError
 from ...format.prepare.plan import PrepareReport
 from ...storage import Storage
+from ...storage.remote import DownloadOptions
 from ..rows.shard_plan import ShardLayout
 from ..sources.source import Source
 from .done_shards import FailedRow
@@ -30,6 +32,7 @@ class ImportPlan:
         files: Further files of ``.nv-meta`` to write, name → text (``dataset.yaml``).
         compat: As for :class:`PreparePlan`.
         strict: Publish nothing if any part of the sources is left out or fails.
+        downloads: What may be downloaded of the URLs that the sources name; None fails such rows.
     """
 
     sources: tuple[Source, ...]
@@ -41,6 +44,31 @@ class ImportPlan:
     files: Mapping[str, str] = field(default_factory=dict)
     compat: bool | None = None
     strict: bool = False
+    downloads: DownloadOptions | None = None
+
+
+def exceeds(failed: int, rows: int, limit: float) -> bool:
+    """Return True if more rows failed than may; a limit below 1 is a share."""
+    return failed > (round(limit * rows, 3) if limit < 1 else limit)  # 100 % is a little less than 1
+
+
+def check_failures(failed: int, rows: int, limit: float, *, at: str, example: str) -> None:
+    """Raise a ``SampleError`` if more rows failed than may.
+
+    Args:
+        failed: Number of failed rows.
+        rows: Number of all rows.
+        limit: Most failed rows; below 1 their share.
+        at: The dataset.
+        example: A failed row and its reason.
+    """
+    if exceeds(failed, rows, limit):
+        allowed = f"{100 * limit:.3g}%" if limit < 1 else f"{limit:g}"
+        raise SampleError(
+            f"{failed:,} of {rows:,} samples failed, more than {allowed} allow; {example}",
+            at=at,
+            hint="fix them, or allow more with --max-failures; the next run keeps the shards that are written",
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

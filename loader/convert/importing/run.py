@@ -33,7 +33,8 @@ from ..rows.shard_plan import order_rows, plan_shards
 from ..writing.outside import check_outside
 from .done_shards import DoneShard, FailedRow
 from .listing import ListedRows, list_rows
-from .plan import ImportPlan, ImportProgress, ImportReport, ProgressCallback, WrittenRows
+from .plan import ImportPlan, ImportProgress, ImportReport, ProgressCallback, WrittenRows, check_failures
+from .trial import contact_hosts
 from .write_shard import ShardTask, WriteShard
 
 FAILURES_FILE = f"{FOLDER}/import_failures.jsonl"
@@ -78,6 +79,7 @@ def run_import(
             listed = stack.enter_context(_listed(plan, on_progress))
         if plan.strict:
             listed.account.check_complete(at=storage.path(""))
+        contact_hosts(listed, plan.downloads, plan.max_failures, at=storage.path(""))
         run = _Run(plan, storage, listed, on_progress)
         run.write()
         if before_commit is not None:
@@ -106,6 +108,14 @@ def _leaving_no_files(storage: Storage) -> Iterator[None]:
 def failure_document(failure: FailedRow) -> dict[str, str]:
     """Return a failed row as JSON; its keys are stable."""
     return {"origin": failure.origin, "key": failure.key, "reason": failure.reason, "code": failure.code}
+
+
+def write_failures(storage: Storage, failures: Sequence[FailedRow]) -> None:
+    """Write the list of failed rows; remove that of an earlier run if there are none."""
+    storage.remove(FAILURES_FILE)
+    if failures:
+        with storage.create(FAILURES_FILE) as file:
+            file.writelines(msgspec.json.encode(failure_document(failure)) + b"\n" for failure in failures)
 
 
 def _listed(plan: ImportPlan, on_progress: ProgressCallback | None) -> AbstractContextManager[ListedRows]:
@@ -176,6 +186,8 @@ class _Run:
             pictures=plan.pictures,
             shard_bytes=plan.layout.shard_bytes,
             settings=self._settings(),
+            downloads=plan.downloads,
+            max_failures=plan.max_failures,
         )
         tasks = [ShardTask(shard) for shard in self._shards]
         workers = min(plan.workers, len(tasks))
@@ -200,16 +212,15 @@ class _Run:
             shards_done=self._progress.shards_done + 1,
             resumed=self._progress.resumed + is_resumed,
         )
-        limit = self._plan.max_failures
-        allowed = limit * len(self._rows) if limit < 1 else limit
-        if self._failed > allowed:
-            first = next(failure for done in self._done.values() for failure in done.failures)
-            raise SampleError(
-                f"{self._failed:,} of {len(self._rows):,} samples failed, more than {limit:g} allow; one of them:"
-                f" {first.origin}: {first.reason}",
-                at=self._storage.path(""),
-                hint="fix them, or allow more with --max-failures; the next run keeps the shards that are written",
-            )
+        self._check_failures()
+
+    def _check_failures(self) -> None:
+        """Raise a ``SampleError`` if more rows failed than the plan allows."""
+        first = next((failure for done in self._done.values() for failure in done.failures), None)
+        if first is not None:
+            example = f"one of them: {first.origin}: {first.reason}"
+            limit, at = self._plan.max_failures, self._storage.path("")
+            check_failures(self._failed, len(self._rows), limit, at=at, example=example)
 
     def _settings(self) -> str:
         pictures = msgspec.json.encode(self._plan.pictures)
@@ -254,11 +265,13 @@ class _Run:
     def commit(self) -> PrepareReport:
         """Prepare the dataset from the indexes of the shards, which are known."""
         failures = [failure for done in self._done_in_order() for failure in done.failures]
+        write_failures(self._storage, failures)
         if not any(done.files for done in self._done.values()):
             first = failures[0]
             raise SampleError(
                 f"all {len(failures):,} samples failed; the first: {first.origin}: {first.reason}",
                 at=self._storage.path(""),
+                hint=f"{self._storage.path(FAILURES_FILE)} lists them",
             )
         self._account.take("bytes", sum(done.read_bytes for done in self._done.values()))
         for failure in failures:
@@ -269,11 +282,6 @@ class _Run:
         self._account.check()
         if self._plan.strict:
             self._account.check_complete(at=self._storage.path(""))
-        self._storage.remove(FAILURES_FILE)  # of a run that was interrupted at the commit
-        if failures:
-            with self._storage.create(FAILURES_FILE) as file:
-                for failure in failures:
-                    file.write(msgspec.json.encode(failure_document(failure)) + b"\n")
         names = [name for done in self._done.values() for name, _, _ in done.files]
         self._remove_others(frozenset(names))
         self._storage.flush(names)

@@ -17,7 +17,7 @@ from ..annotations.coco_geometry import is_moved, move_document
 from ..annotations.coordinates import Coordinates, find_coordinates
 from ..annotations.picture_change import PictureChange
 from ..rows.keys import unique_part
-from ..rows.row import CellRef, FileRef, Row, ValueRef
+from ..rows.row import CellRef, FileRef, Row, UrlRef, ValueRef
 from ..writing.shard_file import FileContents, PartContents
 from .contents import ContentReader, check_contents
 from .contents_name import name_by_contents
@@ -70,7 +70,7 @@ def read_sample(reader: ContentReader, row: Row, options: PictureOptions) -> Sam
     coco: set[str] = set()
     for name, part in row.parts.items():
         data = reader.read(row.source, part)
-        if isinstance(part, FileRef | CellRef) and part.named_by_contents:
+        if isinstance(part, FileRef | UrlRef | CellRef) and part.named_by_contents:
             name = name_by_contents(name, data)  # noqa: PLW2901 - the name in the row is a guess
         check_contents(name, data)
         name = unique_part(name, contents)  # noqa: PLW2901

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import math
 import os
 from collections import Counter, deque
 from collections.abc import Generator, Sequence
@@ -16,6 +17,7 @@ import numpy.typing as npt
 from ...errors import EnergonError, StorageError
 from ...format.index.journal import save_scans
 from ...storage import Storage
+from ...storage.remote import DownloadOptions
 from ..rows.row import Row
 from ..rows.row_file import RowFile
 from ..rows.shard_plan import PlannedShard
@@ -23,10 +25,13 @@ from ..sources.source import Source
 from ..writing.shard_file import PartContents, ShardFile, sample_bytes
 from .contents import ContentReader
 from .done_shards import DoneShard, FailedRow, read_done, version_of, write_done
+from .listing import open_downloads
 from .pictures import PictureOptions
+from .plan import check_failures
 from .sample_contents import read_sample
 
 _REPORT_SAMPLES = 200
+_MIN_FAILURES = 100  # before the end of a shard, which the next run need not repeat then
 _WINDOW_ROWS = 256  # that are announced together
 _WINDOW_BYTES = 16 << 20
 
@@ -73,6 +78,8 @@ class WriteShard:
         pictures: What is done with pictures.
         shard_bytes: A shard whose rows take more than planned is continued in another file at this limit.
         settings: Digest of all settings that the bytes of shards depend on.
+        downloads: What may be downloaded; None for nothing.
+        max_failures: Most rows of all that may fail; below 1 their share.
     """
 
     storage: Storage
@@ -82,6 +89,8 @@ class WriteShard:
     pictures: PictureOptions
     shard_bytes: int
     settings: str
+    downloads: DownloadOptions | None = None
+    max_failures: float = math.inf
 
     def __call__(self, task: ShardTask) -> Generator[Written, None, None]:
         shard = task.shard
@@ -136,7 +145,7 @@ class _ShardWriter:
         self._next = self._reported = 0
         self._ahead: deque[Row] = deque()  # rows from the next one on whose parts are announced
         self._ahead_windows = deque([0])  # ends of the windows that are announced
-        self.reader = ContentReader(task.sources)
+        self.reader = ContentReader(task.sources, open_downloads(task.rows, task.downloads))
         self.samples: list[int] = []  # of each file
         self.files: list[tuple[str, int, str]] = []
         self.read_bytes = 0
@@ -194,7 +203,8 @@ class _ShardWriter:
                 if _is_fatal(error):
                     raise
                 self.reader.release()
-                self.failures.append(_failed_row(row, key, error))
+                self.failures.append(failed_row(row, key, error))
+                self._check_failures()
                 continue
             self.read_bytes += sample.read_bytes
             self.changed += sample.changed
@@ -203,6 +213,14 @@ class _ShardWriter:
                     self.first_changed.setdefault(name, row.origin)
             return key, sample.parts
         return None
+
+    def _check_failures(self) -> None:
+        """Raise a ``SampleError`` if more rows of this shard failed than may of all; one with few is finished first."""
+        if len(self.failures) < _MIN_FAILURES:
+            return
+        first, task = self.failures[0], self._task
+        example = f"one of them: {first.origin}: {first.reason}"
+        check_failures(len(self.failures), len(task.rows), task.max_failures, at=task.storage.path(""), example=example)
 
     def _next_row(self) -> Row:
         """Return the next row; the window of rows behind those that are read now is announced."""
@@ -226,7 +244,8 @@ class _ShardWriter:
         self._ahead_windows.append(stop)
 
 
-def _failed_row(row: Row, key: str, error: EnergonError) -> FailedRow:
+def failed_row(row: Row, key: str, error: EnergonError) -> FailedRow:
+    """Return the record of a row that failed."""
     at = f" ({error.at})" if error.at else ""
     code = "F102" if isinstance(error.__cause__, FileNotFoundError) else getattr(error, "code", "F101")
     reason = f"{error.message}{at}".replace("\n", " ")
@@ -234,9 +253,11 @@ def _failed_row(row: Row, key: str, error: EnergonError) -> FailedRow:
 
 
 def _is_fatal(error: EnergonError) -> bool:
-    """Return True for an error that is no fault of a row: the machine has no more files or memory."""
+    """Return True for an error that is no fault of a row: the machine has no more files, memory or disk."""
     cause = error.__cause__
     return isinstance(error, StorageError) and isinstance(cause, OSError) and cause.errno in _MACHINE_ERRORS
 
 
-_MACHINE_ERRORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ESTALE})
+_MACHINE_ERRORS = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ESTALE}
+)

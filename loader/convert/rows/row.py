@@ -26,6 +26,22 @@ class FileRef(msgspec.Struct, frozen=True, array_like=True, tag="file"):
     named_by_contents: bool = False
 
 
+class UrlRef(msgspec.Struct, frozen=True, array_like=True, tag="url"):
+    """A file at a URL that data names, and no owner: it is downloaded if the user allows it.
+
+    Attributes:
+        url: The URL as the data has it.
+        named_by_contents: As for :class:`FileRef`.
+    """
+
+    url: bytes
+    named_by_contents: bool = False
+
+    @property
+    def size_bytes(self) -> int:
+        return -1
+
+
 class RangeRef(msgspec.Struct, frozen=True, array_like=True, tag="range"):
     """A range of bytes of a file.
 
@@ -93,7 +109,7 @@ class FaultRef(msgspec.Struct, frozen=True, array_like=True, tag="fault"):
     code: str = "F101"
 
 
-PartRef = FileRef | RangeRef | ValueRef | CellRef | FaultRef
+PartRef = FileRef | UrlRef | RangeRef | ValueRef | CellRef | FaultRef
 
 
 class Row(msgspec.Struct, frozen=True, array_like=True):

@@ -26,7 +26,7 @@ from ..rows.file_access import FileAccess
 from ..rows.keys import key_of_path
 from ..rows.row import PartRef, Row, ValueRef
 from ..tables.named_files import NamedFiles
-from ..tables.names import url_path
+from ..tables.names import is_link, path_of_url
 from .source import Listing, SampleProposal, Source
 
 _FIRST = 100
@@ -55,7 +55,7 @@ class _Image(msgspec.Struct):
             ends = [] if is_url(slashed) else ["/".join(slashed.split("/")[-steps:]) for steps in (3, 2, 1)]
             return [slashed, self.file_name, *(ends or [slashed] * 3)]
         url = self.coco_url or self.flickr_url or self.url
-        steps = unquote(url_path(url)).split("/")
+        steps = unquote(path_of_url(url) if is_link(url) else url).split("/")
         if not steps[-1]:
             raise SampleError("has no file_name, coco_url or flickr_url")
         return [steps[-1], "/".join(steps[-2:]), *steps[-1:] * 3]

@@ -48,6 +48,7 @@ class SourceOptions:
         splits: Subfolders such as ``train`` are split parts; None decides by their names.
         group_by: What the files of a sample share; None decides by their names.
         keep_text_only: Rows of a table without a picture or another file are samples, too; None for conversations.
+        keep_urls: Columns of URLs stay text.
     """
 
     parts: Mapping[str, str] = field(default_factory=dict)
@@ -59,6 +60,7 @@ class SourceOptions:
     splits: bool | None = None
     group_by: GroupBy | None = None
     keep_text_only: bool | None = None
+    keep_urls: bool = False
 
 
 def _columns(options: SourceOptions) -> Columns:
@@ -69,6 +71,7 @@ def _columns(options: SourceOptions) -> Columns:
         root=options.root,
         access=options.access,
         keep_text_only=options.keep_text_only,
+        keep_urls=options.keep_urls,
     )
 
 

@@ -10,7 +10,7 @@ from typing import Protocol
 from ...accounting import Account
 from ...errors import SampleError
 from ..annotations.listed_pictures import ListedPictures
-from ..rows.row import CellRef, Row
+from ..rows.row import CellRef, Row, UrlRef
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +50,8 @@ class Listing:
 class CellReader(Protocol):
     """An open source in a worker."""
 
-    def read(self, cell: CellRef) -> bytes:
-        """Return the contents of a cell.
+    def read(self, cell: CellRef) -> bytes | UrlRef:
+        """Return the contents of a cell, or the URL of its file.
 
         Raises:
             SampleError: The value cannot be read or written as a part.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ...errors import FormatError, SampleError
-from ..rows.row import CellRef
+from ..rows.row import CellRef, UrlRef
 from .arrow_files import ArrowTable, Batch
 from .columns import PartColumns, TableLayout
 from .part_values import media_bytes, part_bytes
@@ -44,8 +44,8 @@ class ArrowCells:
         self._damaged = range(0)  # rows of which no more is tried, and the error of the first of them
         self._fault = FormatError("")
 
-    def read(self, cell: CellRef) -> bytes:
-        """Return the contents of a part.
+    def read(self, cell: CellRef) -> bytes | UrlRef:
+        """Return the contents of a part, or the URL of its file.
 
         Raises:
             SampleError: The value is missing, or cannot be written as a part.

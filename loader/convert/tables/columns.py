@@ -30,6 +30,7 @@ class Columns:
         access: Decides which files paths may name.
         files: Files that paths name; None for those below the root.
         keep_text_only: Rows without a picture or another file are samples, too; None if they are conversations.
+        keep_urls: Columns of URLs stay text.
     """
 
     parts: Mapping[str, str] = field(default_factory=dict)
@@ -39,6 +40,7 @@ class Columns:
     access: FileAccess = field(default_factory=FileAccess)
     files: NamedFiles | None = None
     keep_text_only: bool | None = None
+    keep_urls: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

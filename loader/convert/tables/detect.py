@@ -7,10 +7,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from ...accounting.kinds import kind_of_name, part_extension
-from ...errors import ConfigError
+from ...errors import ConfigError, hide_queries
 from ...format.documents.conversation import CONVERSATION_KEYS
 from ...format.documents.messages import did_you_mean, short_repr
 from ...storage import is_url
+from ...storage.remote import hide_query
 from ..rows.keys import unique_part
 from .columns import Columns, FoundColumn, PartColumns, Role, TableLayout
 from .documents import document_parts
@@ -21,6 +22,7 @@ from .names import (
     LABEL_NAMES,
     SPLIT_NAMES,
     check_part_name,
+    is_link,
     part_name_of_column,
 )
 from .table_column import TableColumn, flat
@@ -130,7 +132,7 @@ class _Finder:
             return "bytes"
         if _is_text(column) and kind not in ("label", "tree"):
             if column.share(column.links) >= _MIN_SHARE:
-                return "url"
+                return ("text" if column.type == "text" else "json") if self._columns.keep_urls else "url"
             if kind != "text" and _is_inline(column):
                 return "bytes"
             if kind != "text" and (kind != "bytes" or self._is_path(column)):
@@ -149,7 +151,7 @@ class _Finder:
 
     def detected_parts(self) -> list[PartColumns]:
         documents = document_parts(self._free)
-        if documents:
+        if documents and not (self._columns.keep_urls and _has_urls(self._table[documents[0].columns[0]])):
             return documents
         media = self._media()
         parts = [part for column, role in media for part in self._media_part(column, role, only=len(media) == 1)]
@@ -177,7 +179,7 @@ class _Finder:
             return media
         paths = [column for column in self._free if self._is_path(column)]
         present = [column for column in paths if self._files_exist(column)]
-        urls = [column for column in self._free if _is_media_url(column)]
+        urls = [column for column in self._free if _is_media_url(column) and not self._columns.keep_urls]
         if not present:  # ids, such as those of Kaggle, are names without extensions
             present = [c for c in self._table.values() if c.type in ("text", "integer") and c.share(c.stems) >= 0.5][:1]
         if present or (paths and not urls):
@@ -193,7 +195,7 @@ class _Finder:
         return [PartColumns(name=name, role=role, columns=(column.name,), named_by_contents=True, is_list=is_list)]
 
     def _is_path(self, column: TableColumn) -> bool:
-        if not _is_text(column) or column.share(column.links) >= _MIN_SHARE:
+        if not _is_text(column) or _has_urls(column):
             return False
         if column.share(column.paths + column.links + column.inline) >= _MIN_SHARE:
             return column.paths > 0 or column.inline > 0
@@ -205,7 +207,7 @@ class _Finder:
         if self._is_remote:
             return column.share(column.paths) >= _MIN_SHARE
         if not column.has_files and self._columns.files is None and column.paths:
-            self._find_folder([str(value) for value in flat(column.examples)])
+            self._find_folder([text for text in map(str, flat(column.examples)) if not is_link(text)])
         if self._is_moved:
             return any(isinstance(value, str) and self.files.exists(value) for value in flat(column.examples))
         return column.has_files
@@ -283,8 +285,12 @@ def _caption(rest: Sequence[TableColumn]) -> TableColumn | None:
     return rest[0] if is_caption and not rest[0].class_names else None
 
 
+def _has_urls(column: TableColumn) -> bool:
+    return _is_text(column) and column.share(column.links) >= _MIN_SHARE
+
+
 def _is_media_url(column: TableColumn) -> bool:
-    if not _is_text(column) or column.share(column.links) < _MIN_SHARE:
+    if not _has_urls(column):
         return False
     return column.is_named_media or column.share(column.media_links) >= _MIN_SHARE
 
@@ -309,4 +315,6 @@ def _shown(value: object) -> str:
         return f"{len(value):,} bytes"
     if isinstance(value, list) and value and isinstance(value[0], dict | bytes):
         return f"[{', '.join(map(_shown, value[:_SHOWN_EXAMPLES]))}{', …' * (len(value) > _SHOWN_EXAMPLES)}]"
-    return value if isinstance(value, str) and len(value) <= 60 else short_repr(value)
+    if isinstance(value, str) and is_link(value):
+        value = hide_query(value)
+    return hide_queries(value if isinstance(value, str) and len(value) <= 60 else short_repr(value))

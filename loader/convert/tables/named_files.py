@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 from ...storage import is_url
 from ..rows.file_access import FileAccess, is_below
-from ..rows.row import FaultRef, FileRef, PartRef
+from ..rows.row import FaultRef, FileRef, PartRef, UrlRef
 from .names import is_link
 
 _LOCAL = "file://"
@@ -46,7 +46,9 @@ class NamedFiles:
         return path
 
     def ref(self, path: str, part: str, *, named_by_contents: bool) -> PartRef:  # noqa: ARG002 - a file has no part
-        """Return the reference to a file; one that fails if it is refused."""
+        """Return the reference to a file; one that fails if it is refused, and one to a URL if the path is one."""
+        if is_link(path) and not path.startswith(_LOCAL):
+            return UrlRef(path.strip().encode("utf-8", "surrogateescape"), named_by_contents)
         full = join_root(self.root, path)
         if not is_url(full):
             is_absolute = self._is_outside or path.startswith((_LOCAL, "/"))

@@ -7,6 +7,7 @@ import re
 from ...accounting.kinds import kind_of_name
 from ...errors import ConfigError
 from ...storage import is_url
+from ...storage.remote import hide_query
 
 KEY_NAMES = frozenset({"key", "id", "uid", "uuid", "sampleid", "samplekey", "imageid", "imagekey"})
 SPLIT_NAMES = frozenset({"split", "subset", "partition"})
@@ -53,7 +54,7 @@ def extension_of_path(path: str) -> str:
     >>> extension_of_path("a/b.JPEG"), extension_of_path("https://x.org/a.png?size=3"), extension_of_path("a.b/c")
     ('jpg', 'png', '')
     """
-    last = (url_path(path) if is_link(path) else path).rpartition("/")[2]
+    last = (path_of_url(path) if is_link(path) else path).rpartition("/")[2]
     stem, _, extension = last.rpartition(".")
     if not stem or not _EXTENSION.fullmatch(extension):
         return ""
@@ -82,19 +83,30 @@ def is_link(text: str) -> bool:
     >>> is_link("https://example.org/a.jpg"), is_link("file:///a.jpg"), is_link("a.jpg")
     (True, True, False)
     """
-    try:
-        return "://" in text[:_MAX_SCHEME] and (is_url(text) or text.startswith("file://"))
-    except ConfigError:  # a URL without a version, or of a folder that is not set
+    if "://" not in text[:_MAX_SCHEME]:
         return False
+    try:
+        return is_url(text) or text.startswith("file://")
+    except ConfigError:  # a dss:// URL that names no dataset of this machine
+        return True
 
 
-def url_path(url: str) -> str:
-    """Return the path in a URL; unlike ``urlsplit``, also of one whose host is wrong.
+def plain_url(url: str) -> str:
+    """Return a URL without credentials, query and fragment, which keys must not hold.
 
-    >>> url_path("https://x.org/a/b.png?size=3"), url_path("https://[x.org/b.png#1"), url_path("https://x.org")
-    ('a/b.png', 'b.png', '')
+    >>> plain_url("https://me:secret@example.org/a?sig=secret")
+    'https://example.org/a'
     """
-    return re.split("[?#]", url.partition("://")[2], maxsplit=1)[0].partition("/")[2]
+    return hide_query(url).removesuffix("?…")
+
+
+def path_of_url(url: str) -> str:
+    """Return the path of a URL, which may be damaged, without the first slash.
+
+    >>> path_of_url("https://example.org/a/b.png?size=3"), path_of_url("http://[::1")
+    ('a/b.png', '')
+    """
+    return plain_url(url).partition("://")[2].partition("/")[2]
 
 
 def looks_like_file(text: str) -> bool:

@@ -11,7 +11,7 @@ import msgspec
 from ...errors import SampleError
 from ...format.documents.conversation import CONVERSATION_KEYS
 from ...storage import is_url, open_parent
-from ..rows.row import FaultRef, FileRef
+from ..rows.row import FaultRef, FileRef, UrlRef
 from .columns import PartColumns
 from .documents import document_of
 from .inline_media import inline_contents
@@ -66,8 +66,8 @@ def is_empty(value: object) -> bool:
     return value is None or value == ""
 
 
-def media_bytes(value: Any, column: str, files: NamedFiles) -> bytes:
-    """Return the contents of a value that is bytes, or a struct of bytes and a path.
+def media_bytes(value: Any, column: str, files: NamedFiles) -> bytes | UrlRef:
+    """Return the contents of a value that is bytes, or a struct of bytes and a path; of a URL, the reference.
 
     Args:
         value: The value.
@@ -91,6 +91,8 @@ def media_bytes(value: Any, column: str, files: NamedFiles) -> bytes:
     if not isinstance(path, str) or not path:
         raise SampleError(f"column {column!r} is empty; expected bytes or a path")
     ref = files.ref(path, column, named_by_contents=False)
+    if isinstance(ref, UrlRef):
+        return ref
     if isinstance(ref, FaultRef):
         raise SampleError(ref.reason, hint=ref.hint or None, code=ref.code)
     full = os.fsdecode(ref.path) if isinstance(ref, FileRef) else path

@@ -8,10 +8,10 @@ from typing import Any
 from ...accounting.kinds import kind_of_name, with_extension
 from ...errors import SampleError, StorageError
 from ..rows.keys import key_of_path, unique_part
-from ..rows.row import NO_SPLIT, FaultRef, PartRef, Row, ValueRef
+from ..rows.row import NO_SPLIT, FaultRef, PartRef, Row, UrlRef, ValueRef
 from .columns import PartColumns, TableLayout
 from .inline_media import inline_contents
-from .names import extension_of_path, is_link, split_part
+from .names import extension_of_path, is_link, plain_url, split_part
 from .part_values import encode_json, is_empty, media_bytes, part_bytes
 
 _DIGITS = 9
@@ -104,7 +104,10 @@ class RowMaker:
         if part.role == "bytes" and not isinstance(path, str):
             if cell is not None:
                 return {name: cell(part, index)}
-            return self._contents(part, name, media_bytes(value, part.columns[0], self._files))
+            data = media_bytes(value, part.columns[0], self._files)
+            if isinstance(data, UrlRef):
+                return {name: UrlRef(data.url, part.named_by_contents)}
+            return self._contents(part, name, data)
         value = value if path is None else path
         if not isinstance(value, str):
             raise SampleError(f"expected a path or URL in column {part.columns[0]!r}, found {type(value).__name__}")
@@ -136,7 +139,7 @@ class RowMaker:
         if self._layout.key is not None:
             value = values.get(self._layout.key)
             if value is not None and value != "":
-                return key_of_path(str(value))
+                return key_of_path(plain_url(value) if isinstance(value, str) and is_link(value) else str(value))
         for part in () if self._is_document else self._layout.parts:
             path = values.get(part.columns[0]) if part.role == "path" else None
             if isinstance(path, list) and path:

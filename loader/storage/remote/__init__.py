@@ -12,17 +12,21 @@
 `object_requests.py` requests for objects, sent again when they fail
 `remote_storage.py`  a prefix as a folder of files
 `listed_folders.py`  folders that were listed once
+`fetched_files.py`   files of any servers, which data names by URL
 ==================== ==================================================================
 """
 
 from .clients import may_fork, may_use_rust, use_rust_here
-from .object_url import PROTOCOLS, redact_urls, secret_fault
-from .options import parse_storage_options, remember_options, use_storage_options
+from .object_url import PROTOCOLS, hide_query, host_of, redact_urls, secret_fault
+from .options import DownloadOptions, parse_storage_options, remember_options, use_storage_options
 from .remote_storage import RemoteStorage
 
 __all__ = [
     "PROTOCOLS",
+    "DownloadOptions",
     "RemoteStorage",
+    "hide_query",
+    "host_of",
     "may_fork",
     "may_use_rust",
     "parse_storage_options",

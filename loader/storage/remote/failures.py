@@ -22,7 +22,8 @@ class RequestFailure(OSError):  # noqa: N818 - it is no error of the caller
         cause: What happened, in words, without secrets.
         remedy: What to do about it.
         kind: ``missing``, ``changed``, ``not as indexed`` (changed since), ``alternates`` (between two versions),
-            ``exists``, ``denied``, ``unreachable`` (no connection was made), ``no bucket``, ``no listing``,
+            ``exists``, ``denied``, ``unreachable`` (no connection was made), ``slow``, ``broken`` (no whole answer),
+            ``refused`` (an address), ``too large``, ``given up`` (the host was), ``no bucket``, ``no listing``,
             ``no ranges``, ``odd name`` (of a listed object), ``read-only``, ``wrong region`` or empty.
         retry_after_s: Seconds that the server asks to wait.
     """

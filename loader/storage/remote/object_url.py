@@ -14,7 +14,8 @@ PROTOCOLS = frozenset({"s3", "gs", "az", "abfs", "abfss", "http", "https", "msc"
 _CANNOT = "cannot use this URL: "
 _SECRETS = re.compile(
     # User names and passwords; keys of S3 may have slashes, which users forget to quote.
-    r"(?P<start>\b[a-z][a-z0-9+.-]*://)(?:[^/\s?#@]*@|[^/\s?#@:]*:(?!\d*/)[^\s?#@]*@)?(?P<path>[^\s?'\"<>]*)(?P<query>\?[^\s'\"<>]*)?"
+    r"(?P<start>\b[a-z][a-z0-9+.-]*://)(?:[^/\s?#@]*@|[^/\s?#@:]*:(?!\d*/)[^\s?#@]*@)?(?P<path>[^\s?'\"<>]*)(?P<query>\?[^\s'\"<>]*)?",
+    re.IGNORECASE,
 )
 
 
@@ -75,14 +76,34 @@ def parse_object_url(url: str) -> ObjectUrl:
 
 
 def redact_urls(text: str) -> str:
-    """Remove user names, passwords and queries from all URLs of a text.
+    """Remove user names, passwords and the contents of queries from all URLs of a text.
 
     >>> redact_urls("s3://KEY:a/key@bucket/x, http://host:80/a@b")
     's3://bucket/x, http://host:80/a@b'
     >>> redact_urls("GET https://me:secret@host/x?sig=secret failed")
-    'GET https://host/x failed'
+    'GET https://host/x?… failed'
     """
-    return _SECRETS.sub(r"\g<start>\g<path>", text)
+    return _SECRETS.sub(lambda match: f"{match['start']}{match['path']}{'?…' if match['query'] else ''}", text)
+
+
+def host_of(url: str) -> str:
+    """Return the protocol and the host of a URL with its port, or its bucket.
+
+    >>> host_of("https://Host:8443/a?b=c")
+    'https://host:8443'
+    """
+    protocol, _, rest = url.partition("://")
+    return f"{protocol}://{rest.replace('?', '/').replace('#', '/').partition('/')[0].rpartition('@')[2]}".lower()
+
+
+def hide_query(url: str) -> str:
+    """Return a URL as it is shown: without credentials, query and fragment.
+
+    >>> hide_query("https://me:secret@host/a.jpg?sig=secret value")
+    'https://host/a.jpg?…'
+    """
+    plain, mark, _ = url.partition("#")[0].partition("?")
+    return f"{redact_urls(plain)}{mark and '?…'}"
 
 
 def secret_fault(url: str) -> str | None:

@@ -28,7 +28,8 @@ class StorageOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         request_payer: Pay for the requests to a bucket of that kind.
         virtual_hosted: Put the bucket into the host's name; None decides by the endpoint.
         deadline_s: Seconds after which a request that keeps failing stops the run.
-        stall_s: Seconds without a byte after which a request is sent again.
+        stall_s: Seconds without a byte after which a request is sent again; for web servers, with less than 1 KiB/s.
+        request_s: Seconds that one request to a web server may take, with its redirects.
         max_requests: Requests at a time, for each process.
         check_versions: Compare the versions of objects (ETags); False compares their sizes alone.
         cache_dir: Folder of the cache of this node; None takes that of ``ENERGON_CACHE_DIR``, an empty one is none.
@@ -43,6 +44,7 @@ class StorageOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     virtual_hosted: bool | None = None
     deadline_s: float = 300.0
     stall_s: float = 10.0
+    request_s: float = 300.0
     max_requests: int = 64
     check_versions: bool = True
     cache_dir: str | None = None
@@ -59,6 +61,18 @@ class StorageOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     def replace(self, **changes: Any) -> StorageOptions:
         """Return options with some of them changed."""
         return msgspec.structs.replace(self, **changes)
+
+
+class DownloadOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits of the files that data names by URL.
+
+    Attributes:
+        allow_private: Hosts may have private addresses. Link-local and reserved ones are refused in any case.
+        max_bytes: Most bytes of a file.
+    """
+
+    allow_private: bool = False
+    max_bytes: int = 1 << 30
 
 
 _OF_NODE = ("cache_dir", "cache_bytes")
@@ -83,8 +97,10 @@ def parse_storage_options(options: Mapping[str, Any]) -> StorageOptions:
         names = ", ".join(StorageOptions.__struct_fields__)
         raise ConfigError(f"wrong storage options: {error}", hint=f"options are {names}") from error
     _check_endpoint(found.endpoint_url or "", "endpoint_url")
-    if found.deadline_s <= 0 or found.stall_s <= 0 or found.max_requests < 1:
-        raise ConfigError("expected storage options deadline_s and stall_s above 0, and max_requests of at least 1")
+    if min(found.deadline_s, found.stall_s, found.request_s) <= 0 or found.max_requests < 1:
+        raise ConfigError(
+            "expected storage options deadline_s, stall_s and request_s above 0, and max_requests of at least 1"
+        )
     return found
 
 

@@ -28,6 +28,7 @@ class Retries:
 
     Attributes:
         deadline_s: Seconds after which a request is given up, after at least three tries.
+        max_tries: Most tries, twice as many if the service asks to slow down; None counts none.
         clock: Returns seconds.
         sleep: Waits some seconds.
         refresh: Called once after a denied request, to get new credentials.
@@ -35,6 +36,7 @@ class Retries:
     """
 
     deadline_s: float = 300.0
+    max_tries: int | None = None
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     refresh: Callable[[], None] | None = None
@@ -78,7 +80,7 @@ class Retries:
                 if delay_s is None:
                     error = error_of_failure(failure, action=action, url=url, tries=tries, spent_s=spent_s)
                     raise error from error.__cause__ or failure
-                if spent_s >= warned_s:
+                if spent_s >= warned_s and self.max_tries is None:  # else the error comes soon
                     _log.warning(
                         "cannot %s %s: %s; %d tries in %.0f s, trying again", action, url, failure.cause, tries, spent_s
                     )
@@ -90,6 +92,8 @@ class Retries:
         if failure.remedy is Remedy.RETRY_FEW and tries >= _FEW_TRIES:
             return None
         if failure.remedy not in (Remedy.RETRY, Remedy.SLOW_DOWN, Remedy.RETRY_FEW):
+            return None
+        if self.max_tries is not None and tries >= self.max_tries * (1 + (failure.remedy is Remedy.SLOW_DOWN)):
             return None
         delay_s = random.uniform(0, min(_MAX_DELAY_S, _FIRST_DELAY_S * 2 ** min(tries, 20)))
         least_s = failure.retry_after_s or 0.0

@@ -8,6 +8,8 @@
 `stores.py`          the stores of obstore, and their settings
 `msc_client.py`      profiles of multi-storage-client
 `http_client.py`     requests to web servers
+`limited_answer.py`  their answers, read within limits of time and bytes
+`addresses.py`       the addresses of hosts, of which some may be refused
 `fork_lock.py`       a lock that forks wait for
 `helper_client.py`   requests sent through a helper process
 `helper.py`          the helper process

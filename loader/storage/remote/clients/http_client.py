@@ -7,8 +7,11 @@ import re
 import socket
 import ssl
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from email.utils import parsedate_to_datetime
+from typing import BinaryIO, NamedTuple
 from urllib.parse import quote, urljoin, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -16,62 +19,111 @@ from ....version import __version__
 from ..failures import Remedy, RequestFailure, failure_of_status
 from ..object_url import ObjectUrl
 from ..options import StorageOptions
+from .addresses import PRIVATE, PUBLIC, AddressKind, check_proxied, connect
 from .client import ClientObject, Received
+from .limited_answer import MAX_HEAD_BYTES, LimitedAnswer, RequestLimits, named_failures
 
 _MAX_REDIRECTS = 5
 _MAX_IDLE = 64
+_MAX_WHOLE_BYTES = 1 << 30  # of a file that is read into memory; larger ones are read in ranges
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
-_CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
-_Connection = http.client.HTTPConnection
-_Address = tuple[str, str]  # protocol, host[:port]
+_CONTENT_RANGE = re.compile(r"bytes (\d{1,19})-(\d{1,19})/(\d{1,19})")
+_AFTER_HOST = re.compile(r"[/?#]")
+_NO_URL = re.compile(r"[\x00-\x1f\x7f]")
+
+_ANY = frozenset[AddressKind]({"public", "private", "special"})
+_AFTER = {"public": PUBLIC, "private": PRIVATE, "special": _ANY}
+"""Kind of an address → kinds of those that it may redirect to."""
+
+
+class _Target(NamedTuple):
+    """A URL as it is requested: nothing after the host is decoded or encoded again, but for spaces."""
+
+    protocol: str
+    host: str
+    port: int
+    name: str  # host[:port] as the URL has it
+    path: bytes  # with its query
+
+
+class _Line(NamedTuple):
+    """A connection."""
+
+    socket: socket.socket
+    kind: AddressKind
 
 
 class HttpClient:
-    """Requests to one web server.
+    """Requests to web servers.
 
     Args:
-        url: A URL of the server.
+        url: A URL of the server that keys are of.
         options: Limits.
+        clock: Returns seconds.
     """
 
     can_list = False
 
-    def __init__(self, url: ObjectUrl, options: StorageOptions) -> None:
+    def __init__(self, url: ObjectUrl, options: StorageOptions, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._root = f"{url.protocol}://{url.container}"
-        self._limit_s = options.stall_s
-        self._idle: dict[_Address, list[_Connection]] = {}
+        self._options = options
+        self._clock = clock
+        self._idle: list[tuple[tuple[str, str], _Line]] = []  # the last one used is the last
         self._lock = threading.Lock()
+        self._most_idle = _MAX_IDLE
+        self._tls: ssl.SSLContext | None = None
 
     def get(self, key: str, start: int, stop: int) -> Received:
-        status, headers, data = self._request("GET", key, {"Range": f"bytes={start}-{stop - 1}"})
-        if status == 200 and start == 0 and len(data) <= stop:  # the whole file, which a server may send for all of it
-            return Received(data, len(data), _etag(headers), _mtime_ns(headers))
-        found = _CONTENT_RANGE.fullmatch(headers.get("Content-Range", ""))
-        if status != 206 or found is None:
-            raise RequestFailure("the server answers a range with the whole file", Remedy.RETRY_FEW, kind="no ranges")
-        first, last, size_bytes = map(int, found.groups())
-        if first != start or last + 1 != min(stop, size_bytes):
-            raise RequestFailure(f"requested bytes {start}–{stop}, received others", Remedy.RETRY_FEW)
-        if len(data) != last + 1 - first:
-            raise RequestFailure(f"expected {last + 1 - first} bytes, found {len(data)}", Remedy.RETRY)
-        return Received(data, size_bytes, _etag(headers), _mtime_ns(headers))
+        with self._answer("GET", self._url(key), {"Range": f"bytes={start}-{stop - 1}"}) as answer:
+            is_whole = answer.status == 200  # which a server may send for all of a file
+            found = _CONTENT_RANGE.fullmatch(answer.headers.get("Content-Range", ""))
+            if (start or (answer.length or 0) > stop) if is_whole else found is None:
+                raise RequestFailure(
+                    "the server answers a range with the whole file", Remedy.RETRY_FEW, kind="no ranges"
+                )
+            if is_whole or found is None:
+                data = answer.read_most(stop)
+                return Received(data, len(data), _etag(answer.headers), _mtime_ns(answer.headers))
+            first, last, size_bytes = map(int, found.groups())
+            if first != start or last + 1 != min(stop, size_bytes):
+                raise RequestFailure(f"requested bytes {start}–{stop}, received others", Remedy.RETRY_FEW)
+            data = answer.read_most(last + 1 - first)
+            if len(data) != last + 1 - first:
+                raise RequestFailure(f"expected {last + 1 - first} bytes, found {len(data)}", Remedy.RETRY)
+            return Received(data, size_bytes, _etag(answer.headers), _mtime_ns(answer.headers))
 
     def get_all(self, key: str) -> Received:
-        _, headers, data = self._request("GET", key, {})
-        return Received(data, len(data), _etag(headers), _mtime_ns(headers))
+        with self._answer("GET", self._url(key)) as answer:
+            data = answer.read_most(_MAX_WHOLE_BYTES)
+            return Received(data, len(data), _etag(answer.headers), _mtime_ns(answer.headers))
 
     def get_url(self, url: str) -> bytes:
         """Get what a URL of any server names, which may have a query."""
-        status, headers, data = self._send("GET", url, {})
-        _check_status(status, headers)
-        return data
+        with self._answer("GET", url) as answer:
+            return answer.read_most(_MAX_WHOLE_BYTES)
+
+    def download(self, url: str, file: BinaryIO, most: int, *, allowed: frozenset[AddressKind]) -> None:
+        """Write what a URL of any server names to a file.
+
+        Args:
+            url: The URL, whose query is sent as it is.
+            file: The file.
+            most: Most bytes.
+            allowed: Kinds of addresses that may be connected to; see :data:`PUBLIC` and :data:`PRIVATE`.
+        """
+        with self._answer("GET", url, allowed=allowed) as answer:
+            encoding = answer.headers.get("Content-Encoding", "identity").strip().lower()
+            if encoding not in ("identity", "") and not urlsplit(url).path.endswith((".gz", ".tgz")):
+                raise RequestFailure(f"the server compresses it ({encoding[:20]}), unasked", Remedy.GIVE_UP)
+            file.writelines(answer.pieces(most))
 
     def head(self, key: str) -> ClientObject:
-        _, headers, _ = self._request("HEAD", key, {})
-        size = headers.get("Content-Length", "")
-        if not size.isdecimal():
-            raise RequestFailure("the server does not tell the size of this file", Remedy.GIVE_UP)
-        return ClientObject(key, int(size), _mtime_ns(headers), _etag(headers))
+        with self._answer("HEAD", self._url(key)) as answer:
+            answer.read_most(0)
+            size = answer.headers.get("Content-Length", "")
+            if not (size.isascii() and size.isdecimal() and len(size) < 20):
+                raise RequestFailure("the server does not tell the size of this file", Remedy.GIVE_UP)
+            return ClientObject(key, int(size), _mtime_ns(answer.headers), _etag(answer.headers))
 
     def pages(self, prefix: str) -> Iterator[Sequence[ClientObject]]:  # noqa: ARG002 - the interface
         raise RequestFailure("a web server lists no files", Remedy.GIVE_UP, kind="no listing")
@@ -89,108 +141,211 @@ class HttpClient:
         pass
 
     def close(self) -> None:
-        """Close the idle connections."""
+        """Close the idle connections, and keep no more."""
         with self._lock:
-            for idle in self._idle.values():
-                while idle:
-                    idle.pop().close()
+            self._most_idle = 0
+            while self._idle:
+                self._idle.pop()[1].socket.close()
 
     # ------------------------------------------------------------------------------------------------- connections
 
-    def _request(self, method: str, key: str, headers: dict[str, str]) -> tuple[int, http.client.HTTPMessage, bytes]:
-        url = f"{self._root}/{quote(key.encode('utf-8', 'surrogateescape'))}"
+    def _url(self, key: str) -> str:
+        return f"{self._root}/{quote(key.encode('utf-8', 'surrogateescape'))}"
+
+    @contextmanager
+    def _answer(
+        self, method: str, url: str, headers: dict[str, str] | None = None, *, allowed: frozenset[AddressKind] = _ANY
+    ) -> Iterator[LimitedAnswer]:
+        """Send a request, follow redirects, and yield the answer with status 200 or 206 whose head was read."""
+        limits = RequestLimits(stall_s=self._options.stall_s, request_s=self._options.request_s, clock=self._clock)
         for _ in range(_MAX_REDIRECTS + 1):
-            status, found, data = self._send(method, url, headers)
-            if status not in _REDIRECTS or not found.get("Location"):
-                _check_status(status, found)
-                return status, found, data
-            target = urljoin(url, found["Location"])
-            if target == f"{url}/":  # of a folder, whose page of links is no file
-                raise RequestFailure("it does not exist", Remedy.GIVE_UP, kind="missing")
-            if urlsplit(target).scheme not in ("http", "https") or (
-                url.startswith("https:") > target.startswith("https:")
-            ):
-                raise RequestFailure("the server redirects to a URL that is not safe", Remedy.GIVE_UP)
-            url = target
+            target = _parse(url)
+            line, answer = self._send(method, target, headers or {}, allowed, limits)
+            try:
+                location = answer.headers.get("Location")
+                if answer.status not in _REDIRECTS or not location:
+                    _check_status(answer, is_range="Range" in (headers or {}))
+                    yield answer
+                    return
+                url = _redirected(url, location)
+                allowed &= _AFTER[line.kind]
+            finally:
+                self._keep(target, line, answer)
         raise RequestFailure(f"the server redirects more than {_MAX_REDIRECTS} times", Remedy.GIVE_UP)
 
-    def _send(self, method: str, url: str, headers: dict[str, str]) -> tuple[int, http.client.HTTPMessage, bytes]:
-        """Send one request, and read the answer; a connection that the server closed meanwhile is replaced."""
-        parts = urlsplit(url)
-        address = parts.scheme, parts.netloc.rpartition("@")[2]
-        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        agent = {"User-Agent": f"energon-toolkit/{__version__}", "Accept-Encoding": "identity", **headers}
-        with self._lock:
-            idle = self._idle.setdefault(address, [])
-            connection = idle.pop() if idle else None
-        is_old = connection is not None
+    def _send(
+        self,
+        method: str,
+        target: _Target,
+        headers: dict[str, str],
+        allowed: frozenset[AddressKind],
+        limits: RequestLimits,
+    ) -> tuple[_Line, LimitedAnswer]:
+        """Send one request, and read the head of its answer; a connection that the server closed is replaced."""
+        fields = {"Host": target.name, "User-Agent": f"energon-toolkit/{__version__}", "Accept-Encoding": "identity"}
+        lines = "".join(f"{name}: {value}\r\n" for name, value in (fields | headers).items())
+        head = method.encode() + b" " + target.path + b" HTTP/1.1\r\n" + lines.encode() + b"\r\n"
+        line = self._idle_line(target, allowed)
         while True:
-            opened = connection or self._connect(address)
+            is_old = line is not None
+            used = line or self._connect(target, allowed, limits)
             try:
-                opened.request(method, target, headers=agent)
-                answer = opened.getresponse()
-                data = answer.read()
-            except (http.client.BadStatusLine, ConnectionError) as error:
-                opened.close()
-                if is_old:  # it was closed before the server saw the request
-                    connection, is_old = None, False
-                    continue
-                raise RequestFailure("the connection broke", Remedy.RETRY) from error
-            except http.client.IncompleteRead as error:
-                opened.close()
-                raise RequestFailure("the answer was cut short", Remedy.RETRY) from error
-            except TimeoutError as error:
-                opened.close()
-                raise RequestFailure("no byte arrived in time", Remedy.RETRY) from error
-            except (http.client.HTTPException, OSError, ValueError) as error:
-                opened.close()
-                raise RequestFailure(f"the answer is invalid ({type(error).__name__})", Remedy.RETRY_FEW) from None
-            if answer.will_close:
-                opened.close()
-            else:
-                with self._lock:
-                    if len(idle) < _MAX_IDLE:
-                        idle.append(opened)
-            return answer.status, answer.headers, data
+                with named_failures():
+                    return used, _exchange(used.socket, method, head, limits)
+            except RequestFailure as failure:
+                used.socket.close()
+                if not (is_old and isinstance(failure.__cause__, http.client.BadStatusLine | ConnectionError)):
+                    raise
+                line = None  # it was closed before the server saw the request
 
-    def _connect(self, address: _Address) -> _Connection:
-        protocol, host = address
-        kind = http.client.HTTPSConnection if protocol == "https" else _Connection
-        name, _, _ = host.partition(":")
-        proxy = None if proxy_bypass(name) else getproxies().get(protocol)
+    def _idle_line(self, target: _Target, allowed: frozenset[AddressKind]) -> _Line | None:
+        with self._lock:
+            for place in reversed(range(len(self._idle))):
+                address, line = self._idle[place]
+                if address == (target.protocol, target.name) and line.kind in allowed:
+                    del self._idle[place]
+                    return line
+        return None
+
+    def _keep(self, target: _Target, line: _Line, answer: LimitedAnswer) -> None:
+        """Keep a connection for the next request if its answer was read, or is the short one of an error."""
+        if not answer.isclosed() and answer.status not in (200, 206) and (answer.length or 0) <= MAX_HEAD_BYTES:
+            try:
+                answer.read_most(MAX_HEAD_BYTES)
+            except RequestFailure:
+                answer.will_close = True
+        is_finished = answer.is_finished
+        answer.close()
+        if not is_finished:
+            line.socket.close()
+            return
+        with self._lock:
+            self._idle.append(((target.protocol, target.name), line))
+            oldest = self._idle.pop(0)[1] if len(self._idle) > self._most_idle else None
+        if oldest is not None:
+            oldest.socket.close()
+
+    def _connect(self, target: _Target, allowed: frozenset[AddressKind], limits: RequestLimits) -> _Line:
+        proxy = None if proxy_bypass(target.host) else getproxies().get(target.protocol)
+        limits.begin_step()
         try:
             if proxy:
-                found = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
-                connection = kind(found.hostname or "", found.port, timeout=self._limit_s)
-                connection.set_tunnel(host)
+                line = _tunnel(target, proxy, allowed, limits)
             else:
-                connection = kind(host, timeout=self._limit_s)
-            connection.connect()
-        except (OSError, http.client.HTTPException) as error:
-            where = f"{protocol}://{host}" + (" through a proxy" if proxy else "")
+                line = _Line(*connect(target.host, target.port, allowed, limits))
+            if target.protocol == "http":
+                return line
+            with self._lock:
+                self._tls = self._tls or ssl.create_default_context()
+            try:
+                with limits.waiting() as left_s:
+                    line.socket.settimeout(left_s)
+                    return line._replace(socket=self._tls.wrap_socket(line.socket, server_hostname=target.host))
+            except BaseException:
+                line.socket.close()
+                raise
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            if isinstance(error, RequestFailure) and error.kind != "slow":
+                raise
+            where = f"{target.protocol}://{target.name}" + (" through a proxy" if proxy else "")
             raise RequestFailure(
                 f"cannot reach {where}: {_connect_cause(error)}", Remedy.RETRY, kind="unreachable"
             ) from None
-        return connection
+
+
+def _exchange(connection: socket.socket, method: str, head: bytes, limits: RequestLimits) -> LimitedAnswer:
+    """Send a request, and read the head of the answer."""
+    limits.begin_step()
+    with limits.waiting() as left_s:
+        connection.settimeout(left_s)
+        connection.sendall(head)
+    answer = LimitedAnswer(connection, method, limits)
+    answer.begin()
+    return answer
+
+
+def _tunnel(target: _Target, proxy: str, allowed: frozenset[AddressKind], limits: RequestLimits) -> _Line:
+    """Connect through a proxy, which the environment names, so that it may have any address."""
+    kind = check_proxied(target.host, allowed)
+    parts = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+    connection, _ = connect(parts.hostname or "", parts.port or 80, _ANY, limits)
+    name = f"[{target.host}]:{target.port}" if ":" in target.host else f"{target.host}:{target.port}"
+    try:
+        answer = _exchange(connection, "CONNECT", f"CONNECT {name} HTTP/1.1\r\nHost: {name}\r\n\r\n".encode(), limits)
+    except BaseException:
+        connection.close()
+        raise
+    if answer.status != 200:
+        connection.close()
+        raise OSError(f"the proxy answers {answer.status}")
+    return _Line(connection, kind)
+
+
+def _parse(url: str) -> _Target:
+    """Split a URL, by one parser for the check and the request.
+
+    Raises:
+        RequestFailure: It is no URL of a web server, or holds credentials.
+    """
+    protocol, _, rest = url.partition("://")
+    name = _AFTER_HOST.split(rest, maxsplit=1)[0]
+    path = rest[len(name) :].partition("#")[0].replace(" ", "%20")
+    try:
+        parts = urlsplit(f"//{name}")
+        host, port = parts.hostname or "", parts.port
+        if not host.isascii():
+            host = host.encode("idna").decode()
+            name = host if port is None else f"{host}:{port}"
+    except ValueError:
+        host, port = "", None
+    if "@" in name:
+        raise RequestFailure("it holds credentials", Remedy.GIVE_UP)
+    protocol = protocol.lower()
+    if protocol not in ("http", "https") or not host or re.search(r"[\s\\%]", name) or _NO_URL.search(path):
+        raise RequestFailure("it is no URL of a web server", Remedy.GIVE_UP)
+    path = path if path.startswith("/") else f"/{path}"
+    default = 443 if protocol == "https" else 80
+    return _Target(protocol, host, default if port is None else port, name, path.encode("utf-8", "surrogateescape"))
+
+
+def _redirected(url: str, location: str) -> str:
+    """Return the URL that an answer leads to.
+
+    Raises:
+        RequestFailure: It is not safe, or it is that of a folder, whose page of links is no file.
+    """
+    try:
+        # Heads are decoded as Latin-1, whatever they are.
+        target = urljoin(url, location.encode("latin-1").decode("utf-8", "surrogateescape"))
+        protocol, _, rest = target.partition("://")
+        host = _AFTER_HOST.split(rest, maxsplit=1)[0]
+        target = f"{protocol}://{host.rpartition('@')[2]}{rest[len(host) :]}"
+    except ValueError:
+        target = ""
+    if target == f"{url}/":
+        raise RequestFailure("it does not exist", Remedy.GIVE_UP, kind="missing")
+    if not target.startswith(("http://", "https://")) or url.startswith("https:") > target.startswith("https:"):
+        raise RequestFailure("the server redirects to a URL that is not safe", Remedy.GIVE_UP)
+    return target
 
 
 def _connect_cause(error: Exception) -> str:
     if isinstance(error, socket.gaierror):
         return "its name is unknown"
-    if isinstance(error, TimeoutError):
+    if isinstance(error, TimeoutError | RequestFailure):
         return "no connection in time"
     if isinstance(error, ssl.SSLError):
         return "its certificate was refused" if isinstance(error, ssl.SSLCertVerificationError) else "it speaks no TLS"
     return "the connection was refused" if isinstance(error, ConnectionRefusedError) else "no connection"
 
 
-def _check_status(status: int, headers: http.client.HTTPMessage) -> None:
-    if status in (200, 206):
+def _check_status(answer: LimitedAnswer, *, is_range: bool) -> None:
+    if answer.status == 200 or (answer.status == 206 and is_range):
         return
-    cause = f"{status} {http.client.responses.get(status, '')}".strip()
-    wait = headers.get("Retry-After", "")
-    retry_after_s = float(wait) if wait.isdecimal() else None
-    raise failure_of_status(status, cause, retry_after_s)
+    cause = f"{answer.status} {http.client.responses.get(answer.status, '')}".strip()
+    wait = answer.headers.get("Retry-After", "")
+    retry_after_s = float(wait) if wait.isascii() and wait.isdecimal() and len(wait) < 10 else None
+    raise failure_of_status(answer.status, cause, retry_after_s)
 
 
 def _etag(headers: http.client.HTTPMessage) -> str:
@@ -200,5 +355,5 @@ def _etag(headers: http.client.HTTPMessage) -> str:
 def _mtime_ns(headers: http.client.HTTPMessage) -> int:
     try:
         return int(parsedate_to_datetime(headers.get("Last-Modified", "")).timestamp()) * 10**9
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return 0

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from loader.convert.rows.row import FileRef, ValueRef
+from loader.convert.rows.row import FileRef, UrlRef, ValueRef
 from loader.convert.sources.conversations import ConversationsSource
 from loader.convert.sources.detect import SourceOptions, open_source
 from loader.errors import ConfigError
@@ -129,7 +129,7 @@ def test_pictures_may_be_urls(tmp_path: Path) -> None:
         {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}]} for url in urls
     ]
     first, second, third = rows_of(write(tmp_path, documents))
-    assert first.parts["webp"] == FileRef(b"https://x.org/a.webp?s=1")
+    assert first.parts["webp"] == UrlRef(b"https://x.org/a.webp?s=1")
     assert isinstance(second.parts["jpg"], FileRef)
     assert second.parts["jpg"].path == str(tmp_path / "x y.jpg").encode()
     assert third.parts["png"] == ValueRef(picture)

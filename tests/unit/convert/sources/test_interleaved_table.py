@@ -11,7 +11,7 @@ import pytest
 from pyarrow import feather, parquet
 
 from loader.convert.importing.contents import ContentReader
-from loader.convert.rows.row import CellRef, FileRef
+from loader.convert.rows.row import CellRef, UrlRef
 from loader.convert.sources.detect import SourceOptions, open_source
 from loader.convert.sources.source import Listing, Source
 from loader.errors import ConfigError, EnergonError
@@ -114,8 +114,8 @@ def test_urls_are_fetched_by_the_workers(tmp_path: Path) -> None:
     source = opened(tmp_path / "a.parquet")
     [row] = rows_of(source)
     assert row.key == "doc/1"
-    assert row.parts["0.webp"] == FileRef(b"https://x.org/a.webp?size=2")
-    assert row.parts["1.jpg"] == FileRef(b"https://x.org/b.php?id=7", named_by_contents=True)
+    assert row.parts["0.webp"] == UrlRef(b"https://x.org/a.webp?size=2")
+    assert row.parts["1.jpg"] == UrlRef(b"https://x.org/b.php?id=7", named_by_contents=True)
     document = json.loads(bytes(ContentReader([source]).read(0, row.parts["json"])))  # type: ignore[arg-type]
     assert document["images"] == ["0.webp", None, "1.jpg"]
 

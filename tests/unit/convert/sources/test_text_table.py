@@ -102,7 +102,7 @@ def test_tsv_without_quoting_and_without_a_header(tmp_path: Path) -> None:
     rows = list(source.rows(Listing()))
     assert [sorted(row.parts) for row in rows] == [["jpg", "txt"], ["png", "txt"]]
     assert rows[0].parts["txt"].data == b'"hello there'  # type: ignore[union-attr]
-    assert rows[1].parts["png"].path == b"https://example.org/b.png?s=1"  # type: ignore[union-attr]
+    assert rows[1].parts["png"].url == b"https://example.org/b.png?s=1"  # type: ignore[union-attr]
 
 
 def test_urls_are_read_through_the_storage_layer_and_named_by_their_contents(photos: Path) -> None:

@@ -86,13 +86,22 @@ def show_note(*texts: str) -> None:
 
 def show_warning(*texts: str, even_if_quiet: bool = False) -> None:
     """Print doubts about the result to standard error, one per line, unless ``--quiet`` is given."""
-    label = click.style("warning: ", fg="yellow", bold=True) if colour_wanted(sys.stderr) else "warning: "
-    _show_lines(label, texts, hidden=output_settings().quiet and not even_if_quiet)
+    _show_lines("warning: ", texts, style="bold yellow", hidden=output_settings().quiet and not even_if_quiet)
 
 
-def _show_lines(label: str, texts: Sequence[str], *, hidden: bool) -> None:
-    for text in () if hidden else texts:
-        click.echo(label + name_program(escape_controls(text)), err=True, color=colour_wanted(sys.stderr))
+def _show_lines(label: str, texts: Sequence[str], *, style: str = "", hidden: bool) -> None:
+    if hidden or not texts:
+        return
+    if not sys.stderr.isatty():  # rich, which breaks lines between words, takes longer to import than most commands
+        for text in texts:
+            shown = click.style(label, fg="yellow", bold=True) if style and colour_wanted(sys.stderr) else label
+            click.echo(shown + name_program(escape_controls(text)), err=True, color=colour_wanted(sys.stderr))
+        return
+    from rich.text import Text
+
+    console = error_console()
+    for text in texts:
+        console.print(Text.assemble((label, style), name_program(escape_controls(text))))
 
 
 def output_console() -> Console:

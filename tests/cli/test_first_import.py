@@ -153,7 +153,7 @@ def test_preparing_tables_alone_says_how_all_files_become_samples(
     monkeypatch.chdir(tmp_path)
     done = call("prepare", build(tmp_path), energon)
     assert done.code == 0
-    assert command_in(done.out).startswith("energon import ")
+    assert command_in(done.err).startswith("energon import ")
 
 
 def test_a_folder_below_a_read_only_one_is_imported_to_this_folder(

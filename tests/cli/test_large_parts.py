@@ -25,7 +25,7 @@ def folder(tmp_path: Path) -> Path:
 def test_prepare_counts_parts_that_it_does_not_parse(folder: Path, energon: RunEnergon) -> None:
     done = energon("prepare", folder, "--yes", *LIMIT)
     assert done.code == 0
-    assert "1 JSON part is larger than --max-json-bytes, so not parsed, first s_0.tar/1 (W310)" in done.out
+    assert "1 JSON part is larger than --max-json-bytes, so not parsed, first s_0.tar/1 (W310)" in done.err
 
 
 @pytest.mark.parametrize("prepared", [True, False])

@@ -209,10 +209,10 @@ def test_a_key_that_occurs_twice_says_how_often_it_does(captions: Path, energon:
     assert "sample 4 of 13, 1 of 2 with this key" in energon("preview", captions, "000004").out
 
 
-def test_a_missing_field_names_the_parts_that_the_shard_has(captions: Path, energon: RunEnergon) -> None:
+def test_a_missing_field_names_what_there_is_instead(captions: Path, energon: RunEnergon) -> None:
     field_map = '{"image": "jgp", "caption": "txt"}'
     energon("prepare", captions, "--yes", "--sample-type", "Captioning", "--field-map", field_map)
-    assert "this sample has only the parts jpg, txt, json" in energon("preview", captions).out
+    assert "(json[jgp]) is missing: json has no 'jgp', only caption, id" in energon("preview", captions).out
 
 
 def test_what_needs_trust_is_told_in_lines_with_the_flag_first(captions: Path, energon: RunEnergon) -> None:

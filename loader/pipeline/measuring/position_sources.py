@@ -14,13 +14,12 @@ _MAX_BLOCKS = 64
 
 
 class _Reader(Protocol):
-    def lane_order(self, number: int, *, lanes: int, seed: int, rules: int) -> LaneOrder: ...
+    def lane_order(self, number: int, *, lanes: int, seed: int) -> LaneOrder: ...
 
 
 class _Lane(Protocol):
     count: int
     seed: int
-    rules: int
 
 
 class ReaderSources:
@@ -28,16 +27,16 @@ class ReaderSources:
 
     Args:
         reader: The reader.
-        lane: The lane for which it is opened; it gives the seed and the rules of the order.
+        lane: The lane for which it is opened; it gives the seed of the order.
         first: The number of the reader's first source.
         sources: Number of its sources.
     """
 
-    __slots__ = ("_blocks", "_count", "_first", "_orders", "_reader", "_rules", "_seed", "only")
+    __slots__ = ("_blocks", "_count", "_first", "_orders", "_reader", "_seed", "only")
 
     def __init__(self, reader: _Reader, lane: _Lane, *, first: int, sources: int) -> None:
         self._reader = reader
-        self._count, self._seed, self._rules = lane.count, lane.seed, lane.rules
+        self._count, self._seed = lane.count, lane.seed
         self._first = first
         self.only = first if sources == 1 else None
         self._orders: dict[int, LaneOrder | None] = {}
@@ -69,6 +68,6 @@ class ReaderSources:
 
     def _order(self, lane: int) -> LaneOrder | None:
         try:
-            return self._reader.lane_order(lane, lanes=self._count, seed=self._seed, rules=self._rules)
+            return self._reader.lane_order(lane, lanes=self._count, seed=self._seed)
         except StateError:  # the mix was edited, and this rank does not know where in that lane
             return None

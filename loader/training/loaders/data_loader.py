@@ -365,7 +365,7 @@ class DataLoader(TorchLoader[T_co]):
         Raises:
             StateError: The key is not of this dataset.
         """
-        return restore_sample(self.run.chain, restore_key, lanes=self.run.lanes.lanes, rules=self.run.lanes.rules)
+        return restore_sample(self.run.chain, restore_key, lanes=self.run.lanes.lanes)
 
     def replay(self, step: int) -> Any:
         """Rebuild this rank's micro-batch of a step, with the same samples, random numbers and tensors.

@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from ...errors import ConfigError, EnergonError, StateError
-from ...pipeline.contract.lane import RULES
 from ...pipeline.contract.rank_stage import RankChain, cut_rank_stages
 from ...pipeline.contract.stage import SavableDataset, State, as_stage
 from ...progress_bar import progress_bar
@@ -36,7 +35,6 @@ class Position(NamedTuple):
     steps: Sequence[int]
     passes: int
     ended: bool
-    rules: int
 
 
 class HeldPositions:
@@ -247,7 +245,6 @@ class LoaderRun:
             steps=self.steps.counts(),
             passes=lanes.passes,
             ended=lanes.ended,
-            rules=lanes.rules,
         )
 
     def hold(self, position: Position | None) -> None:
@@ -269,7 +266,6 @@ class LoaderRun:
             lane_states=position.lane_states,
             passes=position.passes,
             ended=position.ended,
-            rules=position.rules,
         )
 
     def state(self) -> RunState:
@@ -288,7 +284,6 @@ class LoaderRun:
             ended=position.ended,
             dataset=self.chain.identity(),
             kind=lanes.kind,
-            rules=position.rules,
             mix_changes=self.mix_changes,
             ranks_at=self.numbering.ranks_at,
             skip_steps=self.numbering.skips,
@@ -305,7 +300,7 @@ class LoaderRun:
             allow_mix_change: The mix of datasets may have changed; the environment may allow it as well.
 
         Raises:
-            StateError: It is of other data, another pipeline, other lanes, or of a newer version; or the mix has
+            StateError: It is of other data, another pipeline, or other lanes; or the mix has
                 changed, and this is not allowed or not possible exactly.
         """
         try:
@@ -329,16 +324,10 @@ class LoaderRun:
                 hint=f"pass WorkerConfig(seed_offset={saved.seed}, lanes={saved.lanes}); without lanes, a restored run "
                 "keeps its own",
             )
-        if saved.rules > RULES:
-            raise StateError(
-                f"a newer version of energon-toolkit saved this state: it has the rules {saved.rules}, this version "
-                f"the rules {RULES}",
-                hint="restore it with the version that saved it, or a newer one",
-            )
         self.lanes.check_lanes(saved.lanes)
         check_lane_states(saved, mix.chain.state_schema(), kind=self.lanes.kind)
         mix.check(saved)
-        check_item_ids(mix.chain, saved.lane_states, lanes=saved.lanes, rules=saved.rules)
+        check_item_ids(mix.chain, saved.lane_states, lanes=saved.lanes)
         mix.log(saved, rank=config.rank)
         self.steps.restore(saved.steps, ranks=saved.counted_on or saved.ranks)
         self.chain = self.lanes.chain = mix.chain
@@ -350,7 +339,6 @@ class LoaderRun:
             lane_states=saved.lane_states,
             passes=saved.passes,
             ended=saved.ended,
-            rules=saved.rules,
         )
         self.lanes.replacements.restore(saved.worker_restarts, saved.quarantined)
         self.restored_lanes = {**lane_states}

@@ -76,7 +76,7 @@ class ServedRuns:
 
     @property
     def lanes(self) -> LaneBatches:
-        """The lanes of the first data rank, whose number and rules are those of the run."""
+        """The lanes of the first data rank, whose number is that of the run."""
         return self.runs[0].lanes
 
     @property

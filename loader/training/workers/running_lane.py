@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from ...pipeline.contract.item_id import ItemId
-from ...pipeline.contract.lane import RULES, Lane, LastSample, set_restore_key
+from ...pipeline.contract.lane import Lane, LastSample, set_restore_key
 from ...pipeline.contract.rng import seed_batch
 from ...pipeline.contract.stage import SKIPPED, Running, SavableDataset, State, has_end
 from ...pipeline.failures.policy import FailurePolicy
@@ -60,10 +60,6 @@ class LaneSettings(Protocol):
         """The states of lanes that have begun, by number."""
 
     @property
-    def rules(self) -> int:
-        """The rules of the run."""
-
-    @property
     def left_out(self) -> tuple[range, ...]:
         """The micro-batches that are skipped: made and not delivered."""
 
@@ -95,7 +91,7 @@ def running_lanes(host: LaneSettings, numbers: Sequence[int], notes: Notes) -> l
     """Return the lanes of a worker; at the end of a pass, each may take samples of the others."""
     memory = ReusedMemory()
     lanes = [RunningLane(host, number, memory, notes) for number in numbers]
-    if host.rules and has_end(host.dataset):
+    if has_end(host.dataset):
         changed: set[int] = set()
         for place, lane in enumerate(lanes):
             lane.join(WorkerNeighbours(lane.number, changed, (*lanes[place + 1 :], *lanes[:place])))
@@ -122,9 +118,7 @@ class RunningLane:
         dataset, state = host.dataset, host.states.get(number)
         self._dataset = dataset
         self._seed = dataset.worker_config.seed_offset
-        self._lane = open_lane(
-            dataset, number, host.lanes, notes.last_sample, rules=host.rules, recorder=notes.recorder
-        )
+        self._lane = open_lane(dataset, number, host.lanes, notes.last_sample, recorder=notes.recorder)
         if notes.recorder is not None:
             notes.recorder.samples.add_dropped(self._lane.failures.dropped)
         self._neighbours: WorkerNeighbours | None = None
@@ -210,39 +204,12 @@ class RunningLane:
         return Message(number, lane.number, state, batch, self._neighbours.changed_states())
 
 
-def remake_batch(host: LaneSettings, lane: int, number: int) -> tuple[Any, ItemId]:
-    """Rebuild a micro-batch of a lane, by making those since the lane's state.
-
-    Args:
-        host: The lanes, with the states at which they begin.
-        lane: The lane.
-        number: The micro-batch of the run; not before the lane's state.
-
-    Returns:
-        The micro-batch, :data:`SKIPPED` if all its samples were skipped, and its item id.
-
-    Raises:
-        StopIteration: The lane ends before it.
-    """
-    made: dict[int, ItemId] = {}
-
-    def record(batch: int, item_id: ItemId) -> None:
-        made.clear()
-        made[batch] = item_id
-
-    running = RunningLane(host, lane, ReusedMemory(), Notes(record=record))
-    while (message := running.micro_batch()) is not ENDED:
-        if message.number == number:
-            return message.batch, made.get(number, ())
-    raise StopIteration
-
-
-def remade_items(host: LaneSettings, lane: int) -> Iterator[tuple[int, ItemId]]:
-    """Yield the numbers and item ids of the micro-batches of a lane, by making them; skipped ones have an empty id."""
+def remade_batches(host: LaneSettings, lane: int) -> Iterator[tuple[Message, ItemId]]:
+    """Yield the micro-batches of a lane from its state on, and their item ids; skipped ones have an empty id."""
     made: dict[int, ItemId] = {}
     running = RunningLane(host, lane, ReusedMemory(), Notes(record=made.__setitem__))
     while (message := running.micro_batch()) is not ENDED:
-        yield message.number, made.pop(message.number, ())
+        yield message, made.pop(message.number, ())
 
 
 def open_lane(
@@ -251,7 +218,6 @@ def open_lane(
     count: int,
     last_sample: LastSample | None = None,
     *,
-    rules: int = RULES,
     recorder: WorkerRecorder | None = None,
 ) -> Lane:
     """Build the lane for which a chain is opened, with the error handlers of the run."""
@@ -269,6 +235,5 @@ def open_lane(
         ),
         context=HookContext(cache=NoCachePool(), worker_config=config),
         last_sample=last_sample,
-        rules=rules,
         recorder=recorder,
     )

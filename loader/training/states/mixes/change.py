@@ -148,7 +148,7 @@ def _compare_readers(dataset: ReadDataset, saved: Any, place: SavedPlace) -> Mix
     if is_same:
         return change
     change.stages[stage] = match.stage_change(positions)
-    if place.is_dealt and not history and match.was_sequential(dataset):
+    if not history and match.was_sequential(dataset):
         change.obstacles.append(DEALT)
     return change
 

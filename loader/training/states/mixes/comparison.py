@@ -6,7 +6,7 @@ from typing import Any
 
 from ....errors import StateError
 from ....escaped_log import get_logger
-from .differences import chain_differences, chain_outline
+from .differences import chain_differences
 
 _log = get_logger(__name__)
 _MAX_SHOWN = 8
@@ -23,10 +23,6 @@ def compare_datasets(saved: Any, now: Any) -> None:
     Raises:
         StateError: They differ; the message lists the differences.
     """
-    before, after = chain_outline(saved), chain_outline(now)
-    if before != after and before == chain_outline(older := _without_unpacked_hooks(now)):
-        _log.warning("this state was saved without the hooks of %s; they are called from here on", after)
-        now = older
     found = chain_differences(saved, now)
     if found:
         lines = [str(one)[:_MAX_LINE] for one in found[:_MAX_SHOWN]]
@@ -36,13 +32,3 @@ def compare_datasets(saved: Any, now: Any) -> None:
             "the state is of another dataset or pipeline:\n  " + "\n  ".join(lines),
             hint="build the dataset with the data and arguments of the run that was saved, or start a new run",
         )
-
-
-def _without_unpacked_hooks(identity: Any) -> Any:
-    """Return a chain's description as earlier versions saved it: they called these hooks only with packing."""
-    if not (isinstance(identity, list | tuple) and identity and isinstance(identity[0], str)):
-        return identity
-    if identity[0] == "select_samples_to_pack":
-        return identity
-    inputs = [_without_unpacked_hooks(source) for source in identity[2:]]
-    return inputs[0] if identity[0] in ("preencode_sample", "postencode_sample") else [*identity[:2], *inputs]

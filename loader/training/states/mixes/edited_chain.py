@@ -92,7 +92,7 @@ class ContinuedMix:
             lines = "\n  ".join(_shortened(self.lines()))
             _log.warning("the run continues with another mix of datasets:\n  %s", lines)
         lost = sum(
-            count_lost_samples(self.chain, state, lane, lanes=saved.lanes, seed=saved.seed, rules=saved.rules)
+            count_lost_samples(self.chain, state, lane, lanes=saved.lanes, seed=saved.seed)
             for lane, state in saved.lane_states.items()
         )
         if lost:
@@ -125,7 +125,6 @@ def continue_mix(
             scale=min(saved.lanes, saved.batch) / max(1, len(lanes)),
             count=saved.lanes,
             changes=changes,
-            is_dealt=bool(saved.rules),
             seed=saved.seed,
         )
         change = find_mix_change(saved.dataset, chain, place)

@@ -34,9 +34,7 @@ class _PlacedStage(NamedTuple):
         }
 
 
-def count_lost_samples(
-    chain: SavableDataset[Any], state: State, number: int, *, lanes: int, seed: int, rules: int
-) -> int:
+def count_lost_samples(chain: SavableDataset[Any], state: State, number: int, *, lanes: int, seed: int) -> int:
     """Count the samples in the buffers of a lane whose datasets are gone.
 
     Args:
@@ -45,7 +43,6 @@ def count_lost_samples(
         number: The lane.
         lanes: L of the run.
         seed: Seed of the run.
-        rules: The rules of the run.
     """
     lost: dict[tuple[str, ItemId], int] = {}  # a state may name a sample twice
     for place, item_id in _buffered(_PlacedStage(chain, "", seed), state):
@@ -53,7 +50,7 @@ def count_lost_samples(
             if not isinstance(reader.stage, ReadDataset):
                 lost[reader.path, position] = samples_in(position)
                 continue
-            order = reader.stage.lane_order(number, lanes=lanes, seed=reader.seed, rules=rules)
+            order = reader.stage.lane_order(number, lanes=lanes, seed=reader.seed)
             source, *_ = order.locate(position, position + 1)
             lost[reader.path, position] = int(source[0] == GONE)
     return sum(lost.values())

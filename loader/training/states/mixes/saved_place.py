@@ -19,7 +19,6 @@ class SavedPlace:
         scale: Number of lanes that have begun, for each of these.
         count: L of the run.
         changes: The earlier changes of the mix.
-        is_dealt: The run deals orders that are not shuffled to the lanes.
         seed: The seed of the stages here.
         path: The origins of the inputs of blends that lead here: ``"1/0/"``.
         before: The share of these samples in the mix of the state.
@@ -30,7 +29,6 @@ class SavedPlace:
     scale: float
     count: int
     changes: MixChanges
-    is_dealt: bool
     seed: int
     path: str = ""
     before: float = 1.0

@@ -289,7 +289,7 @@ def record(name: str, folder: Path) -> dict[str, Any]:
     """Return the states of a case, and all micro-batches of an uninterrupted run.
 
     If the batches of a pass are not known ahead, the lanes of a worker share its last ones, so that they differ with
-    the number of ranks: then the micro-batches are those of one rank that goes on from the states.
+    the number of ranks: then the micro-batches are those of one rank that continues from the states.
     """
     case = ALL_CASES[name]
     earlier = None

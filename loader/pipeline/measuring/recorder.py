@@ -15,9 +15,7 @@ from typing import Any, Protocol
 from .counts import Counts, Event, PackedCounts
 from .item_sources import MeasuredLane
 from .measured_sizes import Metric, Sizes, measure_items
-from .next_turn import NextTurn
-from .sample_counts import SampleCounts
-from .skipped_items import SkippedItems
+from .sample_counts import NextTurn, SampleCounts, SkippedItems
 
 _CALL_NS = 1500  # of a timed call
 _SWAP_NS = 3000  # to replace a function and restore it

@@ -5,11 +5,10 @@ from __future__ import annotations
 import weakref
 from collections.abc import Mapping
 from time import perf_counter_ns
-from typing import Protocol
+from typing import Any, Protocol
 
-from .counts import Counts
-from .next_turn import NextTurn
-from .skipped_items import SkippedItems
+from .counts import Counts, SourceCounts
+from .item_sources import NO_SOURCE, MeasuredLane, samples_by_source
 
 _MAX_SHARE = 0.001  # of a worker's time to count samples
 _MISSING = 1 / 16  # of the micro-batches of a worker, those whose samples are not counted yet
@@ -77,3 +76,81 @@ class SampleCounts:
             self.count(counts)
             wait_ns = int((perf_counter_ns() - now_ns) / _MAX_SHARE)
             self._next.begin_wait(batches, now_ns, wait_ns=min(wait_ns, _MAX_WAIT_NS))
+
+
+_EARLY_BATCHES = 128  # up to which each is a turn, so that the counts of short runs are exact
+
+
+class NextTurn:
+    """The next turn of something that is done from time to time: after a while, or some more micro-batches.
+
+    A worker may make its first micro-batch in minutes, or many in the time of a short wait. So few micro-batches are
+    missing at any time, whatever their rate is, and turns become rare in proportion.
+
+    Args:
+        share: Of the micro-batches until now, those that may be missing.
+    """
+
+    __slots__ = ("_batches", "_ns", "_share")
+
+    def __init__(self, share: float) -> None:
+        self._share = share
+        self._batches = self._ns = 0
+
+    def is_due(self, batches: int, now_ns: int) -> bool:
+        """Check whether it is time, or enough micro-batches were made."""
+        return now_ns >= self._ns or batches >= self._batches
+
+    def begin_wait(self, batches: int, now_ns: int, *, wait_ns: int) -> None:
+        """Wait for this time, or for more micro-batches."""
+        self._ns = now_ns + wait_ns
+        self._batches = batches if batches < _EARLY_BATCHES else batches + int(self._share * batches)
+
+
+_MAX_ITEMS = 2048  # that are not counted
+
+
+class _Recorder(Protocol):
+    counts: Counts
+
+
+class _Lane(MeasuredLane, Protocol):
+    recorder: Any
+
+
+class SkippedItems:
+    """The ids of the items that stages of a lane skipped since they were counted last.
+
+    Args:
+        lane: The lane. It is not kept alive.
+        waiting: To which it adds itself with the first id.
+    """
+
+    __slots__ = ("_item_ids", "_lane", "_waiting")
+
+    def __init__(self, lane: _Lane, waiting: list[SkippedItems]) -> None:
+        self._lane = weakref.ref(lane)
+        self._waiting = waiting
+        self._item_ids: list[Any] = []
+
+    def append(self, item_id: Any) -> None:
+        """Add the id of an item."""
+        item_ids = self._item_ids
+        item_ids.append(item_id)
+        if len(item_ids) == 1:
+            self._waiting.append(self)
+        elif len(item_ids) >= _MAX_ITEMS:
+            self.count()
+
+    def count(self) -> None:
+        """Count the samples of the items by their sources, and forget the items."""
+        item_ids, lane = self._item_ids, self._lane()
+        self._item_ids = []
+        if self in self._waiting:
+            self._waiting.remove(self)
+        if lane is None or lane.recorder is None:
+            return
+        recorder: _Recorder = lane.recorder
+        for source, samples in samples_by_source(lane, item_ids).items():
+            if source != NO_SOURCE:
+                recorder.counts.add_source(source, SourceCounts(dropped=samples))

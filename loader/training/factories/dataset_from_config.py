@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...errors import ConfigError
@@ -11,17 +11,59 @@ from ...format.dataset_folder import DatasetFolder
 from ...format.documents.dataset_config import DatasetConfig, is_own_module
 from ...format.documents.load_request import resolve_meta_folder
 from ...format.documents.providers import data_path, format_of, is_metadataset
+from ...format.jsonl.index import prepare_jsonl
 from ...format.nv_meta import DATASET_YAML, FOLDER, SPLIT_YAML
+from ...format.shard_content import iter_jsonl_content
 from ...pipeline.contract.worker_config import WorkerConfig
 from ...samples.building.dataset_code import dataset_class_of
 from ...samples.building.described_dataset import arguments_of_config, instantiate
-from ...storage import EPath
+from ...storage import EPath, open_parent
+from ...stores.file_store import FileStore
+from ...stores.record_file_stores import JsonlFileStore
 from ..datasets.dataset_factory import BaseCoreDatasetFactory
 from ..datasets.open_sources import given_subflavors
 from . import webdatasets
-from .jsonl_factory import DefaultCrudeJsonlDatasetFactory
 from .record_factory import CrudeParquetDatasetFactory, DefaultBinIdxDatasetFactory, RecordDatasetFactory
 from .webdataset_factory import BaseWebdatasetFactory, StandardWebdatasetFactory
+
+
+class CrudeJsonlDatasetFactory(RecordDatasetFactory):
+    """A JSONL file, whose index is next to it: each line is a crude sample with the single part ``json``."""
+
+    def as_file_store(self) -> FileStore[Any]:
+        """Return the lines by number."""
+        return JsonlFileStore(self.path)
+
+    @staticmethod
+    def iter_dataset_content(path: str | os.PathLike[str]) -> Iterator[dict[str, bytes]]:
+        """Iterate over the lines of a JSONL file, without an index.
+
+        Yields:
+            The line of each sample, as ``json``.
+
+        Raises:
+            FormatError: A line is not a JSON object.
+            StorageError: The file cannot be read.
+        """
+        return iter_jsonl_content(path)
+
+    @classmethod
+    def prepare_dataset(cls, path: str | os.PathLike[str]) -> int:
+        """Index a JSONL file, as ``energon prepare`` does.
+
+        Returns:
+            Number of samples.
+
+        Raises:
+            FormatError: A line is not a JSON object.
+            StorageError: The file cannot be read, or the index cannot be written.
+        """
+        return len(prepare_jsonl(*open_parent(path)))
+
+
+class DefaultCrudeJsonlDatasetFactory(CrudeJsonlDatasetFactory):
+    """A JSONL file, under the class name that ``dataset.yaml`` files of megatron-energon use."""
+
 
 _FACTORIES: Mapping[str, type[RecordDatasetFactory]] = {
     "jsonl": DefaultCrudeJsonlDatasetFactory,

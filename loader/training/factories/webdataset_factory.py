@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self, TypeVar
 
 from ...cached_property import cached_property
+from ...errors import ConfigError, EmptyDatasetError
+from ...format.dataset_folder import DatasetFolder
 from ...format.documents.load_request import LoadRequest, resolve_meta_folder
+from ...format.documents.messages import did_you_mean
 from ...format.documents.subset import SubsetRange
+from ...format.media.kind import MediaFilter
 from ...format.nv_meta import SPLIT_YAML
+from ...format.shard_content import iter_shard_content
 from ...pipeline.contract.worker_config import WorkerConfig
 from ...pipeline.reading.dataset_source import DatasetSource
 from ...samples.building.described_dataset import DescribedDataset, OfTheRun
@@ -18,8 +25,111 @@ from ...storage import EPath
 from ...stores.dataset_file_store import DatasetFileStore
 from ...stores.file_store import FileStore
 from ..datasets.dataset_factory import BaseCoreDatasetFactory, DatasetSubset
-from .webdataset_meta import ShardInfo, WebdatasetMeta
-from .webdataset_preparator import WebdatasetPreparator
+from .prepare_dataset import ProgressFunction, prepare_dataset
+
+
+class WebdatasetPreparator:
+    """Methods that prepare a folder of shards from a script; all dataset classes of shards inherit them."""
+
+    @staticmethod
+    def iter_dataset_content(
+        path: str | os.PathLike[str], extract_keys: Container[str] = ()
+    ) -> Iterator[dict[str, Any]]:
+        """Iterate over the samples of a shard, without an index.
+
+        Args:
+            path: The shard.
+            extract_keys: Names of the parts to read; other parts are only listed.
+
+        Yields:
+            The parts of each sample by name: bytes, or None for parts that are not read.
+
+        Raises:
+            FormatError: The shard is damaged.
+            StorageError: It cannot be read.
+        """
+        return iter_shard_content(path, extract_keys)
+
+    @classmethod
+    def prepare_dataset(
+        cls,
+        parent_path: str | os.PathLike[str],
+        paths: Sequence[str | os.PathLike[str]],
+        *,
+        split_parts_ratio: Sequence[tuple[str, float]] | None = None,
+        split_parts_patterns: Sequence[tuple[str, str]] | None = None,
+        split_config: str = SPLIT_YAML,
+        shuffle_seed: int | None = 42,
+        progress_fn: ProgressFunction | None = None,
+        progress: bool = False,
+        workers: int = 32,
+        tar_index_only: bool = False,
+        media_filter: MediaFilter | None = None,
+        fix_duplicates: bool = False,
+        index_sqlite_tmp_path: str | Path | None = None,  # noqa: ARG003 - files are never written in place
+    ) -> set[str]:
+        """Index and split shards as ``energon prepare`` does, but write no ``dataset.yaml``.
+
+        Args:
+            parent_path: Folder of the dataset; it and the others as in
+                :func:`~loader.training.factories.prepare_dataset.prepare_dataset`.
+            index_sqlite_tmp_path: Accepted for code written for megatron-energon.
+
+        Returns:
+            Names of all parts of samples.
+
+        Raises:
+            ConfigError: Shards are missing, or the split is invalid.
+            FormatError: Shards are damaged.
+            StorageError: A folder is missing or cannot be written.
+        """
+        prepare_dataset(
+            parent_path,
+            paths,
+            split_parts_ratio=split_parts_ratio,
+            split_parts_patterns=split_parts_patterns,
+            split_config=split_config,
+            shuffle_seed=shuffle_seed,
+            progress_fn=progress_fn,
+            progress=progress,
+            workers=workers,
+            tar_index_only=tar_index_only,
+            media_filter=media_filter,
+            fix_duplicates=fix_duplicates,
+        )
+        return set(DatasetFolder(parent_path).index.part_names)
+
+    @classmethod
+    def add_media_metadata(
+        cls,
+        parent_path: str | os.PathLike[str],
+        *,
+        media_filter: MediaFilter,
+        progress_fn: ProgressFunction | None = None,
+        workers: int = 32,
+        index_sqlite_tmp_path: str | Path | None = None,  # noqa: ARG003 - files are never written in place
+    ) -> int:
+        """Collect the media metadata of a prepared dataset.
+
+        Args:
+            parent_path: Folder of the dataset.
+            media_filter: Parts to collect metadata of.
+            progress_fn: Progress display: receives an iterator and its length, and returns an iterator.
+            workers: Maximum number of reading processes.
+            index_sqlite_tmp_path: Accepted for code written for megatron-energon.
+
+        Returns:
+            Number of parts with metadata.
+
+        Raises:
+            StorageError: The folder is missing, not prepared, or cannot be written.
+        """
+        shards = list(DatasetFolder(parent_path).shard_counts)
+        report = prepare_dataset(
+            parent_path, shards, media_filter=media_filter, progress_fn=progress_fn, workers=workers
+        )
+        return report.media.entries if report.media else 0
+
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -189,3 +299,82 @@ class StandardWebdatasetFactory(DefaultDecoderWebdatasetFactory[T_co]):
 
     def __init__(self, path: str | os.PathLike[str], *, sample_type: type[T_co], **kwargs: Any) -> None:
         super().__init__(path, sample_type=sample_type, **kwargs)
+
+
+@dataclass(slots=True, kw_only=True)
+class ShardInfo:
+    """A shard of a dataset.
+
+    Attributes:
+        name: Path below the dataset's folder.
+        path: Path of the file.
+        count: Number of its samples.
+    """
+
+    name: str
+    path: EPath
+    count: int
+
+
+@dataclass(kw_only=True)
+class WebdatasetMeta:
+    """The shards of one part of a dataset's split.
+
+    Attributes:
+        sample_excludes: Samples that the split excludes, as ``shard/key``.
+        shards: Shards of the part, without excluded ones.
+        split_part_files: Names of the part's shards.
+        info_shard_files: Names of all shards of the dataset.
+    """
+
+    sample_excludes: set[str]
+    shards: list[ShardInfo]
+    split_part_files: list[str]
+    info_shard_files: list[str]
+
+    @classmethod
+    def from_config(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        split_part: str,
+        split_config: str | None = None,
+        meta_folder: str | os.PathLike[str] | None = None,
+    ) -> Self:
+        """Read the shards of a part.
+
+        Args:
+            path: Folder of a prepared dataset.
+            split_part: Name of the part.
+            split_config: Name of the split file in ``.nv-meta``.
+            meta_folder: Folder to use instead of ``.nv-meta``.
+
+        Raises:
+            StorageError: The folder is missing or not prepared.
+            ConfigError: The split file is invalid or missing, or has no such part.
+            EmptyDatasetError: No shard of the part has samples.
+        """
+        folder = DatasetFolder(path, split_config=split_config or SPLIT_YAML, meta_folder=meta_folder)
+        split = folder.split
+        if split is None or split_part not in split.split_parts:
+            parts = list(split.split_parts) if split else []
+            raise ConfigError(
+                f"there is no split part {split_part!r}{did_you_mean(split_part, parts)}; found {parts}",
+                file=folder.meta_folder,
+            )
+        excluded = split.excluded_shards()
+        names = [name for name in split.split_parts[split_part] if name not in excluded]
+        shards = [
+            ShardInfo(name=name, path=EPath(path) / name, count=count)
+            for name in names
+            if name in folder.shard_counts and (count := len(split.samples_of(split_part, folder.shard_counts[name])))
+        ]
+        if not shards:
+            raise EmptyDatasetError(f"no shard of the split part {split_part!r} has samples", file=folder.meta_folder)
+        samples = {f"{shard}/{key}" for shard, keys in split.excluded_samples().items() for key in keys}
+        return cls(
+            sample_excludes=samples,
+            shards=shards,
+            split_part_files=names,
+            info_shard_files=list(folder.shard_counts),
+        )

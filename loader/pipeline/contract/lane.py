@@ -12,7 +12,7 @@ from ...order import mix
 from ...samples.hooks import HookContext, set_hook_context
 from ..failures.policy import FailurePolicy
 from ..item_form import FormLane, ItemForm, numbered
-from ..measuring.item_sources import PositionSources
+from ..measuring.item_sources import ReaderSources
 from ..measuring.recorder import WorkerRecorder
 from .item_id import LANE_ITEM, ItemId
 from .running import Running, State
@@ -136,7 +136,7 @@ class Lane:
         self.last_sample: LastSample = last_sample or _NoLastSample()
         self.neighbours = neighbours
         self.recorder = recorder
-        self.readers: PositionSources | None = None
+        self.readers: ReaderSources | None = None
         self.inputs: dict[str, dict[int, Lane]] | None = None if recorder is None else {}
         self.shared: dict[Any, Any] = {}
         self.shares_pass = False

@@ -20,17 +20,6 @@ NO_SOURCE = -1
 _LANE_ITEM = "lane"  # see loader.pipeline.contract.item_id
 
 
-class PositionSources(Protocol):
-    """The sources of the samples of a reader."""
-
-    @property
-    def only(self) -> int | None:
-        """The number of the only source; None if there are several."""
-
-    def at(self, lane: int, position: int) -> int:
-        """Return the number of the source of a sample; :data:`NO_SOURCE` if it is not known."""
-
-
 class MeasuredLane(Protocol):
     """A lane, with those of the inputs below it."""
 
@@ -39,7 +28,7 @@ class MeasuredLane(Protocol):
     count: int
 
     @property
-    def readers(self) -> PositionSources | None:
+    def readers(self) -> ReaderSources | None:
         """The sources of the samples of its reader; None if inputs have readers."""
 
     @property
@@ -109,15 +98,6 @@ _BLOCK = 256  # positions that are located together
 _MAX_BLOCKS = 64
 
 
-class _Reader(Protocol):
-    def lane_order(self, number: int, *, lanes: int, seed: int) -> LaneOrder: ...
-
-
-class _Lane(Protocol):
-    count: int
-    seed: int
-
-
 class ReaderSources:
     """The sources of a reader's samples.
 
@@ -130,7 +110,7 @@ class ReaderSources:
 
     __slots__ = ("_blocks", "_count", "_first", "_orders", "_reader", "_seed", "only")
 
-    def __init__(self, reader: _Reader, lane: _Lane, *, first: int, sources: int) -> None:
+    def __init__(self, reader: Any, lane: Any, *, first: int, sources: int) -> None:
         self._reader = reader
         self._count, self._seed = lane.count, lane.seed
         self._first = first
@@ -164,6 +144,7 @@ class ReaderSources:
 
     def _order(self, lane: int) -> LaneOrder | None:
         try:
-            return self._reader.lane_order(lane, lanes=self._count, seed=self._seed)
+            order: LaneOrder = self._reader.lane_order(lane, lanes=self._count, seed=self._seed)
         except StateError:  # the mix was edited, and this rank does not know where in that lane
             return None
+        return order

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from time import perf_counter_ns
 from typing import Any, Protocol
@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from ...arrays import IntArray
 from ...errors import EnergonError, StateError
-from ...order import GONE, BlendedLane, LaneOrder, MixHistory
+from ...order import GONE, BlendedLane, LaneOrder
 from ..contract.buffered import note_lost_item
 from ..contract.item_id import ItemId, position_of
 from ..contract.lane import Lane
@@ -26,43 +26,15 @@ from ..measuring.counts import STORAGE, Counts, SourceCounter
 from ..measuring.item_sources import ReaderSources
 from ..measuring.recorder import WorkerRecorder
 from .fetched_ranges import MEMBER_BYTES
-from .joined_source import RowReader
 from .read_ahead import FetchedChunk, ReadAhead
 from .read_together import LaneReaders
 from .sample_chunk import ChunkReader, SourceTable
 from .shard_reads import COALESCED_BYTES
-from .source import Source
 
 _MAX_CHUNK = 1024  # samples
 _MANY_SOURCES, _MAX_CHUNK_OF_MANY = 16, 4096  # so that some samples of each are located, and read, together
 _CHUNKS_JOINED = 4  # to ranges that are fetched
 _REBUILT_TOGETHER = 256  # positions
-
-
-class _Definition(Protocol):
-    """The stage, which all lanes share; see :class:`.ReadDataset`."""
-
-    sources: tuple[Source, ...]
-    history: MixHistory | None
-
-    @property
-    def key(self) -> str: ...
-
-    @property
-    def opened(self) -> tuple[SourceTable, ChunkReader | RowReader]: ...
-
-    @property
-    def waiting(self) -> MutableMapping[int, ReadAhead]: ...
-
-    @property
-    def is_remote(self) -> bool: ...
-
-    @property
-    def sample_bytes(self) -> int: ...
-
-    def ahead_bytes(self, lanes: int) -> int: ...
-
-    def lane_order(self, number: int, *, lanes: int, seed: int) -> LaneOrder: ...
 
 
 class _SizedChunk(FetchedChunk, Protocol):
@@ -87,7 +59,7 @@ class LaneReader:
         begin: Called with the position of each sample before it is read.
     """
 
-    def __init__(self, definition: _Definition, order: LaneOrder, lane: Lane, state: State) -> None:
+    def __init__(self, definition: Any, order: LaneOrder, lane: Lane, state: State) -> None:
         self._order = order
         self._lane = lane
         self.table, self._rows = definition.opened
@@ -296,11 +268,6 @@ WindowOf = Callable[[int], "tuple[int, int] | None"]
 """Returns where the window of the shuffle that has a position begins and ends; None without windows."""
 
 
-class _Table(Protocol):
-    def index_numbers(self, source: IntArray, sample: IntArray) -> IntArray:
-        """Return the numbers of samples in the indexes of their sources."""
-
-
 class OrderedChunks:
     """The chunks of a lane's stream.
 
@@ -317,7 +284,7 @@ class OrderedChunks:
     def __init__(
         self,
         order: LaneOrder,
-        table: _Table,
+        table: SourceTable,
         position: int,
         *,
         max_size: int,

@@ -239,20 +239,6 @@ def open_lane(
     )
 
 
-class HostedLane(Protocol):
-    """A lane that runs in this worker."""
-
-    @property
-    def number(self) -> int:
-        """The lane."""
-
-    def registered(self, stage: str) -> Any:
-        """Return what a stage of this lane registered, opened for another lane; None if the lane has no such stage."""
-
-    def state(self) -> State:
-        """Return the state of the lane after its last micro-batch."""
-
-
 class WorkerNeighbours:
     """The lanes of a worker, seen from one of them.
 
@@ -262,7 +248,7 @@ class WorkerNeighbours:
         lanes: The other lanes.
     """
 
-    def __init__(self, number: int, changed: set[int], lanes: Sequence[HostedLane]) -> None:
+    def __init__(self, number: int, changed: set[int], lanes: Sequence[RunningLane]) -> None:
         self.number = number
         self.registered: dict[str, Any] = {}
         self._changed = changed

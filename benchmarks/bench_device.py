@@ -33,7 +33,7 @@ from report import machine_facts, print_table
 
 import loader
 from loader.samples import SampleDecoder
-from loader.samples.decoding.jpeg_devices import NvImageCodecDecoder, TorchvisionDecoder, is_installed
+from loader.samples.batching.device_copy import NvImageCodecDecoder, TorchvisionDecoder, is_installed
 
 BATCH = 64
 BLOB_BYTES = 3 << 19  # of a sample whose bytes are copied

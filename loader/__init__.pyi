@@ -123,7 +123,14 @@ from .training.datasets.get_datasets import (
     get_val_datasets as get_val_datasets,
 )
 from .training.datasets.random_access import RandomAccessDataset as RandomAccessDataset, random_access as random_access
-from .training.factories.dataset_from_config import get_dataset_from_config as get_dataset_from_config
+from .training.factories.dataset_from_config import (
+    BinIdxDatasetFactory as BinIdxDatasetFactory,
+    CrudeJsonlDatasetFactory as CrudeJsonlDatasetFactory,
+    CrudeParquetDatasetFactory as CrudeParquetDatasetFactory,
+    DefaultBinIdxDatasetFactory as DefaultBinIdxDatasetFactory,
+    DefaultCrudeJsonlDatasetFactory as DefaultCrudeJsonlDatasetFactory,
+    get_dataset_from_config as get_dataset_from_config,
+)
 from .training.factories.dataset_from_path import (
     DatasetLoader as DatasetLoader,
     DatasetLoaderInterface as DatasetLoaderInterface,
@@ -133,21 +140,12 @@ from .training.factories.dataset_from_path import (
     load_dataset as load_dataset,
 )
 from .training.factories.joined_factory import JoinedWebdatasetFactory as JoinedWebdatasetFactory
-from .training.factories.jsonl_factory import (
-    CrudeJsonlDatasetFactory as CrudeJsonlDatasetFactory,
-    DefaultCrudeJsonlDatasetFactory as DefaultCrudeJsonlDatasetFactory,
-)
-from .training.factories.prepare_dataset import prepare_dataset as prepare_dataset
-from .training.factories.record_factory import (
-    BinIdxDatasetFactory as BinIdxDatasetFactory,
-    CrudeParquetDatasetFactory as CrudeParquetDatasetFactory,
-    DefaultBinIdxDatasetFactory as DefaultBinIdxDatasetFactory,
-)
 from .training.factories.webdataset_factory import (
     BaseWebdatasetFactory as BaseWebdatasetFactory,
     DefaultDecoderWebdatasetFactory as DefaultDecoderWebdatasetFactory,
     DefaultGenericWebdatasetFactory as DefaultGenericWebdatasetFactory,
     StandardWebdatasetFactory as StandardWebdatasetFactory,
+    prepare_dataset as prepare_dataset,
 )
 from .training.factories.webdatasets import (
     CaptioningWebdataset as CaptioningWebdataset,

@@ -14,7 +14,6 @@ import pytest
 
 _MEASURING = (
     "loader.pipeline.measuring.recorder",
-    "loader.pipeline.measuring.sample_counts",
     "loader.pipeline.reading.lane_reader",
     "loader.training.stats.headroom",
     "loader.training.stats.meter",

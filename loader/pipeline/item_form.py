@@ -46,13 +46,11 @@ class FormLane:
     Attributes:
         number: The lane, as the stage numbers it.
         count: L, the lanes of the run.
-        rules: The rules of the run.
         takes_others: A stage that joins items takes those of other lanes, where its lane ends.
     """
 
     number: int
     count: int
-    rules: int
     takes_others: bool
 
     def numbered(self, number: int) -> FormLane:

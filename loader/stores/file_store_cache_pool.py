@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar, cast, get_args
 
 from ..errors import ConfigError, Fault
-from .cache_entry import CacheEntry
-from .cache_fetcher import CacheFetcher
+from .cache_fetcher import CacheEntry, CacheFetcher
 from .cache_pool import CachePool, HeldValue, Lazy, MockLazy
 from .file_store import FileStore, add_source
 

@@ -1,9 +1,10 @@
-"""Record the states of a version, and the micro-batches that follow them.
+"""Record the states of runs, and the micro-batches that follow them.
 
 ``tests/golden/states/<version>.tar.xz`` contains datasets as that version prepared them, ``<version>.json`` the states
 of runs over them; ``<version>-tables`` those of token, JSONL and Parquet files, ``<version>-schedules`` those of
 weights that change during the run, and ``<version>-volumes`` those of weights that are shares of volumes. Record the
-current version with ``python -m tests.e2e.golden_states``, or a part of it by its name; never change an old record.
+current version with ``python -m tests.e2e.golden_states``, or a part of it by its name. Never change an old record,
+except with a new number of the state's ``rules``: then all states are recorded again, over the same datasets.
 """
 
 from __future__ import annotations
@@ -285,7 +286,11 @@ def digests(delivered: Delivered, folder: Path) -> dict[str, str]:
 
 
 def record(name: str, folder: Path) -> dict[str, Any]:
-    """Return the states of a case, and all micro-batches of an uninterrupted run."""
+    """Return the states of a case, and all micro-batches of an uninterrupted run.
+
+    If the batches of a pass are not known ahead, the lanes of a worker share its last ones, so that they differ with
+    the number of ranks: then the micro-batches are those of one rank that continues from the states.
+    """
     case = ALL_CASES[name]
     earlier = None
     if case.before is not None:
@@ -298,7 +303,7 @@ def record(name: str, folder: Path) -> dict[str, Any]:
         for _ in range(case.steps):
             run.step()
         states, before = run.states(), sorted(run.delivered)
-    with running(case.pipeline(folder), Spread(), earlier) as run:
+    with running(case.pipeline(folder), Spread(), earlier if case.known_ahead else states) as run:
         while run.is_unfinished() and run.step():
             pass
         expected = run.delivered

@@ -1,4 +1,4 @@
-"""States that earlier versions saved are restored by this one, and the same micro-batches follow."""
+"""Recorded states are restored, and the recorded micro-batches follow, over the datasets of earlier versions, too."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_recorded_state_goes_on_with_the_recorded_batches(name: str, recorded:
     run = runs[name]
     pipeline = ALL_CASES[name].pipeline(folder)
     left = {number: digest for number, digest in run["batches"].items() if int(number) not in run["delivered"]}
-    for ranks in (1, 2):
+    for ranks in (1, 2) if ALL_CASES[name].known_ahead else (1,):
         with running(pipeline, Spread(ranks), run["states"]) as restored:
             while not left.keys() <= digests(restored.delivered, folder).keys() and restored.step():
                 pass

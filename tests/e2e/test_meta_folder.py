@@ -32,7 +32,7 @@ from loader import (
 from loader.errors import ConfigError
 from loader.format import DatasetFolder
 from loader.metadataset import prepare_metadataset
-from loader.training.factories.prepare_dataset import prepare_dataset
+from loader.training.factories.webdataset_factory import prepare_dataset
 from tests.e2e.text_dataset import CRUDE, write_texts
 from tests.small_disks import read_only
 

@@ -26,7 +26,7 @@ from loader.format.prepare.part import PartReport, run_part
 from loader.format.prepare.plan import PreparePlan
 from loader.format.prepare.run import run_prepare
 from loader.storage import open_storage
-from loader.training.factories.prepare_dataset import prepare_dataset
+from loader.training.factories.webdataset_factory import prepare_dataset
 from tests.e2e.dataset_tree import (
     RATIO,
     caption_samples,

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from loader import ConfigError, EnergonError, WorkerConfig, get_loader, get_train_dataset, get_val_datasets
-from loader.training.datasets import shared_metadata
+from loader.training.datasets import open_sources
 from tests.cli.make_mix import write_datasets, write_mix
 from tests.e2e.rank_processes import RankProcesses, rank_processes
 
@@ -78,7 +78,7 @@ def error_of(rank: int, path: str) -> str:
 def error_for_a_moment(rank: int, path: str) -> str:
     """Open datasets, of which rank 0 cannot read a document, and rank 1 can a moment later."""
     document = Path(path).parent / "b/.nv-meta/split.yaml"
-    original = shared_metadata._broadcast
+    original = open_sources._broadcast
     if rank == 0:
         document.rename(document.with_name("moved"))
         document.mkdir()
@@ -90,11 +90,11 @@ def error_for_a_moment(rank: int, path: str) -> str:
             document.with_name("moved").rename(document)
             return received
 
-        shared_metadata._broadcast = wait
+        open_sources._broadcast = wait
     try:
         return error_of(rank, path)
     finally:
-        shared_metadata._broadcast = original
+        open_sources._broadcast = original
 
 
 def lengths_of_validation(rank: int, path: str) -> list[int]:

@@ -26,7 +26,7 @@ from loader.format.prepare.plan import SplitRequest
 from loader.inspect import path_facts
 from loader.metadataset.leaf_samples import LeafCounter
 from loader.metadataset.plans.plan_leaves import plan_leaves
-from loader.training.factories.webdataset_meta import WebdatasetMeta
+from loader.training.factories.webdataset_factory import WebdatasetMeta
 from tests.e2e.dataset_tree import prepare
 from tests.e2e.text_dataset import exclude, write_texts
 from tests.elastic_runs import Pipeline, Spread, check_every_save

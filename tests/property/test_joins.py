@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 from loader.errors import ConfigError
 from loader.format.index import dataset_index, shard_index, small_shards
 from loader.format.index.keys import hash_key, hash_keys
-from loader.metadataset.joins import key_matcher, keys as packed_keys, keys as sample_keys, prepare_join
+from loader.metadataset.joins import keys as packed_keys, keys as sample_keys, prepare_join
 from loader.metadataset.joins.open_join import open_join
 from tests.unit.metadataset.joined_data import JoinedData
 
@@ -121,7 +121,7 @@ def test_a_join_is_what_a_dict_gives(
         with (
             patch.object(prepare_join, "_MIN_BATCH", at_once),
             patch.object(prepare_join, "_MAX_BATCH", at_once),
-            patch.object(key_matcher, "_SAMPLES_PER_READ", at_once),
+            patch.object(prepare_join, "_SAMPLES_PER_READ", at_once),
             patch.object(sample_keys, "_ROWS_PER_READ", at_once),
             patch.object(packed_keys, "_KEYS_PER_BATCH", at_once),
         ):

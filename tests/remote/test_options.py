@@ -20,7 +20,7 @@ from loader.storage.remote import redact_urls, remember_options, use_storage_opt
 from loader.storage.remote.clients import choice
 from loader.storage.remote.options import OPTIONS_VARIABLE, options_for
 from loader.stores import DatasetFileStore
-from loader.training.factories.prepare_dataset import prepare_dataset
+from loader.training.factories.webdataset_factory import prepare_dataset
 from tests.e2e.dataset_tree import prepare, write_shards
 from tests.object_server import Fault, FaultPlan, ObjectServer
 

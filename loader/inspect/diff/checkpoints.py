@@ -48,7 +48,6 @@ def compare_checkpoints(before: str, after: str, found: DifferenceList, *, place
     first, first_now = states[0], states_now[0]
     blocking = [*run_differences(first, first_now), *chain_differences(first.dataset, first_now.dataset)]
     found.extend(blocking)
-    found.add("", "rules", first.rules, first_now.rules)
     found.add("", "mix_changes", len(first.mix_changes), len(first_now.mix_changes))
     for name in _PROGRESS:
         found.add("", name, getattr(first, name), getattr(first_now, name))

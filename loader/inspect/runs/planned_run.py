@@ -13,7 +13,6 @@ from ...cached_property import cached_property
 from ...errors import ConfigError
 from ...metadataset.plans.plan_node import RepeatedLeafWarning
 from ...order import GONE, LaneOrder, RepeatedOrder, StreamOrder, default_lanes
-from ...pipeline.contract.lane import RULES
 from ...pipeline.contract.rank_stage import cut_rank_stages
 from ...pipeline.contract.stage import SavableDataset
 from ...pipeline.contract.worker_config import WorkerConfig
@@ -51,7 +50,6 @@ class PlannedRun:
         volume_mix: The shares of such a run; None for others, and if the task encoder is given.
         lanes: L of the run.
         seed: Seed of the run.
-        rules: The rules of the run.
         steps: The steps of the run.
         repeated_leaves: Messages about leaves of a metadataset that are reached twice.
 
@@ -88,7 +86,6 @@ class PlannedRun:
         has_buffers = chain.waits or request.packing_buffer_size is not None
         self.lanes = request.lanes or default_lanes(request.world_size, request.num_workers, has_buffers=has_buffers)
         self.seed = config.seed_offset
-        self.rules = RULES
         self.steps = RunSteps(ranks_at=((0, request.world_size),))
 
     @property
@@ -161,13 +158,13 @@ class PlannedRun:
     def order(self) -> StreamOrder:
         """The streams of all lanes, of a run whose mix never changed."""
         samples = [source.samples for source in self.sources]
-        return self.plan.order(samples, lanes=self.lanes, seed=self.seed, rules=self.rules)
+        return self.plan.order(samples, lanes=self.lanes, seed=self.seed)
 
     def stream(self, lane: int) -> LaneOrder:
         """Return the stream of a lane."""
         if self.reader.history is None:
             return self.order.lane(lane)
-        return self.reader.lane_order(lane, lanes=self.lanes, seed=self.seed, rules=self.rules)
+        return self.reader.lane_order(lane, lanes=self.lanes, seed=self.seed)
 
     @cached_property
     def table(self) -> SourceTable:
@@ -212,7 +209,7 @@ class PlannedRun:
         if not path:
             return self.locate(lane, start, stop)
         reader, seed = self.readers[path]
-        order = reader.lane_order(lane, lanes=self.lanes, seed=seed, rules=self.rules)
+        order = reader.lane_order(lane, lanes=self.lanes, seed=seed)
         if path not in self._tables:
             self._tables[path] = SourceTable(reader.sources)
         source, epoch, sample = order.locate(start, stop)

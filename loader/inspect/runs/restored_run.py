@@ -27,7 +27,7 @@ from ...training.states import (
 )
 from ...training.workers.batch_trace import TraceFile, list_traces
 from ...training.workers.lane_host import LanesInTurn
-from ...training.workers.running_lane import MICRO_BATCH, remade_items
+from ...training.workers.running_lane import MICRO_BATCH, remade_batches
 from ..diff.compare import kind_of_path
 from .planned_run import PlannedRun
 from .saved_identity import order_of_blends, order_stages, request_of, stages_of
@@ -144,14 +144,14 @@ class RestoredRun:
         """
         if self.has_hooks and self.run.request.task_encoder is None:
             raise StateError("the micro-batches of this run were made with hooks", hint=_HINT.partition(", or")[0])
-        lane, lanes, rules = number % self.run.lanes, self.run.lanes, self.run.rules
+        lane, lanes = number % self.run.lanes, self.run.lanes
         item_id = self.logged([number]).get(number) if self.log else None
         if item_id is not None:
             if self.run.request.batch_size is None and isinstance(item_id, tuple) and len(item_id) == 1:
                 item_id = item_id[0]
             key = (MICRO_BATCH, lane, number, item_id)
-            return restore_sample(self.run.chain, key, lanes=lanes, rules=rules), item_id
-        return replay_batch(self.run.chain, number, lanes=lanes, rules=rules, known=self._known(lane))
+            return restore_sample(self.run.chain, key, lanes=lanes), item_id
+        return replay_batch(self.run.chain, number, lanes=lanes, known=self._known(lane))
 
     def made_of(self, number: int) -> ItemId:
         """Return the item id of a micro-batch, by rebuilding it.
@@ -163,7 +163,7 @@ class RestoredRun:
         run, lane = self.run, number % self.run.lanes
         if run.request.task_encoder is not None or not run.is_volume:
             return self.replay(number)[1]
-        return replay_batch(run.order_chain, number, lanes=run.lanes, rules=run.rules, known=self._known(lane))[1]
+        return replay_batch(run.order_chain, number, lanes=run.lanes, known=self._known(lane))[1]
 
     def _known(self, lane: int) -> list[State]:
         return [self.lane_states[lane]] if lane in self.lane_states else []
@@ -177,8 +177,9 @@ class RestoredRun:
         run = self.run
         chain = run.chain if run.request.task_encoder is not None else run.order_chain
         hosting = LaneHosting(lanes=run.lanes, ranks=1, rank=0, workers=0)
-        host = LanesInTurn(dataset=chain, hosting=hosting, states={}, rules=run.rules)
-        yield from islice(remade_items(host, lane), batches)
+        host = LanesInTurn(dataset=chain, hosting=hosting, states={})
+        for message, item_id in islice(remade_batches(host, lane), batches):
+            yield message.number, item_id
 
 
 def is_run(path: str) -> bool:
@@ -244,7 +245,7 @@ def open_run(
     run.chain.begin_on(state.first_ranks)
     _check(state, run, whole=task_encoder is not None)
     run.chain = edited_chain(run.chain, merge_mix_changes(_mix_changes(states, log)), seed=state.seed)
-    run.lanes, run.seed, run.rules, run.steps = state.lanes, state.seed, state.rules, state.run_steps
+    run.lanes, run.seed, run.steps = state.lanes, state.seed, state.run_steps
     return RestoredRun(
         run=run,
         lane_states={lane: own for one in states for lane, own in one.lane_states.items()},

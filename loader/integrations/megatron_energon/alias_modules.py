@@ -215,7 +215,7 @@ HOMES = {
     "loader.training.datasets.dataset_factory": "DatasetSubset",
     "loader.training.datasets.run_datasets": "LoadedDatasetList=LoadedDatasets",
     "loader.training.datasets.single_datasets": "DatasetBlendMode LoadedDataset",
-    "loader.training.factories.webdataset_preparator": "WebdatasetPreparator",
+    "loader.training.factories.webdataset_factory": "WebdatasetPreparator",
     ".av.av_reader": "AVProbeIndex",
     ".flavors.webdataset.config": (
         "INDEX_SQLITE_FILENAME INDEX_UUID_FILENAME INFO_JSON_FILENAME INFO_YAML_FILENAME MAIN_FOLDER_NAME"

@@ -12,8 +12,7 @@ from loader.samples.types import CrudeSample
 from loader.storage import open_parent
 from loader.storage.epath import EPath
 from loader.training.datasets.dataset_factory import BaseCoreDatasetFactory
-from loader.training.factories.dataset_from_config import get_dataset_from_config
-from loader.training.factories.jsonl_factory import DefaultCrudeJsonlDatasetFactory
+from loader.training.factories.dataset_from_config import DefaultCrudeJsonlDatasetFactory, get_dataset_from_config
 from loader.training.factories.webdataset_factory import StandardWebdatasetFactory
 
 from .typed_converter import JsonParser

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,7 +15,6 @@ from ...format.nv_meta import is_filter_name
 from ...storage.remote import redact_urls, secret_fault
 from .mapping_reader import MappingReader
 from .spec import ReferenceSpec
-from .variables import expand_variables, unset_variables
 
 REFERENCE_KEYS = (
     "path",
@@ -178,3 +179,30 @@ def parse_subset(owner: MappingReader) -> SubsetRange | None:
     except ValueError as error:
         reader.fault("range", str(error))
         return None
+
+
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::([^{}]*))?\}")
+
+
+def expand_variables(path: str) -> str:
+    """Replace the environment variables in a path. A variable without value and default stays as written.
+
+    >>> expand_variables("${NO_SUCH_VARIABLE:/data}/coco"), expand_variables("$HOME/a b")
+    ('/data/coco', '$HOME/a b')
+    """
+    return _VARIABLE.sub(_value, path) if "${" in path else path
+
+
+def unset_variables(path: str) -> list[str]:
+    """Return the names of the variables in a path that have neither a value nor a default.
+
+    >>> unset_variables("${NO_SUCH_VARIABLE}/coco"), unset_variables("${NO_SUCH_VARIABLE:}/coco")
+    (['NO_SUCH_VARIABLE'], [])
+    """
+    found = _VARIABLE.finditer(path) if "${" in path else ()
+    return [match[1] for match in found if match[2] is None and match[1] not in os.environ]
+
+
+def _value(match: re.Match[str]) -> str:
+    value: str = os.environ.get(match[1], match[0] if match[2] is None else match[2])
+    return value

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import inf
 from typing import Any
 
-from ...errors import ConfigError, Fault
+from ...errors import ConfigError, Fault, StorageError
 from ...format.documents.load_request import LoadRequest
-from ...format.documents.messages import short_repr
-from ...format.documents.providers import is_metadataset
+from ...format.documents.messages import short_key, short_repr
+from ...format.documents.providers import data_path, is_metadataset, is_record_file, provider_of
+from ...format.documents.subset import SampleRange
 from ...storage import resolve_path
-from ..documents.leaf_plan import LeafPlan
+from ..documents.leaf_plan import JoinMember, JoinPlan, LeafPlan
 from ..documents.parse import DocumentStore
+from ..documents.paths import DatasetPaths, display_path, resolve_aux
+from ..documents.spec import BlendKind, BlendSpec, JoinSpec, MemberSpec, ReferenceSpec, SplitSpec
 from .inherited import InheritedSettings
 from .plan_node import PlanNode, warn_of_repeated_leaves
-from .tree_planner import TreePlanner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,3 +191,250 @@ def _plan(request: LoadRequest, *, training: bool, check_paths: bool, check_urls
         return planner.plan(settings)
     leaf = settings.leaf(request, place="")
     return PlanNode(place="", kind="dataset", path=request.path, split_part=request.split_part, leaf=leaf)
+
+
+_MAX_LEVELS = 30
+_MAX_NAMED = 20  # splits, in a message
+_MAX_PLACES = 100_000
+"""Limit of datasets: a few files that reference each other twice per level would expand beyond any memory."""
+
+
+class TreePlanner:
+    """Planner of one split of a metadataset.
+
+    Args:
+        root: Absolute path of the metadataset.
+        training: Apply the weights and repetitions of blends.
+        check_paths: Treat a missing dataset as a fault.
+        check_urls: Likewise one at a URL, which takes a request each.
+    """
+
+    def __init__(self, root: str, *, training: bool, check_paths: bool, check_urls: bool = False) -> None:
+        self._documents = DocumentStore(root)
+        self._training = training
+        self._paths = DatasetPaths(check_urls=check_urls) if check_paths else None
+        self._places_left = _MAX_PLACES
+        self._first_blend: dict[BlendKind, str] = {}
+
+    def plan(self, outer: InheritedSettings) -> PlanNode:
+        """Plan the split named by ``outer``.
+
+        Raises:
+            ConfigError: The documents have faults; the error lists all of them.
+            StorageError: The root file cannot be read.
+        """
+        root = self._documents.root
+        self._documents.open(root)  # an unreadable root raises StorageError instead of adding a fault
+        node = self._metadataset(root, outer, place="", named_by=(root, "splits"))
+        if self._training and len(self._first_blend) == 2:
+            repeated = self._first_blend["blend_epochized"]
+            found = f"this is mixed by weights, but {repeated} by repetitions; use blend_epochized for all of one tree"
+            self._documents.fault(root, self._first_blend["blend"], found)
+        if self._documents.faults or node is None:
+            raise ConfigError(file=root, faults=self._documents.faults)
+        return node
+
+    # ------------------------------------------------------------------------------------------------ inner nodes
+
+    def _metadataset(
+        self, file: str, outer: InheritedSettings, *, place: str, named_by: tuple[str, str]
+    ) -> PlanNode | None:
+        """Plan one split of a file; ``named_by`` is the file and place of the reference."""
+        key = (file, outer.split_part)
+        if key in outer.files or len(outer.files) == _MAX_LEVELS:
+            is_circle = key in outer.files
+            steps = outer.files[outer.files.index(key) :] if is_circle else outer.files[-3:]
+            chain = " → ".join(f"{os.path.basename(name)} ({split})" for name, split in (*steps, key))
+            found = (
+                "these reference each other in a circle"
+                if is_circle
+                else f"more than {_MAX_LEVELS} levels of metadatasets"
+            )
+            self._documents.fault(*named_by, f"{found}: {chain}")
+            return None
+        try:
+            spec = self._documents.open(file)
+        except StorageError as error:
+            self._documents.fault(*named_by, f"{error.message}: {display_path(error.path or file)}")
+            return None
+        split = spec.splits.get(outer.split_part)
+        if split is None:
+            if spec.names is not None and outer.split_part not in spec.names:  # otherwise the split has faults already
+                more = ["…"] if len(spec.names) > _MAX_NAMED else []
+                available = ", ".join([*map(short_key, spec.names[:_MAX_NAMED]), *more]) or "none"
+                self._documents.fault(
+                    *named_by,
+                    f"there is no split {short_repr(outer.split_part)} in {display_path(file)}; there are: {available}",
+                )
+            return None
+        child = self._split(file, split, replace(outer, files=(*outer.files, key)))
+        if child is None:
+            return None
+        return PlanNode(
+            place=place,
+            kind="metadataset",
+            path=file,
+            split_part=outer.split_part,
+            weight=outer.weight,
+            schedule=outer.schedule,
+            repetitions=outer.repetitions,
+            children=(child,),
+        )
+
+    def _split(self, file: str, split: SplitSpec, outer: InheritedSettings) -> PlanNode | None:
+        return self._blend(file, split, outer) if isinstance(split, BlendSpec) else self._source(file, split, outer)
+
+    def _blend(self, file: str, blend: BlendSpec, outer: InheritedSettings) -> PlanNode | None:
+        place = self._documents.place(file, blend.place)
+        self._first_blend.setdefault(blend.kind, place)
+        if isinstance(blend.subset, SampleRange):
+            self._fault_of_numbers(file, blend.place.rpartition(".")[0])
+        shares = self._shares(file, blend, outer)
+        nodes = [self._source(file, entry.source, share) for entry, share in zip(blend.entries, shares, strict=True)]
+        children = tuple(node for node in nodes if node is not None)
+        if not children:
+            return None
+        return PlanNode(
+            place=place,
+            kind=blend.kind,
+            path=file,
+            split_part=outer.split_part,
+            weight=outer.weight,
+            schedule=outer.schedule,
+            repetitions=outer.repetitions,
+            children=children,
+            unit=blend.unit,
+        )
+
+    def _shares(self, file: str, blend: BlendSpec, outer: InheritedSettings) -> Sequence[InheritedSettings]:
+        try:
+            return outer.shares(blend, training=self._training)
+        except ConfigError as error:  # a schedule of weights
+            self._documents.fault(file, blend.place, error.message)
+            return [replace(outer, weight=1.0, schedule=None)] * len(blend.entries)
+
+    def _source(self, file: str, source: ReferenceSpec | JoinSpec, outer: InheritedSettings) -> PlanNode | None:
+        if self._places_left <= 0:
+            self._documents.fault(self._documents.root, "", f"this expands to more than {_MAX_PLACES:,} datasets")
+            return None
+        self._places_left -= 1
+        if outer.repetitions == inf:
+            self._documents.fault(file, source.place, "the product of the repetitions of all levels overflows")
+        try:
+            return self._resolved_source(file, source, outer.within(source))
+        except ConfigError as error:  # a path leads out of its bucket, or a setting for its URL is missing
+            self._documents.fault(file, source.place, f"{error.message}; {error.hint}" if error.hint else error.message)
+            return None
+
+    def _resolved_source(
+        self, file: str, source: ReferenceSpec | JoinSpec, inner: InheritedSettings
+    ) -> PlanNode | None:
+        if isinstance(source, JoinSpec):
+            return self._join(file, source, inner)
+        path = data_path(resolve_path(source.path, os.path.dirname(file)))
+        if is_metadataset(path):
+            return self._nested(file, source, path, inner)
+        return self._dataset(file, source, path, inner)
+
+    def _nested(self, file: str, source: ReferenceSpec, path: str, inner: InheritedSettings) -> PlanNode | None:
+        for key in ("split_config", "dataset_config", "meta_folder", "filter"):
+            if getattr(source, key) is not None:
+                self._documents.fault(file, f"{source.place}.{key}", "a metadataset has none; set it at its datasets")
+        if source.aux:
+            self._documents.fault(file, f"{source.place}.aux", "a metadataset has none; set it at its datasets")
+        if isinstance(source.subset, SampleRange):
+            self._fault_of_numbers(file, source.place)
+        place = self._documents.place(file, source.place)
+        return self._metadataset(path, inner, place=place, named_by=(file, f"{source.place}.path"))
+
+    # ----------------------------------------------------------------------------------------------------- leaves
+
+    def _dataset(self, file: str, source: ReferenceSpec, path: str, inner: InheritedSettings) -> PlanNode | None:
+        place = self._documents.place(file, source.place)
+        meta_folder = self._meta_folder(file, source, path)
+        self._check_path(file, source, path, meta_folder)
+        aux, aux_meta_folders = self._aux(file, source)
+        request = inner.request_for(path, source, aux, aux_meta_folders, meta_folder=meta_folder)
+        leaf = inner.leaf(request, place=place)
+        return PlanNode(
+            place=place,
+            kind="dataset",
+            path=path,
+            split_part=inner.split_part,
+            weight=inner.weight,
+            schedule=inner.schedule,
+            repetitions=inner.repetitions,
+            leaf=leaf,
+        )
+
+    def _meta_folder(self, file: str, reference: ReferenceSpec, path: str) -> str | None:
+        """Return the absolute path of the folder to use instead of a dataset's ``.nv-meta``."""
+        if reference.meta_folder is None:
+            return None
+        if is_record_file(path):
+            self._documents.fault(file, f"{reference.place}.meta_folder", "a single file has none")
+            return None
+        return resolve_path(reference.meta_folder, os.path.dirname(file))
+
+    def _join(self, file: str, source: JoinSpec, inner: InheritedSettings) -> PlanNode | None:
+        place = self._documents.place(file, source.place)
+        members = tuple(self._member(file, member, inner) for member in source.members)
+        join = JoinPlan(file=file, place=source.place, members=members, joiner=source.joiner)
+        return PlanNode(
+            place=place,
+            kind="join",
+            path=file,
+            split_part=inner.split_part,
+            weight=inner.weight,
+            schedule=inner.schedule,
+            repetitions=inner.repetitions,
+            leaf=inner.leaf(replace(inner.request, path=file, filter=None), place=place, join=join),
+        )
+
+    def _member(self, file: str, member: MemberSpec, inner: InheritedSettings) -> JoinMember:
+        reference = member.reference
+        path = data_path(resolve_path(reference.path, os.path.dirname(file)))
+        meta_folder = self._meta_folder(file, reference, path)
+        provider = provider_of(path)
+        if provider.format != "folder":
+            why = ", which has no keys" if is_record_file(path) else ""
+            found = f"expected the folder of a prepared dataset, found {provider.title}{why}: {display_path(path)}"
+            self._documents.fault(file, f"{reference.place}.path", found)
+        else:
+            self._check_path(file, reference, path, meta_folder)
+        aux, aux_meta_folders = self._aux(file, reference)
+        request = inner.request_for(path, reference, aux, aux_meta_folders, meta_folder=meta_folder)
+        return JoinMember(
+            request=replace(
+                request,
+                split_part=reference.split_part or request.split_part,
+                subflavors={**reference.subflavors, **request.subflavors},
+                epochs_together=1,  # set at the join, as is the subset
+                subset=(),
+            ),
+            place=self._documents.place(file, reference.place),
+            name=member.name,
+            nonmatch=member.nonmatch,
+        )
+
+    def _aux(self, file: str, source: ReferenceSpec) -> tuple[dict[str, str], dict[str, str]]:
+        """Return the absolute paths of auxiliary stores and of their meta folders."""
+        folder = os.path.dirname(file)
+        stores = {name: resolve_aux(store, folder) for name, store in source.aux.items()}
+        meta_folders = {name: resolve_path(path, folder) for name, path in source.aux_meta_folders.items()}
+        for name, store in stores.items():
+            found = self._paths.fault_of_aux(store, meta_folders.get(name)) if self._paths else None
+            if found is not None:
+                self._documents.fault(file, f"{source.place}.aux.{name}", found)
+        return stores, meta_folders
+
+    # ----------------------------------------------------------------------------------------------------- checks
+
+    def _check_path(self, file: str, source: ReferenceSpec, path: str, meta_folder: str | None) -> None:
+        found = self._paths.fault_of_dataset(path, meta_folder) if self._paths else None
+        if found is not None:
+            self._documents.fault(file, f"{source.place}.path", found)
+
+    def _fault_of_numbers(self, file: str, place: str) -> None:
+        found = "numbers of samples select within one dataset; use percentages here, or set this at the datasets"
+        self._documents.fault(file, f"{place}.subset.range", found)

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 from .hook import Hook
 from .item_id import ItemId
 from .lane import Lane, set_restore_key
 from .stage import SKIPPED
-
-
-class _Loads(Protocol):
-    def load(self, item_id: ItemId) -> Any: ...
 
 
 class BatchMaker:
@@ -24,7 +20,7 @@ class BatchMaker:
         stage: Path and key of the stage.
     """
 
-    def __init__(self, batcher: Hook, upstream: _Loads, lane: Lane, stage: str) -> None:
+    def __init__(self, batcher: Hook, upstream: Any, lane: Lane, stage: str) -> None:
         self._batcher = batcher
         self._upstream = upstream
         self._lane = lane

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from ...errors import EnergonError, SkipSample
 from .item_id import LANE_ITEM, ItemId, as_item_id, integers_of, plain_item_id
@@ -12,11 +12,6 @@ from .running import SKIPPED
 
 _NOT_BUILT: Final = object()
 _LOST: Final = "lost items"
-
-
-class _Loader(Protocol):
-    def load(self, item_id: ItemId) -> Any:
-        """Rebuild an item."""
 
 
 class BufferedItem:
@@ -52,7 +47,7 @@ class BufferedItem:
             item_id = (LANE_ITEM, number, item_id)
         return BufferedItem(item_id, self.batch, self._value)
 
-    def value(self, upstream: _Loader, lane: Lane) -> Any:
+    def value(self, upstream: Any, lane: Lane) -> Any:
         """Return the item; :data:`SKIPPED` if it cannot be rebuilt and the error is tolerated.
 
         Args:
@@ -69,7 +64,7 @@ class BufferedItem:
         return self._value
 
 
-def rebuild_item(upstream: _Loader, lane: Lane, item_id: ItemId) -> Any:
+def rebuild_item(upstream: Any, lane: Lane, item_id: ItemId) -> Any:
     """Rebuild an item, and restore the random generators; return :data:`SKIPPED` if a failure is tolerated.
 
     Raises:

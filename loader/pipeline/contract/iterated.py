@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import copy
 import warnings
+import weakref
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ...errors import StateError, escape_controls
+from ...samples.hooks import running_hook_context
 from ..measuring.recorder import register
 from .buffered import BufferedItem
 from .dataset_methods import BOUND, in_user_iteration, inherits_stage
 from .inner_datasets import replace_datasets
-from .item_id import ItemId, as_item_id
+from .item_id import ItemId, as_item_id, position_of
 from .lane import Lane, set_restore_key
-from .lane_worker_config import LaneWorkerConfig
-from .received_items import ReceivedItems
 from .running import SKIPPED, Running, State
 from .user_state import decode_state, encode_state
+from .worker_config import WorkerConfig
 
 OWN = "own"
 """Marks the ids of items that a user's dataset made, and its own state."""
@@ -291,3 +293,89 @@ def warn_once(message: str, *, stacklevel: int = 2) -> None:
     if message not in _warned:
         _warned.add(message)
         warnings.warn(escape_controls(message), RuntimeWarning, stacklevel=stacklevel)
+
+
+class LaneWorkerConfig(WorkerConfig):
+    """The config that a user's dataset sees in a lane, which has the part of one worker."""
+
+    @classmethod
+    def of(cls, config: WorkerConfig, lane: Lane, ranks: int) -> LaneWorkerConfig:
+        """Create the config of a lane.
+
+        Args:
+            config: The config of the run.
+            lane: The lane.
+            ranks: The number of ranks when the run began, so that a restored lane keeps its part.
+        """
+        share = lane.count // ranks
+        found = cls(
+            rank=lane.number % ranks,
+            world_size=ranks,
+            num_workers=0 if share == 1 and not config.num_workers else share,
+            seed_offset=config.seed_offset,
+            worker_debug_path=config.worker_debug_path,
+            worker_log_level=config.worker_log_level,
+            global_error_handler=config.global_error_handler,
+            restore_error_handler=config.restore_error_handler,
+        )
+        object.__setattr__(found, "_worker", lane.number // ranks)
+        return found
+
+    def rank_worker_id(self) -> int:
+        """Return the number of the lane among those of its rank."""
+        worker: int = self.__dict__["_worker"]
+        return worker
+
+    def assert_worker(self) -> None:
+        """Check that the code of a run is running."""
+        if running_hook_context() is None:
+            super().assert_worker()
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """An item that the user's code received: number of its input and pass, id, micro-batch, and its fields then."""
+
+    number: int
+    item_id: ItemId
+    batch: int | None
+    fields: dict[str, Any]
+
+
+class ReceivedItems:
+    """The items that the user's code received and still holds, found by identity."""
+
+    def __init__(self) -> None:
+        self._items: dict[int, tuple[weakref.ref[Any], _Item]] = {}
+        self.last_position = -1
+
+    def add(self, value: Any, number: int, item_id: ItemId, batch: int | None) -> None:
+        """Record an item; objects without weak references, such as plain dicts and lists, are not recorded."""
+        self.last_position = position_of(item_id)
+        address, items = id(value), self._items
+        try:
+            reference = weakref.ref(value, lambda _: items.pop(address, None))
+        except TypeError:
+            return
+        items[address] = reference, _Item(number, item_id, batch, _fields(value))
+
+    def find(self, value: Any) -> _Item | None:
+        """Return the record of an object, unless its fields have been replaced since."""
+        found = self._items.get(id(value))
+        if found is None or found[0]() is not value:
+            return None
+        now, then = _fields(value), found[1].fields
+        is_same = now.keys() == then.keys() and all(now[name] is then[name] for name in now)
+        return found[1] if is_same else None
+
+    def encode(self, value: Any) -> Any | None:
+        """Return the record of an object as plain data; None for any other value."""
+        found = self.find(value)
+        return None if found is None else [found.number, *BufferedItem(found.item_id, found.batch).to_state()]
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    """Return a shallow copy of an object's fields, without the restore key that stages set."""
+    fields = dict(value) if isinstance(value, dict) else dict(getattr(value, "__dict__", {}))
+    fields.pop("__restore_key__", None)
+    return fields

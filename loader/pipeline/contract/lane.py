@@ -12,17 +12,10 @@ from ...order import mix
 from ...samples.hooks import HookContext, set_hook_context
 from ..failures.policy import FailurePolicy
 from ..item_form import FormLane, ItemForm, numbered
-from ..measuring.item_sources import PositionSources
+from ..measuring.item_sources import ReaderSources
 from ..measuring.recorder import WorkerRecorder
 from .item_id import LANE_ITEM, ItemId
 from .running import Running, State
-
-RULES = 1
-"""The rules by which a new run orders and joins samples, saved in its states. A restored run keeps its rules.
-
-0 is the rules of states without a number: each lane of a pass ends alone, skipped samples make the batches of a pass
-smaller, and an order that is not shuffled is split into one part per lane.
-"""
 
 _CHILD = 20  # separates the seeds of children from other seeds
 
@@ -92,7 +85,6 @@ class Lane:
         path: Places of the inputs that lead to this stage, outermost first: ``"1/0/"``.
         neighbours: The other lanes of the worker, whose items complete the last batch of this one; None if the lane
             ends alone.
-        rules: The rules of the run.
         recorder: Measures what the stages do; None if nothing is measured.
 
     Attributes:
@@ -117,7 +109,6 @@ class Lane:
         "readers",
         "recorder",
         "root_number",
-        "rules",
         "seed",
         "shared",
         "shares_pass",
@@ -134,7 +125,6 @@ class Lane:
         last_sample: LastSample | None = None,
         path: str = "",
         neighbours: Neighbours | None = None,
-        rules: int = RULES,
         recorder: WorkerRecorder | None = None,
     ) -> None:
         self.number = self.root_number = number
@@ -145,9 +135,8 @@ class Lane:
         self.context = context or HookContext()
         self.last_sample: LastSample = last_sample or _NoLastSample()
         self.neighbours = neighbours
-        self.rules = rules
         self.recorder = recorder
-        self.readers: PositionSources | None = None
+        self.readers: ReaderSources | None = None
         self.inputs: dict[str, dict[int, Lane]] | None = None if recorder is None else {}
         self.shared: dict[Any, Any] = {}
         self.shares_pass = False
@@ -169,7 +158,6 @@ class Lane:
             last_sample=self.last_sample,
             path=f"{self.path}{place}/",
             neighbours=self.neighbours,
-            rules=self.rules,
             recorder=self.recorder,
         )
         child.shares_pass = self.shares_pass
@@ -196,7 +184,6 @@ class Lane:
             context=self.context,
             last_sample=self.last_sample,
             path=self.path,
-            rules=self.rules,
         )
 
 

@@ -10,21 +10,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, Protocol
 
+from ...arrays import IntArray
+from ...errors import StateError
+from ...order import LaneOrder
+
 NO_SOURCE = -1
 """The source of samples for which it is not known, such as those that a user's dataset made itself."""
 
 _LANE_ITEM = "lane"  # see loader.pipeline.contract.item_id
-
-
-class PositionSources(Protocol):
-    """The sources of the samples of a reader."""
-
-    @property
-    def only(self) -> int | None:
-        """The number of the only source; None if there are several."""
-
-    def at(self, lane: int, position: int) -> int:
-        """Return the number of the source of a sample; :data:`NO_SOURCE` if it is not known."""
 
 
 class MeasuredLane(Protocol):
@@ -35,7 +28,7 @@ class MeasuredLane(Protocol):
     count: int
 
     @property
-    def readers(self) -> PositionSources | None:
+    def readers(self) -> ReaderSources | None:
         """The sources of the samples of its reader; None if inputs have readers."""
 
     @property
@@ -99,3 +92,59 @@ def samples_by_source(lane: MeasuredLane, item_ids: Iterable[Any]) -> Counter[in
     if readers is not None and readers.only is not None and all(type(item_id) is int for item_id in item_ids):
         return Counter({readers.only: sum(1 for _ in item_ids)})
     return Counter(sample.source for item_id in item_ids for sample in samples_of(lane, item_id))
+
+
+_BLOCK = 256  # positions that are located together
+_MAX_BLOCKS = 64
+
+
+class ReaderSources:
+    """The sources of a reader's samples.
+
+    Args:
+        reader: The reader.
+        lane: The lane for which it is opened; it gives the seed of the order.
+        first: The number of the reader's first source.
+        sources: Number of its sources.
+    """
+
+    __slots__ = ("_blocks", "_count", "_first", "_orders", "_reader", "_seed", "only")
+
+    def __init__(self, reader: Any, lane: Any, *, first: int, sources: int) -> None:
+        self._reader = reader
+        self._count, self._seed = lane.count, lane.seed
+        self._first = first
+        self.only = first if sources == 1 else None
+        self._orders: dict[int, LaneOrder | None] = {}
+        self._blocks: dict[tuple[int, int], list[int]] = {}
+
+    def at(self, lane: int, position: int) -> int:
+        """Return the number of the source of a sample; :data:`.NO_SOURCE` if it is not known."""
+        if self.only is not None:
+            return self.only
+        number, row = divmod(position, _BLOCK)
+        block = self._blocks.get((lane, number))
+        if block is None:
+            if len(self._blocks) >= _MAX_BLOCKS:
+                self._blocks.clear()
+            block = self._blocks[lane, number] = self._located(lane, number * _BLOCK)
+        source = block[row] if row < len(block) else -1
+        return NO_SOURCE if source < 0 else self._first + source  # negative: its dataset left the mix
+
+    def _located(self, lane: int, start: int) -> list[int]:
+        if lane not in self._orders:
+            self._orders[lane] = self._order(lane)
+        order = self._orders[lane]
+        if order is None:
+            return []
+        stop = start + _BLOCK if order.length is None else min(start + _BLOCK, order.length)
+        source: IntArray = order.locate(start, stop)[0]
+        found: list[int] = source.tolist()
+        return found
+
+    def _order(self, lane: int) -> LaneOrder | None:
+        try:
+            order: LaneOrder = self._reader.lane_order(lane, lanes=self._count, seed=self._seed)
+        except StateError:  # the mix was edited, and this rank does not know where in that lane
+            return None
+        return order

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from time import perf_counter_ns
 from typing import Any, Protocol
@@ -16,54 +16,25 @@ import numpy as np
 import numpy.typing as npt
 
 from ...arrays import IntArray
-from ...errors import EnergonError
-from ...order import GONE, BlendedLane, LaneOrder, MixHistory
+from ...errors import EnergonError, StateError
+from ...order import GONE, BlendedLane, LaneOrder
 from ..contract.buffered import note_lost_item
 from ..contract.item_id import ItemId, position_of
 from ..contract.lane import Lane
 from ..contract.stage import SKIPPED, State
-from ..measuring.counts import STORAGE, Counts
-from ..measuring.position_sources import ReaderSources
+from ..measuring.counts import STORAGE, Counts, SourceCounter
+from ..measuring.item_sources import ReaderSources
 from ..measuring.recorder import WorkerRecorder
-from ..measuring.source_counter import SourceCounter
 from .fetched_ranges import MEMBER_BYTES
-from .joined_source import RowReader
-from .ordered_chunks import OrderedChunks
 from .read_ahead import FetchedChunk, ReadAhead
 from .read_together import LaneReaders
 from .sample_chunk import ChunkReader, SourceTable
-from .source import Source
+from .shard_reads import COALESCED_BYTES
 
 _MAX_CHUNK = 1024  # samples
 _MANY_SOURCES, _MAX_CHUNK_OF_MANY = 16, 4096  # so that some samples of each are located, and read, together
 _CHUNKS_JOINED = 4  # to ranges that are fetched
 _REBUILT_TOGETHER = 256  # positions
-
-
-class _Definition(Protocol):
-    """The stage, which all lanes share; see :class:`.ReadDataset`."""
-
-    sources: tuple[Source, ...]
-    history: MixHistory | None
-
-    @property
-    def key(self) -> str: ...
-
-    @property
-    def opened(self) -> tuple[SourceTable, ChunkReader | RowReader]: ...
-
-    @property
-    def waiting(self) -> MutableMapping[int, ReadAhead]: ...
-
-    @property
-    def is_remote(self) -> bool: ...
-
-    @property
-    def sample_bytes(self) -> int: ...
-
-    def ahead_bytes(self, lanes: int) -> int: ...
-
-    def lane_order(self, number: int, *, lanes: int, seed: int, rules: int) -> LaneOrder: ...
 
 
 class _SizedChunk(FetchedChunk, Protocol):
@@ -88,7 +59,7 @@ class LaneReader:
         begin: Called with the position of each sample before it is read.
     """
 
-    def __init__(self, definition: _Definition, order: LaneOrder, lane: Lane, state: State) -> None:
+    def __init__(self, definition: Any, order: LaneOrder, lane: Lane, state: State) -> None:
         self._order = order
         self._lane = lane
         self.table, self._rows = definition.opened
@@ -288,3 +259,121 @@ class LaneReader:
             note_lost_item(self._lane)
             return SKIPPED
         return next(self._rows.read((position,), source, index, self.table.excluded(source, index), self.begin))[0]
+
+
+_FIRST_CHUNK, _GROWTH = 32, 4  # samples; each chunk is larger than the last one
+_CHUNKS_ORDERED = 4  # at a time: the fixed cost of the order is that of about a thousand positions
+
+WindowOf = Callable[[int], "tuple[int, int] | None"]
+"""Returns where the window of the shuffle that has a position begins and ends; None without windows."""
+
+
+class OrderedChunks:
+    """The chunks of a lane's stream.
+
+    Args:
+        order: The stream.
+        table: The table of samples.
+        position: Position of the first sample.
+        max_size: The most samples of a chunk.
+        window_of: The windows with which chunks end, if they are small; None for none.
+        sample_bytes: Mean bytes of a sample.
+        was_edited: Datasets of the stream may have left the mix.
+    """
+
+    def __init__(
+        self,
+        order: LaneOrder,
+        table: SourceTable,
+        position: int,
+        *,
+        max_size: int,
+        window_of: WindowOf | None,
+        sample_bytes: int,
+        was_edited: bool,
+    ) -> None:
+        self._order = order
+        self._table = table
+        self._size, self._max_size = min(_FIRST_CHUNK, max_size), max_size
+        self._window_of = window_of or _no_window
+        self._sample_bytes = sample_bytes
+        self._was_edited = was_edited
+        self._ordered = range(position, position)  # positions whose order is known
+        self._found: tuple[IntArray, IntArray, IntArray]  # their sources, numbers in the indexes, and epochs
+
+    def limit_first(self, samples: int) -> None:
+        """Limit the samples of the next chunk."""
+        self._size = min(self._size, samples)
+
+    def begin_with(self, position: int, epoch: IntArray, sample: IntArray) -> None:
+        """Begin at a position with samples of the only source that were ordered elsewhere."""
+        source = np.zeros(len(sample), dtype=np.int64)
+        self._found = source, self._table.index_numbers(source, sample), epoch
+        self._ordered = range(position, position + len(sample))
+
+    def at(self, start: int) -> tuple[range, IntArray, IntArray, IntArray]:
+        """Return the chunk that begins at a position: positions, sources, numbers in the indexes, and epochs.
+
+        Raises:
+            StateError: The dataset of the first sample left the mix.
+            StopIteration: The pass is over.
+        """
+        if start not in self._ordered:
+            self._order_from(start)
+        stop = min(self._end_of_chunk(start), self._ordered.stop)
+        rows = slice(start - self._ordered.start, stop - self._ordered.start)
+        self._size = min(self._size * _GROWTH, self._max_size)
+        source, index, epoch = self._found
+        return self._ordered[rows], source[rows], index[rows], epoch[rows]
+
+    def _end_of_chunk(self, start: int) -> int:
+        """Return where the chunk that begins at a position ends: with a window, if that is read by ranges.
+
+        The samples of a window are neighbours in their shards, in parts that are read whole if the chunk has all of it.
+        """
+        stop = start + self._size
+        window = self._window_of(stop)
+        if window is None:
+            return stop
+        first, end = window
+        if first > start:
+            return first
+        is_small = end - start <= 2 * self._size and (end - start) * self._sample_bytes <= COALESCED_BYTES
+        return end if is_small else stop
+
+    def _order_from(self, start: int) -> None:
+        length = self._order.length
+        stop = start + self._size * _CHUNKS_ORDERED
+        window = self._window_of(stop)
+        if window is not None and window[1] - start <= 2 * (stop - start):
+            stop = window[1]
+        ordered = range(start, stop if length is None else min(stop, length))
+        if not ordered:
+            raise StopIteration
+        source, epoch, sample = self._order.locate(start, ordered.stop)
+        if self._was_edited:
+            known = _before_gone(source)
+            source, epoch, sample, ordered = source[:known], epoch[:known], sample[:known], ordered[:known]
+        self._found = source, self._table.index_numbers(source, sample), epoch
+        self._ordered = ordered
+
+
+def _no_window(position: int) -> None:
+    """Return None: the order has no windows."""
+
+
+def _before_gone(source: IntArray) -> int:
+    """Return the number of positions before the first one whose dataset left the mix.
+
+    Raises:
+        StateError: It is the first position.
+    """
+    gone = np.flatnonzero(source == GONE)
+    if not len(gone):
+        return len(source)
+    if gone[0] == 0:
+        raise StateError(
+            "a sample of this micro-batch is of a dataset that has left the mix of the run",
+            hint="rebuild it from a state before that change of the mix, with the documents of that time",
+        )
+    return int(gone[0])

@@ -20,7 +20,7 @@ from ...order import (
     StreamOrder,
     mix,
 )
-from ..contract.lane import RULES, child_seed
+from ..contract.lane import child_seed
 from .planned_schedule import PlannedSchedule
 
 _SOURCE = 21  # purpose of the random numbers: part of their seed
@@ -38,8 +38,8 @@ class OrderPlan(Protocol):
     def starts_over(self) -> bool:
         """True if each iteration starts a new pass."""
 
-    def order(self, samples: Sequence[int], *, lanes: int, seed: int, rules: int = RULES) -> StreamOrder:
-        """Return the order of sources with these numbers of samples, by the rules of the run."""
+    def order(self, samples: Sequence[int], *, lanes: int, seed: int) -> StreamOrder:
+        """Return the order of sources with these numbers of samples."""
 
     def items(self, samples: Sequence[int]) -> int | None:
         """Return the number of samples of a pass; None without end."""
@@ -95,8 +95,8 @@ class ShuffledPlan:
     def starts_over(self) -> bool:
         return False
 
-    def order(self, samples: Sequence[int], *, lanes: int, seed: int, rules: int = RULES) -> StreamOrder:
-        return _shuffled_order(self, tuple(samples), lanes, seed, rules)
+    def order(self, samples: Sequence[int], *, lanes: int, seed: int) -> StreamOrder:
+        return _shuffled_order(self, tuple(samples), lanes, seed)
 
     def source_order(self, samples: int, seed: int) -> SourceOrder:
         """Return the order of the only source, with this number of samples."""
@@ -167,7 +167,6 @@ class SequentialPlan:
         *,
         lanes: int,
         seed: int,  # noqa: ARG002 - not shuffled
-        rules: int = RULES,  # noqa: ARG002 - always the same
     ) -> StreamOrder:
         order = SequentialPass(tuple(samples), lanes)
         return order if self.deal is None else PrebatchedPass(order, self.deal)
@@ -204,9 +203,9 @@ def samples_of_round(samples: Sequence[int], weights: Sequence[float]) -> int:
 
 
 @lru_cache(maxsize=64)  # shared by all lanes of a process
-def _shuffled_order(plan: ShuffledPlan, samples: tuple[int, ...], lanes: int, seed: int, rules: int) -> StreamOrder:
+def _shuffled_order(plan: ShuffledPlan, samples: tuple[int, ...], lanes: int, seed: int) -> StreamOrder:
     sources = _source_orders(plan, samples, seed, range(len(samples)))
-    chunk = plan.chunk if rules and plan.is_sequential else None
+    chunk = plan.chunk if plan.is_sequential else None
     streams = lanes if chunk is None else 1
     order: RepeatedOrder | EditedOrder | FinitePass
     if plan.schedule is not None:

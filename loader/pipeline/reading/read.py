@@ -9,7 +9,7 @@ from weakref import WeakValueDictionary
 
 from ...cached_property import cached_property
 from ...order import LaneOrder, MixHistory, worker_share
-from ..contract.lane import RULES, Lane
+from ..contract.lane import Lane
 from ..contract.stage import Running, SavableDataset, State
 from ..contract.state_schema import COUNT
 from ..contract.worker_config import WorkerConfig
@@ -146,7 +146,7 @@ class ReadDataset(SavableDataset[Raw]):
         if self.plan.repeats:
             return ItemForm(positions=None)
         seed = self.worker_config.seed_offset  # lengths do not depend on it
-        return ItemForm(positions=self.lane_order(lane.number, lanes=lane.count, seed=seed, rules=lane.rules).length)
+        return ItemForm(positions=self.lane_order(lane.number, lanes=lane.count, seed=seed).length)
 
     def nominal_items(self, worker: int, workers: int) -> int:
         samples = [source.samples for source in self.sources]
@@ -180,7 +180,7 @@ class ReadDataset(SavableDataset[Raw]):
         return (source.describe() for source in self.sources)
 
     def open(self, lane: Lane, state: State) -> Running:
-        order = self.lane_order(lane.number, lanes=lane.count, seed=lane.seed, rules=lane.rules)
+        order = self.lane_order(lane.number, lanes=lane.count, seed=lane.seed)
         running = LaneReader(self, order, lane, state)
         together = ReadTogether.of(lane)
         if together is not None:
@@ -188,7 +188,7 @@ class ReadDataset(SavableDataset[Raw]):
         samples: LaneSamples | None = lane.shared.get(LaneSamples) if lane.shared else None
         return running if samples is None else CountedReader(running, samples)
 
-    def lane_order(self, number: int, *, lanes: int, seed: int, rules: int = RULES) -> LaneOrder:
+    def lane_order(self, number: int, *, lanes: int, seed: int) -> LaneOrder:
         """Return the stream of a lane.
 
         Raises:
@@ -196,7 +196,7 @@ class ReadDataset(SavableDataset[Raw]):
         """
         samples = [source.samples for source in self.sources]
         if self.history is None or not isinstance(self.plan, ShuffledPlan):
-            return self.plan.order(samples, lanes=lanes, seed=seed, rules=rules).lane(number)
+            return self.plan.order(samples, lanes=lanes, seed=seed).lane(number)
         schedule = None if self.plan.schedule is None else self.plan.schedule.in_samples
         mixes = self.history.mixes(self.plan.weights, schedule)
         order = self.plan.edited_order(samples, mixes, lanes=lanes, seed=seed, source_seeds=self.source_seeds)

@@ -8,12 +8,11 @@ the other readers will need soon, in proportion to those that they took so far.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol, cast
+from collections.abc import Sequence
+from typing import Any, cast
 from weakref import WeakValueDictionary
 
 import numpy as np
-import numpy.typing as npt
 
 from ...arrays import IntArray
 from ...cached_property import cached_property
@@ -22,7 +21,7 @@ from ...order import SourceOrders
 from ..contract.lane import Lane, child_seed
 from ..contract.running import State
 from .order_plan import ShuffledPlan
-from .sample_chunk import SampleChunk, SourceTable
+from .sample_chunk import SampleChunk
 from .shard_reads import ShardPool
 from .source import ShardSource, Source
 
@@ -32,27 +31,6 @@ _FIRST_SAMPLES = 1 << 10  # that all readers locate one by one, when they are op
 _MIN_SAMPLES, _MAX_SAMPLES = 1 << 12, 1 << 14  # that are located at a time, later
 _MAX_BYTES = 4 << 20  # that a lane reads at a time
 _MAX_LEFT = 0.5  # of the samples that a reader should have, so that it gets more
-
-
-class _Reader(Protocol):
-    """A running reader of one dataset."""
-
-    position: int
-    """Position of the next sample."""
-
-    located: int
-    """Position of the first sample that is not located."""
-
-    table: SourceTable
-    begin: Callable[[int], None]
-
-    def add_samples(
-        self,
-        samples: Iterator[tuple[Any, int]],
-        positions: range,
-        columns: tuple[IntArray, IntArray, IntArray, npt.NDArray[np.bool_] | None],
-    ) -> None:
-        """Add located samples to those that it yields next."""
 
 
 class ReaderPlace:
@@ -137,7 +115,7 @@ class LaneReaders:
         self._numbers = {lane.path + place.path: number for number, place in enumerate(places)}
         self._state: State | None = state
         self._first: dict[int, tuple[int, IntArray, IntArray]] = {}  # first positions, epochs and samples from them
-        self._readers: WeakValueDictionary[int, _Reader] = WeakValueDictionary()
+        self._readers: WeakValueDictionary[int, Any] = WeakValueDictionary()
         self._sparse: set[int] = set()  # numbers of datasets
         self._datasets = np.array([place.number for place in places])
         self._seen = np.zeros(len(places), np.int64)  # positions of the readers, when samples were located last
@@ -177,7 +155,7 @@ class LaneReaders:
         rows = zip(starts.tolist(), epochs.reshape(-1, each), samples.reshape(-1, each), strict=True)
         self._first = dict(enumerate(rows))
 
-    def join(self, path: str, reader: _Reader, *, is_sparse: bool) -> bool:
+    def join(self, path: str, reader: Any, *, is_sparse: bool) -> bool:
         """Let a reader that is opened get its samples together with others; return False if it is not one of these."""
         number = self._numbers.get(path)
         if number is None:
@@ -199,7 +177,7 @@ class LaneReaders:
             return
         self._samples = min(2 * self._samples, _MAX_SAMPLES)
 
-    def _locate(self, numbers: IntArray, readers: Sequence[_Reader]) -> None:
+    def _locate(self, numbers: IntArray, readers: Sequence[Any]) -> None:
         """Locate samples of those readers that have few left."""
         position = np.array([reader.position for reader in readers])
         located = np.array([reader.located for reader in readers])

@@ -13,7 +13,6 @@ from ..contract.hook import Hook
 from ..contract.item_id import ItemId
 from ..contract.lane import Lane, LaneInput, input_form
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
-from ..contract.state_schema import COUNT
 from ..contract.worker_config import WorkerConfig, check_integers
 from ..item_form import FormLane, ItemForm
 
@@ -33,16 +32,13 @@ class BatchDataset(SavableDataset[T]):
         drop_last: Drop a last batch of fewer than B items.
         at_positions: The lanes get whole batches, so the number of batches is known unless items are skipped: batch
             ``b`` of a lane holds the items at the positions ``[b·B, (b+1)·B)`` of its stream. The next item takes the
-            place of a skipped one. (In runs whose state an earlier version saved, a skipped item may make its batch
-            smaller.)
+            place of a skipped one.
         failure_tolerance: Consecutive failures of ``batcher`` that end the run; by default the number set for it, or
             100.
         worker_config: By default the dataset's.
         batcher_stateless: Accepted for code written for megatron-energon, and ignored.
         batcher_config: Likewise.
     """
-
-    entry_schema = COUNT
 
     def __init__(
         self,
@@ -123,17 +119,10 @@ class _BatchRunning:
         self._maker = BatchMaker(batcher, self._upstream, lane, stage)
         self.load = self._maker.load
         self._drops_last = definition.drop_last
-        self._at_positions = definition.at_positions and lane.neighbours is None
         self._name = definition.name
-        self._key = definition.key
-        self._number = state.get(self._key, 0)  # of the next batch, where batches are at positions
-        self.state = self._state_of_positions if self._at_positions else self._upstream.state
+        self.state = self._upstream.state
 
     def next(self) -> tuple[Any, ItemId]:
-        values, item_ids = self._take_at_positions() if self._at_positions else self._take()
-        return self._maker.make(values, item_ids)
-
-    def _take(self) -> tuple[list[Any], tuple[ItemId, ...]]:
         values: list[Any] = []
         item_ids: list[ItemId] = []
         source_next = self._upstream.next
@@ -153,26 +142,4 @@ class _BatchRunning:
             if value is not SKIPPED:
                 values.append(value)
                 item_ids.append(item_id)
-        return values, tuple(item_ids)
-
-    def _take_at_positions(self) -> tuple[list[Any], tuple[ItemId, ...]]:
-        values: list[Any] = []
-        item_ids: list[ItemId] = []
-        last = (self._number + 1) * self._size - 1
-        item_id: ItemId = -1
-        while item_id != last:  # items of a generator have other ids, so all those of the last input are in the batch
-            try:
-                value, item_id = self._upstream.next()
-            except StopIteration:
-                if item_id == -1 or self._drops_last:
-                    note_remainder(self._lane, self._name, len(values), self._size)
-                    raise
-                break
-            if value is not SKIPPED:
-                values.append(value)
-                item_ids.append(item_id)
-        self._number += 1
-        return values, tuple(item_ids)
-
-    def _state_of_positions(self) -> State:
-        return self._upstream.state() | {self._key: self._number}
+        return self._maker.make(values, tuple(item_ids))

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import partial
 from inspect import signature
 from typing import Any
 
-from ...errors import ConfigError
+from ...errors import ConfigError, EnergonError, StorageError
+from ...format.columns.column_files import column_names, read_record
 from ...format.documents.load_request import LoadRequest, checked_key_format, resolve_meta_folder
 from ...format.documents.messages import did_you_mean
 from ...format.documents.providers import is_metadataset, is_record_file
+from ...lazy_torch import torch
 from ...metadataset.documents.leaf_plan import JoinPlan, LeafPlan
 from ...metadataset.joins.open_join import open_join
 from ...metadataset.leaf_errors import named_by
@@ -33,9 +36,8 @@ from ...samples.decoding.decoder import SampleDecoder
 from ...samples.encoding.task_encoder import TaskEncoder
 from ...samples.hooks import is_library_hook
 from ...storage.remote import use_storage_options
+from ...storage.shared_answers import Answers, use_answers
 from .dataset_factory import DatasetSubset
-from .lazy_documents import read_lazy_documents
-from .shared_metadata import shared_metadata
 
 _DECODER_ARGUMENTS = ("image_decode", "av_decode", "video_decode_audio", "guess_content")
 _DEPRECATED = (*_DECODER_ARGUMENTS, "auto_decode", "handler")
@@ -312,3 +314,88 @@ def _open_join(plan: LeafPlan, join: JoinPlan, decoder: SampleDecoder | None) ->
         open_rows=partial(open_join, join),
         joiner=load_joiner(join.joiner, at=at, trust_code=plan.request.trust_code),
     )
+
+
+def read_lazy_documents(source: Source, *, units: Iterable[str]) -> None:
+    """Read the dataset file and the index's documents of a source, or of each member of a join, and those of columns.
+
+    Errors are left to the first use, which finds them again.
+
+    Args:
+        source: The source.
+        units: The names of columns that a blend may count.
+    """
+    members = source.members if isinstance(source, JoinedSource) else (source,)
+    for place, member in enumerate(members):
+        with suppress(EnergonError):
+            _ = member.is_crude
+        if isinstance(member, DatasetSource):
+            with suppress(EnergonError):
+                _ = member.folder.index.layout
+            if not place:  # of a join, the primary dataset has the columns
+                _read_columns(member, units)
+
+
+def _read_columns(source: DatasetSource, units: Iterable[str]) -> None:
+    for unit in units:
+        with suppress(EnergonError):
+            storage = source.folder.storage
+            if unit in column_names(storage):
+                _ = read_record(storage, unit)
+
+
+@contextmanager
+def shared_metadata(config: WorkerConfig) -> Iterator[None]:
+    """Open datasets in the block with the documents that rank 0 has read.
+
+    Rank 0 runs the block first. The other ranks wait, and run it with its answers. If it fails on rank 0, it fails on
+    all: no rank waits for one that has ended.
+
+    Raises:
+        ConfigError: There is no process group of the run's ranks.
+        StorageError: Rank 0 could not open the datasets, and this rank could.
+    """
+    if config.world_size == 1:
+        yield
+        return
+    _check_group(config)
+    if config.rank == 0:
+        answers, failure = Answers(), "it was interrupted"
+        try:
+            with use_answers(answers):
+                yield
+            failure = ""
+        except Exception as error:
+            failure = str(error)
+            raise
+        finally:
+            answers.records = False
+            _broadcast((answers.found, failure), config)
+        return
+    found, failure = _broadcast(None, config)
+    with use_answers(Answers(found)):
+        yield
+    if failure:  # and this rank could open them: a file was missing for a moment
+        raise StorageError(f"rank 0 could not open the datasets: {failure}", hint="start the run again")
+
+
+def _broadcast(held: Any, config: WorkerConfig) -> Any:
+    objects = [held]
+    torch.distributed.broadcast_object_list(objects, group=config.data_parallel_group, group_src=0)
+    return objects[0]
+
+
+def _check_group(config: WorkerConfig) -> None:
+    dist = torch.distributed
+    if not (dist.is_available() and dist.is_initialized()):
+        raise ConfigError(
+            f"share_metadata=True of {config.world_size} ranks needs torch.distributed, which is not initialised",
+            hint="call torch.distributed.init_process_group() first, or drop share_metadata",
+        )
+    ranks = dist.get_world_size(config.data_parallel_group)
+    if ranks != config.world_size:
+        raise ConfigError(
+            f"share_metadata=True needs a process group of the {config.world_size} ranks of the run, found one of "
+            f"{ranks}",
+            hint="pass the group as data_parallel_group",
+        )

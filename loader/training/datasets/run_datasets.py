@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from ...errors import ConfigError
 from ...metadataset.documents.leaf_plan import BlendStep
 from ...metadataset.documents.weight_schedule import EntrySchedule
-from ...metadataset.plans.blend_units import LeafGroup, UnitBlend, blend_tree
+from ...metadataset.plans.blend_units import SAMPLES, LeafGroup, UnitBlend, blend_tree
 from ...pipeline.contract.stage import SavableDataset
 from ...pipeline.contract.worker_config import WorkerConfig
 from ...pipeline.padding.pad_ranks import PadRanksDataset
-from ...pipeline.reading.order_plan import SequentialPlan, ShuffledPlan
+from ...pipeline.reading.order_plan import OrderPlan, SequentialPlan, ShuffledPlan
+from ...pipeline.reading.read import ReadDataset
+from ...pipeline.reading.read_together import ReaderPlace, ReadTogether
+from ...pipeline.reading.shard_reads import ShardPool
 from ...pipeline.reading.source import Source
+from ...pipeline.stages.blend import BlendDataset
 from ...pipeline.stages.epochize import EpochizeDataset
 from ...pipeline.stages.even_ranks import EvenRanksDataset
 from ...pipeline.stages.limit import LimitDataset
 from ...pipeline.stages.log_sample import LogSampleDataset
-from .chain import ChainOptions, build_chain
+from .chain import ChainOptions, Level, SampleStages, batched, build_chain
 from .open_sources import LoadedSource
-from .scheduled_weights import planned_schedule
+from .scheduled_weights import planned_schedule, planned_volumes
 from .single_datasets import DatasetBlendMode, LoadedDataset, SourceFactory
-from .volume_chain import build_volume_chain
+from .volume_units import ColumnSize, VolumeUnits
 
 if TYPE_CHECKING:
     from ...samples.encoding.task_encoder import TaskEncoder
@@ -319,3 +323,109 @@ def _logged(chain: SavableDataset[Any], mode: Literal["train", "val"]) -> Savabl
     """Add the stage that logs micro-batches, if the worker config requests it."""
     config = chain.worker_config
     return LogSampleDataset(chain, mode) if config.worker_debug_path is not None and config.worker_log_level else chain
+
+
+_ITEMS = {Level.READ: "samples as they are read", Level.ENCODED: "encoded samples", Level.PACKED: "packs"}
+
+
+def build_volume_chain(
+    sources: Sequence[Source],
+    tree: UnitBlend,
+    plan_of: Callable[[LeafGroup], OrderPlan],
+    options: ChainOptions,
+    *,
+    needs_sizes: bool = True,
+) -> SavableDataset[Any]:
+    """Build the chain from the readers to micro-batches.
+
+    Args:
+        sources: The datasets.
+        tree: The blends above them.
+        plan_of: Returns the order of a group's samples.
+        options: Options of the stages.
+        needs_sizes: Refuse units whose sizes are not known.
+
+    Raises:
+        ConfigError: A unit is not known; or a blend would count samples, and one below it packs.
+    """
+    pool = ShardPool(readers=sum(1 for _ in tree.groups()), sources=len(sources))
+    chain, level = _Builder(sources, plan_of, options, pool, needs_sizes=needs_sizes).blend(tree)
+    places = [*_reader_places(chain)]
+    if places:
+        chain.begin = ReadTogether(places, sources, pool).begin
+    return batched(SampleStages(sources, options).lift(chain, level, Level.PACKED), options)
+
+
+def _reader_places(stage: SavableDataset[Any], steps: tuple[tuple[str, int], ...] = ()) -> Iterator[ReaderPlace]:
+    """Yield the readers of one shuffled dataset below a blend."""
+    if isinstance(stage, BlendDataset):
+        for number, upstream in enumerate(stage.inputs):
+            yield from _reader_places(upstream, (*steps, (stage.key, number)))
+        return
+    while not isinstance(stage, ReadDataset):
+        stage = stage.inputs[0]
+        if isinstance(stage, BlendDataset):
+            yield from _reader_places(stage, steps)
+            return
+    plan = stage.plan
+    if len(stage.sources) == 1 and isinstance(plan, ShuffledPlan) and not plan.is_sequential:
+        yield ReaderPlace(steps, stage.key, plan, stage.first_source, stage.sources[0])
+
+
+class _Builder:
+    def __init__(
+        self,
+        sources: Sequence[Source],
+        plan_of: Callable[[LeafGroup], OrderPlan],
+        options: ChainOptions,
+        pool: ShardPool,
+        *,
+        needs_sizes: bool,
+    ) -> None:
+        self._sources = tuple(sources)
+        self._plan_of = plan_of
+        self._options = options
+        self._stages = SampleStages(self._sources, options)
+        self._units = VolumeUnits(self._sources, options.task_encoder, needs_sizes=needs_sizes)
+        self._pool = pool
+
+    def blend(self, blend: UnitBlend) -> tuple[BlendDataset[Any], Level]:
+        """Return a blend, and the level of its items."""
+        entries = [self._entry(entry) for entry in blend.entries]
+        below = max(level for _, level in entries)
+        if blend.unit == SAMPLES:
+            size, own = None, below
+        else:
+            leaves = [leaf for group in blend.groups() for leaf in group.leaves]
+            size, own = self._units.size(blend.unit, leaves)
+            if own is Level.PACKED and self._options.packing_buffer_size is None:
+                own = Level.ENCODED
+        if own < below:
+            raise ConfigError(
+                f"a blend counts {blend.unit!r} in {_ITEMS[own]}, and a blend below it counts {_ITEMS[below]}",
+                hint=f"count {blend.unit!r} later, or give both blends one unit",
+            )
+        chains = [self._stages.lift(chain, level, own) for chain, level in entries]
+        schedule = planned_volumes(blend, self._options)
+        pairs = zip(chains, blend.weights if schedule is None else [1.0] * len(chains), strict=True)
+        stage: BlendDataset[Any] = BlendDataset(
+            *pairs, size=size, unit=None if size is None else blend.unit, schedule=schedule, name="blend"
+        )
+        # Metrics are measured by the stage whose results they take. Columns have the sizes of samples before all hooks.
+        stage.counts_sizes = isinstance(size, ColumnSize)
+        stage.counts_volumes = size is not None and not stage.counts_sizes
+        stage.depth = max(chain.depth for chain in chains)  # later stages have the keys that they have without blends
+        return stage, own
+
+    def _entry(self, entry: UnitBlend | LeafGroup) -> tuple[SavableDataset[Any], Level]:
+        if isinstance(entry, UnitBlend):
+            return self.blend(entry)
+        first, count = entry.leaves[0], len(entry.leaves)
+        reader = ReadDataset(
+            self._sources[first : first + count],
+            self._plan_of(entry),
+            worker_config=self._options.worker_config,
+            first_source=first,
+            pool=self._pool,
+        )
+        return reader, Level.READ

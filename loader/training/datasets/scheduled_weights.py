@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Any
 
 from ...errors import ConfigError
 from ...metadataset.documents.weight_schedule import EntrySchedule, combine_starts
@@ -15,17 +15,7 @@ from .chain import ChainOptions
 _MAX_WEIGHTS = 1 << 16  # each state of the run has them
 
 
-class _Scheduled(Protocol):
-    @property
-    def weight(self) -> float | None:
-        """Share of a blend without end."""
-
-    @property
-    def schedule(self) -> EntrySchedule | None:
-        """Share in each stretch of the run; None if it never changes."""
-
-
-def planned_schedule(specs: Sequence[_Scheduled], options: ChainOptions) -> PlannedSchedule:
+def planned_schedule(specs: Sequence[Any], options: ChainOptions) -> PlannedSchedule:
     """Return the schedule of a run.
 
     Args:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
+
+import torch.utils.data
+from torch.utils.data.distributed import DistributedSampler
 
 from ...errors import ConfigError, StateError
 from ...pipeline.contract.stage import SavableDataset
+from ...pipeline.contract.worker_config import WorkerConfig
 from ..states.framework_state import (
     broadcast_states,
     framework_state,
@@ -23,13 +27,116 @@ from ..stats.profile import LoaderProfile
 from ..stats.snapshot import LoaderStats
 from ..workers.stream_options import CheckpointKeywords, StreamOptions
 from .batches_ahead import DeviceBatches
-from .framework_attributes import RankShare, TorchLoader
 from .replay import replay_step
 from .restore_sample import restore_sample
 from .run import LoaderRun
 from .served_states import list_of_states, states_of_ranks, states_of_served
 
 T_co = TypeVar("T_co", covariant=True)
+
+
+class RankShare(DistributedSampler[Any]):
+    """Sampler of a loader whose order and share of the data are part of its dataset; it yields no indexes.
+
+    Frameworks replace the sampler of a loader by a ``DistributedSampler``, unless it is one.
+    """
+
+    def __init__(self, config: WorkerConfig) -> None:
+        self.num_replicas = config.world_size
+        self.rank = config.rank
+        self.epoch = 0
+        self.seed = config.seed_offset
+        self.shuffle = self.drop_last = False
+
+    def __iter__(self) -> Iterator[Any]:
+        raise TypeError("the order of samples is part of the dataset: iterate the loader, not its sampler")
+
+    def __len__(self) -> int:
+        raise TypeError("the order of samples is part of the dataset: take the length of the loader")
+
+
+class _Fixed:
+    """Property that cannot be set; the error names the reason.
+
+    Args:
+        getter: Returns the value for a loader.
+    """
+
+    def __init__(self, getter: Callable[[Any], Any]) -> None:
+        self._getter = getter
+        self.__doc__ = getter.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, loader: Any, owner: type | None = None) -> Any:
+        return self if loader is None else self._getter(loader)
+
+    def __set__(self, loader: Any, value: Any) -> None:
+        raise ValueError(
+            f"{self._name} of a {type(loader).__name__} cannot be set: the dataset determines the order of samples, "
+            "the batches and this rank's share. Build another dataset and loader instead."
+        )
+
+
+class TorchLoader(torch.utils.data.DataLoader[T_co]):
+    """A ``DataLoader`` for frameworks. It neither initializes torch's class nor iterates as it does."""
+
+    _is_accelerate_prepared = True  # Accelerate would otherwise build a loader of its own that reads the dataset
+    _iterator = None
+
+    worker_config: WorkerConfig
+    generator = None
+    timeout = 0
+    worker_init_fn: Callable[[int], None] | None = None  # Lightning sets one that seeds generators; lanes seed theirs
+    pin_memory_device = ""
+    in_order = True
+
+    if not TYPE_CHECKING:  # torch's stubs declare variables
+        batch_size = _Fixed(lambda _: None)
+        batch_sampler = _Fixed(lambda _: None)
+        drop_last = _Fixed(lambda _: False)
+
+        @_Fixed
+        def num_workers(self) -> int:
+            """Worker processes of this rank."""
+            return self.worker_config.num_workers
+
+        @_Fixed
+        def sampler(self) -> RankShare:
+            """A sampler without indexes: the order is part of the dataset."""
+            return RankShare(self.worker_config)
+
+        @property
+        def prefetch_factor(self) -> int | None:
+            """Micro-batches that each worker makes ahead; None without workers."""
+            return self._options().prefetch_factor if self.num_workers else None
+
+        @property
+        def pin_memory(self) -> bool:
+            """True if micro-batches are copied to pinned memory when there is a GPU."""
+            return self._options().pin_memory
+
+        @property
+        def persistent_workers(self) -> bool:
+            """True with workers: they live until the end of a pass, also across virtual epochs."""
+            return self.num_workers > 0
+
+        @property
+        def multiprocessing_context(self) -> Any:
+            """The context in which worker processes start; None if it is Python's default."""
+            options = self._options()
+            method = options.multiprocessing_context or ("fork" if options.worker_type == "fork" else None)
+            return None if method is None or not self.num_workers else torch.multiprocessing.get_context(method)
+
+    def _options(self) -> StreamOptions:
+        raise NotImplementedError
+
+    @staticmethod
+    def collate_fn(batch: Any) -> Any:
+        """Return a micro-batch unchanged: the task encoder's ``batch`` has built it."""
+        return batch
+
 
 _IGNORED = ("checkpoint_every_sec", "checkpoint_every_min_n_samples", "n_checkpoints")
 """Arguments of :func:`get_savable_loader` without effect."""
@@ -378,7 +485,7 @@ class DataLoader(TorchLoader[T_co]):
         Raises:
             StateError: The key is not of this dataset.
         """
-        return restore_sample(self.run.chain, restore_key, lanes=self.run.lanes.lanes, rules=self.run.lanes.rules)
+        return restore_sample(self.run.chain, restore_key, lanes=self.run.lanes.lanes)
 
     def replay(self, step: int) -> Any:
         """Rebuild this rank's micro-batch of a step, with the same samples, random numbers and tensors.

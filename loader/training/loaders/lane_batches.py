@@ -7,7 +7,6 @@ from typing import Any
 
 from ...errors import WorkerError
 from ...order import PASS_LANES, LaneHosting, default_lanes
-from ...pipeline.contract.lane import RULES
 from ...pipeline.contract.rng import preserve_rng_state
 from ...pipeline.contract.stage import SKIPPED, SavableDataset, State
 from ..states.run_state import ENDLESS, FINITE, LANE_BY_LANE
@@ -48,7 +47,6 @@ class LaneBatches:
         lane_states: The states of lanes that have begun, by number.
         passes: The number of times that the pass was restarted.
         ended: The pass is over; the next iteration restarts it.
-        rules: The rules of the run; those of a restored run until its pass starts over.
         left_out: The micro-batches that are skipped: made and not delivered.
         trace: Returns the log of a start of the workers; None for no log.
         replacements: The workers that were replaced, and the samples that are passed over.
@@ -75,7 +73,6 @@ class LaneBatches:
         self.passes = 0
         self.ended = False
         self._has_batches = False  # of this pass
-        self.rules = RULES
         self.left_out: tuple[range, ...] = ()
         self.trace: Callable[[], BatchTrace] | None = None
         self.replacements = Replacements(options, rank=chain.worker_config.rank)
@@ -160,7 +157,6 @@ class LaneBatches:
                 hosting=self._hosting(self.lanes),
                 states=self.lane_states,
                 cache_pool=self._options.cache_pool,
-                rules=self.rules,
                 left_out=self.left_out,
                 trace=self.trace and self.trace(),
             )
@@ -172,7 +168,6 @@ class LaneBatches:
             workers=self._workers,
             states=self.lane_states,
             cache_pool=self._options.cache_pool,
-            rules=self.rules,
             trace=self.trace and self.trace(),
         )
 
@@ -210,7 +205,7 @@ class LaneBatches:
 
     def start_over(self) -> None:
         """Start the next iteration at the first micro-batch."""
-        self.restore(lanes=self.lanes, batch=0, lane_states={}, passes=self.passes + 1, ended=False, rules=RULES)
+        self.restore(lanes=self.lanes, batch=0, lane_states={}, passes=self.passes + 1, ended=False)
 
     def check_lanes(self, lanes: int) -> None:
         """Check that the ranks can share a number of lanes.
@@ -221,9 +216,7 @@ class LaneBatches:
         if self._in_turn:
             self._hosting(lanes)
 
-    def restore(
-        self, *, lanes: int, batch: int, lane_states: Mapping[int, State], passes: int, ended: bool, rules: int
-    ) -> None:
+    def restore(self, *, lanes: int, batch: int, lane_states: Mapping[int, State], passes: int, ended: bool) -> None:
         """Continue from a saved position, given by the attributes of this class."""
         self.close()
         self.lanes = lanes
@@ -232,7 +225,6 @@ class LaneBatches:
         self.passes = passes
         self.ended = ended
         self._has_batches = bool(lane_states)
-        self.rules = rules
 
     def close(self) -> None:
         """End the worker processes; the next iteration starts new ones where these stopped."""

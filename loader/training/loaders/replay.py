@@ -14,7 +14,7 @@ from ...pipeline.stages.batch import BatchDataset
 from ..states.lane_checks import check_lane
 from ..states.run_state import ENDLESS
 from ..workers.lane_host import LanesInTurn
-from ..workers.running_lane import remake_batch
+from ..workers.running_lane import remade_batches
 
 if TYPE_CHECKING:
     from .run import LoaderRun
@@ -41,22 +41,19 @@ def replay_step(run: LoaderRun, step: int) -> Any:
         raise ConfigError(f"step {step} was made on {len(batches)} ranks; this is rank {rank}")
     lane = batches[rank] % run.lanes.lanes
     known = [states[lane] for states in (run.lanes.lane_states, run.restored_lanes) if lane in states]
-    batch, _ = replay_batch(run.chain, batches[rank], lanes=run.lanes.lanes, rules=run.lanes.rules, known=known)
+    batch, _ = replay_batch(run.chain, batches[rank], lanes=run.lanes.lanes, known=known)
     if batch is SKIPPED:
         raise StateError(f"step {step} has no micro-batch on rank {rank}: all its samples were skipped")
     return batch
 
 
-def replay_batch(
-    chain: SavableDataset[Any], number: int, *, lanes: int, rules: int, known: Iterable[State]
-) -> tuple[Any, ItemId]:
+def replay_batch(chain: SavableDataset[Any], number: int, *, lanes: int, known: Iterable[State]) -> tuple[Any, ItemId]:
     """Rebuild a micro-batch of an endless run.
 
     Args:
         chain: The stages of the lanes.
         number: The micro-batch of the run.
         lanes: L of the run.
-        rules: The rules of the run.
         known: States of its lane, before or after it.
 
     Returns:
@@ -67,16 +64,18 @@ def replay_batch(
     """
     lane, own, known = number % lanes, number // lanes, list(known)
     for state in known:
-        check_lane(chain, lane, state, lanes=lanes, rules=rules)
+        check_lane(chain, lane, state, lanes=lanes)
     start = _start(chain, own, known)
     host = LanesInTurn(
         dataset=chain,
         hosting=LaneHosting(lanes=lanes, ranks=1, rank=0, workers=0),
         states={lane: start} if start else {},
-        rules=rules,
     )
     with preserve_rng_state():
-        return remake_batch(host, lane, number)
+        for message, item_id in remade_batches(host, lane):
+            if message.number == number:
+                return message.batch, item_id
+    raise StateError(f"this state is damaged: lane {lane} ends before micro-batch {number}")
 
 
 def _start(chain: SavableDataset[Any], own: int, known: list[State]) -> State:

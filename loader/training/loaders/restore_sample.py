@@ -8,7 +8,7 @@ from typing import Any
 from ...errors import StateError
 from ...format.documents.messages import short_repr
 from ...pipeline.contract.item_id import ItemId
-from ...pipeline.contract.lane import RULES, Lane, set_restore_key
+from ...pipeline.contract.lane import Lane, set_restore_key
 from ...pipeline.contract.rng import preserve_rng_state, seed_batch
 from ...pipeline.contract.stage import SKIPPED, SavableDataset
 from ...samples.hooks import in_hook_context
@@ -22,7 +22,7 @@ _MAX_NUMBER = 1 << 48
 _PACKAGE = __name__.partition(".")[0] + "."
 
 
-def restore_sample(dataset: SavableDataset[Any], key: Any, *, lanes: int, rules: int = RULES) -> Any:
+def restore_sample(dataset: SavableDataset[Any], key: Any, *, lanes: int) -> Any:
     """Rebuild an item of a chain.
 
     A micro-batch gets the random numbers of its first build, provided that no sample was skipped for it.
@@ -31,7 +31,6 @@ def restore_sample(dataset: SavableDataset[Any], key: Any, *, lanes: int, rules:
         dataset: The chain.
         key: ``(stage, lane, micro-batch, item id)``; lists instead of tuples are accepted.
         lanes: L of the run.
-        rules: The rules of the run.
 
     Raises:
         StateError: The key has another form, or the run has no such stage or lane.
@@ -40,7 +39,7 @@ def restore_sample(dataset: SavableDataset[Any], key: Any, *, lanes: int, rules:
     stage, number, batch, item_id = key
     if not 0 <= number < lanes:
         raise StateError(f"the key is of lane {number}; this run has lanes 0 to {lanes - 1}")
-    lane = open_lane(dataset, number, lanes, rules=rules)
+    lane = open_lane(dataset, number, lanes)
     found = (dataset, lane) if stage == MICRO_BATCH else _stage(dataset, lane, stage)
     if found is None:
         raise StateError(f"this dataset has no stage {short_repr(stage)}: the key is of another dataset")

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import count
 from typing import Any, NamedTuple
 
 from ...errors import ConfigError, EnergonError, StateError
-from ...pipeline.contract.lane import RULES
 from ...pipeline.contract.rank_stage import RankChain, cut_rank_stages
 from ...pipeline.contract.stage import SavableDataset, State, as_stage
+from ...pipeline.failures.sample_name import keys_of_sample
+from ...pipeline.reading.read import ReadDataset
 from ...progress_bar import progress_bar
 from ..states.lane_checks import check_item_ids, check_lane_states
 from ..states.mix_history import MixChanges
@@ -22,7 +25,6 @@ from ..states.run_steps import RunSteps, checked_skips
 from ..stats.run_stats import RunFacts, RunStats
 from ..workers.batch_trace import BatchTrace
 from ..workers.stream_options import StreamOptions
-from .debug_log import LoaderLog
 from .lane_batches import LaneBatches, ShutDown
 
 _END: Any = object()
@@ -36,7 +38,6 @@ class Position(NamedTuple):
     steps: Sequence[int]
     passes: int
     ended: bool
-    rules: int
 
 
 class HeldPositions:
@@ -247,7 +248,6 @@ class LoaderRun:
             steps=self.steps.counts(),
             passes=lanes.passes,
             ended=lanes.ended,
-            rules=lanes.rules,
         )
 
     def hold(self, position: Position | None) -> None:
@@ -269,7 +269,6 @@ class LoaderRun:
             lane_states=position.lane_states,
             passes=position.passes,
             ended=position.ended,
-            rules=position.rules,
         )
 
     def state(self) -> RunState:
@@ -288,7 +287,6 @@ class LoaderRun:
             ended=position.ended,
             dataset=self.chain.identity(),
             kind=lanes.kind,
-            rules=position.rules,
             mix_changes=self.mix_changes,
             ranks_at=self.numbering.ranks_at,
             skip_steps=self.numbering.skips,
@@ -305,7 +303,7 @@ class LoaderRun:
             allow_mix_change: The mix of datasets may have changed; the environment may allow it as well.
 
         Raises:
-            StateError: It is of other data, another pipeline, other lanes, or of a newer version; or the mix has
+            StateError: It is of other data, another pipeline, or other lanes; or the mix has
                 changed, and this is not allowed or not possible exactly.
         """
         if self.stats is not None:
@@ -331,16 +329,10 @@ class LoaderRun:
                 hint=f"pass WorkerConfig(seed_offset={saved.seed}, lanes={saved.lanes}); without lanes, a restored run "
                 "keeps its own",
             )
-        if saved.rules > RULES:
-            raise StateError(
-                f"a newer version of energon-toolkit saved this state: it has the rules {saved.rules}, this version "
-                f"the rules {RULES}",
-                hint="restore it with the version that saved it, or a newer one",
-            )
         self.lanes.check_lanes(saved.lanes)
         check_lane_states(saved, mix.chain.state_schema(), kind=self.lanes.kind)
         mix.check(saved)
-        check_item_ids(mix.chain, saved.lane_states, lanes=saved.lanes, rules=saved.rules)
+        check_item_ids(mix.chain, saved.lane_states, lanes=saved.lanes)
         mix.log(saved, rank=config.rank)
         self.steps.restore(saved.steps, ranks=saved.counted_on or saved.ranks)
         self.chain = self.lanes.chain = mix.chain
@@ -352,7 +344,6 @@ class LoaderRun:
             lane_states=saved.lane_states,
             passes=saved.passes,
             ended=saved.ended,
-            rules=saved.rules,
         )
         self.lanes.replacements.restore(saved.worker_restarts, saved.quarantined)
         self.restored_lanes = {**lane_states}
@@ -372,3 +363,66 @@ def iteration_over() -> StateError:
         "this iteration of the loader is over: another one has begun, or a state was restored",
         hint="finish with one iteration before the next, or make a second loader",
     )
+
+
+_numbers: defaultdict[int, Iterator[int]] = defaultdict(count)  # by rank: the loaders of all ranks have equal numbers
+
+
+class LoaderLog:
+    """Writes a line for the loader, for each iteration and its end, and for each micro-batch that reaches the rank.
+
+    Args:
+        dataset: The chain; its worker config has the path of the file.
+    """
+
+    def __init__(self, dataset: SavableDataset[Any]) -> None:
+        self._config = dataset.worker_config
+        self._number = next(_numbers[self._config.rank])
+        self._iterations = 0
+        self._delivered = 0
+        self._write("SavableLoader.__init__", config=_description(dataset))
+
+    def logged(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """Yield the micro-batches of an iteration, and write a line for each."""
+        iteration = self._iterations
+        self._iterations += 1
+        self._write("SavableDataLoader.iter", iter_id=iteration)
+        for number, batch in enumerate(batches):
+            self._write(
+                "SavableDataLoader.yield",
+                iter_id=iteration,
+                idx=self._delivered,
+                iter_idx=number,
+                global_idx=self._delivered,
+                keys=list(keys_of_sample(batch)),
+            )
+            self._delivered += 1
+            yield batch
+        self._write("SavableDataLoader.StopIteration", iter_id=iteration)
+
+    def _write(self, event: str, **fields: Any) -> None:
+        self._config.worker_log({"t": event, "r": self._config.rank, "w": None, "id": self._number, **fields})
+
+
+def _description(dataset: SavableDataset[Any]) -> dict[str, Any]:
+    """Describe a chain in the nesting of megatron-energon: the paths of its datasets, and if they are for training."""
+    sources = list(_sources(dataset))
+    described = [
+        {
+            "map_fn_config": {
+                "type": "StandardWebdatasetFactory",
+                "training": not dataset.starts_over,
+                "_path": source,
+            }
+        }
+        for source in sources
+    ]
+    return described[0] if len(described) == 1 else {"type": "BlendDataset", "datasets": described}
+
+
+def _sources(dataset: SavableDataset[Any]) -> Iterator[str]:
+    if isinstance(dataset, ReadDataset):
+        for source in dataset.sources:
+            yield source.stores.path or source.describe()
+    for upstream in dataset.inputs:
+        yield from _sources(upstream)

@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from operator import index
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...errors import ConfigError, StateError
 from ...pipeline.contract.stage import SavableDataset, State, as_stage
+from ...pipeline.measuring.counts import add_numbers
 from ...pipeline.stages.even_ranks import EvenRanksDataset
+from ...progress_bar import progress_bar
 from ..states.framework_state import is_distributed
 from ..states.lightning_file import ALL_RANKS
 from ..states.run_state import RunState
 from ..states.split_state import redistribute_states
 from ..stats.gathered import with_all_served
-from ..stats.snapshot import LoaderStats
+from ..stats.headroom import HeadroomTrial
+from ..stats.options import checked_stats
+from ..stats.profile import LoaderProfile, check_trace_path
+from ..stats.run_stats import RunStats
+from ..stats.snapshot import LoaderStats, SourceStats
 from ..workers.stream_options import StreamOptions
 from .data_loader import DataLoader
+from .lane_batches import LaneBatches, ShutDown
 from .replay import replay_step
-from .served_runs import ServedRuns
+from .run import HeldPositions, LoaderRun, Position, iteration_over, not_measured
 from .served_states import (
     SERVED,
     broadcast_to_serving,
@@ -223,3 +231,272 @@ def _on_rank(dataset: SavableDataset[Any], rank: int) -> SavableDataset[Any]:
     copied.worker_config = replace(dataset.worker_config, rank=rank)
     copied.inputs = tuple(_on_rank(upstream, rank) for upstream in dataset.inputs)
     return copied
+
+
+_END: Any = object()
+
+
+class ServedPosition(NamedTuple):
+    """The position between two steps.
+
+    Attributes:
+        ranks: The positions of the data ranks.
+        over: The indexes of those that have ended, while others have not.
+    """
+
+    ranks: tuple[Position, ...]
+    over: frozenset[int]
+
+
+class ServedRuns:
+    """Iterations over the steps of several data ranks, of which one is live at a time.
+
+    Args:
+        datasets: The chain of each data rank.
+        options: Options of the workers of each data rank.
+
+    Raises:
+        ConfigError: The options have a port for metrics, which data ranks cannot share.
+
+    Attributes:
+        runs: The run of each data rank.
+        options: The options.
+        delivered: The position after the last step that the training loop got, if others were taken ahead of it.
+        stats: The statistics; None for none.
+        iteration: Identifies the live iteration; None if there is none.
+    """
+
+    def __init__(self, datasets: Sequence[SavableDataset[Any]], options: StreamOptions) -> None:
+        self.options = options
+        stats = checked_stats(options.stats)
+        if stats is not None and stats.prometheus_port and len(datasets) > 1:
+            raise ConfigError(
+                f"the {len(datasets)} data ranks that this process serves cannot share prometheus_port="
+                f"{stats.prometheus_port}",
+                hint="pass prometheus_port=0, which chooses free ones, or prometheus_file",
+            )
+        own = options if stats is None else replace(options, stats=replace(stats, headroom=False))
+        own = replace(own, progress=False)
+        self._held = HeldPositions()
+        self.runs = tuple(
+            LoaderRun(dataset, own, held=self._held, number=number) for number, dataset in enumerate(datasets)
+        )
+        measured = {run.chain.worker_config.rank: run.stats for run in self.runs if run.stats is not None}
+        self.stats = ServedStats(measured, headroom=stats is not None and stats.headroom) if measured else None
+        self.delivered: ServedPosition | None = None
+        self.iteration: object = None
+        self._over: frozenset[int] = frozenset()  # in the last iteration, if that was left before its end
+
+    @property
+    def chain(self) -> SavableDataset[Any]:
+        """The stages of the lanes, which are the same for all data ranks."""
+        return self.runs[0].chain
+
+    @property
+    def lanes(self) -> LaneBatches:
+        """The lanes of the first data rank, whose number is that of the run."""
+        return self.runs[0].lanes
+
+    @property
+    def starts_over(self) -> bool:
+        """True if the next iteration begins at the first step, as in validation."""
+        return self.runs[0].starts_over
+
+    def iterate(self, length: int | None) -> Iterator[tuple[Any, ...]]:
+        """Begin an iteration, which ends the last one.
+
+        Args:
+            length: Steps of an iteration, for the progress bar; None if not known.
+        """
+        self._return()
+        self.hold(self.position())
+        if self.starts_over:
+            self._over = frozenset()
+        iterations = [
+            iter(()) if number in self._over else run.iterate(None, raises_shut_down=True)
+            for number, run in enumerate(self.runs)
+        ]
+        self.hold(None)
+        self.iteration = iteration = object()
+        steps = self._steps(iterations)
+        if self.stats is not None and self.stats.trial is not None:
+            steps = self.stats.trial.alternated(steps)
+        steps = self._live(iteration, steps)
+        return iter(progress_bar(steps, length, unit="step")) if self.options.progress else steps
+
+    def _live(self, iteration: object, steps: Iterator[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+        while True:
+            if iteration is not self.iteration:
+                raise iteration_over()
+            holds = self.delivered is None
+            if holds:
+                self.delivered = self.position()  # an error leaves it to the next iteration
+                self._held.of_step = self.delivered.ranks
+            step = next(steps, _END)
+            if holds:
+                self.delivered = self._held.of_step = None
+            if step is _END:
+                return
+            yield step
+            del step
+
+    def _steps(self, iterations: Sequence[Iterator[Any]]) -> Iterator[tuple[Any, ...]]:
+        while True:
+            before = self.position()
+            try:
+                step = tuple([next(own, _END) for own in iterations])
+            except BaseException as error:
+                # Without this, the data ranks before the one that failed would have lost their micro-batch.
+                self.rewind(before)
+                if isinstance(error, ShutDown):
+                    return
+                raise
+            over = frozenset(number for number, batch in enumerate(step) if batch is _END)
+            self._over = over if len(over) < len(step) else frozenset()
+            if not over:
+                yield step
+            elif self._over:
+                yield tuple(None if batch is _END else batch for batch in step)
+            else:
+                return
+
+    def measured(self) -> ServedStats:
+        """Return the statistics of all data ranks together.
+
+        Raises:
+            ConfigError: The loader was built without.
+        """
+        if self.stats is None:
+            raise not_measured()
+        return self.stats
+
+    def start(self) -> None:
+        """Start the workers; the next iteration uses them. Do nothing if they run."""
+        if not self.lanes.is_running:
+            self._return()
+        for run in self.runs:
+            run.start()
+
+    def close(self) -> None:
+        """End the workers; the position stays."""
+        for run in self.runs:
+            run.close()
+
+    def end_iteration(self) -> None:
+        """End the live iteration, before a state is restored."""
+        self.hold(None)
+        self.iteration = None
+        self._over = frozenset()
+
+    def position(self) -> ServedPosition:
+        """Return the position after the last step that was taken."""
+        return ServedPosition(ranks=tuple(run.position() for run in self.runs), over=self._over)
+
+    def hold(self, position: ServedPosition | None) -> None:
+        """Set the position of the training loop, whose states are saved; None: the last step that was taken."""
+        self.delivered = position
+        self._held.of_loop = None if position is None else position.ranks
+        self._held.of_step = None
+
+    def _return(self) -> None:
+        """Return to the position of the training loop, if steps were taken ahead of it."""
+        if self.delivered is not None:
+            self.rewind(self.delivered)
+            self.hold(None)
+
+    def rewind(self, position: ServedPosition) -> None:
+        """Continue from an earlier position of this run, in new workers; the live iteration ends."""
+        self.iteration = None
+        self._over = position.over
+        for run, own in zip(self.runs, position.ranks, strict=True):
+            run.rewind(own)
+
+
+_SUMS = (
+    "waited_s",
+    "samples",
+    "size_bytes",
+    "repeats",
+    "skipped",
+    "queue",
+    "queue_capacity",
+    "shared_bytes",
+    "restarts",
+    "quarantined",
+)
+_SUMS_BY_NAME = ("waited_for", "worker_s", "dropped", "sizes")
+
+
+class ServedStats:
+    """The statistics of the data ranks that one process serves. It has the methods of :class:`.RunStats`.
+
+    Args:
+        runs: Those of each data rank, by number.
+        headroom: Compare new steps with cached ones.
+
+    Attributes:
+        trial: This comparison; None for none.
+    """
+
+    def __init__(self, runs: Mapping[int, RunStats], *, headroom: bool) -> None:
+        self._runs = runs
+        self.trial: HeadroomTrial | None = HeadroomTrial(self._queued) if headroom else None
+
+    def _queued(self) -> int:
+        """Return the steps that wait for the training loop, at most."""
+        return max(run.meter.queued() for run in self._runs.values())
+
+    def begin_trial(self, rounds: int | None) -> None:
+        """Compare new steps with cached ones in the iterations that follow."""
+        self.trial = HeadroomTrial(self._queued, rounds=rounds)
+
+    def profile(self, path: str | os.PathLike[str] | None, steps: int | None) -> LoaderProfile:
+        """Return a profile, which begins with its ``with`` block; each data rank is a process of its trace."""
+        check_trace_path(path)
+        meters = {rank: run.meter for rank, run in self._runs.items()}
+        return LoaderProfile(meters, self.stats, path=path, steps=steps)
+
+    def each(self) -> list[LoaderStats]:
+        """Return the statistics of each data rank."""
+        return [run.stats() for run in self._runs.values()]
+
+    def stats(self) -> LoaderStats:
+        """Return the sums over the data ranks, since the first iteration."""
+        meters = [run.meter for run in self._runs.values()]
+        begins = [meter.begin_ns for meter in meters if meter.begin_ns]
+        ends = [meter.begin_ns + meter.elapsed_ns for meter in meters if meter.begin_ns]
+        elapsed_s = (max(ends) - min(begins)) / 1e9 if begins else 0.0
+        found = _sum_of(self.each(), elapsed_s)
+        return replace(found, headroom=None if self.trial is None else self.trial.found)
+
+
+def _sum_of(parts: Sequence[LoaderStats], elapsed_s: float) -> LoaderStats:
+    sums: dict[str, Any] = {name: sum(getattr(one, name) for one in parts) for name in _SUMS}
+    for name in _SUMS_BY_NAME:
+        total: dict[str, float] = {}
+        for one in parts:
+            add_numbers(total, getattr(one, name))
+        sums[name] = dict(sorted(total.items(), key=lambda item: -item[1]))
+    workers = [worker for one in parts for worker in one.workers]
+    busy_s = [sum(worker.busy_s for worker in one.workers) for one in parts]
+    cost_s = sum(one.cost_share * busy for one, busy in zip(parts, busy_s, strict=True))
+    return replace(
+        parts[0],
+        steps=max(one.steps for one in parts),
+        step=max(one.step for one in parts),
+        elapsed_s=elapsed_s,
+        sources=tuple(_source_of(same) for same in zip(*(one.sources for one in parts), strict=True)),
+        workers=tuple(replace(worker, worker=number) for number, worker in enumerate(workers)),
+        cost_share=cost_s / sum(busy_s) if sum(busy_s) else 0.0,
+        **sums,
+    )
+
+
+def _source_of(parts: Sequence[SourceStats]) -> SourceStats:
+    sizes: dict[str, float] = {}
+    for one in parts:
+        add_numbers(sizes, one.sizes)
+    numbers = {
+        name: sum(getattr(one, name) for one in parts) for name in ("samples", "size_bytes", "repeats", "skipped")
+    }
+    return SourceStats(name=parts[0].name, sizes=sizes, **numbers)

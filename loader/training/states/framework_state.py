@@ -6,8 +6,7 @@ process group, each rank therefore returns the states of all.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import torch.distributed as dist
 
@@ -16,28 +15,16 @@ from ...pipeline.contract.worker_config import WorkerConfig
 from .lightning_file import ALL_RANKS
 
 
-class _Loader(Protocol):
-    worker_config: WorkerConfig
-
-    def __len__(self) -> int: ...
-
-    def save_state_rank(self) -> dict[str, Any]: ...
-
-    def restore_state_rank(self, state: dict[str, Any] | None) -> None: ...
-
-    def restore_state_global(self, state: Sequence[dict[str, Any]] | None) -> None: ...
-
-
-def framework_state(loader: _Loader) -> dict[str, Any]:
+def framework_state(loader: Any) -> dict[str, Any]:
     """Return the state of a rank; with a process group, the states of all ranks, which must all call this."""
     config = loader.worker_config
-    state = loader.save_state_rank()
+    state: dict[str, Any] = loader.save_state_rank()
     if config.world_size == 1 or not is_distributed():
         return state
     return {ALL_RANKS: broadcast_states(gather_states(state, config, 0), config, 0)}
 
 
-def restore_framework_state(loader: _Loader, state: dict[str, Any]) -> None:
+def restore_framework_state(loader: Any, state: dict[str, Any]) -> None:
     """Restore the result of :func:`framework_state`; states of all ranks also on another number of ranks."""
     if isinstance(state, dict):
         states = state.get(ALL_RANKS)

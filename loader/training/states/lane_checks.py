@@ -46,7 +46,7 @@ def _check_schema(lane: int, state: State, schema: Mapping[str, Schema]) -> None
         raise _damaged(lane, str(error)) from error
 
 
-def check_lane(chain: SavableDataset[Any], lane: int, state: State, *, lanes: int, rules: int) -> None:
+def check_lane(chain: SavableDataset[Any], lane: int, state: State, *, lanes: int) -> None:
     """Check the state of any lane before the chain is opened with it.
 
     Args:
@@ -54,13 +54,12 @@ def check_lane(chain: SavableDataset[Any], lane: int, state: State, *, lanes: in
         lane: The lane.
         state: Its state.
         lanes: L, the lanes of the run.
-        rules: The rules of the run.
 
     Raises:
         StateError: It does not match the schema of the chain, or the chain makes no items with an id in it.
     """
     _check_schema(lane, state, chain.state_schema())
-    check_item_ids(chain, {lane: state}, lanes=lanes, rules=rules)
+    check_item_ids(chain, {lane: state}, lanes=lanes)
 
 
 def check_begun_lanes(run: RunState) -> None:
@@ -84,14 +83,13 @@ def check_begun_lanes(run: RunState) -> None:
         )
 
 
-def check_item_ids(chain: SavableDataset[Any], lane_states: Mapping[int, State], *, lanes: int, rules: int) -> None:
+def check_item_ids(chain: SavableDataset[Any], lane_states: Mapping[int, State], *, lanes: int) -> None:
     """Check the ids of the items in the buffers of lanes.
 
     Args:
         chain: The chain.
         lane_states: The states of the lanes, which match the schema of the chain.
         lanes: L, the lanes of the run.
-        rules: The rules of the run.
 
     Raises:
         StateError: The chain makes no items with such an id.
@@ -99,9 +97,9 @@ def check_item_ids(chain: SavableDataset[Any], lane_states: Mapping[int, State],
     holding = _holding(chain)
     if id(chain) not in holding:
         return
-    takes_others = bool(rules) and lanes > 1 and has_end(chain)
+    takes_others = lanes > 1 and has_end(chain)
     for number, state in lane_states.items():
-        lane = FormLane(number=number, count=lanes, rules=rules, takes_others=takes_others)
+        lane = FormLane(number=number, count=lanes, takes_others=takes_others)
         for stage, error in _faults(chain, state, lane, holding):
             whole = short_repr(error.item_id)
             raise _damaged(number, f"the buffer of {stage.key!r} has an item {whole}: {error}") from error

@@ -15,7 +15,7 @@ A state is plain data: nested dicts and lists of str, int, float, bool and None.
 ``passes``    how often a pass over finite data was restarted
 ``ended``     true if the pass is over, so that the next iteration starts a new one
 ``steps``     the counts of virtual epochs, limits and repeats, outermost first
-``rules``     rules of the order and of the ends of lanes; missing in states of version 0.2 and before
+``rules``     rules of the order and of the ends of lanes; a state with other rules is refused
 ``dataset``   description of the chain and its data, for comparison
 ============  ========================================================================
 
@@ -54,6 +54,7 @@ LANE_BY_LANE = "lane by lane"
 """Lanes one after another, each to its end, on any number of ranks."""
 
 _VERSION, _EDITED_VERSION, _RESTRUCTURED_VERSION = 1, 2, 3
+_RULES = 1  # of the order of samples and of the ends of lanes; versions 0.1.0 and 0.2.0 saved none
 _REQUIRED = ("lanes", "ranks", "rank", "seed", "batch", "lane", "steps", "passes", "ended", "dataset")
 _MAX_SHOWN = 8
 _MAX_LANES = 1 << 32
@@ -77,7 +78,6 @@ class RunState:
         ended: True if the pass is over.
         dataset: Description of the chain and its data.
         kind: Order of the lanes; None if the state does not have it.
-        rules: The rules of the run: ``RULES`` when it began; 0 if the state has none.
         counted_on: The number of ranks on which ``steps`` were counted; None: ``ranks``.
         mix_changes: The changes of the mix of datasets, the first one first.
         ranks_at: The numbers of ranks that the run had; empty if it never changed.
@@ -97,7 +97,6 @@ class RunState:
     ended: bool = False
     dataset: Any = None
     kind: str | None = None
-    rules: int = 0
     counted_on: int | None = None
     mix_changes: MixChanges = ()
     ranks_at: Numbers = ()
@@ -135,7 +134,7 @@ class RunState:
             "steps": list(self.steps),
             "passes": self.passes,
             "ended": self.ended,
-            **({"rules": self.rules} if self.rules else {}),
+            "rules": _RULES,
             "dataset": self.dataset,
             **({} if self.counted_on in (None, self.ranks) else {"counted_on": self.counted_on}),
             **({"mix_changes": list(self.mix_changes)} if self.mix_changes else {}),
@@ -164,6 +163,13 @@ class RunState:
                 f"expected a state of version {_VERSION} to {_RESTRUCTURED_VERSION}, "
                 f"found version {short_repr(saved['version'])}"
             )
+        if (rules := saved.get("rules")) != _RULES:
+            by = "version 0.2.0 or before" if rules is None else "another version"
+            raise StateError(
+                f"{by} of energon-toolkit saved this state: it has the rules {short_repr(rules)}, this version needs "
+                f"the rules {_RULES}",
+                hint="restore it with the version that saved it, or start a new run",
+            )
         missing = [key for key in _REQUIRED if key not in saved]
         if missing:
             raise StateError(
@@ -184,7 +190,6 @@ class RunState:
                 ended=bool(saved["ended"]),
                 dataset=saved["dataset"],
                 kind=_kind(saved.get("kind")),
-                rules=_integer(saved.get("rules", 0)),
                 counted_on=None if saved.get("counted_on") is None else _integer(saved["counted_on"]),
                 mix_changes=checked_mix_changes(saved.get("mix_changes", [])),
                 ranks_at=checked_numbers(saved.get("ranks_at", []), columns=2),
@@ -212,7 +217,6 @@ class RunState:
             ("steps", min(self.steps, default=0), _MAX_BATCHES),
             ("steps", max(self.steps, default=0), _MAX_BATCHES),
             ("passes", self.passes, _MAX_BATCHES),
-            ("rules", self.rules, _MAX_LANES),
             ("worker_restarts", self.worker_restarts, _MAX_BATCHES),
             ("quarantined", min((one.number for one in self.quarantined), default=0), _MAX_BATCHES),
             ("quarantined", max((one.number for one in self.quarantined), default=0), _MAX_BATCHES),
@@ -311,7 +315,6 @@ def merge_states(states: Sequence[RunState], *, lockstep: bool) -> RunState:
         ended=all(state.ended for state in states),
         dataset=first.dataset,
         kind=first.kind,
-        rules=first.rules,
         counted_on=first.counted_on,
         mix_changes=merge_mix_changes([state.mix_changes for state in states]),
         ranks_at=first.ranks_at,

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+import resource
+import sys
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from ...errors import ConfigError
@@ -13,12 +18,11 @@ from ...escaped_log import get_logger
 from ...pipeline.measuring.counts import Counts, SourceCounts, add_numbers
 from ...transport.segments import mapped_bytes
 from .headroom import HeadroomTrial
-from .memory import memory_bytes, resident_bytes
 from .meter import RankMeter
-from .monitoring import observe_with_opentelemetry, serve_prometheus
 from .options import StatsOptions, checked_stats
 from .profile import LoaderProfile, check_trace_path
 from .report_files import (
+    METRICS,
     GrowingCounters,
     Metric,
     append_json_line,
@@ -282,3 +286,113 @@ def _sum_of(meter: RankMeter) -> Counts:
 
 def _longest_first(seconds: Mapping[str, float]) -> dict[str, float]:
     return dict(sorted(seconds.items(), key=lambda item: -item[1]))
+
+
+_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")  # of control groups 2 and 1
+_KIB_OF_MAXRSS = 1 if sys.platform == "darwin" else 1024
+
+
+def resident_bytes(pid: int | None = None) -> int:
+    """Return the resident memory of a process of this user; 0 if it has ended or the system does not report it.
+
+    Args:
+        pid: The process; None for this one, for which systems without ``/proc`` report its highest value.
+    """
+    with suppress(OSError, ValueError, IndexError):
+        fields = Path(f"/proc/{pid or os.getpid()}/statm").read_text().split()
+        return int(fields[1]) * os.sysconf("SC_PAGE_SIZE")
+    return 0 if pid is not None else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _KIB_OF_MAXRSS
+
+
+def memory_bytes() -> int:
+    """Return the memory of the machine, or of the container if it has less."""
+    found = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    for limit in _LIMITS:
+        with suppress(OSError, ValueError):  # no such file, or "max"
+            found = min(found, int(Path(limit).read_text()))
+    return found
+
+
+Latest = Callable[[], Iterable[Metric]]
+
+
+def _imported(module: str, package: str, extra: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise ConfigError(
+            f"these statistics need the package {package}, which is not installed",
+            hint=f"pip install 'energon-toolkit[{extra}]'",
+        ) from error
+
+
+def serve_prometheus(latest: Latest, *, host: str, port: int) -> tuple[int, Callable[[], None]]:
+    """Serve statistics to Prometheus from a thread.
+
+    Args:
+        latest: Returns the metrics of the last report; none before the first.
+        host: The address.
+        port: The port; 0 chooses a free one.
+
+    Returns:
+        The port, and the function that ends the server.
+
+    Raises:
+        ConfigError: ``prometheus-client`` is not installed, or the port is taken.
+    """
+    client = _imported("prometheus_client", "prometheus-client", "metrics")
+    registry = client.CollectorRegistry()
+    registry.register(_Collector(latest, importlib.import_module("prometheus_client.core")))
+    try:
+        server, thread = client.start_http_server(port, addr=host, registry=registry)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot serve metrics at {host}:{port}: {error.strerror}",
+            hint="choose another prometheus_port; each rank of a host needs its own",
+        ) from error
+
+    def end() -> None:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+    return int(server.server_port), end
+
+
+class _Collector:
+    def __init__(self, latest: Latest, families: Any) -> None:
+        self._latest = latest
+        self._counter, self._gauge = families.CounterMetricFamily, families.GaugeMetricFamily
+
+    def collect(self) -> Iterator[Any]:
+        """Yield the metric families of the statistics."""
+        families: dict[str, Any] = {}
+        for metric in self._latest():
+            name = f"energon_loader_{metric.name}"
+            if name not in families:
+                kind = self._counter if metric.is_counter else self._gauge
+                families[name] = kind(name, metric.help, labels=[*metric.labels])
+            families[name].add_metric([*metric.labels.values()], metric.value)
+        yield from families.values()
+
+
+def observe_with_opentelemetry(latest: Latest) -> None:
+    """Let the meter provider of OpenTelemetry observe statistics, whenever its reader collects.
+
+    Args:
+        latest: As above.
+
+    Raises:
+        ConfigError: ``opentelemetry-api`` is not installed.
+    """
+    api = _imported("opentelemetry.metrics", "opentelemetry-api", "metrics")
+    meter = api.get_meter("energon.loader")
+
+    def observe(name: str) -> Callable[[Any], list[Any]]:
+        return lambda _options: [
+            api.Observation(metric.value, metric.labels) for metric in latest() if metric.name == name
+        ]
+
+    for name, help_ in METRICS.items():
+        create = meter.create_observable_counter if name.endswith("_total") else meter.create_observable_gauge
+        create(f"energon.loader.{name.removesuffix('_total')}", callbacks=[observe(name)], description=help_)

@@ -7,17 +7,24 @@ send bundles of messages. The rank sets their size to the number of messages tha
 from __future__ import annotations
 
 import gc
+import importlib
 import multiprocessing
 import os
 import random
+import shutil
+import signal
+import sys
+import threading
 import time
 import warnings
 import weakref
 from collections import deque
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from multiprocessing import resource_tracker
+from multiprocessing import forkserver, resource_tracker, util
+from multiprocessing.context import BaseContext, ForkServerContext
+from multiprocessing.process import BaseProcess, current_process
 from multiprocessing.sharedctypes import RawValue
 from typing import Any
 
@@ -33,7 +40,6 @@ from ...transport.message import PackedMessage, pack_message, unpack_message
 from ...transport.segments import SegmentFlags, SegmentPool
 from ..stats.meter import RankMeter
 from ..stats.sources import reader_numbers
-from .forked_process import forget_executors, restart_imports_of_other_threads
 from .lane_host import LaneHost
 from .rank_signals import RankSignals, blocked_signals
 from .running_lane import Message
@@ -323,7 +329,7 @@ def _context(start_method: str | None) -> Any:
     method = start_method or multiprocessing.get_start_method()
     if method == "fork":
         return multiprocessing.get_context(method)
-    from .start_context import start_context  # few programs need it
+    from .bundles import start_context  # few programs need it
 
     with blocked_signals():
         resource_tracker.ensure_running()  # else the first worker's start does, and unblocks SIGINT and SIGTERM
@@ -340,3 +346,65 @@ def _disabled_collector() -> Iterator[None]:
     finally:
         if was_on:
             gc.enable()
+
+
+def restart_imports_of_other_threads() -> None:
+    """Forget the modules that other threads were importing at the fork, so that this process imports them itself.
+
+    Python holds a lock for each module while a thread imports it. A fork copies the lock, but not the thread, so a
+    process that imports the same module would wait without end. Call it before this process starts threads.
+    """
+    bootstrap: Any = getattr(importlib, "_bootstrap", None)
+    locks: dict[str, Any] = getattr(bootstrap, "_module_locks", {})  # Python has no public way
+    own = threading.get_ident()
+    for name, reference in list(locks.items()):
+        lock = reference()
+        owner = getattr(lock, "owner", None)
+        if owner is not None and owner != own:
+            locks.pop(name, None)
+            sys.modules.pop(name, None)
+
+
+def forget_executors() -> None:
+    """Join no thread of an inherited executor at the end of this process; Python 3.13 does the same at a fork.
+
+    A process that a thread of an executor forked (a Ray actor, ``asyncio.to_thread``) would join itself, which is an
+    error, and end with exit code 1.
+    """
+    executors = sys.modules.get("concurrent.futures.thread")
+    getattr(executors, "_threads_queues", {}).clear()  # Python has no public way
+
+
+def start_context(method: str) -> BaseContext:
+    """Return the context that starts worker processes.
+
+    Args:
+        method: ``"fork"``, ``"spawn"`` or ``"forkserver"``.
+    """
+    return _ForkServer() if method == "forkserver" else multiprocessing.get_context(method)
+
+
+class _ForkServer(ForkServerContext):
+    def Process(self, *arguments: Any, **named: Any) -> BaseProcess:  # type: ignore[override] # noqa: N802
+        _start_fork_server()
+        return ForkServerContext.Process(*arguments, **named)
+
+
+def _start_fork_server() -> None:
+    """Start Python's fork server unless it runs, and remove its socket's name; a descriptor still leads to it."""
+    server: Any = forkserver._forkserver  # noqa: SLF001 - Python has no public way
+    with blocked_signals(signal.SIGINT):  # it ignores the signal, but its workers would not
+        server.ensure_running()
+    path = server._forkserver_address  # noqa: SLF001
+    if not hasattr(os, "O_PATH") or not isinstance(path, str) or path.startswith(("\0", "/proc/")):
+        return
+    server._forkserver_address = f"/proc/self/fd/{os.open(path, os.O_PATH)}"  # noqa: SLF001
+    os.unlink(path)
+    folder, config = os.path.dirname(path), current_process()._config  # type: ignore[attr-defined] # noqa: SLF001
+    if config.get("tempdir") == folder:
+        with suppress(OSError):  # others have files there
+            os.rmdir(folder)
+            config["tempdir"] = None
+            for finalizer in list(util._finalizer_registry.values()):  # type: ignore[attr-defined] # noqa: SLF001
+                if finalizer._args == (shutil.rmtree, folder):  # noqa: SLF001
+                    finalizer.cancel()  # it would fail at exit, with a traceback

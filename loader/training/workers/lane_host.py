@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any, Protocol
 
 from ...order import LaneHosting
-from ...pipeline.contract.lane import RULES, LastSample
+from ...pipeline.contract.lane import LastSample
 from ...pipeline.contract.stage import SavableDataset, State
 from ...pipeline.measuring.recorder import WorkerRecorder
 from ...stores.cache_pool import CachePool
@@ -57,7 +57,6 @@ class LanesInTurn:
         hosting: The lanes of the rank.
         states: The states of lanes that have begun, by number.
         cache_pool: The cache of hooks.
-        rules: The rules of the run.
         left_out: The micro-batches that are skipped: made and not delivered.
         trace: The log of the samples of micro-batches.
     """
@@ -66,7 +65,6 @@ class LanesInTurn:
     hosting: LaneHosting
     states: Mapping[int, State]
     cache_pool: CachePool | None = None
-    rules: int = RULES
     left_out: tuple[range, ...] = ()
     trace: BatchTrace | None = None
 
@@ -129,7 +127,6 @@ class LanesOneByOne:
         workers: The number of worker processes; each has every ``workers``-th of these lanes.
         states: The states of lanes that have begun, by number.
         cache_pool: The cache of hooks.
-        rules: The rules of the run.
         trace: The log of the samples of micro-batches.
     """
 
@@ -140,7 +137,6 @@ class LanesOneByOne:
     workers: int
     states: Mapping[int, State]
     cache_pool: CachePool | None = None
-    rules: int = RULES
     trace: BatchTrace | None = None
 
     @property

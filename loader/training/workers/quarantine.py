@@ -26,12 +26,12 @@ _MAX_SHOWN = 80  # characters of a line
 
 def find_recorded(host: LaneHost, recorded: RecordedSample) -> QuarantinedSample | None:
     """Return the sample that a worker recorded; None if the chain has no order of samples there."""
-    lane = open_lane(host.dataset, recorded.lane, host.lanes, rules=host.rules)
+    lane = open_lane(host.dataset, recorded.lane, host.lanes)
     found = reader_at(host.dataset, lane, recorded.path)
     if found is None:
         return None
     reader, lane = found
-    order = reader.lane_order(lane.number, lanes=lane.count, seed=lane.seed, rules=lane.rules)
+    order = reader.lane_order(lane.number, lanes=lane.count, seed=lane.seed)
     numbers, _, sample = order.locate(recorded.position, recorded.position + 1)
     number = int(reader.opened[0].index_numbers(numbers, sample)[0])
     source = reader.sources[int(numbers[0])]

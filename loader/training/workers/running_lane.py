@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
 from typing import Any, NamedTuple, Protocol
 
 from ...pipeline.contract.item_id import ItemId
-from ...pipeline.contract.lane import RULES, Lane, LastSample, set_restore_key
+from ...pipeline.contract.lane import Lane, LastSample, set_restore_key
 from ...pipeline.contract.rng import seed_batch
 from ...pipeline.contract.stage import SKIPPED, Running, SavableDataset, State, has_end
 from ...pipeline.failures.policy import FailurePolicy
@@ -16,7 +17,6 @@ from ...stores.cache_pool import CachePool, NoCachePool
 from ...transport.batch_memory import ReusedMemory, set_batch_memory
 from .batch_trace import Record
 from .dropped_samples import dropped_samples
-from .neighbours import WorkerNeighbours
 
 MICRO_BATCH = "micro-batch"
 """The stage in the ``__restore_key__`` of a micro-batch, as opposed to a sample of an inner stage."""
@@ -60,10 +60,6 @@ class LaneSettings(Protocol):
         """The states of lanes that have begun, by number."""
 
     @property
-    def rules(self) -> int:
-        """The rules of the run."""
-
-    @property
     def left_out(self) -> tuple[range, ...]:
         """The micro-batches that are skipped: made and not delivered."""
 
@@ -97,7 +93,7 @@ def running_lanes(host: LaneSettings, numbers: Sequence[int], notes: Notes) -> l
     """Return the lanes of a worker; at the end of a pass, each may take samples of the others."""
     memory, notes = ReusedMemory(), notes._replace(passed=set())
     lanes = [RunningLane(host, number, memory, notes) for number in numbers]
-    if host.rules and has_end(host.dataset):
+    if has_end(host.dataset):
         changed: set[int] = set()
         for place, lane in enumerate(lanes):
             lane.join(WorkerNeighbours(lane.number, changed, (*lanes[place + 1 :], *lanes[:place])))
@@ -129,7 +125,6 @@ class RunningLane:
             number,
             host.lanes,
             notes.last_sample,
-            rules=host.rules,
             recorder=notes.recorder,
             passed=None if host.states else notes.passed,
         )
@@ -219,39 +214,12 @@ class RunningLane:
         return Message(number, lane.number, state, batch, self._neighbours.changed_states())
 
 
-def remake_batch(host: LaneSettings, lane: int, number: int) -> tuple[Any, ItemId]:
-    """Rebuild a micro-batch of a lane, by making those since the lane's state.
-
-    Args:
-        host: The lanes, with the states at which they begin.
-        lane: The lane.
-        number: The micro-batch of the run; not before the lane's state.
-
-    Returns:
-        The micro-batch, :data:`SKIPPED` if all its samples were skipped, and its item id.
-
-    Raises:
-        StopIteration: The lane ends before it.
-    """
-    made: dict[int, ItemId] = {}
-
-    def record(batch: int, item_id: ItemId) -> None:
-        made.clear()
-        made[batch] = item_id
-
-    running = RunningLane(host, lane, ReusedMemory(), Notes(record=record))
-    while (message := running.micro_batch()) is not ENDED:
-        if message.number == number:
-            return message.batch, made.get(number, ())
-    raise StopIteration
-
-
-def remade_items(host: LaneSettings, lane: int) -> Iterator[tuple[int, ItemId]]:
-    """Yield the numbers and item ids of the micro-batches of a lane, by making them; skipped ones have an empty id."""
+def remade_batches(host: LaneSettings, lane: int) -> Iterator[tuple[Message, ItemId]]:
+    """Yield the micro-batches of a lane from its state on, and their item ids; skipped ones have an empty id."""
     made: dict[int, ItemId] = {}
     running = RunningLane(host, lane, ReusedMemory(), Notes(record=made.__setitem__))
     while (message := running.micro_batch()) is not ENDED:
-        yield message.number, made.pop(message.number, ())
+        yield message, made.pop(message.number, ())
 
 
 def open_lane(
@@ -260,7 +228,6 @@ def open_lane(
     count: int,
     last_sample: LastSample | None = None,
     *,
-    rules: int = RULES,
     recorder: WorkerRecorder | None = None,
     passed: set[object] | None = None,
 ) -> Lane:
@@ -280,6 +247,55 @@ def open_lane(
         ),
         context=HookContext(cache=NoCachePool(), worker_config=config),
         last_sample=last_sample,
-        rules=rules,
         recorder=recorder,
     )
+
+
+class WorkerNeighbours:
+    """The lanes of a worker, seen from one of them.
+
+    Args:
+        number: The lane.
+        changed: The lanes whose samples were taken by others since the last message; shared by all lanes.
+        lanes: The other lanes.
+    """
+
+    def __init__(self, number: int, changed: set[int], lanes: Sequence[RunningLane]) -> None:
+        self.number = number
+        self.registered: dict[str, Any] = {}
+        self._changed = changed
+        self._lanes = lanes
+        self.count = len(lanes)
+
+    def add(self, stage: str, own: Any) -> None:
+        """Register the input of a stage of this lane, or a stage that opens one of several inputs at a time."""
+        self.registered[stage] = own
+
+    def reach(self, stage: str) -> Any:
+        """Return what a stage of this lane registered, opened if the lane may already yield its items."""
+        if stage not in self.registered:
+            path = ""
+            for place in takewhile(str.isdecimal, stage.split("/")):
+                if path in self.registered:
+                    self.registered[path].reach(int(place))
+                path += f"{place}/"
+        return self.registered.get(stage)
+
+    def others(self, stage: str) -> Iterator[Any]:
+        """Yield what the same stage registered in the other lanes, each opened when it is reached."""
+        for lane in self._lanes:
+            found = lane.registered(stage)
+            if found is not None:
+                yield found
+
+    def note_change(self) -> None:
+        """Note that another lane took items of this one, so that both states are sent."""
+        self._changed.add(self.number)
+
+    def changed_states(self) -> dict[int, State] | None:
+        """Return the states of the other lanes whose samples were taken since the last call; None if there are none."""
+        if not self._changed:
+            return None
+        states = {lane.number: lane.state() for lane in self._lanes if lane.number in self._changed}
+        self._changed.clear()
+        return states

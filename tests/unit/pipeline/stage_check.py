@@ -109,7 +109,7 @@ def _steps(dataset: SavableDataset[Any], lane: Lane, *, most: int, state: str, m
     context = lane.context
     running = pickle.loads(pickle.dumps(dataset)).open(lane, json.loads(state))
     schema = dataset.state_schema()
-    form_lane = FormLane(number=lane.number, count=lane.count, rules=lane.rules, takes_others=False)
+    form_lane = FormLane(number=lane.number, count=lane.count, takes_others=False)
     given = []
     for number in range(made, made + most):
         context.batch_index = number * lane.count + lane.number

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext, suppress
 from copy import copy
 from dataclasses import dataclass
-from typing import Any
+from math import isfinite
+from typing import Any, NamedTuple
 
 from ....errors import StateError
 from ....escaped_log import get_logger
+from ....order import GONE
+from ....pipeline.contract.item_id import ItemId, as_item_id, samples_in
+from ....pipeline.contract.lane import child_seed
 from ....pipeline.contract.stage import SavableDataset, State
+from ....pipeline.contract.state_schema import item_ids_in
 from ....pipeline.reading.order_plan import stream_seed
+from ....pipeline.reading.planned_schedule import check_schedule
 from ....pipeline.reading.read import ReadDataset
 from ....pipeline.stages.blend import BlendDataset
 from ..mix_history import MixChanges, StageChanges, reader_history, stage_changes, streams_of
 from ..run_state import ENDLESS, RunState
-from .change import DEALT, ENDS, MixChange, find_mix_change, nests_states, weight_units
-from .comparison import compare_datasets
-from .lost_samples import count_lost_samples
+from .change import DEALT, ENDS, MixChange, SavedPlace, find_mix_change, nests_states, weight_units
+from .differences import chain_differences
 from .restructured import Restructured, find_restructured
-from .saved_place import SavedPlace
-from .saved_weights import check_saved_weights
 
 VARIABLE = "ENERGON_ALLOW_MIX_CHANGE"
 
@@ -92,7 +95,7 @@ class ContinuedMix:
             lines = "\n  ".join(_shortened(self.lines()))
             _log.warning("the run continues with another mix of datasets:\n  %s", lines)
         lost = sum(
-            count_lost_samples(self.chain, state, lane, lanes=saved.lanes, seed=saved.seed, rules=saved.rules)
+            count_lost_samples(self.chain, state, lane, lanes=saved.lanes, seed=saved.seed)
             for lane, state in saved.lane_states.items()
         )
         if lost:
@@ -125,7 +128,6 @@ def continue_mix(
             scale=min(saved.lanes, saved.batch) / max(1, len(lanes)),
             count=saved.lanes,
             changes=changes,
-            is_dealt=bool(saved.rules),
             seed=saved.seed,
         )
         change = find_mix_change(saved.dataset, chain, place)
@@ -253,3 +255,144 @@ def _check_position(dataset: SavableDataset[Any], state: State, lane: int) -> No
 def _check_count(stage: str, changes: StageChanges, count: int) -> None:
     if changes and len(changes[-1][1]["origins"]) != count:
         raise StateError(f"this state is damaged: its changes of {stage!r} are of another mix")
+
+
+_MAX_SHOWN = 8
+_MAX_LINE = 2000  # characters
+
+
+def compare_datasets(saved: Any, now: Any) -> None:
+    """Check that a state is of the same chain and data.
+
+    Args:
+        saved: The description in the state.
+        now: The description of the present chain.
+
+    Raises:
+        StateError: They differ; the message lists the differences.
+    """
+    found = chain_differences(saved, now)
+    if found:
+        lines = [str(one)[:_MAX_LINE] for one in found[:_MAX_SHOWN]]
+        if len(found) > _MAX_SHOWN:
+            lines.append(f"… and {len(found) - _MAX_SHOWN} more (energon diff lists all)")
+        raise StateError(
+            "the state is of another dataset or pipeline:\n  " + "\n  ".join(lines),
+            hint="build the dataset with the data and arguments of the run that was saved, or start a new run",
+        )
+
+
+_WEIGHTED = ("read", "blend", "BlendDataset")  # names of stages that have weights
+
+
+def check_saved_weights(identity: Any) -> None:
+    """Check the weights of all readers and blends, and their schedules.
+
+    Args:
+        identity: The description of the chain in a state: ``[name, settings, *inputs]``.
+
+    Raises:
+        StateError: A weight is no number above 0, or a schedule is damaged.
+    """
+    if not isinstance(identity, list | tuple):
+        return
+    if len(identity) > 2 and identity[0] in _WEIGHTED and isinstance(identity[1], Mapping):
+        try:
+            _check(identity[1], len(identity) - 2)
+        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+            raise StateError(
+                f"this state is damaged: the weights of {identity[0]!r}: {error}", hint="restore another state"
+            ) from error
+    for part in identity[2:]:
+        check_saved_weights(part)
+
+
+def _check(settings: Mapping[str, Any], sources: int) -> None:
+    schedule = settings.get("schedule")
+    if schedule is not None:
+        check_schedule(schedule, sources)
+        return
+    weights = settings.get("weights", [])
+    for weight in weights if isinstance(weights, list | tuple) else [weights]:
+        if not isinstance(weight, int | float) or not isfinite(weight) or weight <= 0:
+            raise ValueError(f"expected numbers above 0, found {weight!r:.80}")
+
+
+class _PlacedStage(NamedTuple):
+    """A stage, with the path and the seed of the inputs of blends that lead to it."""
+
+    stage: SavableDataset[Any]
+    path: str
+    seed: int
+
+    def below(self) -> _PlacedStage:
+        return self._replace(stage=self.stage.inputs[0])
+
+    def inputs(self) -> dict[int, _PlacedStage]:
+        """Return the inputs of a blend by their origins."""
+        pairs = zip(getattr(self.stage, "origins", ()), self.stage.inputs, strict=True)
+        return {
+            origin: _PlacedStage(upstream, f"{self.path}{origin}/", child_seed(self.seed, origin))
+            for origin, upstream in pairs
+        }
+
+
+def count_lost_samples(chain: SavableDataset[Any], state: State, number: int, *, lanes: int, seed: int) -> int:
+    """Count the samples in the buffers of a lane whose datasets are gone.
+
+    Args:
+        chain: The chain, with its earlier mixes.
+        state: The state of the lane.
+        number: The lane.
+        lanes: L of the run.
+        seed: Seed of the run.
+    """
+    lost: dict[tuple[str, ItemId], int] = {}  # a state may name a sample twice
+    for place, item_id in _buffered(_PlacedStage(chain, "", seed), state):
+        for reader, position in _read_for(place, item_id):
+            if not isinstance(reader.stage, ReadDataset):
+                lost[reader.path, position] = samples_in(position)
+                continue
+            order = reader.stage.lane_order(number, lanes=lanes, seed=reader.seed)
+            source, *_ = order.locate(position, position + 1)
+            lost[reader.path, position] = int(source[0] == GONE)
+    return sum(lost.values())
+
+
+def _buffered(place: _PlacedStage, state: State) -> Iterator[tuple[_PlacedStage, ItemId]]:
+    """Yield the ids of the items in buffers, each with the stage that holds it."""
+    stage = place.stage
+    own = state.get(stage.key)
+    if isinstance(stage, BlendDataset):
+        for origin, inner in place.inputs().items():
+            yield from _buffered(inner, (own or {}).get(str(origin), {}))
+        return
+    if own is not None and stage.entry_schema is not None:
+        for item_id in item_ids_in(own, stage.entry_schema):
+            yield place, as_item_id(item_id)
+    if not nests_states(stage):
+        yield from _buffered(place.below(), state)
+
+
+def _read_for(place: _PlacedStage, item_id: ItemId) -> Iterator[tuple[_PlacedStage, Any]]:
+    """Yield the readers and positions of an item's samples; the blend and the item's id if its input is gone."""
+    stage = place.stage
+    if isinstance(item_id, tuple):
+        if item_id and not isinstance(item_id[0], str):
+            for part in item_id:
+                yield from _read_for(place, part)
+            return
+        if item_id and item_id[0] == stage.key:
+            _, number, inner = item_id
+            if not isinstance(stage, BlendDataset):
+                yield from () if nests_states(stage) else _read_for(place.below(), inner)
+            elif number in stage.origins:
+                yield from _read_for(place.inputs()[number], inner)
+            else:
+                yield place, item_id
+            return
+    if isinstance(stage, ReadDataset):
+        if isinstance(item_id, int):
+            yield place, item_id
+    elif not nests_states(stage):
+        yield from _read_for(place.below(), item_id)

@@ -9,7 +9,6 @@ import pytest
 
 from loader.errors import ConfigError, FormatError
 from loader.metadataset.joins import (
-    key_matcher,
     keys as packed_keys,
     keys as sample_keys,
     prepare_join as prepare_join_module,
@@ -192,7 +191,7 @@ def test_an_index_that_contradicts_itself_is_an_error(
 def test_progress_counts_every_sample_in_small_steps(data: JoinedData, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prepare_join_module, "_MIN_BATCH", 2)
     monkeypatch.setattr(prepare_join_module, "_MAX_BATCH", 2)
-    monkeypatch.setattr(key_matcher, "_SAMPLES_PER_READ", 2)
+    monkeypatch.setattr(prepare_join_module, "_SAMPLES_PER_READ", 2)
     monkeypatch.setattr(sample_keys, "_ROWS_PER_READ", 2)
     data.set_split("p", {"train": ["p0", "p1"]}, exclude=["p0.tar"])
     steps: list[tuple[int, int]] = []

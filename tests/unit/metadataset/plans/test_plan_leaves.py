@@ -11,7 +11,7 @@ from loader.errors import ConfigError, StorageError
 from loader.format.documents.load_request import LoadRequest
 from loader.format.documents.subset import SampleRange, ShareRange
 from loader.metadataset.documents.leaf_plan import LeafPlan
-from loader.metadataset.plans import tree_planner
+from loader.metadataset.plans import plan_leaves as plan_leaves_module
 from loader.metadataset.plans.plan_leaves import plan_leaves, plan_tree
 from loader.metadataset.plans.plan_node import PlanNode
 from tests.unit.metadataset.metadataset_files import MetadatasetFiles
@@ -345,7 +345,7 @@ def test_a_metadataset_that_cannot_be_read_is_an_error_of_its_own(files: Metadat
 def test_metadatasets_that_multiply_beyond_bounds_are_refused_before_they_fill_the_memory(
     files: MetadatasetFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tree_planner, "_MAX_PLACES", 1000)
+    monkeypatch.setattr(plan_leaves_module, "_MAX_PLACES", 1000)
     files.write("0.yaml", {"train": {"path": "a"}})
     for level in range(1, 25):
         files.write(f"{level}.yaml", {"train": {"blend": [{"path": f"{level - 1}.yaml"}] * 2}})

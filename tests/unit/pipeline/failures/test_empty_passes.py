@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from loader.errors import RepeatedSampleError
-from loader.pipeline.failures.empty_passes import EmptyPasses
 from loader.pipeline.failures.error_handlers import reraise_exception
 from loader.pipeline.failures.policy import FailurePolicy
+from loader.pipeline.stages.repeat import EmptyPasses
 
 
 def policy(**named: Any) -> FailurePolicy:

@@ -18,7 +18,7 @@ from loader.format.index.fresh_shard import open_fresh_shard
 from loader.format.index.layout import ShardEntry
 from loader.pipeline.contract.stage import SKIPPED
 from loader.pipeline.contract.worker_config import WorkerConfig
-from loader.pipeline.reading import dataset_source as dataset_leaf, lane_reader, ordered_chunks
+from loader.pipeline.reading import dataset_source as dataset_leaf, lane_reader
 from loader.pipeline.reading.order_plan import SequentialPlan, ShuffledPlan
 from loader.pipeline.reading.read import ReadDataset
 from loader.pipeline.reading.sample_chunk import ChunkReader, SourceTable
@@ -99,9 +99,9 @@ def test_a_restored_lane_continues_and_every_sample_can_be_rebuilt(small: Path, 
 
 def limit_chunks(monkeypatch: pytest.MonkeyPatch, *, first: int, most: int, growth: int) -> None:
     """Set the sizes of chunks."""
-    monkeypatch.setattr(ordered_chunks, "_FIRST_CHUNK", first)
+    monkeypatch.setattr(lane_reader, "_FIRST_CHUNK", first)
     monkeypatch.setattr(lane_reader, "_MAX_CHUNK", most)
-    monkeypatch.setattr(ordered_chunks, "_GROWTH", growth)
+    monkeypatch.setattr(lane_reader, "_GROWTH", growth)
 
 
 @pytest.mark.parametrize(("first", "most", "growth"), [(1, 1, 1), (3, 7, 2), (32, 32, 4), (10_000, 10_000, 1)])
@@ -113,7 +113,7 @@ def test_the_sizes_of_chunks_have_no_effect(
     expected = [steps(dataset, lane(number, 2), most=70) for number in range(2)]
     limit_chunks(monkeypatch, first=first, most=most, growth=growth)
     for together in (1, 3):
-        monkeypatch.setattr(ordered_chunks, "_CHUNKS_ORDERED", together)
+        monkeypatch.setattr(lane_reader, "_CHUNKS_ORDERED", together)
         assert [steps(dataset, lane(number, 2), most=70) for number in range(2)] == expected
 
 
@@ -314,7 +314,7 @@ def test_chunks_of_small_samples_end_with_windows(
 ) -> None:
     limit_chunks(monkeypatch, first=8, most=32, growth=2)
     if not is_small:
-        monkeypatch.setattr(ordered_chunks, "COALESCED_BYTES", 48)
+        monkeypatch.setattr(lane_reader, "COALESCED_BYTES", 48)
     dataset = reader(write_dataset(tmp_path / "x", {"a.tar": texts(0, 300)}), plan=shuffled(repeats=True))
     running = cast("Any", dataset.open(lane(), {}))
     ends: list[int] = []

@@ -15,13 +15,17 @@ import torch
 from PIL import Image
 
 from loader import CaptioningSample, ConfigError, SampleError, TaskEncoder, WorkerConfig, get_loader, get_train_dataset
-from loader.samples.batching.device_copy import DeviceCopies
-from loader.samples.batching.encoded_batch import decode_images
+from loader.samples.batching import device_copy
+from loader.samples.batching.device_copy import (
+    DeviceCopies,
+    NvImageCodecDecoder,
+    TorchvisionDecoder,
+    decode_images,
+    jpeg_decoder,
+)
 from loader.samples.batching.pad import pad_stack
-from loader.samples.decoding import jpeg_devices
 from loader.samples.decoding.decoder import SampleDecoder
 from loader.samples.decoding.encoded_image import EncodedImage
-from loader.samples.decoding.jpeg_devices import NvImageCodecDecoder, TorchvisionDecoder, jpeg_decoder
 from tests.e2e.dataset_tree import prepare, write_shard
 
 MEAN_DIFFERENCE = 2.0
@@ -232,7 +236,7 @@ def test_a_damaged_image_is_an_error_that_names_its_sample() -> None:
 
 
 def test_a_missing_package_is_named_with_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jpeg_devices, "is_installed", lambda package: False)
+    monkeypatch.setattr(device_copy, "is_installed", lambda package: False)
     with pytest.raises(ConfigError, match="needs a package that decodes JPEGs on a GPU") as caught:
         jpeg_decoder(CPU)
     assert "pip install nvidia-nvimgcodec-cu13" in str(caught.value)
@@ -266,7 +270,7 @@ def test_decoders_of_batches_give_the_pixels_of_the_cpu_within_the_tolerance(
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("workers", [0, 2])
 def test_batches_are_decoded_on_a_gpu(dataset: Path, workers: int) -> None:
-    if not any(map(jpeg_devices.is_installed, ("nvidia.nvimgcodec", "torchvision"))):
+    if not any(map(device_copy.is_installed, ("nvidia.nvimgcodec", "torchvision"))):
         pytest.skip("needs nvImageCodec or torchvision")
     plain = loader_of(dataset, "cpu", "torchrgb8")
     with loader_of(dataset, "cuda", "torchrgb8", workers).to_device("cuda") as moved:

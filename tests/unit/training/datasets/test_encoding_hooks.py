@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import logging
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -128,25 +127,6 @@ def test_random_access_calls_the_same_hooks(texts: Path) -> None:
     """A dataset with random access encodes samples in both steps."""
     samples = random_access(texts, split_part="val", task_encoder=PrePost())
     assert samples[0].endswith(" before after")
-
-
-@pytest.mark.parametrize(("before", "after"), [(Encode, EncodePost), (Words, PrePost), (Several, SeveralPost)])
-def test_state_of_a_version_that_did_not_call_the_hook(
-    texts: Path, before: type[Words], after: type[Words], caplog: pytest.LogCaptureFixture
-) -> None:
-    """A state that was saved without a hook continues at its position, with the hook, and a warning."""
-    old = loader_of(texts, before())
-    batches = iter(old)
-    list(itertools.islice(batches, 4))
-    state = old.save_state_rank()
-    expected = list(itertools.islice(batches, 3))
-    new = loader_of(texts, after())
-    with caplog.at_level(logging.WARNING):
-        new.restore_state_rank(state)
-        restored = list(itertools.islice(iter(new), 3))
-    marks = " before after" if after is PrePost else " after"
-    assert restored == [[text + marks for text in batch] for batch in expected]
-    assert "saved without the hooks" in caplog.text
 
 
 def test_state_in_the_middle_of_two_generators(texts: Path) -> None:

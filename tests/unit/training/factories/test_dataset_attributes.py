@@ -10,7 +10,7 @@ import pytest
 from loader import CaptioningSample, DatasetLoader, EPath, JoinedWebdatasetFactory, WorkerConfig, load_dataset
 from loader.format.prepare.plan import SplitRequest
 from loader.training.datasets.dataset_factory import DatasetSubset
-from loader.training.factories.webdataset_meta import ShardInfo
+from loader.training.factories.webdataset_factory import ShardInfo
 from tests.e2e.dataset_tree import prepare, write_shards
 
 ONE = WorkerConfig(rank=0, world_size=1, num_workers=0)

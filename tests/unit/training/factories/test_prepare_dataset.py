@@ -89,7 +89,7 @@ def test_a_script_needs_no_guard_around_it(shards: Path, tmp_path: Path) -> None
     script.write_text(
         "import sys, types\n"
         "sys.modules['torch'] = types.ModuleType('torch')  # with torch, processes are not forked but spawned\n"
-        "from loader.training.factories.prepare_dataset import prepare_dataset\n"
+        "from loader.training.factories.webdataset_factory import prepare_dataset\n"
         f"report = prepare_dataset({str(shards)!r}, ['shard_{{000..005}}.tar'], workers=2)\n"
         "print(report.samples)\n"
     )

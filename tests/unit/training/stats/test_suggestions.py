@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from loader.training.stats.suggestions import Facts, suggestions
+from loader.training.stats.snapshot import Facts, suggestions
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from loader.format.nv_meta import FORMAT_VERSION
 from loader.integrations.megatron_energon_names import EnergonDatasetType, get_dataset_type
 from loader.storage import open_storage
 from loader.storage.epath import EPath
-from loader.training.factories.webdataset_meta import WebdatasetMeta
+from loader.training.factories.webdataset_factory import WebdatasetMeta
 
 from .config import INDEX_SQLITE_FILENAME, INFO_JSON_FILENAME, INFO_YAML_FILENAME, MAIN_FOLDER_NAME
 from .structs import ShardInfo, WebdatasetInfo, WebdatasetSplits

@@ -1,7 +1,7 @@
 # Written by tests/unit/integrations/test_megatron_energon.py from alias_modules.py.
 from loader import EPath as EPath
 from loader.integrations.megatron_energon_names import MediaFilterConfig as MediaFilterConfig
-from loader.training.factories.webdataset_preparator import WebdatasetPreparator as WebdatasetPreparator
+from loader.training.factories.webdataset_factory import WebdatasetPreparator as WebdatasetPreparator
 from megatron.energon.flavors.webdataset.config import INDEX_SQLITE_FILENAME as INDEX_SQLITE_FILENAME
 from megatron.energon.flavors.webdataset.config import INDEX_UUID_FILENAME as INDEX_UUID_FILENAME
 from megatron.energon.flavors.webdataset.config import INFO_JSON_FILENAME as INFO_JSON_FILENAME

@@ -5,7 +5,7 @@ from loader.samples.sample_dataclass import edataclass
 from loader.samples.source_info import SourceInfo
 from loader.storage.epath import EPath
 from loader.training.datasets.dataset_factory import DatasetSubset
-from loader.training.factories.webdataset_meta import ShardInfo
+from loader.training.factories.webdataset_factory import ShardInfo
 
 __all__ = [
     "DatasetSubset",

@@ -12,9 +12,9 @@ from .....pipeline.reading.order_plan import ShuffledPlan
 from .....pipeline.reading.read import ReadDataset
 from .....pipeline.stages.blend import BlendDataset
 from ...mix_history import MixChanges
+from ..change import SavedPlace
 from ..differences import differences, leaf_name, shares
 from ..leaves import OF_LEAVES, Leaf, LeafChange, leaves_of, match_leaves, progress_text
-from ..saved_place import SavedPlace
 from .lane_states import NewReader, NewSource, StateWriter
 from .saved_streams import READ, SavedStream, is_blend, saved_readers
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from loader.training.states.mixes.dataset_shares import described_datasets
+from loader.training.states.describe import described_datasets
 
 A, B, C = ({"path": f"/{name}", "samples": 5} for name in "abc")
 AT_10 = {"unit": "steps", "starts": [0, 10], "weights": [[3, 1], 1]}

@@ -29,7 +29,7 @@ _HELP_ALL = "energon_cli.help_all"
 _BRIEF_PARAGRAPHS, _BRIEF_EXAMPLES = 2, 3  # of a help that is to fit two screens
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class LazyCommand:
     """A command that is imported on first use.
 

@@ -59,7 +59,7 @@ def browse(
     from ..progress import ProgressBar
 
     try:
-        from .server import serve_pages
+        from .app import serve_pages
     except ImportError as error:
         raise ConfigError(
             f"energon browse needs {error.name}, which is not installed",

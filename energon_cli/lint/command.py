@@ -97,7 +97,7 @@ def lint(
     from loader.format import usable_cores
     from loader.inspect import LintRequest, exclude_broken
 
-    from .output import LintOutput
+    from .formats import LintOutput
 
     output = LintOutput(
         "json" if as_json else output_format or "text",

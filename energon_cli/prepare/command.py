@@ -164,9 +164,8 @@ def prepare(path: str, **flags: Any) -> None:
     from loader.storage import is_url, open_storage, use_rust_here
 
     from .flags import PrepareFlags
-    from .offer_import import offer_import
+    from .offer_import import check_file_flags, check_record_file, offer_import, prepare_jsonl
     from .run import prepare_dataset
-    from .single_files import check_file_flags, check_record_file, prepare_jsonl
 
     settings = PrepareFlags(path=path, media=media_filter_of(flags), **flags)
     imported = offer_import(settings)

@@ -17,13 +17,8 @@ if TYPE_CHECKING:
 
     from loader.inspect.doctor import Checkup
 
-_EXAMPLES = (
-    ("Examine this machine", "energon doctor"),
-    ("Stop a job before it starts on a machine with a fault", "energon doctor --json > /data/run/doctor.json"),
-)
 
-
-@energon_command("doctor", examples=_EXAMPLES, short_help="Examine this machine and installation.", takes_path=False)
+@energon_command("doctor", short_help="Examine this machine and installation.", takes_path=False)
 @shared_options("json")
 def doctor(*, as_json: bool) -> None:
     """Show versions, limits and disks that loading depends on, and what would break or slow it down.
@@ -32,6 +27,12 @@ def doctor(*, as_json: bool) -> None:
     files and locked memory, /dev/shm, the folder of temporary files and the cache of remote data (ENERGON_CACHE_DIR).
 
     Exits with 1 if there is something to change. Run it where training runs: inside of the container or job.
+
+    Examples:
+        Examine this machine:
+            energon doctor
+        Stop a job before it starts on a machine with a fault:
+            energon doctor --json > /data/run/doctor.json
     """
     from loader.inspect.doctor import Advice, examine_machine
 

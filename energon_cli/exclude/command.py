@@ -16,22 +16,8 @@ if TYPE_CHECKING:
     from loader.format.query import SampleQuery
     from loader.inspect.exclude import ExcludeReport, ExcludeRequest, ListedExclusions
 
-_EXAMPLES = (
-    ("Exclude two samples", "energon exclude /data/coco shard_000.tar/000017 shard_003.tar/000171"),
-    ("Exclude the samples of a list", "energon exclude /data/coco --keys-from bad.csv --reason 'wrong language'"),
-    ("Exclude what lint finds broken", "energon exclude /data/coco --lint"),
-    ("Exclude copies of pictures, but for the first", "energon exclude /data/coco --duplicates"),
-    ("Exclude small pictures by a filter", "energon exclude /data/coco --where 'jpg.width < 256' --to-filter large"),
-    ("Show what would be excluded", "energon exclude /data/coco --where 'txt.chars < 5' --dry-run"),
-    (
-        "Exclude samples of the datasets of a mix",
-        "energon exclude /data/mix.yaml --where 'jpg.width < 256' --to-filter large",
-    ),
-    ("List what is excluded, and undo the last", "energon exclude /data/coco --list"),
-)
 
-
-@energon_command("exclude", examples=_EXAMPLES, short_help="Take samples out of training, or undo it.")
+@energon_command("exclude", short_help="Take samples out of training, or undo it.")
 @click.argument("path")
 @click.argument("keys", nargs=-1, metavar="[KEY]…")
 @query_options
@@ -74,6 +60,24 @@ def exclude(
     --duplicates compares what energon stats --duplicates compares, of samples that are not excluded yet.
 
     KEY is <shard>/<key>, a bare key, or a whole shard. All criteria that are given must hold.
+
+    Examples:
+        Exclude two samples:
+            energon exclude /data/coco shard_000.tar/000017 shard_003.tar/000171
+        Exclude the samples of a list:
+            energon exclude /data/coco --keys-from bad.csv --reason 'wrong language'
+        Exclude what lint finds broken:
+            energon exclude /data/coco --lint
+        Exclude copies of pictures, but for the first:
+            energon exclude /data/coco --duplicates
+        Exclude small pictures by a filter:
+            energon exclude /data/coco --where 'jpg.width < 256' --to-filter large
+        Show what would be excluded:
+            energon exclude /data/coco --where 'txt.chars < 5' --dry-run
+        Exclude samples of the datasets of a mix:
+            energon exclude /data/mix.yaml --where 'jpg.width < 256' --to-filter large
+        List what is excluded, and undo the last:
+            energon exclude /data/coco --list
     """
     from loader.format import usable_cores
     from loader.format.documents import is_metadataset

@@ -15,15 +15,8 @@ from .options import plan_run, run_options
 if TYPE_CHECKING:
     from loader.inspect.runs import LoggedLoader
 
-_EXAMPLES = (
-    ("Draw which samples a logged run used at which step", "energon analyze-debug /data/run/debug"),
-    ("Without logs, from the arguments of the run", "energon analyze-debug --dataset /data/mix.yaml --batch-size 8"),
-    ("List the samples of a step", "energon analyze-debug /data/run/debug --step 41200"),
-    ("Count only", "energon analyze-debug /data/run/debug --no-heatmap --json"),
-)
 
-
-@energon_command("analyze-debug", examples=_EXAMPLES, short_help="Draw which samples a run used at which step.")
+@energon_command("analyze-debug", short_help="Draw which samples a run used at which step.")
 @click.argument("log_paths", nargs=-1, metavar="[LOG_PATHS]…")
 @click.option("--dataset", metavar="PATH", help="Trace a run on this dataset or metadataset, instead of reading logs.")
 @shared_options("steps", default=1000, show_default=True, help="Steps of --dataset.")
@@ -102,6 +95,16 @@ def analyze_debug(
     often, and each rank has a colour. A good shuffle looks like noise; a diagonal is the order of the shards.
 
     With --step or --key, the samples of the logged micro-batches are listed instead.
+
+    Examples:
+        Draw which samples a logged run used at which step:
+            energon analyze-debug /data/run/debug
+        Without logs, from the arguments of the run:
+            energon analyze-debug --dataset /data/mix.yaml --batch-size 8
+        List the samples of a step:
+            energon analyze-debug /data/run/debug --step 41200
+        Count only:
+            energon analyze-debug /data/run/debug --no-heatmap --json
     """
     from loader.inspect.runs import choose_loader, read_debug_log, read_loading_order, traced_uses
 

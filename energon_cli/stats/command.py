@@ -15,18 +15,8 @@ if TYPE_CHECKING:
     from loader.format.query import SampleQuery
     from loader.inspect.stats import StatsReport
 
-_EXAMPLES = (
-    ("Show sizes, lengths and JSON fields", "energon stats /data/coco"),
-    ("Estimate them from 5,000 random samples", "energon stats /data/coco -n 5000"),
-    ("Find samples with the same picture", "energon stats /data/coco --duplicates"),
-    ("Keep the width of each picture as a column", "energon stats /data/coco --write jpg.width"),
-    ("Count tokens, and keep them", "energon stats /data/coco --tokenizer tok.json --write txt.tokens"),
-    ("Write a page with pictures", "energon stats /data/coco --html report.html"),
-    ("Show the datasets of a mix", "energon stats /data/mix.yaml -n 1000 --json"),
-)
 
-
-@energon_command("stats", examples=_EXAMPLES, short_help="Show sizes, lengths, JSON fields and duplicates.")
+@energon_command("stats", short_help="Show sizes, lengths, JSON fields and duplicates.")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH…")
 @query_options
 @shared_options("parts")
@@ -67,6 +57,22 @@ def stats(
 
     The datasets of a metadataset .yaml are shown one after another; --split-parts chooses those of some of its splits.
     The exit code is 1 if parts are broken or, with --duplicates, samples are duplicates.
+
+    Examples:
+        Show sizes, lengths and JSON fields:
+            energon stats /data/coco
+        Estimate them from 5,000 random samples:
+            energon stats /data/coco -n 5000
+        Find samples with the same picture:
+            energon stats /data/coco --duplicates
+        Keep the width of each picture as a column:
+            energon stats /data/coco --write jpg.width
+        Count tokens, and keep them:
+            energon stats /data/coco --tokenizer tok.json --write txt.tokens
+        Write a page with pictures:
+            energon stats /data/coco --html report.html
+        Show the datasets of a mix:
+            energon stats /data/mix.yaml -n 1000 --json
     """
     from loader.format import usable_cores
     from loader.format.documents import read_value_names

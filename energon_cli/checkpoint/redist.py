@@ -88,6 +88,6 @@ def _document(done: Redistributed) -> dict[str, object]:
         "ranks": done.ranks,
         "batch": done.batch,
         "folder": done.folder,
-        "files": list(done.files),
+        "files": done.files,
         "left_out": list(done.dropped),
     }

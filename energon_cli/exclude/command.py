@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 import click
@@ -115,7 +116,7 @@ def exclude(
     with ProgressBar("Checking samples", unit="samples", enabled=progress) as bar:
         reports = library.exclude_each(request, bar.update)
     if as_json:
-        documents = [_document(report) for report in reports]
+        documents = [asdict(report) | {"lacks": report.lacks or None} for report in reports]
         print_json({"datasets": documents} if is_mix else documents[0])
     else:
         _show_reports(request, reports, is_mix=is_mix)
@@ -152,19 +153,6 @@ def _undo(path: str, names: Mapping[str, str | None], *, is_mix: bool, as_json: 
         what = f"filter {entry.filter}" if entry.filter else entry.split_file
         what += f" of {dataset}" if is_mix else ""
         show_note(f"undid the exclusion of {_count(entry.samples)} of {entry.at} in {what}")
-
-
-def _document(report: ExcludeReport) -> dict[str, object]:
-    return {
-        "path": report.path,
-        "samples": report.samples,
-        "already": report.already,
-        "remaining": report.remaining,
-        "examples": list(report.examples),
-        "file": report.file,
-        "lacks": report.lacks or None,
-        "dry_run": report.dry_run,
-    }
 
 
 def _count(samples: int) -> str:
@@ -208,10 +196,7 @@ def _show_report(report: ExcludeReport, *, is_mix: bool) -> None:
 
 def _listed_document(listed: ListedExclusions) -> dict[str, object]:
     return {
-        "path": listed.path,
-        "samples": listed.samples,
-        "shards": list(listed.shards),
-        "filters": listed.filters,
+        **asdict(replace(listed, exclusions=())),
         "exclusions": [
             {
                 "at": entry.at,
@@ -223,7 +208,6 @@ def _listed_document(listed: ListedExclusions) -> dict[str, object]:
             }
             for entry in listed.exclusions
         ],
-        "others": list(listed.others),
     }
 
 

@@ -108,7 +108,7 @@ def analyze_debug(
     """
     from loader.inspect.runs import choose_loader, read_debug_log, read_loading_order, traced_uses
 
-    from ..console import print_json, show_note
+    from ..console import print_json, show_note, write_file
 
     if bool(log_paths) == (dataset is not None):
         raise click.UsageError("Pass LOG_PATHS, or --dataset.")
@@ -134,10 +134,8 @@ def analyze_debug(
     loaders = [_loader_document(one, analyzed=one is chosen) for one in found]
     facts = uses.facts()
     if not no_heatmap:
-        _write(
-            heatmap_path,
-            uses.picture(width=heatmap_steps, height=heatmap_samples, gain=heatmap_gain, colors=not no_colors),
-        )
+        picture = uses.picture(width=heatmap_steps, height=heatmap_samples, gain=heatmap_gain, colors=not no_colors)
+        write_file(heatmap_path, picture, hint="name another --heatmap-path")
     if as_json:
         print_json({**facts, "loaders": loaders, "heatmap": None if no_heatmap else heatmap_path})
     else:
@@ -213,13 +211,3 @@ def _show(facts: dict[str, Any], loaders: list[dict[str, Any]]) -> None:
         click.echo(
             f"correlation of step and place in the data: {facts['correlation']:.2f} (near 0 is shuffled, 1 is in order)"
         )
-
-
-def _write(path: str, content: bytes) -> None:
-    from loader.errors import StorageError
-
-    try:
-        with open(path, "wb") as file:
-            file.write(content)
-    except OSError as error:
-        raise StorageError(f"cannot write: {error.strerror}", path=path, hint="name another --heatmap-path") from error

@@ -161,7 +161,7 @@ def _leak_document(found: LeakReport) -> dict[str, object]:
         "leaking_groups": found.leaking,
         "leaking_samples": found.samples,
         "overlapping_samples": found.overlapping,
-        "leaks": [{"group": leak.group, "samples": leak.samples} for leak in found.leaks],
+        "leaks": found.leaks,
     }
 
 

@@ -79,7 +79,7 @@ def stats(
     from loader.inspect.stats import StatsRequest, collect_stats, html_report
     from loader.metadataset import choose_samples, named_datasets, open_datasets
 
-    from ..console import print_json, show_note
+    from ..console import print_json, show_note, write_file
     from ..progress import ProgressBar
 
     datasets = named_datasets(
@@ -125,7 +125,8 @@ def stats(
                 documents.append(report.document())
             _show(report, lacks=one.lacks, notes_only=as_json)
             if html is not None:
-                _write(html, html_report(report, path=place.path, meta_folder=place.meta_folder))
+                page = html_report(report, path=place.path, meta_folder=place.meta_folder)
+                write_file(html, page.encode(errors="backslashreplace"), hint="name another file")
                 show_note(f"wrote {html}")
     if as_json:
         print_json(documents[0] if len(documents) == 1 else {"datasets": documents})
@@ -155,13 +156,3 @@ def _no_columns(path: str) -> Exception:
         path=path,
         hint=command_for_folder(path),
     )
-
-
-def _write(path: str, text: str) -> None:
-    from loader.errors import StorageError
-
-    try:
-        with open(path, "w", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(text)
-    except OSError as error:
-        raise StorageError(f"cannot write: {error.strerror}", path=path, hint="name another file") from error

@@ -29,7 +29,7 @@ _HELP_ALL = "energon_cli.help_all"
 _BRIEF_PARAGRAPHS, _BRIEF_EXAMPLES = 2, 3  # of a help that is to fit two screens
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class LazyCommand:
     """A command that is imported on first use.
 
@@ -197,7 +197,8 @@ class ExampleCommand(click.Command):
         name = "an argument" if parameter is None else _metavar(parameter)
         flag = f"{parameter.opts[0]} " if isinstance(parameter, click.Option) else ""
         role = ", the new folder, file or URL to write" if name == "DEST" else ""
-        return f"Missing {flag}{name}{role}. Example: {name_program(self.examples[0][1])}"
+        example = f" Example: {name_program(self.examples[0][1])}" if self.examples else ""  # python -OO drops them
+        return f"Missing {flag}{name}{role}.{example}"
 
     def _is_brief(self, ctx: click.Context) -> bool:
         return bool(self.advanced) and not ctx.meta.get(_HELP_ALL)
@@ -326,7 +327,7 @@ def storage_option() -> click.Option:
 def energon_command(
     name: str,
     *,
-    examples: Sequence[tuple[str, str]],
+    examples: Sequence[tuple[str, str]] = (),
     short_help: str,
     takes_path: bool = True,
     advanced: Collection[str] = (),
@@ -335,17 +336,21 @@ def energon_command(
 
     Args:
         name: Name of the command.
-        examples: Pairs of a description and a command line.
+        examples: Pairs of a description and a command line; those of the docstring, in its section ``Examples``, come
+            first.
         short_help: Its line in the group's help.
         takes_path: It reads datasets, and takes ``--storage-option``.
         advanced: Names of the parameters that only ``--help-all`` shows.
     """
 
     def decorate(function: Callable[..., Any]) -> click.Command:
+        text, _, section = inspect.cleandoc(function.__doc__ or "").partition("\nExamples:\n")
+        lines = [line.strip() for line in section.splitlines()]
         command: click.Command = click.command(
             name,
             cls=ExampleCommand,
-            examples=examples,
+            help=text,
+            examples=(*zip([line.rstrip(":") for line in lines[::2]], lines[1::2], strict=True), *examples),
             advanced=advanced,
             short_help=short_help,
             context_settings=CONTEXT_SETTINGS,

@@ -32,6 +32,7 @@ __all__ = [
     "print_table",
     "show_note",
     "show_warning",
+    "write_file",
 ]
 
 _PIPED_WIDTH = 120
@@ -208,3 +209,23 @@ def _as_json(value: Any) -> Any:
     if is_dataclass(value):
         return {name: _as_json(getattr(value, name)) for name in value.__dataclass_fields__}
     return str(value)
+
+
+def write_file(path: str, content: bytes, *, hint: str) -> None:
+    """Write a file that the command line names.
+
+    Args:
+        path: The file; an existing one is replaced.
+        content: Its bytes.
+        hint: What to do about an error.
+
+    Raises:
+        StorageError: The file cannot be written.
+    """
+    try:
+        with open(path, "wb") as file:
+            file.write(content)
+    except OSError as error:
+        from loader.errors import StorageError
+
+        raise StorageError(f"cannot write: {error.strerror}", path=path, hint=hint) from error

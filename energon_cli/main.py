@@ -24,134 +24,52 @@ EXIT_READER_GONE = 141  # 128 + SIGPIPE
 
 COMMANDS = {
     "import": LazyCommand(
-        module="energon_cli.import_data.command",
-        attribute="import_data",
-        short_help="Convert files, tables and archives to a dataset.",
+        "energon_cli.import_data.command", "import_data", "Convert files, tables and archives to a dataset."
     ),
-    "prepare": LazyCommand(
-        module="energon_cli.prepare.command",
-        attribute="prepare",
-        short_help="Index and split a folder of tar shards.",
-    ),
+    "prepare": LazyCommand("energon_cli.prepare.command", "prepare", "Index and split a folder of tar shards."),
     "prepare-media": LazyCommand(
-        module="energon_cli.prepare.media",
-        attribute="prepare_media",
-        short_help="Collect sizes and durations of media files in a folder.",
+        "energon_cli.prepare.media", "prepare_media", "Collect sizes and durations of media files in a folder."
     ),
-    "info": LazyCommand(
-        module="energon_cli.info.command",
-        attribute="info",
-        short_help="Describe a dataset on one screen.",
-    ),
-    "lint": LazyCommand(
-        module="energon_cli.lint.command",
-        attribute="lint",
-        short_help="Check a dataset and list all its faults.",
-    ),
-    "rule": LazyCommand(
-        module="energon_cli.rule.command",
-        attribute="rule",
-        short_help="Explain codes of findings and of unused input.",
-    ),
+    "info": LazyCommand("energon_cli.info.command", "info", "Describe a dataset on one screen."),
+    "lint": LazyCommand("energon_cli.lint.command", "lint", "Check a dataset and list all its faults."),
+    "rule": LazyCommand("energon_cli.rule.command", "rule", "Explain codes of findings and of unused input."),
     "preview": LazyCommand(
-        module="energon_cli.preview.command",
-        attribute="preview",
-        short_help="Show samples, with their pictures, in the terminal.",
+        "energon_cli.preview.command", "preview", "Show samples, with their pictures, in the terminal."
     ),
-    "stats": LazyCommand(
-        module="energon_cli.stats.command",
-        attribute="stats",
-        short_help="Show sizes, lengths, JSON fields and duplicates.",
-    ),
-    "explain": LazyCommand(
-        module="energon_cli.runs.explain",
-        attribute="explain",
-        short_help="Show what a training run will read.",
-    ),
-    "trace": LazyCommand(
-        module="energon_cli.runs.trace",
-        attribute="trace",
-        short_help="List the samples of a training step.",
-    ),
+    "stats": LazyCommand("energon_cli.stats.command", "stats", "Show sizes, lengths, JSON fields and duplicates."),
+    "explain": LazyCommand("energon_cli.runs.explain", "explain", "Show what a training run will read."),
+    "trace": LazyCommand("energon_cli.runs.trace", "trace", "List the samples of a training step."),
     "analyze-debug": LazyCommand(
-        module="energon_cli.runs.analyze_debug",
-        attribute="analyze_debug",
-        short_help="Draw which samples a run used at which step.",
+        "energon_cli.runs.analyze_debug", "analyze_debug", "Draw which samples a run used at which step."
     ),
     "profile": LazyCommand(
-        module="energon_cli.profile.command",
-        attribute="profile",
-        short_help="Run a training script, and show what its loaders wait for.",
+        "energon_cli.profile.command", "profile", "Run a training script, and show what its loaders wait for."
     ),
     "browse": LazyCommand(
-        module="energon_cli.browse.command",
-        attribute="browse",
-        short_help="Show samples, with their pictures, in a web browser.",
+        "energon_cli.browse.command", "browse", "Show samples, with their pictures, in a web browser."
     ),
-    "get": LazyCommand(
-        module="energon_cli.extract.get",
-        attribute="get",
-        short_help="Print a part of samples, or list their parts.",
-    ),
+    "get": LazyCommand("energon_cli.extract.get", "get", "Print a part of samples, or list their parts."),
     "extract": LazyCommand(
-        module="energon_cli.extract.command",
-        attribute="extract",
-        short_help="Copy samples to files, tar shards or lines of JSON.",
+        "energon_cli.extract.command", "extract", "Copy samples to files, tar shards or lines of JSON."
     ),
     "export": LazyCommand(
-        module="energon_cli.export.command",
-        attribute="export",
-        short_help="Copy a dataset to files, JSON lines, Parquet, Hugging Face.",
+        "energon_cli.export.command", "export", "Copy a dataset to files, JSON lines, Parquet, Hugging Face."
     ),
     "reshard": LazyCommand(
-        module="energon_cli.reshard.command",
-        attribute="reshard",
-        short_help="Write a dataset to new shards: sizes, order, parts.",
+        "energon_cli.reshard.command", "reshard", "Write a dataset to new shards: sizes, order, parts."
     ),
-    "exclude": LazyCommand(
-        module="energon_cli.exclude.command",
-        attribute="exclude",
-        short_help="Take samples out of training, or undo it.",
-    ),
-    "merge": LazyCommand(
-        module="energon_cli.merge.command",
-        attribute="merge",
-        short_help="Merge datasets, by links to their shards.",
-    ),
-    "split": LazyCommand(
-        module="energon_cli.split.command",
-        attribute="split",
-        short_help="Change the split of a dataset, or check it for leaks.",
-    ),
+    "exclude": LazyCommand("energon_cli.exclude.command", "exclude", "Take samples out of training, or undo it."),
+    "merge": LazyCommand("energon_cli.merge.command", "merge", "Merge datasets, by links to their shards."),
+    "split": LazyCommand("energon_cli.split.command", "split", "Change the split of a dataset, or check it for leaks."),
     "add-parts": LazyCommand(
-        module="energon_cli.add_parts.command",
-        attribute="add_parts",
-        short_help="Add parts to the samples of a dataset, next to its shards.",
+        "energon_cli.add_parts.command", "add_parts", "Add parts to the samples of a dataset, next to its shards."
     ),
-    "mount": LazyCommand(
-        module="energon_cli.mount.command",
-        attribute="mount",
-        short_help="Show the samples of a dataset as files.",
-    ),
-    "diff": LazyCommand(
-        module="energon_cli.diff.command",
-        attribute="diff",
-        short_help="Compare two datasets, metadatasets or checkpoints.",
-    ),
-    "checkpoint": LazyCommand(
-        module="energon_cli.checkpoint.command",
-        attribute="checkpoint",
-        short_help="Inspect and redistribute saved states.",
-    ),
-    "doctor": LazyCommand(
-        module="energon_cli.doctor.command",
-        attribute="doctor",
-        short_help="Examine this machine and installation.",
-    ),
+    "mount": LazyCommand("energon_cli.mount.command", "mount", "Show the samples of a dataset as files."),
+    "diff": LazyCommand("energon_cli.diff.command", "diff", "Compare two datasets, metadatasets or checkpoints."),
+    "checkpoint": LazyCommand("energon_cli.checkpoint.command", "checkpoint", "Inspect and redistribute saved states."),
+    "doctor": LazyCommand("energon_cli.doctor.command", "doctor", "Examine this machine and installation."),
     "completion": LazyCommand(
-        module="energon_cli.completion_script.command",
-        attribute="completion",
-        short_help="Print the script that completes commands in a shell.",
+        "energon_cli.completion_script.command", "completion", "Print the script that completes commands in a shell."
     ),
 }
 

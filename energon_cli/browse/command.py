@@ -13,16 +13,8 @@ from ..command import energon_command
 from ..dataset_path import check_path, given_name
 from ..options import shared_options
 
-_EXAMPLES = (
-    ("Open a dataset in the browser", "energon browse /data/coco"),
-    ("Browse the datasets of a mix", "energon browse /data/mix.yaml"),
-    ("On a machine without a screen, at a fixed port", "energon browse --no-open --port 8800 /data/coco"),
-    ("Browse tar files that are not prepared", "energon browse /data/downloads"),
-    ("Allow to exclude samples", "energon browse --edit /data/coco"),
-)
 
-
-@energon_command("browse", examples=_EXAMPLES, short_help="Show samples, with their pictures, in a web browser.")
+@energon_command("browse", short_help="Show samples, with their pictures, in a web browser.")
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at.")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port; 0 takes a free one (default).")
@@ -51,6 +43,18 @@ def browse(
 
     Nothing is imported or copied. The printed URL contains a random token; without it the server answers nothing.
     It listens at this machine only; from another one, use ssh -L. Ctrl-C ends it. It needs the extra browse.
+
+    Examples:
+        Open a dataset in the browser:
+            energon browse /data/coco
+        Browse the datasets of a mix:
+            energon browse /data/mix.yaml
+        On a machine without a screen, at a fixed port:
+            energon browse --no-open --port 8800 /data/coco
+        Browse tar files that are not prepared:
+            energon browse /data/downloads
+        Allow to exclude samples:
+            energon browse --edit /data/coco
     """
     from loader.errors import ConfigError
     from loader.inspect.browse import BrowseRequest, Catalogue
@@ -59,7 +63,7 @@ def browse(
     from ..progress import ProgressBar
 
     try:
-        from .server import serve_pages
+        from .app import serve_pages
     except ImportError as error:
         raise ConfigError(
             f"energon browse needs {error.name}, which is not installed",

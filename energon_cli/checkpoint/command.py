@@ -8,19 +8,13 @@ from ..command import CONTEXT_SETTINGS, LazyCommand, LazyGroup, add_common_optio
 
 _COMMANDS = {
     "info": LazyCommand(
-        module="energon_cli.checkpoint.info",
-        attribute="info",
-        short_help="Show the progress of a run, and the ranks it can resume on.",
+        "energon_cli.checkpoint.info", "info", "Show the progress of a run, and the ranks it can resume on."
     ),
     "migrate": LazyCommand(
-        module="energon_cli.checkpoint.migrate",
-        attribute="migrate",
-        short_help="Continue a saved run with an edited mix of datasets.",
+        "energon_cli.checkpoint.migrate", "migrate", "Continue a saved run with an edited mix of datasets."
     ),
     "redist": LazyCommand(
-        module="energon_cli.checkpoint.redist",
-        attribute="redist",
-        short_help="Convert the states of all ranks to another number of ranks.",
+        "energon_cli.checkpoint.redist", "redist", "Convert the states of all ranks to another number of ranks."
     ),
 }
 _EXAMPLES = (

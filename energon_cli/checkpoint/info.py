@@ -15,14 +15,6 @@ if TYPE_CHECKING:
 
     from loader.training.states import RunState
 
-_EXAMPLES = (
-    ("Show the progress of a run, from the files of its ranks", "energon checkpoint info /data/run/step_1000"),
-    ("Inspect a checkpoint that also contains a model", "energon checkpoint info /data/run/model_and_loader.pt"),
-    (
-        "Print the number of the next micro-batch",
-        "energon checkpoint info /data/run/step_1000 --json | jq '.runs[0].batch'",
-    ),
-)
 _MAX_STATES_SHOWN = 200  # of a file
 _MAX_TEXT = 4000  # characters of a line
 _KINDS = {
@@ -34,7 +26,6 @@ _KINDS = {
 
 @energon_command(
     "info",
-    examples=_EXAMPLES,
     short_help="Show the progress of a run, and the ranks it can resume on.",
     takes_path=False,
 )
@@ -49,6 +40,14 @@ def info(files: tuple[str, ...], *, as_json: bool) -> None:
 
     Only plain data is read; a file that references classes or functions is refused. Exits with 1 if a file cannot be
     read or contains no state, or if the states of a run do not match.
+
+    Examples:
+        Show the progress of a run, from the files of its ranks:
+            energon checkpoint info /data/run/step_1000
+        Inspect a checkpoint that also contains a model:
+            energon checkpoint info /data/run/model_and_loader.pt
+        Print the number of the next micro-batch:
+            energon checkpoint info /data/run/step_1000 --json | jq '.runs[0].batch'
     """
     from loader.errors import EnergonError
     from loader.training.states import group_by_run

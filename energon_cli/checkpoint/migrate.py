@@ -7,17 +7,9 @@ import click
 from ..command import energon_command
 from ..options import shared_options
 
-_EXAMPLES = (
-    (
-        "Continue a run with other weights",
-        "energon checkpoint migrate /data/run/step_1000 /data/mix_2.yaml /data/run/step_1000_mix_2",
-    ),
-)
-
 
 @energon_command(
     "migrate",
-    examples=_EXAMPLES,
     short_help="Continue a saved run with an edited mix of datasets.",
     takes_path=False,
 )
@@ -45,6 +37,10 @@ def migrate(
     A change that the run cannot follow exactly is refused, and so are states of a pass that ends. If weights become
     shares of a volume (blend_weight_unit), or shares of samples again, runs with packing, grouping, generators or a
     new metric need --task-encoder.
+
+    Examples:
+        Continue a run with other weights:
+            energon checkpoint migrate /data/run/step_1000 /data/mix_2.yaml /data/run/step_1000_mix_2
     """
     from loader.inspect.runs import load_task_encoder, migrate_files
 

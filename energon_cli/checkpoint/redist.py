@@ -13,21 +13,9 @@ from ..options import shared_options
 if TYPE_CHECKING:
     from loader.training.states import Redistributed, StateFile
 
-_EXAMPLES = (
-    (
-        "Convert the states of a run to 16 ranks",
-        "energon checkpoint redist /data/run/step_1000/*.pt /data/run/for_16_ranks --new-world-size 16",
-    ),
-    (
-        "Convert all files of a folder",
-        "energon checkpoint redist /data/run/step_1000 /data/run/for_4_ranks --new-world-size 4",
-    ),
-)
-
 
 @energon_command(
     "redist",
-    examples=_EXAMPLES,
     short_help="Convert the states of all ranks to another number of ranks.",
     takes_path=False,
 )
@@ -53,6 +41,12 @@ def redist(
     The new number must divide the number of lanes; energon checkpoint info lists the choices. Without --new-world-size,
     the command prompts for it. Only the states are written; other contents of INPUT_FILES are not copied. A checkpoint
     of Lightning is copied whole, with the states of its loaders replaced.
+
+    Examples:
+        Convert the states of a run to 16 ranks:
+            energon checkpoint redist /data/run/step_1000/*.pt /data/run/for_16_ranks --new-world-size 16
+        Convert all files of a folder:
+            energon checkpoint redist /data/run/step_1000 /data/run/for_4_ranks --new-world-size 4
     """
     from loader.inspect import plural
     from loader.training.states import redistribute_files
@@ -94,6 +88,6 @@ def _document(done: Redistributed) -> dict[str, object]:
         "ranks": done.ranks,
         "batch": done.batch,
         "folder": done.folder,
-        "files": list(done.files),
+        "files": done.files,
         "left_out": list(done.dropped),
     }

@@ -6,15 +6,9 @@ import click
 
 from ..command import energon_command
 
-_EXAMPLES = (
-    ("Write the script for bash", "energon completion bash > ~/.energon-complete.bash"),
-    ("In fish, for every new shell", "energon completion fish > ~/.config/fish/completions/energon.fish"),
-)
-
 
 @energon_command(
     "completion",
-    examples=_EXAMPLES,
     short_help="Print the script that completes commands in a shell.",
     takes_path=False,
 )
@@ -23,6 +17,12 @@ def completion(shell: str) -> None:
     """Print the script that lets SHELL complete the commands, flags and values of energon with the Tab key.
 
     In bash (4.4 or newer) and zsh (after compinit), eval "$(energon completion bash)" reads the script.
+
+    Examples:
+        Write the script for bash:
+            energon completion bash > ~/.energon-complete.bash
+        In fish, for every new shell:
+            energon completion fish > ~/.config/fish/completions/energon.fish
     """
     from click.shell_completion import get_completion_class
 

@@ -14,16 +14,8 @@ if TYPE_CHECKING:
 
     from loader.inspect.diff import DiffReport
 
-_EXAMPLES = (
-    ("Compare two versions of a dataset", "energon diff /data/coco_v1 /data/coco_v2"),
-    ("Compare the weights of two mixes", "energon diff /data/mix.yaml /data/new_mix.yaml"),
-    ("Compare two checkpoints", "energon diff /data/run/step_1000 /data/run/step_2000"),
-    ("Find why a run would not resume with a dataset", "energon diff /data/run/step_1000 /data/mix.yaml"),
-    ("Compare the bytes of shards, too", "energon diff /data/coco s3://bucket/coco --contents"),
-)
 
-
-@energon_command("diff", examples=_EXAMPLES, short_help="Compare two datasets, metadatasets or checkpoints.")
+@energon_command("diff", short_help="Compare two datasets, metadatasets or checkpoints.")
 @click.argument("path", metavar="A")
 @click.argument("other", metavar="B")
 @shared_options("split_part", help="Split part to compare a checkpoint with.  [default: that of the checkpoint]")
@@ -59,6 +51,18 @@ def diff(
     refused lists the same differences.
 
     Exits with 0 if there is no difference, and with 1 if there is one.
+
+    Examples:
+        Compare two versions of a dataset:
+            energon diff /data/coco_v1 /data/coco_v2
+        Compare the weights of two mixes:
+            energon diff /data/mix.yaml /data/new_mix.yaml
+        Compare two checkpoints:
+            energon diff /data/run/step_1000 /data/run/step_2000
+        Find why a run would not resume with a dataset:
+            energon diff /data/run/step_1000 /data/mix.yaml
+        Compare the bytes of shards, too:
+            energon diff /data/coco s3://bucket/coco --contents
     """
     from loader.errors import ConfigError
     from loader.inspect.diff import compare_paths

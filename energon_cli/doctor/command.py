@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,13 +18,8 @@ if TYPE_CHECKING:
 
     from loader.inspect.doctor import Checkup
 
-_EXAMPLES = (
-    ("Examine this machine", "energon doctor"),
-    ("Stop a job before it starts on a machine with a fault", "energon doctor --json > /data/run/doctor.json"),
-)
 
-
-@energon_command("doctor", examples=_EXAMPLES, short_help="Examine this machine and installation.", takes_path=False)
+@energon_command("doctor", short_help="Examine this machine and installation.", takes_path=False)
 @shared_options("json")
 def doctor(*, as_json: bool) -> None:
     """Show versions, limits and disks that loading depends on, and what would break or slow it down.
@@ -32,6 +28,12 @@ def doctor(*, as_json: bool) -> None:
     files and locked memory, /dev/shm, the folder of temporary files and the cache of remote data (ENERGON_CACHE_DIR).
 
     Exits with 1 if there is something to change. Run it where training runs: inside of the container or job.
+
+    Examples:
+        Examine this machine:
+            energon doctor
+        Stop a job before it starts on a machine with a fault:
+            energon doctor --json > /data/run/doctor.json
     """
     from loader.inspect.doctor import Advice, examine_machine
 
@@ -45,7 +47,7 @@ def doctor(*, as_json: bool) -> None:
         severity: Any = "error" if fault.breaks else "warning"
         advice.append(Advice(severity=severity, subject="installation", message=message, hint=hint))
     if as_json:
-        print_json({**_document(checkup), "findings": [_advice_document(one) for one in advice]})
+        print_json({**_document(checkup), "findings": advice})
     else:
         from rich.text import Text
 
@@ -65,39 +67,18 @@ def doctor(*, as_json: bool) -> None:
 
 def _document(checkup: Checkup) -> dict[str, Any]:
     """Return the facts of the ``--json`` document; its keys are stable."""
-    limits, installed, cache = checkup.limits, checkup.installed, checkup.cache
+    installed, cache = checkup.installed, checkup.cache
     return {
         "toolkit": installed.toolkit,
         "python": installed.python,
         "packages": installed.required,
         "extras": {name: {"missing": list(missing)} for name, missing in installed.extras.items()},
         "gpus": list(checkup.gpus),
-        "machine_cores": limits.machine_cores,
-        "usable_cores": limits.usable_cores,
-        "cgroup_cores": limits.cgroup_cores,
-        "memory_bytes": limits.memory_bytes,
-        "cgroup_memory_bytes": limits.cgroup_memory_bytes,
-        "open_files": limits.open_files,
-        "open_files_hard": limits.open_files_hard,
-        "locked_memory_bytes": limits.locked_memory_bytes,
-        "shared_memory": _disk(limits.shared_memory),
-        "temporary": _disk(checkup.temporary),
+        **asdict(checkup.limits),
+        "temporary": checkup.temporary,
         "cache": None
         if cache is None
-        else {"path": cache.folder, "limit_bytes": cache.limit_bytes, "disk": _disk(checkup.cache_disk)},
-    }
-
-
-def _disk(disk: Any) -> dict[str, Any] | None:
-    return None if disk is None else {"path": disk.path, "total_bytes": disk.total_bytes, "free_bytes": disk.free_bytes}
-
-
-def _advice_document(advice: Any) -> dict[str, str]:
-    return {
-        "severity": advice.severity,
-        "subject": advice.subject,
-        "message": advice.message,
-        "hint": advice.hint,
+        else {"path": cache.folder, "limit_bytes": cache.limit_bytes, "disk": checkup.cache_disk},
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 import click
@@ -16,22 +17,8 @@ if TYPE_CHECKING:
     from loader.format.query import SampleQuery
     from loader.inspect.exclude import ExcludeReport, ExcludeRequest, ListedExclusions
 
-_EXAMPLES = (
-    ("Exclude two samples", "energon exclude /data/coco shard_000.tar/000017 shard_003.tar/000171"),
-    ("Exclude the samples of a list", "energon exclude /data/coco --keys-from bad.csv --reason 'wrong language'"),
-    ("Exclude what lint finds broken", "energon exclude /data/coco --lint"),
-    ("Exclude copies of pictures, but for the first", "energon exclude /data/coco --duplicates"),
-    ("Exclude small pictures by a filter", "energon exclude /data/coco --where 'jpg.width < 256' --to-filter large"),
-    ("Show what would be excluded", "energon exclude /data/coco --where 'txt.chars < 5' --dry-run"),
-    (
-        "Exclude samples of the datasets of a mix",
-        "energon exclude /data/mix.yaml --where 'jpg.width < 256' --to-filter large",
-    ),
-    ("List what is excluded, and undo the last", "energon exclude /data/coco --list"),
-)
 
-
-@energon_command("exclude", examples=_EXAMPLES, short_help="Take samples out of training, or undo it.")
+@energon_command("exclude", short_help="Take samples out of training, or undo it.")
 @click.argument("path")
 @click.argument("keys", nargs=-1, metavar="[KEY]…")
 @query_options
@@ -74,6 +61,24 @@ def exclude(
     --duplicates compares what energon stats --duplicates compares, of samples that are not excluded yet.
 
     KEY is <shard>/<key>, a bare key, or a whole shard. All criteria that are given must hold.
+
+    Examples:
+        Exclude two samples:
+            energon exclude /data/coco shard_000.tar/000017 shard_003.tar/000171
+        Exclude the samples of a list:
+            energon exclude /data/coco --keys-from bad.csv --reason 'wrong language'
+        Exclude what lint finds broken:
+            energon exclude /data/coco --lint
+        Exclude copies of pictures, but for the first:
+            energon exclude /data/coco --duplicates
+        Exclude small pictures by a filter:
+            energon exclude /data/coco --where 'jpg.width < 256' --to-filter large
+        Show what would be excluded:
+            energon exclude /data/coco --where 'txt.chars < 5' --dry-run
+        Exclude samples of the datasets of a mix:
+            energon exclude /data/mix.yaml --where 'jpg.width < 256' --to-filter large
+        List what is excluded, and undo the last:
+            energon exclude /data/coco --list
     """
     from loader.format import usable_cores
     from loader.format.documents import is_metadataset
@@ -111,7 +116,7 @@ def exclude(
     with ProgressBar("Checking samples", unit="samples", enabled=progress) as bar:
         reports = library.exclude_each(request, bar.update)
     if as_json:
-        documents = [_document(report) for report in reports]
+        documents = [asdict(report) | {"lacks": report.lacks or None} for report in reports]
         print_json({"datasets": documents} if is_mix else documents[0])
     else:
         _show_reports(request, reports, is_mix=is_mix)
@@ -148,19 +153,6 @@ def _undo(path: str, names: Mapping[str, str | None], *, is_mix: bool, as_json: 
         what = f"filter {entry.filter}" if entry.filter else entry.split_file
         what += f" of {dataset}" if is_mix else ""
         show_note(f"undid the exclusion of {_count(entry.samples)} of {entry.at} in {what}")
-
-
-def _document(report: ExcludeReport) -> dict[str, object]:
-    return {
-        "path": report.path,
-        "samples": report.samples,
-        "already": report.already,
-        "remaining": report.remaining,
-        "examples": list(report.examples),
-        "file": report.file,
-        "lacks": report.lacks or None,
-        "dry_run": report.dry_run,
-    }
 
 
 def _count(samples: int) -> str:
@@ -204,10 +196,7 @@ def _show_report(report: ExcludeReport, *, is_mix: bool) -> None:
 
 def _listed_document(listed: ListedExclusions) -> dict[str, object]:
     return {
-        "path": listed.path,
-        "samples": listed.samples,
-        "shards": list(listed.shards),
-        "filters": listed.filters,
+        **asdict(replace(listed, exclusions=())),
         "exclusions": [
             {
                 "at": entry.at,
@@ -219,7 +208,6 @@ def _listed_document(listed: ListedExclusions) -> dict[str, object]:
             }
             for entry in listed.exclusions
         ],
-        "others": list(listed.others),
     }
 
 

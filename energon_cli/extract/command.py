@@ -17,24 +17,8 @@ from .query_options import copy_options
 if TYPE_CHECKING:
     from loader.format.query import SampleQuery
 
-_EXAMPLES = (
-    ("Copy wide pictures to files", "energon extract /data/coco -o wide --where 'jpg.width >= 2048'"),
-    ("Make a small dataset of the first samples", "energon extract /data/coco -o tiny --format tar -n 100"),
-    (
-        "Write the captions of the validation part",
-        "energon extract /data/coco -o v.jsonl --split-parts val --parts txt",
-    ),
-    ("Copy two samples", "energon extract /data/coco shard_000.tar/000017 shard_003.tar/000171 -o two"),
-    ("Copy the samples of a list", "energon extract /data/coco -o bad --keys-from bad.txt"),
-    (
-        "Copy the first samples of the datasets of a mix",
-        "energon extract /data/mix.yaml -o tiny --format tar -n 100",
-    ),
-    ("Copy what a filter keeps", "energon extract s3://bucket/coco -o good --format tar --filter good"),
-)
 
-
-@energon_command("extract", examples=_EXAMPLES, short_help="Copy samples to files, tar shards or lines of JSON.")
+@energon_command("extract", short_help="Copy samples to files, tar shards or lines of JSON.")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH… [KEY]…")
 @click.option("-o", "--output", metavar="DEST", required=True, help="A new folder; for jsonl, a new file.")
 @click.option(
@@ -79,6 +63,22 @@ def extract(
 
     CONDITION is made of values as energon stats names them, such as 'jpg.width >= 512 and json[label] == "cat"', of
     columns (energon stats --write), and of bytes, shard, size("jpg") and has("jpg").
+
+    Examples:
+        Copy wide pictures to files:
+            energon extract /data/coco -o wide --where 'jpg.width >= 2048'
+        Make a small dataset of the first samples:
+            energon extract /data/coco -o tiny --format tar -n 100
+        Write the captions of the validation part:
+            energon extract /data/coco -o v.jsonl --split-parts val --parts txt
+        Copy two samples:
+            energon extract /data/coco shard_000.tar/000017 shard_003.tar/000171 -o two
+        Copy the samples of a list:
+            energon extract /data/coco -o bad --keys-from bad.txt
+        Copy the first samples of the datasets of a mix:
+            energon extract /data/mix.yaml -o tiny --format tar -n 100
+        Copy what a filter keeps:
+            energon extract s3://bucket/coco -o good --format tar --filter good
     """
     from loader.convert.exporting import ExportRequest
 

@@ -16,18 +16,10 @@ if TYPE_CHECKING:
     from loader.inspect.extract import SampleParts
 
 _MAX_PARTS = 100  # of a sample, in a list to read
-_EXAMPLES = (
-    ("List the parts of a sample", "energon get /data/coco shard_000.tar/000017"),
-    ("Print its caption", "energon get /data/coco shard_000.tar/000017 txt"),
-    ("Print the captions of three samples", "energon get /data/coco 000017 000018 000171 txt"),
-    ("Show its picture", "energon get /data/coco 000017 jpg | display"),
-    ("Write its picture to a file", "energon get s3://bucket/coco 000017 jpg -o cat.jpg"),
-    ("Write all parts of two samples to a folder", "energon get /data/mix.yaml 000017 000018 -o cats/"),
-)
 _MAX_CHECKED = 4096  # bytes that tell a text from other data
 
 
-@energon_command("get", examples=_EXAMPLES, short_help="Print a part of samples, or list their parts.")
+@energon_command("get", short_help="Print a part of samples, or list their parts.")
 @click.argument("path")
 @click.argument("words", nargs=-1, required=True, metavar="KEY… [PART]")
 @click.option(
@@ -53,6 +45,20 @@ def get(
     metadataset .yaml, whose datasets are all searched, or a URL.
 
     Bytes that are no text are not printed on a terminal: redirect them, or name a file with -o.
+
+    Examples:
+        List the parts of a sample:
+            energon get /data/coco shard_000.tar/000017
+        Print its caption:
+            energon get /data/coco shard_000.tar/000017 txt
+        Print the captions of three samples:
+            energon get /data/coco 000017 000018 000171 txt
+        Show its picture:
+            energon get /data/coco 000017 jpg | display
+        Write its picture to a file:
+            energon get s3://bucket/coco 000017 jpg -o cat.jpg
+        Write all parts of two samples to a folder:
+            energon get /data/mix.yaml 000017 000018 -o cats/
     """
     from loader.inspect.extract import find_samples_of
 

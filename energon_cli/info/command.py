@@ -8,17 +8,8 @@ from ..command import energon_command
 from ..dataset_path import check_path, given_name
 from ..options import shared_options
 
-_EXAMPLES = (
-    ("Describe a dataset", "energon info /data/coco"),
-    ("Describe all datasets of a folder", "energon info /data/*"),
-    ("Describe tar files that are not prepared", "energon info /data/raw_shards"),
-    ("Show the datasets of a mix, their shares and repetitions", "energon info /data/mix.yaml"),
-    ("Describe a dataset in an object store", "energon info s3://bucket/coco"),
-    ("Pass the number of samples to a script", "energon info /data/coco --json | jq .samples"),
-)
 
-
-@energon_command("info", examples=_EXAMPLES, short_help="Describe a dataset on one screen.")
+@energon_command("info", short_help="Describe a dataset on one screen.")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH…")
 @shared_options("json", "progress", "dataset_config", "split_config", "meta_folder")
 def info(
@@ -41,6 +32,20 @@ def info(
 
     PATH may be a URL of an object store or web server, such as s3://bucket/coco. Several paths are described one after
     another.
+
+    Examples:
+        Describe a dataset:
+            energon info /data/coco
+        Describe all datasets of a folder:
+            energon info /data/*
+        Describe tar files that are not prepared:
+            energon info /data/raw_shards
+        Show the datasets of a mix, their shares and repetitions:
+            energon info /data/mix.yaml
+        Describe a dataset in an object store:
+            energon info s3://bucket/coco
+        Pass the number of samples to a script:
+            energon info /data/coco --json | jq .samples
     """
     from loader.format import usable_cores
     from loader.inspect import path_facts

@@ -16,21 +16,8 @@ if TYPE_CHECKING:
     from loader.inspect import LintRequest
     from loader.inspect.browse import PageLinks
 
-_EXAMPLES = (
-    ("Check everything, and decode every sample", "energon lint /data/coco"),
-    ("Check only headers and the index, in seconds", "energon lint /data/coco --level headers"),
-    ("Exclude broken samples from training", "energon lint /data/coco --fix"),
-    ("Check a metadataset and all its datasets", "energon lint /data/mix.yaml"),
-    ("Check several datasets", "energon lint /data/coco /data/sa1b"),
-    ("Check one tar file", "energon lint /data/coco/shard_000.tar"),
-    ("Check a dataset in an object store", "energon lint s3://bucket/coco --level headers"),
-    ("Print the first 100 findings as JSON", "energon lint /data/coco --json --max-findings 100"),
-    ("Link findings to the pages of energon browse", "energon lint /data/coco --browse http://127.0.0.1:8800/?token=x"),
-    ("Write a report for code scanning", "energon lint /data/coco --format sarif > /data/coco.sarif"),
-)
 
-
-@energon_command("lint", examples=_EXAMPLES, short_help="Check a dataset and list all its faults.")
+@energon_command("lint", short_help="Check a dataset and list all its faults.")
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)
 @click.option(
     "--level",
@@ -86,6 +73,28 @@ def lint(
     Several paths are checked one after another; --json then prints a list, and --max-findings applies to each.
 
     PATH may be a URL of an object store or web server, such as s3://bucket/coco.
+
+    Examples:
+        Check everything, and decode every sample:
+            energon lint /data/coco
+        Check only headers and the index, in seconds:
+            energon lint /data/coco --level headers
+        Exclude broken samples from training:
+            energon lint /data/coco --fix
+        Check a metadataset and all its datasets:
+            energon lint /data/mix.yaml
+        Check several datasets:
+            energon lint /data/coco /data/sa1b
+        Check one tar file:
+            energon lint /data/coco/shard_000.tar
+        Check a dataset in an object store:
+            energon lint s3://bucket/coco --level headers
+        Print the first 100 findings as JSON:
+            energon lint /data/coco --json --max-findings 100
+        Link findings to the pages of energon browse:
+            energon lint /data/coco --browse http://127.0.0.1:8800/?token=x
+        Write a report for code scanning:
+            energon lint /data/coco --format sarif > /data/coco.sarif
     """
     if as_json and output_format not in (None, "json"):
         raise click.UsageError(f"--json and --format {output_format} exclude each other.")
@@ -97,7 +106,7 @@ def lint(
     from loader.format import usable_cores
     from loader.inspect import LintRequest, exclude_broken
 
-    from .output import LintOutput
+    from .formats import LintOutput
 
     output = LintOutput(
         "json" if as_json else output_format or "text",

@@ -16,15 +16,8 @@ from ..command import energon_command
 from ..dataset_path import check_path, given_name
 from ..options import shared_options
 
-_EXAMPLES = (
-    ("Show a dataset as files 000017.jpg, 000017.json …", "energon mount /data/coco ~/coco"),
-    ("With a folder for each sample, in the background", "energon mount -s -d /data/coco ~/coco"),
-    ("With a folder for each shard", "energon mount --by-shard s3://bucket/coco ~/coco"),
-    ("Show the datasets of a mix", "energon mount -s /data/mix.yaml ~/mix"),
-)
 
-
-@energon_command("mount", examples=_EXAMPLES, short_help="Show the samples of a dataset as files.")
+@energon_command("mount", short_help="Show the samples of a dataset as files.")
 @click.argument("path")
 @click.argument("directory")
 @click.option(
@@ -64,6 +57,16 @@ def mount(
 
     The command serves the files until Ctrl-C or an unmount (fusermount3 -u DIRECTORY). It needs the extra mount and
     libfuse 3.
+
+    Examples:
+        Show a dataset as files 000017.jpg, 000017.json …:
+            energon mount /data/coco ~/coco
+        With a folder for each sample, in the background:
+            energon mount -s -d /data/coco ~/coco
+        With a folder for each shard:
+            energon mount --by-shard s3://bucket/coco ~/coco
+        Show the datasets of a mix:
+            energon mount -s /data/mix.yaml ~/mix
     """
     from loader.inspect.mount import Layout, open_tree, serve_tree
 

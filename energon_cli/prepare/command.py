@@ -11,39 +11,6 @@ from ..dataset_path import check_path
 from ..options import shared_options
 from .media import media_filter_of, media_options
 
-_EXAMPLES = (
-    ("Prepare a dataset, with prompts", "energon prepare /data/coco"),
-    ("Accept all proposals", "energon prepare /data/coco --yes"),
-    (
-        "Use only the given flags, without prompts",
-        "energon prepare /data/coco --non-interactive --split-ratio 8,1,1 --sample-type CrudeWebdataset",
-    ),
-    (
-        "Map parts to the fields of a sample type",
-        """energon prepare /data/coco --sample-type Captioning --field-map '{"image": "jpg", "caption": "txt"}'""",
-    ),
-    (
-        "Split by the names of the shards",
-        "energon prepare /data/coco --split-parts 'train:train_.*' --split-parts 'val:val_.*'",
-    ),
-    (
-        "Collect sizes and durations of images, audio and video",
-        "energon prepare /data/coco --yes --media-metadata-by-extension",
-    ),
-    ("Keep .nv-meta outside of a read-only folder", "energon prepare /data/coco --meta-folder ~/coco-meta"),
-    ("Decompress .tar.gz shards, then prepare", "energon prepare /data/coco --yes --decompress"),
-    ("Scan part 3 of 64, as one of many jobs", "energon prepare /data/coco --part 3/64"),
-    ("Commit the parts when all are done", "energon prepare /data/coco --yes --merge"),
-    (
-        "Scan on the workers of a Dask cluster",
-        "energon prepare /data/coco --yes --engine dask --scheduler tcp://node1:8786",
-    ),
-    ("Show the result without writing it", "energon prepare /data/coco --yes --dry-run"),
-    ("Index the lines of a JSONL file", "energon prepare /data/texts.jsonl"),
-    ("Prepare the joins of a metadataset", "energon prepare /data/mix.yaml"),
-)
-
-
 _ADVANCED = (
     *(
         "shuffle_tars",
@@ -68,9 +35,7 @@ _ADVANCED = (
 """Parameters that only ``--help-all`` shows: for machines, clusters and rare layouts."""
 
 
-@energon_command(
-    "prepare", examples=_EXAMPLES, advanced=_ADVANCED, short_help="Index and split a folder of tar shards."
-)
+@energon_command("prepare", advanced=_ADVANCED, short_help="Index and split a folder of tar shards.")
 @click.argument("path")
 @shared_options("split_ratio", help="Assign shards to train, val and test in this ratio.")
 @click.option(
@@ -156,6 +121,36 @@ def prepare(path: str, **flags: Any) -> None:
     prepare its joins. Token files (.bin with .idx) and single .parquet files need no prepare.
 
     PATH may be a URL of an object store, such as s3://bucket/coco: the dataset is prepared there.
+
+    Examples:
+        Prepare a dataset, with prompts:
+            energon prepare /data/coco
+        Accept all proposals:
+            energon prepare /data/coco --yes
+        Use only the given flags, without prompts:
+            energon prepare /data/coco --non-interactive --split-ratio 8,1,1 --sample-type CrudeWebdataset
+        Map parts to the fields of a sample type:
+            energon prepare /data/coco --sample-type Captioning --field-map '{"image": "jpg", "caption": "txt"}'
+        Split by the names of the shards:
+            energon prepare /data/coco --split-parts 'train:train_.*' --split-parts 'val:val_.*'
+        Collect sizes and durations of images, audio and video:
+            energon prepare /data/coco --yes --media-metadata-by-extension
+        Keep .nv-meta outside of a read-only folder:
+            energon prepare /data/coco --meta-folder ~/coco-meta
+        Decompress .tar.gz shards, then prepare:
+            energon prepare /data/coco --yes --decompress
+        Scan part 3 of 64, as one of many jobs:
+            energon prepare /data/coco --part 3/64
+        Commit the parts when all are done:
+            energon prepare /data/coco --yes --merge
+        Scan on the workers of a Dask cluster:
+            energon prepare /data/coco --yes --engine dask --scheduler tcp://node1:8786
+        Show the result without writing it:
+            energon prepare /data/coco --yes --dry-run
+        Index the lines of a JSONL file:
+            energon prepare /data/texts.jsonl
+        Prepare the joins of a metadataset:
+            energon prepare /data/mix.yaml
     """
     from dataclasses import replace
 
@@ -164,9 +159,8 @@ def prepare(path: str, **flags: Any) -> None:
     from loader.storage import is_url, open_storage, use_rust_here
 
     from .flags import PrepareFlags
-    from .offer_import import offer_import
+    from .offer_import import check_file_flags, check_record_file, offer_import, prepare_jsonl
     from .run import prepare_dataset
-    from .single_files import check_file_flags, check_record_file, prepare_jsonl
 
     settings = PrepareFlags(path=path, media=media_filter_of(flags), **flags)
     imported = offer_import(settings)

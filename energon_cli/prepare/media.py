@@ -15,16 +15,6 @@ if TYPE_CHECKING:
     from loader.format.media import MediaFilter
 
 _FLAGS = "--media-metadata-by-glob, --media-metadata-by-header and --media-metadata-by-extension"
-_EXAMPLES = (
-    (
-        "Detect images, audio and video by their first bytes",
-        "energon prepare-media --media-metadata-by-header /data/files",
-    ),
-    (
-        "Read only files that match a pattern",
-        "energon prepare-media --media-metadata-by-glob '*.jpg,*.png' /data/files",
-    ),
-)
 
 
 def media_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -81,9 +71,7 @@ def media_filter_of(flags: dict[str, Any]) -> MediaFilter | None:
     return None
 
 
-@energon_command(
-    "prepare-media", examples=_EXAMPLES, short_help="Collect sizes and durations of media files in a folder."
-)
+@energon_command("prepare-media", short_help="Collect sizes and durations of media files in a folder.")
 @click.argument("path")
 @media_options
 @shared_options("num_workers", type=click.IntRange(min=0))
@@ -99,6 +87,12 @@ def prepare_media(
     Hidden files and folders are skipped. Damaged and unreadable files are skipped with a warning.
 
     PATH may be a URL of an object store, such as s3://bucket/photos.
+
+    Examples:
+        Detect images, audio and video by their first bytes:
+            energon prepare-media --media-metadata-by-header /data/files
+        Read only files that match a pattern:
+            energon prepare-media --media-metadata-by-glob '*.jpg,*.png' /data/files
     """
     media_filter = media_filter_of(flags)
     if media_filter is None:

@@ -109,14 +109,5 @@ def _document(report: JoinReport) -> dict[str, Any]:
         "place": report.place,
         "rows": report.rows,
         "skipped": report.skipped,
-        "datasets": [
-            {
-                "path": member.path,
-                "nonmatch": member.nonmatch,
-                "matched": member.matched,
-                "missing": member.missing,
-                "unused": member.unused,
-            }
-            for member in report.members
-        ],
+        "datasets": report.members,
     }

@@ -19,19 +19,8 @@ from ..options import shared_options, shuffle_options
 if TYPE_CHECKING:
     from loader.inspect import PreviewRequest, SampleView, SampleViews
 
-_EXAMPLES = (
-    ("Page through a dataset", "energon preview /data/coco"),
-    ("Print three samples of the validation part", "energon preview /data/coco --split-parts val -n 3"),
-    ("Show one sample by its key", "energon preview /data/coco shard_000.tar/000017"),
-    ("Show samples of a mix as training draws them", "energon preview /data/mix.yaml --shuffle -n 5"),
-    ("Show the first sample of a tar file", "energon preview /data/raw/shard_000.tar"),
-    ("Show the first sample of a dataset in an object store", "energon preview s3://bucket/coco -n 1"),
-    ("Print fields, types and shapes as JSON", "energon preview /data/coco -n 10 --json"),
-    ("Show the raw parts of random samples", "energon preview /data/coco --shuffle --crude"),
-)
 
-
-@energon_command("preview", examples=_EXAMPLES, short_help="Show samples, with their pictures, in the terminal.")
+@energon_command("preview", short_help="Show samples, with their pictures, in the terminal.")
 @click.argument("path")
 @click.argument("keys", nargs=-1, metavar="[KEY]…", envvar="ENERGON_PREVIEW_KEY")
 @shared_options("limit", help="Print this many samples and exit (default if piped: 1).")
@@ -73,6 +62,24 @@ def preview(
     needed. The datasets of a metadataset are shown one after another, or with --shuffle mixed by weight.
 
     PATH may be a URL of an object store or web server, such as s3://bucket/coco.
+
+    Examples:
+        Page through a dataset:
+            energon preview /data/coco
+        Print three samples of the validation part:
+            energon preview /data/coco --split-parts val -n 3
+        Show one sample by its key:
+            energon preview /data/coco shard_000.tar/000017
+        Show samples of a mix as training draws them:
+            energon preview /data/mix.yaml --shuffle -n 5
+        Show the first sample of a tar file:
+            energon preview /data/raw/shard_000.tar
+        Show the first sample of a dataset in an object store:
+            energon preview s3://bucket/coco -n 1
+        Print fields, types and shapes as JSON:
+            energon preview /data/coco -n 10 --json
+        Show the raw parts of random samples:
+            energon preview /data/coco --shuffle --crude
     """
     from loader.format import usable_cores
     from loader.inspect import PreviewRequest, open_views

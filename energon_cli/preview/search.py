@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 
 from loader.inspect import SampleView
 
+from ..console import escape_controls
+
 _STEP_S = 0.1
 
 
@@ -60,3 +62,30 @@ class Search:
             if time.monotonic() > end:
                 break
         return replace(self, place=place, left=left)
+
+
+class Prompt:
+    """A question and the text typed so far.
+
+    Args:
+        label: The question.
+    """
+
+    def __init__(self, label: str) -> None:
+        self.label = label
+        self.text = ""
+        self.is_over = False
+        self.is_accepted = False
+
+    def __str__(self) -> str:
+        return f"{self.label}: {escape_controls(self.text)}_"
+
+    def press(self, key: str) -> None:
+        """Add a character, remove one, accept the text or give it up."""
+        if key == "backspace" and self.text:
+            self.text = self.text[:-1]
+        elif key in ("enter", "backspace", "escape", "end of input"):
+            self.is_over = True
+            self.is_accepted = key == "enter"
+        elif len(key) == 1 and key.isprintable():
+            self.text += key

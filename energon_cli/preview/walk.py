@@ -12,16 +12,42 @@ from ..console import escape_controls
 from .ahead import AheadWorker, Job
 from .frame import Frame, FrameRenderer
 from .grid import Grid, make_tile
-from .key_table import GRID_HELP, KEYS_HELP, LINES, QUIT, STEPS, help_lines
 from .keys import Keyboard
 from .notes import Notes
-from .prompt import Prompt
 from .render import DrawingSpace
 from .screen import Screen
-from .search import Search
+from .search import Prompt, Search
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+KEYS_HELP = "Enter/→ next · ← back · t thumbnails · / search · ? help · q quit"
+GRID_HELP = "arrows move · Enter opens · x notes · q returns"
+
+_MEANINGS = (
+    ("Enter  →  Space", "next sample"),
+    ("←  Backspace", "previous sample"),
+    ("↓  ↑", "scroll a long sample; otherwise next, previous"),
+    ("PgDn  PgUp", "10 samples forward, back; in the grid: a page"),
+    ("Home  End", "first, last sample"),
+    ("g", "go to a sample by its number, counted from 0"),
+    ("/", "search keys and texts; lower case matches both cases"),
+    ("n  N", "next, previous match"),
+    ("t", "grid of thumbnails: arrows move, Enter opens"),
+    ("x", "note for exclusion, or drop the note; keys are printed at the end"),
+    ("?", "this page"),
+    ("q  Esc", "quit; in the grid: return to the sample"),
+)
+
+STEPS = {
+    **dict.fromkeys(("enter", " ", "right", "l"), 1),
+    **dict.fromkeys(("left", "backspace", "h", "b", "p"), -1),
+    "page down": 10,
+    "page up": -10,
+}
+LINES = {"down": 1, "j": 1, "up": -1, "k": -1}
+QUIT = ("q", "Q", "escape", "end of input")
+
 
 _AHEAD = 4  # samples
 _SLOW_S = 0.3
@@ -292,3 +318,9 @@ class Walk:
             self._go(done.found)
         self._worker.want(self._jobs())
         return True
+
+
+def help_lines() -> list[str]:
+    """Return a table of the keys."""
+    wide = max(len(keys) for keys, _ in _MEANINGS)
+    return [f"  {keys:<{wide}}  {meaning}" for keys, meaning in _MEANINGS]

@@ -17,15 +17,9 @@ if TYPE_CHECKING:
 
 _MIN_SHARE = 0.001
 
-_EXAMPLES = (
-    ("Profile a training script with its own arguments", "energon profile train.py --epochs 1"),
-    ("Record more steps, in another file", "energon profile --steps 1000 --trace /tmp/trace.json train.py"),
-)
-
 
 @energon_command(
     "profile",
-    examples=_EXAMPLES,
     short_help="Run a training script, and show what its loaders wait for.",
     takes_path=False,
 )
@@ -46,6 +40,12 @@ def profile(script: str, *, arguments: tuple[str, ...], steps: int, trace: str, 
     Options of this command come before SCRIPT; what follows it is passed to the script.
 
     Exits with the exit code of the script.
+
+    Examples:
+        Profile a training script with its own arguments:
+            energon profile train.py --epochs 1
+        Record more steps, in another file:
+            energon profile --steps 1000 --trace /tmp/trace.json train.py
     """
     from loader.inspect.profile import profile_script
 

@@ -14,18 +14,11 @@ if TYPE_CHECKING:
 
     from loader.inspect.rules import Rule
 
-_EXAMPLES = (
-    ("Explain a code", "energon rule E302"),
-    ("List all codes", "energon rule"),
-    ("Print explanations as JSON", "energon rule E302 W305 --json"),
-)
 _LABEL_WIDTH = 9
 _COLOURS = {"error": "red", "failed": "red", "warning": "yellow", "left out": "yellow"}
 
 
-@energon_command(
-    "rule", examples=_EXAMPLES, short_help="Explain codes of findings and of unused input.", takes_path=False
-)
+@energon_command("rule", short_help="Explain codes of findings and of unused input.", takes_path=False)
 @click.argument("codes", metavar="[CODE]...", nargs=-1)
 @shared_options("json")
 def rule(codes: tuple[str, ...], *, as_json: bool) -> None:
@@ -33,6 +26,14 @@ def rule(codes: tuple[str, ...], *, as_json: bool) -> None:
 
     An explanation has the meaning, the consequences, the fix and an example. Codes of lint begin with E for errors and
     W for warnings. Codes of input that a command did not use begin with L if it was left out, and with F if it failed.
+
+    Examples:
+        Explain a code:
+            energon rule E302
+        List all codes:
+            energon rule
+        Print explanations as JSON:
+            energon rule E302 W305 --json
     """
     from loader.errors import ConfigError
     from loader.inspect.rules import RULE_GROUPS, find_rule

@@ -15,15 +15,8 @@ from .options import plan_run, run_options
 if TYPE_CHECKING:
     from loader.inspect.runs import LoggedLoader
 
-_EXAMPLES = (
-    ("Draw which samples a logged run used at which step", "energon analyze-debug /data/run/debug"),
-    ("Without logs, from the arguments of the run", "energon analyze-debug --dataset /data/mix.yaml --batch-size 8"),
-    ("List the samples of a step", "energon analyze-debug /data/run/debug --step 41200"),
-    ("Count only", "energon analyze-debug /data/run/debug --no-heatmap --json"),
-)
 
-
-@energon_command("analyze-debug", examples=_EXAMPLES, short_help="Draw which samples a run used at which step.")
+@energon_command("analyze-debug", short_help="Draw which samples a run used at which step.")
 @click.argument("log_paths", nargs=-1, metavar="[LOG_PATHS]…")
 @click.option("--dataset", metavar="PATH", help="Trace a run on this dataset or metadataset, instead of reading logs.")
 @shared_options("steps", default=1000, show_default=True, help="Steps of --dataset.")
@@ -102,10 +95,20 @@ def analyze_debug(
     often, and each rank has a colour. A good shuffle looks like noise; a diagonal is the order of the shards.
 
     With --step or --key, the samples of the logged micro-batches are listed instead.
+
+    Examples:
+        Draw which samples a logged run used at which step:
+            energon analyze-debug /data/run/debug
+        Without logs, from the arguments of the run:
+            energon analyze-debug --dataset /data/mix.yaml --batch-size 8
+        List the samples of a step:
+            energon analyze-debug /data/run/debug --step 41200
+        Count only:
+            energon analyze-debug /data/run/debug --no-heatmap --json
     """
     from loader.inspect.runs import choose_loader, read_debug_log, read_loading_order, traced_uses
 
-    from ..console import print_json, show_note
+    from ..console import print_json, show_note, write_file
 
     if bool(log_paths) == (dataset is not None):
         raise click.UsageError("Pass LOG_PATHS, or --dataset.")
@@ -131,10 +134,8 @@ def analyze_debug(
     loaders = [_loader_document(one, analyzed=one is chosen) for one in found]
     facts = uses.facts()
     if not no_heatmap:
-        _write(
-            heatmap_path,
-            uses.picture(width=heatmap_steps, height=heatmap_samples, gain=heatmap_gain, colors=not no_colors),
-        )
+        picture = uses.picture(width=heatmap_steps, height=heatmap_samples, gain=heatmap_gain, colors=not no_colors)
+        write_file(heatmap_path, picture, hint="name another --heatmap-path")
     if as_json:
         print_json({**facts, "loaders": loaders, "heatmap": None if no_heatmap else heatmap_path})
     else:
@@ -210,13 +211,3 @@ def _show(facts: dict[str, Any], loaders: list[dict[str, Any]]) -> None:
         click.echo(
             f"correlation of step and place in the data: {facts['correlation']:.2f} (near 0 is shuffled, 1 is in order)"
         )
-
-
-def _write(path: str, content: bytes) -> None:
-    from loader.errors import StorageError
-
-    try:
-        with open(path, "wb") as file:
-            file.write(content)
-    except OSError as error:
-        raise StorageError(f"cannot write: {error.strerror}", path=path, hint="name another --heatmap-path") from error

@@ -14,19 +14,12 @@ from .options import RUN_OPTIONS, plan_run, run_options
 if TYPE_CHECKING:
     from loader.inspect.runs import RunFacts
 
-_EXAMPLES = (
-    ("Show an epoch of a dataset", "energon explain /data/coco"),
-    ("Show what 10,000 steps of a mix read", "energon explain /data/mix.yaml --steps 10000 --batch-size 8"),
-    ("With the shuffling of the run", "energon explain /data/mix.yaml --batch-size 8 --shuffle-buffer-size 10000"),
-    ("Check a mix in a script", "energon explain /data/mix.yaml --steps 10000 --batch-size 8 --json"),
-)
-
 
 _MAX_STRETCHES = 20  # of a table
 _DEFAULTS = {"shuffle_buffer_size": 1000, "max_samples_per_sequence": 100}  # of get_train_dataset
 
 
-@energon_command("explain", examples=_EXAMPLES, short_help="Show what a training run will read.")
+@energon_command("explain", short_help="Show what a training run will read.")
 @click.argument("path")
 @shared_options("steps", help="Steps.  [default: 1000; without numbers of the run, an epoch]")
 @shared_options("packing_buffer_size", help="Samples that wait in each lane, if it packs.")
@@ -43,6 +36,16 @@ def explain(context: click.Context, /, path: str, *, steps: int | None, as_json:
 
     The exit code is 1 if numbers describe a run and there are findings: datasets that are reached twice or never, that
     repeat many times or have fewer samples than a step or the lanes need, workers without a lane, and poor shuffling.
+
+    Examples:
+        Show an epoch of a dataset:
+            energon explain /data/coco
+        Show what 10,000 steps of a mix read:
+            energon explain /data/mix.yaml --steps 10000 --batch-size 8
+        With the shuffling of the run:
+            energon explain /data/mix.yaml --batch-size 8 --shuffle-buffer-size 10000
+        Check a mix in a script:
+            energon explain /data/mix.yaml --steps 10000 --batch-size 8 --json
     """
     from loader.inspect.runs import explain_run
 

@@ -15,21 +15,8 @@ from .options import RUN_OPTIONS, plan_run, run_options
 if TYPE_CHECKING:
     from loader.inspect.runs import RestoredRun, TracedSample
 
-_EXAMPLES = (
-    ("List the samples of step 41,200, by a checkpoint", "energon trace /data/run/step_42000 --step 41200"),
-    ("Of a mix, name its metadataset", "energon trace /data/run/step_42000 --dataset /data/mix.yaml --step 41200"),
-    ("By the arguments of the run", "energon trace /data/mix.yaml --step 41200 --batch-size 8 --world-size 64"),
-    (
-        "Rebuild packs with the hooks of the run",
-        "energon trace /data/run/step_42000 --task-encoder train:Enc --step 41200",
-    ),
-    ("From the log of a loader with trace_dir=", "energon trace /data/run/trace --step 41200 --rank 3 --json"),
-    ("Rebuild the micro-batch", "energon trace /data/run/step_42000 --step 41200 --rank 3 --replay"),
-    ("Find the steps that used a sample", "energon trace /data/run/step_42000 --key shard_000.tar/17"),
-)
 
-
-@energon_command("trace", examples=_EXAMPLES, short_help="List the samples of a training step.")
+@energon_command("trace", short_help="List the samples of a training step.")
 @click.argument("path")
 @click.option("--step", metavar="N", type=click.IntRange(min=0), multiple=True, help="The step, from 0.  [repeatable]")
 @click.option("--rank", metavar="R", type=click.IntRange(min=0), multiple=True, help="Only this rank.  [repeatable]")
@@ -70,6 +57,22 @@ def trace(
 
     Hooks that skip, pack or generate samples, and samples that fail, shift what follows in their lane. A checkpoint
     shows this; then --task-encoder rebuilds the micro-batches, or a log names their samples.
+
+    Examples:
+        List the samples of step 41,200, by a checkpoint:
+            energon trace /data/run/step_42000 --step 41200
+        Of a mix, name its metadataset:
+            energon trace /data/run/step_42000 --dataset /data/mix.yaml --step 41200
+        By the arguments of the run:
+            energon trace /data/mix.yaml --step 41200 --batch-size 8 --world-size 64
+        Rebuild packs with the hooks of the run:
+            energon trace /data/run/step_42000 --task-encoder train:Enc --step 41200
+        From the log of a loader with trace_dir=:
+            energon trace /data/run/trace --step 41200 --rank 3 --json
+        Rebuild the micro-batch:
+            energon trace /data/run/step_42000 --step 41200 --rank 3 --replay
+        Find the steps that used a sample:
+            energon trace /data/run/step_42000 --key shard_000.tar/17
     """
     from loader.inspect.runs import steps_of_key, trace_step
 

@@ -14,17 +14,8 @@ from ..options import checked, shared_options
 if TYPE_CHECKING:
     from loader.convert.splitting import LeakReport, SplitReport
 
-_EXAMPLES = (
-    ("Split whole shards or samples, as the ratio needs", "energon split /data/coco --split-ratio 8,1,1"),
-    ("Keep all pictures of a site in one part", "energon split /data/coco --split-ratio 9,1 --group-by json[site]"),
-    ("Keep frames of a video together", "energon split /data/clips --split-ratio 9,1 --group-by 'key:^[^_]+'"),
-    ("Check what train and val share", "energon split /data/coco --check --group-by json[site]"),
-    ("Find equal pictures in several parts", "energon split /data/coco --check --duplicates-of jpg"),
-    ("Bring back the split before", "energon split /data/coco --undo"),
-)
 
-
-@energon_command("split", examples=_EXAMPLES, short_help="Change the split of a dataset, or check it for leaks.")
+@energon_command("split", short_help="Change the split of a dataset, or check it for leaks.")
 @click.argument("path")
 @shared_options("split_ratio", help="Shares of train, val and test, or of others: train=9,holdout=1.")
 @click.option(
@@ -71,6 +62,20 @@ def split(
     it, and megatron-energon refuses it. With --group-by, no group is in two parts.
 
     --check exits with 1 if parts share groups, or samples of the same contents.
+
+    Examples:
+        Split whole shards or samples, as the ratio needs:
+            energon split /data/coco --split-ratio 8,1,1
+        Keep all pictures of a site in one part:
+            energon split /data/coco --split-ratio 9,1 --group-by json[site]
+        Keep frames of a video together:
+            energon split /data/clips --split-ratio 9,1 --group-by 'key:^[^_]+'
+        Check what train and val share:
+            energon split /data/coco --check --group-by json[site]
+        Find equal pictures in several parts:
+            energon split /data/coco --check --duplicates-of jpg
+        Bring back the split before:
+            energon split /data/coco --undo
     """
     from loader.convert import splitting
     from loader.format.prepare import parse_ratio
@@ -156,7 +161,7 @@ def _leak_document(found: LeakReport) -> dict[str, object]:
         "leaking_groups": found.leaking,
         "leaking_samples": found.samples,
         "overlapping_samples": found.overlapping,
-        "leaks": [{"group": leak.group, "samples": leak.samples} for leak in found.leaks],
+        "leaks": found.leaks,
     }
 
 

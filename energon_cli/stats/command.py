@@ -15,18 +15,8 @@ if TYPE_CHECKING:
     from loader.format.query import SampleQuery
     from loader.inspect.stats import StatsReport
 
-_EXAMPLES = (
-    ("Show sizes, lengths and JSON fields", "energon stats /data/coco"),
-    ("Estimate them from 5,000 random samples", "energon stats /data/coco -n 5000"),
-    ("Find samples with the same picture", "energon stats /data/coco --duplicates"),
-    ("Keep the width of each picture as a column", "energon stats /data/coco --write jpg.width"),
-    ("Count tokens, and keep them", "energon stats /data/coco --tokenizer tok.json --write txt.tokens"),
-    ("Write a page with pictures", "energon stats /data/coco --html report.html"),
-    ("Show the datasets of a mix", "energon stats /data/mix.yaml -n 1000 --json"),
-)
 
-
-@energon_command("stats", examples=_EXAMPLES, short_help="Show sizes, lengths, JSON fields and duplicates.")
+@energon_command("stats", short_help="Show sizes, lengths, JSON fields and duplicates.")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH…")
 @query_options
 @shared_options("parts")
@@ -67,13 +57,29 @@ def stats(
 
     The datasets of a metadataset .yaml are shown one after another; --split-parts chooses those of some of its splits.
     The exit code is 1 if parts are broken or, with --duplicates, samples are duplicates.
+
+    Examples:
+        Show sizes, lengths and JSON fields:
+            energon stats /data/coco
+        Estimate them from 5,000 random samples:
+            energon stats /data/coco -n 5000
+        Find samples with the same picture:
+            energon stats /data/coco --duplicates
+        Keep the width of each picture as a column:
+            energon stats /data/coco --write jpg.width
+        Count tokens, and keep them:
+            energon stats /data/coco --tokenizer tok.json --write txt.tokens
+        Write a page with pictures:
+            energon stats /data/coco --html report.html
+        Show the datasets of a mix:
+            energon stats /data/mix.yaml -n 1000 --json
     """
     from loader.format import usable_cores
     from loader.format.documents import read_value_names
     from loader.inspect.stats import StatsRequest, collect_stats, html_report
     from loader.metadataset import choose_samples, named_datasets, open_datasets
 
-    from ..console import print_json, show_note
+    from ..console import print_json, show_note, write_file
     from ..progress import ProgressBar
 
     datasets = named_datasets(
@@ -119,7 +125,8 @@ def stats(
                 documents.append(report.document())
             _show(report, lacks=one.lacks, notes_only=as_json)
             if html is not None:
-                _write(html, html_report(report, path=place.path, meta_folder=place.meta_folder))
+                page = html_report(report, path=place.path, meta_folder=place.meta_folder)
+                write_file(html, page.encode(errors="backslashreplace"), hint="name another file")
                 show_note(f"wrote {html}")
     if as_json:
         print_json(documents[0] if len(documents) == 1 else {"datasets": documents})
@@ -149,13 +156,3 @@ def _no_columns(path: str) -> Exception:
         path=path,
         hint=command_for_folder(path),
     )
-
-
-def _write(path: str, text: str) -> None:
-    from loader.errors import StorageError
-
-    try:
-        with open(path, "w", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(text)
-    except OSError as error:
-        raise StorageError(f"cannot write: {error.strerror}", path=path, hint="name another file") from error

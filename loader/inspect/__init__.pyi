@@ -1,5 +1,6 @@
 # The public names of this package, each with the module that defines it.
 
+from .browse.page_document import sample_document as sample_document
 from .facts import (
     dataset_facts as dataset_facts,
     jsonl_facts as jsonl_facts,
@@ -52,7 +53,6 @@ from .prepare_choices import (
     view_first_sample as view_first_sample,
     with_printed_names as with_printed_names,
 )
-from .sample_json import sample_document as sample_document
 from .sample_view import (
     PreviewRequest as PreviewRequest,
     SampleView as SampleView,

@@ -5,23 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from ..errors import EnergonError
 from ..format import nv_meta
 from ..format.columns.column import open_column
 from ..format.dataset_folder import DatasetFolder
 from ..format.documents.dataset_config import DatasetConfig
-from ..format.documents.providers import data_path, is_metadataset, is_record_file, is_tar_file
+from ..format.documents.providers import data_path, format_of, is_metadataset, is_record_file, is_tar_file
 from ..format.documents.split_config import SplitConfig
 from ..format.filters.files import filter_names
 from ..format.index.layout import SampleIndex
 from ..format.media.metadata import is_media_folder
+from ..format.records.record_file import RecordFile, open_record_file
 from ..format.unfinished import left_sentence
 from ..format.unprepared.scan import scan_tars
 from ..format.unprepared.tar_folder import find_tars, is_unprepared
 from ..storage import Storage, open_parent
 from .media_summary import media_facts, media_folder_facts
-from .record_facts import record_facts
 from .unprepared import one_line, scan_note
+
+_RUNS = 512
+_SAMPLES_A_RUN = 512
 
 
 def path_facts(
@@ -253,3 +258,61 @@ def _freshness(storage: Storage, index: SampleIndex) -> dict[str, Any]:
             touched += 1
     state = "stale" if missing or changed else "touched" if touched else "fresh"
     return {"state": state, "changed": changed, "missing": missing, "touched": touched}
+
+
+def record_facts(storage: Storage, name: str) -> dict[str, Any]:
+    """Return the facts about a file of samples, under the keys that those of a dataset have.
+
+    Raises:
+        FormatError: The file is damaged, or its index is missing.
+        StorageError: It cannot be read.
+    """
+    file = open_record_file(storage, name)
+    return {
+        "path": storage.path(name),
+        "type": format_of(name),
+        "samples": len(file),
+        "shards": 1,
+        "bytes": file.size_bytes,
+        "sample_type": "CrudeSample",
+        "crude": True,
+        "splits": [],
+        "parts": _record_parts(file),
+        **file.facts(),
+        "index": {"state": "fresh"},
+    }
+
+
+def _record_parts(file: RecordFile) -> list[dict[str, Any]]:
+    """Return the facts about the parts; rows of Parquet files have no sizes, so that their median is the mean."""
+    count = len(file)
+    sizes = file.part_bytes()
+    return [
+        {
+            "name": name,
+            "samples": count,
+            "coverage": 1.0,
+            "total_bytes": total,
+            "median_bytes": median_bytes(file) if len(sizes) == 1 else total // max(1, count),
+        }
+        for name, total in sizes.items()
+    ]
+
+
+def median_bytes(file: RecordFile) -> int:
+    """Return the median size of samples; of many samples, that of runs spread evenly over the file.
+
+    Only the pages of the index that describe these runs are read.
+    """
+    count = len(file)
+    if not count:
+        return 0
+    if count <= _RUNS * _SAMPLES_A_RUN:
+        numbers = np.arange(count)
+    else:
+        starts = np.arange(_RUNS) * (count - _SAMPLES_A_RUN) // (_RUNS - 1)
+        numbers = (starts[:, None] + np.arange(_SAMPLES_A_RUN)).ravel()
+    sizes = file.spans(numbers)[1]
+    if sizes[0] < 0:
+        return sum(file.part_bytes().values()) // count
+    return int(np.median(sizes))

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from ..accounting.large_parts import CHECKED_JSON_BYTES
-from ..errors import EnergonError
+from ..errors import ConfigError, EnergonError
+from ..format.dataset_folder import DatasetFolder
 from ..format.documents.dataset_config import DatasetConfig
 from ..format.documents.providers import data_path, is_metadataset, is_record_file, is_tar_file
+from ..format.documents.split_config import SplitConfig, parse_split_config
+from ..format.exclusions.change import exclude_names
 from ..format.lint.report import Finding, LintProgress, LintReport, SampleCheck
 from ..format.media.metadata import is_media_folder
 from ..format.nv_meta import DATASET_YAML, FOLDER, INDEX_UUID, SPLIT_YAML, open_dataset_storage
@@ -172,7 +175,6 @@ def exclude_broken(
     if not any(finding.is_sample for finding in report.findings):
         return ExcludedSamples(samples=0, file=split_config)
     from ..format.dataset_folder import DatasetFolder
-    from ..format.lint.exclude import exclude_broken_samples
 
     dataset = DatasetFolder(path, split_config=split_config, meta_folder=meta_folder)
     samples = exclude_broken_samples(dataset, report.findings, checked=report.samples)
@@ -204,7 +206,6 @@ def exclusion_advice(request: LintRequest, report: LintReport) -> list[Exclusion
 
 def _refusal(path: str, request: LintRequest, findings: Sequence[Finding], checked: int | None) -> EnergonError | None:
     from ..format.dataset_folder import DatasetFolder
-    from ..format.lint.exclude import samples_to_exclude
 
     try:
         dataset = DatasetFolder(path, split_config=request.split_config or SPLIT_YAML, meta_folder=request.meta_folder)
@@ -220,3 +221,56 @@ def _make_check(
     from ..samples.building.check import DecodeCheck
 
     return DecodeCheck(config, EPath(meta_folder), trust_code, max_json_bytes=max_json_bytes)
+
+
+def exclude_broken_samples(dataset: DatasetFolder, findings: Iterable[Finding], *, checked: int | None = None) -> int:
+    """Add broken and incomplete samples to ``exclude`` in the dataset's split file, after copying it to ``….bak``.
+
+    Args:
+        dataset: The dataset; its ``split_file`` is changed, and stays YAML or JSON.
+        findings: Findings of a lint of this dataset.
+        checked: Number of samples that the lint checked; None for all.
+
+    Returns:
+        Number of samples that were added.
+
+    Raises:
+        ConfigError: The split file is missing or invalid, or no checked sample would remain.
+    """
+    added = samples_to_exclude(dataset, findings, checked=checked)
+    entry = exclude_names(dataset, added, reason="energon lint --fix") if added else None
+    return 0 if entry is None else entry.samples
+
+
+def samples_to_exclude(dataset: DatasetFolder, findings: Iterable[Finding], *, checked: int | None = None) -> list[str]:
+    """Return the samples that :func:`exclude_broken_samples` would add, as ``<shard>/<key>``; writes nothing.
+
+    Raises:
+        ConfigError: The split file is missing or invalid, or no checked sample would remain.
+    """
+    storage, name = dataset.storage, dataset.split_file
+    if name is None:
+        raise ConfigError(
+            "there is no split file to exclude samples in",
+            file=storage.path(FOLDER),
+            hint="run energon prepare --split-ratio 8,1,1 first",
+        )
+    file = f"{FOLDER}/{name}"
+    known = set(_parse_split(storage, file, storage.read(file)).exclude)
+    broken = [f"{finding.shard}/{finding.key}" for finding in findings if finding.is_sample]
+    added = [sample for sample in dict.fromkeys(broken) if sample not in known]
+    if not added:
+        return []  # without reading the index, which may be damaged
+    checked = len(dataset.index) if checked is None else min(checked, len(dataset.index))
+    if 1 < checked <= len(added):
+        which = "sample of the dataset" if checked == len(dataset.index) else "checked sample"
+        raise ConfigError(
+            f"every {which} is broken, so excluding them would leave none",
+            file=storage.path(FOLDER),
+            hint="check the findings: one fault in dataset.yaml, such as a wrong field_map, breaks all samples",
+        )
+    return added
+
+
+def _parse_split(storage: Storage, file: str, data: bytes) -> SplitConfig:
+    return parse_split_config(data.decode("utf-8", "replace"), file=storage.path(file))

@@ -27,10 +27,10 @@ from loader.format.index.dataset_index import DatasetIndex, PartLocation
 from loader.format.index.layout import ShardEntry
 from loader.format.index.sample_bytes import read_sample
 from loader.format.lint import metadata as lint_metadata, samples as lint_samples, task as lint_task
-from loader.format.lint.exclude import exclude_broken_samples
 from loader.format.lint.report import CODES, Finding, SampleCheck
 from loader.format.lint.run import LintPlan, LintProgress, LintReport, lint_dataset
 from loader.format.prepare.plan import SplitRequest
+from loader.inspect.lint import exclude_broken_samples
 from loader.samples.building.check import DecodeCheck
 from loader.storage import FileInfo, LocalStorage, ReadableFile
 from tests.e2e.dataset_tree import (

@@ -21,6 +21,6 @@ from .samples import (
     find_samples as find_samples,
     read_keys as read_keys,
     samples_of_keys as samples_of_keys,
+    unknown_key_error as unknown_key_error,
     unknown_names as unknown_names,
 )
-from .unknown_key import unknown_key_error as unknown_key_error

@@ -6,20 +6,24 @@ from .dataset import (
     DatasetAddress as DatasetAddress,
     Row as Row,
 )
-from .findings import SampleFinding as SampleFinding, lint_samples as lint_samples
 from .orders import SampleOrder as SampleOrder, ordered_samples as ordered_samples
-from .page_document import mapped_document as mapped_document, sample_page as sample_page
+from .page_document import (
+    describe_tensors as describe_tensors,
+    mapped_document as mapped_document,
+    sample_page as sample_page,
+)
 from .page_links import PageLinks as PageLinks, page_url as page_url
 from .part_types import media_type as media_type
 from .search import (
     SEARCH_KINDS as SEARCH_KINDS,
+    SampleFinding as SampleFinding,
     SearchKind as SearchKind,
     SearchRequest as SearchRequest,
+    lint_samples as lint_samples,
     needs_scan as needs_scan,
     search_samples as search_samples,
 )
 from .tagging import tag_samples as tag_samples, tags as tags
-from .tensors import describe_tensors as describe_tensors
 from .thumbnail_pool import ThumbnailPool as ThumbnailPool
 from .training_order import TrainingOrder as TrainingOrder, training_rows as training_rows
 from .value_histograms import statistics as statistics

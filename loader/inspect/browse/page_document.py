@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
+import zipfile
 from collections.abc import Iterator, Sequence
+from math import isfinite
 from typing import Any
+
+import numpy as np
 
 from ...errors import EnergonError
 from ...format.media.picture_traits import turn_note
-from ..sample_json import sample_document
-from ..sample_view import PreviewRequest
+from ..fields import FieldView, describe_value
+from ..sample_view import PreviewRequest, SampleView
 from ..views import open_views
 from .dataset import BrowsedDataset, PartPlace
 from .part_types import is_picture, media_type
-from .tensors import is_tensor
-from .workers import MAX_PART_BYTES
+from .workers import MAX_PART_BYTES, PartAddress, read_part
+
+_MAX_ARRAYS = 20
+_MAX_NUMBERS = 1_000_000  # that a histogram counts
+_BARS = 24
+_EXTENSIONS = ("npy", "npz", "pth", "pt")
+
 
 _MAX_PARTS = 200  # and fields
 _MAX_TEXT_BYTES = 200_000
@@ -118,3 +128,107 @@ def mapped_document(path: str, key: str, split_config: str | None, meta_folder: 
         note = f"{len(fields) - _MAX_PARTS:,} more fields are not shown"
         document |= {"fields": fields[:_MAX_PARTS], "note": "; ".join(filter(None, (document["note"], note)))}
     return document
+
+
+def is_tensor(part: str) -> bool:
+    """Return True if a part's name is that of arrays or tensors.
+
+    >>> is_tensor("tokens.npy"), is_tensor("npy.txt")
+    (True, False)
+    """
+    return part.rpartition(".")[2].lower() in _EXTENSIONS
+
+
+def describe_tensors(address: PartAddress) -> list[dict[str, Any]]:
+    """Read a part, and return a JSON document for each of its arrays, with a histogram, or with the fault.
+
+    Pickled objects are refused. Of a large array, a million numbers are counted.
+
+    Raises:
+        KeyError: The sample has no such part.
+        EnergonError: The shard is missing or damaged, or has changed.
+    """
+    data = read_part(address)
+    try:
+        return [_document(inner, value) for inner, value in _arrays(address.part, data)]
+    except Exception as error:  # noqa: BLE001 - damaged files raise many kinds
+        first = (str(error) or type(error).__name__).splitlines()[0]
+        return [{"name": "", "facts": "", "fault": f"no arrays can be read: {first[:300]}"}]
+
+
+def _arrays(name: str, data: bytes) -> Iterator[tuple[str, Any]]:
+    extension = name.rpartition(".")[2].lower()
+    if extension == "npy":
+        yield "", np.load(io.BytesIO(data), allow_pickle=False)
+    elif extension == "npz":
+        with zipfile.ZipFile(io.BytesIO(data)) as members:
+            sizes = {one.filename: one.file_size for one in members.infolist()}
+        with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+            for inner in arrays.files[:_MAX_ARRAYS]:
+                if max(sizes.get(inner, 0), sizes.get(f"{inner}.npy", 0)) > MAX_PART_BYTES:
+                    raise ValueError(f"array {inner!r} has more than {MAX_PART_BYTES >> 20} MiB")
+                yield inner, arrays[inner]
+    else:
+        import torch  # only for its own files
+
+        value = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+        items = value.items() if isinstance(value, dict) else [("", value)]
+        yield from ((str(inner), one) for inner, one in list(items)[:_MAX_ARRAYS])
+
+
+def _document(name: str, value: Any) -> dict[str, Any]:
+    if not hasattr(value, "numpy") and not isinstance(value, np.ndarray):
+        return {"name": name, "facts": describe_value(name, value).facts}
+    view = describe_value(name, value)
+    document: dict[str, Any] = {"name": name, "facts": view.facts, "shape": list(view.shape or ())}
+    if hasattr(value, "numpy"):
+        value = (value.float() if value.is_floating_point() else value).numpy()  # numpy has no bfloat16
+    if value.dtype.kind not in "biuf" or not value.size:
+        return document
+    flat = value.reshape(-1)
+    some = flat[:: -(-len(flat) // _MAX_NUMBERS)].astype(np.float64)
+    known = some[np.isfinite(some)]
+    document |= {"counted": len(some), "not_finite": len(some) - len(known)}
+    if len(known):
+        bars = min(_BARS, max(1, len(np.unique(known[:10_000]))))
+        counts, edges = np.histogram(known, bins=bars)
+        document["mean"] = float(known.mean())
+        document["bars"] = [
+            {"low": low, "high": high, "count": count}
+            for low, high, count in zip(edges[:-1].tolist(), edges[1:].tolist(), counts.tolist(), strict=True)
+        ]
+    return document
+
+
+def sample_document(sample: SampleView) -> dict[str, Any]:
+    """Return what ``energon preview --json`` prints about a sample; unknown values are None.
+
+    >>> sample_document(SampleView(title="", fields=(), bare_key="0001", shard="s.tar", index=1))["key"]
+    '0001'
+    """
+    return {
+        "key": sample.bare_key,
+        "shard": sample.shard,
+        "index": sample.index,
+        "origin": sample.origin,
+        "excluded": sample.excluded,
+        "fields": [_field_document(field) for field in sample.fields],
+        "note": sample.note,
+        "fault": sample.fault,
+    }
+
+
+def _field_document(field: FieldView) -> dict[str, Any]:
+    return {
+        "name": field.name,
+        "type": field.type,
+        "shape": None if field.shape is None else list(field.shape),
+        "dtype": field.dtype,
+        # JSON has no NaN and no infinity.
+        "range": None if field.range is None else [end if isfinite(end) else None for end in field.range],
+        "size_bytes": field.size_bytes,
+        "media": None if field.media is None else dict(field.media),
+        "facts": field.facts,
+        "text": field.text,
+        "fault": field.fault,
+    }

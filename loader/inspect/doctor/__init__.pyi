@@ -3,14 +3,12 @@
 from .checkup import (
     Advice as Advice,
     Checkup as Checkup,
+    Installed as Installed,
     examine_machine as examine_machine,
+    read_packages as read_packages,
 )
 from .machine import (
     Disk as Disk,
     Limits as Limits,
     read_limits as read_limits,
-)
-from .packages import (
-    Installed as Installed,
-    read_packages as read_packages,
 )

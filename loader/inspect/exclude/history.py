@@ -16,19 +16,19 @@ class ListedExclusions:
 
     Attributes:
         path: The dataset.
-        exclusions: The entries of the journal, the oldest first.
+        samples: Number of samples that the split file excludes, those of whole shards included.
         shards: Whole shards that the split file excludes.
-        samples: Number of samples that the split file excludes, those of these shards included.
-        others: Entries of the split file that the journal does not have.
         filters: Filter → number of samples that it keeps.
+        exclusions: The entries of the journal, the oldest first.
+        others: Entries of the split file that the journal does not have.
     """
 
     path: str
-    exclusions: tuple[Exclusion, ...]
-    shards: tuple[str, ...]
     samples: int
-    others: tuple[str, ...]
+    shards: tuple[str, ...]
     filters: dict[str, int]
+    exclusions: tuple[Exclusion, ...]
+    others: tuple[str, ...]
 
 
 def undo(path: str, *, split_config: str | None = None, meta_folder: str | None = None) -> Exclusion | None:

@@ -65,8 +65,8 @@ class ExcludeReport:
         remaining: Number of the samples that are not excluded afterwards.
         examples: The first of the excluded samples, ``<shard>/<key>``, or the excluded shards.
         file: The split file, or the filter.
-        dry_run: Nothing was changed.
         lacks: What the condition names and the dataset does not have, so that none of its samples is chosen.
+        dry_run: Nothing was changed.
     """
 
     path: str
@@ -75,8 +75,8 @@ class ExcludeReport:
     remaining: int
     examples: tuple[str, ...]
     file: str
-    dry_run: bool
     lacks: str = ""
+    dry_run: bool
 
 
 def exclude(request: ExcludeRequest, on_progress: Callable[[int, int], None] | None = None) -> ExcludeReport:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ...convert.exporting import as_bytes, file_name, key_of, split_file_name
 from ...format.dataset_folder import DatasetFolder
 from ...format.index.fresh_shard import open_fresh_shard
 from ...format.index.layout import ShardEntry
 from ...storage import ReadableFile
-from .entry import Entry
 
 _MAX_OPEN_SHARDS = 64
 _MAX_RECORDS = 256  # that are kept in memory
@@ -183,3 +183,17 @@ class DatasetFiles:
                 self._open.popitem(last=False)[1].close()
         self._open.move_to_end(shard.name)
         return file
+
+
+class Entry(NamedTuple):
+    """A file or folder.
+
+    Attributes:
+        is_folder: True for a folder.
+        size_bytes: Size of a file.
+        mtime_ns: Time of the last change in nanoseconds since 1970.
+    """
+
+    is_folder: bool
+    size_bytes: int = 0
+    mtime_ns: int = 0

@@ -19,8 +19,7 @@ from ...format.unprepared.temporary_index import index_temporarily
 from ...metadataset.documents.leaf_plan import LeafPlan
 from ...metadataset.plans.plan_leaves import plan_splits
 from ...metadataset.plans.plan_node import PlanNode
-from .dataset_files import DatasetFiles, Layout
-from .entry import Entry
+from .dataset_files import DatasetFiles, Entry, Layout
 
 __all__ = ["Entry", "MountedTree", "open_tree"]
 

@@ -2,10 +2,8 @@
 
 from .catalog import (
     RULE_GROUPS as RULE_GROUPS,
-    find_rule as find_rule,
-)
-from .rule import (
     Rule as Rule,
     RuleGroup as RuleGroup,
+    find_rule as find_rule,
     plain_text as plain_text,
 )

@@ -1,24 +1,82 @@
-"""All rules of lint and all reasons of accounts, by group and by code."""
+"""All rules of lint and all reasons of accounts, by group and by code: the texts of lint are in ``rules.toml``."""
 
 from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
 
 from ...accounting import REASONS
 from ...errors import ConfigError
 from ...format.documents.messages import did_you_mean
-from .dataset_rules import DATASET_RULES, SHARD_RULES, SPLIT_RULES
-from .file_rules import FOLDER_RULES, JSONL_RULES, RECORD_RULES
-from .rule import Rule, RuleGroup
-from .sample_rules import METADATASET_RULES, SAMPLE_RULES
+from ...format.lint import CODES
+
+_SEVERITIES = {"E": "error", "W": "warning", "L": "left out", "F": "failed"}
+_LINK = re.compile(r"\[([^\]]+)\]\(([^)]+)\)")
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """The explanation of a code; its texts are Markdown of ``docs/reference/findings.md``.
+
+    Attributes:
+        code: A code of a finding, such as ``E302``, or of a reason, such as ``L101``.
+        why: Consequences of the fault.
+        action: Instruction that resolves it.
+        example: A case in which it is found.
+    """
+
+    code: str
+    why: str
+    action: str
+    example: str
+
+    @property
+    def meaning(self) -> str:
+        """The fault, in one line of plain text."""
+        return CODES[self.code] if self.code in CODES else REASONS[self.code].meaning
+
+    @property
+    def severity(self) -> str:
+        """``error`` (exit code 1) or ``warning``; of a reason, ``left out`` or ``failed``."""
+        return _SEVERITIES[self.code[0]]
+
+
+@dataclass(frozen=True, slots=True)
+class RuleGroup:
+    """The rules of one kind of fault.
+
+    Attributes:
+        title: Title of the group.
+        note: A remark on all its rules, in Markdown; may be empty.
+        rules: The rules, sorted by code.
+    """
+
+    title: str
+    note: str
+    rules: tuple[Rule, ...]
+
+
+def plain_text(markdown: str) -> str:
+    """Return a line of Markdown as plain text: without backticks, and with the targets of links in parentheses.
+
+    >>> plain_text("edit `split.yaml`; see [Choose the split](../how-to/choose-the-split.md)")
+    'edit split.yaml; see Choose the split (docs/how-to/choose-the-split.md)'
+    """
+    return _LINK.sub(lambda link: f"{link[1]} ({link[2].replace('../', 'docs/', 1)})", markdown).replace("`", "")
+
+
+def _rules_of_lint() -> list[RuleGroup]:
+    groups = tomllib.loads(Path(__file__).with_name("rules.toml").read_text("utf-8"))["groups"]
+    return [
+        RuleGroup(one["title"], one["note"], tuple(Rule(code, **texts) for code, texts in one["rules"].items()))
+        for one in groups
+    ]
+
 
 RULE_GROUPS: tuple[RuleGroup, ...] = (
-    DATASET_RULES,
-    SHARD_RULES,
-    SPLIT_RULES,
-    SAMPLE_RULES,
-    JSONL_RULES,
-    RECORD_RULES,
-    METADATASET_RULES,
-    FOLDER_RULES,
+    *_rules_of_lint(),
     RuleGroup(
         title="Input that a command leaves out, or fails on",
         note=(

@@ -3,18 +3,16 @@
 from .debug_log import (
     LoggedBatch as LoggedBatch,
     LoggedLoader as LoggedLoader,
+    SampleUses as SampleUses,
     choose_loader as choose_loader,
     read_debug_log as read_debug_log,
     read_loading_order as read_loading_order,
+    traced_uses as traced_uses,
 )
 from .explain import (
     RunFacts as RunFacts,
     SourceFacts as SourceFacts,
     explain_run as explain_run,
-)
-from .heatmap import (
-    SampleUses as SampleUses,
-    traced_uses as traced_uses,
 )
 from .migrate import (
     MigratedRun as MigratedRun,

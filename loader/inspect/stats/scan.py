@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -16,13 +17,12 @@ import numpy.typing as npt
 from ...accounting.kinds import kind_of_name
 from ...accounting.large_parts import LargePartError
 from ...arrays import IntArray
-from ...errors import EnergonError, SampleError
+from ...errors import ConfigError, EnergonError, SampleError, TrustError
 from ...format.dataset_folder import DatasetFolder
 from ...format.documents.value_name import ValueName
 from ...format.index.fresh_shard import open_fresh_shard
 from ...format.single_file import open_samples
 from ...storage import AscendingFile, ReadableFile
-from .tokens import open_tokenizer
 from .values import (
     PartValues,
     SampleValues,
@@ -275,3 +275,52 @@ def media_parts(names: tuple[str, ...]) -> tuple[str, ...]:
     ('jpg', 'mp4')
     """
     return tuple(name for name in names if kind_of_name(name) in ("image", "audio", "video"))
+
+
+def open_tokenizer(name: str, *, trust_code: bool) -> Tokenizer:
+    """Return a function that counts tokens.
+
+    Args:
+        name: A JSON file of the package tokenizers, or ``module:callable``, which takes a text and returns its tokens
+            or their number.
+        trust_code: Allow importing the module.
+
+    Raises:
+        ConfigError: There is no such file or callable, or the package is not installed.
+        TrustError: It is a callable, and the caller does not trust code.
+    """
+    if name.endswith(".json"):
+        return _of_file(name)
+    module, colon, attribute = name.partition(":")
+    if not colon:
+        raise ConfigError(
+            f"expected a .json file of tokenizers, or module:callable, found {name!r}", hint="check --tokenizer"
+        )
+    if not trust_code:
+        raise TrustError(f"the tokenizer {name} is code, which is not run", hint="pass --trust-code if you trust it")
+    try:
+        function: Callable[[str], Any] = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(f"there is no tokenizer {name}: {error}", hint="check the module's name") from error
+
+    def count(text: str) -> int:
+        found = function(text)
+        return found if isinstance(found, int) else len(found)
+
+    return count
+
+
+def _of_file(path: str) -> Tokenizer:
+    try:
+        from tokenizers import Tokenizer as FastTokenizer
+    except ImportError as error:
+        raise ConfigError(
+            "reading a tokenizer's file needs the package tokenizers, which is not installed",
+            at=path,
+            hint="run: pip install 'energon-toolkit[tokens]'",
+        ) from error
+    try:
+        tokenizer = FastTokenizer.from_file(path)
+    except Exception as error:  # its bindings raise the base class
+        raise ConfigError(f"cannot read this tokenizer: {error}", at=path, hint="check the file") from error
+    return lambda text: len(tokenizer.encode(text).ids)

@@ -11,7 +11,7 @@ import pytest
 
 from loader import FormatError, StorageError
 from loader.format.jsonl import prepare_jsonl
-from loader.inspect import path_facts, record_facts
+from loader.inspect import facts, path_facts
 from loader.storage import open_parent
 from tests.cli.make_dataset import write_captions
 from tests.unit.inspect.prepared import prepare_captions
@@ -37,7 +37,7 @@ def test_the_median_of_many_lines_is_taken_from_runs_spread_evenly_over_them(lin
             asked += len(numbers)
             return np.zeros(len(numbers), np.int64), lengths[numbers]
 
-    assert record_facts.median_bytes(cast("Any", Lines())) == (100 if lines else 0)
+    assert facts.median_bytes(cast("Any", Lines())) == (100 if lines else 0)
     assert asked <= most
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from loader.format.contents.json_values import json_expressions
+from loader.format.contents.findings import json_expressions
 from loader.format.documents.field_map import parse_field_expression
 from loader.inspect import inspect_folder
 from tests.cli.make_dataset import write_shard

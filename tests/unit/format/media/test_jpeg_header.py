@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from loader.format.media.jpeg_header import usual_jpeg
+from loader.format.media.extraction import usual_jpeg
 from loader.format.media.metadata import ImageMetadata
 
 

@@ -17,8 +17,7 @@ import pytest
 
 from loader.errors import FormatError, StorageError
 from loader.format.prepare import fix_duplicates as module
-from loader.format.prepare.fix_duplicates import fix_duplicates
-from loader.format.tar.rename import rename_headers
+from loader.format.prepare.fix_duplicates import fix_duplicates, rename_headers
 from loader.storage import LocalStorage
 
 Members = dict[str, bytes]

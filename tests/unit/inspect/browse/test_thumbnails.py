@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from loader.inspect import PictureError
-from loader.inspect.browse.thumbnails import make_thumbnail
+from loader.inspect.browse.thumbnail_pool import make_thumbnail
 
 
 def photograph(width: int, height: int) -> Image.Image:

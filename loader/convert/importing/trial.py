@@ -13,10 +13,9 @@ from ...storage.scratch_folder import scratch_folder
 from ..rows.row import UrlRef
 from ..writing.shard_file import ShardFile
 from .contents import ContentReader
-from .done_shards import FailedRow
 from .listing import ListedRows, open_downloads
 from .pictures import PictureOptions
-from .plan import check_failures, exceeds
+from .plan import FailedRow, check_failures, exceeds
 from .sample_contents import StrayCoordinatesError, read_sample
 from .write_shard import failed_row
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ...errors import ConfigError
-from ...storage.node_cache.file_systems import network_file_system
+from ...storage.node_cache.private_folder import network_file_system
 from ...storage.node_cache.settings import CACHE_FOLDER_VARIABLE, CacheSettings, cache_settings
 from ..text import format_bytes
 from .machine import Disk, Limits, read_disk, read_gpus, read_limits

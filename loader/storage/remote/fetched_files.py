@@ -16,15 +16,14 @@ import msgspec
 
 from ...errors import EnergonError, SampleError
 from ..protocol import raise_storage_error
-from .clients.addresses import PRIVATE, PUBLIC
 from .clients.choice import client_of
+from .clients.connection import Retries
 from .clients.http_client import HttpClient
+from .clients.limited_answer import PRIVATE, PUBLIC
 from .failures import Remedy, RequestFailure
-from .fetcher import Fetch, Fetcher
+from .fetcher import Fetch, Fetcher, Pace
 from .object_url import PROTOCOLS, hide_query, host_of, parse_object_url
 from .options import DownloadOptions, options_for
-from .pace import Pace
-from .retries import Retries
 
 _TRIES = 2  # of a file; a run of training tries for minutes
 _DEADLINE_S = 30.0  # of all tries together

@@ -158,6 +158,10 @@ class FailedRow(msgspec.Struct, frozen=True, array_like=True):
     parts: int = 0
     size_bytes: int = 0
 
+    @property
+    def example(self) -> str:
+        return f"one of them: {self.origin}: {self.reason}"
+
 
 class DoneShard(msgspec.Struct, frozen=True, kw_only=True):
     """A shard that is written.

@@ -225,9 +225,8 @@ class _Run:
         """Raise a ``SampleError`` if more rows failed than the plan allows."""
         first = next((failure for done in self._done.values() for failure in done.failures), None)
         if first is not None:
-            example = f"one of them: {first.origin}: {first.reason}"
             limit, at = self._plan.max_failures, self._storage.path("")
-            check_failures(self._failed, len(self._rows), limit, at=at, example=example)
+            check_failures(self._failed, len(self._rows), limit, at=at, example=first.example)
 
     def _settings(self) -> str:
         pictures = msgspec.json.encode(self._plan.pictures)

@@ -19,7 +19,6 @@ from .plan import FailedRow, check_failures, exceeds
 from .sample_contents import StrayCoordinatesError, read_sample
 from .write_shard import failed_row
 
-TRIAL_SHARD = "first samples"
 _MAX_SAMPLES = 100
 _MAX_TRIED = 10_000  # rows, until one can be read
 _MAX_BYTES = 64 * 1024 * 1024
@@ -111,10 +110,8 @@ def write_trial(
                 shard.write(key, parts)
                 reader.release()
             if not shard.samples and fault is not None:
-                example = f"one of them: {failures[0].origin}: {failures[0].reason}"
-                check_failures(
-                    len(failures), len(listed.rows), max_failures, at=listed.sources[0].path, example=example
-                )
+                at, example = listed.sources[0].path, failures[0].example
+                check_failures(len(failures), len(listed.rows), max_failures, at=at, example=example)
                 raise _no_readable_rows(failures, fault)
             shard.finish()
         yield folder

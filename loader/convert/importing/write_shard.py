@@ -206,8 +206,8 @@ class _ShardWriter:
         if len(self.failures) < _MIN_FAILURES:
             return
         first, task = self.failures[0], self._task
-        example = f"one of them: {first.origin}: {first.reason}"
-        check_failures(len(self.failures), len(task.rows), task.max_failures, at=task.storage.path(""), example=example)
+        at, example = task.storage.path(""), first.example
+        check_failures(len(self.failures), len(task.rows), task.max_failures, at=at, example=example)
 
     def _next_row(self) -> Row:
         """Return the next row; the window of rows behind those that are read now is announced."""

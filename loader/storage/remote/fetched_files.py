@@ -187,7 +187,8 @@ class Downloads:
             started, failure = host.pace.begin(), None
             try:
                 if host.given_up:
-                    raise last[0] if last else _given_up(url, host)
+                    cause = f"it was not tried, since {host_of(url)} was given up: {host.given_up}"
+                    raise last[0] if last else RequestFailure(cause, Remedy.GIVE_UP, kind="given up")
                 self._transfer(url, path)
             except RequestFailure as raised:
                 failure = raised
@@ -258,9 +259,3 @@ class Downloads:
             raise RequestFailure(cause, Remedy.GIVE_UP, kind="too large")
         starts = range(0, size_bytes, _PIECE_BYTES)
         file.writelines(client.get(place.key, start, min(start + _PIECE_BYTES, size_bytes)).data for start in starts)
-
-
-def _given_up(url: str, host: _Host) -> RequestFailure:
-    return RequestFailure(
-        f"it was not tried, since {host_of(url)} was given up: {host.given_up}", Remedy.GIVE_UP, kind="given up"
-    )

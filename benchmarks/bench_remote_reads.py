@@ -28,7 +28,7 @@ from s3_server import ACCESS_KEY, SECRET_KEY, free_port, s3_server, wait_for_por
 
 from loader.storage import ReadableFile, open_storage
 from loader.storage.remote import remember_options
-from loader.storage.remote.clients import use_rust_here
+from loader.storage.remote.clients.choice import use_rust_here
 
 ROOT = Path(__file__).parents[1]
 BUCKET, KEY = "data", "object.bin"

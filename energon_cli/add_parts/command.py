@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -47,17 +47,11 @@ def add_parts(
     dataset: str,
     output: str,
     *,
-    source: str,
-    metadataset: str | None,
-    key_column: str | None,
-    nonmatch: Literal["error", "skip", "none"],
     rename: tuple[str, ...],
-    replace: bool,
-    joiner: str,
     num_workers: int | None,
-    strict: bool,
     as_json: bool,
     progress: bool | None,
+    **options: Any,
 ) -> None:
     """Add parts to the samples of the prepared DATASET without a change of its shards.
 
@@ -78,16 +72,10 @@ def add_parts(
         raise click.BadParameter("expected OLD=NEW", param_hint="--rename")
     plan = AddPartsPlan(
         dataset=check_path(dataset),
-        source=source,
         output=output,
-        metadataset=metadataset,
-        nonmatch=nonmatch,
         rename=renamed,
-        replace=replace,
-        key_column=key_column,
         workers=num_workers or usable_cores(),
-        joiner=joiner,
-        strict=strict,
+        **options,
     )
     with ProgressBar("Writing parts", unit="samples", enabled=progress) as bar:
         report = run_add_parts(plan, on_progress=lambda state: bar.update(state.samples, state.samples_total))

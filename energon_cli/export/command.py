@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
@@ -11,9 +11,6 @@ from ..command import energon_command
 from ..dataset_path import check_path, given_name
 from ..extract.query_options import copy_options
 from ..options import shared_options
-
-if TYPE_CHECKING:
-    from loader.format.query import SampleQuery
 
 _EXAMPLES = (
     ("Write a file for each part", "energon export /data/coco coco_files"),
@@ -49,19 +46,14 @@ def export(
     dest: str,
     *,
     file_format: str | None,
-    query: SampleQuery,
-    limit: int | None,
     parts: tuple[str, ...],
-    drop_parts: tuple[str, ...],
-    by_shard: bool,
     link: bool,
-    raw: bool,
     shard_size: int,
     progress: bool | None,
-    strict: bool,
     as_json: bool,
     split_config: str,
     meta_folder: str | None,
+    **options: Any,
 ) -> None:
     """Copy the samples of the dataset at PATH to DEST, for other programs; nothing is overwritten.
 
@@ -85,16 +77,11 @@ def export(
         paths=[check_path(path, takes_tar=True, meta_folder=meta_folder)],
         output=dest,
         format=file_format or next(endings, "files"),
-        query=query,
-        limit=limit,
         keep_parts=parts,
-        drop_parts=drop_parts,
-        by_shard=by_shard,
         link=link,
-        raw=raw,
         shard_bytes=shard_size,
         split_config=given_name("split_config", split_config),
         meta_folder=meta_folder,
-        strict=strict,
+        **options,
     )
     copy_samples(request, progress=progress, as_json=as_json)

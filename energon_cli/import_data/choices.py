@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
 from loader.convert.importing import ListedRows
+from loader.convert.rows import FileAccess, RefusedFiles
 from loader.convert.sources import found_columns
 from loader.format.documents import SampleTypeSpec, sample_type_of_name
 from loader.format.prepare import DatasetYaml, SplitRequest, parse_ratio
@@ -34,22 +35,9 @@ _RATIOS = {
 _OTHER_RATIO = "custom ratio …"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImportChoices:
-    """The settled choices.
-
-    Attributes:
-        ratio: Share of each split part; None keeps the splits of the sources.
-        dataset_yaml: The sample type; None writes no ``dataset.yaml``.
-    """
-
-    ratio: Mapping[str, float] | None
-    dataset_yaml: DatasetYaml | None
-
-
 def resolve_choices(
     flags: ImportFlags, listed: ListedRows, folder: ShardFolder, console: Console, history: AnswerHistory
-) -> ImportChoices:
+) -> tuple[Mapping[str, float] | None, Choices]:
     """Resolve the choices that flags leave open.
 
     Args:
@@ -58,6 +46,9 @@ def resolve_choices(
         folder: The first samples as shards.
         console: The console that shows proposals.
         history: The answers so far, for menus.
+
+    Returns:
+        The share of each split part, None for the splits of the sources; and the sample type.
     """
     settled = type_of_flags(flags.sample_type, flags.field_map)
     proposed = _proposal_of_sources(listed)
@@ -69,12 +60,12 @@ def resolve_choices(
     if flags.yes or flags.dry_run:
         if ratio is None and not is_split and len(listed.rows) >= _MIN_TO_SPLIT:
             ratio = parse_ratio(_DEFAULT_RATIO)
-        return _choices(ratio, propose_choices(given))
+        return ratio, propose_choices(given)
     if not flags.asks_by_menus:
         questions = PipedQuestions(show=lambda line: console.print(line, soft_wrap=True))
         if ratio is None and not is_split:
             ratio = questions.split(SplitRequest(ratio=parse_ratio(_DEFAULT_RATIO))).ratio
-        return _choices(ratio, ask(questions, given))
+        return ratio, ask(questions, given)
     from ..prepare.menus import MenuQuestions
 
     def try_field_map(spec: SampleTypeSpec, field_map: Mapping[str, str]) -> bool:
@@ -83,12 +74,12 @@ def resolve_choices(
     menus = MenuQuestions(folder.sizes, try_field_map=try_field_map)
     rewindable = RewindableQuestions(menus, history)
 
-    def ask_all() -> ImportChoices:
+    def ask_all() -> tuple[Mapping[str, float] | None, Choices]:
         chosen = ratio
         if chosen is None:
             text = history.answer("split", lambda previous: _ask_split(listed, previous, history))
             chosen = parse_ratio(text) if text else None
-        return _choices(chosen, ask(rewindable, given))
+        return chosen, ask(rewindable, given)
 
     return history.run(ask_all)
 
@@ -111,21 +102,23 @@ def settle_urls(flags: ImportFlags, listed: ListedRows, console: Console) -> Imp
         raise click.UsageError(
             f"{found}; pass --download to fetch them, or --keep-urls to write the URLs as text. Nothing was fetched."
         )
-    from ..prepare.prompts import GoBack, select
-
-    fetch, keep, leave = "fetch them", "write the URLs as text", "leave, and write nothing"
-    try:
-        chosen = select(f"{escape_controls(found)}:", [fetch, keep, leave])
-    except GoBack:
-        chosen = leave
-    if chosen == leave:
+    fetch, keep = "fetch them", "write the URLs as text"
+    chosen = _chosen(f"{escape_controls(found)}:", [fetch, keep], "leave, and write nothing")
+    if chosen is None:
         console.print("nothing was written")
         raise click.exceptions.Exit(1)
     return replace(flags, download=chosen == fetch, keep_urls=chosen == keep)
 
 
-def _choices(ratio: Mapping[str, float] | None, choices: Choices) -> ImportChoices:
-    return ImportChoices(ratio=ratio, dataset_yaml=choices.dataset_yaml)
+def _chosen(question: str, ways: list[str], leave: str) -> str | None:
+    """Return the answer of the user; None to leave."""
+    from ..prepare.prompts import GoBack, select
+
+    try:
+        answer = select(question, [*ways, leave])
+    except GoBack:
+        return None
+    return None if answer == leave else answer
 
 
 def _proposal_of_sources(listed: ListedRows) -> DatasetYaml | None:
@@ -154,3 +147,43 @@ def _ask_split(listed: ListedRows, previous: str | None, history: AnswerHistory)
     if label != _OTHER_RATIO:
         return labels[label]
     return ask_text("Ratio of train, val and test:", default=previous or _DEFAULT_RATIO, check=validator(parse_ratio))
+
+
+def settle_outside_files(flags: ImportFlags, access: FileAccess) -> ImportFlags:
+    """Return the flags with the decisions on files that the listing has refused; unchanged if all is decided.
+
+    Raises:
+        click.UsageError: Files are refused, no flag decides on them, and there is no terminal to ask on.
+        click.exceptions.Exit: The user leaves.
+    """
+    links, paths = access.links, access.paths
+    if links.count and flags.follow_links is None:
+        verb = "leads out of its folder" if links.count == 1 else "lead out of their folders"
+        found = f"{plural(links.count, 'link')} {verb}, {_places(links)}"
+        flags = replace(flags, follow_links=_imports(flags, found, "follow-links", "leave them out"))
+    if paths.count and flags.allow_outside is None:
+        verb = "of a table leads out of its folder" if paths.count == 1 else "of tables lead out of their folders"
+        found = f"{plural(paths.count, 'path')} {verb}, {_places(paths)}"
+        root = f"--root {escape_controls(paths.parent)} names that folder; "
+        has_root = flags.root is None and paths.parent != "/"  # which would allow everything
+        refuse = "let their rows fail"
+        allows = _imports(flags, found, "allow-outside", refuse, other_way=root if has_root else "")
+        flags = replace(flags, allow_outside=allows)
+    return flags
+
+
+def _places(refused: RefusedFiles) -> str:
+    return f"to {escape_controls(refused.parent)}, such as {escape_controls(refused.example)}"
+
+
+def _imports(flags: ImportFlags, found: str, option: str, refuse: str, *, other_way: str = "") -> bool:
+    """Return True if the user wants these files."""
+    allow = f"import these files (--{option})"
+    if not flags.asks_by_menus:
+        ways = f"{other_way}--{option} imports these files; to {refuse}, pass --no-{option}"
+        raise click.UsageError(f"{found}; nothing was written. {ways}")
+    answer = _chosen(f"{found}. Import these files?", [refuse, allow], "stop, and write nothing")
+    if answer is None:
+        click.echo("nothing was written", err=True)
+        raise click.exceptions.Exit(1)
+    return answer == allow

@@ -43,9 +43,8 @@ from ..prepare.history import AnswerHistory
 from ..prepare.prompts import no_echo
 from ..prepare.report import show_files
 from ..progress import ProgressBar
-from .choices import ImportChoices, resolve_choices, settle_urls
+from .choices import resolve_choices, settle_outside_files, settle_urls
 from .flags import ImportFlags
-from .outside_files import settle_outside_files
 from .report import draft_document, report_document, show_done, show_draft, show_found
 
 if TYPE_CHECKING:
@@ -56,7 +55,7 @@ if TYPE_CHECKING:
 class _Draft:
     """The state of a command before anything is written."""
 
-    choices: ImportChoices
+    ratio: Mapping[str, float] | None  # of split parts
     files: Mapping[str, str]  # of .nv-meta, name → text
     notes: list[str]
     warnings: list[str]
@@ -71,11 +70,7 @@ def import_sources(flags: ImportFlags) -> None:
     with ExitStack() as stack:
         stack.enter_context(no_echo(enabled=flags.asks_by_menus))
         # List the samples of all sources; again if files outside are allowed, or URLs are to be text.
-        flags, listed = _listed(flags, stack)
-        settled = settle_urls(flags, listed, console)
-        if settled.keep_urls != flags.keep_urls:
-            settled, listed = _listed(settled, stack)
-        flags = settled
+        flags, listed = _listed(flags, console, stack)
         # Write a few samples to a temporary folder, from which the type is proposed.
         try:
             trial = stack.enter_context(
@@ -96,7 +91,7 @@ def import_sources(flags: ImportFlags) -> None:
         layout = ShardLayout(
             shard_bytes=flags.shard_size,
             samples_per_shard=flags.samples_per_shard,
-            split_ratio=draft.choices.ratio,
+            split_ratio=draft.ratio,
             shuffle_seed=flags.shuffle_seed,
         )
         if flags.dry_run:
@@ -129,8 +124,8 @@ def import_sources(flags: ImportFlags) -> None:
     show_note(*draft.notes)
 
 
-def _listed(flags: ImportFlags, stack: ExitStack) -> tuple[ImportFlags, ListedRows]:
-    """List the samples, and again if the user allows files that were refused; return the flags with the decisions."""
+def _listed(flags: ImportFlags, console: Console, stack: ExitStack) -> tuple[ImportFlags, ListedRows]:
+    """List the samples, and again after decisions that change them; return the flags with the decisions."""
     while True:
         access = FileAccess(allow_outside=bool(flags.allow_outside), follow_links=bool(flags.follow_links))
         with ExitStack() as inner:
@@ -142,8 +137,10 @@ def _listed(flags: ImportFlags, stack: ExitStack) -> tuple[ImportFlags, ListedRo
             if settled == flags or not (settled.allow_outside or settled.follow_links):
                 if isinstance(listed, EnergonError):
                     raise listed
-                stack.push(inner.pop_all())
-                return settled, listed
+                flags, settled = settled, settle_urls(settled, listed, console)
+                if settled.keep_urls == flags.keep_urls:
+                    stack.push(inner.pop_all())
+                    return settled, listed
         flags = settled
 
 
@@ -174,24 +171,20 @@ def _confirmed_draft(flags: ImportFlags, listed: ListedRows, folder: ShardFolder
     """
     history = AnswerHistory()
     while True:
-        draft = _draft(folder, resolve_choices(flags, listed, folder, console, history))
+        ratio, choices = resolve_choices(flags, listed, folder, console, history)
+        chosen, warnings = Choices(dataset_yaml=choices.dataset_yaml), list[str]()
+        if choices.dataset_yaml is not None:
+            warnings = field_map_warnings(choices.dataset_yaml, folder.contents, meta_folder=folder.meta_folder)
+        draft = _Draft(
+            ratio=ratio,
+            files=choice_files(folder, chosen, name="dataset.yaml"),
+            notes=choice_notes(folder, chosen),
+            warnings=warnings,
+        )
         if not flags.as_json:
             show_warning(*draft.warnings)
         if not flags.asks_by_menus or _is_confirmed(flags, listed, draft, console, history):
             return draft
-
-
-def _draft(folder: ShardFolder, choices: ImportChoices) -> _Draft:
-    chosen = Choices(dataset_yaml=choices.dataset_yaml)
-    warnings: list[str] = []
-    if choices.dataset_yaml is not None:
-        warnings = field_map_warnings(choices.dataset_yaml, folder.contents, meta_folder=folder.meta_folder)
-    return _Draft(
-        choices=choices,
-        files=choice_files(folder, chosen, name="dataset.yaml"),
-        notes=choice_notes(folder, chosen),
-        warnings=warnings,
-    )
 
 
 def _is_confirmed(

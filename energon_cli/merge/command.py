@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -35,12 +35,9 @@ def merge(
     output: str,
     *,
     shards: Literal["reference", "link", "copy"] | None,
-    rename_keys: bool,
-    crude: bool,
-    compat: bool,
-    strict: bool,
     as_json: bool,
     progress: bool | None,
+    **options: Any,
 ) -> None:
     """Merge the prepared datasets at two or more PATHs into a new one at DEST.
 
@@ -62,11 +59,8 @@ def merge(
         inputs=tuple(check_path(path) for path in inputs),
         output=output,
         shards=shards or "reference",
-        rename_keys=rename_keys,
-        crude=crude,
-        compat=compat,
-        strict=strict,
         workers=usable_cores(),
+        **options,
     )
     is_copy = plan.shards == "copy"
     what = "Copying shards" if is_copy else "Linking shards"

@@ -14,7 +14,6 @@ from ..options import shared_options, shuffle_options
 
 if TYPE_CHECKING:
     from loader.convert.resharding import ReshardReport
-    from loader.format.query import SampleQuery
 
 _EXAMPLES = (
     ("Shuffle all samples once, into shards of 1 GB", "energon reshard /data/coco /data/coco_shuffled --shuffle"),
@@ -41,20 +40,15 @@ def reshard(
     dest: str,
     *,
     shard_size: int,
-    samples_per_shard: int,
     shuffle_seed: int | None,
     sort_by: str | None,
     split_ratio: str | None,
     parts: tuple[str, ...],
-    drop_parts: tuple[str, ...],
-    query: SampleQuery,
     num_workers: int | None,
-    compat: bool | None,
     progress: bool | None,
-    strict: bool,
     as_json: bool,
-    split_config: str,
     meta_folder: str | None,
+    **options: Any,
 ) -> None:
     """Write the samples of the dataset at PATH to new shards at DEST, as a prepared dataset.
 
@@ -77,18 +71,13 @@ def reshard(
         path=check_path(path, takes_tar=True, meta_folder=meta_folder),
         output=dest,
         shard_bytes=shard_size,
-        samples_per_shard=samples_per_shard,
         shuffle_seed=shuffle_seed,
         sort_by=sort_by,
         split_ratio=None if split_ratio is None else parse_ratio(split_ratio),
-        query=query,
         keep_parts=parts,
-        drop_parts=drop_parts,
         workers=num_workers or usable_cores(),
-        compat=compat,
-        split_config=split_config,
         meta_folder=meta_folder,
-        strict=strict,
+        **options,
     )
     with ProgressBar("Writing shards", unit="samples", enabled=progress) as bar:
         report = run_reshard(plan, on_progress=lambda now: bar.update(now.samples, now.samples_total))

@@ -94,9 +94,10 @@ class Account:
         """
         self._add(AccountEntry(unit, reason, count, size_bytes, example))
 
-    def fail(self, unit: Unit, reason: str, example: str, *, count: int = 1, size_bytes: int = 0) -> None:
-        """Count units that could not be used; see :meth:`leave`. The code of the reason begins with F."""
-        self._add(AccountEntry(unit, reason, count, size_bytes, example))
+    def lose(self, unit: Unit, reason: str, example: str, *, count: int = 1, size_bytes: int = 0) -> None:
+        """Count units that were read and are not used; see :meth:`leave`."""
+        self.see(unit, count)
+        self.leave(unit, reason, example, count=count, size_bytes=size_bytes)
 
     def withdraw(self, unit: Unit, reason: str, example: str, *, count: int = 1, size_bytes: int = 0) -> None:
         """Move units from used to left out or failed: their contents proved to be unusable."""

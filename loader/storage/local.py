@@ -29,6 +29,14 @@ def _open(path: str) -> int:
     return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # else a pipe waits for its other end
 
 
+def _open_new(path: str) -> int:
+    try:
+        return os.open(path, _NEW_FILE, 0o666)
+    except FileNotFoundError:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        return os.open(path, _NEW_FILE, 0o666)
+
+
 class _LocalFile(ClosesOnExit):
     """A file read by ``pread``."""
 
@@ -37,14 +45,10 @@ class _LocalFile(ClosesOnExit):
     def __init__(self, path: str) -> None:
         self._path = path
         self._fd = -1  # so that close() works if the file cannot be opened
-        action = "open this file"
         try:
             self._fd = _open(path)
         except OSError as error:
-            try:
-                self._fd = retry(lambda _: _open(path), error, action=action, path=path)
-            except OSError as last:
-                raise_storage_error(action, path, last)
+            self._fd = retry(lambda _: _open(path), error, action="open this file", path=path)
         status = os.fstat(self._fd)
         if not S_ISREG(status.st_mode):
             raise StorageError(
@@ -78,10 +82,7 @@ class _LocalFile(ClosesOnExit):
             return self._read(offset, size_bytes)
 
         action = f"read bytes {offset}–{offset + size_bytes} of this file"
-        try:
-            return retry(attempt, error, action=action, path=self._path)
-        except OSError as last:
-            raise_storage_error(action, self._path, last)
+        return retry(attempt, error, action=action, path=self._path)
 
     def _open_again(self, error: OSError) -> None:
         """Replace a stale handle of a network file system.
@@ -228,14 +229,11 @@ class LocalStorage:
 
     @shared
     def stat(self, name: str) -> FileInfo:
-        path, action = self.path(name), "read the status of this file"
+        path = self.path(name)
         try:
             stat = os.stat(path)
         except OSError as error:
-            try:
-                stat = retry(lambda _: os.stat(path), error, action=action, path=path)
-            except OSError as last:
-                raise_storage_error(action, path, last)
+            stat = retry(lambda _: os.stat(path), error, action="read the status of this file", path=path)
         return FileInfo(name=name, size_bytes=stat.st_size, mtime_ns=stat.st_mtime_ns)
 
     def current(self, info: FileInfo) -> FileInfo:
@@ -283,15 +281,10 @@ class LocalStorage:
     @contextmanager
     def create(self, name: str, *, durable: bool = True) -> Iterator[BinaryIO]:
         path = self._writable_path(name)
-        folder = os.path.dirname(path)
         temporary: str | None = None
         try:
             unused = temporary_name(path)
-            try:
-                fd = os.open(unused, _NEW_FILE, 0o666)
-            except FileNotFoundError:
-                os.makedirs(folder, exist_ok=True)
-                fd = os.open(unused, _NEW_FILE, 0o666)
+            fd = _open_new(unused)
             temporary = unused
             with os.fdopen(fd, "wb") as file:
                 yield file
@@ -310,11 +303,7 @@ class LocalStorage:
     def write_new(self, name: str, data: bytes) -> None:
         path = self._writable_path(name)
         try:
-            try:
-                fd = os.open(path, _NEW_FILE, 0o666)
-            except FileNotFoundError:
-                os.makedirs(os.path.dirname(path), exist_ok=True)
-                fd = os.open(path, _NEW_FILE, 0o666)
+            fd = _open_new(path)
             try:
                 done = os.write(fd, data)
                 while done < len(data):

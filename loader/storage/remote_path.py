@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from glob import has_magic
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any
 
 from ..errors import StorageError
@@ -153,9 +152,7 @@ class _Upload(io.BufferedRandom):
             os.unlink(self._path)
             super().close()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         self.is_kept &= kind is None
         self.close()
 
@@ -165,9 +162,7 @@ class _TextUpload(io.TextIOWrapper):
         super().__init__(upload, encoding=encoding)
         self._upload = upload
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         self._upload.is_kept &= kind is None
         self.close()
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from ..escaped_log import get_logger
+from .protocol import raise_storage_error
 
 PAUSES_S = (0.1, 0.5, 2.0)
 """Pauses before the repetitions of a failed operation, in seconds."""
@@ -19,7 +20,7 @@ _log = get_logger(__name__)
 T = TypeVar("T")
 
 
-def retry(attempt: Callable[[OSError], T], error: OSError, *, action: str, path: str) -> T:
+def retry(attempt: Callable[[OSError], T], error: OSError, *, action: str, path: str) -> T:  # noqa: RET503 - the last line raises
     """Repeat a failed operation after each of :data:`PAUSES_S`, until it succeeds.
 
     Only faults of a disk or a network that may pass are repeated, not a missing file or a missing permission.
@@ -27,11 +28,11 @@ def retry(attempt: Callable[[OSError], T], error: OSError, *, action: str, path:
     Args:
         attempt: The operation; its argument is the error of the last attempt.
         error: The error of the first attempt.
-        action: Name of the operation, for the log.
-        path: The file, for the log.
+        action: Name of the operation, for the log and the error.
+        path: The file, for both.
 
     Raises:
-        OSError: The error of the last attempt.
+        StorageError: The last attempt failed, too.
     """
     for pause_s in PAUSES_S:
         if error.errno not in _PASSING:
@@ -42,4 +43,4 @@ def retry(attempt: Callable[[OSError], T], error: OSError, *, action: str, path:
             return attempt(error)
         except OSError as another:
             error = another
-    raise error
+    raise_storage_error(action, path, error)

@@ -110,9 +110,9 @@ def test_a_member_of_a_zip_that_unpacks_to_a_thousand_times_its_size_fails_its_r
 def test_a_line_of_json_that_is_too_long_fails_alone(
     tmp_path: Path, energon: RunEnergon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from loader.convert.tables import json_lines
+    from loader.convert.tables import records
 
-    monkeypatch.setattr(json_lines, "_MAX_LINE", 1000)
+    monkeypatch.setattr(records, "_MAX_LINE", 1000)
     source = tmp_path / "t.jsonl"
     source.write_bytes(b'{"caption": "a"}\n{"caption": "' + b"x" * 5000 + b'"}\n{"caption": "b"}\n')
     done = run(energon, source, "--max-failures", "50%")

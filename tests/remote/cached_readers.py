@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from loader.storage.remote import RemoteStorage
-from loader.storage.remote.clients import use_rust_here
+from loader.storage.remote.clients.choice import use_rust_here
 
 
 def _read(action: str, url: str, name: str) -> str:

@@ -14,12 +14,11 @@ import pytest
 from loader.errors import FormatError, StorageError
 from loader.storage import ByteRange, FileInfo, Storage, open_storage
 from loader.storage.remote import remember_options
+from loader.storage.remote.clients.connection import Retries
 from loader.storage.remote.failures import Remedy, RequestFailure
-from loader.storage.remote.fetcher import Fetch, Fetcher
+from loader.storage.remote.fetcher import Fetch, Fetcher, Pace
 from loader.storage.remote.listed_folders import ListedFolders
 from loader.storage.remote.options import OPTIONS_VARIABLE
-from loader.storage.remote.pace import Pace
-from loader.storage.remote.retries import Retries
 from tests.object_server import Fault, FaultPlan, ObjectServer
 
 from .conftest import SECRET_KEY
@@ -113,14 +112,14 @@ def test_an_error_names_url_range_tries_and_time(storage: Storage, server: Objec
 
 
 def test_a_service_that_never_answered_is_given_up_soon(direct: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("loader.storage.remote.retries._CONTACT_S", 1.0)
+    monkeypatch.setattr("loader.storage.remote.clients.connection._CONTACT_S", 1.0)
     with pytest.raises(StorageError, match=r"cannot reach http://127\.0\.0\.1:9: the connection was refused") as caught:
         open_storage("s3://data/ds").read("x")
     assert "AWS_ENDPOINT_URL" in str(caught.value)
 
 
 def test_a_host_without_a_name_is_named(direct: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("loader.storage.remote.retries._CONTACT_S", 0.1)
+    monkeypatch.setattr("loader.storage.remote.clients.connection._CONTACT_S", 0.1)
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://me:secret@nowhere.invalid")
     with pytest.raises(StorageError, match=r"cannot reach http://nowhere\.invalid") as caught:
         open_storage("s3://data/ds").read("x")
@@ -130,7 +129,9 @@ def test_a_host_without_a_name_is_named(direct: None, monkeypatch: pytest.Monkey
 def test_an_outage_is_survived_with_a_longer_deadline(
     storage: Storage, server: ObjectServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("loader.storage.remote.retries._CONTACT_S", 0.1)  # not for a service that has answered
+    monkeypatch.setattr(
+        "loader.storage.remote.clients.connection._CONTACT_S", 0.1
+    )  # not for a service that has answered
     server.faults = FaultPlan(faults=[Fault(kind="reset", requests=range(6))])
     assert storage.read("x", ByteRange(0, 9)) == CONTENT[:9]
     assert gets(server) == 7
@@ -276,12 +277,12 @@ def test_a_warning_comes_after_ten_seconds_and_then_every_thirty(caplog: pytest.
             at.append(clock.now)
 
     handler = Times()
-    logging.getLogger("loader.storage.remote.retries").addHandler(handler)
+    logging.getLogger("loader.storage.remote.clients.connection").addHandler(handler)
     try:
         with pytest.raises(StorageError):
             retries(clock).run(failing(10_000, LATER, clock), action="read bytes 0–9 of", url="s3://b/x")
     finally:
-        logging.getLogger("loader.storage.remote.retries").removeHandler(handler)
+        logging.getLogger("loader.storage.remote.clients.connection").removeHandler(handler)
     assert 10 <= at[0] <= 26
     assert all(30 <= later - earlier <= 46 for earlier, later in pairwise(at))
     assert "cannot read bytes 0–9 of s3://b/x: 503 SlowDown; " in caplog.text

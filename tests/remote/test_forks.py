@@ -23,7 +23,7 @@ LIMIT_S = 10
 SCRIPT = """
 import faulthandler, os, signal, sys, threading, time
 from loader.storage import open_storage, ByteRange
-from loader.storage.remote.clients import use_rust_here
+from loader.storage.remote.clients.choice import use_rust_here
 
 way, use = sys.argv[1:]
 if way == "direct":

@@ -150,7 +150,7 @@ for name in ("obstore", "multistorageclient", "boto3"):
     sys.modules[name] = None
 from loader.errors import ConfigError
 from loader.storage import open_storage
-from loader.storage.remote.clients import use_rust_here
+from loader.storage.remote.clients.choice import use_rust_here
 assert open_storage(sys.argv[1]).read("x +é%.bin")
 for way in ("helper", "direct"):
     for url in ("s3://data/ds", "gs://data/ds", "az://data/ds", "msc://profile/ds"):

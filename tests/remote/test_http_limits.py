@@ -14,8 +14,8 @@ import pytest
 from loader.errors import StorageError
 from loader.storage import ByteRange, open_storage
 from loader.storage.remote import remember_options
-from loader.storage.remote.clients.addresses import PRIVATE, PUBLIC, kind_of_address
 from loader.storage.remote.clients.http_client import HttpClient
+from loader.storage.remote.clients.limited_answer import PRIVATE, PUBLIC, kind_of_address
 from loader.storage.remote.failures import RequestFailure
 from loader.storage.remote.object_url import parse_object_url
 from loader.storage.remote.options import OPTIONS_VARIABLE, StorageOptions

@@ -13,7 +13,7 @@ from loader import EPath
 from loader.errors import StorageError
 from loader.storage import open_storage
 from loader.storage.remote import remember_options, remote_storage
-from loader.storage.remote.clients import choice, signed_listing
+from loader.storage.remote.clients import choice, obstore_client
 from loader.storage.remote.clients.stores import open_s3_store
 from loader.storage.remote.failures import Remedy, RequestFailure
 from loader.storage.remote.options import OPTIONS_VARIABLE, StorageOptions
@@ -57,7 +57,7 @@ def test_a_service_account_of_google_signs_listings(folder: Path, server: Object
     key = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     account = json.dumps({"client_email": "me@x", "private_key_id": "1", "private_key": key})
     store = GCSStore("data", service_account_key=account, base_url=server.url, client_options={"allow_http": True})
-    (page,) = signed_listing.signed_pages(store, "ds/", RequestFailure("odd name", Remedy.GIVE_UP))
+    (page,) = obstore_client.signed_pages(store, "ds/", RequestFailure("odd name", Remedy.GIVE_UP))
     assert sorted(each["path"] for each in page) == sorted(f"ds/{name}" for name in (*NAMES, *SHARDS))
 
 
@@ -79,7 +79,7 @@ def test_a_listing_that_is_not_signed_ends_with_the_name(
     folder: Path, server: ObjectServer, direct: None, fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if fault == "no signature":
-        monkeypatch.setattr(signed_listing, "_ENDPOINTS", {})  # as of Azure, whose emulator is not everywhere
+        monkeypatch.setattr(obstore_client, "_ENDPOINTS", {})  # as of Azure, whose emulator is not everywhere
     server.faults = FaultPlan(faults=[Fault(kind="403", requests=range(1, 9))] if fault == "403" else [])
     with pytest.raises(StorageError, match=r'invalid path: .*"ds/\.\./y\.tar"') as caught:
         list(open_storage(URL).list())
@@ -88,7 +88,7 @@ def test_a_listing_that_is_not_signed_ends_with_the_name(
     assert "network" not in str(caught.value)
 
 
-def test_a_real_server_accepts_signed_listings(
+def test_a_real_server_accepts_obstore_clients(
     s3_url: str, tmp_path: Path, direct: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It stores no odd names itself."""
@@ -97,7 +97,7 @@ def test_a_real_server_accepts_signed_listings(
     for name in ("a.tar", "b/c d+é%&.tar"):
         storage.write_new(name, b"1234")
     failure = RequestFailure("odd name", Remedy.GIVE_UP)
-    (page,) = signed_listing.signed_pages(open_s3_store("data", StorageOptions()), f"{tmp_path.name}/", failure)
+    (page,) = obstore_client.signed_pages(open_s3_store("data", StorageOptions()), f"{tmp_path.name}/", failure)
     found = [(each["path"].partition("/")[2], each["size"], each["e_tag"].strip('"')) for each in page]
     assert found == [(info.name, info.size_bytes, info.etag) for info in storage.list()]
 

@@ -138,7 +138,8 @@ def test_a_large_file_of_a_path_is_sent_by_parts(storage: RemoteStorage, server:
 _UPLOAD = """
 import sys
 from loader.storage import open_storage
-from loader.storage.remote.clients import helper_client, use_rust_here
+from loader.storage.remote.clients import helper_client
+from loader.storage.remote.clients.choice import use_rust_here
 if sys.argv[1] == "direct":
     use_rust_here()
 

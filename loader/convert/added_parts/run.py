@@ -21,8 +21,7 @@ from ...storage.scratch_folder import scratch_folder
 from ..importing.plan import ImportPlan, ProgressCallback
 from ..importing.run import run_import
 from ..rows.shard_plan import ShardLayout
-from .matched import ALL_PART, MatchCount, MatchedSource, count_matches
-from .sources import open_parts
+from .sources import ALL_PART, MatchCount, MatchedSource, count_matches, open_parts
 
 _JOINER = "loader:join_parts"
 
@@ -162,8 +161,7 @@ def _account_of(counted: MatchCount, written: DatasetFolder) -> Account:
     account.take("rows", counted.matched)
     account.take("parts", sum(counted.parts.values()))
     account.take("bytes", sum(part.total_bytes for part in written.tar_index.layout.part_stats))
-    account.see("rows", counted.unused)
-    account.leave("rows", "L112", next(iter(counted.unused_rows), ""), count=counted.unused)
+    account.lose("rows", "L112", next(iter(counted.unused_rows), ""), count=counted.unused)
     return account
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -13,6 +13,7 @@ import numpy as np
 
 from ...errors import ConfigError, FormatError, SampleError
 from ...storage import is_url, map_file, open_parent, raise_storage_error
+from ..rows.row import FaultRef, Row, key_of_path
 
 T = TypeVar("T")
 
@@ -62,6 +63,16 @@ def object_of(element: Element) -> dict[str, msgspec.Raw]:
         SampleError: It is no object.
     """
     return decode(element, dict[str, msgspec.Raw])
+
+
+def valid_elements(elements: Iterable[Element], convert: Callable[[Element], T]) -> Iterator[T]:
+    """Yield what a function makes of elements, without those for which it raises a SampleError: their rows fail."""
+    for element in elements:
+        try:
+            converted = convert(element)
+        except SampleError:
+            continue
+        yield converted
 
 
 def read_elements(path: str, *, inside: Sequence[str] = ("data",)) -> Iterator[Element]:
@@ -212,3 +223,28 @@ def _pieces(document: msgspec.Raw, path: str, name: str | None = None) -> list[m
     except msgspec.ValidationError as error:
         what = "a list" if name is None else f"a list {name!r}"
         raise ConfigError(f"expected {what}: {error}", at=path) from error
+
+
+_KEYS = ("id", "question_id", "questionId", "doc_id", "uid")
+
+
+def document_key(document: Mapping[str, object], number: int) -> str:
+    """Return the key of a document: its ``id``, or its number in the file.
+
+    >>> document_key({"id": "a/b.c"}, 3), document_key({}, 3)
+    ('a/b_c', '000000003')
+    """
+    found = next((document[name] for name in _KEYS if isinstance(document.get(name), str | int)), "")
+    return key_of_path(str(found)) if found != "" else f"{number:09d}"
+
+
+def fault_row(element: Element, fault: SampleError | str, *, split: str = "") -> Row:
+    """Return the row of an element that cannot become a sample.
+
+    Args:
+        element: The element.
+        fault: What is wrong.
+        split: Its split part.
+    """
+    reason = fault.message if isinstance(fault, SampleError) else fault
+    return Row(key=key_of_path(element.place), parts={"json": FaultRef(reason)}, origin=element.place, split=split)

@@ -11,8 +11,7 @@ from ...errors import ConfigError, SampleError
 from ...storage import is_url
 from ..rows.file_access import FileAccess, data_folder
 from ..rows.row import PartRef, ValueRef
-from ..tables.inline_media import inline_contents, is_inline
-from ..tables.named_files import NamedFiles, join_root
+from ..tables.named_files import NamedFiles, inline_contents, is_inline, join_root
 from ..tables.names import is_link, path_of_url
 
 _TRIED_PICTURES = 20  # the first one may be missing

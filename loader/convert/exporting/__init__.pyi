@@ -1,14 +1,14 @@
 # The public names of this package, each with the module that defines it.
 
-from .file_names import (
-    file_name as file_name,
-    key_of as key_of,
-    split_file_name as split_file_name,
-)
 from .run import (
     FORMATS as FORMATS,
     ExportReport as ExportReport,
     ExportRequest as ExportRequest,
     export_samples as export_samples,
 )
-from .values import as_bytes as as_bytes
+from .values import (
+    as_bytes as as_bytes,
+    file_name as file_name,
+    key_of as key_of,
+    split_file_name as split_file_name,
+)

@@ -6,13 +6,11 @@ import os
 import shutil
 from collections.abc import Mapping
 from contextlib import ExitStack
-from types import TracebackType
 from typing import Any, Self
 
 from ...errors import ConfigError
-from .file_names import file_name
 from .new_output import NewFolder, new_file
-from .values import CellKind, as_cell
+from .values import CellKind, as_cell, file_name
 from .writers import ExportedSample
 
 _GROUP_BYTES = 32 << 20  # of a row group; readers hold a group at a time
@@ -87,14 +85,12 @@ class ParquetWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, *rest: object) -> None:
         if kind is None:
             with self._stack:
                 self._rows.flush()
         else:
-            self._stack.__exit__(kind, error, trace)
+            self._stack.__exit__(kind, *rest)  # type: ignore[arg-type]  # as they came
 
 
 class HuggingFaceWriter(NewFolder):
@@ -173,12 +169,10 @@ class HuggingFaceWriter(NewFolder):
                 datasets.enable_progress_bars()
         shutil.rmtree(self._rows_folder)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, *rest: object) -> None:
         if kind is not None:
             self._stack.close()
-        super().__exit__(kind, error, trace)
+        super().__exit__(kind, *rest)
 
 
 def _cells(sample: ExportedSample, kinds: Mapping[str, CellKind]) -> dict[str, Any]:

@@ -6,14 +6,12 @@ import json
 import os
 from collections.abc import Mapping
 from contextlib import ExitStack
-from types import TracebackType
 from typing import Any, BinaryIO, NamedTuple, Protocol, Self
 
 from ...errors import ConfigError
 from ..writing.shard_file import ShardFile, sample_bytes
-from .file_names import file_name
 from .new_output import NewFolder, new_file, raise_unwritable
-from .values import as_json
+from .values import as_json, file_name
 
 
 class ExportedSample(NamedTuple):
@@ -50,9 +48,7 @@ class SampleWriter(Protocol):
 
     def __enter__(self) -> Self: ...
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    def __exit__(self, kind: object, error: object, trace: object, /) -> None: ...
 
 
 class FilesWriter(NewFolder):
@@ -147,13 +143,11 @@ class TarWriter(NewFolder):
             with file:
                 shard.finish()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, *rest: object) -> None:
         if kind is not None and self._open is not None:
             self._open[0].close()
             self._open = None
-        super().__exit__(kind, error, trace)
+        super().__exit__(kind, *rest)
 
 
 class JsonlWriter:
@@ -189,7 +183,5 @@ class JsonlWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.__exit__(kind, error, trace)
+    def __exit__(self, kind: object, *rest: object) -> None:
+        self._stack.__exit__(kind, *rest)  # type: ignore[arg-type]  # as they came

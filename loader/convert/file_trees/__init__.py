@@ -2,8 +2,7 @@
 
 ====================  =================================================================
 `tree.py`             the files of a folder, a zip or a tar, and how each is read
-`file_names.py`       what names of files say: parts, tables, archives, files about the data
-`samples.py`          files that share a name → the parts of a sample
+`file_names.py`       what names of files say: parts, tables, archives, files about the data, samples
 `groupings.py`        files that share no name: parallel folders, folders of samples, numbers
 `folder_layout.py`    names of folders: split parts and classes
 `survey.py`           all names of a tree → its layout

@@ -12,8 +12,8 @@ import msgspec
 
 from ...accounting.kinds import kind_of_name, part_extension
 from ...errors import ConfigError
-from ..annotations.split_names import split_of_folder
 from ..rows.row import NO_SPLIT, PartRef, ValueRef
+from ..tables.names import split_of_folder
 
 ROLE_NAMES = re.compile(
     r"(jpeg|left|right)?[-_ ]?(images?|imgs?|pictures?|photos?|frames?|rgb|depths?|normals?|flow|inputs?|outputs?|"

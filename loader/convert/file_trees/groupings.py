@@ -12,8 +12,7 @@ from typing import Literal
 import numpy as np
 
 from ...errors import ConfigError
-from ..annotations.split_names import split_of_folder
-from ..tables.names import part_name_of_column
+from ..tables.names import part_name_of_column, split_of_folder
 from .folder_layout import NUMBERED, ROLE_NAMES, ListedFolder
 
 GroupBy = Literal["name", "folder", "parallel", "number"]

@@ -11,11 +11,19 @@ from typing import Literal
 from ...accounting import Account
 from ...errors import ConfigError
 from ...format.documents import new_folder_for, quoted
-from ..annotations.split_names import split_of_folder, subset_of_file
-from .file_names import BINARY_TABLES, TAR_ENDINGS, has_records, is_about, is_medium_of_data, join_names, sort_files
+from ..tables.names import split_of_folder, subset_of_file
+from .file_names import (
+    BINARY_TABLES,
+    TAR_ENDINGS,
+    group_files,
+    has_records,
+    is_about,
+    is_medium_of_data,
+    join_names,
+    sort_files,
+)
 from .folder_layout import FolderLayout, ListedFolder, find_folder_layout
 from .groupings import GroupBy, Grouping, find_grouping
-from .samples import group_files
 from .tree import FileTree
 
 _MAX_ABOUT = 20  # files; more of one kind are data

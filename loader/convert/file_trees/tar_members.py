@@ -46,15 +46,13 @@ def read_tar_members(path: str, account: Account, *, shown: str) -> dict[str, Me
                 member = _normal(decode_name(encoded))
                 replaced = ranges.pop(member, None)  # the later member takes its place in the order, too
                 if replaced is not None:
-                    account.see("members")
-                    account.leave("members", "L106", f"{shown}, {member}", size_bytes=replaced.size_bytes)
+                    account.lose("members", "L106", f"{shown}, {member}", size_bytes=replaced.size_bytes)
                 ranges[member] = MemberRange(offset, size_bytes)
     links = {_normal(decode_name(link.name)): link for link in scan.links}
     for member in links:
         target = _target(member, links, ranges)
         if target is None:
-            account.see("members")
-            account.leave("members", "L105", f"{shown}, {member}")
+            account.lose("members", "L105", f"{shown}, {member}")
         else:
             ranges.setdefault(member, ranges[target])
     return ranges

@@ -17,8 +17,7 @@ from ...accounting import Account, Unit
 from ...errors import FormatError
 from ...storage import FileStream, is_url, open_parent, raise_storage_error
 from ...storage.unpacked import check_ratio
-from ..rows.file_access import FileAccess
-from ..rows.file_ref import file_version
+from ..rows.file_access import FileAccess, file_version
 from ..rows.row import CellRef, PartRef, RangeRef
 from .file_names import HIDDEN, TAR_ENDINGS, is_medium_of_data, join_names, reason_of_name, sort_files
 from .tar_members import read_tar_members
@@ -292,8 +291,7 @@ class ZipTree(_ArchiveTree):
             if not info.is_dir():
                 name = info.filename.replace("\\", "/") if swaps else info.filename
                 if name in members:
-                    self.left.see("members")
-                    self.left.leave("members", "L106", self.example(name), size_bytes=members[name][1])
+                    self.left.lose("members", "L106", self.example(name), size_bytes=members[name][1])
                 members[name] = number, info.file_size
         self.members = members
         self._changed = file_version(path)

@@ -1,6 +1,5 @@
 # The public names of this package, each with the module that defines it.
 
-from .done_shards import FailedRow as FailedRow
 from .listing import (
     ListedRows as ListedRows,
     PlannedPart as PlannedPart,
@@ -8,6 +7,7 @@ from .listing import (
 )
 from .pictures import PictureOptions as PictureOptions
 from .plan import (
+    FailedRow as FailedRow,
     ImportPlan as ImportPlan,
     ImportProgress as ImportProgress,
     ImportReport as ImportReport,

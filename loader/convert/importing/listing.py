@@ -17,11 +17,10 @@ from ...accounting import Account
 from ...errors import ConfigError
 from ...storage.remote import DownloadOptions, host_of
 from ...storage.scratch_folder import scratch_folder
-from ..annotations.listed_pictures import ListedPictures
 from ..rows.row import Row, UrlRef
 from ..rows.row_file import RowFile, RowFileWriter
 from ..rows.shard_plan import ShardLayout, order_rows, plan_shards
-from ..sources.source import Listing, Source
+from ..sources.source import ListedPictures, Listing, Source
 
 if TYPE_CHECKING:
     from ...storage.remote.fetched_files import Downloads

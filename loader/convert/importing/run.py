@@ -31,11 +31,19 @@ from ...storage import LocalStorage, Storage, may_use_rust, open_storage
 from ..rows.row import NO_SPLIT
 from ..rows.shard_plan import order_rows, plan_shards
 from ..writing.outside import check_outside
-from .done_shards import DoneShard, FailedRow
 from .listing import ListedRows, list_rows
-from .plan import ImportPlan, ImportProgress, ImportReport, ProgressCallback, WrittenRows, check_failures
+from .plan import (
+    DoneShard,
+    FailedRow,
+    ImportPlan,
+    ImportProgress,
+    ImportReport,
+    ProgressCallback,
+    WrittenRows,
+    check_failures,
+)
 from .trial import contact_hosts
-from .write_shard import ShardTask, WriteShard
+from .write_shard import WriteShard
 
 FAILURES_FILE = f"{FOLDER}/import_failures.jsonl"
 """The rows of an import that are not in the dataset, a line of JSON each."""
@@ -189,11 +197,10 @@ class _Run:
             downloads=plan.downloads,
             max_failures=plan.max_failures,
         )
-        tasks = [ShardTask(shard) for shard in self._shards]
-        workers = min(plan.workers, len(tasks))
+        workers = min(plan.workers, len(self._shards))
         apart = workers > 1 or not (isinstance(self._storage, LocalStorage) or may_use_rust())
         self._report()
-        with closing(stream_from_workers(write, tasks, workers=workers, apart=apart)) as results:
+        with closing(stream_from_workers(write, self._shards, workers=workers, apart=apart)) as results:
             for number, written in results:
                 self._progress = replace(
                     self._progress,
@@ -218,9 +225,8 @@ class _Run:
         """Raise a ``SampleError`` if more rows failed than the plan allows."""
         first = next((failure for done in self._done.values() for failure in done.failures), None)
         if first is not None:
-            example = f"one of them: {first.origin}: {first.reason}"
             limit, at = self._plan.max_failures, self._storage.path("")
-            check_failures(self._failed, len(self._rows), limit, at=at, example=example)
+            check_failures(self._failed, len(self._rows), limit, at=at, example=first.example)
 
     def _settings(self) -> str:
         pictures = msgspec.json.encode(self._plan.pictures)

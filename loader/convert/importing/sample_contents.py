@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -11,16 +12,13 @@ from typing import Any, NamedTuple
 import msgspec
 from PIL import Image
 
-from ...accounting.kinds import kind_of_name, part_extension
-from ...errors import EnergonError, SampleError
-from ..annotations.coco_geometry import is_moved, move_document
-from ..annotations.coordinates import Coordinates, find_coordinates
+from ...accounting.kinds import HEADER_BYTES, kind_of_name, part_extension, with_extension
+from ...errors import EnergonError, SampleError, StorageError
+from ..annotations.coordinates import Coordinates, find_coordinates, is_moved, move_document
 from ..annotations.picture_change import PictureChange
-from ..rows.keys import unique_part
-from ..rows.row import CellRef, FileRef, Row, UrlRef, ValueRef
+from ..rows.row import CellRef, FileRef, Row, UrlRef, ValueRef, unique_part
 from ..writing.shard_file import FileContents, PartContents
 from .contents import ContentReader, check_contents
-from .contents_name import name_by_contents
 from .pages import has_frames, split_pages, with_document
 from .pictures import ConvertedPicture, PictureOptions, convert_picture
 
@@ -210,3 +208,20 @@ def _header(data: bytes | FileContents) -> tuple[str, tuple[int, int], str]:
         return "", (0, 0), ""
     finally:
         file.seek(0)
+
+
+def name_by_contents(name: str, contents: bytes | FileContents) -> str:
+    """Return a part name with the extension of the contents; as it is if their format is unknown.
+
+    Raises:
+        StorageError: The contents cannot be read.
+    """
+    if not isinstance(contents, FileContents):
+        return with_extension(name, contents)
+    file = contents.file
+    try:
+        head = file.read(HEADER_BYTES)
+        file.seek(0, os.SEEK_SET)
+    except OSError as error:
+        raise StorageError(f"cannot read the start of a file: {error.strerror}") from error
+    return with_extension(name, head)

@@ -13,14 +13,12 @@ from ...storage.scratch_folder import scratch_folder
 from ..rows.row import UrlRef
 from ..writing.shard_file import ShardFile
 from .contents import ContentReader
-from .done_shards import FailedRow
 from .listing import ListedRows, open_downloads
 from .pictures import PictureOptions
-from .plan import check_failures, exceeds
+from .plan import FailedRow, check_failures, exceeds
 from .sample_contents import StrayCoordinatesError, read_sample
 from .write_shard import failed_row
 
-TRIAL_SHARD = "first samples"
 _MAX_SAMPLES = 100
 _MAX_TRIED = 10_000  # rows, until one can be read
 _MAX_BYTES = 64 * 1024 * 1024
@@ -112,10 +110,8 @@ def write_trial(
                 shard.write(key, parts)
                 reader.release()
             if not shard.samples and fault is not None:
-                example = f"one of them: {failures[0].origin}: {failures[0].reason}"
-                check_failures(
-                    len(failures), len(listed.rows), max_failures, at=listed.sources[0].path, example=example
-                )
+                at, example = listed.sources[0].path, failures[0].example
+                check_failures(len(failures), len(listed.rows), max_failures, at=at, example=example)
                 raise _no_readable_rows(failures, fault)
             shard.finish()
         yield folder

@@ -24,10 +24,9 @@ from ..rows.shard_plan import PlannedShard
 from ..sources.source import Source
 from ..writing.shard_file import PartContents, ShardFile, sample_bytes
 from .contents import ContentReader
-from .done_shards import DoneShard, FailedRow, read_done, version_of, write_done
 from .listing import open_downloads
 from .pictures import PictureOptions
-from .plan import check_failures
+from .plan import DoneShard, FailedRow, check_failures, read_done, version_of, write_done
 from .sample_contents import read_sample
 
 _REPORT_SAMPLES = 200
@@ -36,17 +35,6 @@ _WINDOW_ROWS = 256  # that are announced together
 _WINDOW_BYTES = 16 << 20
 
 _Sample = tuple[str, dict[str, PartContents]]
-
-
-@dataclass(frozen=True, slots=True)
-class ShardTask:
-    """A planned shard as the item of a worker."""
-
-    shard: PlannedShard
-
-    @property
-    def name(self) -> str:
-        return self.shard.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +80,7 @@ class WriteShard:
     downloads: DownloadOptions | None = None
     max_failures: float = math.inf
 
-    def __call__(self, task: ShardTask) -> Generator[Written, None, None]:
-        shard = task.shard
+    def __call__(self, shard: PlannedShard) -> Generator[Written, None, None]:
         rows = self.order[shard.start : shard.stop].tolist()
         digest = self._digest(shard, rows)
         done = read_done(self.storage, shard.name)
@@ -219,8 +206,8 @@ class _ShardWriter:
         if len(self.failures) < _MIN_FAILURES:
             return
         first, task = self.failures[0], self._task
-        example = f"one of them: {first.origin}: {first.reason}"
-        check_failures(len(self.failures), len(task.rows), task.max_failures, at=task.storage.path(""), example=example)
+        at, example = task.storage.path(""), first.example
+        check_failures(len(self.failures), len(task.rows), task.max_failures, at=at, example=example)
 
     def _next_row(self) -> Row:
         """Return the next row; the window of rows behind those that are read now is announced."""

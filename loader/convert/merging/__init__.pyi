@@ -1,6 +1,6 @@
 # The public names of this package, each with the module that defines it.
 
-from .plan import (
+from .inputs import (
     MergePlan as MergePlan,
     MergeReport as MergeReport,
 )

@@ -1,17 +1,20 @@
-"""The datasets that a merge reads, and the names of their folders in the new one."""
+"""The plan of a merge, the datasets that it reads, and the names of their folders in the new one."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 
+from ...accounting import Account
 from ...errors import ConfigError
 from ...format.dataset_folder import DatasetFolder
+from ...format.documents.split_config import SplitConfig, split_sample_name
+from ...format.documents.subset import SubsetRange
 from ...format.documents.yaml_document import parse_yaml
 from ...format.index.dataset_index import DatasetIndex
 from ...format.index.layout import ShardEntry
@@ -162,3 +165,123 @@ def _difference(one: Any, other: Any, place: str = "") -> str | None:
 def _short(value: Any) -> str:
     text = yaml.safe_dump(value, default_flow_style=True, width=10_000).removesuffix("\n...\n").strip()
     return text if len(text) <= 100 else f"{text[:99]}…"
+
+
+def merged_split(inputs: Sequence[MergeInput]) -> SplitConfig:
+    """Join the splits of datasets: parts of one name become one part.
+
+    Raises:
+        ConfigError: An input has no split file, or one with filters; or a part of one name has different ranges of its
+            shards.
+    """
+    parts: dict[str, list[str]] = {}
+    exclude: list[str] = []
+    ranges: dict[str, tuple[MergeInput, SubsetRange | None]] = {}
+    for one in inputs:
+        split = one.folder.split
+        if split is None:
+            raise ConfigError(
+                "this dataset has no split.yaml, so the merged one would not know the parts of its shards",
+                at=one.path,
+                hint=f"split it first: energon split {one.path} --split-ratio 8,1,1",
+            )
+        if split.sample_filters:
+            raise ConfigError(
+                f"part {next(iter(split.sample_filters))!r} of this dataset has a filter; parts with filters cannot be"
+                " merged",
+                at=one.path,
+                hint=f"split it by shards first (energon split {one.path} --split-by shards), or mix the datasets in a"
+                " metadataset",
+            )
+        known = one.folder.shard_counts
+        for part, shards in split.split_parts.items():
+            present = [one.new_name(shard) for shard in shards if shard in known]
+            parts.setdefault(part, []).extend(present)
+            if not present:
+                continue
+            found = split.sample_ranges.get(part)
+            first, expected = ranges.setdefault(part, (one, found))
+            if found != expected:
+                raise ConfigError(
+                    f"part {part!r} has {_shown(expected)} in {first.path}, and {_shown(found)} in {one.path};"
+                    " a split file has one range for all shards of a part",
+                    at=one.path,
+                    hint="split one of them again, by shards: energon split PATH --split-by shards",
+                )
+        names = frozenset(known)
+        exclude += [one.new_name(name) for name in split.exclude if split_sample_name(name, names)[0] in known]
+    return SplitConfig(
+        split_parts={part: tuple(shards) for part, shards in parts.items()},
+        exclude=tuple(exclude),
+        sample_ranges={part: found for part, (_, found) in ranges.items() if found is not None},
+    )
+
+
+def _shown(found: SubsetRange | None) -> str:
+    return "whole shards" if found is None else f"the samples {found} of each shard"
+
+
+ShardSource = Literal["reference", "link", "copy"]
+
+ProgressCallback = Callable[[int, int], None]
+"""Called with the number of shards, or of their bytes if they are copied, that are done, and of all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergePlan:
+    """A merge of prepared datasets of tar shards into a new one.
+
+    Attributes:
+        inputs: Paths of the datasets; URLs are possible if shards are copied.
+        output: Path of the new dataset, a new or empty folder of this machine.
+        shards: How the new dataset has its shards: by relative symbolic links, by hard links, or as copies.
+        rename_keys: Rename keys that several inputs have, in copies of the shards concerned.
+        crude: Write no ``dataset.yaml``, so that the inputs' may differ.
+        compat: Also write ``index.sqlite``, which megatron-energon needs to find samples by key.
+        workers: Number of worker processes for shards that are rewritten.
+        strict: Merge nothing if values of the inputs, such as columns, could not be carried.
+    """
+
+    inputs: tuple[str, ...]
+    output: str
+    shards: ShardSource = "reference"
+    rename_keys: bool = False
+    crude: bool = False
+    compat: bool = False
+    workers: int = 1
+    strict: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeReport:
+    """The outcome of a merge.
+
+    Attributes:
+        output: Path of the new dataset.
+        folders: Input → folder of its shards in the new dataset.
+        samples: Number of samples.
+        shards: Number of shards.
+        size_bytes: Bytes of all shards.
+        split: Part → (shards, samples).
+        columns: Names of the columns that were carried.
+        filters: Names of the filters that were carried.
+        duplicate_keys: Number of samples with the bare key of an earlier one.
+        renamed_shards: Number of shards that were copied to rename keys.
+        warnings: What could not be carried.
+        account: What became of the samples and shards of the inputs.
+        seconds: Duration.
+    """
+
+    output: str
+    folders: Mapping[str, str]
+    samples: int
+    shards: int
+    size_bytes: int
+    split: Mapping[str, tuple[int, int]]
+    columns: tuple[str, ...]
+    filters: tuple[str, ...]
+    duplicate_keys: int
+    renamed_shards: int
+    warnings: tuple[str, ...]
+    account: Account
+    seconds: float

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -16,6 +17,9 @@ from ...format.index.dataset_index import DatasetIndex
 from ...format.index.layout import ShardEntry
 from ...storage import Storage
 from .inputs import MergeInput
+
+COLUMN_FIELDS = ("missing", "categories", "unit", "description", "made_by")
+"""Fields of the record of a column that a copy of its values keeps."""
 
 
 def merge_columns(
@@ -31,24 +35,33 @@ def merge_columns(
     Returns:
         Names of the columns, and a warning for each column that was dropped.
     """
+
+    def read(name: str) -> str | Callable[[], object]:
+        columns = [open_column(one.folder.storage, one.index, name) for one in inputs]
+        return _why_unlike(columns, inputs) or partial(_write, name, columns, inputs, storage, index)
+
+    return _carry("column", [column_names(one.folder.storage) for one in inputs], inputs, read)
+
+
+def _carry(
+    what: str,
+    names: Sequence[Collection[str]],
+    inputs: Sequence[MergeInput],
+    read: Callable[[str], str | Callable[[], object]],
+) -> tuple[tuple[str, ...], list[str]]:
+    """Read what all inputs have, and call what writes it; return its names, and a warning for the rest."""
     carried, warnings = [], []
-    known = [set(column_names(one.folder.storage)) for one in inputs]
-    for name in sorted(set[str]().union(*known)):
-        lacking = [one.path for one, names in zip(inputs, known, strict=True) if name not in names]
-        if lacking:
-            warnings.append(_dropped("column", name, f"{lacking[0]} has no such column"))
-            continue
+    for name in sorted({name for some in names for name in some}):
+        lacking = next((one.path for one, some in zip(inputs, names, strict=True) if name not in some), None)
         try:
-            columns = [open_column(one.folder.storage, one.index, name) for one in inputs]
+            write = f"{lacking} has no such {what}" if lacking is not None else read(name)
         except EnergonError as error:
-            warnings.append(_dropped("column", name, error.message))
-            continue
-        reason = _why_unlike(columns, inputs)
-        if reason is not None:
-            warnings.append(_dropped("column", name, reason))
-            continue
-        _write(name, columns, inputs, storage, index)
-        carried.append(name)
+            write = error.message
+        if isinstance(write, str):
+            warnings.append(f"{what} {name!r} was dropped: {write}")
+        else:
+            write()
+            carried.append(name)
     return tuple(carried), warnings
 
 
@@ -92,11 +105,7 @@ def _write(
         index,
         name,
         values,
-        missing=record.missing,
-        categories=categories,
-        unit=record.unit,
-        description=record.description,
-        made_by=record.made_by,
+        **{each: getattr(record, each) for each in COLUMN_FIELDS} | {"categories": categories},
     )
 
 
@@ -114,23 +123,12 @@ def merge_filters(inputs: Sequence[MergeInput], path: str) -> tuple[tuple[str, .
     Returns:
         Names of the filters, and a warning for each filter that was dropped.
     """
-    carried, warnings = [], []
-    known = [set(filter_names(one.folder.storage)) for one in inputs]
-    for name in sorted(set[str]().union(*known)):
-        lacking = [one.path for one, names in zip(inputs, known, strict=True) if name not in names]
-        if lacking:
-            warnings.append(_dropped("filter", name, f"{lacking[0]} has no such filter"))
-            continue
-        kept: dict[str, IntArray] = {}
-        try:
-            for one in inputs:
-                kept |= _kept(one, name)
-        except EnergonError as error:
-            warnings.append(_dropped("filter", name, error.message))
-            continue
-        build_filter_index_from_shard_indexes(path, name, kept)
-        carried.append(name)
-    return tuple(carried), warnings
+
+    def read(name: str) -> Callable[[], object]:
+        kept = {shard: rows for one in inputs for shard, rows in _kept(one, name).items()}
+        return partial(build_filter_index_from_shard_indexes, path, name, kept)
+
+    return _carry("filter", [filter_names(one.folder.storage) for one in inputs], inputs, read)
 
 
 def _kept(one: MergeInput, name: str) -> Mapping[str, IntArray]:
@@ -142,7 +140,3 @@ def _kept(one: MergeInput, name: str) -> Mapping[str, IntArray]:
         own = rows.rows_of(shard.name)
         found[one.new_name(shard.name)] = rows.numbers(np.arange(own.start, own.stop)) - shard.first_sample
     return found
-
-
-def _dropped(what: str, name: str, reason: str) -> str:
-    return f"{what} {name!r} was dropped: {reason}"

@@ -1,7 +1,7 @@
 # The public names of this package, each with the module that defines it.
 
-from .plan import (
+from .run import (
     ReshardPlan as ReshardPlan,
     ReshardReport as ReshardReport,
+    run_reshard as run_reshard,
 )
-from .run import run_reshard as run_reshard

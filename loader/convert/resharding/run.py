@@ -3,27 +3,38 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from ...accounting import Account
-from ...errors import ConfigError
+from ...arrays import IntArray
+from ...errors import ConfigError, EnergonError
+from ...format.columns.column import open_column, write_column
+from ...format.columns.column_files import column_names
 from ...format.dataset_folder import DatasetFolder
 from ...format.documents import command_for_folder
 from ...format.documents.providers import data_path, is_metadataset, is_record_file
-from ...format.nv_meta import DATASET_YAML, FOLDER
-from ...format.query import SampleQuery, find_samples
+from ...format.filters.files import FilterFiles, filter_names
+from ...format.index.layout import ShardEntry
+from ...format.nv_meta import DATASET_YAML, FOLDER, SPLIT_YAML
+from ...format.query import Compute, DatasetValues, SampleQuery, find_samples
 from ...format.tar.names import printable
+from ...format.unprepared.tar_index import TarIndex, tar_layout
 from ...storage import is_url, read_document
-from ..importing.plan import ImportPlan, ProgressCallback
+from ..importing.plan import ImportPlan, ImportReport, ProgressCallback, WrittenRows
 from ..importing.run import run_import
+from ..merging.values import COLUMN_FIELDS
 from ..rows.shard_plan import ShardLayout
-from ..sources.dataset import DatasetSource, is_prepared_dataset
-from ..sources.dataset_samples import kept_parts, samples_in_folder, samples_with_parts, splits_of_samples
-from .carried_values import CarriedValues
-from .plan import ReshardPlan, ReshardReport
-from .sample_order import sorted_rows
+from ..sources.dataset import (
+    DatasetSource,
+    is_prepared_dataset,
+    kept_parts,
+    samples_in_folder,
+    samples_with_parts,
+    splits_of_samples,
+)
 
 _CODE_SUFFIX = ".py"
 
@@ -167,3 +178,165 @@ def _count_excluded(folder: DatasetFolder, query: SampleQuery, chosen: int) -> i
     if not len(folder.excluded_samples()):
         return 0
     return len(find_samples(folder, replace(query, excluded=True))) - chosen
+
+
+_KEY = "key"
+
+
+def sorted_rows(folder: DatasetFolder, samples: IntArray, by: str, compute: Compute | None = None) -> IntArray:
+    """Return the positions in ``samples`` in sorted order; equal ones keep their order, those without a value are last.
+
+    Args:
+        folder: The dataset.
+        samples: Numbers of samples, ascending.
+        by: ``"key"``, or the name of a column or value.
+        compute: Reads a value that is no column; None refuses it.
+
+    Raises:
+        ConfigError: There is no such column or value.
+        FormatError: The column is damaged or stale.
+    """
+    if by == _KEY and _KEY not in folder.column_names():
+        keys = [folder.index.key(sample) for sample in samples.tolist()]
+        return np.array(sorted(range(len(keys)), key=keys.__getitem__), np.int64)
+    found = DatasetValues(folder, [by], samples, compute).values(by, samples)
+    values, missing = found.values, ~found.known
+    if found.categories is not None:
+        names = np.array(found.categories)
+        rank = np.empty(len(names), np.int64)
+        rank[np.argsort(names, kind="stable")] = np.arange(len(names))
+        missing = missing | (values < 0) | (values >= len(names))
+        values = rank[np.where(missing, 0, values).astype(np.int64)]
+    return np.lexsort((np.where(missing, 0, values), missing)).astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReshardPlan:
+    """New shards for the samples of a dataset.
+
+    Attributes:
+        path: A prepared dataset, a folder of tar shards without metadata, or one tar shard.
+        output: Path or URL of the new dataset, a new or empty folder, or that of an interrupted reshard.
+        shard_bytes: A shard ends before the sample that would exceed this size.
+        samples_per_shard: Most samples of a shard.
+        shuffle_seed: Seed of a new order of all samples; None keeps the order.
+        sort_by: ``"key"``, or the name of a column or value: samples are sorted by it, those without a value last.
+        split_ratio: Share of each new split part; None keeps the part of each sample.
+        query: The samples.
+        keep_parts: Only parts that match one of these patterns, as in shells; empty for all.
+        drop_parts: No parts that match one of these.
+        workers: Number of worker processes; at least 1.
+        compat: As for :class:`.PreparePlan`.
+        split_config: Name of the split file of the dataset.
+        meta_folder: Folder to use instead of its ``.nv-meta``.
+        strict: Write nothing if a chosen sample or part would be left out.
+    """
+
+    path: str
+    output: str
+    shard_bytes: int = 10**9
+    samples_per_shard: int = 10_000
+    shuffle_seed: int | None = None
+    sort_by: str | None = None
+    split_ratio: Mapping[str, float] | None = None
+    query: SampleQuery = field(default_factory=lambda: SampleQuery(excluded=False))
+    keep_parts: tuple[str, ...] = ()
+    drop_parts: tuple[str, ...] = ()
+    workers: int = 1
+    compat: bool | None = None
+    split_config: str = SPLIT_YAML
+    meta_folder: str | None = None
+    strict: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReshardReport:
+    """The outcome of a reshard.
+
+    Attributes:
+        written: The report of the shards and of the prepare that ended it.
+        excluded: Number of samples that are not chosen since the split excludes them.
+        without_parts: Number of chosen samples that have none of the kept parts, and are not in the new dataset.
+        columns: Columns that moved along.
+        filters: Filters that moved along.
+        warnings: Results that the user may not expect, one sentence each.
+    """
+
+    written: ImportReport
+    excluded: int
+    without_parts: int
+    columns: tuple[str, ...]
+    filters: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+class CarriedValues:
+    """The columns and filters of a dataset, for a new one.
+
+    Args:
+        folder: The dataset.
+        samples: The sample of each row, shape (rows,).
+    """
+
+    def __init__(self, folder: DatasetFolder, samples: IntArray) -> None:
+        self._folder = folder
+        self._samples = samples
+        self.columns: list[str] = []
+        self.filters: list[str] = []
+        self.warnings: list[str] = []
+
+    def write(self, written: WrittenRows) -> None:
+        """Write them to a dataset that is not committed yet; damaged and stale ones stay behind, with a warning."""
+        index, storage = _index_of(written), self._folder.storage
+        samples = self._samples[written.order]
+        for name in column_names(storage):
+            try:
+                column = open_column(storage, self._folder.index, name)
+            except EnergonError as error:
+                self.warnings.append(error.message)
+                continue
+            write_column(
+                written.storage,
+                index,
+                name,
+                column.values[samples],
+                **{each: getattr(column.record, each) for each in COLUMN_FIELDS},
+            )
+            self.columns.append(name)
+        of_parts = self._folder.split.sample_filters.values() if self._folder.split else ()
+        for name in filter_names(storage):
+            if name in of_parts:
+                continue  # parts have shards of their own now
+            try:
+                kept = self._folder.open_filter(name).keeps(samples)
+            except EnergonError as error:
+                self.warnings.append(error.message)
+                continue
+            _write_filter(FilterFiles.of_dataset(written.storage, name), kept, index)
+            self.filters.append(name)
+
+
+def _index_of(written: WrittenRows) -> TarIndex:
+    """Return an index that has the shards, which columns name."""
+    shards, first = [], 0
+    for name, size_bytes, _, samples in written.files:
+        shards.append(
+            ShardEntry(
+                name=name,
+                size_bytes=size_bytes,
+                mtime_ns=0,
+                samples=samples,
+                first_sample=first,
+                end_offset=size_bytes,
+                plain=True,
+            )
+        )
+        first += samples
+    return TarIndex(written.storage, tar_layout(shards), path=written.storage.path(""))
+
+
+def _write_filter(files: FilterFiles, kept: np.ndarray[tuple[int], np.dtype[np.bool_]], index: TarIndex) -> None:
+    starts = [shard.first_sample for shard in index.shards]
+    counts = np.add.reduceat(kept.astype(np.int64), starts)
+    names = (shard.name for shard in index.shards)
+    files.write(dict(zip(names, counts.tolist(), strict=True)), iter([np.flatnonzero(kept)]))

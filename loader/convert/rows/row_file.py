@@ -5,24 +5,22 @@ from __future__ import annotations
 import os
 from array import array
 from collections.abc import Iterable, Mapping
-from types import TracebackType
-from typing import Self
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from ...format.tar.header import BLOCK
-from ...storage import raise_storage_error
+from ...storage import ClosesOnExit, raise_storage_error
 from ..writing.shard_file import member_bytes
-from .keys import hash_key, rename_repeated
-from .row import CellRef, PartRef, Row, decode_row, encode_row
+from .row import CellRef, PartRef, Row, decode_row, encode_row, hash_key, rename_repeated
 
 _ESTIMATE_MARGIN = 16
 """The size of an estimated part counts a sixteenth more: twice the deviation of the mean of 1,000 parts whose sizes
 deviate by their mean. With less than a block more, the mean of the padded sizes is not underestimated either."""
 
 
-class RowFileWriter:
+class RowFileWriter(ClosesOnExit):
     """Writes rows to a new file.
 
     Args:
@@ -35,7 +33,7 @@ class RowFileWriter:
     def __init__(self, path: str) -> None:
         self._path = path
         try:
-            self._file = open(path, "wb")  # noqa: SIM115 - closed by __exit__
+            self._file = open(path, "wb")  # noqa: SIM115 - closed by close()
         except OSError as error:
             raise_storage_error("write this file", path, error)
         self._ends = array("q")
@@ -87,19 +85,15 @@ class RowFileWriter:
         rows.renamed = rename_repeated(_frozen(self._hashes), lambda row: rows[row].key)
         return rows
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
         self._file.close()
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class RowFile:
     """Rows in a file, by number.
 
-    Args:
+    Attributes:
         path: The file.
         ends: Offset of the end of each row in bytes, shape (n,).
         sizes: Bytes that each row takes in a shard, shape (n,); -1 where they are unknown.
@@ -108,22 +102,12 @@ class RowFile:
         renamed: Row → its key, where it is not the one that the source proposed.
     """
 
-    def __init__(
-        self,
-        *,
-        path: str,
-        ends: npt.NDArray[np.int64],
-        sizes: npt.NDArray[np.int64],
-        splits: npt.NDArray[np.int64],
-        split_names: tuple[str, ...],
-        renamed: Mapping[int, str],
-    ) -> None:
-        self.path = path
-        self.ends = ends
-        self.sizes = sizes
-        self.splits = splits
-        self.split_names = split_names
-        self.renamed = renamed
+    path: str
+    ends: npt.NDArray[np.int64]
+    sizes: npt.NDArray[np.int64]
+    splits: npt.NDArray[np.int64]
+    split_names: tuple[str, ...]
+    renamed: Mapping[int, str]
 
     def __len__(self) -> int:
         return len(self.ends)

@@ -1,6 +1,5 @@
 # The public names of this package, each with the module that defines it.
 
-from .arrow_table import ArrowTableSource as ArrowTableSource
 from .detect import (
     KINDS as KINDS,
     SourceOptions as SourceOptions,
@@ -14,4 +13,4 @@ from .source import (
     SampleProposal as SampleProposal,
     Source as Source,
 )
-from .text_table import TextTableSource as TextTableSource
+from .table_source import ArrowTableSource as ArrowTableSource, TextTableSource as TextTableSource

@@ -23,9 +23,8 @@ from ...storage.unpacked import UnpackedFile
 from ..file_trees.file_names import TAR_ENDINGS, reason_of_name
 from ..file_trees.tar_members import read_tar_members
 from ..file_trees.tree import FolderTree
-from ..rows.file_ref import file_version
-from ..rows.keys import key_of_path
-from ..rows.row import PartRef, RangeRef, Row
+from ..rows.file_access import file_version
+from ..rows.row import PartRef, RangeRef, Row, key_of_path
 from .source import Listing, Source
 
 _COPY_BYTES = 1 << 20

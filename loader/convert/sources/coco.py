@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain, pairwise
 from typing import Any
 from urllib.parse import unquote
@@ -17,17 +17,13 @@ import numpy.typing as npt
 
 from ...errors import SampleError
 from ...storage import is_url
-from ..annotations.coco_geometry import area_of
-from ..annotations.element_rows import fault_row
-from ..annotations.json_elements import Element, decode, object_of, read_list, read_object
-from ..annotations.picture_files import find_picture_folder, picture_extension, picture_ref
-from ..annotations.split_names import split_of_file, subset_of_file
-from ..rows.file_access import FileAccess
-from ..rows.keys import key_of_path
-from ..rows.row import PartRef, Row, ValueRef
+from ..annotations.coordinates import area_of
+from ..annotations.json_elements import Element, decode, fault_row, object_of, read_list, read_object, valid_elements
+from ..annotations.picture_files import picture_extension, picture_ref
+from ..rows.row import PartRef, Row, ValueRef, key_of_path
 from ..tables.named_files import NamedFiles
-from ..tables.names import is_link, path_of_url
-from .source import Listing, SampleProposal, Source
+from ..tables.names import is_link, path_of_url, split_of_file
+from .source import AnnotationSource, Listing, SampleProposal
 
 _FIRST = 100
 """Annotations that tell captions from objects."""
@@ -76,21 +72,13 @@ class _Category(msgspec.Struct):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CocoSource(Source):
+class CocoSource(AnnotationSource):
     """The pictures of a COCO file with their captions, or their objects.
 
     A picture with captions has the parts ``jpg``, ``txt`` (the first caption) and ``json`` (all); one without fails. A
     picture with objects has the parts ``jpg`` and ``json``, also if there are none.
-
-    Attributes:
-        path: The file.
-        root: Folder of the pictures; None finds it near the file.
-        access: Decides which files paths may name.
     """
 
-    path: str
-    root: str | None = None
-    access: FileAccess = field(default_factory=FileAccess, repr=False, compare=False)
     kind: str = "coco"
 
     def rows(self, listing: Listing) -> Iterator[Row]:
@@ -103,7 +91,7 @@ class CocoSource(Source):
         """
         file = _CocoFile(self.path)
         pictures = listing.pictures
-        for row in file.rows(self.root, self.access):
+        for row in file.rows(self):
             pictures.add(row.parts.values())
             yield row
         listing.notes.extend([*file.notes, *pictures.missing(self.path)])
@@ -136,11 +124,8 @@ class _CocoFile:
         parts = dict.fromkeys(picture_extension(names[0]) for names in self._picture_names())
         return SampleProposal(sample_type="CaptioningSample", field_map={"image": ",".join(parts), "caption": "txt"})
 
-    def rows(self, root: str | None, access: FileAccess) -> Iterator[Row]:
-        subset = subset_of_file(self._path)
-        files, position = find_picture_folder(
-            self._path, self._picture_names(), root=root, access=access, subset=subset
-        )
+    def rows(self, source: AnnotationSource) -> Iterator[Row]:
+        files, position = source.picture_folder(self._picture_names())
         split = split_of_file(self._path)
         faults: list[Row] = []
         owners = self._owners(faults)
@@ -154,11 +139,7 @@ class _CocoFile:
             yield msgspec.structs.replace(row, split=split) if split else row
 
     def _picture_names(self) -> Iterator[list[str]]:
-        for element in self._images:
-            try:
-                yield decode(element, _Image).names()
-            except SampleError:
-                continue  # its row fails
+        return valid_elements(self._images, lambda element: decode(element, _Image).names())
 
     def _owners(self, faults: list[Row]) -> npt.NDArray[np.int64]:
         """Return the number of the image of each annotation, -1 for none, which is a fault."""

@@ -2,82 +2,54 @@
 
 from __future__ import annotations
 
+import io
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from ...errors import ConfigError, StorageError
+import numpy as np
+
+from ...errors import ConfigError, FormatError, SampleError, StorageError
 from ...format.documents.messages import did_you_mean
+from ...format.records.record_file import RecordReader, open_record_path
 from ...storage import is_url
 from ..annotations.kinds import annotation_kind
 from ..file_trees.file_names import BINARY_TABLES, TAR_ENDINGS
 from ..file_trees.groupings import GroupBy
 from ..file_trees.survey import TreeOptions
-from ..rows.file_access import FileAccess
+from ..rows.row import CellRef, Row
 from ..tables.columns import Columns, FoundColumn
-from ..tables.hugging_face import is_saved_dataset
 from ..tables.table_files import EXTENSIONS
 from .archives import TarSource
-from .arrow_table import ArrowTableSource
 from .coco import CocoSource
-from .conversations import ConversationsSource
+from .conversations import ConversationsSource, VqaSource
 from .files import FilesSource
 from .foreign_chunks import ChunkSource, chunk_kind
-from .hugging_face import HuggingFaceSource
-from .interleaved import InterleavedSource
-from .interleaved_files import InterleavedFilesSource
-from .source import Source
-from .table_source import TableSource
-from .text_table import TextTableSource
-from .token_files import TokenSource
-from .vqa import VqaSource
+from .hugging_face import HuggingFaceSource, is_saved_dataset
+from .interleaved_files import InterleavedFilesSource, InterleavedSource
+from .source import Listing, Source
+from .table_source import ArrowTableSource, TableSource, TextTableSource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SourceOptions:
+class SourceOptions(Columns):
     """Settings of sources; each kind uses those that it has.
 
     Attributes:
-        parts: Part name → column of a table.
-        key: Column with the keys.
-        split: Column with the split parts.
-        root: Folder that paths in a table or document start from; None for the folder of the file.
-        access: Decides which files tables may name, and which links are followed.
         classes: Subfolders of a folder are labels; None decides by its files.
         splits: Subfolders such as ``train`` are split parts; None decides by their names.
         group_by: What the files of a sample share; None decides by their names.
-        keep_text_only: Rows of a table without a picture or another file are samples, too; None for conversations.
-        keep_urls: Columns of URLs stay text.
     """
 
-    parts: Mapping[str, str] = field(default_factory=dict)
-    key: str | None = None
-    split: str | None = None
-    root: str | None = None
-    access: FileAccess = field(default_factory=FileAccess)
     classes: bool | None = None
     splits: bool | None = None
     group_by: GroupBy | None = None
-    keep_text_only: bool | None = None
-    keep_urls: bool = False
-
-
-def _columns(options: SourceOptions) -> Columns:
-    return Columns(
-        parts=options.parts,
-        key=options.key,
-        split=options.split,
-        root=options.root,
-        access=options.access,
-        keep_text_only=options.keep_text_only,
-        keep_urls=options.keep_urls,
-    )
 
 
 def _documents(path: str, options: SourceOptions) -> Source:
     if is_saved_dataset(path) or path.lower().endswith(BINARY_TABLES):
-        table = HuggingFaceSource(path=path, columns=_columns(options))
+        table = HuggingFaceSource(path=path, columns=options)
         if all(column.role != "document" for column in table.describe()):
             raise ConfigError(
                 "expected columns texts and images, lists of texts and of pictures that line up; found"
@@ -93,17 +65,17 @@ def _documents(path: str, options: SourceOptions) -> Source:
 
 def _files(path: str, kind: Any, options: SourceOptions, *, takes_all: bool = True) -> FilesSource:
     layout = TreeOptions(classes=options.classes, splits=options.splits, group_by=options.group_by, takes_all=takes_all)
-    return FilesSource(path=path, kind=kind, options=layout, columns=_columns(options))
+    return FilesSource(path=path, kind=kind, options=layout, columns=options)
 
 
 KINDS: Mapping[str, Callable[[str, SourceOptions], Source]] = {
     "folder": lambda path, options: _files(path, "folder", options),
-    "csv": lambda path, options: TextTableSource(path=path, kind="csv", columns=_columns(options)),
-    "tsv": lambda path, options: TextTableSource(path=path, kind="tsv", columns=_columns(options)),
-    "jsonl": lambda path, options: TextTableSource(path=path, kind="jsonl", columns=_columns(options)),
-    "parquet": lambda path, options: ArrowTableSource(path=path, kind="parquet", columns=_columns(options)),
-    "arrow": lambda path, options: ArrowTableSource(path=path, kind="arrow", columns=_columns(options)),
-    "hf": lambda path, options: HuggingFaceSource(path=path, columns=_columns(options)),
+    "csv": lambda path, options: TextTableSource(path=path, kind="csv", columns=options),
+    "tsv": lambda path, options: TextTableSource(path=path, kind="tsv", columns=options),
+    "jsonl": lambda path, options: TextTableSource(path=path, kind="jsonl", columns=options),
+    "parquet": lambda path, options: ArrowTableSource(path=path, kind="parquet", columns=options),
+    "arrow": lambda path, options: ArrowTableSource(path=path, kind="arrow", columns=options),
+    "hf": lambda path, options: HuggingFaceSource(path=path, columns=options),
     "coco": lambda path, options: CocoSource(path=path, root=options.root, access=options.access),
     "conversations": lambda path, options: ConversationsSource(path=path, root=options.root, access=options.access),
     "vqa": lambda path, options: VqaSource(path=path, root=options.root, access=options.access),
@@ -204,3 +176,50 @@ _KINDS_BY_EXTENSION = {
     "json": "jsonl",  # a list of objects
     **{extension: kind for kind, extensions in EXTENSIONS.items() for extension in extensions},
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenSource(Source):
+    """The sequences of a token file, each an array in a part ``npy``.
+
+    Attributes:
+        path: The ``.bin`` file, or both files without their extension.
+    """
+
+    path: str
+    kind: str = "tokens"
+
+    def rows(self, listing: Listing) -> Iterator[Row]:  # noqa: ARG002 - sequences are read in any order
+        """Yield the sequences.
+
+        Raises:
+            FormatError: The files are damaged.
+            StorageError: They cannot be read.
+        """
+        file = open_record_path(self.path)
+        digits = len(str(max(0, len(file) - 1)))
+        for number in range(len(file)):
+            part = CellRef(number, "npy")
+            yield Row(key=f"{number:0{digits}d}", parts={"npy": part}, origin=f"{self.path}, sequence {number}")
+
+    def open_cells(self) -> _TokenReader:
+        """Open the files."""
+        return _TokenReader(self.path)
+
+
+class _TokenReader:
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._reader = RecordReader(open_record_path(path))
+
+    def read(self, cell: CellRef) -> bytes:
+        try:
+            parts = self._reader.read_parts(cell.row)
+        except FormatError as error:
+            raise SampleError(error.message, source=f"{self._path}, sequence {cell.row}") from error
+        data = io.BytesIO()
+        np.save(data, np.asarray(next(iter(parts.values()))), allow_pickle=False)
+        return data.getvalue()
+
+    def close(self) -> None:
+        self._reader.close()

@@ -17,20 +17,25 @@ from ...storage.scratch_folder import scratch_folder
 from ...storage.unpacked import check_ratio
 from ..annotations.json_elements import LINE_ENDINGS
 from ..annotations.kinds import annotation_kind, is_annotation_list
-from ..file_trees.file_names import BINARY_TABLES, HIDDEN, SortedFiles, join_names, reason_of_name, sort_files
-from ..file_trees.samples import group_files
+from ..file_trees.file_names import (
+    BINARY_TABLES,
+    HIDDEN,
+    SortedFiles,
+    group_files,
+    join_names,
+    reason_of_name,
+    sort_files,
+)
 from ..file_trees.survey import TreeOptions, TreeSurvey, survey_tree
 from ..file_trees.table_files import TableFiles
 from ..file_trees.tree import UNREADABLE, FileTree, FolderTree, TarTree, ZipTree, open_zip
-from ..rows.keys import key_of_path, unique_part
-from ..rows.row import CellRef, Row
+from ..rows.row import CellRef, Row, key_of_path, unique_part
 from ..tables.columns import Columns
 from ..tables.table_files import EXTENSIONS, split_of_name
 from .archives import TarSource, plain_tar, tar_files, webdataset_rows
-from .arrow_table import ArrowTableSource
 from .hugging_face import HuggingFaceSource
 from .source import CellReader, Listing, NoCells, SampleProposal, Source
-from .text_table import TextTableSource
+from .table_source import ArrowTableSource, TextTableSource
 
 _LINE_BYTES = 1 << 16  # of the first line of a text, which may be a table
 
@@ -300,8 +305,7 @@ class _TreeRows:
         """Count the rows that a table has left out; its files are those of the tree."""
         for entry in account.left_out:
             if entry.unit == "rows":
-                self._account.see("rows", entry.count)
-                self._account.leave("rows", entry.reason, join_names(folder, entry.example), count=entry.count)
+                self._account.lose("rows", entry.reason, join_names(folder, entry.example), count=entry.count)
 
     def _inner_rows(self) -> Iterator[Row]:
         """Yield the samples of tables or tars in an archive, which are copied out of it."""

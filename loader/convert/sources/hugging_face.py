@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-from ...errors import ConfigError
+from ...errors import ConfigError, FormatError
 from ...storage import is_url
 from ..rows.row import FaultRef, Row
 from ..tables.arrow_cells import ArrowCells
+from ..tables.arrow_files import Batch
 from ..tables.arrow_rows import list_table, survey_columns
-from ..tables.hugging_face import SavedTable, is_saved_dataset, load_saved, saved_files
+from ..tables.columns import TableColumn
 from ..tables.named_files import NamedFiles
 from ..tables.names import split_part
-from ..tables.table_column import TableColumn
 from ..tables.table_files import EXTENSIONS
-from .arrow_table import ArrowTableSource
 from .source import CellReader, Listing
-from .table_source import TableSource
+from .table_source import ArrowTableSource, TableSource
 
 _STATE = "state.json"
 
@@ -123,3 +123,119 @@ class HuggingFaceSource(TableSource):
                 return f"{os.stat(state).st_mtime_ns} {file.read()}"[:200]
         except OSError:
             return ""
+
+
+_BATCH_BYTES = 16 << 20
+_MAX_BATCH_ROWS = 1000
+_MARKS = ("dataset_dict.json", "state.json")
+_SAMPLED_ROWS = 64
+
+
+def is_saved_dataset(path: str) -> bool:
+    """Return True for a folder that ``save_to_disk`` has written."""
+    return not is_url(path) and any(os.path.isfile(os.path.join(path, name)) for name in _MARKS)
+
+
+def load_saved(path: str) -> dict[str, SavedTable]:
+    """Open a folder that ``save_to_disk`` has written; return its tables by the name of the split.
+
+    A ``Dataset`` has one table, whose name is ``""``.
+
+    Raises:
+        ConfigError: The library ``datasets`` is not installed.
+        FormatError: A file is missing or damaged.
+    """
+    try:
+        import datasets
+    except ImportError as error:
+        raise ConfigError(
+            "reading this dataset needs the library datasets, which is not installed",
+            at=path,
+            hint="run: pip install 'energon-toolkit[hf]'",
+        ) from error
+    try:
+        loaded: Any = datasets.load_from_disk(path, keep_in_memory=False)
+    except (OSError, ValueError, KeyError, TypeError) as error:  # as it and pyarrow raise them
+        lines = str(error).splitlines() or [type(error).__name__]
+        raise FormatError(
+            f"this dataset cannot be loaded: {lines[0]}",
+            shard=path,
+            hint="save it again with save_to_disk, or copy it again",
+        ) from error
+    tables: Mapping[str, Any] = loaded if isinstance(loaded, Mapping) else {"": loaded}
+    return {str(name): SavedTable(table, path) for name, table in tables.items()}
+
+
+def saved_files(path: str) -> Iterator[str]:
+    """Yield the files that a saved dataset names, as far as its documents can be read."""
+    try:
+        splits = _read_json(os.path.join(path, _MARKS[0])).get("splits", [""])
+        for folder in (os.path.join(path, split) for split in splits):
+            yield os.path.join(folder, _MARKS[1])
+            for file in _read_json(os.path.join(folder, _MARKS[1]))["_data_files"]:
+                yield os.path.join(folder, file["filename"])
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return  # the library reports it
+
+
+def _read_json(path: str) -> Any:
+    try:
+        with open(path, "rb") as file:
+            return json.load(file)
+    except OSError:
+        return {}
+
+
+class SavedTable:
+    """A ``datasets.Dataset``, read as Arrow: pictures and sounds are not decoded.
+
+    Args:
+        dataset: The dataset.
+        path: Its folder, for errors.
+    """
+
+    def __init__(self, dataset: Any, path: str) -> None:
+        self._dataset = dataset.with_format("arrow")
+        self._path = path
+        self.schema: Any = dataset.features.arrow_schema
+        self.num_rows: int = len(dataset)
+
+    def batches(self, start: int, columns: Sequence[str]) -> Iterator[Batch]:
+        chosen = self._dataset.select_columns(list(columns))
+        _, mean = next(self.row_sizes(columns), (0, 1))
+        most = max(1, min(_MAX_BATCH_ROWS, _BATCH_BYTES // max(1, mean)))
+        rows = 1  # few at first: shuffled rows are read one by one
+        while start < self.num_rows:
+            try:
+                table = chosen[start : min(start + rows, self.num_rows)]
+                batch = table.combine_chunks().to_batches()[0]
+            except (OSError, ValueError, IndexError) as error:
+                raise FormatError(f"row {start} cannot be read: {error}", shard=self._path) from error
+            yield start, batch
+            start += batch.num_rows
+            rows = min(2 * rows, most)
+
+    def row_sizes(self, columns: Sequence[str]) -> Iterator[tuple[int, int]]:
+        if self.num_rows:
+            rows = min(_SAMPLED_ROWS, self.num_rows)
+            step = max(1, self.num_rows // rows)
+            chosen = self._dataset.select_columns(list(columns))
+            size_bytes = sum(chosen[row : row + 1].nbytes for row in range(0, rows * step, step))
+            yield self.num_rows, -(-size_bytes // rows)
+
+    def lengths_column(self, column: str) -> str:
+        """Return the column: its lengths are separate in memory."""
+        return column
+
+    def unit_stop(self, row: int) -> int:
+        """Return the end of this row: rows are read one by one if need be."""
+        return row + 1
+
+    def null_ranges(self, column: str) -> Iterator[tuple[int, int]]:
+        """Yield all rows if any of them is null: reading rows would copy the pictures."""
+        chunks = self._dataset.data.column(column).chunks
+        if any(chunk.null_count or (hasattr(chunk, "field") and chunk.field("bytes").null_count) for chunk in chunks):
+            yield 0, self.num_rows
+
+    def close(self) -> None:
+        """Do nothing: the files are mapped into memory."""

@@ -1,36 +1,40 @@
-"""Documents of texts and pictures in reading order, from the files of a folder, a zip or a tar."""
+"""Documents of texts and pictures in reading order, from one file, or the files of a folder, a zip or a tar."""
 
 from __future__ import annotations
 
 import os
 import posixpath
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import msgspec
 
-from ...accounting.kinds import kind_of_name
+from ...accounting.kinds import kind_of_name, usual_extension
 from ...errors import ConfigError, SampleError
 from ...storage import is_url
-from ..annotations.element_rows import document_key, fault_row
-from ..annotations.json_elements import LINE_ENDINGS, Element, decode, read_elements
-from ..annotations.picture_files import picture_ref
-from ..annotations.split_names import split_of_folder
+from ..annotations.json_elements import (
+    LINE_ENDINGS,
+    Element,
+    decode,
+    document_key,
+    fault_row,
+    read_elements,
+    valid_elements,
+)
+from ..annotations.picture_files import picture_extension, picture_ref
 from ..file_trees.file_names import join_names, sort_files
 from ..file_trees.tree import FileTree, FolderTree
-from ..rows.documents import take_items
+from ..rows.documents import Item, take_items, with_items
 from ..rows.file_access import FileAccess
-from ..rows.keys import key_of_path
-from ..rows.row import FaultRef, PartRef, Row
+from ..rows.row import FaultRef, PartRef, Row, ValueRef, key_of_path
 from ..tables.columns import Columns
-from ..tables.inline_media import is_inline
-from ..tables.named_files import NamedFiles, join_root
+from ..tables.named_files import NamedFiles, is_inline, join_root
+from ..tables.names import split_of_file, split_of_folder
 from .archives import tar_files
 from .files import ZipCells, open_trees
-from .interleaved import document_row, read_document
-from .source import CellReader, Listing, NoCells, SampleProposal, Source
+from .source import AnnotationSource, CellReader, Listing, NoCells, SampleProposal, Source
 
 _DOCUMENTS = (".json", *LINE_ENDINGS)
 _NUMBERED = re.compile(r"(.*?)[/_.-]?(\d+)\.[^.]+")
@@ -208,3 +212,96 @@ class _Documents:
             posixpath.normpath(join_root(base, inner)) for base in (folder, "", join_names(folder, "images"), "images")
         ]
         return next((name for name in names if not name.startswith(("/", "..")) and self._tree.has(name)), "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InterleavedSource(AnnotationSource):
+    """The documents of a JSON list or JSONL file, each with its pictures.
+
+    The part ``json`` has ``texts`` and ``images``, lists that line up: in each place is either a text or the name of a
+    part. The other values of the document stay. Layouts of documents:
+
+    - ``text_list`` and ``image_info`` with ``matched_text_index`` and ``image_name``, or the picture in base64 as
+      ``image_base64``: the picture precedes that text;
+    - ``texts`` and ``images``, which line up; at the same place, the picture comes first;
+    - ``text`` with ``<image>`` at the places of ``images``;
+    - a list of items, or one as ``sequence``, ``content`` …: texts, and paths of pictures, or objects with either.
+    """
+
+    kind: str = "interleaved"
+
+    def rows(self, listing: Listing) -> Iterator[Row]:  # noqa: ARG002 - files are read in any order
+        """Yield the samples.
+
+        Raises:
+            ConfigError: The file has no list, or the pictures cannot be found.
+            FormatError: It is not valid JSON.
+            StorageError: It cannot be read.
+        """
+        files, _ = self.picture_folder(self._pictures())
+        split = split_of_file(self.path)
+        for number, element in enumerate(read_elements(self.path)):
+            try:
+                document, items = read_document(element)
+                key = document_key(document, number)
+                yield document_row(
+                    key, document, items, ref=lambda path: picture_ref(files, path), origin=element.place, split=split
+                )
+            except SampleError as error:
+                yield fault_row(element, error, split=split)
+
+    def proposal(self) -> SampleProposal:
+        """Return the type for documents, which code builds."""
+        return SampleProposal(sample_type="InterleavedSample")
+
+    def _pictures(self) -> Iterator[list[str]]:
+        for _, items in valid_elements(read_elements(self.path), read_document):
+            yield from ([item.picture] for item in items if isinstance(item.picture, str) and item.picture)
+
+
+def read_document(element: Element, pictures: Sequence[str] | None = None) -> tuple[dict[str, Any], list[Item]]:
+    """Return the other values of a document, and its items.
+
+    Args:
+        element: The document.
+        pictures: Paths of its pictures, if it has places for them and no list; None if they are unknown.
+
+    Raises:
+        SampleError: The document is of no known layout.
+    """
+    kind: Any = dict[str, Any] | list[Any]
+    value: Any = decode(element, kind)
+    document: dict[str, Any] = value if isinstance(value, dict) else {"items": value}
+    return document, take_items(document, pictures)
+
+
+def document_row(
+    key: str,
+    document: dict[str, Any],
+    items: Sequence[Item],
+    *,
+    ref: Callable[[str], PartRef],
+    origin: str,
+    split: str = "",
+) -> Row:
+    """Return the row of a document: numbered pictures, and the part ``json``.
+
+    Args:
+        key: Its key.
+        document: Its other values.
+        items: Its texts and pictures.
+        ref: Returns the reference to a picture by its path.
+        origin: Its place, for reports.
+        split: Its split part.
+
+    Raises:
+        SampleError: A picture cannot be referenced.
+    """
+    parts: dict[str, PartRef] = {}
+    for item in items:
+        if isinstance(item.picture, bytes):
+            parts[f"{len(parts)}.{usual_extension(item.picture) or 'jpg'}"] = ValueRef(item.picture)
+        elif item.picture is not None:
+            parts[f"{len(parts)}.{picture_extension(item.picture)}"] = ref(item.picture)
+    parts["json"] = ValueRef(msgspec.json.encode(with_items(document, items, [*parts])))
+    return Row(key=key, parts=parts, origin=origin, split=split)

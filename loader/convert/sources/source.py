@@ -2,15 +2,69 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from ...accounting import Account
+from ...accounting.kinds import kind_of_name
 from ...errors import SampleError
-from ..annotations.listed_pictures import ListedPictures
-from ..rows.row import CellRef, Row, UrlRef
+from ...storage import is_url
+from ..annotations.picture_files import find_picture_folder
+from ..rows.file_access import FileAccess
+from ..rows.row import CellRef, FileRef, PartRef, Row, UrlRef
+from ..tables.named_files import NamedFiles
+from ..tables.names import subset_of_file
+
+
+class ListedPictures:
+    """The pictures on this machine that files of annotations list."""
+
+    def __init__(self) -> None:
+        self._names: defaultdict[str, set[str]] = defaultdict(set)  # folder → names of files
+        self._missing = 0
+        self._first_missing = ""
+
+    def add(self, parts: Iterable[PartRef]) -> None:
+        """Add the pictures of a row; those of URLs are ignored."""
+        for part in parts:
+            if not isinstance(part, FileRef) or is_url(os.fsdecode(part.path)):
+                continue
+            folder, name = os.path.split(os.fsdecode(part.path))
+            self._names[folder].add(name)
+            if part.size_bytes < 0:
+                self._missing += 1
+                self._first_missing = self._first_missing or os.path.join(folder, name)
+
+    def missing(self, file: str) -> Iterator[str]:
+        """Yield a note about the pictures that are missing since the last note.
+
+        Args:
+            file: Path of the file that lists them.
+        """
+        if self._missing:
+            yield f"missing pictures of {os.path.basename(file)}: {self._missing:,}, such as {self._first_missing}"
+        self._missing, self._first_missing = 0, ""
+
+    def leave_others(self, account: Account) -> None:
+        """Count the listed pictures, and leave out those next to them that no file lists."""
+        for folder, names in self._names.items():
+            try:
+                others = sorted(name for name in os.listdir(folder) if name not in names and _is_picture(name))
+            except OSError:
+                continue  # the folder is missing, and so are its pictures
+            account.take("files", len(names))
+            account.see("files", len(others))
+            for name in others:
+                path = os.path.join(folder, name)
+                account.leave("files", "L111", path, size_bytes=os.stat(path).st_size)
+
+
+def _is_picture(name: str) -> bool:
+    return kind_of_name(name) == "image" and not name.startswith(".")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,3 +158,23 @@ class Source(ABC):
     def open_cells(self) -> CellReader:
         """Open the source for :class:`CellRef`; called in each worker once."""
         return NoCells()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnnotationSource(Source):
+    """A file of JSON whose elements name pictures or other media.
+
+    Attributes:
+        path: The file.
+        root: Folder of the media; None finds it near the file.
+        access: Decides which files paths may name.
+    """
+
+    path: str
+    root: str | None = None
+    access: FileAccess = field(default_factory=FileAccess, repr=False, compare=False)
+
+    def picture_folder(self, names: Iterable[Sequence[str]]) -> tuple[NamedFiles, int]:
+        """Return the folder of the files; see :func:`find_picture_folder`."""
+        subset = subset_of_file(self.path)
+        return find_picture_folder(self.path, names, root=self.root, access=self.access, subset=subset)

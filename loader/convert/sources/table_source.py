@@ -1,19 +1,32 @@
-"""The base class of tables: what becomes of the columns is decided once, from all rows."""
+"""Tables as sources: what becomes of the columns is decided once, from all rows; text, Parquet and Arrow tables."""
 
 from __future__ import annotations
 
 import os
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
+from typing import Literal
 
+from ...accounting import Account
+from ...errors import ConfigError
 from ...storage import is_url
+from ..annotations.json_elements import read_elements
+from ..file_trees.file_names import join_names
+from ..file_trees.tree import FolderTree
 from ..rows.file_access import data_folder
-from ..tables.columns import Columns, FoundColumn, TableLayout
+from ..rows.row import Row
+from ..tables.arrow_cells import ArrowCells
+from ..tables.arrow_files import open_table
+from ..tables.arrow_rows import list_table, survey_columns
+from ..tables.columns import Columns, FoundColumn, TableColumn, TableLayout
 from ..tables.detect import find_layout
 from ..tables.named_files import NamedFiles
-from ..tables.records import folder_of
-from ..tables.table_column import TableColumn
+from ..tables.part_values import RowMaker
+from ..tables.records import DelimitedReader, Record, folder_of, open_text_table, parse_record, read_json_lines
+from ..tables.table_files import TableFile, list_table_files
 from .source import Listing, Source
 
 
@@ -73,3 +86,183 @@ class TableSource(Source):
         """Return the folders whose files paths may name, if they are not those below the root."""
         is_beside = self.columns.root is None and not is_url(self.path) and not os.path.isdir(self.path)
         return [data_folder(self.path)] if is_beside else []
+
+
+_ROWS_OF_STEP = 1024
+_MAX_COLUMNS = 1000  # lines of JSON may each have their own; the others are in the object of JSON, too
+_NUMBERS: Mapping[str, type] = {"integer": int, "number": float}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextTableSource(TableSource):
+    """The rows of a CSV, TSV or JSONL file, which may be compressed by gzip; or the objects of a list in a JSON file.
+
+    Rows that are no valid record fail alone: with another number of fields, or invalid JSON.
+
+    Attributes:
+        kind: Its format.
+    """
+
+    kind: Literal["csv", "tsv", "jsonl"]
+
+    def rows(self, listing: Listing) -> Iterator[Row]:
+        """Yield the rows as samples, in their order.
+
+        Raises:
+            ConfigError: No column can be a part, or a named one does not exist.
+            StorageError: The file cannot be read.
+        """
+        layout = self.layout(listing)
+        maker = RowMaker(layout)
+        name = os.path.basename(self.path)
+        with self._read(layout, listing) as (_, records):
+            listing.account.take("files")
+            unit = "element" if self._is_list else "line"
+            for number, record in enumerate(records):
+                origin = f"{name}, {unit} {record.line}"
+                if record.fault:
+                    yield maker.fault(number, origin, record.fault, record.hint)
+                    continue
+                row = maker.make(record.values, number=number, origin=origin)
+                if row is None:
+                    listing.account.lose("rows", "L120", origin)
+                else:
+                    yield row
+
+    def survey(self, files: NamedFiles) -> Sequence[TableColumn]:
+        """Read all rows."""
+        columns: dict[str, TableColumn] = {}
+        rows, fault = 0, None
+        with self._read() as (names, records):
+            while step := [*islice(records, _ROWS_OF_STEP)]:
+                rows += len(step)
+                fault = fault or next((record for record in step if record.fault), None)
+                valid = [record.values for record in step if not record.fault]
+                for column in names or dict.fromkeys(name for values in valid for name in values):
+                    if column not in columns and len(columns) < _MAX_COLUMNS:
+                        columns[column] = TableColumn(column, files, is_text=self.kind != "jsonl")
+                        columns[column].rows = rows - len(step)
+                for column, one in columns.items():
+                    one.add([values.get(column) for values in valid])
+        if not rows:
+            raise ConfigError("this table has no rows", at=self.path, hint="name a file with rows")
+        if fault is not None and not any(column.rows for column in columns.values()):
+            raise ConfigError(
+                f"none of the {rows:,} rows is valid; line {fault.line:,}: {fault.fault}",
+                at=self.path,
+                hint=fault.hint or None,
+            )
+        return list(columns.values())
+
+    @property
+    def _is_list(self) -> bool:
+        return self.path.lower().endswith(".json")
+
+    @contextmanager
+    def _read(
+        self, layout: TableLayout | None = None, listing: Listing | None = None
+    ) -> Iterator[tuple[list[str], Iterator[Record]]]:
+        """Open the file; yield the names of its columns, of which JSONL has none, and its records.
+
+        Args:
+            layout: What becomes of the columns: those of numbers are converted for the object of JSON.
+            listing: Gets notes on how the file was read.
+        """
+        notes = listing.notes if listing is not None else []
+        if self._is_list:
+            yield [], (parse_record(number, element.data) for number, element in enumerate(read_elements(self.path)))
+            return
+        with open_text_table(self.path, notes) as file:
+            if self.kind == "jsonl":
+                yield [], read_json_lines(file)
+                return
+            reader = DelimitedReader(file, kind=self.kind, path=self.path)
+            if not reader.has_header:
+                notes.append(
+                    f"the first line of {self.path} is data and names no columns: they are {', '.join(reader.names)}"
+                )
+            names = layout.object_part.columns if layout is not None and layout.object_part is not None else ()
+            types = {column.name: column.type for column in layout.found} if layout is not None else {}
+            yield reader.names, reader.records({n: _NUMBERS[types[n]] for n in names if types[n] in _NUMBERS})
+            if reader.open_quotes:
+                notes.append(
+                    f"lines of {self.path} with a quote that is not closed were read as they are:"
+                    f" {len(reader.open_quotes):,}, the first is line {reader.open_quotes[0]:,}"
+                )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArrowTableSource(TableSource):
+    """The rows of Parquet or Arrow files.
+
+    Attributes:
+        kind: Format of the files.
+        splits_by_name: Take the split part from the names of files, as in ``train-00000-of-00002.parquet``.
+    """
+
+    kind: Literal["parquet", "arrow"]
+    splits_by_name: bool = False
+
+    def rows(self, listing: Listing) -> Iterator[Row]:
+        """Yield the rows as samples: file by file, in their order.
+
+        Args:
+            shuffled: Yield values instead of cells. Decoding a batch of rows for each row would take thousands of times
+                as long as reading all rows once.
+
+        Raises:
+            ConfigError: No column can be a part, a named one does not exist, or pyarrow is not installed.
+            FormatError: A file is damaged.
+            StorageError: A file cannot be read.
+        """
+        files = self.table_files()
+        layout = self.layout(listing)
+        if not is_url(self.path) and os.path.isdir(self.path):
+            FolderTree(self.path, self.columns.access).leave_others(listing.account, {file.name for file in files})
+        else:
+            listing.account.take("files", len(files))
+        for file in files:
+            prefix = f"{file.name.rpartition('.')[0]}/" if len(files) > 1 else ""
+            with closing(open_table(file.path, self.kind)) as table:
+                self._check_columns(file, table.schema.names, layout)
+                split = file.split if self.splits_by_name else ""
+                yield from list_table(
+                    table,
+                    layout,
+                    name=file.name,
+                    file=file.path,
+                    version=file.version,
+                    key_prefix=prefix,
+                    split=split,
+                    with_values=listing.shuffled,
+                    account=listing.account,
+                )
+
+    def survey(self, files: NamedFiles) -> Sequence[TableColumn]:
+        """Read the columns of texts of all files."""
+        paths = [file.path for file in self.table_files()]
+        columns = survey_columns((open_table(path, self.kind) for path in paths), files)
+        if not columns:
+            raise ConfigError("this table has no rows", at=self.path, hint="name a file with rows")
+        return columns
+
+    def table_files(self) -> list[TableFile]:
+        """Return the files of the table; see :func:`list_table_files`."""
+        if is_url(self.path) or not os.path.isdir(self.path):
+            return list_table_files(self.path, self.kind)
+        folders = FolderTree(self.path, self.columns.access).folders(Account())
+        names = [join_names(folder, name) for folder, files in folders for name in files]
+        return list_table_files(self.path, self.kind, names)
+
+    def open_cells(self) -> ArrowCells:
+        """Open the files for the worker that calls."""
+        return ArrowCells(self.layout(), lambda path: open_table(path, self.kind))
+
+    def _check_columns(self, file: TableFile, names: list[str], layout: TableLayout) -> None:
+        missing = [column.name for column in layout.found if column.role != "not written" and column.name not in names]
+        if missing:
+            raise ConfigError(
+                f"the column {missing[0]!r}, which another file has, is missing; found {', '.join(names)}",
+                at=file.path,
+                hint="import files with other columns one by one, then: energon merge",
+            )

@@ -1,8 +1,8 @@
 # The public names of this package, each with the module that defines it.
 
-from .groups import check_group_expression as check_group_expression
-from .leaks import (
+from .groups import (
     LeakReport as LeakReport,
+    check_group_expression as check_group_expression,
     find_leaks as find_leaks,
 )
 from .run import (

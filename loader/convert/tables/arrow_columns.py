@@ -8,9 +8,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...errors import ConfigError
-from .columns import ColumnType
+from .columns import ColumnType, TableColumn
 from .named_files import NamedFiles
-from .table_column import TableColumn
 
 _FEATURES = b"huggingface"
 

@@ -15,10 +15,9 @@ from ..rows.row import CellRef, Row
 from .arrow_cells import BatchValues, cell_columns, column_of_cell
 from .arrow_columns import arrow_columns, has_values, present_values, python_values
 from .arrow_files import ArrowTable, readable_batches
-from .columns import PartColumns, TableLayout
+from .columns import EXAMPLE_ROWS, PartColumns, TableColumn, TableLayout
 from .named_files import NamedFiles
-from .row_maker import CellOf, RowMaker
-from .table_column import EXAMPLE_ROWS, TableColumn
+from .part_values import CellOf, RowMaker
 
 _EXAMPLE_BYTES = 32 << 20
 
@@ -119,8 +118,7 @@ def list_table(
         cell = None if cells is None else cells.cell_of(number, values)
         row = maker.make(values, number=number, origin=origin, split=split, cell=cell)
         if row is None:
-            account.see("rows")
-            account.leave("rows", "L120", origin)
+            account.lose("rows", "L120", origin)
         else:
             yield row
 

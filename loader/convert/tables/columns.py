@@ -1,13 +1,20 @@
-"""The columns of a table: as they are, and as the parts that they become."""
+"""The columns of a table: as they are, what their values are, and as the parts that they become."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
+from ...accounting.kinds import usual_extension
+from ...errors import SampleError
 from ..rows.file_access import FileAccess
-from .named_files import NamedFiles
+from .named_files import NamedFiles, inline_contents, is_inline
+from .names import KEY_NAMES, MEDIA_NAMES, SPLIT_NAMES, extension_of_path, is_link, looks_like_file, plain_name
+from .records import INTEGER, NUMBER
 
 ColumnType = Literal["text", "integer", "number", "bytes", "media", "media list", "text list", "nested", "empty"]
 """Type of the values: ``media`` is a struct of bytes and a path, as in Hugging Face datasets."""
@@ -120,3 +127,168 @@ class TableLayout:
     def object_part(self) -> PartColumns | None:
         """The part that is an object of several columns."""
         return next((part for part in self.parts if part.is_object), None)
+
+
+EXAMPLE_ROWS = 100
+"""Number of rows whose values are examples."""
+
+_MAX_DISTINCT = 21  # more are no split parts
+_MIN_SHARE = 0.9
+_MAX_PATH = 1024
+
+
+class TableColumn:
+    """A column of a table; its values are added in the order of the rows.
+
+    Args:
+        name: Its name.
+        files: The files that its values may name.
+        type: Type of its values, if the table says it.
+        class_names: Names of classes, if its values are their numbers.
+        is_text: All values are texts, of which some are numbers.
+
+    Attributes:
+        examples: The first values that are not empty.
+        values: The values of the first rows; None where there is none.
+        rows: Number of rows.
+        known: Values that are not empty.
+        links: URLs among the texts.
+        paths: Texts that end in the extension of a file.
+        inline: Texts that are pictures, sounds or videos in base64.
+        stems: Texts that are names of pictures, sounds or videos without their extensions, if the column has ids.
+        has_files: One of the texts names a file that exists.
+        first_file: The first text that names an existing file, or holds one.
+        extensions: Extensions of paths and URLs.
+        follows_all: The column may be the key or the split, so that all of its values count.
+        distinct: The first different values of a column that :attr:`follows_all`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        files: NamedFiles,
+        *,
+        type: ColumnType | None = None,  # noqa: A002 - the name of the attribute
+        class_names: Sequence[str] = (),
+        is_text: bool = False,
+    ) -> None:
+        self.name = name
+        self.plain_name = plain_name(name)
+        self.class_names = tuple(class_names)
+        self.is_named_media = bool(MEDIA_NAMES.search(self.plain_name))
+        self.examples: list[Any] = []
+        self.values: list[Any] = []
+        self.rows = self.known = self.links = self.media_links = self.paths = self.inline = self.stems = 0
+        self._elements = 0  # texts in lists
+        self.has_files = False
+        self.first_file = ""
+        self.extensions: Counter[str] = Counter()
+        self._files = files
+        self._type = type
+        self._kinds: Counter[Any] = Counter()
+        self._numbers = is_text
+        self._integers = is_text
+        self.distinct: set[Any] = set()
+        self._hashes = array("q")
+        self.follows_all = self.plain_name in KEY_NAMES | SPLIT_NAMES
+        self._has_ids = self.plain_name.endswith("id") or self.is_named_media
+
+    @property
+    def type(self) -> ColumnType:
+        """Type of the values; that of nearly all where a table has several."""
+        if self._type is not None:
+            return self._type
+        if not self.known:
+            return "empty"
+        if self._numbers:
+            return "integer" if self._integers else "number"
+        kinds = {kind: count / self.known for kind, count in self._kinds.items()}
+        if kinds.get(str, 0) >= _MIN_SHARE:
+            return "text"
+        if kinds.keys() <= {int}:
+            return "integer"
+        if kinds.keys() <= {int, float}:
+            return "number"
+        return "text list" if kinds.get(list, 0) >= _MIN_SHARE else "nested"
+
+    @property
+    def is_unique(self) -> bool:
+        """True if every row of a column that :attr:`follows_all` has a value of its own."""
+        import numpy as np
+
+        return self.known == self.rows == len(np.unique(np.frombuffer(self._hashes, np.int64)))
+
+    def share(self, count: int) -> float:
+        """Return a number of texts as a share of all that are not empty."""
+        total = self._elements or self.known
+        return count / total if total else 0.0
+
+    def add(self, values: Sequence[Any]) -> None:
+        """Add the values of rows."""
+        known = [value for value in values if value is not None and value != ""]
+        self.rows += len(values)
+        self.values += values[: EXAMPLE_ROWS - len(self.values)]
+        self.known += len(known)
+        self._kinds.update(map(type, known))
+        self.examples += known[: EXAMPLE_ROWS - len(self.examples)]
+        if self._numbers:
+            self._integers = self._integers and all(map(INTEGER.fullmatch, known))
+            self._numbers = self._integers or all(map(NUMBER.fullmatch, known))
+        if self.follows_all:
+            if len(self.distinct) < _MAX_DISTINCT:
+                self.distinct.update(map(str, known))
+            self._hashes.extend(map(hash, map(str, known)))
+        for value in known:
+            if isinstance(value, str):
+                self._follow_text(value)
+            elif isinstance(value, list):
+                texts = [one for one in value if isinstance(one, str)]
+                self._elements += len(texts)
+                if len(texts) < sum(one is not None for one in value):
+                    self._kinds[dict] += 1  # no list of texts
+                    self._kinds[list] -= 1
+                for text in texts:
+                    self._follow_text(text)
+
+    def _follow_text(self, text: str) -> None:
+        """Count a text that is a path, URL or picture. Captions are the most, so the first tests are fast ones."""
+        if "://" in text[:16] and is_link(text):
+            self.links += 1
+            if looks_like_file(text):
+                self.media_links += 1
+                self.extensions[extension_of_path(text)] += 1
+        elif len(text) >= 22 and " " not in text[:64] and is_inline(text):
+            self.inline += 1
+            self.first_file = self.first_file or f"{text[:16]}…"
+        elif (is_path := "." in text[-11:] and looks_like_file(text)) or self.is_named_media:
+            self.paths += is_path
+            if is_path:
+                self.extensions[extension_of_path(text)] += 1
+            if not self.has_files and len(text) <= _MAX_PATH and self._files.exists(text):
+                self.has_files = True
+                self.first_file = text
+        if self._has_ids and self._files.has_stem(text):
+            if not self.stems:
+                self.extensions[extension_of_path(self._files.name(text))] += 1
+            self.stems += 1
+
+    @property
+    def usual_extension(self) -> str | None:
+        """The extension that most values have: paths in all rows, contents in the examples."""
+        counts = self.extensions or Counter(filter(None, map(_extension, flat(self.examples))))
+        return counts.most_common(1)[0][0] if counts else None
+
+
+def flat(values: Iterable[object]) -> list[object]:
+    """Return values and the elements of lists among them."""
+    return [one for value in values for one in (value if isinstance(value, list) else [value])]
+
+
+def _extension(value: object) -> str | None:
+    if isinstance(value, dict):
+        data, path = value.get("bytes"), value.get("path")
+        return usual_extension(data) if isinstance(data, bytes) else extension_of_path(path or "")
+    if isinstance(value, str) and is_inline(value):
+        with suppress(SampleError):  # a damaged URL
+            value = inline_contents(value)
+    return usual_extension(value) if isinstance(value, bytes) else None

@@ -12,9 +12,8 @@ from ...format.documents.conversation import CONVERSATION_KEYS
 from ...format.documents.messages import did_you_mean, short_repr
 from ...storage import is_url
 from ...storage.remote import hide_query
-from ..rows.keys import unique_part
-from .columns import Columns, FoundColumn, PartColumns, Role, TableLayout
-from .documents import document_parts
+from ..rows.row import unique_part
+from .columns import Columns, FoundColumn, PartColumns, Role, TableColumn, TableLayout, flat
 from .named_files import NamedFiles
 from .names import (
     CAPTION_NAMES,
@@ -25,7 +24,7 @@ from .names import (
     is_link,
     part_name_of_column,
 )
-from .table_column import TableColumn, flat
+from .part_values import document_parts
 
 _MIN_SHARE = 0.9  # of values that look like paths
 _MAX_SPLIT_PARTS = 20

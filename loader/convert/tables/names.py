@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 from ...accounting.kinds import kind_of_name
@@ -20,7 +21,12 @@ CAPTION_NAMES = (
 """The first of them that a table has is the text of its samples."""
 MEDIA_NAMES = re.compile(r"image|img|photo|picture|audio|sound|clip|video|mask|media|file|path|^urls?$|^links?$")
 
-_SPLIT_PARTS = {"training": "train", "validation": "val", "valid": "val", "dev": "val", "testing": "test"}
+_SPLITS = {
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("val", "valid", "validation", "dev"), "val"),
+    **dict.fromkeys(("test", "testing"), "test"),
+}
+_PIECE = re.compile(rf"(?<![a-z])({'|'.join(sorted(_SPLITS, key=len, reverse=True))})(\d*)(?![a-z])", re.IGNORECASE)
 _NOT_IN_A_PART_NAME = re.compile(r"[^a-z0-9_-]+")
 _BAD_PART_NAME = re.compile(r"[/\[\],\s\x00-\x1f]|^\.|\.$|\.\.|^$")
 _MAX_PATH = 1024
@@ -44,8 +50,7 @@ def split_part(value: str) -> str:
     ('val', 'train', 'fold 3')
     """
     text = value.strip()
-    lower = text.lower()
-    return _SPLIT_PARTS.get(lower, lower if lower in ("train", "val", "test") else text)
+    return _SPLITS.get(text.lower(), text)
 
 
 def extension_of_path(path: str) -> str:
@@ -119,3 +124,33 @@ def looks_like_file(text: str) -> bool:
         return False
     extension = extension_of_path(text)
     return bool(extension) and kind_of_name(extension) not in ("bytes", "label")
+
+
+def split_of_folder(name: str) -> str:
+    """Return the split part of a folder that is named after one; an empty text for another folder.
+
+    >>> split_of_folder("Validation"), split_of_folder("train2017"), split_of_folder("trains")
+    ('val', 'train', '')
+    """
+    match = _PIECE.fullmatch(name)
+    return _SPLITS[match[1].lower()] if match else ""
+
+
+def subset_of_file(path: str) -> str:
+    """Return the piece of a file's name that names a split part, with its number.
+
+    >>> subset_of_file("annotations/captions_train2017.json"), subset_of_file("trains.json")
+    ('train2017', '')
+    """
+    match = _PIECE.search(os.path.basename(path))
+    return match[0] if match else ""
+
+
+def split_of_file(path: str) -> str:
+    """Return the split part that a file or its folder is named after; an empty text if there is none.
+
+    >>> split_of_file("captions_val2017.json"), split_of_file("valid/_annotations.coco.json"), split_of_file("all.json")
+    ('val', 'val', '')
+    """
+    folder = os.path.basename(os.path.dirname(os.path.abspath(path)))
+    return split_of_folder(subset_of_file(path)) or split_of_folder(folder)

@@ -1,22 +1,28 @@
-"""A record of a text table, and files of text tables."""
+"""A record of a CSV, TSV or JSONL file, and these files."""
 
 from __future__ import annotations
 
 import codecs
+import csv
 import gzip
 import io
+import json
 import os
 import posixpath
 import re
 import zlib
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any, BinaryIO, cast
 
-from ...errors import StorageError
+import msgspec
+
+from ...errors import ConfigError, StorageError
 from ...storage import FileStream, open_parent
 from ...storage.unpacked import UnpackedFile
+from .names import is_link, looks_like_file
 
 INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
 """Integers as JSON writes them; others, such as ``007``, are texts."""
@@ -115,3 +121,221 @@ class _Recoded(io.RawIOBase):
         size = min(len(buffer), len(self._rest))
         buffer[:size], self._rest = self._rest[:size], self._rest[size:]
         return size
+
+
+_MAX_LINE = 64 << 20  # bytes; the values of a line take up to thirty times its size in memory
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_HINT = "correct or remove that line; JSON over several lines: jq -c . converts it"
+
+
+def read_json_lines(file: BinaryIO) -> Iterator[Record]:
+    """Yield the records of a JSONL file: an object in each line that is not blank.
+
+    A line of more than 64 MiB is a record with a fault.
+
+    Args:
+        file: The file, at its start.
+    """
+    number = 0
+    while line := file.readline(_MAX_LINE):
+        number += 1
+        if len(line) == _MAX_LINE and not line.endswith(b"\n"):
+            while (rest := file.readline(_MAX_LINE)) and not rest.endswith(b"\n"):
+                pass
+            yield Record(number, {}, f"it is longer than {_MAX_LINE:,} bytes", "divide it, or remove it")
+            continue
+        text = line.strip() if number > 1 else line.removeprefix(_BYTE_ORDER_MARK).strip()
+        if text:
+            yield parse_record(number, text)
+
+
+def parse_record(number: int, text: bytes | msgspec.Raw) -> Record:
+    """Return a record of JSON, which is invalid if the text is not an object.
+
+    Args:
+        number: Its line in the file, or its place in a list.
+        text: The JSON.
+    """
+    try:
+        value: Any = msgspec.json.decode(text)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        try:
+            value = json.loads(bytes(text))  # reads NaN, which Python writes
+        except (ValueError, RecursionError):
+            return Record(number, {}, f"it is not JSON: {error}", _HINT)
+    if not isinstance(value, dict):
+        return Record(number, {}, f"expected an object of JSON, found {type(value).__name__}", _HINT)
+    return Record(number, value)
+
+
+_MAX_FIELD = 64 << 20  # characters; an open quote would otherwise read the rest of the file into memory
+_HEAD_BYTES = 1 << 16
+_DELIMITERS = ",;\t|"
+_DAMAGE = re.compile("[\0\ud800-\udfff]")
+_TO_UTF8 = "convert the table to UTF-8: iconv -f LATIN1 -t UTF-8 FILE > NEW"
+_QUOTES = "double the quotes within a field, and close it with a quote before the delimiter"
+
+
+class DelimitedReader:
+    """Reads the records of a CSV or TSV file.
+
+    Fields of CSV that begin with a quote end with one, and may have line breaks. Such fields of TSV are those of a file
+    whose first record has them throughout, and those that need quotes. Other quotes are ordinary characters, and a
+    quote that is not closed ends with its line.
+
+    The first record names the columns, unless it has URLs, numbers or names of files itself.
+
+    Args:
+        file: The file, at its start.
+        kind: ``"csv"``, whose delimiter is found in the first line, or ``"tsv"``.
+        path: Its path, for errors.
+
+    Attributes:
+        names: Names of the columns.
+        open_quotes: Lines so far with a quote that is not closed, and which are read literally.
+
+    Raises:
+        ConfigError: The file is empty.
+    """
+
+    def __init__(self, file: BinaryIO, *, kind: str, path: str) -> None:
+        csv.field_size_limit(max(csv.field_size_limit(), _MAX_FIELD))  # of the process; there is no other way
+        head = cast("io.BufferedReader", file).peek(_HEAD_BYTES)[:_HEAD_BYTES]
+        has_only_returns = b"\n" not in head and b"\r" in head[:-1]  # as old Macs wrote lines
+        newline = "\r" if has_only_returns else "\n"
+        self._text = io.TextIOWrapper(file, encoding="utf-8-sig", errors="surrogateescape", newline=newline)
+        self._pushed_back: deque[str] = deque()
+        self._line = 0  # number of the last line that was read
+        self._is_tsv = kind == "tsv"
+        first_line = self._read_line()
+        self._push_back([first_line])
+        self._delimiter = "\t" if self._is_tsv else _delimiter(first_line)
+        self._quoted_field = f'{self._delimiter}"'  # the begin of one
+        fields = first_line.strip("\r\n").split(self._delimiter)
+        self._quotes_all = all(len(field) > 1 and field[0] == field[-1] == '"' for field in fields)
+        self.open_quotes: list[int] = []
+        self._records = self._read_records()
+        first = next(self._records, None)
+        if first is None:
+            raise ConfigError("this table is empty", at=path, hint="name a file with rows")
+        self._first = first if any(map(_is_data, first[1])) and not _are_positions(first[1]) else None
+        self.names = _unique_names([f"column_{n}" for n, _ in enumerate(first[1], 1)] if self._first else first[1])
+
+    @property
+    def has_header(self) -> bool:
+        """True if the first record names the columns."""
+        return self._first is None
+
+    def records(self, numbers: Mapping[str, type] | None = None) -> Iterator[Record]:
+        """Yield the records; once.
+
+        Args:
+            numbers: Columns whose values become numbers → ``int`` or ``float``.
+        """
+        if self._first is not None:
+            yield self._record(*self._first, numbers or {})
+        for line, fields in self._records:
+            yield self._record(line, fields, numbers or {})
+
+    def _read_line(self) -> str:
+        line = self._pushed_back.popleft() if self._pushed_back else self._text.readline(_MAX_FIELD)
+        self._line += bool(line)
+        return line
+
+    def _push_back(self, lines: Sequence[str]) -> None:
+        self._pushed_back.extendleft(reversed(lines))
+        self._line -= sum(map(bool, lines))
+
+    def _read_records(self) -> Iterator[tuple[int, list[str]]]:
+        """Yield the fields of each record that is not blank, with the number of its first line."""
+        while line := self._read_line():
+            number = self._line
+            text = line.rstrip("\r\n")
+            literal = text.split(self._delimiter)
+            if text.startswith('"') or self._quoted_field in text:
+                yield number, self._quoted(line, literal) or literal
+            elif text:
+                yield number, literal
+
+    def _quoted(self, line: str, literal: list[str]) -> list[str] | None:
+        """Return the fields of a record with quotes, reading on to its end; None if its first line is literal."""
+        number, taken = self._line, list[str]()
+        lines = self._lines_of_record(line, literal, taken)
+        try:
+            fields = next(csv.reader(lines, delimiter=self._delimiter, strict=True))
+        except csv.Error:
+            self._push_back(taken)
+            if not self._is_tsv:
+                self.open_quotes.append(number)
+            return None
+        needs_quotes = len(literal) != len(fields) or any(set('"\n') & set(field) for field in fields)
+        return fields if needs_quotes or self._quotes_all or not self._is_tsv else None
+
+    def _lines_of_record(self, line: str, literal: list[str], taken: list[str]) -> Iterator[str]:
+        """Yield a line and those after it that an open quote may contain; not one that is a record itself."""
+        yield line
+        size = len(line)
+        while size < _MAX_FIELD and (following := self._read_line()):
+            taken.append(following)
+            size += len(following)
+            if self._is_alike(literal, following.rstrip("\r\n").split(self._delimiter)):
+                return
+            yield following
+
+    def _is_alike(self, literal: list[str], fields: list[str]) -> bool:
+        """Return True if a line has the form of another one: as many fields, and paths, URLs and numbers as there."""
+        if len(fields) != len(literal) or len(fields) == 1:
+            return False
+        shapes = [(_shape(a), _shape(b)) for a, b in zip(literal, fields, strict=True) if not a.startswith('"')]
+        # Texts rarely have tabs, but commas.
+        return self._is_tsv or (any(one != "text" for one, _ in shapes) and all(one == other for one, other in shapes))
+
+    def _record(self, line: int, fields: list[str], numbers: Mapping[str, type]) -> Record:
+        if len(fields) != len(self.names):
+            fault = f"expected {len(self.names)} fields, found {len(fields)}"
+            if self.open_quotes and self.open_quotes[-1] == line:
+                return Record(line, {}, f"a quote that opens in this line is not closed; {fault}", _QUOTES)
+            return Record(line, {}, fault, "quote fields that contain the delimiter or a line break")
+        damage = _DAMAGE.search("".join(fields))
+        if damage is not None:
+            fault = "it has zero bytes, as damaged files and UTF-16 without a mark have"
+            return Record(line, {}, fault if damage[0] == "\0" else "it is not UTF-8 text", _TO_UTF8)
+        values: dict[str, Any] = {name: value or None for name, value in zip(self.names, fields, strict=True)}
+        for name, kind in numbers.items():
+            if values[name] is not None:
+                values[name] = number_of(values[name], kind)
+        return Record(line, values)
+
+
+def _delimiter(line: str) -> str:
+    """Return the delimiter that divides a line into the most fields."""
+    return max(_DELIMITERS, key=lambda delimiter: len(next(csv.reader([line], delimiter=delimiter), [])))
+
+
+def _is_data(field: str) -> bool:
+    return _shape(field) != "text"
+
+
+def _are_positions(fields: list[str]) -> bool:
+    """Return True for the names that pandas gives to columns: ascending numbers from 0."""
+    return len(fields) > 1 and fields == [*map(str, range(len(fields)))]
+
+
+def _shape(field: str) -> str:
+    if NUMBER.fullmatch(field):
+        return "number"
+    if is_link(field):
+        return "link"
+    return "file" if looks_like_file(field) else "text"
+
+
+def _unique_names(fields: Sequence[str]) -> list[str]:
+    names: list[str] = []
+    for number, field in enumerate(fields, 1):
+        text = field.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace").replace("\0", "").strip()
+        name = unique = text or f"column_{number}"
+        while unique in names:
+            unique = f"{name}_{number}"
+            number += len(fields)  # noqa: PLW2901 - another number until the name is free
+        names.append(unique)
+    return names

@@ -13,8 +13,7 @@ import numpy as np
 
 from ...accounting.kinds import is_compressed, kind_of_name, part_extension
 from ...errors import SampleError
-from .shard_file import FileContents, PartContents
-from .webdataset_writer import webdataset_writer
+from .shard_file import FileContents, PartContents, webdataset_writer
 
 _QUALITY = 95  # of JPEG and WebP
 _CHANNELS = (1, 3, 4)

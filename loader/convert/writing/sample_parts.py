@@ -1,10 +1,15 @@
-"""The parts of typed samples: a field map, read backwards."""
+"""The parts of typed samples (a field map, read backwards), and keys and part names that can be written."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
+from hashlib import blake2b
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from ...errors import ConfigError, SampleError
 from ...format.documents.conversation import Turn
@@ -139,3 +144,110 @@ def _written_value(value: Any, *, is_tree: bool) -> Any:
     if not is_tree and isinstance(value, list | tuple) and len(value) == 1:
         return value[0]  # one picture of a list
     return value
+
+
+_WRONG_IN_KEY = re.compile(r"[\x00-\x1f\x7f]|^/|/$|//|^$")
+
+
+def checked_key(key: object, part_names: Iterable[str]) -> str:
+    """Return the key of a sample.
+
+    Args:
+        key: The key, as the program gives it.
+        part_names: Names of its parts.
+
+    Raises:
+        SampleError: The key or a name cannot be written in a shard, or there are no parts.
+    """
+    if not isinstance(key, str):
+        raise SampleError("the sample has no '__key__'", hint="add a text that is unique in the dataset")
+    folders = key.split("/")
+    is_hidden = any(name.startswith(".") for name in folders) or (folders[0][:2] == folders[0][-2:] == "__")
+    if _WRONG_IN_KEY.search(key) or "." in folders[-1] or is_hidden:
+        raise SampleError(
+            f"the key {key!r} cannot be the name of a file in a shard",
+            key=key,
+            hint="use no dot after the last slash, where the part name begins, and no hidden folders",
+        )
+    names = [*part_names]
+    for name in names:
+        if not name or name.startswith((".", "_")) or "/" in name or not name.isprintable():
+            raise SampleError(f"a part cannot have the name {name!r}", key=key, hint="name it by its extension")
+    if not names:
+        raise SampleError("the sample has no parts", key=key, source=f"sample {key}")
+    return key
+
+
+def split_by_hash(key: str, ratio: Mapping[str, float] | None) -> str:
+    """Return the split part of a key by its hash; ``""`` without a ratio.
+
+    Args:
+        key: Key of a sample.
+        ratio: Part → its share.
+
+    >>> split_by_hash("0001", {"train": 1, "val": 0})
+    'train'
+    """
+    if ratio is None:
+        return ""
+    place = int.from_bytes(blake2b(key.encode(), digest_size=8, person=b"split").digest(), "big") / 2**64
+    place *= sum(ratio.values())
+    for name, share in ratio.items():
+        if place < share:
+            return name
+        place -= share
+    return next(name for name in reversed([*ratio]) if ratio[name])
+
+
+_Hashes = npt.NDArray[np.uint64]
+
+
+class SeenKeys:
+    """The keys of samples by a hash of 64 bits, and the number of the shard of each.
+
+    The keys of the last samples are in a dictionary; older ones are in sorted arrays, 12 bytes a key, which are merged
+    when they are of like lengths, so that there are few of them.
+    """
+
+    _MAX_RECENT = 1 << 16
+
+    def __init__(self) -> None:
+        self._recent: dict[int, int] = {}
+        self._runs: list[tuple[_Hashes, npt.NDArray[np.uint32]]] = []
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, key: str, shard: int) -> None:
+        """Add the key of a sample."""
+        self._recent[_hash(key)] = shard
+        self._count += 1
+        if len(self._recent) >= self._MAX_RECENT:
+            self._settle()
+
+    def shard(self, key: str) -> int | None:
+        """Return the shard of a key, or of another key with the same hash; None for a key that is new."""
+        value = _hash(key)
+        if value in self._recent:
+            return self._recent[value]
+        wanted = np.uint64(value)
+        for hashes, shards in self._runs:
+            place = int(np.searchsorted(hashes, wanted))
+            if place < len(hashes) and hashes[place] == wanted:
+                return int(shards[place])
+        return None
+
+    def _settle(self) -> None:
+        run = np.fromiter(self._recent.keys(), np.uint64, len(self._recent))
+        shards = np.fromiter(self._recent.values(), np.uint32, len(self._recent))
+        self._recent = {}
+        while self._runs and len(self._runs[-1][0]) <= 2 * len(run):
+            last_run, last_shards = self._runs.pop()
+            run, shards = np.concatenate((last_run, run)), np.concatenate((last_shards, shards))
+        order = np.argsort(run)
+        self._runs.append((run[order], shards[order]))
+
+
+def _hash(key: str) -> int:
+    return int.from_bytes(blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")

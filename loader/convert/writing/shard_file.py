@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import io
+import sys
 import tarfile
 from collections.abc import Mapping
-from typing import BinaryIO, Protocol
+from types import ModuleType
+from typing import Any, BinaryIO, Protocol
 
 import numpy as np
 
@@ -13,7 +17,6 @@ from ...errors import StorageError
 from ...format.index.shard_index import ShardIndex, index_members
 from ...format.tar.header import BLOCK
 from ...format.tar.scan import MemberBatch
-from .webdataset_writer import webdataset_writer
 
 _MODE = 0o644
 _COPY_BYTES = 1 << 20
@@ -208,3 +211,22 @@ def sample_bytes(key: str, parts: Mapping[str, PartContents]) -> int:
     """Return the bytes that a sample takes in a shard."""
     key_bytes = len(key.encode("utf-8", "surrogateescape")) + 1
     return sum(member_bytes(key_bytes + len(name.encode()), len(contents)) for name, contents in parts.items())
+
+
+_PACKAGE = "_energon_webdataset"
+
+
+def webdataset_writer() -> Any:
+    """Return the module ``webdataset.writer``, with ``TarWriter`` and the encoders by extension.
+
+    Raises:
+        ImportError: webdataset is not installed.
+    """
+    if _PACKAGE not in sys.modules:
+        spec = importlib.util.find_spec("webdataset")
+        if spec is None or spec.submodule_search_locations is None:
+            raise ImportError("webdataset is not installed", name="webdataset")
+        package = ModuleType(_PACKAGE)
+        package.__path__ = list(spec.submodule_search_locations)
+        sys.modules[_PACKAGE] = package  # its modules import each other relatively
+    return importlib.import_module(f"{_PACKAGE}.writer")

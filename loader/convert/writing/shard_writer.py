@@ -6,7 +6,6 @@ import os
 from collections.abc import Mapping
 from contextlib import ExitStack
 from itertools import pairwise
-from types import TracebackType
 from typing import Any, Literal, Self
 
 from ...errors import ConfigError, SampleError
@@ -16,14 +15,10 @@ from ...format.prepare.plan import PrepareReport
 from ...format.tar.names import decode_name
 from ...format.unfinished import WRITING_FOLDER, remove_leftovers
 from ...storage import LocalStorage, Storage, open_storage
-from .commit_shards import commit_shards
 from .encoders import encode_part
-from .open_shard import OpenShard
-from .sample_names import checked_key, split_by_hash
-from .sample_parts import SampleParts, description, type_of_sample
-from .seen_keys import SeenKeys
+from .sample_parts import SampleParts, SeenKeys, checked_key, description, split_by_hash, type_of_sample
 from .shard_file import FileContents, PartContents, sample_bytes
-from .written_shards import PartRecord, WrittenShards, part_name, written_parts
+from .written_shards import OpenShard, PartRecord, WrittenShards, commit_shards, part_name, written_parts
 
 _DEFAULT_PART = "train"
 _END_BYTES = 1024
@@ -186,9 +181,7 @@ class ShardWriter:
             for key in self._keys_of(shard.name):
                 self._kept.add(key, number)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, _trace: object) -> None:
         if self._stack is None:
             return
         stack, self._stack = self._stack, None

@@ -11,7 +11,7 @@ from importlib import metadata
 from typing import Literal
 
 from ...errors import ConfigError
-from ...storage.node_cache.file_systems import network_file_system
+from ...storage.node_cache.private_folder import network_file_system
 from ...storage.node_cache.settings import CACHE_FOLDER_VARIABLE, CacheSettings, cache_settings
 from ...version import __version__
 from ..text import format_bytes

@@ -1,16 +1,17 @@
-"""Folders of one user: no other user reads or changes what is in them."""
+"""Folders of one user, and new files in them: no other user reads or changes what is in them."""
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import re
 import stat
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from ...errors import ConfigError
-from .file_systems import network_file_system
 from .settings import CACHE_NETWORK_VARIABLE
 
 _TAG = b"Signature: 8a477f597d28d172789f06886806bc55\n# This folder is a cache: see https://bford.info/cachedir/\n"
@@ -150,3 +151,124 @@ def _write_tag(fd: int) -> None:
         tag = os.open("CACHEDIR.TAG", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=fd)
         os.write(tag, _TAG)
         os.close(tag)
+
+
+# f_type of statfs(2), from linux/magic.h and the sources of the file systems that are not in it.
+_NAMES = {
+    0x6969: "NFS",
+    0xFF534D42: "CIFS",
+    0xFE534D42: "SMB",
+    0x517B: "SMB",
+    0x0BD00BD0: "Lustre",
+    0x65735546: "FUSE",
+    0x00C36400: "Ceph",
+    0x47504653: "GPFS",
+    0x01021997: "9P",
+    0x5346414F: "AFS",
+    0x6B414653: "AFS",
+    0x73757245: "Coda",
+    0x19830326: "BeeGFS",
+    0x01161970: "GFS2",
+    0x7461636F: "OCFS2",
+    0xAAD7AAEA: "PanFS",
+    0x20030528: "OrangeFS",
+    0x786F4256: "a folder of the virtual machine's host",
+}
+_STATFS_BYTES = 512  # more than any architecture fills
+
+
+def network_file_system(fd: int) -> str | None:
+    """Return the name of the network file system of an open folder; None if it is local or not known."""
+    if sys.platform != "linux":
+        return None
+    try:
+        fstatfs = ctypes.CDLL(None).fstatfs
+    except (AttributeError, OSError, TypeError):  # a Python without dynamic linking
+        return None
+    status = ctypes.create_string_buffer(_STATFS_BYTES)
+    if fstatfs(fd, status) != 0:
+        return None
+    return _NAMES.get(ctypes.c_ulong.from_buffer(status).value & 0xFFFFFFFF)
+
+
+PARTIAL = ".partial"
+"""End of the names of files that are being written, on file systems that need such a name."""
+
+_UNSUPPORTED = (errno.EOPNOTSUPP, errno.ENOTSUP, errno.EISDIR, errno.EINVAL, errno.ENOENT)
+
+
+class NewFile:
+    """A file that is being written; without :meth:`publish` it vanishes.
+
+    Where the file system permits, it has no name until then, so that the system removes it if the process is killed.
+
+    Args:
+        folder: Its folder.
+        name: Its name.
+        size_bytes: Bytes to reserve on the disk.
+
+    Raises:
+        OSError: It cannot be created, or the disk is full.
+    """
+
+    def __init__(self, folder: PrivateFolder, name: str, size_bytes: int = 0) -> None:
+        self._folder = folder
+        self._name = name
+        self._partial: str | None = None
+        self.fd = self._open()
+        try:
+            if size_bytes and hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(self.fd, 0, size_bytes)
+        except OSError as error:
+            if error.errno not in _UNSUPPORTED:
+                self.close()
+                raise
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self) -> int:
+        if hasattr(os, "O_TMPFILE"):
+            try:
+                return os.open(".", os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600, dir_fd=self._folder.fd)
+            except OSError as error:
+                if error.errno not in _UNSUPPORTED:
+                    raise
+        return self._open_named()
+
+    def _open_named(self) -> int:
+        self._partial = f"{self._name}-{os.urandom(6).hex()}{PARTIAL}"
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+        return os.open(self._partial, flags, 0o600, dir_fd=self._folder.fd)
+
+    def write(self, pieces: Sequence[bytes | memoryview]) -> None:
+        """Write at the end of what is written.
+
+        Raises:
+            OSError: The disk is full.
+        """
+        for piece in pieces:
+            rest = memoryview(piece)
+            while rest:
+                rest = rest[os.write(self.fd, rest) :]
+
+    def publish(self) -> None:
+        """Link the file to its name; one that exists stays, since names say what files hold.
+
+        Raises:
+            OSError: The folder cannot be written.
+        """
+        with suppress(FileExistsError):
+            if self._partial is None:
+                # The only way to name it without a privilege; linkat(2) shows it.
+                source = f"/proc/self/fd/{self.fd}"
+                os.link(source, self._name, dst_dir_fd=self._folder.fd, follow_symlinks=True)
+            else:
+                os.rename(self._partial, self._name, src_dir_fd=self._folder.fd, dst_dir_fd=self._folder.fd)
+                self._partial = None
+
+    def close(self) -> None:
+        """Close the file, which vanishes if it was not published."""
+        os.close(self.fd)
+        if self._partial is not None:
+            self._folder.remove(self._partial)

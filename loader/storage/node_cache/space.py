@@ -7,8 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 
-from .new_file import PARTIAL
-from .private_folder import PrivateFolder
+from .private_folder import PARTIAL, PrivateFolder
 
 _UNSEEN_BYTES = 64 << 20  # that a process adds before it counts again what others added
 _EVICTED_SHARE = 32  # of the limit: evicting a little at a time would count the files each time

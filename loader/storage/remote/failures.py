@@ -1,8 +1,11 @@
-"""Failed requests, and how to handle each."""
+"""Failed requests, how to handle each, and the errors that users see."""
 
 from __future__ import annotations
 
 from enum import Enum
+
+from ...errors import FormatError, StorageError
+from .options import options_for
 
 
 class Remedy(Enum):
@@ -49,3 +52,89 @@ def failure_of_status(status: int, words: str, retry_after_s: float | None = Non
     if status == 416:
         return RequestFailure("it is shorter now", Remedy.GIVE_UP, kind="changed")
     return RequestFailure(words, Remedy.GIVE_UP)
+
+
+_ANOTHER_WRITER = "another process writes to this dataset: wait for it, then try again"
+_CHANGED = {
+    "changed": ("while it was read", "wait until nothing writes to it, then try again"),
+    "not as indexed": ("since it was prepared", "run energon prepare again on this dataset"),
+}
+_START_AGAIN = "check the network and the service, then start again: nothing was skipped"
+_HINTS = {
+    "alternates": (
+        "if its replicas hold the same files, set the storage option check_versions=false, which compares sizes alone"
+    ),
+    "odd name": "copy or move it to another name, or give a folder without it",
+    "no listing": "give the folder that it serves, or the URL of its bucket (s3://…)",
+    "no ranges": "use a web server that answers range requests, such as nginx; python -m http.server does not",
+    "read-only": "write to the folder that it serves, or to its bucket (s3://…)",
+    "wrong region": "set AWS_REGION, or the storage option region, to the region of the bucket",
+}
+_CREDENTIALS = {
+    "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, or the role of this machine",
+    "gs": "GOOGLE_APPLICATION_CREDENTIALS, or run gcloud auth application-default login",
+    "az": "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY, or others of AZURE_STORAGE_*",
+    "msc": "the credentials of this profile, in the file that MSC_CONFIG names",
+}
+_ENDPOINTS = {
+    "s3": "AWS_ENDPOINT_URL, or the storage option endpoint_url",
+    "gs": "the storage option endpoint_url",
+    "az": "the storage option endpoint_url",
+    "msc": "the file that MSC_CONFIG names",
+}
+
+
+def missing_object(url: str) -> StorageError:
+    """Return the error of an object that does not exist; its cause is a ``FileNotFoundError``."""
+    error = StorageError("this object does not exist", path=url, hint="check the URL")
+    error.__cause__ = FileNotFoundError(url)
+    return error
+
+
+def error_of_failure(
+    failure: RequestFailure, *, action: str, url: str, tries: int, spent_s: float
+) -> StorageError | FormatError:
+    """Return the error of a request that is given up; its cause is a ``FileNotFoundError`` if the object is missing.
+
+    Args:
+        failure: The last failure.
+        action: What the request does: ``read bytes 0–512 of``.
+        url: The object.
+        tries: How often it was sent.
+        spent_s: Seconds since the first time.
+    """
+    if failure.kind == "missing":
+        return missing_object(url)
+    if failure.kind in _CHANGED and action != "write":
+        since, hint = _CHANGED[failure.kind]
+        return FormatError(f"this object changed {since}: {failure.cause}", at=url, hint=hint)
+    what = "folder" if action == "list" else "object"
+    after = f" after {tries} tries in {spent_s:.0f} s" if tries > 1 and failure.kind != "denied" else ""
+    return StorageError(
+        f"cannot {action} this {what}: {failure.cause}{after}", path=url, hint=_hint(failure.kind, url, tries)
+    )
+
+
+def _hint(kind: str, url: str, tries: int) -> str | None:
+    protocol = url.partition("://")[0]
+    protocol = "az" if protocol in ("abfs", "abfss") else protocol
+    if kind == "denied":
+        return _access_hint(protocol, url)
+    if kind == "no bucket":
+        endpoint = f", and the endpoint: {_ENDPOINTS[protocol]}" if protocol in _ENDPOINTS else ""
+        return f"check the name of the bucket{endpoint}"
+    if kind == "unreachable":
+        endpoint = f"the endpoint: {_ENDPOINTS[protocol]}" if protocol in _ENDPOINTS else "the name of the host"
+        return f"check the network and {endpoint}"
+    if kind == "changed":
+        return _ANOTHER_WRITER
+    return _HINTS.get(kind, _START_AGAIN if tries > 1 and kind != "exists" else None)
+
+
+def _access_hint(protocol: str, url: str) -> str:
+    if protocol not in _CREDENTIALS:
+        return "check the URL; web servers are read without credentials"
+    if options_for(url).anonymous:
+        return "the storage option anonymous=true sends no credentials: remove it, unless the bucket is public"
+    public = "" if protocol == "msc" else "; for a public bucket, set the storage option anonymous=true"
+    return f"check {_CREDENTIALS[protocol]}{public}"

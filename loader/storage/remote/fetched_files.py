@@ -16,15 +16,14 @@ import msgspec
 
 from ...errors import EnergonError, SampleError
 from ..protocol import raise_storage_error
-from .clients.addresses import PRIVATE, PUBLIC
 from .clients.choice import client_of
+from .clients.connection import Retries
 from .clients.http_client import HttpClient
+from .clients.limited_answer import PRIVATE, PUBLIC
 from .failures import Remedy, RequestFailure
-from .fetcher import Fetch, Fetcher
+from .fetcher import Fetch, Fetcher, Pace
 from .object_url import PROTOCOLS, hide_query, host_of, parse_object_url
 from .options import DownloadOptions, options_for
-from .pace import Pace
-from .retries import Retries
 
 _TRIES = 2  # of a file; a run of training tries for minutes
 _DEADLINE_S = 30.0  # of all tries together
@@ -188,7 +187,8 @@ class Downloads:
             started, failure = host.pace.begin(), None
             try:
                 if host.given_up:
-                    raise last[0] if last else _given_up(url, host)
+                    cause = f"it was not tried, since {host_of(url)} was given up: {host.given_up}"
+                    raise last[0] if last else RequestFailure(cause, Remedy.GIVE_UP, kind="given up")
                 self._transfer(url, path)
             except RequestFailure as raised:
                 failure = raised
@@ -259,9 +259,3 @@ class Downloads:
             raise RequestFailure(cause, Remedy.GIVE_UP, kind="too large")
         starts = range(0, size_bytes, _PIECE_BYTES)
         file.writelines(client.get(place.key, start, min(start + _PIECE_BYTES, size_bytes)).data for start in starts)
-
-
-def _given_up(url: str, host: _Host) -> RequestFailure:
-    return RequestFailure(
-        f"it was not tried, since {host_of(url)} was given up: {host.given_up}", Remedy.GIVE_UP, kind="given up"
-    )

@@ -8,9 +8,10 @@ import time
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from queue import SimpleQueue
 
-from .pace import Pace
+from .failures import Remedy, RequestFailure
 
 _MIN_HEDGE_S = 0.2
 _REMEMBERED = 256  # durations of a size class
@@ -20,6 +21,7 @@ _MAX_LATE = 0.1  # share above which the service is slow, and not single request
 _SIZE_CLASSES = (64 << 10, 1 << 20)  # bytes
 
 
+@dataclass(slots=True, eq=False)
 class _Request:
     """A range that is fetched by one thread, or by two if the first one is late.
 
@@ -28,33 +30,20 @@ class _Request:
         size_bytes: Length of the range.
     """
 
-    __slots__ = (
-        "arrived",
-        "attempts",
-        "data",
-        "error",
-        "is_done",
-        "is_hedged",
-        "is_late",
-        "is_started",
-        "is_wanted",
-        "read",
-        "size_bytes",
-    )
+    read: Callable[[Callable[[], bool]], bytes]
+    size_bytes: int
+    attempts: int = 0  # queued and running ones
+    is_hedged: bool = False
+    is_late: bool = False
+    is_started: bool = False
+    is_done: bool = False
+    is_wanted: bool = True
+    data: bytes | None = None
+    error: BaseException | None = None
+    # One bare lock: a future with its condition takes longer than all else of the hand-over.
+    arrived: threading.Lock = field(default_factory=threading.Lock)
 
-    def __init__(self, read: Callable[[Callable[[], bool]], bytes], size_bytes: int) -> None:
-        self.read = read
-        self.size_bytes = size_bytes
-        self.attempts = 0  # queued and running ones
-        self.is_hedged = False
-        self.is_late = False
-        self.is_started = False
-        self.is_done = False
-        self.is_wanted = True
-        self.data: bytes | None = None
-        self.error: BaseException | None = None
-        # One bare lock: a future with its condition takes longer than all else of the hand-over.
-        self.arrived = threading.Lock()
+    def __post_init__(self) -> None:
         self.arrived.acquire()
 
     def is_awaited(self) -> bool:
@@ -245,3 +234,72 @@ class Fetcher:
 
 def _size_class(size_bytes: int) -> int:
     return bisect_left(_SIZE_CLASSES, size_bytes)
+
+
+_WINDOW = 64  # requests over which the share of refused ones is averaged
+_MAX_REFUSED = 0.06  # share; services refuse single requests at any load
+
+
+class Pace:
+    """A limit of open requests: halved if many get a 429 or 503, one more for each round of requests that succeed.
+
+    Args:
+        max_requests: The upper limit.
+
+    Attributes:
+        limit: The present limit.
+    """
+
+    def __init__(self, max_requests: int) -> None:
+        self.limit = float(max_requests)
+        self._max = float(max_requests)
+        self._open = 0
+        self._stalled = 0
+        self._refused = 0.0  # share of the last requests
+        self._halved_at = 0.0
+        self._lock = threading.Lock()
+        self._has_room = threading.Condition(self._lock)
+        self._waiting = 0
+
+    def begin(self) -> float:
+        """Wait until one more request may be sent; return the time for :meth:`end`. Threads may share the pace."""
+        with self._lock:
+            if self._open - self._stalled + 1 > self.limit:
+                self._waiting += 1
+                while self._open - self._stalled + 1 > self.limit:
+                    self._has_room.wait()
+                self._waiting -= 1
+            self._open += 1
+        return time.monotonic()
+
+    def end(self, started: float, failure: RequestFailure | None) -> None:
+        """Count a request as ended.
+
+        Args:
+            started: What :meth:`begin` returned.
+            failure: Its failure; None if it succeeded.
+        """
+        with self._lock:
+            self._open -= 1
+            if failure is None:
+                self._refused -= self._refused / _WINDOW
+                if self.limit < self._max:
+                    self.limit = min(self._max, self.limit + 1 / self.limit)
+            elif failure.remedy is Remedy.SLOW_DOWN and started >= self._halved_at:
+                # Requests that were sent before the limit was halved say nothing about the new limit.
+                self._note_refused()
+            if self._waiting:
+                self._has_room.notify(2)  # the limit grows by less than one
+
+    def _note_refused(self) -> None:
+        self._refused += (1 - self._refused) / _WINDOW
+        if self._refused > _MAX_REFUSED:
+            self.limit = max(1.0, self.limit / 2)
+            self._refused = 0.0
+            self._halved_at = time.monotonic()
+
+    def note_stalled(self, change: int) -> None:
+        """Count one more (1) or one less (-1) request that was replaced by another one, and so takes no place."""
+        with self._lock:
+            self._stalled += change
+            self._has_room.notify()

@@ -12,12 +12,15 @@ from typing import Any, BinaryIO
 
 from ...errors import EnergonError, FormatError, StorageError
 from ...escaped_log import get_logger
-from ..node_cache import CacheSettings, RemoteObject, block_cache, cache_settings, local_copy
+from ..node_cache.block_cache import RemoteObject
+from ..node_cache.node_cache import block_cache, local_copy
+from ..node_cache.settings import CacheSettings, cache_settings
 from ..protocol import ByteRange, FileInfo, check_name
 from ..shared_answers import answers_here, has_answers, shared
-from .clients import ClientObject, Connection, fetcher_of, has_answered, note_answer
-from .failure_errors import missing_object
-from .failures import RequestFailure
+from .clients.choice import fetcher_of, has_answered, note_answer
+from .clients.client import ClientObject
+from .clients.connection import Connection
+from .failures import RequestFailure, missing_object
 from .fetcher import Fetch
 from .listed_folders import ListedFolders, is_readable, is_visible
 from .object_requests import ObjectRequests

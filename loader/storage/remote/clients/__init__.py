@@ -8,37 +8,9 @@
 `stores.py`          the stores of obstore, and their settings
 `msc_client.py`      profiles of multi-storage-client
 `http_client.py`     requests to web servers
-`limited_answer.py`  their answers, read within limits of time and bytes
-`addresses.py`       the addresses of hosts, of which some may be refused
+`limited_answer.py`  connections to allowed addresses, and answers within limits of time and bytes
 `fork_lock.py`       a lock that forks wait for
-`helper_client.py`   requests sent through a helper process
+`helper_client.py`   requests sent through a helper process, and messages to it
 `helper.py`          the helper process
-`messages.py`        messages between a process and its helper
 ==================== ==========================================
 """
-
-from .choice import (
-    connection_of,
-    fetcher_of,
-    has_answered,
-    may_fork,
-    may_use_rust,
-    note_answer,
-    use_rust_here,
-)
-from .client import ClientObject, ObjectClient, Received
-from .connection import Connection
-
-__all__ = [
-    "ClientObject",
-    "Connection",
-    "ObjectClient",
-    "Received",
-    "connection_of",
-    "fetcher_of",
-    "has_answered",
-    "may_fork",
-    "may_use_rust",
-    "note_answer",
-    "use_rust_here",
-]

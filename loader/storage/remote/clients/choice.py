@@ -6,10 +6,9 @@ import multiprocessing
 import os
 from functools import partial
 
-from ..fetcher import Fetcher
+from ..fetcher import Fetcher, Pace
 from ..object_url import ObjectUrl
 from ..options import StorageOptions, options_for
-from ..pace import Pace
 from .client import ObjectClient
 from .connection import Connection
 from .fork_lock import ForkLock
@@ -103,13 +102,7 @@ def _connect(url: ObjectUrl, options: StorageOptions, key: tuple[object, ...]) -
     bucket = _bucket(url)
     with _lock:
         pace = _paces.setdefault(bucket, Pace(options.max_requests))
-        found = Connection(
-            client,
-            pace,
-            options,
-            has_answered=lambda: bucket in _answered,
-            note_answer=lambda: _answered.add(bucket),
-        )
+        found = Connection(client, pace, options, bucket, _answered)
         return _connections.setdefault(key, found)
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import random
+import time
 from collections.abc import Callable
-from typing import TypeVar
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar, TypeVarTuple
 
-from ..failures import RequestFailure
+from ....escaped_log import get_logger
+from ..failures import Remedy, RequestFailure, error_of_failure
+from ..fetcher import Pace
 from ..options import StorageOptions
-from ..pace import Pace
-from ..retries import Retries
 from .client import ObjectClient
 
 _T = TypeVar("_T")
@@ -21,8 +25,8 @@ class Connection:
         client: Sends single requests.
         pace: Limits the requests at one time.
         options: Endpoint, region and limits.
-        has_answered: Returns True if the service has answered before.
-        note_answer: Called once it has.
+        bucket: Protocol, container and account.
+        answered: Buckets whose service has answered in this process; this one is added.
 
     Attributes:
         can_list: True if the service lists objects.
@@ -34,16 +38,15 @@ class Connection:
         client: ObjectClient,
         pace: Pace,
         options: StorageOptions,
-        *,
-        has_answered: Callable[[], bool],
-        note_answer: Callable[[], None],
+        bucket: tuple[str, ...],
+        answered: set[tuple[str, ...]],
     ) -> None:
         self.can_list = client.can_list
         self.options = options
         self._client = client
         self._pace = pace
-        self._retries = Retries(options.deadline_s, refresh=client.refresh, has_answered=has_answered)
-        self._note_answer = note_answer
+        self._retries = Retries(options.deadline_s, refresh=client.refresh, has_answered=lambda: bucket in answered)
+        self._note_answer = partial(answered.add, bucket)
         self._is_noted = False
 
     def send(
@@ -76,3 +79,101 @@ class Connection:
             if not self._is_noted and (failure is None or failure.kind != "unreachable"):
                 self._is_noted = True
                 self._note_answer()
+
+
+_R = TypeVar("_R")
+_Ts = TypeVarTuple("_Ts")
+_log = get_logger(__name__)
+_FIRST_DELAY_S, _MAX_DELAY_S = 0.1, 15.0
+_CONTACT_S = 20.0  # a wrong endpoint is reported soon; a later outage may last longer
+_MIN_TRIES = 3
+_FEW_TRIES = 3
+_FIRST_WARNING_S, _NEXT_WARNINGS_S = 10.0, 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Retries:
+    """The policy of retries.
+
+    Attributes:
+        deadline_s: Seconds after which a request is given up, after at least three tries.
+        max_tries: Most tries, twice as many if the service asks to slow down; None counts none.
+        clock: Returns seconds.
+        sleep: Waits some seconds.
+        refresh: Called once after a denied request, to get new credentials.
+        has_answered: Returns False for a service that never answered: without a connection it is given up sooner.
+    """
+
+    deadline_s: float = 300.0
+    max_tries: int | None = None
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    refresh: Callable[[], None] | None = None
+    has_answered: Callable[[], bool] | None = None
+
+    def run(
+        self,
+        attempt: Callable[[*_Ts], _R],
+        *arguments: *_Ts,
+        action: str,
+        url: str,
+        is_wanted: Callable[[], bool] | None = None,
+    ) -> _R:
+        """Return what ``attempt`` returns, which is called again after failures that may pass.
+
+        Args:
+            attempt: Sends the request; raises :class:`RequestFailure`.
+            arguments: Its arguments.
+            action: What the request does, for messages: ``read bytes 0–512 of``.
+            url: The object, for messages.
+            is_wanted: Returns False when the result came in another way, so that the request is not sent again.
+
+        Raises:
+            FormatError: The object has changed.
+            StorageError: The request failed for good; the cause is a ``FileNotFoundError`` if the object is missing.
+        """
+        started, tries, warned_s = self.clock(), 0, _FIRST_WARNING_S
+        has_refreshed = False
+        while True:
+            tries += 1
+            try:
+                return attempt(*arguments)
+            except RequestFailure as failure:
+                spent_s = self.clock() - started
+                if failure.remedy is Remedy.REFRESH and self.refresh is not None and not has_refreshed:
+                    has_refreshed = True
+                    self.refresh()
+                    continue
+                is_dropped = is_wanted is not None and not is_wanted()
+                delay_s = None if is_dropped else self._delay_s(failure, tries, spent_s)
+                if delay_s is None:
+                    error = error_of_failure(failure, action=action, url=url, tries=tries, spent_s=spent_s)
+                    raise error from error.__cause__ or failure
+                if spent_s >= warned_s and self.max_tries is None:  # else the error comes soon
+                    _log.warning(
+                        "cannot %s %s: %s; %d tries in %.0f s, trying again", action, url, failure.cause, tries, spent_s
+                    )
+                    warned_s = spent_s + _NEXT_WARNINGS_S
+                self.sleep(delay_s)
+
+    def _delay_s(self, failure: RequestFailure, tries: int, spent_s: float) -> float | None:
+        """Return the seconds to wait before the next try; None if there is none."""
+        if failure.remedy is Remedy.RETRY_FEW and tries >= _FEW_TRIES:
+            return None
+        if failure.remedy not in (Remedy.RETRY, Remedy.SLOW_DOWN, Remedy.RETRY_FEW):
+            return None
+        if self.max_tries is not None and tries >= self.max_tries * (1 + (failure.remedy is Remedy.SLOW_DOWN)):
+            return None
+        delay_s = random.uniform(0, min(_MAX_DELAY_S, _FIRST_DELAY_S * 2 ** min(tries, 20)))
+        least_s = failure.retry_after_s or 0.0
+        deadline_s = self.deadline_s
+        if failure.kind == "unreachable" and self.has_answered is not None and not self.has_answered():
+            deadline_s = min(deadline_s, _CONTACT_S)
+        left_s = deadline_s - spent_s
+        if least_s > max(left_s, 0):
+            return None
+        if tries < _MIN_TRIES:
+            return max(delay_s, least_s)
+        if left_s <= 0:
+            return None
+        return max(min(delay_s, left_s), least_s)  # the last try is at the deadline

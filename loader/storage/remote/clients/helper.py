@@ -15,7 +15,7 @@ from ..object_url import ObjectUrl, redact_urls
 from ..options import StorageOptions
 from .choice import client_of, use_rust_here
 from .client import ObjectClient
-from .messages import read_message, write_message
+from .helper_client import read_message, write_message
 
 _THREADS = 64
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import itertools
 import os
+import pickle
+import struct
 import subprocess
 import sys
 import threading
@@ -18,7 +20,6 @@ from ..object_url import ObjectUrl
 from ..options import StorageOptions
 from .client import ClientObject, Received
 from .fork_lock import ForkLock
-from .messages import read_message, write_message
 
 _ROOT = str(Path(__file__).parents[4])  # first, so that no other package named `loader` comes before this one
 _START = (  # these reach the whole process group; the parent, which may handle them, ends this one
@@ -191,3 +192,27 @@ class HelperClient:
 
     def refresh(self) -> None:
         _current().call(*self._bucket, "refresh")
+
+
+_LENGTH = struct.Struct("<Q")
+
+
+def read_message(stream: BinaryIO) -> Any:
+    """Read one message.
+
+    Raises:
+        EOFError: The other process has ended.
+    """
+    head = stream.read(_LENGTH.size)
+    if len(head) < _LENGTH.size:
+        raise EOFError
+    data = stream.read(_LENGTH.unpack(head)[0])
+    return pickle.loads(data)  # noqa: S301 - written by the other end of a pipe of our own
+
+
+def write_message(stream: BinaryIO, message: Any) -> None:
+    """Write one message."""
+    data = pickle.dumps(message, protocol=5)
+    rest = memoryview(_LENGTH.pack(len(data)) + data)
+    while rest:  # the stream has no buffer, which a fork would copy with a half of a message in it
+        rest = rest[stream.write(rest) :]

@@ -19,9 +19,18 @@ from ....version import __version__
 from ..failures import Remedy, RequestFailure, failure_of_status
 from ..object_url import ObjectUrl
 from ..options import StorageOptions
-from .addresses import PRIVATE, PUBLIC, AddressKind, check_proxied, connect
 from .client import ClientObject, Received
-from .limited_answer import MAX_HEAD_BYTES, LimitedAnswer, RequestLimits, named_failures
+from .limited_answer import (
+    MAX_HEAD_BYTES,
+    PRIVATE,
+    PUBLIC,
+    AddressKind,
+    LimitedAnswer,
+    RequestLimits,
+    check_proxied,
+    connect,
+    named_failures,
+)
 
 _MAX_REDIRECTS = 5
 _MAX_IDLE = 64

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _REQUEST_LIMIT = timedelta(minutes=5)
 _CONNECT_LIMIT = timedelta(seconds=10)
-_NO_RETRIES: Any = {"max_retries": 0}  # requests are retried by `retries.py` alone
+_NO_RETRIES: Any = {"max_retries": 0}  # requests are retried by `connection.py` alone
 _RETRIES_OF_PARTS: Any = {  # but an upload by parts is one call of obstore, and a failed part should not end it
     "max_retries": 8,
     "backoff": {"init_backoff": timedelta(seconds=0.1), "max_backoff": timedelta(seconds=5), "base": 2},

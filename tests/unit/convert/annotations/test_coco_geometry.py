@@ -10,9 +10,8 @@ from hypothesis import given, strategies as st
 from PIL import Image, ImageDraw
 from pycocotools import mask as reference
 
-from loader.convert.annotations.coco_geometry import area_of, move_document
-from loader.convert.annotations.picture_change import TRANSPOSES, PictureChange
-from loader.convert.annotations.rle import decode_mask, encode_mask
+from loader.convert.annotations.coordinates import area_of, move_document
+from loader.convert.annotations.picture_change import TRANSPOSES, PictureChange, decode_mask, encode_mask
 from loader.errors import SampleError
 
 ORIENTATIONS = st.sampled_from([1, *TRANSPOSES])

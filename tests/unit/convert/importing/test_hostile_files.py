@@ -22,7 +22,7 @@ from loader.convert.rows.shard_plan import ShardLayout
 from loader.convert.sources.archives import TarSource
 from loader.convert.sources.files import FilesSource
 from loader.convert.sources.source import Source
-from loader.convert.sources.text_table import TextTableSource
+from loader.convert.sources.table_source import TextTableSource
 from loader.errors import ConfigError, SampleError
 from tests.unit.convert.importing.test_run import import_folder, jpeg, samples_of, write_photos
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from loader.convert.rows.keys import hash_key, key_of_path, rename_repeated
+from loader.convert.rows.row import hash_key, key_of_path, rename_repeated
 from loader.format.tar.names import split_member_name
 
 

@@ -17,8 +17,8 @@ from loader.convert.importing.plan import ImportPlan, ImportProgress, WrittenRow
 from loader.convert.importing.run import run_import
 from loader.convert.rows.row import CellRef, ValueRef
 from loader.convert.rows.shard_plan import ShardLayout
-from loader.convert.sources.arrow_table import ArrowTableSource
 from loader.convert.sources.source import Listing
+from loader.convert.sources.table_source import ArrowTableSource
 from loader.convert.tables import arrow_files
 from loader.convert.tables.columns import Columns
 from loader.errors import ConfigError, FormatError

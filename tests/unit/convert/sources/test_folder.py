@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from loader.convert.file_trees.samples import group_files
+from loader.convert.file_trees.file_names import group_files
 from loader.convert.file_trees.survey import TreeOptions
 from loader.convert.rows.row import NO_SPLIT, FileRef, ValueRef
 from loader.convert.sources.files import FilesSource

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from loader.convert.rows.row import ValueRef
-from loader.convert.sources.interleaved import InterleavedSource
+from loader.convert.sources.interleaved_files import InterleavedSource
 from tests.unit.convert.sources.imported import faults_of, import_source, load, red, rows_of, write_picture
 
 MMC4 = {

@@ -11,7 +11,7 @@ import pytest
 
 from loader.convert.rows.row import FaultRef
 from loader.convert.sources.source import Listing
-from loader.convert.sources.text_table import TextTableSource
+from loader.convert.sources.table_source import TextTableSource
 from loader.convert.tables.columns import Columns
 from loader.errors import ConfigError, StorageError
 from tests.imports import imported, picture, reasons

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from loader.convert.rows.row import ValueRef
+from loader.convert.sources.conversations import VqaSource
 from loader.convert.sources.source import SampleProposal
-from loader.convert.sources.vqa import VqaSource
 from tests.unit.convert.sources.imported import faults_of, import_source, load, red, rows_of, write_picture
 
 NAME = "v2_OpenEnded_mscoco_train2014_questions.json"

@@ -15,9 +15,8 @@ from pyarrow import ipc, parquet
 
 from loader.convert.importing import PictureOptions, list_rows, write_trial
 from loader.convert.rows.shard_plan import ShardLayout
-from loader.convert.sources.arrow_table import ArrowTableSource
 from loader.convert.sources.source import Listing
-from loader.convert.sources.text_table import TextTableSource
+from loader.convert.sources.table_source import ArrowTableSource, TextTableSource
 from loader.convert.tables.columns import Columns
 from loader.errors import ConfigError
 from tests.imports import imported, picture, reasons

@@ -17,7 +17,7 @@ from PIL import Image
 
 from loader import CaptioningSample, ImageClassificationSample, ShardWriter, VQASample, WorkerConfig, get_val_dataset
 from loader.convert.writing.encoders import encode_part
-from loader.convert.writing.seen_keys import SeenKeys
+from loader.convert.writing.sample_parts import SeenKeys
 from loader.errors import ConfigError, SampleError
 from loader.format import DatasetFolder
 

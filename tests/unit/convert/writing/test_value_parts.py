@@ -10,7 +10,7 @@ import pytest
 import torch
 from PIL import Image
 
-from loader.convert.writing.value_parts import part_of_value
+from loader.convert.sources.foreign_chunks import part_of_value
 from loader.errors import SampleError
 
 

@@ -12,7 +12,10 @@ import sys
 import time
 from collections.abc import Callable
 
-from loader.storage.node_cache import BlockCache, CacheSettings, RemoteObject, block_cache, space
+from loader.storage.node_cache import space
+from loader.storage.node_cache.block_cache import BlockCache, RemoteObject
+from loader.storage.node_cache.node_cache import block_cache
+from loader.storage.node_cache.settings import CacheSettings
 
 OBJECTS, SIZE_BYTES, LIMIT_BYTES = 40, 300_000, 6_000_000
 UNSEEN_BYTES = 500_000  # that a process adds before it counts again; 64 MiB outside of tests

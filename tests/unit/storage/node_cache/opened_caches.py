@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from loader.storage.node_cache import BlockCache, CacheSettings, RemoteObject, node_cache
+from loader.storage.node_cache import node_cache
+from loader.storage.node_cache.block_cache import BlockCache, RemoteObject
+from loader.storage.node_cache.settings import CacheSettings
 
 OpenCache = Callable[..., BlockCache]
 

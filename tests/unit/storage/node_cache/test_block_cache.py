@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from loader.errors import StorageError
-from loader.storage.node_cache import BlockCache, space
-from loader.storage.node_cache.block_cache import BLOCK_BYTES
+from loader.storage.node_cache import space
+from loader.storage.node_cache.block_cache import BLOCK_BYTES, BlockCache
 
 from .opened_caches import FakeObject, block_files, open_cache, size_of
 
@@ -223,7 +223,8 @@ def test_a_forked_process_reads_through_the_cache(cache: BlockCache, tmp_path: P
     held.wait()
     child = os.fork()
     if not child:
-        from loader.storage.node_cache import CacheSettings, block_cache
+        from loader.storage.node_cache.node_cache import block_cache
+        from loader.storage.node_cache.settings import CacheSettings
 
         opened = block_cache(CacheSettings(folder=str(tmp_path), free_bytes=0))
         os._exit(opened is None or opened.read(found.source, 0, 10, found.fetch) != found.data[:10])

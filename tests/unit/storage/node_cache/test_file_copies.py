@@ -17,12 +17,14 @@ from pathlib import Path
 import pytest
 
 from loader.errors import ConfigError, StorageError
-from loader.storage.node_cache import CacheSettings, local_copy, node_cache
+from loader.storage.node_cache import node_cache
+from loader.storage.node_cache.node_cache import local_copy
+from loader.storage.node_cache.settings import CacheSettings
 from tests.small_disks import mounted_disk
 
 _USER = """
 import sys, time
-from loader.storage.node_cache import local_copy
+from loader.storage.node_cache.node_cache import local_copy
 def download():
     print("downloads", flush=True)
     yield b"column"

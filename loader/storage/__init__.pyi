@@ -1,0 +1,44 @@
+# The public names of this package, each with the module that defines it.
+
+from .durable_copy import (
+    COMMAND_FILE as COMMAND_FILE,
+    left_command as left_command,
+    partials_of as partials_of,
+    process_of_partial as process_of_partial,
+    size_of as size_of,
+    temporary_name as temporary_name,
+)
+from .epath import EPath as EPath
+from .file_stream import AscendingFile as AscendingFile, FileStream as FileStream, UnannouncedReads as UnannouncedReads
+from .local import LocalStorage as LocalStorage
+from .memory_map import map_file as map_file
+from .protocol import (
+    ByteRange as ByteRange,
+    ClosesOnExit as ClosesOnExit,
+    FileInfo as FileInfo,
+    PendingRead as PendingRead,
+    ReadableFile as ReadableFile,
+    Storage as Storage,
+    max_document_bytes as max_document_bytes,
+    raise_storage_error as raise_storage_error,
+    read_document as read_document,
+)
+from .remote import (
+    DownloadOptions as DownloadOptions,
+    RemoteStorage as RemoteStorage,
+    may_fork as may_fork,
+    may_use_rust as may_use_rust,
+    remember_options as remember_options,
+    use_rust_here as use_rust_here,
+)
+from .urls import (
+    SplitStorage as SplitStorage,
+    hint_of_missing as hint_of_missing,
+    is_url as is_url,
+    missing_folder as missing_folder,
+    open_parent as open_parent,
+    open_storage as open_storage,
+    resolve_path as resolve_path,
+    short_path as short_path,
+    split_url as split_url,
+)

@@ -1,0 +1,17 @@
+# The public names of this package, each with the module that defines it.
+
+from .clients.choice import may_fork as may_fork, may_use_rust as may_use_rust, use_rust_here as use_rust_here
+from .object_url import (
+    PROTOCOLS as PROTOCOLS,
+    hide_query as hide_query,
+    host_of as host_of,
+    redact_urls as redact_urls,
+    secret_fault as secret_fault,
+)
+from .options import (
+    DownloadOptions as DownloadOptions,
+    parse_storage_options as parse_storage_options,
+    remember_options as remember_options,
+    use_storage_options as use_storage_options,
+)
+from .remote_storage import RemoteStorage as RemoteStorage

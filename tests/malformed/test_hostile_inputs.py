@@ -83,7 +83,7 @@ OF_TARS = {
     "raw info": (*ENERGON, "info", "{path}"),
     "raw lint": (*ENERGON, "lint", "{path}"),
     "raw preview": (*ENERGON, "preview", "{path}", "-n", "1"),
-    "prepare": (*ENERGON, "prepare", "{path}", "--yes"),
+    "prepare": (*ENERGON, "prepare", "{path}", "--yes", "--split-ratio", "1,0,0", "--sample-type", "CrudeWebdataset"),
 }
 OF_DATASETS = {
     "info": (*ENERGON, "info", "{path}"),
@@ -137,7 +137,7 @@ def prepared(name: str, content: Content) -> Build:
 
     def build(folder: Path) -> Path:
         path = shards()(folder)
-        done = measure([*ENERGON, "prepare", str(path), "--yes"], folder)
+        done = run(OF_TARS["prepare"], path, folder.parent)
         assert done.code == 0, done.output
         with (path / ".nv-meta" / name).open("wb") as file:
             if isinstance(content, bytes):
@@ -348,10 +348,17 @@ INPUTS: dict[str, tuple[Build, dict[str, tuple[str, ...]]]] = {
     "a line of JSON of 225 MB": (lines_of("a.jsonl", JSONL), TABLES),
     "a table of paths outside": (table("a.csv", paths_outside), TABLES | NAMED),
     "a table of private URLs": (table("a.csv", private_urls), TABLES),
-    "a folder of links out": (links_out, {name: TABLES[name] for name in ("import", "prepare", "info", "lint")} | LINKED),
+    "a folder of links out": (
+        links_out,
+        {name: TABLES[name] for name in ("import", "prepare", "info", "lint")} | LINKED,
+    ),
 }
 BELOW_A_LIMIT = {name for name in INPUTS if " below " in name}
-QUICK = {("names and links that lead out", "raw lint"), ("pickles", "load"), ("a table of paths outside", "import by root")}
+QUICK = {
+    ("names and links that lead out", "raw lint"),
+    ("pickles", "load"),
+    ("a table of paths outside", "import by root"),
+}
 
 
 @pytest.fixture
@@ -365,7 +372,7 @@ def root(tmp_path: Path) -> Iterator[Path]:
 
 
 def run(command: tuple[str, ...], path: Path, root: Path) -> Measured:
-    arguments = [word.format(path=path, out=root / "out") for word in command]
+    arguments = [word.replace("{path}", str(path)).replace("{out}", str(root / "out")) for word in command]
     folders = {"TMPDIR": str(root / "tmp"), "HOME": str(root / "home"), "XDG_CACHE_HOME": str(root / "home")}
     return measure(arguments, root / "work", timeout_s=100, **folders)
 

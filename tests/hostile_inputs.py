@@ -59,21 +59,21 @@ class Measured:
 def measure(
     command: Sequence[str],
     folder: Path,
+    environment: Mapping[str, str],
     *,
     address_space_mib: int = 12288,
     cpu_s: int = 60,
-    timeout_s: float = 120,
-    **environment: str,
+    timeout_s: float = 100,
 ) -> Measured:
     """Run a Python command in a process with limits on its address space and time.
 
     Args:
         command: Arguments of Python, such as ``-m energon_cli``.
-        folder: The working folder of the command; nothing is written there.
+        folder: The working folder of the command. Files for its output are made, and removed, next to it.
+        environment: Further environment variables.
         address_space_mib: Limit for each of its processes. torch alone maps several GB.
         cpu_s: Processor time after which each of its processes is killed.
         timeout_s: The command and its processes are killed after this time.
-        environment: Further environment variables.
     """
     report, printed = (folder.parent / f"measured.{ending}" for ending in ("json", "txt"))
     limits = [str(report), str(address_space_mib * MIB), str(cpu_s), str(timeout_s)]

@@ -172,7 +172,7 @@ def private_urls(root: Path) -> str:
 
 def links_out(folder: Path) -> Path:
     for n, target in enumerate((folder.parent / "secret.txt", "/etc/passwd", "../secret.txt", "/dev/zero")):
-        (folder / f"{n}.txt").symlink_to(target)
+        (folder / f"{n}.txt").symlink_to(str(target))
     (folder / "etc").symlink_to("/etc")
     (folder / "a.txt").write_text("a caption")
     os.mkfifo(folder / "f.txt")
@@ -380,7 +380,7 @@ def root(tmp_path: Path) -> Iterator[Path]:
 def run(command: tuple[str, ...], path: Path, root: Path) -> Measured:
     arguments = [word.replace("{path}", str(path)).replace("{out}", str(root / "out")) for word in command]
     folders = {"TMPDIR": str(root / "tmp"), "HOME": str(root / "home"), "XDG_CACHE_HOME": str(root / "home")}
-    return measure(arguments, root / "work", timeout_s=100, **folders)
+    return measure(arguments, root / "work", folders)
 
 
 @functools.cache

@@ -63,7 +63,7 @@ def measure(
     *,
     address_space_mib: int = 12288,
     cpu_s: int = 60,
-    timeout_s: float = 100,
+    timeout_s: float = 180,
 ) -> Measured:
     """Run a Python command in a process with limits on its address space and time.
 

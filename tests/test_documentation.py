@@ -36,7 +36,7 @@ def command_lines(text: str) -> Iterator[list[str]]:
 def unknown_words(words: list[str], group: click.Group) -> Iterator[str]:
     context = click.Context(group, info_name="energon")
     command: click.Command = group
-    for word in words[1:]:
+    for word in words[2:] if words[1:2] == ["help"] else words[1:]:  # `energon help` names commands
         if isinstance(command, click.Group) and not word.startswith("-"):
             found = command.get_command(context, word)
             if found is None:

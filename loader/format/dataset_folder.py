@@ -110,16 +110,26 @@ class DatasetFolder:
         """Path of ``.nv-meta``, or of the folder that is used instead."""
         return self.storage.path(FOLDER)
 
-    @cached_property
+    @property
     def split(self) -> SplitConfig | None:
         """The split; None if the dataset has no split file. Samples that it excludes by a bare key have their shards.
 
         Raises:
             ConfigError: The file is invalid, or a file requested by name is missing.
         """
-        config = read_split_config(self.storage, self._split_name)
+        if isinstance(self._split_or_error, ConfigError):
+            raise self._split_or_error.with_traceback(None)
+        return self._split_or_error
+
+    @cached_property
+    def _split_or_error(self) -> SplitConfig | ConfigError | None:
+        """The split, or why it is refused: to find that out again takes seconds if the file has millions of lines."""
+        try:
+            config = read_split_config(self.storage, self._split_name)
+        except ConfigError as error:
+            return error
         if config is None and self._split_name != SPLIT_YAML:
-            raise self._missing(self._split_name)
+            return self._missing(self._split_name)
         return config and self._with_shards_of_excluded(config)
 
     def _with_shards_of_excluded(self, config: SplitConfig) -> SplitConfig:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -142,3 +143,18 @@ def test_a_folder_of_a_pipe_names_it(name: str, tmp_path: Path, energon: RunEner
     assert f"{name} is a pipe, device or socket" in energon("prepare", tmp_path / "data", "--non-interactive").err
     done = energon("import", tmp_path / "data", tmp_path / "out", "--yes")
     assert (done.code, f"{name} is a link, or no file" in done.err) == (1, True)
+
+
+@pytest.mark.parametrize("kind", ["tar", "zip"])
+def test_absolute_names_in_an_archive_are_names_in_its_folder(kind: str, tmp_path: Path, energon: RunEnergon) -> None:
+    names = ["/x.txt", "//a/y.txt", "b/z.txt"]
+    path = tmp_path / f"s.{kind}"
+    if kind == "tar":
+        write_tar(path, names)
+    else:
+        with zipfile.ZipFile(path, "w") as file:
+            for name in names:
+                file.writestr(name, "text")
+    done = energon("import", path, tmp_path / "out", "--yes", "--from", kind)
+    assert done.code == 0, done.err
+    assert sorted(members_of(tmp_path / "out")) == ["a/y.txt", "b/z.txt", "x.txt"]

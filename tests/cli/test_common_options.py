@@ -226,7 +226,7 @@ def test_quiet_hides_the_notes_of_prepare_but_not_its_result(tmp_path: Path, ene
         ("import x {new} --yes --split-ratio abc", "'--split-ratio': the ratio 'abc' has 'abc'"),
         ("extract x -o {new} --where (", "'--where': invalid condition: '(' was never closed"),
         ("stats x --tokenizer nonsense", "--tokenizer: expected a .json file of tokenizers, or module:callable"),
-        ("stats x --write ,", "'--write': expected a name, or several"),
+        ("stats x --write ,", "--write: expected a part name (jpg, json[caption])"),
         ("trace x --step 1 --task-encoder nonsense", "'--task-encoder': expected module:Class, found 'nonsense'"),
         ("explain x --world-size 5 --lanes 7", "--lanes: expected a multiple of --world-size 5, found 7"),
         ("explain x --split-parts a,b", "'--split-parts': this command takes one name, found 2"),

@@ -75,5 +75,5 @@ def _target(member: str, links: Mapping[str, TarLink], ranges: Mapping[str, Memb
 
 
 def _normal(name: str) -> str:
-    """Return a name without ``./`` and ``..`` where possible, as two names of one file."""
-    return posixpath.normpath(name) if name else name
+    """Return a name without ``./``, ``..`` and first ``/`` where possible, as two names of one file."""
+    return posixpath.normpath(name).lstrip("/") if name else name

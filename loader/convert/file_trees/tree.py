@@ -289,7 +289,8 @@ class ZipTree(_ArchiveTree):
         swaps = not any("/" in name for name in names)
         for number, info in enumerate(self._file.infolist()):
             if not info.is_dir():
-                name = info.filename.replace("\\", "/") if swaps else info.filename
+                # unzip reads absolute names from the folder of the archive, too
+                name = (info.filename.replace("\\", "/") if swaps else info.filename).lstrip("/")
                 if name in members:
                     self.left.lose("members", "L106", self.example(name), size_bytes=members[name][1])
                 members[name] = number, info.file_size

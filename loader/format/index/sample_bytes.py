@@ -10,6 +10,7 @@ from ...storage import ReadableFile
 from .dataset_index import PartLocation
 
 _MAX_GAP = 64 * 1024  # smaller gaps between parts are read over: a second read costs more
+_MAX_SHARED_BYTES = 16 << 20  # of a read of several parts, whose bytes are in memory twice while they are cut out of it
 
 
 def read_sample(
@@ -70,11 +71,11 @@ def _read_whole(file: ReadableFile, wanted: Sequence[PartLocation], shard: str) 
 
 
 def _runs(parts: Sequence[PartLocation]) -> Iterator[list[PartLocation]]:
-    """Split ascending parts into runs without large gaps."""
+    """Split ascending parts into runs without large gaps and large parts."""
     run: list[PartLocation] = []
     end = 0
     for part in parts:
-        if run and part.offset > end + _MAX_GAP:
+        if run and (part.offset > end + _MAX_GAP or end + part.size_bytes - run[0].offset > _MAX_SHARED_BYTES):
             yield run
             run = []
         run.append(part)

@@ -29,7 +29,9 @@ class PageLinks:
     def __init__(self, url: str, path: str, *, among: Sequence[str] | None = None) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.netloc:
-            raise ConfigError(f"expected a URL such as http://127.0.0.1:8800/?token=…, found {url!r}")
+            raise ConfigError(
+                f"expected the URL that energon browse printed, http://127.0.0.1:8800/ and its token, found {url!r}"
+            )
         self._parts = parts
         self._path = path
         self._names = names_of((path,) if among is None else among)

@@ -115,6 +115,16 @@ def test_excluded_samples_are_read_once_from_the_split_file(folder: Path, monkey
     assert len(calls) == 1
 
 
+def test_a_split_file_that_is_refused_is_read_once(folder: Path) -> None:
+    dataset = DatasetFolder(folder)
+    (folder / ".nv-meta/split.yaml").write_text("split_parts: [")
+    for _ in range(2):
+        with pytest.raises(ConfigError, match="not plain YAML"):
+            _ = dataset.split
+        (folder / ".nv-meta/split.yaml").write_text("split_parts: {train: [a.tar]}")
+    assert DatasetFolder(folder).samples_of_part("train") == [range(2)]
+
+
 def test_the_split_file_in_force_is_the_one_that_is_read(folder: Path) -> None:
     meta = folder / ".nv-meta"
     assert DatasetFolder(folder).split_file == "split.yaml"

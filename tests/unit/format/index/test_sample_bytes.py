@@ -7,6 +7,7 @@ from typing import cast
 import pytest
 
 from loader.errors import FormatError
+from loader.format.index import sample_bytes
 from loader.format.index.dataset_index import PartLocation
 from loader.format.index.sample_bytes import read_sample
 from loader.storage import ReadableFile
@@ -42,6 +43,12 @@ def test_near_parts_are_one_read_and_far_ones_are_not() -> None:
     }  # fmt: skip
     assert list(found) == ["far", "a", "b", "c"]
     assert reads == [(512, 2348 - 512), (200_000, 20)]
+
+
+def test_large_parts_are_not_in_memory_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sample_bytes, "_MAX_SHARED_BYTES", 2000)
+    parts = [("a", 512, 10), ("b", 1024, 3000), ("c", 4608, 10), ("d", 5120, 10)]
+    assert read(parts)[1] == [(512, 10), (1024, 3000), (4608, 522)]
 
 
 def test_parts_that_are_not_wanted_are_not_read() -> None:

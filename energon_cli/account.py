@@ -31,4 +31,4 @@ def _line(entry: AccountEntry) -> str:
     size = f" ({format_bytes(entry.size_bytes)})" if entry.size_bytes else ""
     example = f", first {entry.example}" if entry.count > 1 else f": {entry.example}"
     counted = plural(entry.count, entry.unit.removesuffix("s"))
-    return f"{counted}{size}, {REASONS[entry.reason].meaning}{example if entry.example else ''} [{entry.reason}]"
+    return f"{counted}{size}, {REASONS[entry.reason]}{example if entry.example else ''} [{entry.reason}]"

@@ -5,4 +5,4 @@ from .account import (
     IncompleteError as IncompleteError,
     Unit as Unit,
 )
-from .reasons import REASONS as REASONS, Reason as Reason
+from .reasons import REASONS as REASONS

@@ -129,12 +129,12 @@ class Account:
     @property
     def left_out(self) -> list[AccountEntry]:
         """The units that were left out, by reason."""
-        return [entry for entry in self._others.values() if REASONS[entry.reason].fate == "left_out"]
+        return [entry for entry in self._others.values() if entry.reason.startswith("L")]
 
     @property
     def failed(self) -> list[AccountEntry]:
         """The units that failed, by reason."""
-        return [entry for entry in self._others.values() if REASONS[entry.reason].fate == "failed"]
+        return [entry for entry in self._others.values() if entry.reason.startswith("F")]
 
     @property
     def is_complete(self) -> bool:
@@ -175,9 +175,7 @@ class Account:
         """
         entries = [*self.left_out, *self.failed]
         if entries:
-            lines = [
-                f"{e.count:,} {e.unit}: {REASONS[e.reason].meaning} [{e.reason}], first {e.example}" for e in entries
-            ]
+            lines = [f"{e.count:,} {e.unit}: {REASONS[e.reason]} [{e.reason}], first {e.example}" for e in entries]
             raise IncompleteError(
                 "some input would not be in the output, which --strict refuses\n" + "\n".join(lines),
                 at=at,
@@ -231,5 +229,5 @@ def _entry_document(entry: AccountEntry) -> dict[str, Any]:
         "count": entry.count,
         "bytes": entry.size_bytes,
         "example": entry.example,
-        "meaning": REASONS[entry.reason].meaning,
+        "meaning": REASONS[entry.reason],
     }

@@ -233,10 +233,8 @@ def check_archive(storage: Storage, info: FileInfo, scanned: ShardIndex) -> Iter
     for warning in scanned.warnings:
         yield Finding(code="W106", message=warning, shard=shard)
     for entry in scanned.left_out:
-        reason = REASONS[entry.reason]
-        message = (
-            f"{entry.count:,} members belong to no sample, first {entry.example}: {reason.meaning} ({entry.reason})"
-        )
+        meaning = REASONS[entry.reason]
+        message = f"{entry.count:,} members belong to no sample, first {entry.example}: {meaning} ({entry.reason})"
         yield Finding(code="W106", message=message, shard=shard)
     if not len(scanned):
         yield Finding(code="W108", message="no member is named key.part", shard=shard)

@@ -1,4 +1,4 @@
-"""All rules of lint and all reasons of accounts, by group and by code: the texts of lint are in ``rules.toml``."""
+"""All rules of lint and all reasons of accounts, by group and by code: the texts are in ``rules.toml``."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Rule:
     @property
     def meaning(self) -> str:
         """The fault, in one line of plain text."""
-        return CODES[self.code] if self.code in CODES else REASONS[self.code].meaning
+        return CODES[self.code] if self.code in CODES else REASONS[self.code]
 
     @property
     def severity(self) -> str:
@@ -67,24 +67,9 @@ def plain_text(markdown: str) -> str:
     return _LINK.sub(lambda link: f"{link[1]} ({link[2].replace('../', 'docs/', 1)})", markdown).replace("`", "")
 
 
-def _rules_of_lint() -> list[RuleGroup]:
-    groups = tomllib.loads(Path(__file__).with_name("rules.toml").read_text("utf-8"))["groups"]
-    return [
-        RuleGroup(one["title"], one["note"], tuple(Rule(code, **texts) for code, texts in one["rules"].items()))
-        for one in groups
-    ]
-
-
-RULE_GROUPS: tuple[RuleGroup, ...] = (
-    *_rules_of_lint(),
-    RuleGroup(
-        title="Input that a command leaves out, or fails on",
-        note=(
-            "Commands that turn input into output print these codes with the number of units, and have them in the"
-            " `account` of `--json`. With `--strict`, nothing is published if there is any."
-        ),
-        rules=tuple(Rule(one.code, one.why, one.action, one.example) for one in REASONS.values()),
-    ),
+RULE_GROUPS = tuple(
+    RuleGroup(group["title"], group["note"], tuple(Rule(code, **texts) for code, texts in group["rules"].items()))
+    for group in tomllib.loads(Path(__file__).with_name("rules.toml").read_text("utf-8"))["groups"]
 )
 """The rules of lint in the order of their codes, then the reasons of accounts."""
 

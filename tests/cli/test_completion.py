@@ -66,7 +66,7 @@ def test_files_and_folders_of_other_arguments(ask: Ask) -> None:
 
 
 def test_flags_and_choices(ask: Ask) -> None:
-    assert ask("lint", "/data", "--max") == ["plain,--max-findings"]
+    assert ask("lint", "/data", "--max") == ["plain,--max-findings", "plain,--max-json-bytes"]
     assert ask("lint", "/data", "--level", "b") == ["plain,bytes"]
     assert ask("prepare", "/data", "--engine", "d") == ["plain,dask"]
     assert ask("prepare", "/data", "--part", "") == ["plain,auto"]

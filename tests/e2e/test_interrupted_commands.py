@@ -91,8 +91,7 @@ def interrupt(arguments: list[str], output: Path, sent: signal.Signals) -> str:
 
 
 def run_line(line: str, energon: RunEnergon) -> None:
-    program, *words = shlex.split(line)
-    assert program == "energon"
+    words = shlex.split(line.removeprefix("python -m energon_cli ").removeprefix("energon "))
     done = energon(*words)
     assert done.code == 0, done.err
 

@@ -223,6 +223,16 @@ def test_lines_are_broken_between_words_only(captions: Path) -> None:
         assert not [word for word in broken if word.strip(":") not in str(captions)], columns
 
 
+@pytest.mark.parametrize("arguments", [("check", "x"), ("info", "no folder")], ids=["usage", "error"])
+def test_errors_are_broken_between_words_only(arguments: tuple[str, ...]) -> None:
+    words = []
+    for columns in (30, 300):
+        with TerminalRun(*arguments, columns=columns) as run:
+            run.finish()
+            words.append(run.text.lower().split("error: ")[1].split("  at: ")[0].split())
+    assert words[0] == words[1]
+
+
 @pytest.mark.parametrize("arguments", [(), ("--yes",)], ids=["prompts", "yes"])
 def test_preparing_needs_no_torch(captions: Path, arguments: tuple[str, ...]) -> None:
     check = (

@@ -290,8 +290,8 @@ def _run(arguments: list[str], settings: OutputSettings) -> int:
 
             explain_source(error)
             _name_option(error, arguments)
-        text = name_program(escape_controls(error.message, keep="\n"))
-        vars(error)["message"] = _wrap(f"Error: {text}")[len("Error: ") :]  # type checkers take it for final
+        text = _wrap("Error: " + name_program(escape_controls(error.format_message(), keep="\n")))
+        vars(error)["format_message"] = lambda: text.removeprefix("Error: ")  # type checkers take it for final
         error.show()
         return error.exit_code
     except click.Abort:
@@ -361,14 +361,16 @@ def _print_logs() -> Iterator[None]:
 
 
 def _wrap(text: str) -> str:
-    """Break a message between words on a terminal; a place stays one line, which is a link."""
+    """Break a message between words on a terminal; places, which are links, and command lines, to copy, stay whole."""
     if not (sys.stderr and sys.stderr.isatty()):
         return text
     import shutil
     import textwrap
 
     lines = textwrap.TextWrapper(shutil.get_terminal_size().columns, break_long_words=False, break_on_hyphens=False)
-    return "\n".join(line if line.startswith("  at: ") else lines.fill(line) for line in text.split("\n"))
+    prose, command, rest = text.partition(f"{program_name()} ")
+    wrapped = (line if line.startswith("  at: ") else lines.fill(line) for line in prose.rstrip().split("\n"))
+    return "\n".join(wrapped) + prose[len(prose.rstrip()) :] + command + rest
 
 
 def _print_message(message: str, *, label: Literal["error", "warning"] | None = "error") -> None:

@@ -208,9 +208,8 @@ def _run(arguments: list[str], settings: OutputSettings) -> int:
 
             explain_source(error)
             _name_option(error, arguments)
-        vars(error)["message"] = name_program(
-            escape_controls(error.message, keep="\n")
-        )  # type checkers take it for final
+        text = _wrap("Error: " + name_program(escape_controls(error.format_message(), keep="\n")))
+        vars(error)["format_message"] = lambda: text.removeprefix("Error: ")  # type checkers take it for final
         error.show()
         return error.exit_code
     except click.Abort:
@@ -237,7 +236,8 @@ def _name_option(error: click.UsageError, arguments: Sequence[str]) -> None:
     import shlex
     from difflib import get_close_matches
 
-    near = get_close_matches(error.option_name, error.possibilities, n=1, cutoff=0)[0]
+    longer = [option for option in error.possibilities if option.startswith(error.option_name)]
+    near = get_close_matches(error.option_name, longer or error.possibilities, n=1, cutoff=0)[0]
     words = [
         word.replace(error.option_name, near, 1) if _flag(word) == error.option_name else word for word in arguments
     ]
@@ -278,6 +278,19 @@ def _print_logs() -> Iterator[None]:
         root.removeHandler(handler)
 
 
+def _wrap(text: str) -> str:
+    """Break a message between words on a terminal; places, which are links, and command lines, to copy, stay whole."""
+    if not (sys.stderr and sys.stderr.isatty()):
+        return text
+    import shutil
+    import textwrap
+
+    lines = textwrap.TextWrapper(shutil.get_terminal_size().columns, break_long_words=False, break_on_hyphens=False)
+    prose, command, rest = text.partition(f"{program_name()} ")
+    wrapped = (line if line.startswith("  at: ") else lines.fill(line) for line in prose.rstrip().split("\n"))
+    return "\n".join(wrapped) + prose[len(prose.rstrip()) :] + command + rest
+
+
 def _print_message(message: str, *, label: Literal["error", "warning"] | None = "error") -> None:
     if label == "warning" and output_settings().quiet:
         return
@@ -287,16 +300,17 @@ def _print_message(message: str, *, label: Literal["error", "warning"] | None = 
 
         text = name_program(escape_controls(message, keep="\n\t"))
         coloured = colour_wanted(sys.stderr)
-        if coloured and "  at: " in text:
-            from .links import link_places, supports_links
-
-            text = link_places(message, text) if supports_links(sys.stderr) else text
     else:  # the escapes of this library cannot be imported
         text = "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in message)
+    text = _wrap(text if label is None else f"{label}: {text}")
+    if coloured and "  at: " in text:
+        from .links import link_places, supports_links
+
+        text = link_places(message, text) if supports_links(sys.stderr) else text
     try:
-        if label is not None:
+        if coloured and label is not None:
             colour = "red" if label == "error" else "yellow"
-            text = (click.style(f"{label}: ", fg=colour, bold=True) if coloured else f"{label}: ") + text
+            text = click.style(f"{label}: ", fg=colour, bold=True) + text.removeprefix(f"{label}: ")
         click.echo(text, err=True, color=coloured)
     except OSError:
         pass  # standard error is closed; the exit code remains

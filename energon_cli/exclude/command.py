@@ -93,7 +93,7 @@ def exclude(
     copies_of = duplicates_of or ("" if duplicates else None)
     chooses = query != SampleQuery() or lint or copies_of is not None
     if is_undo + is_list + chooses != 1:
-        raise click.UsageError("Name the samples to exclude, or pass --list or --undo.")
+        raise click.UsageError("Expected one of these: samples to exclude, --list, or --undo.")
     is_mix = is_metadataset(path)
     if is_list:
         _list(path, names, is_mix=is_mix, as_json=as_json)

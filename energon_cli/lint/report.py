@@ -197,6 +197,7 @@ def _lines(
     from rich.text import Text
 
     from ..console import escape_controls
+    from ..settings import name_program
 
     finding = group.first
     where = _place(finding) if len(group.places) == 1 else _places(group)
@@ -214,7 +215,7 @@ def _lines(
     for label, value in (("at", finding.at), ("hint", finding.hint)):
         if value:
             target = link(value, None) if label == "at" else None
-            yield Text.assemble(f"  {label}: ", (escape_controls(value), Style(link=target)))
+            yield Text.assemble(f"  {label}: ", (name_program(escape_controls(value)), Style(link=target)))
 
 
 def _place(finding: Finding) -> str:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _BARS = " ▁▂▃▄▅▆▇█"
 _ASCII_BARS = " .:-=+*#@"
 _WIDTH = 16
+_BARS_COLUMNS = 80  # of a terminal with room for names and histograms
 _MAX_TEXTS = 3
 _MAX_SHOWN = 10
 _MAX_VALUES = 100
@@ -33,18 +34,19 @@ def show_stats(console: Console, report: StatsReport) -> None:
     if report.numbers:
         bars = _BARS if console.encoding.lower().startswith("utf") else _ASCII_BARS
         table = Table(box=None, pad_edge=False)
-        table.add_column("value", overflow="fold", max_width=24)
+        table.add_column("value", overflow="fold", max_width=24, min_width=min(24, max(map(len, report.numbers))))
         for name in ("count", "min", "median", "max"):
             table.add_column(name, justify="right")
         table.add_column("mean ± 95 %" if report.is_sampled else "mean", justify="right")
-        table.add_column("histogram", no_wrap=True)
+        if shows_bars := console.width >= _BARS_COLUMNS:
+            table.add_column("histogram", no_wrap=True)
         for name, found in sorted(report.numbers.items())[:_MAX_VALUES]:
             table.add_row(
                 Text(escape_controls(name)),
                 f"{found.count:,}",
                 *map(_number, (found.minimum, found.quantile(0.5), found.maximum)),
                 _mean(found, report),
-                _histogram(found, bars),
+                *([_histogram(found, bars)] if shows_bars else []),
             )
         console.print(table)
     if report.texts:

@@ -38,6 +38,7 @@ from .nv_meta import (
     open_dataset_storage,
 )
 from .records.folder_index import RecordIndex, open_record_index
+from .unfinished import check_finished
 
 _MAX_LISTINGS = 5  # of a dataset that is being prepared
 
@@ -77,6 +78,7 @@ class DatasetFolder:
         if counts is None:
             if not self.storage.exists(""):
                 raise missing_folder(self.storage)
+            check_finished(self.storage)
             fault = fault_of_file(self.path)
             if fault is not None:
                 raise StorageError(fault[0], path=self.path, hint=fault[1])

@@ -194,12 +194,16 @@ def test_a_missing_argument_is_named_with_an_example(energon: RunEnergon, argume
     assert message in done.err
 
 
-def test_messages_name_the_program_as_it_was_started(energon: RunEnergon, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_messages_name_the_program_as_it_was_started(
+    tmp_path: Path, energon: RunEnergon, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sys, "argv", ["/lib/energon_cli/__main__.py"])
     assert "Usage: python -m energon_cli lint" in energon("lint", "--help").out
     assert "Did you mean: python -m energon_cli lint x\n" in energon("check", "x").err
     assert "Example: python -m energon_cli info /data/coco" in energon("info").err
     assert "run: python -m energon_cli prepare" in energon("explain", "/").err
+    (tmp_path / "a.jpg").write_bytes(b"x")
+    assert "run: python -m energon_cli import" in energon("lint", tmp_path).out
     monkeypatch.setattr(sys, "argv", ["/bin/energon"])
     assert "run: energon prepare" in energon("explain", "/").err
 

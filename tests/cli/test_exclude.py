@@ -46,7 +46,9 @@ def test_the_report_of_a_lint_names_samples(prepared: Path, tmp_path: Path, ener
 def test_usage_that_is_ambiguous_is_refused(prepared: Path, energon: RunEnergon) -> None:
     assert energon("exclude", prepared).code == 2
     assert energon("exclude", prepared, "--undo", "--list").code == 2
-    assert energon("exclude", prepared, "000001", "--undo").code == 2
+    done = energon("exclude", prepared, "000001", "--undo")
+    assert done.code == 2
+    assert "Expected one of these: samples to exclude, --list, or --undo" in done.err
     done = energon("exclude", prepared, "nothing")
     assert done.code == 1
     assert "there is no sample 'nothing'" in done.err

@@ -80,6 +80,7 @@ def test_no_arguments_show_the_help_and_count_as_wrong_usage(capsys: pytest.Capt
         (["xyzzy"], f"Commands: {', '.join(COMMANDS)}."),
         (["--versoin"], "Did you mean: energon --version"),
         (["info"], "Missing PATH. Example: energon info /data/coco"),
+        (["preview", "x", "--split", "train"], "Did you mean: energon preview x --split-parts train"),
         (["info", "x", "--jsno"], "Did you mean: energon info x --json"),
         (["lint", "x", "--level", "all"], "'headers', 'bytes', 'decode'"),
     ],

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tests.cli.make_mix import write_datasets, write_mix
 from tests.cli.run_energon import RunEnergon
+from tests.cli.terminal import TerminalRun
 
 
 def test_a_table_of_values_fits_the_terminal(prepared: Path, energon: RunEnergon) -> None:
@@ -15,6 +16,12 @@ def test_a_table_of_values_fits_the_terminal(prepared: Path, energon: RunEnergon
     assert "12 samples" in done.out
     for name in ("jpg.width", "jpg.mode", "txt.chars", "json[caption].words"):
         assert name in done.out
+
+
+def test_names_of_values_stay_whole_on_a_narrow_terminal(prepared: Path) -> None:
+    with TerminalRun("stats", prepared, columns=60, rows=60) as run:
+        assert run.finish() == 0
+    assert {"jpg.orientation", "json[caption].words"} <= {*run.text.split()}
 
 
 def test_columns_are_written_and_used_by_conditions(prepared: Path, tmp_path: Path, energon: RunEnergon) -> None:

@@ -223,6 +223,23 @@ def test_lines_are_broken_between_words_only(captions: Path) -> None:
         assert not [word for word in broken if word.strip(":") not in str(captions)], columns
 
 
+@pytest.mark.parametrize("arguments", [("lint", "x", "--level", "all"), ("info", "no folder")], ids=["usage", "error"])
+def test_errors_are_broken_between_words_only(arguments: tuple[str, ...]) -> None:
+    words = []
+    for columns in (30, 300):
+        with TerminalRun(*arguments, columns=columns) as run:
+            run.finish()
+            words.append(run.text.lower().split("error: ")[1].split("  at: ")[0].split())
+    assert words[0] == words[1]
+
+
+def test_a_command_line_in_an_error_stays_one_line(tmp_path: Path) -> None:
+    (tmp_path / "a.jpg").write_bytes(b"x")
+    with TerminalRun("info", tmp_path, columns=60) as run:
+        run.finish()
+    assert f"energon_cli import {tmp_path} {tmp_path}-dataset --yes" in run.raw
+
+
 @pytest.mark.parametrize("arguments", [(), ("--yes",)], ids=["prompts", "yes"])
 def test_preparing_needs_no_torch(captions: Path, arguments: tuple[str, ...]) -> None:
     check = (

@@ -5,10 +5,17 @@ from __future__ import annotations
 import io
 import os
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
+import click
 import pytest
+from rich.panel import Panel
+from rich.text import Text
 
+from energon_cli.console import output_console
+from energon_cli.mount.command import _start_detached
+from energon_cli.runs.open_browser import show_samples
 from loader.convert.exporting import file_name, key_of
 from tests.cli.run_energon import RunEnergon
 
@@ -142,3 +149,32 @@ def test_a_folder_of_a_pipe_names_it(name: str, tmp_path: Path, energon: RunEner
     assert f"{name} is a pipe, device or socket" in energon("prepare", tmp_path / "data", "--non-interactive").err
     done = energon("import", tmp_path / "data", tmp_path / "out", "--yes")
     assert (done.code, f"{name} is a link, or no file" in done.err) == (1, True)
+
+
+def test_no_table_or_text_of_rich_shows_control_characters(
+    tmp_path: Path, energon: RunEnergon, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_tar(tmp_path / "data/a.tar", ["k\x1b[31m.t\x1b[31m"])
+    done = energon("get", tmp_path / "data", "k\x1b[31m")
+    assert (done.code, r"t\x1b[31m" in done.out, "\x1b" in done.out) == (0, True, False)
+    output_console().print(Text("\x1b[31m\x9b"), Panel("\x07"))
+    assert not {"\x1b", "\x9b", "\x07"} & {*capsys.readouterr().out}
+
+
+def test_a_pipe_as_an_index_of_another_tool_does_not_hang(dataset: Path, energon: RunEnergon) -> None:
+    (dataset / ".nv-meta/index.sqlite").unlink(missing_ok=True)
+    os.mkfifo(dataset / ".nv-meta/index.sqlite")
+    assert energon("info", dataset).code == 0
+    assert energon("prepare", dataset, "--yes").code == 0
+
+
+@pytest.mark.parametrize("start", [_start_detached, lambda: show_samples([("missing", "key")])])
+def test_background_commands_import_nothing_of_the_working_directory(
+    start: Callable[[], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "click.py").write_text("open('run', 'w')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["energon", "mount", "missing", "point"])
+    with pytest.raises(click.exceptions.Exit):
+        start()
+    assert not (tmp_path / "run").exists()

@@ -110,3 +110,16 @@ def test_json_that_is_nested_too_deeply_is_a_broken_part_of_stats(tmp_path: Path
     done = energon("stats", tmp_path, "--json")
     assert done.json["broken"]["count"] == 1
     assert done.json["numbers"]["json.b"]["count"] == 1
+
+
+def test_commands_that_need_the_values_of_a_large_part_name_it(
+    folder: Path, tmp_path: Path, energon: RunEnergon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert energon("prepare", folder, "--yes").code == 0
+    monkeypatch.setattr("loader.convert.exporting.values.CHECKED_JSON_BYTES", 1000)
+    monkeypatch.setattr("loader.convert.splitting.groups.CHECKED_JSON_BYTES", 1000)
+    export = ("export", folder, tmp_path / "out.jsonl", "--format", "jsonl")
+    split = ("split", folder, "--group-by", "json[label]", "--split-ratio", "1,1")
+    for command in (export, split):
+        done = energon(*command)
+        assert (done.code, "is not parsed; expected at most 1,000" in done.err) == (1, True)

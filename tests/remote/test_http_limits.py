@@ -15,7 +15,7 @@ from loader.errors import StorageError
 from loader.storage import ByteRange, open_storage
 from loader.storage.remote import remember_options
 from loader.storage.remote.clients.addresses import PRIVATE, PUBLIC, kind_of_address
-from loader.storage.remote.clients.http_client import HttpClient
+from loader.storage.remote.clients.http_client import HttpClient, _redirected
 from loader.storage.remote.failures import RequestFailure
 from loader.storage.remote.object_url import parse_object_url
 from loader.storage.remote.options import OPTIONS_VARIABLE, StorageOptions
@@ -199,6 +199,11 @@ def test_addresses_have_kinds_in_any_notation(kind: str) -> None:
     assert {address: kind_of_address(address) for address in REFUSED[kind]} == dict.fromkeys(REFUSED[kind], kind)
 
 
+def test_no_spelling_of_https_allows_a_redirect_to_http() -> None:
+    with pytest.raises(RequestFailure, match="not safe"):
+        _redirected("HTTPS://host/x", "http://host/x")
+
+
 @pytest.mark.parametrize(
     "host", ["127.0.0.1", "2130706433", "0x7f000001", "0177.0.0.1", "127.1", "[::ffff:127.0.0.1]", "localhost", "0"]
 )
@@ -316,6 +321,7 @@ def test_a_query_is_sent_byte_for_byte(server: HostileServer, query: str) -> Non
         "http://host/x\r\nHost: other",
         "http://a b/x",
         "http://[::1/x",
+        f"http://{'é' * 100_000}/x",  # whose conversion would take seconds
         "http://%31%32%37.0.0.1/x",
         "x",
     ],

@@ -180,6 +180,8 @@ REFUSED = {
         "0.0.0.0",
         "0.1.2.3",
         "169.254.169.254",
+        "168.63.129.16",
+        "fd00:ec2::254",
         "224.0.0.1",
         "255.255.255.255",
         "240.0.0.1",
@@ -330,3 +332,10 @@ def test_what_is_no_url_of_a_web_server_is_refused(server: HostileServer, url: s
     failure = failure_of(client_of(server), url)
     assert failure.cause in ("it is no URL of a web server", "it holds credentials")
     assert server.connections == 0
+
+
+def test_an_encoding_of_the_transfer_that_was_not_requested_is_refused(server: HostileServer) -> None:
+    server.answers |= {
+        "": lambda: [b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n4\r\nbomb\r\n0\r\n\r\n"]
+    }
+    assert "UnknownTransferEncoding" in failure_of(client_of(server), f"{server.url}/x.jpg").cause

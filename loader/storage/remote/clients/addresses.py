@@ -21,6 +21,8 @@ PRIVATE = frozenset[AddressKind]({"public", "private"})
 
 _NAT64 = IPv6Network("64:ff9b::/96")
 _THIS_NETWORK = ip_network("0.0.0.0/8")
+_METADATA = frozenset(map(ip_address, ("168.63.129.16", "100.100.100.200", "192.0.0.192", "fd00:ec2::254")))
+"""Where cloud machines find their credentials and settings, besides link-local addresses."""
 
 
 def kind_of_address(text: str) -> AddressKind:
@@ -37,7 +39,7 @@ def kind_of_address(text: str) -> AddressKind:
         return "private"
     if address.is_link_local or address.is_multicast or address.is_reserved or address.is_unspecified:
         return "special"
-    if address in _THIS_NETWORK:
+    if address in _THIS_NETWORK or address in _METADATA:
         return "special"
     is_site = isinstance(address, IPv6Address) and address.is_site_local
     return "public" if address.is_global and not is_site else "private"

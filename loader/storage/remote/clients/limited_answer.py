@@ -134,9 +134,15 @@ class LimitedAnswer(http.client.HTTPResponse):
         self._limits = limits
 
     def begin(self) -> None:
-        """Read the head."""
+        """Read the head.
+
+        Raises:
+            HTTPException: It is not valid, or its body is encoded in another way than by chunks.
+        """
         self._limits.begin_step(MAX_HEAD_BYTES)
         super().begin()
+        if "Transfer-Encoding" in self.headers and not self.chunked:
+            raise http.client.UnknownTransferEncoding
 
     @property
     def is_finished(self) -> bool:

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from loader.inspect.browse.dataset import DatasetAddress
+from loader.inspect.browse.findings import lint_samples
+
 from .make_dataset import write_shard
 from .run_energon import RunEnergon
 
@@ -132,3 +135,12 @@ def test_conditions_on_values_of_parts_that_are_not_parsed_say_so(
     monkeypatch.setattr("loader.inspect.stats.computed.CHECKED_JSON_BYTES", 1000)
     done = energon("extract", folder, "--where", "json.caption != ''", "-o", tmp_path / "out")
     assert (done.code, "1 JSON parts of more than 1000 bytes are not parsed" in done.err) == (0, True)
+
+
+def test_findings_of_browse_name_parts_that_are_not_parsed(
+    folder: Path, energon: RunEnergon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert energon("prepare", folder, "--yes").code == 0
+    monkeypatch.setattr("loader.inspect.browse.findings.CHECKED_JSON_BYTES", 1000)
+    found = lint_samples(DatasetAddress(str(folder)), [0, 1])
+    assert [(one.number, one.code) for one in found if one.code == "W310"] == [(1, "W310")]

@@ -8,6 +8,7 @@ from functools import lru_cache
 from itertools import groupby
 from typing import NamedTuple
 
+from ...accounting.large_parts import CHECKED_JSON_BYTES
 from ...errors import ConfigError
 from ...format.dataset_folder import DatasetFolder
 from ...format.documents.dataset_config import DatasetConfig
@@ -46,7 +47,8 @@ def lint_samples(address: DatasetAddress, numbers: Sequence[int]) -> list[Sample
     """
     folder = open_dataset(address).folder
     config = _readable_config(folder)
-    check = DecodeCheck(config, EPath(folder.meta_folder), trust_code=False, decode_media=False)
+    limit = CHECKED_JSON_BYTES
+    check = DecodeCheck(config, EPath(folder.meta_folder), trust_code=False, decode_media=False, max_json_bytes=limit)
     if folder.records is not None:
         return list(_record_findings(folder.records, check, numbers))
     required = frozenset(part for parts in required_parts(config).values() for part in parts)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import sys
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -158,9 +157,10 @@ def test_no_table_or_text_of_rich_shows_control_characters(
     write_tar(tmp_path / "data/a.tar", ["k\x1b[31m.t\x1b[31m"])
     done = energon("get", tmp_path / "data", "k\x1b[31m")
     assert (done.code, r"t\x1b[31m" in done.out, "\x1b" in done.out) == (0, True, False)
-    monkeypatch.setattr("sys.stdout", io.StringIO())
+    shown = io.StringIO()
+    monkeypatch.setattr("sys.stdout", shown)
     output_console().print(Text("\x1b[31m\x9b"), Panel("\x07"))
-    assert not {"\x1b", "\x9b", "\x07"} & {*sys.stdout.getvalue()}  # type: ignore[attr-defined]
+    assert not {"\x1b", "\x9b", "\x07"} & {*shown.getvalue()}
 
 
 def test_a_pipe_as_an_index_of_another_tool_does_not_hang(dataset: Path, energon: RunEnergon) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from loader.inspect.browse.dataset import DatasetAddress
+from loader.inspect.browse.dataset import BrowsedDataset
 from loader.inspect.browse.findings import lint_samples
 
 from .make_dataset import write_shard
@@ -142,5 +142,6 @@ def test_findings_of_browse_name_parts_that_are_not_parsed(
 ) -> None:
     assert energon("prepare", folder, "--yes").code == 0
     monkeypatch.setattr("loader.inspect.browse.findings.CHECKED_JSON_BYTES", 1000)
-    found = lint_samples(DatasetAddress(str(folder)), [0, 1])
+    browsed = BrowsedDataset("d", str(folder))
+    found = lint_samples(browsed.address, [0, 1])
     assert [(one.number, one.code) for one in found if one.code == "W310"] == [(1, "W310")]

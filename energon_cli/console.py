@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -117,9 +117,10 @@ def error_console() -> Console:
 
 def _console(stream: Any) -> Console:
     from rich.console import Console
+    from rich.segment import Segment
 
     class PlainConsole(Console):
-        """A console that escapes plain text.
+        """A console that escapes control characters in all that it shows.
 
         It raises on a broken pipe, for :func:`energon_cli.main.main` to handle; rich would exit.
         """
@@ -129,6 +130,11 @@ def _console(stream: Any) -> Console:
                 name_program(escape_controls(one, keep="\n\t")) if isinstance(one, str) else one for one in objects
             )
             super().print(*shown, **options)
+
+        def render(self, renderable: Any, options: Any = None) -> Iterator[Segment]:
+            for segment in super().render(renderable, options):
+                is_plain = segment.control or segment.text.isprintable()
+                yield segment if is_plain else Segment(escape_controls(segment.text, keep="\n\t"), segment.style)
 
         def on_broken_pipe(self) -> None:
             raise BrokenPipeError

@@ -38,15 +38,16 @@ _UNSAFE = re.compile(
 
 
 _QUERY = re.compile(r"(\b(?!file:|local:)[a-z][a-z0-9+.-]*://[^\s?'\"<>]*\?)[^\s'\"<>]+", re.IGNORECASE)
+_PASSWORD = re.compile(r"(\b[a-z][a-z0-9+.-]*://)[^/\s?#'\"<>]*:[^/\s?#'\"<>]*@", re.IGNORECASE)
 
 
 def hide_queries(text: str) -> str:
-    """Replace the queries of all URLs of a text, which often hold signatures and tokens.
+    """Replace the queries of all URLs of a text, which often hold signatures and tokens, and remove passwords.
 
-    >>> hide_queries("https://host/a.jpg?sig=secret is missing")
+    >>> hide_queries("https://me:secret@host/a.jpg?sig=secret is missing")
     'https://host/a.jpg?… is missing'
     """
-    return _QUERY.sub(r"\1…", text) if "://" in text else text
+    return _PASSWORD.sub(r"\1", _QUERY.sub(r"\1…", text)) if "://" in text else text
 
 
 def escape_controls(text: str, *, keep: str = "") -> str:

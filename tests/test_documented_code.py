@@ -21,7 +21,6 @@ from tests.forked_scripts import ForkedScripts
 from tests.source_tree import ROOT
 
 PAGES = (
-    "README.md",
     "docs/getting-started.md",
     "docs/index.md",
     "docs/explanation/a-samples-journey.md",

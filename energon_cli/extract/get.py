@@ -101,16 +101,16 @@ def _show(sample: SampleParts, *, is_first: bool, is_only: bool) -> None:
 
     from loader.inspect import format_bytes
 
-    from ..console import output_console
+    from ..console import escape_controls, output_console
 
     table = Table("part", "size", "offset in the shard", box=None, pad_edge=False)
     for place in sample.parts[:_MAX_PARTS]:
         offset = "–" if place.offset is None else f"{place.offset:,}"
-        table.add_row(Text(place.name), format_bytes(place.size_bytes), offset)
+        table.add_row(Text(escape_controls(place.name)), format_bytes(place.size_bytes), offset)
     console = output_console()
     if not is_first:
         console.print()
-    console.print(Text(f"{sample.shard}/{sample.key}" + ("" if is_only else f"  {sample.dataset}")))
+    console.print(f"{sample.shard}/{sample.key}" + ("" if is_only else f"  {sample.dataset}"))
     console.print(table)
     if len(sample.parts) > _MAX_PARTS:
         console.print(f"… and {len(sample.parts) - _MAX_PARTS:,} more, which --json lists")

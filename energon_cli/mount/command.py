@@ -8,7 +8,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 import click
 
@@ -103,12 +103,14 @@ def mount(
 
 def _start_detached() -> Any:
     """Run this command again in the background, and return its line of JSON once files can be read."""
-    command = [sys.executable, "-m", "energon_cli", *sys.argv[1:], "--foreground", "--json"]
+    # Without -P, modules of the working directory, which may be a dataset, would be imported.
+    command = [sys.executable, "-P", "-m", "energon_cli", *sys.argv[1:], "--foreground", "--json"]
     with tempfile.TemporaryFile() as messages:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=messages, start_new_session=True
         )
-        line = process.stdout.readline() if process.stdout else b""
+        with cast("BinaryIO", process.stdout) as answers:
+            line = answers.readline()
         if line:
             return json.loads(line)
         code = process.wait()

@@ -27,7 +27,8 @@ def show_samples(samples: Sequence[tuple[str, str]]) -> None:
     from ..console import show_note
 
     paths = list(dict.fromkeys(path for path, _ in samples))
-    command = [sys.executable, "-m", "energon_cli", "browse", "--json", "--no-open", *paths]
+    # Without -P, modules of the working directory, which may be a dataset, would be imported.
+    command = [sys.executable, "-P", "-m", "energon_cli", "browse", "--json", "--no-open", *paths]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         line = server.stdout.readline() if server.stdout is not None else ""
         if not line:

@@ -6,10 +6,17 @@ import io
 import os
 import tarfile
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
+import click
 import pytest
+from rich.panel import Panel
+from rich.text import Text
 
+from energon_cli.console import output_console
+from energon_cli.mount.command import _start_detached
+from energon_cli.runs.open_browser import show_samples
 from loader.convert.exporting import file_name, key_of
 from tests.cli.run_energon import RunEnergon
 
@@ -158,3 +165,34 @@ def test_absolute_names_in_an_archive_are_names_in_its_folder(kind: str, tmp_pat
     done = energon("import", path, tmp_path / "out", "--yes", "--from", kind)
     assert done.code == 0, done.err
     assert sorted(members_of(tmp_path / "out")) == ["a/y.txt", "b/z.txt", "x.txt"]
+
+
+def test_no_table_or_text_of_rich_shows_control_characters(
+    tmp_path: Path, energon: RunEnergon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_tar(tmp_path / "data/a.tar", ["k\x1b[31m.t\x1b[31m"])
+    done = energon("get", tmp_path / "data", "k\x1b[31m")
+    assert (done.code, r"t\x1b[31m" in done.out, "\x1b" in done.out) == (0, True, False)
+    shown = io.StringIO()
+    monkeypatch.setattr("sys.stdout", shown)
+    output_console().print(Text("\x1b[31m\x9b"), Panel("\x07"))
+    assert not {"\x1b", "\x9b", "\x07"} & {*shown.getvalue()}
+
+
+def test_a_pipe_as_an_index_of_another_tool_does_not_hang(dataset: Path, energon: RunEnergon) -> None:
+    (dataset / ".nv-meta/index.sqlite").unlink(missing_ok=True)
+    os.mkfifo(dataset / ".nv-meta/index.sqlite")
+    assert energon("info", dataset).code == 0
+    assert energon("prepare", dataset, "--yes").code == 0
+
+
+@pytest.mark.parametrize("start", [_start_detached, lambda: show_samples([("missing", "key")])])
+def test_background_commands_import_nothing_of_the_working_directory(
+    start: Callable[[], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "click.py").write_text("open('run', 'w')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["energon", "mount", "missing", "point"])
+    with pytest.raises(click.exceptions.Exit):
+        start()
+    assert not (tmp_path / "run").exists()

@@ -15,9 +15,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 import zstandard
+from pyarrow import parquet
 
+from loader.convert.tables.records import _unique_names
 from loader.storage.scratch_folder import scratch_folder
 
 from .run_energon import RunEnergon
@@ -152,3 +155,15 @@ def test_a_lock_that_is_a_link_is_not_followed(temporary: Path) -> None:
     with scratch_folder():
         pass
     assert folder.exists()
+
+
+def test_a_column_that_unpacks_to_a_thousand_times_its_size_is_refused(tmp_path: Path, energon: RunEnergon) -> None:
+    table = pa.table({"text": ["x" * (40 << 20), "a"]})
+    parquet.write_table(table, tmp_path / "t.parquet", compression="zstd", use_dictionary=False)
+    done = energon("import", tmp_path / "t.parquet", tmp_path / "out", "--yes")
+    assert (done.code, "column 'text' unpacks" in done.err) == (1, True)
+
+
+@pytest.mark.timeout(60)  # a search of each name among all takes an hour
+def test_names_of_many_columns_are_made_unique() -> None:
+    assert len(_unique_names(["a"] * 3 + [f"c{number}" for number in range(300_000)])) == 300_003

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from loader.inspect.browse.dataset import BrowsedDataset
+from loader.inspect.browse.search import lint_samples
+
 from .make_dataset import write_shard
 from .run_energon import RunEnergon
 
@@ -110,3 +113,35 @@ def test_json_that_is_nested_too_deeply_is_a_broken_part_of_stats(tmp_path: Path
     done = energon("stats", tmp_path, "--json")
     assert done.json["broken"]["count"] == 1
     assert done.json["numbers"]["json.b"]["count"] == 1
+
+
+def test_commands_that_need_the_values_of_a_large_part_name_it(
+    folder: Path, tmp_path: Path, energon: RunEnergon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert energon("prepare", folder, "--yes").code == 0
+    monkeypatch.setattr("loader.convert.exporting.values.CHECKED_JSON_BYTES", 1000)
+    monkeypatch.setattr("loader.convert.splitting.groups.CHECKED_JSON_BYTES", 1000)
+    export = ("export", folder, tmp_path / "out.jsonl", "--format", "jsonl")
+    split = ("split", folder, "--group-by", "json[label]", "--split-ratio", "1,1")
+    for command in (export, split):
+        done = energon(*command)
+        assert (done.code, "is not parsed; expected at most 1,000" in done.err) == (1, True)
+
+
+def test_conditions_on_values_of_parts_that_are_not_parsed_say_so(
+    folder: Path, tmp_path: Path, energon: RunEnergon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert energon("prepare", folder, "--yes").code == 0
+    monkeypatch.setattr("loader.inspect.stats.computed.CHECKED_JSON_BYTES", 1000)
+    done = energon("extract", folder, "--where", "json.caption != ''", "-o", tmp_path / "out")
+    assert (done.code, "1 JSON parts of more than 1000 bytes are not parsed" in done.err) == (0, True)
+
+
+def test_findings_of_browse_name_parts_that_are_not_parsed(
+    folder: Path, energon: RunEnergon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert energon("prepare", folder, "--yes").code == 0
+    monkeypatch.setattr("loader.inspect.browse.search.CHECKED_JSON_BYTES", 1000)
+    browsed = BrowsedDataset("d", str(folder))
+    found = lint_samples(browsed.address, [0, 1])
+    assert [(one.number, one.code) for one in found if one.code == "W310"] == [(1, "W310")]

@@ -14,7 +14,7 @@ import pytest
 from loader.errors import StorageError
 from loader.storage import ByteRange, open_storage
 from loader.storage.remote import remember_options
-from loader.storage.remote.clients.http_client import HttpClient, _redirected as redirected
+from loader.storage.remote.clients.http_client import HttpClient, _redirected
 from loader.storage.remote.clients.limited_answer import PRIVATE, PUBLIC, kind_of_address
 from loader.storage.remote.failures import RequestFailure
 from loader.storage.remote.object_url import parse_object_url
@@ -180,6 +180,8 @@ REFUSED = {
         "0.0.0.0",
         "0.1.2.3",
         "169.254.169.254",
+        "168.63.129.16",
+        "fd00:ec2::254",
         "224.0.0.1",
         "255.255.255.255",
         "240.0.0.1",
@@ -197,6 +199,11 @@ REFUSED = {
 @pytest.mark.parametrize("kind", REFUSED)
 def test_addresses_have_kinds_in_any_notation(kind: str) -> None:
     assert {address: kind_of_address(address) for address in REFUSED[kind]} == dict.fromkeys(REFUSED[kind], kind)
+
+
+def test_no_spelling_of_https_allows_a_redirect_to_http() -> None:
+    with pytest.raises(RequestFailure, match="not safe"):
+        _redirected("HTTPS://host/x", "http://host/x")
 
 
 @pytest.mark.parametrize(
@@ -266,9 +273,9 @@ def test_a_dataset_that_its_owner_names_may_be_private_but_no_public_one_leads_t
 @pytest.mark.parametrize("target", ["http://a.test/x", "HTTP://a.test/x", "file:///etc/passwd", "ftp://a.test/x"])
 def test_a_redirect_from_https_to_http_is_refused(target: str) -> None:
     with pytest.raises(RequestFailure, match="redirects to a URL that is not safe"):
-        redirected("https://a.test/x", target)
-    assert redirected("https://a.test/x", "/y") == "https://a.test/y"
-    assert redirected("http://a.test/x", "https://a.test/x") == "https://a.test/x"
+        _redirected("https://a.test/x", target)
+    assert _redirected("https://a.test/x", "/y") == "https://a.test/y"
+    assert _redirected("http://a.test/x", "https://a.test/x") == "https://a.test/x"
 
 
 @pytest.mark.parametrize("target", ["http://169.254.169.254/latest/meta-data", "http://[fe80::1]/", "http://0/"])
@@ -324,6 +331,7 @@ def test_a_query_is_sent_byte_for_byte(server: HostileServer, query: str) -> Non
         "http://host/x\r\nHost: other",
         "http://a b/x",
         "http://[::1/x",
+        f"http://{'é' * 100_000}/x",  # whose conversion would take seconds
         "http://%31%32%37.0.0.1/x",
         "x",
     ],
@@ -332,3 +340,10 @@ def test_what_is_no_url_of_a_web_server_is_refused(server: HostileServer, url: s
     failure = failure_of(client_of(server), url)
     assert failure.cause in ("it is no URL of a web server", "it holds credentials")
     assert server.connections == 0
+
+
+def test_an_encoding_of_the_transfer_that_was_not_requested_is_refused(server: HostileServer) -> None:
+    server.answers |= {
+        "": lambda: [b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n4\r\nbomb\r\n0\r\n\r\n"]
+    }
+    assert "UnknownTransferEncoding" in failure_of(client_of(server), f"{server.url}/x.jpg").cause

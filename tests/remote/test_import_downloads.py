@@ -232,6 +232,17 @@ def test_objects_of_stores_are_downloads_too(tmp_path: Path, monkeypatch: pytest
         assert "bytes, more than 9" in too_large
 
 
+def test_profiles_that_may_be_folders_of_this_machine_are_refused(tmp_path: Path) -> None:
+    table = write_table(tmp_path / "t.csv", ["msc://home/a.png"] * 12)
+    done = energon(table, tmp_path / "out", "--yes", "--download", expected=1)
+    assert "a profile of yours may be a folder of this machine" in done
+
+
+def test_a_password_with_a_slash_is_not_printed(tmp_path: Path) -> None:
+    table = write_table(tmp_path / "t.csv", ["https://me:planted/planted@host/a.png"] * 12)
+    assert "on 1 host such as https://host;" in energon(table, tmp_path / "out", "--yes", expected=2)
+
+
 def test_paths_below_a_root_that_the_user_names_need_no_permission(server: HostileServer, tmp_path: Path) -> None:
     server.answers |= {
         "/ds/a%20%25.png": lambda: [

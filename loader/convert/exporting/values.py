@@ -10,6 +10,7 @@ from typing import Any, Literal
 from urllib.parse import quote, unquote
 
 from ...accounting.kinds import is_compressed, kind_of_name, part_extension
+from ...accounting.large_parts import CHECKED_JSON_BYTES
 from ...errors import SampleError
 
 CellKind = Literal["audio", "bytes", "image", "label", "text"]
@@ -32,12 +33,21 @@ def as_bytes(value: Any) -> bytes:
 def as_json(name: str, data: bytes) -> Any:
     """Return JSON as its value, texts as texts, and other parts as ``{"base64": …}``.
 
+    Raises:
+        SampleError: JSON is too large to be parsed.
+
     >>> as_json("json", b"[1]"), as_json("txt", b"a cat"), as_json("jpg", b"abc")
     ([1], 'a cat', {'base64': 'YWJj'})
     """
     ending = name.rpartition(".")[2].lower()
     try:
         if ending in ("json", "jsonl") or not name:
+            if len(data) > CHECKED_JSON_BYTES:
+                raise SampleError(
+                    f"JSON of {len(data):,} bytes is not parsed; expected at most {CHECKED_JSON_BYTES:,}",
+                    part=name,
+                    hint="export to tar files, or leave this part out: --drop-parts",
+                )
             return json.loads(data)
         if ending in _TEXTS:
             return data.decode("utf-8")

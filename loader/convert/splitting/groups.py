@@ -12,6 +12,7 @@ from hashlib import blake2b
 import msgspec
 import numpy as np
 
+from ...accounting.large_parts import CHECKED_JSON_BYTES
 from ...arrays import IntArray
 from ...errors import ConfigError, SampleError
 from ...format.dataset_folder import DatasetFolder
@@ -187,6 +188,13 @@ def _alternatives(expression: str, *, at: str | None) -> list[str]:
 
 def _value(access: ValueName, parts: dict[str, object], folder: DatasetFolder, sample: int) -> str | None:
     data = parts[access.part]
+    if isinstance(data, bytes) and access.path and len(data) > CHECKED_JSON_BYTES:
+        raise SampleError(
+            f"JSON of {len(data):,} bytes is not parsed; expected at most {CHECKED_JSON_BYTES:,}",
+            part=access.part,
+            source=f"{folder.path}: {folder.index.full_key(sample)}",
+            hint="group by another value",
+        )
     try:
         value = msgspec.json.decode(data) if isinstance(data, bytes) and access.path else data
         value = access.value(value)

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from ...errors import FormatError
 from ...storage import ClosesOnExit, FileStream, LocalStorage, ReadableFile, open_parent
+from ...storage.unpacked import check_ratio
 from .arrow_columns import import_pyarrow
 
 _BATCH_BYTES = 16 << 20  # of the values of a batch, by their mean
@@ -120,6 +121,9 @@ class ParquetTable(ClosesOnExit):
         first = 0
         for group, rows in enumerate(self._rows):
             if first + rows > start:
+                for chunk in self._columns(group, columns):
+                    sizes = chunk.total_uncompressed_size, chunk.total_compressed_size
+                    check_ratio(*sizes, path=self._path, name=f"column {chunk.path_in_schema!r}")
                 batch_rows = self._batch_rows(group, columns)
                 position = first
                 with _readable(self._path, f"row group {group}"):

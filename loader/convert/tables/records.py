@@ -330,12 +330,12 @@ def _shape(field: str) -> str:
 
 
 def _unique_names(fields: Sequence[str]) -> list[str]:
-    names: list[str] = []
+    names: dict[str, None] = {}  # a header may have millions
     for number, field in enumerate(fields, 1):
         text = field.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace").replace("\0", "").strip()
         name = unique = text or f"column_{number}"
         while unique in names:
             unique = f"{name}_{number}"
             number += len(fields)  # noqa: PLW2901 - another number until the name is free
-        names.append(unique)
-    return names
+        names[unique] = None
+    return [*names]

@@ -85,9 +85,11 @@ def open_sqlite(path: Path, *, shared: bool = False) -> sqlite3.Connection:
         shared: True if several threads use the connection, one at a time.
 
     Raises:
-        sqlite3.Error: The file is damaged, or holds more than plain tables: views, generated columns and triggers run
-            code.
+        sqlite3.Error: The file is damaged or a pipe, or holds more than plain tables: views, generated columns and
+            triggers run code.
     """
+    if path.exists() and not path.is_file():  # SQLite waits for the writer of a pipe
+        raise sqlite3.DatabaseError("expected a file, found a folder, pipe or device")
     database = sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True, check_same_thread=not shared)
     try:
         database.execute("PRAGMA trusted_schema = OFF")

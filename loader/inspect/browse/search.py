@@ -16,6 +16,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from ...accounting.large_parts import CHECKED_JSON_BYTES
 from ...arrays import IntArray
 from ...errors import ConfigError, EnergonError
 from ...format.dataset_folder import DatasetFolder
@@ -250,7 +251,8 @@ def lint_samples(address: DatasetAddress, numbers: Sequence[int]) -> list[Sample
     """
     folder = open_dataset(address).folder
     config = _readable_config(folder)
-    check = DecodeCheck(config, EPath(folder.meta_folder), trust_code=False, decode_media=False)
+    limit = CHECKED_JSON_BYTES
+    check = DecodeCheck(config, EPath(folder.meta_folder), trust_code=False, decode_media=False, max_json_bytes=limit)
     if folder.records is not None:
         return list(_record_findings(folder.records, check, numbers))
     required = frozenset(part for parts in required_parts(config).values() for part in parts)

@@ -9,7 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...accounting.large_parts import CHECKED_JSON_BYTES
 from ...arrays import IntArray
+from ...escaped_log import get_logger
 from ...format.dataset_folder import DatasetFolder
 from ...format.documents.value_name import ValueName
 from ...format.nv_meta import FOLDER
@@ -19,6 +21,7 @@ from ...format.worker_pool import run_in_workers
 from .scan import ScanTask, as_array, scan_samples
 from .values import Value
 
+_log = get_logger(__name__)
 _MAX_TIMED = 64  # samples that an estimate reads
 _MAX_TIMED_S = 1.0
 
@@ -76,7 +79,7 @@ def compute_values(
     workers: int = 1,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> dict[ValueName, Values]:
-    """Read values of samples; broken parts have none.
+    """Read values of samples; broken parts have none, and a log names those that are too large to be parsed.
 
     Args:
         folder: The dataset.
@@ -94,15 +97,17 @@ def compute_values(
         StorageError: A shard cannot be read.
     """
     kept: dict[str, dict[int, Value]] = {str(name): {} for name in names}
-    done = 0
+    done = large = 0
     for _, result in run_in_workers(
         scan_samples, list(_task(folder, names, samples).of_shards(folder)), workers=workers
     ):
         for name, (numbers, values) in result.kept.items():
             kept[name].update(zip(numbers, values, strict=True))
-        done += result.samples
+        done, large = done + result.samples, large + result.large_count
         if on_progress is not None:
             on_progress(done, len(samples))
+    if large:
+        _log.warning("%d JSON parts of more than %d bytes are not parsed, so have no values", large, CHECKED_JSON_BYTES)
     return {name: _as_values(kept[str(name)], samples) for name in names}
 
 
@@ -114,6 +119,7 @@ def _task(folder: DatasetFolder, names: Sequence[ValueName], samples: IntArray) 
         samples=samples,
         kept=tuple(names),
         kept_only=True,
+        max_json_bytes=CHECKED_JSON_BYTES,
     )
 
 

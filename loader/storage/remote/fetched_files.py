@@ -36,7 +36,7 @@ _TYPICAL_BYTES = 32 << 20  # of a file, before the first ones have arrived
 _PIECE_BYTES = 8 << 20
 _CODES = {"refused": "F107", "given up": "F109"}
 _HINTS = {
-    "refused": "pass --allow-private if the addresses of your own network may be read",
+    "refused": "pass --allow-private if your own network and profiles may be read",
     "too large": "allow larger files with --max-size",
 }
 
@@ -251,6 +251,8 @@ class Downloads:
         protocol = url.partition("://")[0]
         if protocol not in PROTOCOLS:
             raise RequestFailure(f"{protocol}:// URLs cannot be read", Remedy.GIVE_UP)
+        if protocol == "msc" and not self._options.allow_private:
+            raise RequestFailure("a profile of yours may be a folder of this machine", Remedy.GIVE_UP, kind="refused")
         place = parse_object_url(url)
         client = client_of(place, options_for(url))
         size_bytes = client.head(place.key).size_bytes

@@ -14,7 +14,7 @@ PROTOCOLS = frozenset({"s3", "gs", "az", "abfs", "abfss", "http", "https", "msc"
 _CANNOT = "cannot use this URL: "
 _SECRETS = re.compile(
     # User names and passwords; keys of S3 may have slashes, which users forget to quote.
-    r"(?P<start>\b[a-z][a-z0-9+.-]*://)(?:[^/\s?#@]*@|[^/\s?#@:]*:(?!\d*/)[^\s?#@]*@)?(?P<path>[^\s?'\"<>]*)(?P<query>\?[^\s'\"<>]*)?",
+    r"(?P<start>\b[a-z][a-z0-9+.-]*://)(?:[^/\s?#]*@|[^/\s?#@:]*:(?!\d*/)[^\s?#@]*@)?(?P<path>[^\s?'\"<>]*)(?P<query>\?[^\s'\"<>]*)?",
     re.IGNORECASE,
 )
 
@@ -89,17 +89,17 @@ def redact_urls(text: str) -> str:
 def host_of(url: str) -> str:
     """Return the protocol and the host of a URL with its port, or its bucket.
 
-    >>> host_of("https://Host:8443/a?b=c")
-    'https://host:8443'
+    >>> host_of("https://Host:8443/a?b=c"), host_of("https://me:sec/ret@host/a")
+    ('https://host:8443', 'https://host')
     """
-    protocol, _, rest = url.partition("://")
+    protocol, _, rest = (redact_urls(url) if "@" in url else url).partition("://")
     return f"{protocol}://{rest.replace('?', '/').replace('#', '/').partition('/')[0].rpartition('@')[2]}".lower()
 
 
 def hide_query(url: str) -> str:
     """Return a URL as it is shown: without credentials, query and fragment.
 
-    >>> hide_query("https://me:secret@host/a.jpg?sig=secret value")
+    >>> hide_query("https://me:sec@ret@host/a.jpg?sig=secret value")
     'https://host/a.jpg?…'
     """
     plain, mark, _ = url.partition("#")[0].partition("?")

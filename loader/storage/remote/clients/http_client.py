@@ -39,6 +39,7 @@ _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,19})-(\d{1,19})/(\d{1,19})")
 _AFTER_HOST = re.compile(r"[/?#]")
 _NO_URL = re.compile(r"[\x00-\x1f\x7f]")
+_MAX_HOST = 1000  # characters: those of DNS have 253, and the conversion of a long one takes minutes
 
 _ANY = frozenset[AddressKind]({"public", "private", "special"})
 _AFTER = {"public": PUBLIC, "private": PRIVATE, "special": _ANY}
@@ -300,7 +301,7 @@ def _parse(url: str) -> _Target:
     name = _AFTER_HOST.split(rest, maxsplit=1)[0]
     path = rest[len(name) :].partition("#")[0].replace(" ", "%20")
     try:
-        parts = urlsplit(f"//{name}")
+        parts = urlsplit(f"//{name if len(name) <= _MAX_HOST else ''}")
         host, port = parts.hostname or "", parts.port
         if not host.isascii():
             host = host.encode("idna").decode()
@@ -333,7 +334,8 @@ def _redirected(url: str, location: str) -> str:
         target = ""
     if target == f"{url}/":
         raise RequestFailure("it does not exist", Remedy.GIVE_UP, kind="missing")
-    if not target.startswith(("http://", "https://")) or url.startswith("https:") > target.startswith("https:"):
+    is_less_safe = url.lower().startswith("https:") > target.startswith("https:")
+    if is_less_safe or not target.startswith(("http://", "https://")):
         raise RequestFailure("the server redirects to a URL that is not safe", Remedy.GIVE_UP)
     return target
 

@@ -136,9 +136,15 @@ class LimitedAnswer(http.client.HTTPResponse):
         self._limits = limits
 
     def begin(self) -> None:
-        """Read the head."""
+        """Read the head.
+
+        Raises:
+            HTTPException: It is not valid, or its body is encoded in another way than by chunks.
+        """
         self._limits.begin_step(MAX_HEAD_BYTES)
         super().begin()
+        if "Transfer-Encoding" in self.headers and not self.chunked:
+            raise http.client.UnknownTransferEncoding
 
     @property
     def is_finished(self) -> bool:
@@ -206,6 +212,8 @@ PRIVATE = frozenset[AddressKind]({"public", "private"})
 
 _NAT64 = IPv6Network("64:ff9b::/96")
 _THIS_NETWORK = ip_network("0.0.0.0/8")
+_METADATA = frozenset(map(ip_address, ("168.63.129.16", "100.100.100.200", "192.0.0.192", "fd00:ec2::254")))
+"""Where cloud machines find their credentials and settings, besides link-local addresses."""
 
 
 def kind_of_address(text: str) -> AddressKind:
@@ -222,7 +230,7 @@ def kind_of_address(text: str) -> AddressKind:
         return "private"
     if address.is_link_local or address.is_multicast or address.is_reserved or address.is_unspecified:
         return "special"
-    if address in _THIS_NETWORK:
+    if address in _THIS_NETWORK or address in _METADATA:
         return "special"
     is_site = isinstance(address, IPv6Address) and address.is_site_local
     return "public" if address.is_global and not is_site else "private"

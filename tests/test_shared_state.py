@@ -39,7 +39,7 @@ REASONS = {
     "storage/remote/clients/helper_client.py _of_parents": "changed after a fork, when there is one thread",
     "storage/remote/remote_storage.py _logged": "add is one step; at worst a line of the log comes twice",
     "stores/dataset_file_store.py _opened": "at worst a dataset is opened twice",
-    "training/loaders/debug_log.py _numbers": "numbers of log files, taken by the thread that makes a loader",
+    "training/loaders/run.py _numbers": "numbers of log files, taken by the thread that makes a loader",
     "training/stats/script_profile.py _numbers": "next() of a count is one step",
     "training/workers/worker_process.py _processes": "add is one step; read in forked processes, which have one thread",
     "transport/batch_memory.py _thread": "each worker has its own",

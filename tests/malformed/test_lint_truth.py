@@ -538,10 +538,10 @@ def test_a_read_that_fails_is_named_and_the_samples_behind_it_are_checked(
 ) -> None:
     overwrite(shard_path(small, 2), offset_of(small, "shard_002.tar", "00008.json"), b"?")
 
-    def failing(file: ReadableFile, locations: Sequence[PartLocation], *, shard: str) -> dict[str, bytes]:
+    def failing(file: ReadableFile, locations: Sequence[PartLocation], **options: Any) -> dict[str, bytes]:
         if locations[0].offset == offset_of(small, "shard_002.tar", "00007.json"):
             raise StorageError("cannot read bytes: Input/output error")
-        return read_sample(file, locations, shard=shard)
+        return read_sample(file, locations, **options)
 
     offsets = [offset_of(small, "shard_002.tar", f"0000{number}.json") for number in (7, 8)]
     monkeypatch.setattr(lint_samples, "read_sample", failing)

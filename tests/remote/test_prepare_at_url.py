@@ -426,7 +426,7 @@ def test_the_command_prepares_a_url_and_says_that_other_tools_need_compat(server
     result = run_command("--yes")
     assert result.returncode == 0, result.stderr
     assert "18 samples in 6 shards" in result.stdout
-    assert "--compat" in result.stdout
+    assert "--compat" in result.stderr
     assert DatasetFolder(URL).config is not None
     result = run_command("--yes", "--compat", "--force-overwrite")
     assert result.returncode == 0, result.stderr

@@ -111,7 +111,11 @@ def typed(folder: Path, text: str) -> Path:
 @pytest.mark.parametrize("kind", FORMATS)
 def test_a_column_that_the_field_map_needs_is_missing_once_for_each_file(tmp_path: Path, kind: str, level: str) -> None:
     folder = typed(prepared(tmp_path, kind), "texxt")
-    assert lint(folder, level=level) == [("E301", f"s_{number}.{kind}", None) for number in range(3)]
+    found = lint(folder, level=level)
+    if kind == "jsonl":  # it names a field of the lines, which headers do not have
+        assert [code for code, *_ in found] == ([] if level == "headers" else 30 * ["E307"])
+    else:
+        assert found == [("E301", f"s_{number}.{kind}", None) for number in range(3)]
 
 
 def test_values_of_columns_are_checked_against_the_fields(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def extract(folder: Path, output: Path, **options: Any) -> ExportReport:
-    query = {name: options.pop(name) for name in ("where", "keys", "split_part", "excluded") if name in options}
+    query = {name: options.pop(name) for name in ("where", "keys", "split_parts", "excluded") if name in options}
     return export_samples(ExportRequest(paths=[str(folder)], output=str(output), query=SampleQuery(**query), **options))
 
 
@@ -89,7 +89,7 @@ def test_lines_hold_json_texts_and_other_bytes(tmp_path: Path) -> None:
 
 
 def test_a_query_and_names_of_parts_choose(folder: Path, tmp_path: Path) -> None:
-    extract(folder, tmp_path / "out", keys=["shard_001.tar/00012", "00003"], parts=("txt",))
+    extract(folder, tmp_path / "out", keys=["shard_001.tar/00012", "00003"], keep_parts=("txt",))
     assert files(tmp_path / "out") == {"00003.txt": b"text 3", "00012.txt": b"text 12"}
     extract(folder, tmp_path / "other", where="shard == 'shard_002.tar'", limit=1)
     assert sorted(files(tmp_path / "other")) == ["00020.json", "00020.txt"]

@@ -14,7 +14,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Final, Literal
 
 import msgspec
@@ -91,6 +91,7 @@ _KIND_OF_EXTENSION: dict[str, PartKind] = {
 }
 
 
+@lru_cache(maxsize=1000)
 def is_compressed(part_name: str) -> bool:
     """Return True if a part is decompressed by gzip before it is decoded.
 
@@ -100,6 +101,7 @@ def is_compressed(part_name: str) -> bool:
     return part_name.lower().rpartition(".")[2] == "gz"
 
 
+@lru_cache(maxsize=1000)
 def part_extension(part_name: str) -> str:
     """Return the extension of a part name, by which it is decoded: lower-case, after the last dot, without ``.gz``.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Self
 
 from .kinds import is_compressed, kind_of_name, part_extension
@@ -51,6 +52,7 @@ class LargePartError(ValueError):
         super().__init__(f"it has {part.size_bytes:,} bytes, {part.fault}")
 
 
+@lru_cache(maxsize=1000)
 def is_limited(part_name: str) -> bool:
     """Return True for parts that are parsed to values, or decompressed.
 

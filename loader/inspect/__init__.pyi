@@ -3,7 +3,6 @@
 from .browse.page_document import sample_document as sample_document
 from .facts import (
     dataset_facts as dataset_facts,
-    jsonl_facts as jsonl_facts,
     path_facts as path_facts,
     tar_facts as tar_facts,
 )

@@ -163,11 +163,6 @@ def _column_facts(dataset: DatasetFolder) -> list[dict[str, Any]]:
     return facts
 
 
-def jsonl_facts(storage: Storage, name: str) -> dict[str, Any]:
-    """Return the facts about an indexed JSONL file, under the same keys."""
-    return record_facts(storage, name)
-
-
 def _config_facts(config: DatasetConfig | None) -> dict[str, Any]:
     if config is None:
         return {

@@ -142,20 +142,6 @@ def open_column(storage: Storage, index: SampleIndex, name: str) -> Column:
     return Column(name, record, values)
 
 
-def remove_column(storage: Storage, name: str) -> None:
-    """Remove a column.
-
-    Raises:
-        ConfigError: There is no such column.
-    """
-    if name not in column_names(storage):
-        raise ConfigError(
-            f"there is no column {name!r}", at=storage.path(COLUMNS_FOLDER), hint="list them with energon info"
-        )
-    for extension in (".json", ".npy"):
-        storage.remove(column_path(name, extension))
-
-
 def write_again(storage: Storage, name: str) -> str:
     """Return the line that writes a column again."""
     words = ["energon", "stats", storage.path(""), "--write", value_of_column(storage, name)]

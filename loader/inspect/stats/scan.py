@@ -36,6 +36,7 @@ from .values import (
 
 _SAMPLES_AT_ONCE = 2000
 _MAX_BROKEN = 20  # that are named
+_HUGE = 1 << 1023  # nearly the largest of 64-bit floats
 _DENSE_READ = 8 << 20  # bytes of a request, if samples lie close together
 _SPARSE_READ = 64 << 10
 _MAX_DENSE = 1 << 20  # bytes from one sample to the next
@@ -136,8 +137,8 @@ def scan_samples(task: ScanTask) -> ScanResult:
         for sample in task.samples.tolist():
             shown, named = reader.values(sample, result)
             for name, value in shown if not task.kept_only else ():
-                if isinstance(value, str) or not _is_finite(value):
-                    texts[name][str(value)] += 1
+                if isinstance(value, str):
+                    texts[name][value] += 1
                 else:
                     numbers[name].append(value)
             for name, value in named:
@@ -148,7 +149,14 @@ def scan_samples(task: ScanTask) -> ScanResult:
                 hashes.append(reader.hash(sample))
     finally:
         reader.close()
-    result.numbers = {name: np.array(some, np.float64) for name, some in numbers.items()}
+    for name, some in numbers.items():
+        found = as_array(some)
+        others = np.flatnonzero(~np.isfinite(found)).tolist()
+        if others:
+            texts[name].update(str(some[place]) for place in others)
+            found = np.delete(found, others)
+        if len(found):
+            result.numbers[name] = found
     result.texts = dict(texts)
     result.kept = kept
     result.hashes = np.array(hashes, np.uint64)
@@ -160,14 +168,8 @@ def as_array(numbers: Sequence[Any]) -> npt.NDArray[np.float64]:
     try:
         return np.array(numbers, np.float64)
     except OverflowError:  # JSON has integers of any size
-        return np.array([one if _is_finite(one) else math.copysign(math.inf, one) for one in numbers], np.float64)
-
-
-def _is_finite(number: float) -> bool:
-    try:
-        return math.isfinite(number)
-    except OverflowError:  # JSON has integers of any size
-        return False
+        floats = [one if abs(one) < _HUGE else math.inf if one > 0 else -math.inf for one in numbers]
+        return np.array(floats, np.float64)
 
 
 @lru_cache(maxsize=4)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import sys
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -15,7 +16,7 @@ from typing import Any, BinaryIO, cast
 import msgspec
 
 from ...accounting.kinds import is_compressed, kind_of_name, part_extension
-from ...accounting.large_parts import LargePart, LargePartError, is_limited
+from ...accounting.large_parts import LargePart, LargePartError, is_limited, is_too_large
 from ...errors import StorageError
 from ...format.documents.value_name import ValueName
 from ...format.index.dataset_index import PartLocation
@@ -84,7 +85,10 @@ def part_values(
     if kind in ("text", "tree", "label"):
         if part.size_bytes > _LONGEST_TEXT and not is_limited(name):
             raise ValueError(f"it has more than {_LONGEST_TEXT >> 20} MiB")
-        data = read_sample(file, [part], shard="", max_json_bytes=max_json_bytes)[name]
+        if is_compressed(name) or is_too_large(name, part.size_bytes, max_json_bytes or sys.maxsize):
+            data = read_sample(file, [part], shard="", max_json_bytes=max_json_bytes)[name]
+        else:
+            data = file.read_at(part.offset, part.size_bytes)
         return content_values(name, data, request)
     if kind not in ("image", "audio", "video"):
         return [], []

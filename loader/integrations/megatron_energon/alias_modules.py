@@ -243,16 +243,10 @@ def origins(module: str) -> Iterator[tuple[str, str, str]]:
     """Yield each name of a module, with the module and the name of its object."""
     for word in MODULES[module].split():
         name, _, origin = word.partition("=")
-        if origin:
-            yield name, *_split(origin)
-        else:
+        home, _, original = origin.partition(":")
+        if not origin:
             home, original = _HOMES.get(name, ("loader", name))
-            yield name, f"{PACKAGE}{home}" if home.startswith(".") else home, original
-
-
-def _split(origin: str) -> tuple[str, str]:
-    module, _, name = origin.partition(":")
-    return module, name
+        yield name, f"{PACKAGE}{home}" if home.startswith(".") else home, original
 
 
 class AliasFinder(MetaPathFinder, Loader):

@@ -11,7 +11,7 @@ import pytest
 
 from loader.errors import ConfigError, FormatError
 from loader.format import DatasetFolder
-from loader.format.columns.column import Column, open_column, remove_column, write_column
+from loader.format.columns.column import Column, open_column, write_column
 from loader.format.columns.column_files import column_names
 from loader.format.prepare.plan import PreparePlan, PrepareReport
 from loader.format.prepare.run import run_prepare
@@ -72,7 +72,7 @@ def test_samples_without_a_value_and_categories_are_known(folder: Path) -> None:
     assert read(folder, "score").is_known().sum() == count - 1
 
 
-def test_columns_are_listed_replaced_and_removed(folder: Path) -> None:
+def test_columns_are_listed_and_replaced(folder: Path) -> None:
     storage = DatasetFolder(folder).storage
     assert column_names(storage) == []
     for name in ("b", "a"):
@@ -80,12 +80,8 @@ def test_columns_are_listed_replaced_and_removed(folder: Path) -> None:
     write(folder, "a", np.ones(samples(folder)))
     assert column_names(storage) == ["a", "b"]
     assert read(folder, "a").values.all()
-    remove_column(storage, "a")
-    assert column_names(storage) == ["b"]
-    with pytest.raises(ConfigError, match=r"there is no column 'a'; known are b"):
-        read(folder, "a")
-    with pytest.raises(ConfigError, match="there is no column 'a'"):
-        remove_column(storage, "a")
+    with pytest.raises(ConfigError, match=r"there is no column 'c'; known are a, b"):
+        read(folder, "c")
 
 
 @pytest.mark.parametrize("name", ["../x", "", "1a", "a b", "ä", "a.b"])

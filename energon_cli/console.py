@@ -14,7 +14,7 @@ import click
 from loader.errors import escape_controls
 
 from .ascii_text import AsciiStream, is_ascii_only
-from .settings import name_program, output_settings
+from .settings import break_between_words, name_program, output_settings
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -87,22 +87,17 @@ def show_note(*texts: str) -> None:
 
 def show_warning(*texts: str, even_if_quiet: bool = False) -> None:
     """Print doubts about the result to standard error, one per line, unless ``--quiet`` is given."""
-    _show_lines("warning: ", texts, style="bold yellow", hidden=output_settings().quiet and not even_if_quiet)
+    _show_lines("warning: ", texts, style="yellow", hidden=output_settings().quiet and not even_if_quiet)
 
 
 def _show_lines(label: str, texts: Sequence[str], *, style: str = "", hidden: bool) -> None:
     if hidden or not texts:
         return
-    if not sys.stderr.isatty():  # rich, which breaks lines between words, takes longer to import than most commands
-        for text in texts:
-            shown = click.style(label, fg="yellow", bold=True) if style and colour_wanted(sys.stderr) else label
-            click.echo(shown + name_program(escape_controls(text)), err=True, color=colour_wanted(sys.stderr))
-        return
-    from rich.text import Text
-
-    console = error_console()
     for text in texts:
-        console.print(Text.assemble((label, style), name_program(escape_controls(text))))
+        shown = break_between_words(label + name_program(escape_controls(text)))
+        if style and colour_wanted(sys.stderr):
+            shown = click.style(label, fg=style, bold=True) + shown.removeprefix(label)
+        click.echo(shown, err=True, color=colour_wanted(sys.stderr))
 
 
 def output_console() -> Console:

@@ -16,7 +16,7 @@ import click
 from .command import CONTEXT_SETTINGS, LazyCommand, LazyGroup, add_common_options
 from .environment import PREFIX
 from .installation import installation_faults, shadowed_loader
-from .settings import OutputSettings, name_program, output_settings, program_name, scoped_settings
+from .settings import OutputSettings, break_between_words, name_program, output_settings, program_name, scoped_settings
 
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as in shells
@@ -208,7 +208,7 @@ def _run(arguments: list[str], settings: OutputSettings) -> int:
 
             explain_source(error)
             _name_option(error, arguments)
-        text = _wrap("Error: " + name_program(escape_controls(error.format_message(), keep="\n")))
+        text = break_between_words("Error: " + name_program(escape_controls(error.format_message(), keep="\n")))
         vars(error)["format_message"] = lambda: text.removeprefix("Error: ")  # type checkers take it for final
         error.show()
         return error.exit_code
@@ -278,19 +278,6 @@ def _print_logs() -> Iterator[None]:
         root.removeHandler(handler)
 
 
-def _wrap(text: str) -> str:
-    """Break a message between words on a terminal; places, which are links, and command lines, to copy, stay whole."""
-    if not (sys.stderr and sys.stderr.isatty()):
-        return text
-    import shutil
-    import textwrap
-
-    lines = textwrap.TextWrapper(shutil.get_terminal_size().columns, break_long_words=False, break_on_hyphens=False)
-    prose, command, rest = text.partition(f"{program_name()} ")
-    wrapped = (line if line.startswith("  at: ") else lines.fill(line) for line in prose.rstrip().split("\n"))
-    return "\n".join(wrapped) + prose[len(prose.rstrip()) :] + command + rest
-
-
 def _print_message(message: str, *, label: Literal["error", "warning"] | None = "error") -> None:
     if label == "warning" and output_settings().quiet:
         return
@@ -302,7 +289,7 @@ def _print_message(message: str, *, label: Literal["error", "warning"] | None = 
         coloured = colour_wanted(sys.stderr)
     else:  # the escapes of this library cannot be imported
         text = "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in message)
-    text = _wrap(text if label is None else f"{label}: {text}")
+    text = break_between_words(text if label is None else f"{label}: {text}")
     if coloured and "  at: " in text:
         from .links import link_places, supports_links
 

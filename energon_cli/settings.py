@@ -72,3 +72,16 @@ def scoped_settings() -> Iterator[OutputSettings]:
         yield output_settings()
     finally:
         _settings.reset(token)
+
+
+def break_between_words(text: str) -> str:
+    """Break a message between words on a terminal; places, which are links, and command lines, to copy, stay whole."""
+    if not (sys.stderr and sys.stderr.isatty()):
+        return text
+    import shutil
+    import textwrap
+
+    lines = textwrap.TextWrapper(shutil.get_terminal_size().columns, break_long_words=False, break_on_hyphens=False)
+    prose, command, rest = text.partition(f"{program_name()} ")
+    wrapped = (line if line.startswith("  at: ") else lines.fill(line) for line in prose.rstrip().split("\n"))
+    return "\n".join(wrapped) + prose[len(prose.rstrip()) :] + command + rest

@@ -111,12 +111,12 @@ class TerminalRun:
             self.process.send(f"\x1b[{self.screen.cursor.y + 1};{self.screen.cursor.x + 1}R")
         return True
 
-    def wait_for(self, text: str, *, timeout_s: float = 60) -> Self:
-        """Read until the screen shows the text."""
+    def wait_for(self, text: str, *, times: int = 1, timeout_s: float = 60) -> Self:
+        """Read until the screen shows the text, as often as ``times``."""
         deadline = time.monotonic() + timeout_s
-        while text not in self.text:
+        while self.text.count(text) < times:
             alive = self._read(0.1)
-            if text in self.text:
+            if self.text.count(text) >= times:
                 break
             if not alive or time.monotonic() > deadline:
                 raise AssertionError(f"{text!r} did not appear on\n{self.text}")

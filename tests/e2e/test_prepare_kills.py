@@ -277,7 +277,7 @@ def test_ctrl_c_ends_all_and_leaves_what_was_there(
     os.killpg(child.pid, signal.SIGINT)
     _, errors = child.communicate(timeout=10)
     assert child.returncode == -signal.SIGINT
-    assert errors.count("Traceback") == 1  # that of the child; none of a worker
+    assert errors.count("\nKeyboardInterrupt") == 1  # of the child; its traceback may hold a second one as the context
     assert not any(map(is_alive, workers_of(tmp_path)))
     assert contents(tmp_path) == before
     assert not (tmp_path / ".nv-meta/.prepare/staged").exists()

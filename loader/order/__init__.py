@@ -33,7 +33,7 @@ from .permutation import permute
 from .prebatched_pass import PrebatchedPass, samples_of_batch
 from .repeated_order import RepeatedOrder
 from .sequential_pass import SequentialPass
-from .source_order import SourceOrder, SourceOrders
+from .source_order import SLICES_PER_LANE, WITH_REPLACEMENT, SourceOrder, SourceOrders
 from .stream_order import BlendedLane, LaneOrder, StreamOrder
 from .volume_blend import LeafVolume, VolumeBlend, VolumeChange
 from .weight_schedule import MAX_SCHEDULED_SAMPLES, WeightSchedule
@@ -43,6 +43,8 @@ __all__ = [
     "GONE",
     "MAX_SCHEDULED_SAMPLES",
     "PASS_LANES",
+    "SLICES_PER_LANE",
+    "WITH_REPLACEMENT",
     "BlendOrder",
     "BlendedLane",
     "DealtOrder",

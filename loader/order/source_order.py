@@ -24,7 +24,9 @@ _Value = TypeVar("_Value", bound=np.generic)
 WITH_REPLACEMENT = -1
 """The ``epochs_together`` that draws slices with replacement."""
 
-_SLICES_PER_LANE = 4  # small sources are cut so finely that each lane gets about this many slices
+SLICES_PER_LANE = 4
+"""About the number of slices that each lane gets of a small source, which is cut so finely."""
+
 _MIN_WINDOW_SLICES = 16
 _MAX_EPOCHS_TOGETHER = 1 << 20  # bounds the positions of all epochs that are shuffled together; no run is longer
 
@@ -70,8 +72,8 @@ class SourceOrders:
         # Samples that are permuted together; draws with replacement come in whole slices.
         drawn = -(-samples // length) * length
         self._group = np.where(self._shuffle.with_replacement, drawn, samples * self._shuffle.epochs_together)
-        # A cycle of a small source has several groups, so that every lane gets samples.
-        self._groups_per_cycle = -(-_SLICES_PER_LANE * lanes // self._group)
+        # A cycle of a small source has several groups, so that every lane gets samples; a single lane gets all.
+        self._groups_per_cycle = -(-(SLICES_PER_LANE * lanes if lanes > 1 else 1) // self._group)
 
     def length(self, lane: int) -> IntArray:
         """Return the number of samples of each source that a lane gets in a cycle."""
@@ -135,7 +137,7 @@ class SourceShuffle:
         self.epochs_together = np.maximum(
             1, _column(min(source.epochs_together or 1, _MAX_EPOCHS_TOGETHER) for source in sources)
         )
-        fine = np.maximum(1, self.samples // (_SLICES_PER_LANE * lanes))
+        fine = np.maximum(1, self.samples // (SLICES_PER_LANE * lanes))
         self.slice_length = np.minimum(_column(source.slice_length for source in sources), fine)
         self.with_replacement = np.array([source.epochs_together == WITH_REPLACEMENT for source in sources])
         self._is_unshuffled = np.array([source.epochs_together is None for source in sources])

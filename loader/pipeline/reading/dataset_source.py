@@ -284,6 +284,12 @@ class DatasetSource:
         """Number of samples in the largest shard of the split part."""
         return int(np.diff(self._ranges[0]).max(initial=1))
 
+    @property
+    def is_one_shard(self) -> bool:
+        start, stop = self._subset
+        first, last = np.searchsorted(self._ranges[0], (start, stop - 1), side="right")
+        return bool(first == last)
+
     @cached_property
     def excluded(self) -> IntArray:
         """Numbers in the index of all samples that the split excludes, ascending."""

@@ -98,6 +98,10 @@ class JoinedSource:
         return self.members[0].largest_shard
 
     @property
+    def is_one_shard(self) -> bool:
+        return self.members[0].is_one_shard
+
+    @property
     def sample_bytes(self) -> int:
         """Average size of a sample in bytes, which decides how many are fetched ahead."""
         return sum(member.sample_bytes for member in self.members)

@@ -9,6 +9,8 @@ from math import ceil
 from typing import Any, Protocol
 
 from ...order import (
+    SLICES_PER_LANE,
+    WITH_REPLACEMENT,
     DealtOrder,
     EditedOrder,
     FinitePass,
@@ -64,8 +66,8 @@ class ShuffledPlan:
         epochs_together: ``shuffle_over_epochs_multiplier``, for each source.
         weights: Share of a blend without end, for each source.
         repetitions: Repetitions of a sample in a pass, for each source; None for a blend without end.
-        deal: Samples of a micro-batch, if the lanes take whole micro-batches of one pass in turn; None splits the pass
-            into one stream per lane.
+        deal: Samples of a micro-batch, if the lanes take whole micro-batches in turn: of a pass, or of the epochs of a
+            single source that is too small for a share in each lane. None gives each lane a stream of its own.
         chunk: Samples of a chunk, if the lanes take chunks of an order that is not shuffled in turn; None splits it
             into one part per lane.
         shares: Repetitions of a sample of each source in a nominal epoch of an order without end; None: 1 each.
@@ -94,6 +96,13 @@ class ShuffledPlan:
     @property
     def starts_over(self) -> bool:
         return False
+
+    def dealt_samples(self, samples: Sequence[int], lanes: int) -> int | None:
+        """Return the samples of the chunks that lanes take from one stream; None if each lane has its own stream."""
+        if self.is_sequential:
+            return self.chunk
+        is_plain = self.repeats and self.schedule is None and self.epochs_together != (WITH_REPLACEMENT,)
+        return self.deal if is_plain and len(samples) == 1 and samples[0] < SLICES_PER_LANE * lanes else None
 
     def order(self, samples: Sequence[int], *, lanes: int, seed: int) -> StreamOrder:
         return _shuffled_order(self, tuple(samples), lanes, seed)
@@ -139,7 +148,9 @@ class ShuffledPlan:
     def settings(self) -> dict[str, Any]:
         # Shares do not affect the order, and the chunk follows from the settings of later stages.
         schedule = None if self.schedule is None else self.schedule.settings()
-        settings = asdict(replace(self, schedule=None)) | {"chunk": None, "shares": None, "schedule": schedule}
+        deal = self.deal if not self.repeats or len(self.weights) == 1 else None  # blends deal nothing
+        others = {"chunk": None, "deal": deal, "shares": None, "schedule": schedule}
+        settings = asdict(replace(self, schedule=None)) | others
         return {name: _collapsed(value) for name, value in settings.items() if value is not None}
 
 
@@ -205,8 +216,10 @@ def samples_of_round(samples: Sequence[int], weights: Sequence[float]) -> int:
 @lru_cache(maxsize=64)  # shared by all lanes of a process
 def _shuffled_order(plan: ShuffledPlan, samples: tuple[int, ...], lanes: int, seed: int) -> StreamOrder:
     sources = _source_orders(plan, samples, seed, range(len(samples)))
-    chunk = plan.chunk if plan.is_sequential else None
+    chunk = plan.dealt_samples(samples, lanes)
     streams = lanes if chunk is None else 1
+    if chunk is not None and not plan.is_sequential:  # an epoch of few samples is a permutation of single samples
+        sources = tuple(replace(source, slice_length=1) for source in sources)
     order: RepeatedOrder | EditedOrder | FinitePass
     if plan.schedule is not None:
         first = Mix(tuple(range(len(samples))), plan.weights, plan.schedule.in_samples)

@@ -97,6 +97,10 @@ class RecordSource:
         return len(self._file)
 
     @property
+    def is_one_shard(self) -> bool:
+        return True
+
+    @property
     def sample_bytes(self) -> int:
         """Average size of a sample in bytes, which decides how many are fetched ahead."""
         return 0  # records are not fetched ahead

@@ -63,6 +63,10 @@ class Source(Protocol):
         """Number of samples in the largest shard."""
 
     @property
+    def is_one_shard(self) -> bool:
+        """True if all samples are in one shard, or one file."""
+
+    @property
     def is_crude(self) -> bool:
         """True if samples are dicts of parts, for cookers."""
 

@@ -46,6 +46,7 @@ class SourceSpec:
         blends: The weighted blends that lead to it; see :class:`.LeafPlan`.
         place: Its place in the document that names it; see :class:`.LeafPlan`.
         schedule: Share of a blend in each stretch of the run; None if it never changes.
+        is_one_slice: The caller asked for no slices, and the source has one shard.
     """
 
     source: Source
@@ -56,6 +57,12 @@ class SourceSpec:
     blends: tuple[BlendStep, ...] = ()
     place: str = ""
     schedule: EntrySchedule | None = None
+    is_one_slice: bool = False
+
+    def epochs_shuffled(self, shuffle_buffer: int | None) -> int | None:
+        """Return the epochs whose slices are permuted together; None in the order of a file that nothing shuffles."""
+        is_unshuffled = self.is_one_slice and shuffle_buffer is None and self.epochs_together == 1
+        return None if is_unshuffled else self.epochs_together
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +107,7 @@ class LoadedDatasets:
                 blends=one.plan.blends if is_weighted else (),
                 place=one.plan.place,
                 schedule=one.plan.schedule if is_weighted else None,
+                is_one_slice=slice_length is None and one.source.is_one_shard,
             )
             for one in loaded
         )
@@ -255,7 +263,7 @@ class LoadedDatasets:
             return ShuffledPlan(
                 slice_lengths=tuple(spec.slice_length for spec in specs),
                 shuffle_buffer=shuffle_buffer_size or 0,
-                epochs_together=tuple(spec.epochs_together for spec in specs),
+                epochs_together=tuple(spec.epochs_shuffled(shuffle_buffer_size) for spec in specs),
                 weights=group.weights,
                 repetitions=None if repeat else self._passes(),
                 deal=options.deal,
@@ -265,8 +273,9 @@ class LoadedDatasets:
 
         tree = self.volume_tree
         plan = plan_of(whole)
-        if repeat and self._weights_change and tree is None:
-            plan = replace(plan, schedule=planned_schedule(self.specs, options))
+        if repeat and tree is None:
+            schedule = planned_schedule(self.specs, options) if self._weights_change else None
+            plan = replace(plan, deal=options.batch_samples, schedule=schedule)
         if plan.items([source.samples for source in self.sources]) == 0:
             raise ConfigError(
                 f"repetitions [{', '.join(map(str, self._passes()))}] select no samples",

@@ -25,7 +25,7 @@
 from .blend import BlendOrder, quantise_weights
 from .dealt_order import DealtOrder
 from .edited_order import EditedLane, EditedOrder, MixHistory
-from .finite_pass import FinitePass
+from .finite_pass import FinitePass, pass_samples
 from .lane_hosting import PASS_LANES, LaneHosting, default_lanes, possible_ranks
 from .lane_mixes import GONE, LaneMixes, Mix, StreamStart
 from .mixing import extend_integer, mix
@@ -70,6 +70,7 @@ __all__ = [
     "default_lanes",
     "extend_integer",
     "mix",
+    "pass_samples",
     "permute",
     "possible_ranks",
     "quantise_weights",

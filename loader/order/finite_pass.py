@@ -21,7 +21,7 @@ class FinitePass:
     Args:
         sources: At least one.
         repetitions: For each source, how often its samples come: 1 is each sample once, 2.5 two epochs and the first
-            ``round(0.5 · samples)`` of the third in its order.
+            ``int(0.5 · samples)`` of the third in its order.
         lanes: Number of lanes of the run. Their lengths differ by a sample at most; some are empty if there are more
             lanes than samples.
         seed: Seed of the run.
@@ -81,6 +81,15 @@ class _Groups:
     together: IntArray
 
 
+def pass_samples(samples: Sequence[int], repetitions: Sequence[float]) -> list[int]:
+    """Return the number of samples of each source in a pass, without fractions of a sample, like megatron-energon.
+
+    >>> pass_samples((55, 55), (0.7, 1.5))
+    [38, 82]
+    """
+    return [int(times * count) for count, times in zip(samples, repetitions, strict=True)]
+
+
 class EpochPartition:
     """The samples of a pass partitioned over the lanes: (source, lane, position) → (epoch, sample).
 
@@ -100,14 +109,10 @@ class EpochPartition:
         self._shuffle = SourceShuffle(sources, lanes)
         samples = self._shuffle.samples
         self._epochs = np.array([int(times) for times in repetitions], dtype=np.int64)
-        # The samples of the last, partial epoch.
-        parts = [
-            round((times - int(times)) * source.samples) for source, times in zip(sources, repetitions, strict=True)
-        ]
-        self._part = np.array(parts, dtype=np.int64)
         # Whole groups, and the epochs that remain.
         self._groups, self._left = np.divmod(self._epochs, self._shuffle.epochs_together)
-        self.samples = samples * self._epochs + self._part
+        self.samples = np.array(pass_samples([source.samples for source in sources], repetitions), dtype=np.int64)
+        self._part = self.samples - samples * self._epochs  # of the last, partial epoch
         self._first_turn = (np.cumsum(self.samples) - self.samples) % lanes
 
     def lengths(self, lane: IntArray) -> IntArray:

@@ -21,6 +21,7 @@ from ...order import (
     SourceOrder,
     StreamOrder,
     mix,
+    pass_samples,
 )
 from ..contract.lane import child_seed
 from .planned_schedule import PlannedSchedule
@@ -132,7 +133,7 @@ class ShuffledPlan:
         return _edited_order(self, tuple(samples), (lanes, seed), tuple(mixes), tuple(source_seeds))
 
     def items(self, samples: Sequence[int]) -> int | None:
-        return None if self.repetitions is None else _pass_samples(samples, self.repetitions)
+        return None if self.repetitions is None else sum(pass_samples(samples, self.repetitions))
 
     def round_samples(self, samples: Sequence[int]) -> int:
         if self.repetitions is not None:
@@ -279,14 +280,6 @@ def _source_orders(
             origins, samples, plan.slice_lengths, plan.epochs_together, strict=True
         )
     )
-
-
-def _pass_samples(samples: Sequence[int], repetitions: Sequence[float]) -> int:
-    total = 0
-    for count, times in zip(samples, repetitions, strict=True):
-        whole = int(times)
-        total += whole * count + round((times - whole) * count)
-    return total
 
 
 def _collapsed(value: Any) -> Any:

@@ -85,7 +85,7 @@ class RepeatDataset(SavableDataset[T]):
     @property
     def items(self) -> int | None:
         items = self.inputs[0].items
-        return None if items is None or self.times is None else round(items * self.times)
+        return None if items is None or self.times is None else int(items * self.times)
 
     def nominal_items(self, worker: int, workers: int) -> int:
         return int(super().nominal_items(worker, workers) * (1 if self.times is None else self.times))

@@ -180,7 +180,7 @@ class ReadDataset(SavableDataset[Raw]):
         return (source.describe() for source in self.sources)
 
     def open(self, lane: Lane, state: State) -> Running:
-        order = self.lane_order(lane.number, lanes=lane.count, seed=lane.seed)
+        order = self.lane_order(lane.number, lanes=lane.count, seed=lane.seed, path=lane.path)
         running = LaneReader(self, order, lane, state)
         together = ReadTogether.of(lane)
         if together is not None:
@@ -188,15 +188,24 @@ class ReadDataset(SavableDataset[Raw]):
         samples: LaneSamples | None = lane.shared.get(LaneSamples) if lane.shared else None
         return running if samples is None else CountedReader(running, samples)
 
-    def lane_order(self, number: int, *, lanes: int, seed: int) -> LaneOrder:
+    def lane_order(self, number: int, *, lanes: int, seed: int, path: str = "") -> LaneOrder:
         """Return the stream of a lane.
+
+        Args:
+            number: The lane.
+            lanes: L of the run.
+            seed: Seed of the reader.
+            path: The inputs of blends that lead to the reader; a reader below a blend deals no blocks.
 
         Raises:
             StateError: The mix changed at a position of the lane that is not known on this rank.
         """
         samples = [source.samples for source in self.sources]
         if self.history is None or not isinstance(self.plan, ShuffledPlan):
-            return self.plan.order(samples, lanes=lanes, seed=seed).lane(number)
+            plan = self.plan
+            if isinstance(plan, ShuffledPlan) and plan.repeats and path:
+                plan = replace(plan, deal=None)
+            return plan.order(samples, lanes=lanes, seed=seed).lane(number)
         schedule = None if self.plan.schedule is None else self.plan.schedule.in_samples
         mixes = self.history.mixes(self.plan.weights, schedule)
         order = self.plan.edited_order(samples, mixes, lanes=lanes, seed=seed, source_seeds=self.source_seeds)

@@ -61,7 +61,7 @@ def dealt(dataset: RepeatDataset[Any], count: int, total: int) -> list[int]:
 @pytest.mark.parametrize("repeats", [0, 1, 3, 2.5, 0.4])
 def test_passes_follow_each_other_for_any_lanes(repeats: float, count: int) -> None:
     repeated = RepeatDataset(Values(range(5)), repeats=repeats)
-    total = round(5 * repeats)
+    total = int(5 * repeats)
 
     assert dealt(repeated, count, total) == [number % 5 for number in range(total)]
     assert repeated.items == len(repeated) == total

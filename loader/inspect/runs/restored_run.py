@@ -244,7 +244,7 @@ def open_run(
         raise StateError("the order of this run depends on sizes that a metric of its task encoder counted", hint=_HINT)
     run.chain.begin_on(state.first_ranks)
     _check(state, run, whole=task_encoder is not None)
-    run.chain = edited_chain(run.chain, merge_mix_changes(_mix_changes(states, log)), seed=state.seed)
+    run.chain = edited_chain(run.chain, merge_mix_changes(_mix_changes(states, log)))
     run.lanes, run.seed, run.steps = state.lanes, state.seed, state.run_steps
     return RestoredRun(
         run=run,

@@ -39,15 +39,12 @@ class ReadDataset(SavableDataset[Raw]):
 
     Attributes:
         history: The earlier mixes of a restored run; None if its mix never changed.
-        source_seeds: For each source of such a run that continues the stream of another chain, the seed of its order;
-            None for the others.
         quarantined: Samples that are passed over as excluded ones are: pairs of a source's number, and the sample's
             number in its index.
     """
 
     entry_schema = COUNT
     history: MixHistory | None = None
-    source_seeds: tuple[int | None, ...] = ()
     quarantined: frozenset[tuple[int, int]] = frozenset()
 
     def __init__(
@@ -199,5 +196,5 @@ class ReadDataset(SavableDataset[Raw]):
             return self.plan.order(samples, lanes=lanes, seed=seed).lane(number)
         schedule = None if self.plan.schedule is None else self.plan.schedule.in_samples
         mixes = self.history.mixes(self.plan.weights, schedule)
-        order = self.plan.edited_order(samples, mixes, lanes=lanes, seed=seed, source_seeds=self.source_seeds)
-        return order.lane(number, self.history.ends_of(number), self.history.start_of(number))
+        order = self.plan.edited_order(samples, mixes, lanes=lanes, seed=seed)
+        return order.lane(number, self.history.ends_of(number))

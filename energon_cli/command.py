@@ -327,17 +327,16 @@ def storage_option() -> click.Option:
 def energon_command(
     name: str,
     *,
-    examples: Sequence[tuple[str, str]] = (),
     short_help: str,
     takes_path: bool = True,
     advanced: Collection[str] = (),
 ) -> Callable[[Callable[..., Any]], click.Command]:
     """Return a decorator that turns a function into a command with help, the common options and completion.
 
+    The section ``Examples`` of the function's docstring, of descriptions and command lines, is shown at the end.
+
     Args:
         name: Name of the command.
-        examples: Pairs of a description and a command line; those of the docstring, in its section ``Examples``, come
-            first.
         short_help: Its line in the group's help.
         takes_path: It reads datasets, and takes ``--storage-option``.
         advanced: Names of the parameters that only ``--help-all`` shows.
@@ -350,7 +349,7 @@ def energon_command(
             name,
             cls=ExampleCommand,
             help=text,
-            examples=(*zip([line.rstrip(":") for line in lines[::2]], lines[1::2], strict=True), *examples),
+            examples=[*zip([line.rstrip(":") for line in lines[::2]], lines[1::2], strict=True)],
             advanced=advanced,
             short_help=short_help,
             context_settings=CONTEXT_SETTINGS,

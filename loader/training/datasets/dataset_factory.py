@@ -8,7 +8,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import lcm
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypedDict, TypeVar
 
 from ...errors import ConfigError
 from ...format.documents.subset import SampleRange, ShareRange, SubsetRange, resolve_subset
@@ -174,6 +174,17 @@ class DatasetSubset:
             ConfigError: The range reaches beyond them.
         """
         return resolve_subset(self.ranges, total_samples)
+
+
+class PassKeywords(TypedDict, total=False):
+    """The arguments of :class:`BaseCoreDatasetFactory`, for the dataset classes that pass them on."""
+
+    training: bool
+    worker_config: WorkerConfig | None
+    shuffle_over_epochs: int | None
+    parallel_shard_iters: int | None
+    max_samples_per_sequence: int | None
+    subset: DatasetSubset | Sequence[SubsetRange] | None
 
 
 class BaseCoreDatasetFactory(ABC, Generic[T_co]):

@@ -44,7 +44,20 @@ class LazyCommand:
     short_help: str
 
 
-class LazyGroup(click.Group):
+class _NamesVariables(click.Command):
+    """A command whose options can be set by variables of the environment."""
+
+    def get_help_option_names(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        # Click caches the help option with the names of the first context that requests it.
+        return ["-h", "--help"]
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        parameters = super().get_params(ctx)
+        name_variables(ctx, parameters)
+        return parameters
+
+
+class LazyGroup(_NamesVariables, click.Group):
     """A group that lists its commands without importing their modules.
 
     Args:
@@ -65,15 +78,6 @@ class LazyGroup(click.Group):
         self.lazy_commands = dict(lazy_commands)
         self.examples = tuple(examples)
         self.words = dict(words or {})
-
-    def get_help_option_names(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        # Click caches the help option with the names of the first context that requests it.
-        return ["-h", "--help"]
-
-    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        parameters = super().get_params(ctx)
-        name_variables(ctx, parameters)
-        return parameters
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         _write_options(ctx, formatter, self.get_params(ctx))
@@ -137,7 +141,7 @@ def _command_line(arguments: Sequence[str]) -> str:
     return " ".join(["energon", *map(quoted, words)])
 
 
-class ExampleCommand(click.Command):
+class ExampleCommand(_NamesVariables):
     """A command whose help ends with examples, and which takes old spellings of its options.
 
     Args:
@@ -157,15 +161,6 @@ class ExampleCommand(click.Command):
         self.advanced = frozenset(advanced)
         if advanced:
             self.params.append(_help_all_option())
-
-    def get_help_option_names(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        # Click caches the help option with the names of the first context that requests it.
-        return ["-h", "--help"]
-
-    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        parameters = super().get_params(ctx)
-        name_variables(ctx, parameters)
-        return parameters
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         args, notes = replace_old_spellings(ctx, args)

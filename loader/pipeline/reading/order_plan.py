@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from math import ceil
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from ...order import (
     DealtOrder,
@@ -80,6 +80,7 @@ class ShuffledPlan:
     chunk: int | None = None
     shares: tuple[float, ...] | None = None
     schedule: PlannedSchedule | None = None
+    starts_over: ClassVar[bool] = False
 
     @property
     def repeats(self) -> bool:
@@ -89,10 +90,6 @@ class ShuffledPlan:
     def is_sequential(self) -> bool:
         """True if nothing is shuffled."""
         return self.shuffle_buffer <= 1 and all(together is None for together in self.epochs_together)
-
-    @property
-    def starts_over(self) -> bool:
-        return False
 
     def order(self, samples: Sequence[int], *, lanes: int, seed: int) -> StreamOrder:
         return _shuffled_order(self, tuple(samples), lanes, seed)
@@ -142,14 +139,8 @@ class SequentialPlan:
     """
 
     deal: int | None = None
-
-    @property
-    def repeats(self) -> bool:
-        return False
-
-    @property
-    def starts_over(self) -> bool:
-        return True
+    repeats: ClassVar[bool] = False
+    starts_over: ClassVar[bool] = True
 
     def order(
         self,

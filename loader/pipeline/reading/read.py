@@ -46,6 +46,7 @@ class ReadDataset(SavableDataset[Raw]):
     entry_schema = COUNT
     history: MixHistory | None = None
     quarantined: frozenset[tuple[int, int]] = frozenset()
+    keeps_positions = True
 
     def __init__(
         self,
@@ -121,10 +122,6 @@ class ReadDataset(SavableDataset[Raw]):
     @property
     def starts_over(self) -> bool:
         return self.plan.starts_over
-
-    @property
-    def keeps_positions(self) -> bool:
-        return True
 
     @property
     def items(self) -> int | None:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...errors import ConfigError, StateError
-from ...order import LaneHosting
 from ...pipeline.contract.item_id import LANE_ITEM, ItemId
 from ...pipeline.contract.stage import State
 from ...samples.encoding.task_encoder import TaskEncoder
@@ -176,8 +175,7 @@ class RestoredRun:
         """
         run = self.run
         chain = run.chain if run.request.task_encoder is not None else run.order_chain
-        hosting = LaneHosting(lanes=run.lanes, ranks=1, rank=0, workers=0)
-        host = LanesInTurn(dataset=chain, hosting=hosting, states={})
+        host = LanesInTurn(dataset=chain, lanes=run.lanes)
         for message, item_id in islice(remade_batches(host, lane), batches):
             yield message.number, item_id
 

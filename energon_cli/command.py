@@ -44,7 +44,20 @@ class LazyCommand:
     short_help: str
 
 
-class LazyGroup(click.Group):
+class _NamesVariables(click.Command):
+    """A command whose options can be set by variables of the environment."""
+
+    def get_help_option_names(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        # Click caches the help option with the names of the first context that requests it.
+        return ["-h", "--help"]
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        parameters = super().get_params(ctx)
+        name_variables(ctx, parameters)
+        return parameters
+
+
+class LazyGroup(_NamesVariables, click.Group):
     """A group that lists its commands without importing their modules.
 
     Args:
@@ -65,15 +78,6 @@ class LazyGroup(click.Group):
         self.lazy_commands = dict(lazy_commands)
         self.examples = tuple(examples)
         self.words = dict(words or {})
-
-    def get_help_option_names(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        # Click caches the help option with the names of the first context that requests it.
-        return ["-h", "--help"]
-
-    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        parameters = super().get_params(ctx)
-        name_variables(ctx, parameters)
-        return parameters
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         _write_options(ctx, formatter, self.get_params(ctx))
@@ -137,7 +141,7 @@ def _command_line(arguments: Sequence[str]) -> str:
     return " ".join(["energon", *map(quoted, words)])
 
 
-class ExampleCommand(click.Command):
+class ExampleCommand(_NamesVariables):
     """A command whose help ends with examples, and which takes old spellings of its options.
 
     Args:
@@ -157,15 +161,6 @@ class ExampleCommand(click.Command):
         self.advanced = frozenset(advanced)
         if advanced:
             self.params.append(_help_all_option())
-
-    def get_help_option_names(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        # Click caches the help option with the names of the first context that requests it.
-        return ["-h", "--help"]
-
-    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        parameters = super().get_params(ctx)
-        name_variables(ctx, parameters)
-        return parameters
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         args, notes = replace_old_spellings(ctx, args)
@@ -327,17 +322,16 @@ def storage_option() -> click.Option:
 def energon_command(
     name: str,
     *,
-    examples: Sequence[tuple[str, str]] = (),
     short_help: str,
     takes_path: bool = True,
     advanced: Collection[str] = (),
 ) -> Callable[[Callable[..., Any]], click.Command]:
     """Return a decorator that turns a function into a command with help, the common options and completion.
 
+    The section ``Examples`` of the function's docstring, of descriptions and command lines, is shown at the end.
+
     Args:
         name: Name of the command.
-        examples: Pairs of a description and a command line; those of the docstring, in its section ``Examples``, come
-            first.
         short_help: Its line in the group's help.
         takes_path: It reads datasets, and takes ``--storage-option``.
         advanced: Names of the parameters that only ``--help-all`` shows.
@@ -350,7 +344,7 @@ def energon_command(
             name,
             cls=ExampleCommand,
             help=text,
-            examples=(*zip([line.rstrip(":") for line in lines[::2]], lines[1::2], strict=True), *examples),
+            examples=[*zip([line.rstrip(":") for line in lines[::2]], lines[1::2], strict=True)],
             advanced=advanced,
             short_help=short_help,
             context_settings=CONTEXT_SETTINGS,

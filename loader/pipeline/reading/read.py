@@ -39,16 +39,14 @@ class ReadDataset(SavableDataset[Raw]):
 
     Attributes:
         history: The earlier mixes of a restored run; None if its mix never changed.
-        source_seeds: For each source of such a run that continues the stream of another chain, the seed of its order;
-            None for the others.
         quarantined: Samples that are passed over as excluded ones are: pairs of a source's number, and the sample's
             number in its index.
     """
 
     entry_schema = COUNT
     history: MixHistory | None = None
-    source_seeds: tuple[int | None, ...] = ()
     quarantined: frozenset[tuple[int, int]] = frozenset()
+    keeps_positions = True
 
     def __init__(
         self,
@@ -126,10 +124,6 @@ class ReadDataset(SavableDataset[Raw]):
         return self.plan.starts_over
 
     @property
-    def keeps_positions(self) -> bool:
-        return True
-
-    @property
     def items(self) -> int | None:
         return self.plan.items([source.samples for source in self.sources])
 
@@ -199,5 +193,5 @@ class ReadDataset(SavableDataset[Raw]):
             return self.plan.order(samples, lanes=lanes, seed=seed).lane(number)
         schedule = None if self.plan.schedule is None else self.plan.schedule.in_samples
         mixes = self.history.mixes(self.plan.weights, schedule)
-        order = self.plan.edited_order(samples, mixes, lanes=lanes, seed=seed, source_seeds=self.source_seeds)
-        return order.lane(number, self.history.ends_of(number), self.history.start_of(number))
+        order = self.plan.edited_order(samples, mixes, lanes=lanes, seed=seed)
+        return order.lane(number, self.history.ends_of(number))

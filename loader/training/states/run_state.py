@@ -53,7 +53,7 @@ FINITE = "finite"
 LANE_BY_LANE = "lane by lane"
 """Lanes one after another, each to its end, on any number of ranks."""
 
-_VERSION, _EDITED_VERSION, _RESTRUCTURED_VERSION = 1, 2, 3
+_VERSION, _EDITED_VERSION = 1, 2
 _RULES = 1  # of the order of samples and of the ends of lanes; versions 0.1.0 and 0.2.0 saved none
 _REQUIRED = ("lanes", "ranks", "rank", "seed", "batch", "lane", "steps", "passes", "ended", "dataset")
 _MAX_SHOWN = 8
@@ -116,8 +116,6 @@ class RunState:
 
     @property
     def _version(self) -> int:
-        if any(entry.get("restructured") for entry in self.mix_changes):
-            return _RESTRUCTURED_VERSION
         return _EDITED_VERSION if self.mix_changes or self.skip_steps else _VERSION
 
     def to_plain(self) -> dict[str, Any]:
@@ -158,10 +156,11 @@ class RunState:
             )
         check_size(saved, max_values())
         check_plain(saved)
-        if saved["version"] not in range(_VERSION, _RESTRUCTURED_VERSION + 1):
+        if saved["version"] not in (_VERSION, _EDITED_VERSION):
             raise StateError(
-                f"expected a state of version {_VERSION} to {_RESTRUCTURED_VERSION}, "
-                f"found version {short_repr(saved['version'])}"
+                f"expected a state of version {_VERSION} or {_EDITED_VERSION}, "
+                f"found version {short_repr(saved['version'])}",
+                hint="restore it with the version of energon-toolkit that saved it, or restore another state",
             )
         if (rules := saved.get("rules")) != _RULES:
             by = "version 0.2.0 or before" if rules is None else "another version"

@@ -15,8 +15,7 @@ from ...pipeline.contract.stage import SavableDataset
 from ...pipeline.reading.quarantined_sample import QuarantinedSample
 from ...pipeline.reading.read import ReadDataset
 from .input_paths import reader_at
-from .lane_host import LaneHost
-from .running_lane import open_lane
+from .running_lane import LaneHost, open_lane
 from .worker_board import RecordedSample
 
 _log = get_logger(__name__)

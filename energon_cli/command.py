@@ -229,12 +229,14 @@ class ExampleCommand(click.Command):
 
             for flag, variable in options_from_environment(ctx):
                 show_note(f"{flag} is set by {variable}")
+        from loader.convert import sources
         from loader.format import COMMAND_LINE
+        from loader.format.documents import deciding_imports
         from loader.storage import few_tries
 
         token = COMMAND_LINE.set(_command_line(ctx.find_root().obj or ()))
         try:
-            with few_tries():
+            with few_tries(), deciding_imports(lambda path: sources.ways_to_import(path)):  # imported for a hint alone
                 return super().invoke(ctx)
         finally:
             COMMAND_LINE.reset(token)

@@ -191,7 +191,9 @@ def unknown_name() -> Iterator[str]:
     ("host", "cause"),
     [(silent_server, "no byte arrived in time"), (closed_port, "was refused"), (unknown_name, "its name is unknown")],
 )
-@pytest.mark.parametrize("command", [("import", "{}/a.csv", "out", "--yes"), ("reshard", "{}/a", "out"), ("info", "{}/a")])
+@pytest.mark.parametrize(
+    "command", [("import", "{}/a.csv", "out", "--yes"), ("reshard", "{}/a", "out"), ("info", "{}/a")]
+)
 def test_a_command_tries_a_host_that_never_answered_three_times(
     command: tuple[str, ...],
     host: Any,

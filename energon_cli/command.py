@@ -236,7 +236,7 @@ class ExampleCommand(click.Command):
 
         token = COMMAND_LINE.set(_command_line(ctx.find_root().obj or ()))
         try:
-            with few_tries(), deciding_imports(lambda path: sources.ways_to_import(path)):  # imported for a hint alone
+            with few_tries(), deciding_imports(lambda path: sources.ways_to_import(path)):  # noqa: PLW0108 - lazy
                 return super().invoke(ctx)
         finally:
             COMMAND_LINE.reset(token)

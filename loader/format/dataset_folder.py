@@ -19,7 +19,7 @@ from .documents.dataset_config import DatasetConfig, parse_dataset_config
 from .documents.dataset_files import current_split_file, read_shard_info, read_split_config
 from .documents.load_request import ALL_PARTS
 from .documents.messages import nearest_hint
-from .documents.next_command import command_for_folder, fault_of_file, quoted
+from .documents.next_command import command_for_folder, fault_of_file, quoted, split_hint
 from .documents.providers import SHARD_SUFFIXES, record_format
 from .documents.split_config import SplitConfig, split_sample_name
 from .filters.files import FilterFiles, filter_names
@@ -309,7 +309,7 @@ class DatasetFolder:
                 f"there is no split part {split_part!r}; there are: {', '.join(parts) or 'none'}"
                 + nearest_hint(split_part, parts),
                 file=self.storage.path(f"{FOLDER}/{self.split_file or self._split_name}"),
-                hint="name one of these, or split again with energon prepare --split-ratio",
+                hint=f"name one of these, or {split_hint(self.path)}",
             )
         excluded = frozenset[str]() if excluded_shards else self._excluded_shards
         found = {

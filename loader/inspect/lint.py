@@ -10,6 +10,7 @@ from ..accounting.large_parts import CHECKED_JSON_BYTES
 from ..errors import ConfigError, EnergonError
 from ..format.dataset_folder import DatasetFolder
 from ..format.documents.dataset_config import DatasetConfig
+from ..format.documents.next_command import split_hint
 from ..format.documents.providers import data_path, is_metadataset, is_record_file, is_tar_file
 from ..format.documents.split_config import SplitConfig, parse_split_config
 from ..format.exclusions.change import exclude_names
@@ -253,7 +254,7 @@ def samples_to_exclude(dataset: DatasetFolder, findings: Iterable[Finding], *, c
         raise ConfigError(
             "there is no split file to exclude samples in",
             file=storage.path(FOLDER),
-            hint="run energon prepare --split-ratio 8,1,1 first",
+            hint=split_hint(storage.path("")),
         )
     file = f"{FOLDER}/{name}"
     known = set(_parse_split(storage, file, storage.read(file)).exclude)

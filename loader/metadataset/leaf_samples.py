@@ -9,6 +9,7 @@ from ..arrays import IntArray
 from ..errors import ConfigError
 from ..format.dataset_folder import DatasetFolder
 from ..format.documents.messages import nearest_hint
+from ..format.documents.next_command import split_hint
 from ..format.documents.providers import is_record_file
 from ..format.documents.subset import resolve_subset
 from ..format.filters.rows import FilterRows, open_file_filter
@@ -103,7 +104,7 @@ def _shards(folder: DatasetFolder, split_part: str) -> list[tuple[str, int]]:
             f"there is no split part {split_part!r}; there are: {', '.join(parts) or 'none'}"
             + nearest_hint(split_part, parts),
             at=folder.path,
-            hint="name one of these as split_part, or split again with energon prepare --split-ratio",
+            hint=f"name one of these as split_part, or {split_hint(folder.path)}",
         )
     return [(name, folder.shard_counts[name]) for name in parts[split_part] if name in folder.shard_counts]
 

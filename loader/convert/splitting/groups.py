@@ -16,6 +16,7 @@ from ...accounting.large_parts import CHECKED_JSON_BYTES
 from ...arrays import IntArray
 from ...errors import ConfigError, SampleError
 from ...format.dataset_folder import DatasetFolder
+from ...format.documents.next_command import split_hint
 from ...format.documents.value_name import ValueName, read_value_names
 from ...format.query import Compute, DatasetValues, column_or_values, only_value
 from ...format.query.condition import Values
@@ -285,9 +286,7 @@ def find_leaks(
     """
     folder = DatasetFolder(path, split_config=split_config)
     if folder.split is None:
-        raise ConfigError(
-            "this dataset has no split file", at=folder.path, hint="split it: energon split PATH --split-ratio 8,1,1"
-        )
+        raise ConfigError("this dataset has no split file", at=folder.path, hint=split_hint(folder.path))
     if group_by is not None:
         groups = find_groups(folder, group_by, compute=compute, on_progress=on_progress)
     else:

@@ -40,6 +40,11 @@ def quoted(text: str) -> str:
     return "$'" + "".join(chr(c) if 31 < c < 127 and chr(c) not in "\\'" else f"\\x{c:02x}" for c in codes) + "'"
 
 
+def split_hint(path: str) -> str:
+    """Return how the split of a dataset is made, as a hint."""
+    return f"split it: energon split {quoted(path)} --split-ratio 8,1,1"
+
+
 class ImportWay(NamedTuple):
     """A way to import a path. As text, it is a hint: ``for the files alone, run: energon import …``.
 

@@ -78,7 +78,7 @@ def check_header(header: bytes, *, shard: str, offset: int) -> None:
             f"expected a tar header, found {header[:16]!r}… with a wrong checksum (stored as {header[_CHECKSUM]!r})",
             shard=shard,
             offset=offset,
-            hint="the file is damaged or was overwritten: copy the shard again, or exclude it with --exclude",
+            hint="the file is damaged or was overwritten: copy the shard again, or leave it out: energon prepare --exclude REGEX",
         )
 
 
@@ -122,7 +122,7 @@ def check_size(size: int, *, shard: str, offset: int, stated: bytes | str) -> No
             f"expected the size of a file, found {stated[:40]!r}",
             shard=shard,
             offset=offset,
-            hint="the header is damaged: copy the shard again, or exclude it with --exclude",
+            hint="the header is damaged: copy the shard again, or leave it out: energon prepare --exclude REGEX",
         )
 
 
@@ -134,7 +134,7 @@ def check_name(name: bytes | None, *, shard: str, offset: int) -> None:
             f"expected a member name of 1 to {_MAX_NAME} bytes without NUL, found {len(name)} bytes: {name[:40]!r}",
             shard=shard,
             offset=offset,
-            hint="rewrite the shard with another name, or exclude it with --exclude",
+            hint="rewrite the shard with another name, or leave it out: energon prepare --exclude REGEX",
         )
 
 
@@ -192,7 +192,7 @@ def parse_pax_records(data: bytes, *, shard: str, offset: int) -> PaxRecords:
                 f"expected a PAX record 'length keyword=value', found {data[position : position + 40]!r}",
                 shard=shard,
                 offset=offset + position,
-                hint="the header is damaged: copy the shard again, or exclude it with --exclude",
+                hint="the header is damaged: copy the shard again, or leave it out: energon prepare --exclude REGEX",
             )
         if keyword == b"path":
             name = value

@@ -51,7 +51,7 @@ _WITHOUT_CONTENTS = frozenset(b"123456")  # links, devices, folders and pipes, f
 _ZEROS = bytes(BLOCK)
 _END_BYTES = 20 * BLOCK + BLOCK  # tar programs pad the archive to a multiple of 20 blocks
 _NEAR_END = 16 * 1024  # a window from here on has the rest of the file, with what follows the archive
-_COPY_AGAIN = "copy the shard again, or exclude it with --exclude"
+_COPY_AGAIN = "copy the shard again, or leave it out: energon prepare --exclude REGEX"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -279,7 +279,7 @@ class TarScan:
                 f"an extension header has {size:,} bytes, more than the limit of {_MAX_EXTENSION:,}",
                 shard=self._shard,
                 offset=offset - BLOCK,
-                hint="rewrite the shard without it, or exclude it with --exclude",
+                hint="rewrite the shard without it, or leave it out: energon prepare --exclude REGEX",
             )
         data = yield from self._read(offset, size)
         if len(data) < size:

@@ -247,7 +247,7 @@ class LoadedSource:
     source: Source
 
 
-@deciding_imports(lambda path: sources.ways_to_import(path))  # imported for a hint alone
+@deciding_imports(lambda path: sources.ways_to_import(path))  # noqa: PLW0108 - it is imported for a hint alone
 def open_sources(request: LoadRequest, *, decoder: SampleDecoder | None, training: bool) -> list[LoadedSource]:
     """Open a dataset, or all datasets of a metadataset.
 

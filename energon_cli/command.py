@@ -235,11 +235,9 @@ class ExampleCommand(click.Command):
         from loader.storage import few_tries
 
         token = COMMAND_LINE.set(_command_line(ctx.find_root().obj or ()))
-        try:
-            with few_tries(), deciding_imports(lambda path: sources.ways_to_import(path)):  # noqa: PLW0108 - lazy
-                return super().invoke(ctx)
-        finally:
-            COMMAND_LINE.reset(token)
+        ctx.call_on_close(lambda: COMMAND_LINE.reset(token))
+        with few_tries(), deciding_imports(lambda path: sources.ways_to_import(path)):  # noqa: PLW0108 - lazy
+            return super().invoke(ctx)
 
 
 def _metavar(parameter: click.Parameter) -> str:

@@ -10,7 +10,6 @@ from ..accounting.large_parts import CHECKED_JSON_BYTES
 from ..errors import ConfigError, EnergonError
 from ..format.dataset_folder import DatasetFolder
 from ..format.documents.dataset_config import DatasetConfig
-from ..format.documents.next_command import split_hint
 from ..format.documents.providers import data_path, is_metadataset, is_record_file, is_tar_file
 from ..format.documents.split_config import SplitConfig, parse_split_config
 from ..format.exclusions.change import exclude_names
@@ -249,15 +248,8 @@ def samples_to_exclude(dataset: DatasetFolder, findings: Iterable[Finding], *, c
     Raises:
         ConfigError: The split file is missing or invalid, or no checked sample would remain.
     """
-    storage, name = dataset.storage, dataset.split_file
-    if name is None:
-        raise ConfigError(
-            "there is no split file to exclude samples in",
-            file=storage.path(FOLDER),
-            hint=split_hint(storage.path("")),
-        )
-    file = f"{FOLDER}/{name}"
-    known = set(_parse_split(storage, file, storage.read(file)).exclude)
+    storage = dataset.storage
+    known = set(dataset.required_split().exclude)
     broken = [f"{finding.shard}/{finding.key}" for finding in findings if finding.is_sample]
     added = [sample for sample in dict.fromkeys(broken) if sample not in known]
     if not added:

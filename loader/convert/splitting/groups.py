@@ -16,7 +16,6 @@ from ...accounting.large_parts import CHECKED_JSON_BYTES
 from ...arrays import IntArray
 from ...errors import ConfigError, SampleError
 from ...format.dataset_folder import DatasetFolder
-from ...format.documents.next_command import split_hint
 from ...format.documents.value_name import ValueName, read_value_names
 from ...format.query import Compute, DatasetValues, column_or_values, only_value
 from ...format.query.condition import Values
@@ -285,13 +284,12 @@ def find_leaks(
         ConfigError: The dataset has no split, or the expression names nothing.
     """
     folder = DatasetFolder(path, split_config=split_config)
-    if folder.split is None:
-        raise ConfigError("this dataset has no split file", at=folder.path, hint=split_hint(folder.path))
+    split = folder.required_split()
     if group_by is not None:
         groups = find_groups(folder, group_by, compute=compute, on_progress=on_progress)
     else:
         groups = group_contents(folder, part, on_progress=on_progress)
-    members = {name: _members(folder, name) for name in folder.split.split_parts}
+    members = {name: _members(folder, name) for name in split.split_parts}
     return leaks_of(groups, members, len(folder.index))
 
 

@@ -78,9 +78,9 @@ def prepare_media_folder(
     """
     storage.list_once("")
     if storage.exists(INFO_JSON) or storage.exists(INFO_YAML):
-        path = storage.path("")
-        hint = f"collect the metadata of its samples with the same flags: energon prepare {quoted(path)}"
-        raise ConfigError("this is a dataset, no folder of files", file=path, hint=hint)
+        folder = storage.path("")
+        hint = f"collect the metadata of its samples with the same flags: energon prepare {quoted(folder)}"
+        raise ConfigError("this is a dataset, no folder of files", file=folder, hint=hint)
     if not storage.exists(""):
         raise missing_folder(storage)
     files, undecodable = _files_to_read(storage.list(), media_filter)

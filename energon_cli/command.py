@@ -19,8 +19,6 @@ from .old_spellings import replace_old_spellings
 from .options import COMMON_OPTIONS, common_options, suggest_choices
 from .settings import name_program, output_settings
 
-_CONTINUED = frozenset(("import", "reshard", "add-parts", "export", "extract", "merge"))
-"""Commands that record their command line with their unfinished files."""
 _STORE_OPTION = "--storage-option"
 CONTEXT_SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -226,15 +224,15 @@ class ExampleCommand(_NamesVariables):
 
             for flag, variable in options_from_environment(ctx):
                 show_note(f"{flag} is set by {variable}")
-        if self.name in _CONTINUED:
-            from loader.format import COMMAND_LINE
+        from loader.convert import sources
+        from loader.format import COMMAND_LINE
+        from loader.format.documents import deciding_imports
+        from loader.storage import few_tries
 
-            token = COMMAND_LINE.set(_command_line(ctx.find_root().obj or ()))
-            try:
-                return super().invoke(ctx)
-            finally:
-                COMMAND_LINE.reset(token)
-        return super().invoke(ctx)
+        token = COMMAND_LINE.set(_command_line(ctx.find_root().obj or ()))
+        ctx.call_on_close(lambda: COMMAND_LINE.reset(token))
+        with few_tries(), deciding_imports(lambda path: sources.ways_to_import(path)):  # noqa: PLW0108 - lazy
+            return super().invoke(ctx)
 
 
 def _metavar(parameter: click.Parameter) -> str:

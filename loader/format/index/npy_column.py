@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from ...errors import FormatError, StorageError
 from ...storage import ClosesOnExit, Storage, map_file
+from ..nv_meta import outdated
 
 # As numpy writes it. numpy parses the header as Python and raises a dozen kinds of errors on damage.
 _HEADER = re.compile(
@@ -158,4 +159,4 @@ def _parse_header(
 
 
 def _unusable(storage: Storage, name: str, message: str) -> FormatError:
-    return FormatError(message, shard=storage.path(name), hint="run energon prepare again on this dataset")
+    return outdated(message, storage.path(name))

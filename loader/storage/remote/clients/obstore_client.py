@@ -224,7 +224,8 @@ def _raise_failure(error: Exception) -> NoReturn:
         if "kind: Connect," in text:
             raise RequestFailure(_unreachable(text), Remedy.RETRY, kind="unreachable") from None
         is_late = "kind: Timeout," in text or "TimedOut" in text
-        raise RequestFailure("no byte arrived in time" if is_late else "the connection broke", Remedy.RETRY) from None
+        cause, kind = ("no byte arrived in time", "slow") if is_late else ("the connection broke", "broken")
+        raise RequestFailure(cause, Remedy.RETRY, kind=kind) from None
     first_line = redact_urls(text.split("\n", 1)[0])
     raise RequestFailure(first_line, Remedy.RETRY_FEW) from None
 

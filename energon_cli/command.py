@@ -19,8 +19,6 @@ from .old_spellings import replace_old_spellings
 from .options import COMMON_OPTIONS, common_options, suggest_choices
 from .settings import name_program, output_settings
 
-_CONTINUED = frozenset(("import", "reshard", "add-parts", "export", "extract", "merge"))
-"""Commands that record their command line with their unfinished files."""
 _STORE_OPTION = "--storage-option"
 CONTEXT_SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -44,7 +42,20 @@ class LazyCommand:
     short_help: str
 
 
-class LazyGroup(click.Group):
+class _NamesVariables(click.Command):
+    """A command whose options can be set by variables of the environment."""
+
+    def get_help_option_names(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        # Click caches the help option with the names of the first context that requests it.
+        return ["-h", "--help"]
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        parameters = super().get_params(ctx)
+        name_variables(ctx, parameters)
+        return parameters
+
+
+class LazyGroup(_NamesVariables, click.Group):
     """A group that lists its commands without importing their modules.
 
     Args:
@@ -65,15 +76,6 @@ class LazyGroup(click.Group):
         self.lazy_commands = dict(lazy_commands)
         self.examples = tuple(examples)
         self.words = dict(words or {})
-
-    def get_help_option_names(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        # Click caches the help option with the names of the first context that requests it.
-        return ["-h", "--help"]
-
-    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        parameters = super().get_params(ctx)
-        name_variables(ctx, parameters)
-        return parameters
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         _write_options(ctx, formatter, self.get_params(ctx))
@@ -137,7 +139,7 @@ def _command_line(arguments: Sequence[str]) -> str:
     return " ".join(["energon", *map(quoted, words)])
 
 
-class ExampleCommand(click.Command):
+class ExampleCommand(_NamesVariables):
     """A command whose help ends with examples, and which takes old spellings of its options.
 
     Args:
@@ -157,15 +159,6 @@ class ExampleCommand(click.Command):
         self.advanced = frozenset(advanced)
         if advanced:
             self.params.append(_help_all_option())
-
-    def get_help_option_names(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        # Click caches the help option with the names of the first context that requests it.
-        return ["-h", "--help"]
-
-    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        parameters = super().get_params(ctx)
-        name_variables(ctx, parameters)
-        return parameters
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         args, notes = replace_old_spellings(ctx, args)
@@ -231,15 +224,15 @@ class ExampleCommand(click.Command):
 
             for flag, variable in options_from_environment(ctx):
                 show_note(f"{flag} is set by {variable}")
-        if self.name in _CONTINUED:
-            from loader.format import COMMAND_LINE
+        from loader.convert import sources
+        from loader.format import COMMAND_LINE
+        from loader.format.documents import deciding_imports
+        from loader.storage import few_tries
 
-            token = COMMAND_LINE.set(_command_line(ctx.find_root().obj or ()))
-            try:
-                return super().invoke(ctx)
-            finally:
-                COMMAND_LINE.reset(token)
-        return super().invoke(ctx)
+        token = COMMAND_LINE.set(_command_line(ctx.find_root().obj or ()))
+        ctx.call_on_close(lambda: COMMAND_LINE.reset(token))
+        with few_tries(), deciding_imports(lambda path: sources.ways_to_import(path)):  # noqa: PLW0108 - lazy
+            return super().invoke(ctx)
 
 
 def _metavar(parameter: click.Parameter) -> str:
@@ -327,17 +320,16 @@ def storage_option() -> click.Option:
 def energon_command(
     name: str,
     *,
-    examples: Sequence[tuple[str, str]] = (),
     short_help: str,
     takes_path: bool = True,
     advanced: Collection[str] = (),
 ) -> Callable[[Callable[..., Any]], click.Command]:
     """Return a decorator that turns a function into a command with help, the common options and completion.
 
+    The section ``Examples`` of the function's docstring, of descriptions and command lines, is shown at the end.
+
     Args:
         name: Name of the command.
-        examples: Pairs of a description and a command line; those of the docstring, in its section ``Examples``, come
-            first.
         short_help: Its line in the group's help.
         takes_path: It reads datasets, and takes ``--storage-option``.
         advanced: Names of the parameters that only ``--help-all`` shows.
@@ -350,7 +342,7 @@ def energon_command(
             name,
             cls=ExampleCommand,
             help=text,
-            examples=(*zip([line.rstrip(":") for line in lines[::2]], lines[1::2], strict=True), *examples),
+            examples=[*zip([line.rstrip(":") for line in lines[::2]], lines[1::2], strict=True)],
             advanced=advanced,
             short_help=short_help,
             context_settings=CONTEXT_SETTINGS,

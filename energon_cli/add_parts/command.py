@@ -13,20 +13,8 @@ from ..options import shared_options
 if TYPE_CHECKING:
     from loader.convert.added_parts import AddPartsReport
 
-_EXAMPLES = (
-    (
-        "Add the rows of a table, by its column id",
-        "energon add-parts /data/coco --from new.jsonl --key-column id /data/new",
-    ),
-    ("Add files that are named after keys", "energon add-parts /data/coco --from embeddings/ /data/coco_embeddings"),
-    ("Replace captions", "energon add-parts /data/coco --from new.csv --rename text.txt=txt --replace /data/new"),
-    ("Skip samples without new parts", "energon add-parts /data/coco --from masks/ --nonmatch skip /data/coco_masks"),
-)
 
-
-@energon_command(
-    "add-parts", examples=_EXAMPLES, short_help="Add parts to the samples of a dataset, next to its shards."
-)
+@energon_command("add-parts", short_help="Add parts to the samples of a dataset, next to its shards.")
 @click.argument("dataset")
 @click.argument("output", metavar="DEST")
 @click.option("--from", "source", required=True, metavar="SOURCE", help="Folder, table or prepared dataset.")
@@ -59,6 +47,16 @@ def add_parts(
     and prepared that joins both by key: load it instead of DATASET. SOURCE is a folder of files that are named after
     keys, a .jsonl, .csv or .tsv file with a column of keys, or a prepared dataset. Keys are those that energon preview
     shows, with or without their shard.
+
+    Examples:
+        Add the rows of a table, by its column id:
+            energon add-parts /data/coco --from new.jsonl --key-column id /data/new
+        Add files that are named after keys:
+            energon add-parts /data/coco --from embeddings/ /data/coco_embeddings
+        Replace captions:
+            energon add-parts /data/coco --from new.csv --rename text.txt=txt --replace /data/new
+        Skip samples without new parts:
+            energon add-parts /data/coco --from masks/ --nonmatch skip /data/coco_masks
     """
     from loader.convert.added_parts import AddPartsPlan, run_add_parts
     from loader.format import usable_cores

@@ -34,9 +34,8 @@ def migrate(
     states in DEST restore in a run with NEW_MIX, on any number of ranks, without allow_mix_change. INPUT_FILES
     stay as they are.
 
-    A change that the run cannot follow exactly is refused, and so are states of a pass that ends. If weights become
-    shares of a volume (blend_weight_unit), or shares of samples again, runs with packing, grouping, generators or a
-    new metric need --task-encoder.
+    A change that the run cannot follow exactly is refused, and so are states of a pass that ends. A run keeps the unit
+    of its weights (blend_weight_unit). A nested blend with a new metric as its unit needs --task-encoder.
 
     Examples:
         Continue a run with other weights:

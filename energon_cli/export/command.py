@@ -12,21 +12,13 @@ from ..dataset_path import check_path, given_name
 from ..extract.query_options import copy_options
 from ..options import shared_options
 
-_EXAMPLES = (
-    ("Write a file for each part", "energon export /data/coco coco_files"),
-    ("Write a Parquet file", "energon export /data/coco coco.parquet"),
-    ("Write a dataset that datasets.load_from_disk opens", "energon export /data/coco coco_hf --format hf"),
-    ("Write lines of JSON without pictures", "energon export /data/coco coco.jsonl --drop-parts jpg"),
-    ("Link the shards without their metadata", "energon export /data/coco plain --format webdataset --link"),
-    ("Export the validation part", "energon export s3://bucket/coco val --split-parts val"),
-)
 _BY_ENDING = {".jsonl": "jsonl", ".parquet": "parquet"}
 _OTHER_FILES = frozenset(
     {".arrow", ".csv", ".gz", ".json", ".ndjson", ".pq", ".tar", ".tgz", ".tsv", ".txt", ".zip", ".zst"}
 )
 
 
-@energon_command("export", examples=_EXAMPLES, short_help="Copy a dataset to files, JSON lines, Parquet, Hugging Face.")
+@energon_command("export", short_help="Copy a dataset to files, JSON lines, Parquet, Hugging Face.")
 @click.argument("path")
 @click.argument("dest")
 @click.option(
@@ -60,6 +52,20 @@ def export(
     files: each part is a file <key>.<part>. jsonl: a line for each sample. parquet and hf: a row for each sample, with
     columns of texts, integers, pictures and bytes. webdataset: tar shards without metadata; whole shards are copied as
     they are if all samples and parts are chosen.
+
+    Examples:
+        Write a file for each part:
+            energon export /data/coco coco_files
+        Write a Parquet file:
+            energon export /data/coco coco.parquet
+        Write a dataset that datasets.load_from_disk opens:
+            energon export /data/coco coco_hf --format hf
+        Write lines of JSON without pictures:
+            energon export /data/coco coco.jsonl --drop-parts jpg
+        Link the shards without their metadata:
+            energon export /data/coco plain --format webdataset --link
+        Export the validation part:
+            energon export s3://bucket/coco val --split-parts val
     """
     from loader.convert.exporting import ExportRequest
 

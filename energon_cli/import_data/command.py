@@ -10,31 +10,13 @@ from ..command import energon_command
 from ..options import shared_options, shuffle_options
 from ..sizes import parse_size
 
-_EXAMPLES = (
-    ("Import a folder of pictures with captions, with prompts", "energon import ~/photos /data/photos"),
-    (
-        "Accept all proposals, shuffle, and split by samples",
-        "energon import ~/photos /data/photos --yes --shuffle --split-ratio 8,1,1",
-    ),
-    (
-        "Check that all pictures decode, and shrink large ones",
-        "energon import ~/photos /data/photos --yes --verify --resize 1024",
-    ),
-    (
-        "Import a table with a column of paths and one of captions",
-        "energon import captions.csv /data/captions --yes --part jpg=image --part txt=caption",
-    ),
-    ("Fetch the pictures at URLs in a table", "energon import urls.csv /data/pictures --yes --download"),
-    ("Import to an object store", "energon import ~/photos s3://bucket/photos --yes"),
-    ("Show what would be imported", "energon import ~/photos /data/photos --dry-run"),
-)
 _KINDS = (
     *("folder", "csv", "tsv", "jsonl", "parquet", "arrow", "hf", "coco", "conversations", "vqa", "interleaved"),
     *("webdataset", "tar", "zip", "tokens", "mds", "litdata"),
 )  # those of loader.convert.sources, whose import would delay --help
 
 
-@energon_command("import", examples=_EXAMPLES, short_help="Convert files, tables and archives to a dataset.")
+@energon_command("import", short_help="Convert files, tables and archives to a dataset.")
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
 @click.argument("output", metavar="DEST")
 @click.option(
@@ -172,6 +154,22 @@ def import_data(sources: tuple[str, ...], output: str, **flags: Any) -> None:
 
     The same sources and options write the same bytes, with any number of workers. After an interruption, the same
     command continues. Samples that cannot be read are listed in DEST/.nv-meta/import_failures.jsonl.
+
+    Examples:
+        Import a folder of pictures with captions, with prompts:
+            energon import ~/photos /data/photos
+        Accept all proposals, shuffle, and split by samples:
+            energon import ~/photos /data/photos --yes --shuffle --split-ratio 8,1,1
+        Check that all pictures decode, and shrink large ones:
+            energon import ~/photos /data/photos --yes --verify --resize 1024
+        Import a table with a column of paths and one of captions:
+            energon import captions.csv /data/captions --yes --part jpg=image --part txt=caption
+        Fetch the pictures at URLs in a table:
+            energon import urls.csv /data/pictures --yes --download
+        Import to an object store:
+            energon import ~/photos s3://bucket/photos --yes
+        Show what would be imported:
+            energon import ~/photos /data/photos --dry-run
     """
     from .flags import ImportFlags
     from .run import import_sources

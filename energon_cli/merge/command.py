@@ -12,15 +12,8 @@ from ..options import shared_options
 if TYPE_CHECKING:
     from loader.convert.merging import MergeReport
 
-_EXAMPLES = (
-    ("Merge two datasets by links to their shards", "energon merge /data/coco /data/laion /data/both"),
-    ("Keep the shards if the inputs are removed", "energon merge /data/coco /data/laion /data/both --link"),
-    ("Copy a dataset of a bucket", "energon merge s3://bucket/coco /data/laion /data/both --copy"),
-    ("Make bare keys unique, for joins", "energon merge /data/coco /data/laion /data/both --rename-keys"),
-)
 
-
-@energon_command("merge", examples=_EXAMPLES, short_help="Merge datasets, by links to their shards.")
+@energon_command("merge", short_help="Merge datasets, by links to their shards.")
 @click.argument("inputs", nargs=-1, required=True, metavar="PATH PATH…")
 @click.argument("output", metavar="DEST")
 @click.option("--reference", "shards", flag_value="reference", help="Link to the shards by relative paths.  [default]")
@@ -45,6 +38,16 @@ def merge(
     index is made of those of the inputs, so no shard is scanned. Split parts of one name become one part. Excluded
     samples stay excluded; columns and filters that all inputs have are carried. DEST must be new or empty, and appears
     when it is complete.
+
+    Examples:
+        Merge two datasets by links to their shards:
+            energon merge /data/coco /data/laion /data/both
+        Keep the shards if the inputs are removed:
+            energon merge /data/coco /data/laion /data/both --link
+        Copy a dataset of a bucket:
+            energon merge s3://bucket/coco /data/laion /data/both --copy
+        Make bare keys unique, for joins:
+            energon merge /data/coco /data/laion /data/both --rename-keys
     """
     from loader.convert.merging import MergePlan, run_merge
     from loader.format import usable_cores

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
 import click
@@ -28,6 +29,8 @@ def offer_import(flags: PrepareFlags) -> str | None:
     Raises:
         click.exceptions.Exit: The user leaves, or only wanted to see the plan.
     """
+    from loader.convert.sources import ways_to_import
+
     from .prompts import GoBack, select
 
     path = flags.path
@@ -37,28 +40,34 @@ def offer_import(flags: PrepareFlags) -> str | None:
     if content not in ("tables", "media", "files"):
         return None
     target = new_folder_for(path)
-    choices = {
-        f"import them to {target}, with all proposals": "yes",
-        f"import them to {target}, and ask about the split and the type": "ask",
-        **({"prepare the tables alone, as they are": "prepare"} if content == "tables" else {}),
-        "leave, and write nothing": "leave",
-    }
-    labels = {escape_controls(label): choice for label, choice in choices.items()}
+    # Each way to import is offered with all proposals and with questions.
+    choices: dict[str, tuple[Sequence[str], bool] | None] = {}
+    for taken, words in ways_to_import(path):
+        if words:
+            begin = f"import {taken or 'them'} to {target}"
+            choices[f"{begin}, with all proposals"] = words[1:-1], True
+            choices[f"{begin}, and ask about the split and the type"] = words[1:-1], False
+    if not choices:
+        return None
+    tables, leave = "prepare the tables alone, as they are", "leave, and write nothing"
+    choices |= {**({tables: None} if content == "tables" else {}), leave: None}
+    labels = {escape_controls(label): label for label in choices}
     what = "files that no sample of a shard has" if content == "tables" else "files, and no shards"
     try:
-        choice = labels[select(f"{escape_controls(path)} holds {what}. Make a dataset of them?", [*labels])]
+        label = labels[select(f"{escape_controls(path)} holds {what}. Make a dataset of them?", [*labels])]
     except GoBack:
-        choice = "leave"
-    if choice == "prepare":
-        return None
-    if choice == "leave":
+        label = leave
+    if label == leave:
         output_console().print("nothing was written")
         raise click.exceptions.Exit(1)
+    choice = choices[label]
+    if choice is None:
+        return None
     program = click.get_current_context().find_root()
     command = cast("LazyGroup", program.command).get_command(program, "import") or program.command
-    with command.make_context("import", [path, target], parent=program) as context:
+    with command.make_context("import", [*choice[0]], parent=program) as context:
         context.params |= {name: value for name in _SHARED if (value := getattr(flags, name)) not in (None, False)}
-        context.params["yes"] = choice == "yes"
+        context.params["yes"] = choice[1]
         command.invoke(context)
     if flags.dry_run:
         raise click.exceptions.Exit

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from loader.errors import StorageError
 from loader.format import usable_cores
 from loader.format.cluster import check_not_planned
-from loader.format.documents import content_of_folder, import_command
+from loader.format.documents import content_of_folder, import_hint
 from loader.format.prepare import (
     DecompressReport,
     PlannedSplit,
@@ -190,7 +190,7 @@ def _draft(flags: PrepareFlags, scan: BackgroundScan, choices: Choices) -> _Draf
 
 def _further_notes(flags: PrepareFlags) -> list[str]:
     if not flags.is_at_url and content_of_folder(flags.path) == "tables":
-        return [f"only tables are indexed; to make samples of all files here, run: {import_command(flags.path)}"]
+        return [f"only tables are indexed; to import all files here, {import_hint(flags.path)}"]
     if flags.meta_folder is None:
         if flags.is_at_url and flags.compat is None:
             return ["without --compat, object stores get no .tar.idx and index.sqlite, which other tools need"]

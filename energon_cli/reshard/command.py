@@ -15,17 +15,8 @@ from ..options import shared_options, shuffle_options
 if TYPE_CHECKING:
     from loader.convert.resharding import ReshardReport
 
-_EXAMPLES = (
-    ("Shuffle all samples once, into shards of 1 GB", "energon reshard /data/coco /data/coco_shuffled --shuffle"),
-    ("Write smaller shards", "energon reshard /data/coco /data/small --shard-size 200MB --samples-per-shard 2000"),
-    ("Sort by a value, for batches of like lengths", "energon reshard /data/text /data/sorted --sort-by txt.chars"),
-    ("Drop parts that no training reads", "energon reshard /data/coco /data/lean --drop-parts '*.npy,seg.png'"),
-    ("Keep good samples only", "energon reshard /data/coco /data/good --where 'jpg.width >= 512'"),
-    ("Copy to an object store", "energon reshard /data/coco s3://bucket/coco --shuffle --seed 7"),
-)
 
-
-@energon_command("reshard", examples=_EXAMPLES, short_help="Write a dataset to new shards: sizes, order, parts.")
+@energon_command("reshard", short_help="Write a dataset to new shards: sizes, order, parts.")
 @click.argument("path")
 @click.argument("dest")
 @shared_options("shard_size", "samples_per_shard")
@@ -58,6 +49,20 @@ def reshard(
 
     Run the same command again after an interruption: shards that are written are kept. The same dataset and flags make
     the same bytes.
+
+    Examples:
+        Shuffle all samples once, into shards of 1 GB:
+            energon reshard /data/coco /data/coco_shuffled --shuffle
+        Write smaller shards:
+            energon reshard /data/coco /data/small --shard-size 200MB --samples-per-shard 2000
+        Sort by a value, for batches of like lengths:
+            energon reshard /data/text /data/sorted --sort-by txt.chars
+        Drop parts that no training reads:
+            energon reshard /data/coco /data/lean --drop-parts '*.npy,seg.png'
+        Keep good samples only:
+            energon reshard /data/coco /data/good --where 'jpg.width >= 512'
+        Copy to an object store:
+            energon reshard /data/coco s3://bucket/coco --shuffle --seed 7
     """
     from loader.convert.resharding import ReshardPlan, run_reshard
     from loader.format import usable_cores

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +19,7 @@ from .documents.dataset_config import DatasetConfig, parse_dataset_config
 from .documents.dataset_files import current_split_file, read_shard_info, read_split_config
 from .documents.load_request import ALL_PARTS
 from .documents.messages import nearest_hint
-from .documents.next_command import command_for_folder, fault_of_file, quoted
+from .documents.next_command import command_for_folder, fault_of_file, quoted, split_hint
 from .documents.providers import SHARD_SUFFIXES, record_format
 from .documents.split_config import SplitConfig, split_sample_name
 from .filters.files import FilterFiles, filter_names
@@ -289,6 +289,24 @@ class DatasetFolder:
             numbers.append(np.array(found, dtype=np.int64))
         return np.unique(np.concatenate([np.empty(0, np.int64), *numbers]))
 
+    def required_split(self) -> SplitConfig:
+        """Return the split; raise a ``ConfigError`` if there is none."""
+        if self.split is None:
+            raise ConfigError("this dataset has no split file", at=self.path, hint=split_hint(self.path))
+        return self.split
+
+    def shards_of_part(self, split_part: str) -> Sequence[str]:
+        """Return the names of a split part's shards; raise a ``ConfigError`` that names all parts if it is none."""
+        parts = self.split.split_parts if self.split else {}
+        if split_part not in parts:
+            raise ConfigError(
+                f"there is no split part {split_part!r}; there are: {', '.join(parts) or 'none'}"
+                + nearest_hint(split_part, parts),
+                file=self.storage.path(f"{FOLDER}/{self.split_file or self._split_name}"),
+                hint=f"name one of these, or {split_hint(self.path)}",
+            )
+        return parts[split_part]
+
     def samples_of_part(self, split_part: str, *, excluded_shards: bool = False) -> list[range]:
         """Return the numbers of the samples of a split part, one range for each shard, excluded samples included.
 
@@ -300,22 +318,11 @@ class DatasetFolder:
             ConfigError: There is no such part; the message names the existing ones. Or a range of the split file
                 reaches beyond a shard.
         """
-        parts = self.split.split_parts if self.split else {}
         by_name = {shard.name: shard for shard in self.index.shards}
-        if split_part == ALL_PARTS:
-            parts = {ALL_PARTS: tuple(by_name)}
-        if split_part not in parts:
-            raise ConfigError(
-                f"there is no split part {split_part!r}; there are: {', '.join(parts) or 'none'}"
-                + nearest_hint(split_part, parts),
-                file=self.storage.path(f"{FOLDER}/{self.split_file or self._split_name}"),
-                hint="name one of these, or split again with energon prepare --split-ratio",
-            )
+        shards = tuple(by_name) if split_part == ALL_PARTS else self.shards_of_part(split_part)
         excluded = frozenset[str]() if excluded_shards else self._excluded_shards
         found = {
-            name: self.index.samples_of(by_name[name])
-            for name in parts[split_part]
-            if name in by_name and name not in excluded
+            name: self.index.samples_of(by_name[name]) for name in shards if name in by_name and name not in excluded
         }
         if self.split is None or split_part not in self.split.sample_ranges:
             return list(found.values())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 
+from ..errors import FormatError
 from ..storage import Storage, open_storage
 
 FOLDER = ".nv-meta"
@@ -29,6 +30,17 @@ TAR_IDX_SUFFIX = ".idx"
 
 FORMAT_VERSION = "7.4.1"
 """The version of the public format that this library writes."""
+
+
+def outdated(message: str, shard: str, offset: int | None = None) -> FormatError:
+    """Return the error of a file that is not as it was prepared."""
+    return FormatError(message, shard=shard, offset=offset, hint="run energon prepare again on this dataset")
+
+
+def contradictory(message: object, path: str) -> FormatError:
+    """Return the error of an index whose columns contradict each other."""
+    found = f"the columns of the index contradict each other ({message})"
+    return FormatError(found, shard=path, hint="run energon prepare --force-overwrite on this dataset")
 
 
 _FILTER_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")

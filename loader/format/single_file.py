@@ -7,9 +7,7 @@ import zlib
 
 from ..errors import ConfigError
 from .dataset_folder import DatasetFolder
-from .documents.dataset_config import DatasetConfig
 from .documents.providers import data_path, is_metadataset, is_record_file
-from .documents.split_config import SplitConfig
 from .filters.rows import FilterRows, open_file_filter
 from .nv_meta import DATASET_YAML, SPLIT_YAML
 from .records.folder_index import RecordIndex, layout_of
@@ -30,6 +28,8 @@ class SingleFile(DatasetFolder):
         StorageError: It cannot be read.
     """
 
+    split = split_file = config = None  # a file has no documents
+
     def __init__(self, path: str | os.PathLike[str]) -> None:
         file = open_record_path(data_path(os.fspath(path)))
         self.storage = file.storage
@@ -40,18 +40,6 @@ class SingleFile(DatasetFolder):
         self._open_shard = None
         layout = layout_of(self.storage, self.shard_counts)
         self._records = RecordIndex(self.storage, f"{zlib.crc32(repr(layout.shards).encode()):08x}", layout)
-
-    @property
-    def split(self) -> SplitConfig | None:
-        return None
-
-    @property
-    def split_file(self) -> str | None:
-        return None
-
-    @property
-    def config(self) -> DatasetConfig | None:
-        return None
 
     @property
     def records(self) -> RecordIndex:

@@ -109,7 +109,7 @@ def left_sentence(storage: Storage) -> str:
 def continuing(storage: Storage) -> str:
     """Return how the interrupted run of a folder is continued."""
     line = left_command(storage.path(IMPORT_FOLDER)) if isinstance(storage, LocalStorage) else None
-    return f"to continue, run: {line}" if line else "to continue, run the same import again"
+    return f"to continue, run: {line}" if line else "to continue, run the same command again"
 
 
 def check_finished(storage: Storage) -> None:

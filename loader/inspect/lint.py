@@ -248,15 +248,8 @@ def samples_to_exclude(dataset: DatasetFolder, findings: Iterable[Finding], *, c
     Raises:
         ConfigError: The split file is missing or invalid, or no checked sample would remain.
     """
-    storage, name = dataset.storage, dataset.split_file
-    if name is None:
-        raise ConfigError(
-            "there is no split file to exclude samples in",
-            file=storage.path(FOLDER),
-            hint="run energon prepare --split-ratio 8,1,1 first",
-        )
-    file = f"{FOLDER}/{name}"
-    known = set(_parse_split(storage, file, storage.read(file)).exclude)
+    storage = dataset.storage
+    known = set(dataset.required_split().exclude)
     broken = [f"{finding.shard}/{finding.key}" for finding in findings if finding.is_sample]
     added = [sample for sample in dict.fromkeys(broken) if sample not in known]
     if not added:

@@ -8,7 +8,6 @@ from functools import cache
 from ..arrays import IntArray
 from ..errors import ConfigError
 from ..format.dataset_folder import DatasetFolder
-from ..format.documents.messages import nearest_hint
 from ..format.documents.providers import is_record_file
 from ..format.documents.subset import resolve_subset
 from ..format.filters.rows import FilterRows, open_file_filter
@@ -97,15 +96,8 @@ def _count_records(path: str, kept: str | None) -> int:
 
 def _shards(folder: DatasetFolder, split_part: str) -> list[tuple[str, int]]:
     """Return the shards of a split part with their numbers of samples; excluded samples count, as in subsets."""
-    parts = folder.split.split_parts if folder.split else {}
-    if split_part not in parts:
-        raise ConfigError(
-            f"there is no split part {split_part!r}; there are: {', '.join(parts) or 'none'}"
-            + nearest_hint(split_part, parts),
-            at=folder.path,
-            hint="name one of these as split_part, or split again with energon prepare --split-ratio",
-        )
-    return [(name, folder.shard_counts[name]) for name in parts[split_part] if name in folder.shard_counts]
+    shards = folder.shards_of_part(split_part)
+    return [(name, folder.shard_counts[name]) for name in shards if name in folder.shard_counts]
 
 
 def _count_excluded(folder: DatasetFolder, split_part: str, start: int, stop: int, whole: int) -> int:

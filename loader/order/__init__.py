@@ -27,7 +27,7 @@ from .dealt_order import DealtOrder
 from .edited_order import EditedLane, EditedOrder, MixHistory
 from .finite_pass import FinitePass, pass_samples
 from .lane_hosting import PASS_LANES, LaneHosting, default_lanes, possible_ranks
-from .lane_mixes import GONE, LaneMixes, Mix, StreamStart
+from .lane_mixes import GONE, LaneMixes, Mix
 from .mixing import extend_integer, mix
 from .permutation import permute
 from .prebatched_pass import PrebatchedPass, samples_of_batch
@@ -63,7 +63,6 @@ __all__ = [
     "SourceOrder",
     "SourceOrders",
     "StreamOrder",
-    "StreamStart",
     "VolumeBlend",
     "VolumeChange",
     "WeightSchedule",

@@ -12,7 +12,7 @@ from ..cached_property import cached_property
 from ..errors import StateError
 from .blend import BlendOrder
 from .blend_lanes import count_in_lanes
-from .lane_mixes import GONE, LaneMixes, Mix, StreamStart, rounding_words, stretch_seed
+from .lane_mixes import GONE, LaneMixes, Mix, rounding_words, stretch_seed
 from .source_order import SourceOrder, SourceOrders
 from .stream_order import Located, check_lane, check_range
 from .weight_schedule import WeightSchedule, divide_stretches, quantise_scheduled_weights
@@ -27,17 +27,12 @@ class MixHistory:
         origins: For each source of the present mix, its number in all mixes.
         ends: For each earlier mix, the position at which it ended: lane → position, for the lanes that had begun.
         batches: For each earlier mix, the next micro-batch of the run at its end.
-        starts: Lane → the place at which the first mix starts, if it continues streams of another chain; None: at the
-            beginning of all streams.
-        started: The next micro-batch of the run at these starts.
     """
 
     earlier: tuple[Mix, ...]
     origins: tuple[int, ...]
     ends: tuple[Mapping[int, int], ...]
     batches: tuple[int, ...]
-    starts: Mapping[int, StreamStart] | None = None
-    started: int = 0
 
     def mixes(self, weights: Sequence[float], schedule: WeightSchedule | None = None) -> tuple[Mix, ...]:
         """Return all mixes; the weights and the schedule are those of the present one."""
@@ -52,28 +47,13 @@ class MixHistory:
         found = []
         for positions, batch in zip(self.ends, self.batches, strict=True):
             if lane not in positions and lane < batch:
-                raise _unknown_lane(lane)
+                raise StateError(
+                    f"the mix of datasets changed, and the position of lane {lane} at that change is not known on this "
+                    "rank",
+                    hint="restore the states of all ranks by restore_state_global()",
+                )
             found.append(positions.get(lane, 0))
         return tuple(found)
-
-    def start_of(self, lane: int) -> StreamStart | None:
-        """Return the place at which the first mix starts in a lane; None: at the beginning of all streams.
-
-        Raises:
-            StateError: It is not known here.
-        """
-        if self.starts is None or (lane not in self.starts and lane >= self.started):
-            return None
-        if lane not in self.starts:
-            raise _unknown_lane(lane)
-        return self.starts[lane]
-
-
-def _unknown_lane(lane: int) -> StateError:
-    return StateError(
-        f"the mix of datasets changed, and the position of lane {lane} at that change is not known on this rank",
-        hint="restore the states of all ranks by restore_state_global()",
-    )
 
 
 @dataclass(frozen=True)
@@ -108,19 +88,18 @@ class EditedOrder:
     def batches(self) -> None:
         """None, because the order is endless."""
 
-    def lane(self, number: int, ends: Sequence[int] = (), start: StreamStart | None = None) -> EditedLane:
+    def lane(self, number: int, ends: Sequence[int] = ()) -> EditedLane:
         """Return the stream of a lane.
 
         Args:
             number: The lane.
             ends: The position at which each mix but the last one ended in this lane.
-            start: The place at which the first mix starts; by default the beginning of all streams.
 
         Raises:
             ValueError: The ends are not ascending positions, one for each earlier mix.
         """
         check_lane(number, self.lanes)
-        mixes = LaneMixes(self.mixes, lane=number, lanes=self.lanes, seed=self.seed, ends=ends, start=start)
+        mixes = LaneMixes(self.mixes, lane=number, lanes=self.lanes, seed=self.seed, ends=ends)
         return EditedLane(mixes, self._streams)
 
     def count(self, stops: IntArray) -> IntArray:

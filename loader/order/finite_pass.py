@@ -111,7 +111,9 @@ class EpochPartition:
         self._epochs = np.array([int(times) for times in repetitions], dtype=np.int64)
         # Whole groups, and the epochs that remain.
         self._groups, self._left = np.divmod(self._epochs, self._shuffle.epochs_together)
-        self.samples = np.array(pass_samples([source.samples for source in sources], repetitions), dtype=np.int64)
+        self.samples: IntArray = np.array(
+            pass_samples([source.samples for source in sources], repetitions), dtype=np.int64
+        )
         self._part = self.samples - samples * self._epochs  # of the last, partial epoch
         self._first_turn = (np.cumsum(self.samples) - self.samples) % lanes
 

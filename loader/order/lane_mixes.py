@@ -43,22 +43,6 @@ class Mix:
             raise ValueError(f"expected different origins, and a weight for each, found {self}")
 
 
-@dataclass(frozen=True, slots=True)
-class StreamStart:
-    """The place at which a lane continues streams that another order began.
-
-    Attributes:
-        position: The first position of the lane.
-        consumed: For each source of the first mix, the position at which its stream continues.
-        held: The samples of the positions before: the origin of a source, which may be gone, and the position in its
-            stream. Earlier positions have no samples.
-    """
-
-    position: int = 0
-    consumed: tuple[int, ...] = ()
-    held: tuple[tuple[int, int], ...] = ()
-
-
 def stretch_seed(seed: int, number: int) -> int:
     """Return the seed of the blend of a stretch of a schedule, from the seed of its mix."""
     return int(mix(seed, _STRETCH, number))
@@ -78,26 +62,13 @@ class LaneMixes:
         lanes: Number of lanes of the run.
         seed: Seed of the run.
         ends: The position at which each mix but the last one ended.
-        start: The place at which the first mix starts.
 
     Raises:
-        ValueError: The ends are not ascending positions, one for each earlier mix; or the start does not fit the first.
+        ValueError: The ends are not ascending positions, one for each earlier mix.
     """
 
-    def __init__(
-        self,
-        mixes: Sequence[Mix],
-        *,
-        lane: int,
-        lanes: int,
-        seed: int,
-        ends: Sequence[int],
-        start: StreamStart | None = None,
-    ) -> None:
-        begin = start or StreamStart(consumed=(0,) * len(mixes[0].origins))
-        if len(begin.consumed) != len(mixes[0].origins) or begin.position < len(begin.held):
-            raise ValueError(f"expected the start of {len(mixes[0].origins)} streams, found {begin}")
-        starts = [begin.position, *ends]
+    def __init__(self, mixes: Sequence[Mix], *, lane: int, lanes: int, seed: int, ends: Sequence[int]) -> None:
+        starts = [0, *ends]
         if len(starts) != len(mixes) or starts != sorted(starts):
             raise ValueError(f"expected {len(mixes) - 1} ascending positions, found {list(ends)}")
         self.number = lane
@@ -106,11 +77,6 @@ class LaneMixes:
         last = np.full(len(self.origins), GONE)  # for each origin, its source in the last mix
         last[rows[-1]] = np.arange(len(rows[-1]))
         consumed = np.zeros(len(self.origins), np.int64)
-        consumed[rows[0]] = begin.consumed
-        sources = {origin: source for source, origin in enumerate(mixes[-1].origins)}
-        self._held = np.array(
-            [(sources.get(origin, GONE), position) for origin, position in begin.held], np.int64
-        ).reshape(-1, 2)
         self.parts: list[LaneMix] = []
         for turn, (one, own) in enumerate(zip(mixes, rows, strict=True)):
             blend_seed = seed if turn == 0 else int(mix(seed, _MIX, turn))
@@ -130,21 +96,14 @@ class LaneMixes:
         """Return the sources, as numbers in the last mix or ``GONE``, and the positions in their streams."""
         if start >= self.parts[-1].start:
             return self.parts[-1].locate(start, stop)
-        found = [self._before(start, min(stop, self.parts[0].start))]
+        found = []
         ends = [*(part.start for part in self.parts[1:]), max(stop, self.parts[-1].start)]
         for part, end in zip(self.parts, ends, strict=True):
             low, high = max(start, part.start), min(stop, end)
-            if low < high:
+            if low <= high:  # an empty range has a place, too
                 found.append(part.locate(low, high))
         source, position = (np.concatenate(columns) for columns in zip(*found, strict=True))
         return source, np.where(source == GONE, 0, position)
-
-    def _before(self, start: int, stop: int) -> tuple[IntArray, IntArray]:
-        """Return the same of positions before the first mix."""
-        rows = np.arange(start, stop) - (self.parts[0].start - len(self._held))
-        source, position = np.full(len(rows), GONE), np.zeros(len(rows), np.int64)
-        source[rows >= 0], position[rows >= 0] = self._held[rows[rows >= 0]].T
-        return source, position
 
 
 class LaneMix:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -70,13 +69,6 @@ class PrebatchedPass:
         return _Layout(int(lengths.sum()), own_samples, _Remainder(self.inner, lengths, own_samples))
 
 
-class _Concatenated(Protocol):
-    """Samples of all lanes in one sequence."""
-
-    def locate(self, place: IntArray) -> Located:
-        """Return the samples at ascending places, shape (m,)."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Layout:
     """The two sections of a pass.
@@ -89,7 +81,7 @@ class _Layout:
 
     samples: int
     own_samples: int
-    rest: _Concatenated
+    rest: SequentialPass | _Remainder
 
 
 class _PrebatchedLane:

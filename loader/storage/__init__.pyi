@@ -26,6 +26,7 @@ from .protocol import (
 from .remote import (
     DownloadOptions as DownloadOptions,
     RemoteStorage as RemoteStorage,
+    few_tries as few_tries,
     may_fork as may_fork,
     may_use_rust as may_use_rust,
     remember_options as remember_options,

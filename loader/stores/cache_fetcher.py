@@ -10,7 +10,7 @@ from collections import OrderedDict, deque
 from contextlib import suppress
 from enum import Enum, auto
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from ..errors import EnergonError
 from ..escaped_log import get_logger
@@ -308,13 +308,6 @@ class EntryState(Enum):
     DIRECT = auto()  # not cached: each lazy fetches it
 
 
-class _Fetcher(Protocol):
-    """The fetcher of an entry, as lazies use it."""
-
-    def take(self, entry: CacheEntry) -> Fetched: ...
-    def drop(self, entry: CacheEntry) -> None: ...
-
-
 class CacheEntry:
     """A file that lazies of this process refer to, or a stored value.
 
@@ -329,7 +322,7 @@ class CacheEntry:
         "waiters",
     )  # fmt: skip
 
-    def __init__(self, fetcher: _Fetcher, key: tuple[FileStore[Any], str] | None, *, keeps_value: bool) -> None:
+    def __init__(self, fetcher: CacheFetcher, key: tuple[FileStore[Any], str] | None, *, keeps_value: bool) -> None:
         self.fetcher = fetcher
         self.key = key
         self.keeps_value = keeps_value

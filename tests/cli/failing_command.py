@@ -8,10 +8,15 @@ from energon_cli.command import energon_command
 from loader.errors import FormatError
 
 
-@energon_command("fail", examples=[("Fail", "energon fail bug")], short_help="Fail in a given way.")
+@energon_command("fail", short_help="Fail in a given way.")
 @click.argument("how")
 def fail(how: str) -> None:
-    """Fail in the way HOW."""
+    """Fail in the way HOW.
+
+    Examples:
+        Fail:
+            energon fail bug
+    """
     if how == "bug":
         raise RuntimeError("the flux\x1b[31m is off")
     if how == "format":

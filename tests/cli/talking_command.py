@@ -11,9 +11,14 @@ from energon_cli.console import show_note
 from energon_cli.progress import ProgressBar
 
 
-@energon_command("talk", examples=[("Talk", "energon talk")], short_help="Print to all outputs.", takes_path=False)
+@energon_command("talk", short_help="Print to all outputs.", takes_path=False)
 def talk() -> None:
-    """Print to all outputs."""
+    """Print to all outputs.
+
+    Examples:
+        Talk:
+            energon talk
+    """
     click.echo("the result")
     log = logging.getLogger("loader.talk")
     log.debug("a detail")

@@ -233,15 +233,3 @@ def test_a_run_of_one_dataset_may_become_a_mix(energon: RunEnergon, folder: Path
     assert done.code == 0, done.err
     allowed = restored(folder / "two.yaml", 1, states_in(tmp_path / "first"), allow=True)
     assert keys_of(restored(folder / "two.yaml", 1, states_in(tmp_path / "second")), 12) == keys_of(allowed, 12)
-
-
-def test_a_unit_that_the_state_does_not_know_needs_the_hooks(energon: RunEnergon, folder: Path, tmp_path: Path) -> None:
-    run = loaders(folder / "one.yaml", 1)
-    keys_of(run, 2)
-    save(tmp_path / "first", run)
-    document = (folder / "two.yaml").read_text().replace("blend:", "blend_weight_unit: tokens, blend:")
-    (folder / "tokens.yaml").write_text(document)
-    done = energon("checkpoint", "migrate", tmp_path / "first", folder / "tokens.yaml", tmp_path / "second")
-    assert done.code != 0
-    assert "the state does not tell where the unit 'tokens' of the new mix is counted" in done.err
-    assert "pass --task-encoder module:Class" in done.err

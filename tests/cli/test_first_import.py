@@ -19,7 +19,8 @@ from loader import WorkerConfig, get_train_dataset, random_access
 from loader.errors import EnergonError
 from tests.cli.run_energon import Done, RunEnergon
 from tests.cli.terminal import DOWN, ENTER, TerminalRun
-from tests.layouts.layout import picture, table, write
+from tests.layouts import documents, folders, public, tables  # noqa: F401 - they register layouts
+from tests.layouts.layout import LAYOUTS, Form, Layout, packed, picture, table, write
 
 ROWS = "image,caption\n0.jpg,one\n1.jpg,two\n"
 
@@ -74,6 +75,19 @@ def a_dataset_saved_by_datasets(folder: Path) -> str:
     return "saved"
 
 
+def coco(folder: Path, *kinds: str) -> str:
+    """Write the pictures and annotations of COCO; instances alone unless kinds are named."""
+    images = [{"id": number, "file_name": f"{number}.jpg"} for number in range(2)]
+    document = json.dumps({"images": images, "annotations": [{"id": 1, "image_id": 1, "bbox": [0, 0, 1, 1]}]})
+    write(folder / "my coco", ["images/0.jpg", "images/1.jpg"])
+    write(folder / "my coco", {f"annotations/{kind}.json": document for kind in kinds or ("instances",)})
+    return "my coco"
+
+
+def coco_of_two_kinds(folder: Path) -> str:
+    return coco(folder, "instances_train2017", "person_keypoints_train2017")
+
+
 def a_zip(folder: Path) -> str:
     with zipfile.ZipFile(folder / "photos.zip", "w") as file:
         file.writestr("0.jpg", picture())
@@ -87,7 +101,7 @@ def a_picture(folder: Path) -> str:
 
 SOURCES: list[Callable[[Path], str]] = [
     pictures, pictures_below_an_odd_name, pictures_and_their_table, pictures_and_their_metadata, a_csv_file, a_tsv_file,
-    a_list_of_json, a_folder_of_hugging_face, a_dataset_saved_by_datasets, a_zip, a_picture,
+    a_list_of_json, a_folder_of_hugging_face, a_dataset_saved_by_datasets, a_zip, a_picture, coco, coco_of_two_kinds,
 ]  # fmt: skip
 WORKERS = WorkerConfig.default_worker_config(0)
 DEFAULTS: Any = {"batch_size": 1, "shuffle_buffer_size": None, "max_samples_per_sequence": None}
@@ -98,6 +112,8 @@ SAMPLES: dict[Callable[[Path], str], int] = {
     a_csv_file: 2,
     a_tsv_file: 2,
     a_dataset_saved_by_datasets: 2,
+    coco: 2,
+    coco_of_two_kinds: 2,
 }
 """Number of samples of the sources that have several."""
 
@@ -137,13 +153,54 @@ def test_the_command_line_that_is_named_imports_the_source(
         lines.add(command_in(str(caught.value)))
     commands = {tuple(words_of_shell(line)) for line in lines}
     # Some name the path as it was given, others in full.
-    assert len({(*words[:2], *map(os.path.abspath, words[2:4]), *words[4:]) for words in commands}) == 1
+    assert len({tuple(os.path.abspath(word) if word[:1] != "-" else word for word in words) for words in commands}) == 1
     program, *words = min(commands)
     assert program == "energon"
     done = energon(*words)
     assert done.code == 0, done.err
-    assert energon("info", words[2], "--json").json["samples"] == SAMPLES.get(build, 1)
+    output = next(word for word in words if word.endswith("-dataset"))
+    assert energon("info", output, "--json").json["samples"] == SAMPLES.get(build, 1)
     assert command_in(call("info", path, energon).err) not in lines, "a new folder is named, as the first is taken"
+
+
+@pytest.mark.parametrize(
+    ("layout", "form"),
+    [
+        pytest.param(layout, form, id=f"{name}-{form}")
+        for name, layout in LAYOUTS.items()
+        for form in layout.forms
+        if layout.error and not (layout.options or layout.kind) and form != "tar"
+    ],
+)
+def test_a_layout_that_import_refuses_is_imported_by_the_line_that_is_named(
+    layout: Layout, form: Form, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, energon: RunEnergon
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").mkdir()
+    path = packed(tmp_path / (layout.build(tmp_path / "data") or "data"), form).name
+    done = energon("info", path)
+    if done.code == 0:
+        assert "to prepare: energon prepare data" in done.out, "it has tar shards"
+        return
+    refused = energon("import", path, "out", "--yes")
+    assert refused.code == 1
+    line = re.search(r"[Rr]un: (energon import [^;\n]*)", done.err)
+    if line is None:
+        assert re.search("with its library|[Uu]npack the archive", done.err), "no command line imports it"
+        return
+    assert line[1] in refused.err, "the error of import names the same line"
+    assert energon(*words_of_shell(line[1])[1:]).code == 0
+    assert energon("info", "data-dataset").code == 0
+
+
+def test_the_offer_of_prepare_names_each_kind_of_data(tmp_path: Path) -> None:
+    path = tmp_path / coco(tmp_path)
+    with TerminalRun("prepare", path, columns=150) as run:
+        run.wait_for("import the annotations, which find their files to ")
+        run.wait_for("import the files alone to ")
+        assert run.press(ENTER).finish() == 0
+    assert "2 samples" in run.text
+    assert main(["lint", str(tmp_path / "my coco-dataset")]) == 0
 
 
 @pytest.mark.parametrize("build", [pictures_and_their_metadata, a_folder_of_hugging_face])

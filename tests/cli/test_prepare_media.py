@@ -178,7 +178,7 @@ def test_a_folder_without_media_exits_1_and_writes_nothing(
 def test_a_dataset_gets_a_hint_to_prepare(energon: RunEnergon, prepared: Path) -> None:
     done = prepare_media(energon, prepared, HEADER)
     assert done.code == 1
-    assert "run energon prepare with the same flags" in done.err
+    assert "with the same flags: energon prepare " in done.err
 
 
 def test_a_run_that_is_killed_or_stopped_leaves_the_old_file(energon: RunEnergon, files: Path) -> None:

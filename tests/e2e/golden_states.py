@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import sys
 import tarfile
@@ -84,12 +83,8 @@ _JOINER = "tests_golden_joiner"  # the module that the recorded join names
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """A run whose states are recorded after ``steps`` steps of ``ranks`` ranks.
+    """A run whose states are recorded after ``steps`` steps of ``ranks`` ranks."""
 
-    With ``before``, as many steps of another mix were made before, and the run continued its state.
-    """
-
-    before: Callable[[Data, WorkerConfig], SavableDataset[Any]] | None = None
     build: Callable[[Data, WorkerConfig], SavableDataset[Any]]
     batches: int | None = 36
     known_ahead: bool = True
@@ -97,11 +92,10 @@ class Case:
     ranks: int = 2
     steps: int = 4
 
-    def pipeline(self, folder: Path, *, before: bool = False) -> Pipeline:
+    def pipeline(self, folder: Path) -> Pipeline:
         data = Data(texts=folder / "texts", more=folder / "more", crude=folder / "crude")
-        build = self.before if before and self.before is not None else self.build
         return Pipeline(
-            build=partial(build, data), batches=self.batches, known_ahead=self.known_ahead, lanes=self.lanes
+            build=partial(self.build, data), batches=self.batches, known_ahead=self.known_ahead, lanes=self.lanes
         )
 
 
@@ -225,12 +219,6 @@ VOLUMES = {
     "volumes": Case(build=partial(mix, name="volumes.yaml", encoder=Sized)),
     "volumes that change by step": Case(build=partial(_STEPS, packing_buffer_size=9), ranks=1, steps=14),
     "volumes that change by sample, nested": Case(build=_SAMPLES, ranks=4, steps=3),
-    "samples that became volumes": Case(before=partial(mix, name="blend.yaml", encoder=Sized), build=_SAMPLES),
-    "volumes that became samples, packing": Case(
-        before=partial(_SAMPLES, packing_buffer_size=9),
-        build=partial(mix, name="blend.yaml", encoder=Sized, packing_buffer_size=9),
-        ranks=3,
-    ),
 }
 """Cases whose weights are shares of volumes, recorded in ``<version>-volumes.json``."""
 
@@ -239,17 +227,16 @@ def write_volumes(folder: Path) -> None:
     """Prepare the datasets and metadatasets that the cases of :data:`VOLUMES` load."""
     data = write_mixed_data(folder)
 
-    def write(name: str, unit: str | None, *weights: Any, path: str = "texts") -> None:
+    def write(name: str, *weights: Any, path: str = "texts") -> None:
         entries = [{"path": path, "weight": weights[0]}, {"path": "more", "split_part": "val", "weight": weights[1]}]
-        data.write(name, {"train": {"blend": entries} | ({} if unit is None else {"blend_weight_unit": unit})})
+        data.write(name, {"train": {"blend": entries, "blend_weight_unit": "tokens"}})
 
-    write("volumes.yaml", "tokens", 2, 1)
-    write("volume_steps.yaml", "tokens", {0: 3, 10: 1, 20: 0}, {0: 0, 10: 1})
+    write("volumes.yaml", 2, 1)
+    write("volume_steps.yaml", {0: 3, 10: 1, 20: 0}, {0: 0, 10: 1})
     linear = {"unit": "samples", "change": "linear", "at": {0: 0, 90: 3}}
     inner = [{"path": "texts"}, {"path": "more", "weight": {"unit": "samples", "at": {0: 1, 50: 4}}}]
     data.write("inner.yaml", {"train": {"blend": inner}})
-    write("volume_samples.yaml", "tokens", linear, 2, path="inner.yaml")
-    write("blend.yaml", None, 2, 1)
+    write("volume_samples.yaml", linear, 2, path="inner.yaml")
 
 
 def write_data(folder: Path) -> None:
@@ -292,18 +279,11 @@ def record(name: str, folder: Path) -> dict[str, Any]:
     the number of ranks: then the micro-batches are those of one rank that continues from the states.
     """
     case = ALL_CASES[name]
-    earlier = None
-    if case.before is not None:
-        with running(case.pipeline(folder, before=True), Spread(case.ranks)) as run:
-            for _ in range(case.steps):
-                run.step()
-            earlier = run.states()
-    os.environ["ENERGON_ALLOW_MIX_CHANGE"] = "1"
-    with running(case.pipeline(folder), Spread(case.ranks), earlier) as run:
+    with running(case.pipeline(folder), Spread(case.ranks)) as run:
         for _ in range(case.steps):
             run.step()
         states, before = run.states(), sorted(run.delivered)
-    with running(case.pipeline(folder), Spread(), earlier if case.known_ahead else states) as run:
+    with running(case.pipeline(folder), Spread(), None if case.known_ahead else states) as run:
         while run.is_unfinished() and run.step():
             pass
         expected = run.delivered

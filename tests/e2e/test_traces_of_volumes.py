@@ -74,7 +74,6 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> MixedData:
     data.write(
         "edited.yaml", {"train": {"blend": [{"path": "texts"}, {"path": "more"}], "blend_weight_unit": "tokens"}}
     )
-    data.write("plain.yaml", {"train": {"blend": [{"path": "more"}, {"path": "texts"}]}})
     for name, times in (("steps", 1), ("samples", 4)):
         weights = [{0: 3, 10 * times: 0, 15 * times: 1}, {0: 0, 20 * times: 1}]
         scheduled: list[Any] = [
@@ -257,22 +256,3 @@ def test_steps_before_an_edit_are_not_made_again_by_another_mix(data: MixedData,
     assert [traced(checkpoint, 16 + step) for step in range(4)] == later
     with pytest.raises(StateError, match="micro-batches between that change and the state"):
         loaders[0].replay(3)
-
-
-@pytest.mark.parametrize(("first", "second"), [("tokens", "plain"), ("plain", "tokens")])
-def test_a_run_whose_unit_changed_is_traced_from_its_checkpoint_on(
-    data: MixedData, tmp_path: Path, first: str, second: str
-) -> None:
-    _, states = delivered(data, first, Nothing(), 10)
-    loaders = [run_of(data, second, Nothing(), rank=rank, ranks=2) for rank in range(2)]
-    for loader in loaders:
-        loader.restore_state_global(states, allow_mix_change=True)
-    iterators = [iter(loader) for loader in loaders]
-    made = [[[int(text.split()[-1]) for text in next(one).text] for one in iterators] for _ in range(6)]
-    states = [loader.save_state_rank() for loader in loaders]
-    made += [[[int(text.split()[-1]) for text in next(one).text] for one in iterators] for _ in range(4)]
-    dataset = str(data.folder / f"{second}.yaml")
-    checkpoint = open_run(write_states(tmp_path / "state.json", states), dataset=dataset)
-    steps = range(10, 20) if second == "plain" else range(16, 20)
-    assert [traced(checkpoint, step) for step in steps] == made[steps.start - 10 :]
-    assert states[0]["mix_changes"][0]["restructured"]

@@ -324,7 +324,10 @@ def coco_as_a_folder(folder: Path) -> None:
 
 @layout(error="imported one by one.*archives: 2 .*such as a.zip", forms=("folder", "zip"))
 def several_archives(folder: Path) -> None:
-    write(folder, {"a.zip": "PK", "b.zip": "PK", "README.md": "two files"})
+    for name in ("a", "b"):
+        with zipfile.ZipFile(folder / f"{name}.zip", "w") as file:
+            file.writestr(f"{name}.jpg", picture())
+    write(folder, {"README.md": "two files"})
 
 
 @layout(error="several kinds of data.*tars: 2 .*such as x/1.tar; files: 30", forms=("folder",))

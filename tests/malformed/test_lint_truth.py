@@ -262,7 +262,7 @@ def test_fix_needs_a_split_file(tmp_path: Path) -> None:
     write_shards(tmp_path, 2)
     prepare(tmp_path, split=None)
     broken = Finding(code="E302", message="", shard="shard_000.tar", key="00000")
-    with pytest.raises(ConfigError, match="there is no split file to exclude samples in"):
+    with pytest.raises(ConfigError, match="this dataset has no split file"):
         exclude_broken_samples(DatasetFolder(tmp_path), [broken])
     prepare(tmp_path)
     assert exclude_broken_samples(DatasetFolder(tmp_path), [Finding(code="E105", message="", shard="x", key="y")]) == 0

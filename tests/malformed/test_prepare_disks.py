@@ -273,7 +273,7 @@ def test_all_damaged_shards_are_named_at_once_and_exclude_gets_on(tmp_path: Path
             f"{shard_path(folder, 3)}, byte 0",
             f"{shard_path(folder, 4)}, byte 1024",
         ]
-        assert message.endswith("hint: fix them, or exclude them with --exclude REGEX")
+        assert message.endswith("hint: fix them, or leave them out: energon prepare --exclude REGEX")
         assert {path.name for path in (folder / ".nv-meta").iterdir()} <= {".lock", ".prepare"}
         assert list(folder.rglob("*.idx")) == []
     with pytest.raises(StorageError, match="no prepared dataset"):

@@ -21,7 +21,6 @@ from loader.order import (
     MixHistory,
     RepeatedOrder,
     SourceOrder,
-    StreamStart,
     WeightSchedule,
     quantise_weights,
 )
@@ -161,52 +160,3 @@ def test_the_end_of_a_mix_is_known_for_lanes_that_had_begun_and_zero_for_others(
     assert history.ends_of(7) == (0,)
     with pytest.raises(StateError, match="lane 2 at that change is not known"):
         history.ends_of(2)
-
-
-@given(run=edited_runs(), data=st.data())
-def test_an_order_continues_the_streams_of_another_one_and_has_the_samples_that_waited(
-    run: EditedRun, data: st.DataObject
-) -> None:
-    pool, stretches, lanes, lane, seed = run
-    first = stretches[0][0]
-    consumed = tuple(data.draw(st.integers(0, 400)) for _ in first.origins)
-    origin = st.integers(0, POOL)  # the last one is of no source
-    held = tuple(data.draw(st.lists(st.tuples(origin, st.integers(0, 500)), max_size=9)))
-    position = len(held) + data.draw(st.integers(0, 900))
-    some = tuple(mix for mix, _ in stretches)
-    ends = (position + np.cumsum([length for _, length in stretches])[:-1]).tolist()
-    order = EditedOrder(tuple(pool[origin] for origin in some[-1].origins), some, lanes, seed)
-    edited = order.lane(lane, ends, StreamStart(position, consumed, held))
-    start, stop = position - len(held), position + sum(length for _, length in stretches) + 50
-    source, epoch, sample = edited.locate(0, stop)
-    assert (source[:start] == GONE).all()
-
-    streams = {origin: RepeatedOrder((pool[origin],), (1.0,), lanes, seed).lane(lane) for origin in some[-1].origins}
-    for row, (own, place) in enumerate(held, start=start):
-        assert (source[row] == GONE) == (own not in streams)
-        if own in streams:
-            assert some[-1].origins[int(source[row])] == own
-            expected = streams[own].locate(place, place + 1)[1:]
-            assert (epoch[row], sample[row]) == tuple(int(column[0]) for column in expected)
-    last = some[-1].origins
-    for row, own in enumerate(last):
-        rows = position + np.flatnonzero(source[position:] == row)
-        begin = dict(zip(first.origins, consumed, strict=True)).get(own, 0)
-        expected = streams[own].locate(begin, begin + len(rows))[1:]
-        assert as_rows((epoch[rows], sample[rows])) == as_rows(expected)
-    parts = [edited.locate(low, min(stop, low + 37)) for low in range(0, stop, 37)]
-    for whole, columns in zip((source, epoch, sample), zip(*parts, strict=True), strict=True):
-        assert np.concatenate(columns).tolist() == whole.tolist()
-
-
-def test_the_start_of_an_order_is_checked() -> None:
-    mix = Mix((0, 1), (1, 1))
-    order = EditedOrder((SourceOrder(samples=6, slice_length=2),) * 2, (mix,), lanes=3, seed=0)
-    for start in (StreamStart(3, (1,)), StreamStart(1, (1, 0), ((0, 0), (1, 0)))):
-        with pytest.raises(ValueError, match="expected the start of 2 streams"):
-            order.lane(0, (), start)
-    history = MixHistory(earlier=(), origins=(0, 1), ends=(), batches=(), starts={1: StreamStart(2, (1, 1))}, started=2)
-    assert history.start_of(1) == StreamStart(2, (1, 1))
-    assert history.start_of(2) is None
-    with pytest.raises(StateError, match="the position of lane 0 at that change is not known"):
-        history.start_of(0)

@@ -7,6 +7,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -14,7 +15,7 @@ import pytest
 from loader.errors import FormatError, StorageError
 from loader.storage import ByteRange, FileInfo, Storage, open_storage
 from loader.storage.remote import remember_options
-from loader.storage.remote.clients.connection import Retries
+from loader.storage.remote.clients.connection import Retries, few_tries
 from loader.storage.remote.failures import Remedy, RequestFailure
 from loader.storage.remote.fetcher import Fetch, Fetcher, Pace
 from loader.storage.remote.listed_folders import ListedFolders
@@ -179,6 +180,23 @@ LATER = RequestFailure("503 SlowDown", Remedy.SLOW_DOWN)
 
 def retries(clock: Clock, deadline_s: float = 300.0) -> Retries:
     return Retries(deadline_s, clock=lambda: clock.now, sleep=clock.sleep)
+
+
+@pytest.mark.parametrize("kind", ["unreachable", "slow", "broken"])
+def test_commands_give_up_a_service_that_never_answered_after_three_tries(kind: str) -> None:
+    failure = RequestFailure("no answer", Remedy.RETRY, kind=kind)
+
+    def tries(*, has_answered: bool) -> int:
+        clock = Clock()
+        policy = replace(retries(clock), has_answered=lambda: has_answered)
+        with pytest.raises(StorageError, match="no answer after"):
+            policy.run(failing(1000, failure, clock), action="read", url="https://host.example/x")
+        return len(clock.pauses) + 1
+
+    with few_tries():
+        assert tries(has_answered=False) == 3
+        assert tries(has_answered=True) > 20
+    assert tries(has_answered=False) > 5, "runs of training are patient"
 
 
 def test_a_service_that_asks_for_more_patience_than_the_deadline_is_given_up() -> None:

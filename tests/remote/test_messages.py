@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ from loader.format.prepare.run import run_prepare
 from loader.storage import open_storage
 from loader.storage.remote import use_storage_options
 from loader.storage.remote.options import OPTIONS_VARIABLE
+from tests.cli.run_energon import run_in_this_process
 from tests.e2e.dataset_tree import prepare, write_shards
 from tests.object_server import Fault, FaultPlan, ObjectServer
 
@@ -164,3 +166,44 @@ def test_an_endpoint_without_tls_is_recognised(tmp_path: Path, monkeypatch: pyte
         monkeypatch.setenv("AWS_ENDPOINT_URL", url.replace("http:", "https:"))
         for place in ("s3://data/ds", url.replace("http:", "https:")):
             assert "it speaks no TLS" in error_of(place).message
+
+
+@contextmanager
+def silent_server() -> Iterator[str]:
+    """Yield the URL of a server that takes connections and sends nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+
+
+@contextmanager
+def closed_port() -> Iterator[str]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = server.getsockname()
+    yield f"http://127.0.0.1:{address[1]}"
+
+
+@contextmanager
+def unknown_name() -> Iterator[str]:
+    yield "https://unknown-host.invalid"
+
+
+HOSTS = {
+    "no byte arrived in time": silent_server,
+    "the connection was refused": closed_port,
+    "its name is unknown": unknown_name,
+}
+
+
+@pytest.mark.parametrize("cause", HOSTS)
+@pytest.mark.parametrize("command", ["import {}/a.csv out --yes", "reshard {}/a out", "info {}/a"])
+def test_a_command_tries_a_host_that_never_answered_three_times(
+    command: str, cause: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(OPTIONS_VARIABLE, '{"": {"stall_s": 0.02}}')
+    monkeypatch.setattr("loader.storage.remote.clients.connection._FIRST_DELAY_S", 0.0)
+    with HOSTS[cause]() as url:
+        done = run_in_this_process(capfd, monkeypatch)(*command.format(url).split())
+    assert done.code == 1
+    assert re.search(rf"{cause} after 3 tries in 0 s\n +at: {re.escape(url)}/a.*\n +hint: check the network", done.err)
+    assert not (tmp_path / "out").exists()

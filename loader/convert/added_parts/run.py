@@ -12,6 +12,7 @@ import numpy.typing as npt
 from ...accounting import Account
 from ...errors import ConfigError
 from ...format.dataset_folder import DatasetFolder
+from ...format.documents.next_command import split_hint
 from ...format.documents.sample_types import SAMPLE_TYPES
 from ...format.nv_meta import INFO_JSON
 from ...metadataset.documents.leaf_plan import Nonmatch
@@ -107,9 +108,7 @@ def run_add_parts(plan: AddPartsPlan, *, on_progress: ProgressCallback | None = 
     folder = DatasetFolder(plan.dataset)
     split = folder.split
     if split is None or not any(split.split_parts.values()):
-        raise ConfigError(
-            "this dataset has no split", at=folder.path, hint="split it: energon split PATH --split-ratio 8,1,1"
-        )
+        raise ConfigError("this dataset has no split", at=folder.path, hint=split_hint(folder.path))
     inner = open_parts(plan.source, key_column=plan.key_column)
     source = MatchedSource(source=inner, dataset=plan.dataset, rename=plan.rename)
     with scratch_folder() as scratch:

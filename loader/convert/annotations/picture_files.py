@@ -15,6 +15,7 @@ from ..tables.named_files import NamedFiles, inline_contents, is_inline, join_ro
 from ..tables.names import is_link, path_of_url
 
 _TRIED_PICTURES = 20  # the first one may be missing
+_SEARCHED_FOLDERS = 100  # of more, none is searched, since they take long and pictures of equal names are likely
 _DATA = "data:"
 
 
@@ -73,6 +74,8 @@ def find_picture_folder(
 ) -> tuple[NamedFiles, int]:
     """Find the folder that the paths of pictures start from: the first that has one of the first pictures.
 
+    If none near the annotations has one, it is the only folder below that of the data which does.
+
     Args:
         annotations: The file with the annotations.
         pictures: Possible names of each picture; all pictures have their names in the same order.
@@ -98,11 +101,19 @@ def find_picture_folder(
     folders = list(dict.fromkeys(os.path.normpath(os.path.join(base, name)) for base in bases for name in inner))
     if not tried:
         return NamedFiles(folders[0], access, allowed), 0
-    for names in tried:
-        for candidate in folders:
-            for position, name in enumerate(names):
-                if os.path.lexists(join_root(candidate, name)):
-                    return NamedFiles(candidate, access, allowed), position
+    for is_near in (True, False):
+        below = [] if is_near else [base for base, _, _ in islice(os.walk(allowed[0]), _SEARCHED_FOLDERS + 1)]
+        candidates = folders if is_near else below if len(below) <= _SEARCHED_FOLDERS else []
+        hits = (
+            (candidate, position)
+            for names in tried
+            for candidate in candidates
+            for position, name in enumerate(names)
+            if os.path.lexists(join_root(candidate, name))
+        )
+        hit = next(hits, None)
+        if hit is not None and (is_near or all(candidate == hit[0] for candidate, _ in hits)):
+            return NamedFiles(hit[0], access, allowed), hit[1]
     raise ConfigError(
         f"none of the first pictures exists, such as {tried[0][0]!r}; tried {', '.join(folders)}",
         at=annotations,

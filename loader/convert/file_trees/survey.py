@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import posixpath
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from ...accounting import Account
 from ...errors import ConfigError
-from ...format.documents import new_folder_for, quoted
+from ...format.documents import ImportWay, import_way
 from ..tables.names import split_of_folder, subset_of_file
 from .file_names import (
     BINARY_TABLES,
@@ -254,35 +254,54 @@ def _readme(tree: FileTree) -> str:
     return text
 
 
-def _unclear(tree: FileTree, present: Sequence[tuple[str, Sequence[str], str]]) -> ConfigError:
+class UnclearDataError(ConfigError):
+    """There are several kinds of data in a tree.
+
+    Attributes:
+        ways: How each can be imported; those by a command line are first.
+    """
+
+    ways: Sequence[ImportWay] = ()
+
+
+def _unclear(tree: FileTree, present: Sequence[tuple[str, Sequence[str], str]]) -> UnclearDataError:
     shown = "; ".join(
         f"{what}: {len(names):,} ({sum(map(tree.size, names)):,} bytes), such as {names[0]}"
         for what, names, _ in present
     )
-    ways = [way for what, names, kind in present for way in _ways(tree, what, names, kind)]
+    files = next((names for what, names, _ in present if what == "files"), ())
+    ways = sorted((_way(tree, *piece, files) for piece in present), key=lambda way: not way.words)
     fault = "there are several kinds of data" if len(present) > 1 else "these are imported one by one"
-    return ConfigError(f"{fault}, and it is unclear which is meant. {shown}", at=tree.path, hint="; ".join(ways))
+    error = UnclearDataError(
+        f"{fault}, and it is unclear which is meant. {shown}", at=tree.path, hint="; ".join(map(str, ways))
+    )
+    error.ways = ways
+    return error
 
 
-def _ways(tree: FileTree, what: str, names: Sequence[str], kind: str) -> Iterator[str]:
-    """Yield what a user can do to import one of several kinds of data."""
+def _way(tree: FileTree, what: str, names: Sequence[str], kind: str, files: Sequence[str]) -> ImportWay:
+    """Return how one of several kinds of data is imported, which may name the files next to it."""
     if kind == "name":
-        yield "take the files alone by --group-by name"
-    elif tree.unit == "members":
-        yield f"unpack the archive, and name {names[0]} as SOURCE"
-    elif kind:
-        yield f"take the {what} alone by --from {kind}"
-    elif what.startswith("records"):
-        yield f"read {posixpath.basename(names[0])} with its library, and write samples with loader.ShardWriter"
+        return import_way(tree.path, "--group-by", "name", taken="the files alone")
+    if what.startswith("records"):
+        return ImportWay(
+            f"read {posixpath.basename(names[0])} with its library, and write samples with loader.ShardWriter"
+        )
+    if tree.unit == "members":
+        return ImportWay(f"unpack the archive, and name {names[0]} as SOURCE")
+    if kind:
+        return import_way(tree.path, "--from", kind, taken=f"the {what} alone")
+    sources, taken, options = [names[0]], f"{names[0]} alone", list[str]()
+    if what == "archives":
+        sources, taken = [*names[:_MAX_ABOUT]], "the archives" + (", which may name the files" if files else "")
+        folder = posixpath.commonpath(map(posixpath.dirname, files)) if files else ""
+        options = ["--root", os.path.join(tree.path, folder)] if files else []
     elif what == "annotation files":
         stem = names[0].replace(subset_of_file(names[0]), "")  # files of all split parts belong together
-        parts = [name for name in names if name.replace(subset_of_file(name), "") == stem]
-        sources = " ".join(quoted(os.path.join(tree.path, name)) for name in parts)
-        target = quoted(new_folder_for(tree.path))
-        yield f"to take the annotations, which find their files, run: energon import {sources} {target} --yes"
-    else:
-        finds = ", and the folder of its files with --root" if what == "archives" else ""
-        yield f"name {os.path.join(tree.path, names[0])} as SOURCE{finds}"
+        sources = [name for name in names if name.replace(subset_of_file(name), "") == stem]
+        taken = "the annotations, which find their files"
+    paths = [os.path.join(tree.path, name) for name in sources]
+    return import_way(tree.path, *options, sources=paths, taken=taken)
 
 
 def _pieces(folder: str) -> tuple[str, ...]:

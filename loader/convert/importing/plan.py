@@ -65,11 +65,12 @@ def check_failures(failed: int, rows: int, limit: float, *, at: str, example: st
         example: A failed row and its reason.
     """
     if exceeds(failed, rows, limit):
+        more = ", or allow more with --max-failures" if limit else ""  # reshard and add-parts allow none
         allowed = f"{100 * limit:.3g}%" if limit < 1 else f"{limit:g}"
         raise SampleError(
             f"{failed:,} of {rows:,} samples failed, more than {allowed} allow; {example}",
             at=at,
-            hint="fix them, or allow more with --max-failures; the next run keeps the shards that are written",
+            hint=f"fix them{more}; the next run keeps the shards that are written",
         )
 
 

@@ -152,7 +152,7 @@ def check_output(output: str, *, sources: Sequence[str] = ()) -> None:
     if storage.exists(INFO_JSON):
         remove_leftovers(storage, IMPORT_FOLDER)
         raise ConfigError(
-            "this folder is a prepared dataset", at=output, hint="import to a new folder, then: energon merge"
+            "this folder is a prepared dataset", at=output, hint="name a new folder; energon merge joins datasets"
         )
     if isinstance(storage, LocalStorage) and not os.path.isdir(storage.path("")):
         if os.path.lexists(storage.path("")):
@@ -243,7 +243,7 @@ class _Run:
                 continue
             if not _OWN_SHARD.fullmatch(file.name):
                 raise ConfigError(
-                    f"{file.name} appeared while the import ran, and would be part of the dataset",
+                    f"{file.name} appeared while shards were written, and would be part of the dataset",
                     at=self._storage.path(""),
                     hint="move it away, and run the same command again",
                 )

@@ -13,6 +13,7 @@ import yaml
 from ...accounting import Account
 from ...errors import ConfigError
 from ...format.dataset_folder import DatasetFolder
+from ...format.documents.next_command import quoted
 from ...format.documents.split_config import SplitConfig, split_sample_name
 from ...format.documents.subset import SubsetRange
 from ...format.documents.yaml_document import parse_yaml
@@ -178,19 +179,13 @@ def merged_split(inputs: Sequence[MergeInput]) -> SplitConfig:
     exclude: list[str] = []
     ranges: dict[str, tuple[MergeInput, SubsetRange | None]] = {}
     for one in inputs:
-        split = one.folder.split
-        if split is None:
-            raise ConfigError(
-                "this dataset has no split.yaml, so the merged one would not know the parts of its shards",
-                at=one.path,
-                hint=f"split it first: energon split {one.path} --split-ratio 8,1,1",
-            )
+        split = one.folder.required_split()
         if split.sample_filters:
             raise ConfigError(
                 f"part {next(iter(split.sample_filters))!r} of this dataset has a filter; parts with filters cannot be"
                 " merged",
                 at=one.path,
-                hint=f"split it by shards first (energon split {one.path} --split-by shards), or mix the datasets in a"
+                hint=f"split it by shards: energon split {quoted(one.path)} --split-by shards; or mix the datasets in a"
                 " metadataset",
             )
         known = one.folder.shard_counts
@@ -206,7 +201,7 @@ def merged_split(inputs: Sequence[MergeInput]) -> SplitConfig:
                     f"part {part!r} has {_shown(expected)} in {first.path}, and {_shown(found)} in {one.path};"
                     " a split file has one range for all shards of a part",
                     at=one.path,
-                    hint="split one of them again, by shards: energon split PATH --split-by shards",
+                    hint=f"split one of them again, by shards: energon split {quoted(one.path)} --split-by shards",
                 )
         names = frozenset(known)
         exclude += [one.new_name(name) for name in split.exclude if split_sample_name(name, names)[0] in known]

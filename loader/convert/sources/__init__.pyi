@@ -6,6 +6,7 @@ from .detect import (
     found_columns as found_columns,
     open_source as open_source,
     open_sources as open_sources,
+    ways_to_import as ways_to_import,
 )
 from .files import FilesSource as FilesSource
 from .hugging_face import HuggingFaceSource as HuggingFaceSource

@@ -10,14 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import ConfigError, FormatError, SampleError, StorageError
+from ...errors import ConfigError, EnergonError, FormatError, SampleError, StorageError
+from ...format.documents import ImportWay, import_way
 from ...format.documents.messages import did_you_mean
 from ...format.records.record_file import RecordReader, open_record_path
 from ...storage import is_url
 from ..annotations.kinds import annotation_kind
 from ..file_trees.file_names import BINARY_TABLES, TAR_ENDINGS
 from ..file_trees.groupings import GroupBy
-from ..file_trees.survey import TreeOptions
+from ..file_trees.survey import TreeOptions, UnclearDataError
 from ..rows.row import CellRef, Row
 from ..tables.columns import Columns, FoundColumn
 from ..tables.table_files import EXTENSIONS
@@ -124,6 +125,19 @@ def open_source(path: str, *, kind: str | None, options: SourceOptions) -> Sourc
             hint=f"name one of {', '.join(KINDS)}",
         )
     return KINDS[kind](path, options)
+
+
+def ways_to_import(path: str) -> Sequence[ImportWay]:
+    """Return how a path of this machine can be imported, as it is decided for a source without options."""
+    try:
+        source = open_source(path, kind=None, options=SourceOptions())
+        if isinstance(source, FilesSource):
+            source.survey()
+    except UnclearDataError as error:
+        return error.ways
+    except (EnergonError, OSError):
+        pass  # which the import names
+    return [import_way(path)]
 
 
 def found_columns(sources: Sequence[Source]) -> list[tuple[str, tuple[FoundColumn, ...]]]:

@@ -284,15 +284,12 @@ def find_leaks(
         ConfigError: The dataset has no split, or the expression names nothing.
     """
     folder = DatasetFolder(path, split_config=split_config)
-    if folder.split is None:
-        raise ConfigError(
-            "this dataset has no split file", at=folder.path, hint="split it: energon split PATH --split-ratio 8,1,1"
-        )
+    split = folder.required_split()
     if group_by is not None:
         groups = find_groups(folder, group_by, compute=compute, on_progress=on_progress)
     else:
         groups = group_contents(folder, part, on_progress=on_progress)
-    members = {name: _members(folder, name) for name in folder.split.split_parts}
+    members = {name: _members(folder, name) for name in split.split_parts}
     return leaks_of(groups, members, len(folder.index))
 
 

@@ -136,7 +136,7 @@ class CompatFiles:
         if self.reason is None and duplicates.samples:
             self.give_up(
                 f"key {duplicates.first_key!r} occurs in two shards",
-                hint=f"rename such keys with --fix-duplicates, or drop {self._required_by}",
+                hint=f"rename such keys (energon prepare --fix-duplicates), or drop {self._required_by}",
             )
         if self.reason is None and not self._finish_sqlite(read_index):
             self.give_up(

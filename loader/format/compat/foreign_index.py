@@ -15,7 +15,6 @@ from typing import Annotated
 import msgspec
 import numpy as np
 
-from ...errors import FormatError
 from ...escaped_log import get_logger
 from ...storage import FileInfo, LocalStorage, Storage
 from ...version import __version__
@@ -24,7 +23,7 @@ from ..index.dataset_index import DatasetIndex
 from ..index.keys import hash_keys
 from ..index.shard_index import ShardIndex, index_shard
 from ..index.writer import IndexWriter
-from ..nv_meta import INDEX_FOLDER, INDEX_SQLITE, INDEX_UUID, LOCK
+from ..nv_meta import INDEX_FOLDER, INDEX_SQLITE, INDEX_UUID, LOCK, outdated
 from ..tar.header import BLOCK
 from ..tar.names import encode_name, printable
 from .sqlite_index import open_sqlite
@@ -66,11 +65,8 @@ def build_foreign_index(storage: Storage, shard_counts: dict[str, int]) -> Datas
         with writer:
             for shard, shard_index in _shard_indexes(storage, shard_counts):
                 if len(shard_index) != shard_counts[shard.name]:
-                    raise FormatError(
-                        f"expected {shard_counts[shard.name]} samples, as .info.json says, found {len(shard_index)}",
-                        shard=storage.path(shard.name),
-                        hint="the shard has changed: run energon prepare again on this dataset",
-                    )
+                    expected = f"expected {shard_counts[shard.name]} samples, as .info.json says"
+                    raise outdated(f"{expected}, found {len(shard_index)}", storage.path(shard.name))
                 writer.add(shard, shard_index)
         writer.finish(prepared_by=f"energon-toolkit {__version__}, from the files of another tool")
         final = f"{INDEX_FOLDER}/{identity}"

@@ -2,10 +2,13 @@
 
 from .field_map import parse_field_expression as parse_field_expression
 from .next_command import (
+    ImportWay as ImportWay,
     command_for_folder as command_for_folder,
     content_of_folder as content_of_folder,
+    deciding_imports as deciding_imports,
     fault_of_file as fault_of_file,
-    import_command as import_command,
+    import_hint as import_hint,
+    import_way as import_way,
     new_folder_for as new_folder_for,
     quoted as quoted,
 )

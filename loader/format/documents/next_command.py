@@ -1,12 +1,18 @@
-"""Name the command that makes a dataset of a path that is none: ``energon prepare`` or ``energon import``."""
+"""Name the command that makes a dataset of a path that is none: ``energon prepare`` or ``energon import``.
+
+What import makes of a path is decided by packages above this one: they pass their decision by
+:func:`deciding_imports`.
+"""
 
 from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from itertools import islice
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from ...accounting.kinds import AUDIO, IMAGE, VIDEO
 from ...storage import is_url, open_storage
@@ -34,12 +40,57 @@ def quoted(text: str) -> str:
     return "$'" + "".join(chr(c) if 31 < c < 127 and chr(c) not in "\\'" else f"\\x{c:02x}" for c in codes) + "'"
 
 
-def import_command(path: str) -> str:
+def split_hint(path: str) -> str:
+    """Return how the split of a dataset is made, as a hint."""
+    return f"split it: energon split {quoted(path)} --split-ratio 8,1,1"
+
+
+class ImportWay(NamedTuple):
+    """A way to import a path. As text, it is a hint: ``for the files alone, run: energon import …``.
+
+    Attributes:
+        taken: What it takes, where there are several kinds of data; without words, what to do instead.
+        words: The command line after ``energon``, which works as it stands in a script; empty if there is none.
+    """
+
+    taken: str = ""
+    words: Sequence[str] = ()
+
+    def __str__(self) -> str:
+        line = " ".join(["run: energon", *map(quoted, self.words)])
+        return (f"for {self.taken}, {line}" if self.taken else line) if self.words else self.taken
+
+
+def import_way(path: str, *options: str, sources: Sequence[str] = (), taken: str = "") -> ImportWay:
     """Return the command line that imports a file or folder of this machine to a new folder next to it.
 
-    It has ``--yes``, so that it works as it stands in a script, too.
+    Args:
+        path: The file or folder.
+        options: Options of the import.
+        sources: Files in the folder to import instead.
+        taken: What they are, in words.
     """
-    return f"energon import {quoted(_as_argument(path))} {quoted(new_folder_for(path))} --yes"
+    return ImportWay(taken, ["import", *map(_as_argument, sources or [path]), new_folder_for(path), *options, "--yes"])
+
+
+_decide: ContextVar[Callable[[str], Sequence[ImportWay]]] = ContextVar(
+    "energon_import_ways", default=lambda path: [import_way(path)]
+)
+
+
+@contextmanager
+def deciding_imports(decide: Callable[[str], Sequence[ImportWay]]) -> Iterator[None]:
+    """Let hints name the ways that a function returns for a path: those that import takes by itself."""
+    token = _decide.set(decide)
+    try:
+        yield
+    finally:
+        _decide.reset(token)
+
+
+def import_hint(path: str) -> str:
+    """Return how a file or folder of this machine is imported, as a hint."""
+    return "; ".join(map(str, _decide.get()(path)))
 
 
 def _as_argument(path: str) -> str:
@@ -77,7 +128,7 @@ def fault_of_file(path: str) -> tuple[str, str] | None:
         return "a single tar file is not a dataset", f"give its folder: {folder}"
     message = "this file is no dataset; expected a folder of shards, or a file that ends in "
     if path.lower().endswith(_SOURCES):
-        hint = f"run: {import_command(path)}"
+        hint = import_hint(path)
     else:
         hint = (
             f"give its folder: {folder}"
@@ -123,6 +174,7 @@ def command_for_folder(path: str, names: Sequence[str] | None = None, *, option:
     if not is_url(path) and os.path.exists(os.path.join(path, IMPORT_FOLDER)):
         return continuing(open_storage(path))
     prepare = f"energon prepare {quoted(path)}{option}"
+    names = list_files(path) if names is None and not is_url(path) else names
     content = content_of_folder(path, names)
     if content == "shards":
         return f"run: {prepare}"
@@ -131,16 +183,16 @@ def command_for_folder(path: str, names: Sequence[str] | None = None, *, option:
     if content in ("tokens", "metadatasets"):
         is_pair = content == "tokens"
         what = "token files are datasets as they are" if is_pair else "give a metadataset by its file"
-        every = list_files(path) if names is None else names
-        first = next(name for name in every if not is_pair or name.endswith(".bin"))
+        first = next(name for name in names or () if not is_pair or name.endswith(".bin"))
         return f"{what}: energon info {quoted(os.path.join(path, first))}"
     if is_url(path):
-        return f"copy the folder to this machine, and run: {import_command(os.path.basename(path.rstrip('/')))}"
+        return f"copy the folder to this machine, and {import_way(os.path.basename(path.rstrip('/')))}"
     others = {
         "tables": f"; or, to load its tables as they are: {prepare}",
         "media": f"; for files that samples of another dataset name: energon prepare-media {quoted(path)}",
     }
-    return f"run: {import_command(path)}{others.get(content, '')}"
+    is_large = len(names or ()) >= _MAX_FILES  # to decide by all files takes minutes
+    return f"{import_way(path) if is_large else import_hint(path)}{others.get(content, '')}"
 
 
 def list_files(path: str) -> list[str]:

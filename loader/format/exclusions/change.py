@@ -16,6 +16,7 @@ from ...arrays import IntArray
 from ...errors import ConfigError
 from ...storage import RemoteStorage, Storage
 from ..dataset_folder import DatasetFolder
+from ..documents.next_command import split_hint
 from ..documents.split_config import SplitConfig, format_split_config, parse_split_config
 from ..filters.build import build_filter_index
 from ..filters.files import FilterFiles
@@ -61,13 +62,13 @@ def plan_exclusion(folder: DatasetFolder, samples: IntArray, *, filter_name: str
         raise ConfigError(
             "a single file has no split file to exclude samples in",
             at=folder.path,
-            hint="exclude them by a filter: --to-filter NAME, and `filter: NAME` in the metadataset",
+            hint="exclude them by a filter: energon exclude --to-filter NAME, and `filter: NAME` in the metadataset",
         )
     if filter_name is None and folder.split_file is None:
         raise ConfigError(
             "there is no split file to exclude samples in",
             at=folder.path,
-            hint="run energon prepare --split-ratio 8,1,1 first, or exclude by a filter: --to-filter NAME",
+            hint=f"{split_hint(folder.path)}; or exclude by a filter: energon exclude --to-filter NAME",
         )
     before = included_samples(folder, filter_name)
     numbers = np.intersect1d(samples, before, assume_unique=True)
@@ -85,7 +86,7 @@ def plan_exclusion(folder: DatasetFolder, samples: IntArray, *, filter_name: str
         raise ConfigError(
             f"expected at most {_MAX_NAMES:,} samples to exclude in a split file, found {len(numbers):,}",
             at=folder.path,
-            hint="exclude them by a filter: --to-filter NAME, and `filter: NAME` in the metadataset",
+            hint="exclude them by a filter: energon exclude --to-filter NAME, and `filter: NAME` in the metadataset",
         )
     return plan
 
@@ -256,7 +257,7 @@ def _copy_filter(files: FilterFiles, old: str, new: str) -> None:
 def _read(storage: Storage, file: str) -> tuple[bytes, str]:
     """Return the bytes of a file, and its version in an object store."""
     if not storage.exists(file):
-        raise ConfigError("there is no such split file", file=storage.path(file), hint="run energon prepare first")
+        raise ConfigError("there is no such split file", file=storage.path(file), hint=split_hint(storage.path("")))
     if isinstance(storage, RemoteStorage):
         storage.note_written(file)  # it may have changed since it was listed
     version = storage.stat(file).etag

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from ...errors import EnergonError, FormatError
 from ...storage import ByteRange, FileInfo, Storage
 from ..documents.dataset_files import read_shard_info
-from ..nv_meta import FOLDER, INDEX_FOLDER, INDEX_UUID, INFO_JSON
+from ..nv_meta import FOLDER, INDEX_FOLDER, INDEX_UUID, INFO_JSON, contradictory
 from ..tar.idx import read_tar_idx
 from ..tar.names import encode_name
 from .dataset_index import DatasetIndex
@@ -207,7 +207,7 @@ class KeptRows:
         part_name = index.part_name[parts]
         counts = np.bincount(part_name, minlength=len(names))
         if len(counts) > len(names) or len(part_name) < parts.stop - parts.start:
-            raise self._contradiction("parts of no known name, or no parts")
+            raise contradictory("parts of no known name, or no parts", self._path)
         used = sorted(np.flatnonzero(counts).tolist(), key=lambda number: encode_name(names[number]))
         renumber = np.zeros(len(names), np.uint32)
         renumber[used] = np.arange(len(used), dtype=np.uint32)
@@ -243,16 +243,16 @@ class KeptRows:
             hashes = index.key_hash[start : start + _ROWS_AT_ONCE]
             samples = index.key_sample[start : start + _ROWS_AT_ONCE].astype(np.int64)
             if hashes[0] < last or (hashes[1:] < hashes[:-1]).any():
-                raise self._contradiction("the hashes of keys do not ascend")
+                raise contradictory("the hashes of keys do not ascend", self._path)
             if samples.min() < 0 or samples.max() >= len(index):
-                raise self._contradiction("a key of a missing sample")
+                raise contradictory("a key of a missing sample", self._path)
             last = hashes[-1]
             seen[samples] = True
             moved = samples + shifts[np.searchsorted(starts, samples, "right") - 1]
             kept = moved >= 0
             yield hashes[kept], moved[kept].astype(np.uint64)
         if not seen.all():
-            raise self._contradiction("the table of keys does not have every sample once")
+            raise contradictory("the table of keys does not have every sample once", self._path)
 
     def _ranges(self, first_samples: Mapping[str, int]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Split all samples into ranges that move by one shift: there are few such ranges, and many shards.
@@ -274,12 +274,5 @@ class KeptRows:
         start = int(ends[samples.start - 1]) if samples.start else 0
         rows = ends[samples]
         if len(rows) and (int(rows[0]) < start or (rows[1:] < rows[:-1]).any()):
-            raise self._contradiction("a column of ends does not ascend")
+            raise contradictory("a column of ends does not ascend", self._path)
         return rows - np.uint64(start), slice(start, int(rows[-1]) if len(rows) else start)
-
-    def _contradiction(self, message: str) -> FormatError:
-        return FormatError(
-            f"the columns of the index contradict each other ({message})",
-            shard=self._path,
-            hint="run energon prepare --force-overwrite on this dataset",
-        )

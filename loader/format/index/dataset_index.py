@@ -14,10 +14,9 @@ import numpy.typing as npt
 
 from ...accounting.part_sets import Missing, PartSetCounter, PartSets, missing_in_rows
 from ...cached_property import cached_property
-from ...errors import FormatError
 from ...storage import Storage, read_document
 from ...storage.shared_answers import has_answers
-from ..nv_meta import INDEX_FOLDER
+from ..nv_meta import INDEX_FOLDER, contradictory, outdated
 from ..tar.header import BLOCK
 from ..tar.names import decode_name, encode_name
 from .keys import hash_key, hash_ragged
@@ -181,11 +180,8 @@ class DatasetIndex(SampleIndex):
 
     def _check_length(self, name: str, found: int, expected: int) -> None:
         if found != expected:
-            raise FormatError(
-                f"expected {expected} rows, found {found}",
-                shard=self._storage.path(f"{self._folder}/{name}.npy"),
-                hint="run energon prepare again on this dataset",
-            )
+            file = self._storage.path(f"{self._folder}/{name}.npy")
+            raise outdated(f"expected {expected} rows, found {found}", file)
 
     def key(self, sample: int) -> str:
         """Return the key of a sample, without its shard."""
@@ -209,7 +205,7 @@ class DatasetIndex(SampleIndex):
             self.part_name[rows].tolist(), self.part_offset[rows].tolist(), self.part_size[rows].tolist(), strict=True
         ):
             if name >= len(names) or block == 0 or block * BLOCK + size > shard_size:
-                raise self._contradiction(f"sample {sample} has a part outside of its shard, or of no known name")
+                raise contradictory(f"sample {sample} has a part outside of its shard, or of no known name", self.path)
             locations.append(PartLocation(names[name], block * BLOCK, size))
         return locations
 
@@ -235,26 +231,19 @@ class DatasetIndex(SampleIndex):
         names = rows.part_name
         row, first = rows.part_ends[sample] - 1, rows.part_ends[sample - 1] if sample else 0
         if row >= len(names):
-            raise self._contradiction(f"the parts of sample {sample} have no rows")
+            raise contradictory(f"the parts of sample {sample} have no rows", self.path)
         while row >= first and names[row] != number:
             row -= 1  # from the end: of two parts of one name the last one is used, as if the shard were unpacked
         if row < first:
             return None
         offset, size, shard = rows.part_offset[row] * BLOCK, rows.part_size[row], self.shard_of(sample)
         if offset == 0 or offset + size > shard.size_bytes:
-            raise self._contradiction(f"sample {sample} has a part outside of its shard")
+            raise contradictory(f"sample {sample} has a part outside of its shard", self.path)
         return shard, PartLocation(name, offset, size)
 
     @cached_property
     def _number_of_part(self) -> dict[str, int]:
         return {name: number for number, name in enumerate(self.part_names)}
-
-    def _contradiction(self, message: object) -> FormatError:
-        return FormatError(
-            f"the columns of the index contradict each other ({message})",
-            shard=self.path,
-            hint="run energon prepare --force-overwrite on this dataset",
-        )
 
     def find(self, key: str) -> list[int]:
         """Return the samples of a bare key or of ``<shard>/<key>``, ascending; empty for an unknown key."""
@@ -312,7 +301,7 @@ class DatasetIndex(SampleIndex):
         for row in range(start, stop):  # slicing a memoryview takes half a microsecond
             sample = samples[row]
             if sample >= rows:
-                raise self._contradiction(f"a key belongs to sample {sample} of {rows}")
+                raise contradictory(f"a key belongs to sample {sample} of {rows}", self.path)
             if self._key(sample) == key and (among is None or sample in among):
                 found.append(sample)
         return found
@@ -334,7 +323,7 @@ class DatasetIndex(SampleIndex):
         try:
             return self._count_part_sets()
         except (IndexError, ValueError, OverflowError, MemoryError) as error:
-            raise self._contradiction(error) from error
+            raise contradictory(error, self.path) from error
 
     def _count_part_sets(self) -> PartSets:
         counter = PartSetCounter()
@@ -376,7 +365,7 @@ class DatasetIndex(SampleIndex):
         try:
             return self._shard_index(shard)
         except (IndexError, ValueError, OverflowError, MemoryError) as error:
-            raise self._contradiction(error) from error
+            raise contradictory(error, self.path) from error
 
     def _shard_index(self, shard: ShardEntry) -> ShardIndex:
         samples = slice(shard.first_sample, shard.first_sample + shard.samples)

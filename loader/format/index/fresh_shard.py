@@ -5,13 +5,13 @@ from __future__ import annotations
 from ...errors import FormatError
 from ...escaped_log import get_logger
 from ...storage import ReadableFile, Storage
+from ..nv_meta import outdated
 from ..tar.header import BLOCK, check_header, header_name, header_size
 from ..tar.names import decode_name, printable
 from .dataset_index import DatasetIndex, PartLocation
 from .layout import ShardEntry
 
 _log = get_logger(__name__)
-_PREPARE_AGAIN = "run energon prepare again on this dataset"
 
 
 def open_fresh_shard(storage: Storage, index: DatasetIndex, shard: ShardEntry) -> ReadableFile:
@@ -28,11 +28,8 @@ def open_fresh_shard(storage: Storage, index: DatasetIndex, shard: ShardEntry) -
     path = storage.path(shard.name)
     now = storage.current(shard.info)
     if now.size_bytes != shard.size_bytes:
-        raise FormatError(
-            f"the shard has changed since it was indexed: it had {shard.size_bytes} bytes, now {now.size_bytes}",
-            shard=path,
-            hint=_PREPARE_AGAIN,
-        )
+        sizes = f"it had {shard.size_bytes} bytes, now {now.size_bytes}"
+        raise outdated(f"the shard has changed since it was indexed: {sizes}", path)
     file = storage.open(shard.name, now)
     if shard.samples and shard.was_touched(now):
         try:
@@ -70,10 +67,9 @@ def _check_header_of(file: ReadableFile, path: str, key: str, part: PartLocation
     # In shards that are not plain, a PAX or GNU header may have renamed the member.
     size = header_size(header, shard=path, offset=offset)
     if plain and (name, size) != (expected, part.size_bytes):
-        raise FormatError(
+        raise outdated(
             "the shard has changed since it was indexed: expected the header of "
             f"{expected!r}, {part.size_bytes} bytes; found {name!r}, {size} bytes",
-            shard=path,
-            offset=offset,
-            hint=_PREPARE_AGAIN,
+            path,
+            offset,
         )

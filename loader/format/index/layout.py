@@ -17,9 +17,10 @@ import msgspec
 from ...accounting import AccountEntry
 from ...accounting.part_sets import Missing, PartSets
 from ...cached_property import cached_property
-from ...errors import EnergonError, FormatError
+from ...errors import EnergonError
 from ...storage import FileInfo, Storage, read_document
 from ..documents.dataset_files import check_shard_names
+from ..nv_meta import outdated
 
 LAYOUT_VERSION = 1
 
@@ -241,7 +242,7 @@ def decode_layout(data: bytes, *, file: str) -> Layout:
         message = f"expected an index layout of version {LAYOUT_VERSION}, found {str(version)[:40]!r}"
     except (ValueError, RecursionError, msgspec.ValidationError) as error:
         message = f"not an index layout: {error}"
-    raise FormatError(message, shard=file, hint="run energon prepare again on this dataset")
+    raise outdated(message, file)
 
 
 def _check_shards(layout: Layout) -> None:

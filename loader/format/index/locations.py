@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from ...arrays import IntArray
 from ...cached_property import cached_property
-from ...errors import FormatError
+from ..nv_meta import contradictory
 from ..tar.header import BLOCK
 from .dataset_index import DatasetIndex
 
@@ -140,7 +140,7 @@ class SampleLocator:
         counts = last - first
         # Ends are unsigned in the index: very large ones are negative here, and their differences overflow.
         if (first < 0).any() or (last < first).any() or (last > len(index.part_name)).any():
-            raise _contradiction(index, "the parts of a sample have no rows")
+            raise contradictory("the parts of a sample have no rows", index.path)
         if (counts == 1).all():
             found = self._one_part_each(samples, shard, first)
             if found is not None:
@@ -251,7 +251,7 @@ class SampleLocator:
         first, last = row_ranges(self.columns.key_ends, samples)
         keys = self._keys
         if (first < 0).any() or (last < first).any() or (last > len(keys)).any():
-            raise _contradiction(self._index, "the key of a sample has no bytes")
+            raise contradictory("the key of a sample has no bytes", self._index.path)
         return [
             str(keys[start:stop], "utf-8", "surrogateescape")
             for start, stop in zip(first.tolist(), last.tolist(), strict=True)
@@ -260,7 +260,7 @@ class SampleLocator:
     def _check(self, name: npt.NDArray[Any], start: IntArray, size: IntArray, shard_size: IntArray) -> None:
         # Sizes are unsigned in the index: very large ones are negative here, and sums of them overflow.
         if ((name >= len(self._names)) | (start == 0) | (size < 0) | (size > shard_size - start)).any():
-            raise _contradiction(self._index, "a part outside of its shard, or of no known name")
+            raise contradictory("a part outside of its shard, or of no known name", self._index.path)
 
 
 class _ScalarLocator:
@@ -286,7 +286,7 @@ class _ScalarLocator:
             shard = bisect_right(starts, sample) - 1 if several else 0
             key_end = key_ends[sample]
             if not key <= key_end <= len(keys):
-                raise _contradiction(self._index, "the key of a sample has no bytes")
+                raise contradictory("the key of a sample has no bytes", self._index.path)
             found.key.append(str(keys[key:key_end], "utf-8", "surrogateescape"))
             found.shard.append(shard)
             parts = self._parts(part, part_ends[sample], sizes[shard])
@@ -304,12 +304,12 @@ class _ScalarLocator:
         """Return start, end and name of the wanted parts in some rows."""
         names, (part_name, part_offset, part_size) = self.names, self._rows
         if not first <= last <= len(part_name):
-            raise _contradiction(self._index, "the parts of a sample have no rows")
+            raise contradictory("the parts of a sample have no rows", self._index.path)
         parts = []
         for row in range(first, last):
             number, start, size = part_name[row], part_offset[row] * BLOCK, part_size[row]
             if number >= len(names) or start == 0 or start + size > shard_size:
-                raise _contradiction(self._index, "a part outside of its shard, or of no known name")
+                raise contradictory("a part outside of its shard, or of no known name", self._index.path)
             name = names[number]
             if name is not None:
                 parts.append((start, start + size, name))
@@ -338,14 +338,6 @@ def ascii_keys(keys: npt.NDArray[np.uint8]) -> list[str] | None:
     text = keys.astype(np.uint32).view(f"U{keys.shape[1]}")  # four bytes a character
     found: list[str] = text[:, 0].tolist()
     return found
-
-
-def _contradiction(index: DatasetIndex, message: str) -> FormatError:
-    return FormatError(
-        f"the columns of the index contradict each other ({message})",
-        shard=index.path,
-        hint="run energon prepare --force-overwrite on this dataset",
-    )
 
 
 def row_ranges(ends: IntArray, samples: IntArray) -> tuple[IntArray, IntArray]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import TracebackType
-from typing import Any, BinaryIO, Self
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
 from ...errors import FormatError, StorageError
-from ...storage import Storage, map_file
+from ...storage import ClosesOnExit, Storage, map_file
+from ..nv_meta import outdated
 
 # As numpy writes it. numpy parses the header as Python and raises a dozen kinds of errors on damage.
 _HEADER = re.compile(
@@ -69,7 +69,7 @@ def create_column(storage: Storage, name: str, dtype: str, *, durable: bool = Tr
         column.finish()
 
 
-class ColumnReader:
+class ColumnReader(ClosesOnExit):
     """Reads a column piece by piece: a memory map of all of it would count as used memory.
 
     Args:
@@ -98,12 +98,7 @@ class ColumnReader:
         width = self._dtype.itemsize
         return np.frombuffer(self._file.read_at(self._offset + start * width, (stop - start) * width), self._dtype)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
         self._file.close()
 
 
@@ -164,4 +159,4 @@ def _parse_header(
 
 
 def _unusable(storage: Storage, name: str, message: str) -> FormatError:
-    return FormatError(message, shard=storage.path(name), hint="run energon prepare again on this dataset")
+    return outdated(message, storage.path(name))

@@ -13,8 +13,9 @@ from collections import deque
 from contextlib import closing
 from typing import Literal
 
-from ...errors import FormatError, StorageError
+from ...errors import StorageError
 from ...storage import ClosesOnExit, FileInfo, PendingRead, RemoteStorage
+from ..nv_meta import outdated
 from ..tar.scan import TarScan
 from .shard_index import ShardIndex, shard_requests
 
@@ -151,11 +152,8 @@ class _Stream(ClosesOnExit):
 
     def _checked(self, data: bytes, size_bytes: int) -> bytes:
         if len(data) != size_bytes:  # of a store without versions
-            raise FormatError(
-                f"expected {size_bytes} bytes, found {len(data)}: this object was replaced",
-                at=self._storage.path(self._shard.name),
-                hint="run energon prepare again",
-            )
+            found = f"expected {size_bytes} bytes, found {len(data)}: this object was replaced"
+            raise outdated(found, self._storage.path(self._shard.name))
         return data
 
     def _fetch_more(self, start: int, *, must: bool = False) -> bool:

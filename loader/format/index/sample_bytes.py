@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from ...accounting.large_parts import HEAD_BYTES, LargePart, is_too_large, limit_parts
-from ...errors import FormatError
 from ...storage import ReadableFile
+from ..nv_meta import outdated
 from .dataset_index import PartLocation
 
 _MAX_GAP = 64 * 1024  # smaller gaps between parts are read over: a second read costs more
@@ -59,12 +59,11 @@ def _read_whole(file: ReadableFile, wanted: Sequence[PartLocation], shard: str) 
         for part in run:
             content = data[part.offset - start : part.offset - start + part.size_bytes]
             if len(content) != part.size_bytes:
-                raise FormatError(
+                raise outdated(
                     f"part {part.name!r} has {part.size_bytes} bytes in the index, "
                     f"the shard ends after {len(content)} of them",
-                    shard=shard,
-                    offset=part.offset,
-                    hint="run energon prepare again on this dataset",
+                    shard,
+                    part.offset,
                 )
             found[part] = content
     return {part.name: found[part] for part in wanted}

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ...errors import ConfigError, FormatError, StorageError
 from ...storage import FileInfo, RemoteStorage, Storage, missing_folder
+from ..documents.next_command import quoted
 from ..media.extraction import FileRegion, may_be_media
 from ..media.kind import MediaFilter
 from ..media.tables import MediaProgress, MediaReport, MediaRows, MediaTables, fill_media_tables
@@ -77,11 +78,9 @@ def prepare_media_folder(
     """
     storage.list_once("")
     if storage.exists(INFO_JSON) or storage.exists(INFO_YAML):
-        raise ConfigError(
-            "this is a dataset; prepare-media is for folders of files",
-            file=storage.path(""),
-            hint="run energon prepare with the same flags",
-        )
+        folder = storage.path("")
+        hint = f"collect the metadata of its samples with the same flags: energon prepare {quoted(folder)}"
+        raise ConfigError("this is a dataset, no folder of files", file=folder, hint=hint)
     if not storage.exists(""):
         raise missing_folder(storage)
     files, undecodable = _files_to_read(storage.list(), media_filter)

@@ -178,6 +178,8 @@ class TarPrepare:
         how: How they are scanned.
     """
 
+    decodes = True
+
     def __init__(self, workspace: Workspace, plan: PreparePlan, search: ShardSearch, how: ScanHow) -> None:
         self._started = time.perf_counter()
         self._plan = plan
@@ -217,10 +219,6 @@ class TarPrepare:
             for number in (number for number, shard in enumerate(inputs.shards) if shard.name in sampler.samples_of):
                 shard = inputs.shards[number]
                 self._contents.merge(sampler.inspect(inputs.storage, shard, inputs.load_index(number)))
-
-    @property
-    def decodes(self) -> bool:
-        return True
 
     @property
     def index(self) -> DatasetIndex:

@@ -414,5 +414,5 @@ def raise_scan_errors(errors: Sequence[EnergonError], *, action: str = "indexed"
     if errors:
         raise FormatError(
             f"{len(errors)} shards cannot be {action}\n" + "\n".join(str(error) for error in errors),
-            hint="fix them, or exclude them with --exclude REGEX",
+            hint="fix them, or leave them out: energon prepare --exclude REGEX",
         )

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from ...accounting import Account
 from ...errors import ConfigError, StorageError
 from ...storage import FileInfo, Storage, missing_folder, split_url
-from ..documents.next_command import command_for_folder
+from ..documents.next_command import command_for_folder, import_hint
 from ..documents.providers import SHARD_SUFFIXES, Format, record_format
 from ..nv_meta import TAR_IDX_SUFFIX
 from .folder_content import count_extensions, count_text
@@ -137,10 +137,14 @@ def _shards_of_one_format(storage: Storage, found: Mapping[str, list[FileInfo]],
         return tars
     kinds = [files for files in others if files]
     if len(kinds) > 1:
+        path = storage.path("")
+        other = (
+            "move them to another folder" if storage.checks_versions else f"to import all files, {import_hint(path)}"
+        )
         raise ConfigError(
             f"found files of several formats, {kinds[0][0].name} and {kinds[1][0].name}; a dataset has one",
-            at=storage.path(""),
-            hint="exclude those of one format with --exclude REGEX, or move them to another folder",
+            at=path,
+            hint=f"leave those of one out: energon prepare {shlex.quote(path)} --exclude REGEX; or, {other}",
         )
     return kinds[0] if kinds else []
 

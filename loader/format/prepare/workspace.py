@@ -114,6 +114,6 @@ def open_part_workspace(storage: Storage) -> Iterator[Storage]:
             raise StorageError(
                 "a prepare was interrupted while it committed",
                 path=storage.path(""),
-                hint="run that command again: energon prepare with --merge if it was one",
+                hint="run the same command again: with --merge if parts were committed",
             )
         yield storage

@@ -15,7 +15,7 @@ import numpy as np
 from ...accounting.part_sets import PartSet, PartSets, join_part_sets
 from ...arrays import IntArray
 from ...cached_property import cached_property
-from ...errors import ConfigError, EnergonError, FormatError
+from ...errors import ConfigError, EnergonError
 from ...storage import ReadableFile, Storage, read_document
 from ..documents.providers import record_format
 from ..index.current import read_uuid
@@ -29,10 +29,8 @@ from ..index.layout import (
     read_part_sets,
 )
 from ..index.locations import SampleLocations
-from ..nv_meta import INDEX_FOLDER
+from ..nv_meta import INDEX_FOLDER, outdated
 from .record_file import RecordFile, locations_of, open_record_file, record_number
-
-_PREPARE_AGAIN = "run energon prepare again on this dataset"
 
 
 class RecordIndex(SampleIndex):
@@ -77,11 +75,10 @@ class RecordIndex(SampleIndex):
             entry = self.shards[shard]
             file = open_record_file(self._storage, entry.name)
             if (len(file), file.size_bytes) != (entry.samples, entry.size_bytes):
-                raise FormatError(
+                raise outdated(
                     f"the file has changed since it was prepared: it had {entry.samples:,} samples in "
                     f"{entry.size_bytes:,} bytes, now {len(file):,} in {file.size_bytes:,}",
-                    shard=self._storage.path(entry.name),
-                    hint=_PREPARE_AGAIN,
+                    self._storage.path(entry.name),
                 )
             self._files[shard] = file
         return file

@@ -59,6 +59,12 @@ def _checksums(header: bytes) -> tuple[int, int]:
     return unsigned, unsigned - 256 * sum(byte > 127 for byte in counted)
 
 
+def damaged(message: str, shard: str, offset: int, *, cure: str = "copy the shard again") -> FormatError:
+    """Return the error of a shard that cannot be read, as commands show it that do not prepare it, too."""
+    hint = f"{cure}, or leave the shard out: energon prepare --exclude REGEX"
+    return FormatError(message, shard=shard, offset=offset, hint=hint)
+
+
 def check_header(header: bytes, *, shard: str, offset: int) -> None:
     """Raise a ``FormatError`` if a block is not a tar header.
 
@@ -74,12 +80,8 @@ def check_header(header: bytes, *, shard: str, offset: int) -> None:
     if stored not in _checksums(header):
         if offset == 0:
             check_not_compressed(header, shard=shard)
-        raise FormatError(
-            f"expected a tar header, found {header[:16]!r}… with a wrong checksum (stored as {header[_CHECKSUM]!r})",
-            shard=shard,
-            offset=offset,
-            hint="the file is damaged or was overwritten: copy the shard again, or exclude it with --exclude",
-        )
+        found = f"{header[:16]!r}… with a wrong checksum (stored as {header[_CHECKSUM]!r})"
+        raise damaged(f"expected a tar header, found {found}", shard, offset)
 
 
 def check_not_compressed(start: bytes, *, shard: str) -> None:
@@ -118,24 +120,16 @@ def header_size(header: bytes, *, shard: str, offset: int) -> int:
 def check_size(size: int, *, shard: str, offset: int, stated: bytes | str) -> None:
     """Raise a ``FormatError`` if a content size is out of range."""
     if not 0 <= size < _MAX_SIZE:
-        raise FormatError(
-            f"expected the size of a file, found {stated[:40]!r}",
-            shard=shard,
-            offset=offset,
-            hint="the header is damaged: copy the shard again, or exclude it with --exclude",
-        )
+        raise damaged(f"expected the size of a file, found {stated[:40]!r}", shard, offset)
 
 
 def check_name(name: bytes | None, *, shard: str, offset: int) -> None:
     """Raise a ``FormatError`` if the member name of an extension header is invalid."""
     # Arrays of names are as wide as the longest name, and a NUL ends a name in them.
     if name is not None and (not 0 < len(name) <= _MAX_NAME or b"\0" in name):
-        raise FormatError(
-            f"expected a member name of 1 to {_MAX_NAME} bytes without NUL, found {len(name)} bytes: {name[:40]!r}",
-            shard=shard,
-            offset=offset,
-            hint="rewrite the shard with another name, or exclude it with --exclude",
-        )
+        found = f"found {len(name)} bytes: {name[:40]!r}"
+        expected = f"expected a member name of 1 to {_MAX_NAME} bytes without NUL"
+        raise damaged(f"{expected}, {found}", shard, offset, cure="rewrite the shard with another name")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,12 +157,8 @@ def changes_nothing(records: bytes) -> bool:
 def check_global(records: PaxRecords, *, shard: str, offset: int) -> None:
     """Raise a ``FormatError`` if a PAX global header overrides fields of single members."""
     if records.name is not None or records.size_bytes is not None:
-        raise FormatError(
-            "found a PAX global header that renames or resizes all members after it",
-            shard=shard,
-            offset=offset,
-            hint="rewrite the shard without it",
-        )
+        found = "found a PAX global header that renames or resizes all members after it"
+        raise damaged(found, shard, offset, cure="rewrite the shard without it")
 
 
 def parse_pax_records(data: bytes, *, shard: str, offset: int) -> PaxRecords:
@@ -188,12 +178,8 @@ def parse_pax_records(data: bytes, *, shard: str, offset: int) -> PaxRecords:
         record = data[space + 1 : position + length]
         keyword, equals, value = record[:-1].partition(b"=")
         if length <= len(digits) + 1 or position + length > len(data) or record[-1:] != b"\n" or not equals:
-            raise FormatError(
-                f"expected a PAX record 'length keyword=value', found {data[position : position + 40]!r}",
-                shard=shard,
-                offset=offset + position,
-                hint="the header is damaged: copy the shard again, or exclude it with --exclude",
-            )
+            found = f"found {data[position : position + 40]!r}"
+            raise damaged(f"expected a PAX record 'length keyword=value', {found}", shard, offset + position)
         if keyword == b"path":
             name = value
         elif keyword == b"linkpath":
@@ -209,12 +195,8 @@ def parse_pax_records(data: bytes, *, shard: str, offset: int) -> PaxRecords:
 
 def sparse_member(shard: str, offset: int) -> FormatError:
     """Return the error for a member with holes."""
-    return FormatError(
-        "expected a member with contiguous bytes, found a sparse one",
-        shard=shard,
-        offset=offset,
-        hint="rewrite the shard without --sparse",
-    )
+    found = "expected a member with contiguous bytes, found a sparse one"
+    return damaged(found, shard, offset, cure="write the shard again without the option --sparse of tar")
 
 
 def checksums_match(headers: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:

@@ -29,6 +29,7 @@ from .header import (
     check_name,
     check_not_compressed,
     check_size,
+    damaged,
     header_name,
     header_names,
     header_size,
@@ -51,7 +52,6 @@ _WITHOUT_CONTENTS = frozenset(b"123456")  # links, devices, folders and pipes, f
 _ZEROS = bytes(BLOCK)
 _END_BYTES = 20 * BLOCK + BLOCK  # tar programs pad the archive to a multiple of 20 blocks
 _NEAR_END = 16 * 1024  # a window from here on has the rest of the file, with what follows the archive
-_COPY_AGAIN = "copy the shard again, or exclude it with --exclude"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +148,7 @@ class TarScan:
             FormatError: The tar is damaged; with the shard and the byte offset of the fault.
         """
         if self._size_bytes == 0:
-            raise FormatError("the file is empty; expected a tar file", shard=self._shard, offset=0, hint=_COPY_AGAIN)
+            raise damaged("the file is empty; expected a tar file", self._shard, 0)
         offset: int | None = 0
         size_bytes = self._size_bytes
         near_end = size_bytes - _NEAR_END
@@ -275,12 +275,8 @@ class TarScan:
 
     def _extension(self, offset: int, size: int) -> Generator[Request, bytes, bytes]:
         if size > _MAX_EXTENSION:
-            raise FormatError(
-                f"an extension header has {size:,} bytes, more than the limit of {_MAX_EXTENSION:,}",
-                shard=self._shard,
-                offset=offset - BLOCK,
-                hint="rewrite the shard without it, or exclude it with --exclude",
-            )
+            found = f"an extension header has {size:,} bytes, more than the limit of {_MAX_EXTENSION:,}"
+            raise damaged(found, self._shard, offset - BLOCK, cure="rewrite the shard without it")
         data = yield from self._read(offset, size)
         if len(data) < size:
             self._check_fits(offset - BLOCK, size)
@@ -289,12 +285,8 @@ class TarScan:
     def _check_fits(self, offset: int, size: int) -> None:
         end = offset + BLOCK + size
         if end > self._size_bytes:
-            raise FormatError(
-                f"the file ends at byte {self._size_bytes}, inside a member with contents up to byte {end}",
-                shard=self._shard,
-                offset=offset,
-                hint=_COPY_AGAIN,
-            )
+            place = f"a member with contents up to byte {end}"
+            raise damaged(f"the file ends at byte {self._size_bytes}, inside {place}", self._shard, offset)
 
     def _check_end(self, offset: int, *, expecting_member: bool = False) -> Generator[Request, bytes, None]:
         """Check a file that ends at or before ``offset``, where a header or two empty blocks are expected."""
@@ -304,12 +296,8 @@ class TarScan:
         if expecting_member or left != 0 or self._awaits_member(offset):
             check_not_compressed((yield from self._read(0, BLOCK)), shard=self._shard)
             place = "the padding after a member" if left < 0 else "a tar header"
-            raise FormatError(
-                f"the file ends at byte {self._size_bytes}, inside {place}",
-                shard=self._shard,
-                offset=min(offset, self._size_bytes),
-                hint=_COPY_AGAIN,
-            )
+            found = f"the file ends at byte {self._size_bytes}, inside {place}"
+            raise damaged(found, self._shard, min(offset, self._size_bytes))
         self.end_offset = offset
         self.warnings.append("the end-of-archive blocks are missing; the file may have been cut between two members")
 

@@ -23,6 +23,7 @@ from ...training.states import (
     merge_states,
     rewrite_files,
 )
+from ...training.states.mixes.change import check_units
 from .planned_run import PlannedRun
 from .saved_identity import request_of
 
@@ -66,7 +67,7 @@ def migrate_files(
         folder: The folder to write to; created if missing.
         trust_code: The datasets may run their code.
         overwrite: Replace existing files.
-        task_encoder: The hooks of the run. Only changes between shares of samples and of volumes may need them.
+        task_encoder: The hooks of the run. Only a nested blend with a new unit may need them.
 
     Raises:
         ConfigError: A document is invalid.
@@ -88,20 +89,11 @@ def migrate_files(
         chain = migrated_chain(run.dataset, planned)
         chain.begin_on(run.first_ranks)
         mix = continue_mix(chain, run, kind=ENDLESS, lanes=run.lane_states, allowed=True)
-        if mix.new_lanes is not None and task_encoder is None and any(map(has_buffers, run.lane_states.values())):
-            raise StateError(
-                "lanes of this run buffer samples, and the states of buffers are those of stages of the program",
-                hint="pass --task-encoder module:Class with the hooks of the run; or pass allow_mix_change=True to the "
-                "call that restores the state in the program",
-            )
-        mix.check(replace(run, lane_states=mix.states_of(run.lane_states)))
+        mix.check(run)
         leaves[:] = mix.lines()
         warnings[:] = [] if mix.warning is None else [mix.warning]
         identity = chain.identity()
-        return [
-            replace(state, dataset=identity, mix_changes=mix.changes, lane_states=mix.states_of(state.lane_states))
-            for state in states
-        ]
+        return [replace(state, dataset=identity, mix_changes=mix.changes) for state in states]
 
     written = rewrite_files(files, convert, folder, overwrite=overwrite)
     return MigratedRun(leaves=tuple(leaves), written=written, warnings=tuple(warnings))
@@ -150,17 +142,6 @@ def migrated_chain(saved: Any, planned: PlannedRun) -> SavableDataset[Any]:
     return _Builder(saved, stages).whole(planned.chain)
 
 
-def has_buffers(state: Mapping[str, Any]) -> bool:
-    """Return True if a lane's state has more than positions and volumes."""
-    for key, value in state.items():
-        if key.endswith(" blend"):
-            if any(has_buffers(inner) for number, inner in value.items() if number.isdecimal()):
-                return True
-        elif key not in ("made", "0 read"):
-            return True
-    return False
-
-
 class _Builder:
     """Builds the chain without hooks, from the stages of a state.
 
@@ -170,12 +151,14 @@ class _Builder:
     """
 
     def __init__(self, saved: Any, stages: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
+        self._saved = saved
         self._stages = [*reversed(stages)]  # from the reader
         self._packs = _packs(stages)
         self._levels = dict(_levels(saved))
 
     def whole(self, chain: SavableDataset[Any]) -> SavableDataset[Any]:
         """Return the whole chain above the readers and blends of another one."""
+        self._now = chain.identity()
         root, level = self._build(chain)
         return self._lift(root, level, len(self._stages))
 
@@ -201,11 +184,12 @@ class _Builder:
         """Return the number of stages below a blend, as the state has it for the unit.
 
         Raises:
-            StateError: The unit is new, and no column of the datasets.
+            StateError: The unit is new, and no column of the datasets, or datasets of the state would count in it.
         """
         if blend.unit in self._levels:
             return self._levels[blend.unit]
         if isinstance(blend.size, UnknownSize):
+            check_units(self._saved, self._now, None)
             raise StateError(
                 f"the state does not tell where the unit {blend.unit!r} of the new mix is counted, and it is no column "
                 "of all its datasets",

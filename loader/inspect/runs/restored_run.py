@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...errors import ConfigError, StateError
-from ...order import LaneHosting
 from ...pipeline.contract.item_id import LANE_ITEM, ItemId
 from ...pipeline.contract.stage import State
 from ...samples.encoding.task_encoder import TaskEncoder
@@ -176,8 +175,7 @@ class RestoredRun:
         """
         run = self.run
         chain = run.chain if run.request.task_encoder is not None else run.order_chain
-        hosting = LaneHosting(lanes=run.lanes, ranks=1, rank=0, workers=0)
-        host = LanesInTurn(dataset=chain, hosting=hosting, states={})
+        host = LanesInTurn(dataset=chain, lanes=run.lanes)
         for message, item_id in islice(remade_batches(host, lane), batches):
             yield message.number, item_id
 
@@ -244,7 +242,7 @@ def open_run(
         raise StateError("the order of this run depends on sizes that a metric of its task encoder counted", hint=_HINT)
     run.chain.begin_on(state.first_ranks)
     _check(state, run, whole=task_encoder is not None)
-    run.chain = edited_chain(run.chain, merge_mix_changes(_mix_changes(states, log)), seed=state.seed)
+    run.chain = edited_chain(run.chain, merge_mix_changes(_mix_changes(states, log)))
     run.lanes, run.seed, run.steps = state.lanes, state.seed, state.run_steps
     return RestoredRun(
         run=run,

@@ -15,6 +15,7 @@ from ...errors import FormatError
 from ...format.index.dataset_index import DatasetIndex
 from ...format.index.keys import hash_keys
 from ...format.index.npy_column import ColumnReader
+from ...format.nv_meta import contradictory
 from ...storage import open_storage
 
 _KEYS_PER_BATCH = 1 << 14
@@ -166,8 +167,4 @@ class SampleKeys:
 
     def contradiction(self, message: str) -> FormatError:
         """Return the error for inconsistent columns of the index."""
-        return FormatError(
-            f"the columns of the index contradict each other ({message})",
-            shard=self.index.path,
-            hint="run energon prepare --force-overwrite on this dataset",
-        )
+        return contradictory(message, self.index.path)

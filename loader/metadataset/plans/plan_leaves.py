@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from ...errors import ConfigError, Fault, StorageError
 from ...format.documents.load_request import LoadRequest
@@ -39,15 +39,21 @@ class PlannedSplits:
     faults: tuple[Fault, ...]
 
 
+class PlanKeywords(TypedDict, total=False):
+    """Settings of a :class:`LoadRequest` that override those of documents."""
+
+    subflavors: Mapping[str, Any]
+    split_config: str | None
+    dataset_config: str | None
+    epochs_together: int | None
+
+
 def plan_leaves(
     path: str | os.PathLike[str],
     *,
     split_part: str,
     training: bool,
-    subflavors: Mapping[str, Any] | None = None,
-    split_config: str | None = None,
-    dataset_config: str | None = None,
-    epochs_together: int | None = 1,
+    **choices: Unpack[PlanKeywords],
 ) -> tuple[LeafPlan, ...]:
     """Return the leaves of a metadataset, or the single leaf of a dataset; only metadataset files are read.
 
@@ -55,10 +61,8 @@ def plan_leaves(
         path: The folder of a prepared dataset, a file of samples, or a metadataset (``.yaml``, ``.yml``).
         split_part: The split of the metadataset, or the split part of the dataset.
         training: Apply weights and repetitions; otherwise each leaf comes once, in order.
-        subflavors: Labels of all samples; they override those of the documents.
-        split_config: The split file of every dataset; overrides the documents.
-        dataset_config: The dataset file of every dataset; overrides the documents.
-        epochs_together: The caller's ``shuffle_over_epochs_multiplier``.
+        **choices: ``subflavors``: labels of all samples; ``split_config`` and ``dataset_config``: the files of every
+            dataset; ``epochs_together``: the caller's ``shuffle_over_epochs_multiplier``. They override the documents.
 
     Raises:
         ConfigError: The documents have faults; the error lists all of them with their places.
@@ -67,15 +71,7 @@ def plan_leaves(
     Warns:
         UserWarning: Two places of the tree share samples of a dataset.
     """
-    request = LoadRequest.at(
-        path,
-        split_part=split_part,
-        split_config=split_config,
-        dataset_config=dataset_config,
-        subflavors=dict(subflavors or {}),
-        epochs_together=epochs_together,
-    )
-    return plan_request(request, training=training)
+    return plan_request(LoadRequest.at(path, split_part=split_part, **choices), training=training)
 
 
 def plan_request(request: LoadRequest, *, training: bool) -> tuple[LeafPlan, ...]:
@@ -90,12 +86,9 @@ def plan_tree(
     *,
     split_part: str,
     training: bool = True,
-    subflavors: Mapping[str, Any] | None = None,
-    split_config: str | None = None,
-    dataset_config: str | None = None,
-    epochs_together: int | None = 1,
     check_paths: bool = True,
     check_urls: bool = False,
+    **choices: Unpack[PlanKeywords],
 ) -> PlanNode:
     """Return a metadataset as a tree, with the share of each node in the whole.
 
@@ -103,25 +96,15 @@ def plan_tree(
         path: See :func:`plan_leaves`.
         split_part: See :func:`plan_leaves`.
         training: See :func:`plan_leaves`.
-        subflavors: See :func:`plan_leaves`.
-        split_config: See :func:`plan_leaves`.
-        dataset_config: See :func:`plan_leaves`.
-        epochs_together: See :func:`plan_leaves`.
         check_paths: Treat a missing dataset as a fault.
-        check_urls: Likewise one at a URL, which takes a request each.
+        check_urls: Treat a missing dataset at a URL as a fault, too, which takes a request each.
+        **choices: See :func:`plan_leaves`.
 
     Raises:
         ConfigError: The documents have faults; the error lists all of them with their places.
         StorageError: The metadataset cannot be read.
     """
-    request = LoadRequest.at(
-        path,
-        split_part=split_part,
-        split_config=split_config,
-        dataset_config=dataset_config,
-        subflavors=dict(subflavors or {}),
-        epochs_together=epochs_together,
-    )
+    request = LoadRequest.at(path, split_part=split_part, **choices)
     return _plan(request, training=training, check_paths=check_paths, check_urls=check_urls)
 
 

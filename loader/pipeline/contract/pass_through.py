@@ -21,6 +21,7 @@ class PassThroughDataset(SavableDataset[T]):
     """
 
     keeps_ids = True
+    moves_below = True
 
     def __init__(self, dataset: SavableDataset[T], *, worker_config: WorkerConfig | None, name: str) -> None:
         super().__init__(dataset, worker_config=worker_config, name=name)
@@ -29,10 +30,6 @@ class PassThroughDataset(SavableDataset[T]):
     @property
     def keeps_positions(self) -> bool:
         return self.inputs[0].keeps_positions
-
-    @property
-    def moves_below(self) -> bool:
-        return True
 
     def lane_bound(self, lane: int, lanes: int) -> int | None:
         return self.inputs[0].lane_bound(lane, lanes)

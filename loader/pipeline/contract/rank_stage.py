@@ -48,6 +48,13 @@ class LanesInput(RankInput, Protocol):
 class RankStage(SavableDataset[Any]):
     """The definition of a stage that counts on the rank."""
 
+    counts_on_rank = True
+
+    @property
+    def repeats_input(self) -> bool:
+        """True if an iteration continues, without end, where a pass of the input ends."""
+        return False
+
     @abstractmethod
     def on_rank(self, upstream: RankInput, count: int) -> RankRunning:
         """Open the stage.
@@ -60,15 +67,6 @@ class RankStage(SavableDataset[Any]):
     def count_on(self, ranks: int, count: int) -> int:  # noqa: ARG002 - most stages count per rank
         """Convert the count of a rank among ``ranks`` ranks to that of a rank of this run."""
         return count
-
-    @property
-    def repeats_input(self) -> bool:
-        """True if an iteration continues, without end, where a pass of the input ends."""
-        return False
-
-    @property
-    def counts_on_rank(self) -> bool:
-        return True
 
     @property
     def keeps_positions(self) -> bool:

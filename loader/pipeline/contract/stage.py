@@ -323,6 +323,8 @@ class IteratedDataset(SavableDataset[T_co]):
     """
 
     dataset: SavableDataset[T_co]
+    waits = True
+    runs_user_code = True
 
     def __init__(self, dataset: SavableDataset[T_co]) -> None:
         is_stage = inherits_stage(dataset)
@@ -336,14 +338,6 @@ class IteratedDataset(SavableDataset[T_co]):
         warn_once(
             f"{name} iterates its samples itself: a restored run continues from what its save_state() returns{lost}"
         )
-
-    @property
-    def waits(self) -> bool:
-        return True
-
-    @property
-    def runs_user_code(self) -> bool:
-        return True
 
     def settings(self) -> dict[str, Any]:
         """Return the plain values of the dataset's ``config``; names that begin with ``_`` may change."""

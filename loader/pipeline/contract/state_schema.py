@@ -16,7 +16,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from math import isfinite
@@ -146,25 +146,6 @@ def has_item_ids(schema: Schema) -> bool:
     if isinstance(schema, list | tuple):
         return any(map(has_item_ids, schema))
     return schema is ITEM_ID
-
-
-def map_item_ids(value: Any, schema: Schema, function: Callable[[Any], Any]) -> Any:
-    """Return a saved value that matches its schema with other item ids, in the order of :func:`item_ids_in`.
-
-    >>> map_item_ids({"next": 3, "held": [[7, 0]]}, {"next": COUNT, "held": [BUFFERED_ITEM]}, lambda found: found + 1)
-    {'next': 3, 'held': [[8, 0]]}
-    """
-    if isinstance(schema, Nullable | NotRequired):
-        return None if value is None else map_item_ids(value, schema.schema, function)
-    if schema is ITEM_ID:
-        return function(value)
-    if isinstance(schema, dict):
-        mapped = {key: map_item_ids(value[key], inner, function) for key, inner in schema.items() if key in value}
-        return {**value, **mapped}
-    if isinstance(schema, list | tuple):
-        schemas: Iterable[Schema] = schema if isinstance(schema, tuple) else schema * len(value)
-        return [map_item_ids(one, inner, function) for one, inner in zip(value, schemas, strict=True)]
-    return value
 
 
 def _check_dict(value: Any, schema: dict[str, Schema], name: str) -> None:

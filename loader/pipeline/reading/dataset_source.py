@@ -14,6 +14,7 @@ from ...cached_property import cached_property
 from ...errors import EmptyDatasetError, FormatError
 from ...format.dataset_folder import DatasetFolder
 from ...format.documents.load_request import LoadRequest, resolve_key_format
+from ...format.documents.next_command import split_hint
 from ...format.documents.subset import resolve_subset
 from ...format.filters.rows import FilterRows
 from ...format.index.fresh_shard import open_fresh_shard
@@ -264,7 +265,7 @@ class DatasetSource:
         part, name, whole = self.request.split_part, self.request.filter, not self.request.subset
         found = f"{'' if whole else 'the subset of '}split part {part!r} of this dataset has no samples"
         hint = (
-            "name another split part, or split again with energon prepare --split-ratio"
+            f"name another split part, or {split_hint(self.folder.path)}"
             if whole
             else "widen the subset, or remove the dataset from the mix"
         )

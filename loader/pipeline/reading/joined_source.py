@@ -45,6 +45,10 @@ class JoinedSource:
     names: tuple[str, ...] | None
     open_rows: Callable[[], IntArray]
     joiner: Callable[..., Any]
+    kept_share = 1.0
+    """1: the members' shares of rows are not known."""
+    filter = None
+    """None: the filters of members were applied when the join was prepared."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: self.__dict__[name] for name in self.__dataclass_fields__}
@@ -142,16 +146,6 @@ class JoinedSource:
     def ranges(self) -> tuple[IntArray, IntArray]:
         """The one run of rows: its first number in the source, and in the join."""
         return np.zeros(1, np.int64), np.array([self._subset[0]])
-
-    @property
-    def kept_share(self) -> float:
-        """1: the members' shares of rows are not known."""
-        return 1.0
-
-    @property
-    def filter(self) -> None:
-        """None: the filters of members were applied when the join was prepared."""
-        return None
 
     @property
     def excluded(self) -> IntArray:

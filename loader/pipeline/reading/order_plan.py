@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from math import ceil
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from ...order import (
     SLICES_PER_LANE,
@@ -23,7 +23,6 @@ from ...order import (
     mix,
     pass_samples,
 )
-from ..contract.lane import child_seed
 from .planned_schedule import PlannedSchedule
 
 _SOURCE = 21  # purpose of the random numbers: part of their seed
@@ -84,6 +83,7 @@ class ShuffledPlan:
     chunk: int | None = None
     shares: tuple[float, ...] | None = None
     schedule: PlannedSchedule | None = None
+    starts_over: ClassVar[bool] = False
 
     @property
     def repeats(self) -> bool:
@@ -93,10 +93,6 @@ class ShuffledPlan:
     def is_sequential(self) -> bool:
         """True if nothing is shuffled."""
         return self.shuffle_buffer <= 1 and all(together is None for together in self.epochs_together)
-
-    @property
-    def starts_over(self) -> bool:
-        return False
 
     def dealt_samples(self, samples: Sequence[int], lanes: int) -> int | None:
         """Return the samples of the chunks that lanes take from one stream; None if each lane has its own stream."""
@@ -112,15 +108,7 @@ class ShuffledPlan:
         """Return the order of the only source, with this number of samples."""
         return _source_orders(self, (samples,), seed, (0,))[0]
 
-    def edited_order(
-        self,
-        samples: Sequence[int],
-        mixes: Sequence[Mix],
-        *,
-        lanes: int,
-        seed: int,
-        source_seeds: Sequence[int | None] = (),
-    ) -> EditedOrder:
+    def edited_order(self, samples: Sequence[int], mixes: Sequence[Mix], *, lanes: int, seed: int) -> EditedOrder:
         """Return the order of a run whose mix changed.
 
         Args:
@@ -128,9 +116,8 @@ class ShuffledPlan:
             mixes: The mixes, the first one first.
             lanes: Number of lanes of the run.
             seed: Seed of the reader.
-            source_seeds: For each source, the seed of its order; None, or none at all: that of its origin.
         """
-        return _edited_order(self, tuple(samples), (lanes, seed), tuple(mixes), tuple(source_seeds))
+        return _edited_order(self, tuple(samples), tuple(mixes), lanes, seed)
 
     def items(self, samples: Sequence[int]) -> int | None:
         return None if self.repetitions is None else sum(pass_samples(samples, self.repetitions))
@@ -164,14 +151,8 @@ class SequentialPlan:
     """
 
     deal: int | None = None
-
-    @property
-    def repeats(self) -> bool:
-        return False
-
-    @property
-    def starts_over(self) -> bool:
-        return True
+    repeats: ClassVar[bool] = False
+    starts_over: ClassVar[bool] = True
 
     def order(
         self,
@@ -236,33 +217,9 @@ def _shuffled_order(plan: ShuffledPlan, samples: tuple[int, ...], lanes: int, se
 
 @lru_cache(maxsize=64)
 def _edited_order(
-    plan: ShuffledPlan,
-    samples: tuple[int, ...],
-    lanes_and_seed: tuple[int, int],
-    mixes: tuple[Mix, ...],
-    source_seeds: tuple[int | None, ...],
+    plan: ShuffledPlan, samples: tuple[int, ...], mixes: tuple[Mix, ...], lanes: int, seed: int
 ) -> EditedOrder:
-    lanes, seed = lanes_and_seed
-    sources = _source_orders(plan, samples, seed, mixes[-1].origins)
-    if source_seeds:
-        sources = tuple(
-            source if own is None else replace(source, seed=own)
-            for source, own in zip(sources, source_seeds, strict=True)
-        )
-    return EditedOrder(sources, mixes, lanes, seed)
-
-
-def stream_seed(seed: int, origins: Sequence[int]) -> int:
-    """Return the seed of the order of a source.
-
-    Args:
-        seed: Seed of the run.
-        origins: The numbers of the inputs of blends that lead to the reader, and that of the source.
-    """
-    *inputs, origin = origins
-    for number in inputs:
-        seed = child_seed(seed, number)
-    return int(mix(seed, _SOURCE, origin))
+    return EditedOrder(_source_orders(plan, samples, seed, mixes[-1].origins), mixes, lanes, seed)
 
 
 def _source_orders(

@@ -39,16 +39,14 @@ class ReadDataset(SavableDataset[Raw]):
 
     Attributes:
         history: The earlier mixes of a restored run; None if its mix never changed.
-        source_seeds: For each source of such a run that continues the stream of another chain, the seed of its order;
-            None for the others.
         quarantined: Samples that are passed over as excluded ones are: pairs of a source's number, and the sample's
             number in its index.
     """
 
     entry_schema = COUNT
     history: MixHistory | None = None
-    source_seeds: tuple[int | None, ...] = ()
     quarantined: frozenset[tuple[int, int]] = frozenset()
+    keeps_positions = True
 
     def __init__(
         self,
@@ -126,10 +124,6 @@ class ReadDataset(SavableDataset[Raw]):
         return self.plan.starts_over
 
     @property
-    def keeps_positions(self) -> bool:
-        return True
-
-    @property
     def items(self) -> int | None:
         return self.plan.items([source.samples for source in self.sources])
 
@@ -180,7 +174,7 @@ class ReadDataset(SavableDataset[Raw]):
         return (source.describe() for source in self.sources)
 
     def open(self, lane: Lane, state: State) -> Running:
-        order = self.lane_order(lane.number, lanes=lane.count, seed=lane.seed, path=lane.path)
+        order = self.lane_order(lane.number, lanes=lane.count, seed=lane.seed, is_blended=bool(lane.path))
         running = LaneReader(self, order, lane, state)
         together = ReadTogether.of(lane)
         if together is not None:
@@ -188,14 +182,14 @@ class ReadDataset(SavableDataset[Raw]):
         samples: LaneSamples | None = lane.shared.get(LaneSamples) if lane.shared else None
         return running if samples is None else CountedReader(running, samples)
 
-    def lane_order(self, number: int, *, lanes: int, seed: int, path: str = "") -> LaneOrder:
+    def lane_order(self, number: int, *, lanes: int, seed: int, is_blended: bool = False) -> LaneOrder:
         """Return the stream of a lane.
 
         Args:
             number: The lane.
             lanes: L of the run.
             seed: Seed of the reader.
-            path: The inputs of blends that lead to the reader; a reader below a blend deals no blocks.
+            is_blended: The reader is below a blend, where the lanes deal no micro-batches of a small source.
 
         Raises:
             StateError: The mix changed at a position of the lane that is not known on this rank.
@@ -203,10 +197,10 @@ class ReadDataset(SavableDataset[Raw]):
         samples = [source.samples for source in self.sources]
         if self.history is None or not isinstance(self.plan, ShuffledPlan):
             plan = self.plan
-            if isinstance(plan, ShuffledPlan) and plan.repeats and path:
+            if isinstance(plan, ShuffledPlan) and plan.repeats and is_blended:
                 plan = replace(plan, deal=None)
             return plan.order(samples, lanes=lanes, seed=seed).lane(number)
         schedule = None if self.plan.schedule is None else self.plan.schedule.in_samples
         mixes = self.history.mixes(self.plan.weights, schedule)
-        order = self.plan.edited_order(samples, mixes, lanes=lanes, seed=seed, source_seeds=self.source_seeds)
-        return order.lane(number, self.history.ends_of(number), self.history.start_of(number))
+        order = self.plan.edited_order(samples, mixes, lanes=lanes, seed=seed)
+        return order.lane(number, self.history.ends_of(number))

@@ -37,6 +37,15 @@ class RecordSource:
 
     request: LoadRequest
     decoder: AnyDecoder | None = field(default_factory=SampleDecoder)
+    sample_bytes = 0
+    """Average size of a sample in bytes, which decides how many are fetched ahead."""
+    is_remote = False
+    """False: records are read when they are used."""
+    is_crude = True
+    is_one_shard = True
+    """True: samples are dicts of parts, for cookers."""
+    accepts_options = False
+    """False: a file names no dataset class."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: self.__dict__[name] for name in self.__dataclass_fields__}
@@ -97,33 +106,9 @@ class RecordSource:
         return len(self._file)
 
     @property
-    def is_one_shard(self) -> bool:
-        return True
-
-    @property
-    def sample_bytes(self) -> int:
-        """Average size of a sample in bytes, which decides how many are fetched ahead."""
-        return 0  # records are not fetched ahead
-
-    @property
-    def is_remote(self) -> bool:
-        """False: records are read when they are used."""
-        return False
-
-    @property
-    def is_crude(self) -> bool:
-        """True: samples are dicts of parts, for cookers."""
-        return True
-
-    @property
     def sample_class(self) -> type[Any]:
         """The class of the samples."""
         return CrudeSample
-
-    @property
-    def accepts_options(self) -> bool:
-        """False: a file names no dataset class."""
-        return False
 
     @property
     def stores(self) -> SourceStores:

@@ -14,6 +14,7 @@ from ...arrays import IntArray
 from ...errors import FormatError
 from ...format.index.locate_together import locate_together
 from ...format.index.locations import SampleLocations, SampleLocator
+from ...format.nv_meta import outdated
 from ...samples.building.sample_builder import RawSample
 from ...storage import ReadableFile
 from ..contract.stage import SKIPPED
@@ -344,12 +345,8 @@ class SampleChunk:
         return stop
 
     def _cut(self, name: int, start: int, size: int, found: int) -> FormatError:
-        return FormatError(
-            f"a sample has {size} bytes in the index, the shard ends after {found} of them",
-            shard=self._sources[(name >> _SHARD_BITS) - self._first_file].shard_path(name & _SHARD_MASK),
-            offset=start,
-            hint="run energon prepare again on this dataset",
-        )
+        shard = self._sources[(name >> _SHARD_BITS) - self._first_file].shard_path(name & _SHARD_MASK)
+        return outdated(f"a sample has {size} bytes in the index, the shard ends after {found} of them", shard, start)
 
 
 def _locate(

@@ -40,6 +40,8 @@ class BatchDataset(SavableDataset[T]):
         batcher_config: Likewise.
     """
 
+    drains_worker = True
+
     def __init__(
         self,
         dataset: SavableDataset[Any],
@@ -68,10 +70,6 @@ class BatchDataset(SavableDataset[T]):
     @property
     def keeps_positions(self) -> bool:
         return self.at_positions and self.inputs[0].keeps_positions
-
-    @property
-    def drains_worker(self) -> bool:
-        return True
 
     @property
     def runs_user_code(self) -> bool:

@@ -23,6 +23,8 @@ class EpochizeDataset(RankStage):
         worker_config: By default the dataset's.
     """
 
+    repeats_input = True
+
     def __init__(self, dataset: SavableDataset[Any], length: int, *, worker_config: WorkerConfig | None = None) -> None:
         super().__init__(dataset, worker_config=worker_config, name="epochize")
         if length < 1:
@@ -31,10 +33,6 @@ class EpochizeDataset(RankStage):
 
     def settings(self) -> dict[str, Any]:
         return {"length": self.length}
-
-    @property
-    def repeats_input(self) -> bool:
-        return True
 
     def __len__(self) -> int:
         return self.length

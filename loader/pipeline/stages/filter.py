@@ -29,6 +29,8 @@ class FilterDataset(SavableDataset[T]):
         filter_fn_config: Accepted for code written for megatron-energon, and ignored.
     """
 
+    runs_user_code = True
+
     def __init__(
         self,
         dataset: SavableDataset[T],
@@ -40,10 +42,6 @@ class FilterDataset(SavableDataset[T]):
     ) -> None:
         super().__init__(dataset, worker_config=worker_config, name=name)
         self.filter_fn = filter_fn
-
-    @property
-    def runs_user_code(self) -> bool:
-        return True
 
     @property
     def drains_worker(self) -> bool:

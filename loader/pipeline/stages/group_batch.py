@@ -51,6 +51,9 @@ class GroupBatchDataset(SavableDataset[T]):
     """
 
     entry_schema: ClassVar[Schema] = [[BUFFERED_ITEM]]
+    drains_worker = True
+    waits = True
+    runs_user_code = True
 
     def __init__(
         self,
@@ -75,18 +78,6 @@ class GroupBatchDataset(SavableDataset[T]):
         self.drop_last = drop_last
         self.failure_tolerance = failure_tolerance
         self.size_metrics: Mapping[str, Callable[[Any], float]] = {}  # of its samples, for statistics
-
-    @property
-    def drains_worker(self) -> bool:
-        return True
-
-    @property
-    def waits(self) -> bool:
-        return True
-
-    @property
-    def runs_user_code(self) -> bool:
-        return True
 
     def lane_bound(self, lane: int, lanes: int) -> int | None:
         # Each sample may be of another group.

@@ -63,6 +63,7 @@ class IterMapDataset(SavableDataset[T]):
         "given": NotRequired(COUNT),
         "over": NotRequired(FLAG),
     }
+    runs_user_code = True
 
     def __init__(
         self,
@@ -82,10 +83,6 @@ class IterMapDataset(SavableDataset[T]):
         self.iter_map_fn = iter_map_fn
         self.restart_after = restart_after
         self.len_map_fn = len_map_fn
-
-    @property
-    def runs_user_code(self) -> bool:
-        return True
 
     def nominal_items(self, worker: int, workers: int) -> int:
         items = super().nominal_items(worker, workers)

@@ -37,6 +37,8 @@ class MapDataset(SavableDataset[T]):
     """
 
     entry_schema = (ITEM_ID, COUNT, Nullable(COUNT))
+    moves_below = True
+    runs_user_code = True
 
     def __init__(
         self,
@@ -68,14 +70,6 @@ class MapDataset(SavableDataset[T]):
 
     def held_form(self, lane: FormLane) -> ItemForm:
         return self.inputs[0].item_form(lane)
-
-    @property
-    def moves_below(self) -> bool:
-        return True
-
-    @property
-    def runs_user_code(self) -> bool:
-        return True
 
     def open(self, lane: Lane, state: State) -> Running:
         return _MapRunning(self, lane, state)

@@ -120,6 +120,8 @@ class PackSelectionDataset(SavableDataset[list[Any]]):
         "earlier": NotRequired([BUFFERED_ITEM]),
         "pushback": NotRequired([BUFFERED_ITEM]),
     }
+    waits = True
+    runs_user_code = True
 
     def __init__(
         self,
@@ -141,14 +143,6 @@ class PackSelectionDataset(SavableDataset[list[Any]]):
         self.sample_encoder = sample_encoder
         self.size_metrics: Mapping[str, Callable[[Any], float]] = {}  # of its samples, for statistics
         self.failure_tolerances = (pre_packer_failure_tolerance, sample_encoder_failure_tolerance)
-
-    @property
-    def waits(self) -> bool:
-        return True
-
-    @property
-    def runs_user_code(self) -> bool:
-        return True
 
     def lane_bound(self, lane: int, lanes: int) -> int | None:
         # Each group has a sample at least, and a sample is in one group.

@@ -39,6 +39,7 @@ class ShuffleBufferDataset(SavableDataset[T]):
     """
 
     entry_schema: ClassVar[Schema] = {"picked": COUNT, "buffer": [BUFFERED_ITEM]}
+    waits = True
 
     def __init__(
         self,
@@ -52,10 +53,6 @@ class ShuffleBufferDataset(SavableDataset[T]):
         if size < 1:
             raise ConfigError(f"expected a size of at least 1 item, found {size}")
         self.size = size
-
-    @property
-    def waits(self) -> bool:
-        return True
 
     def item_form(self, lane: FormLane) -> ItemForm:
         return self.inputs[0].item_form(lane)

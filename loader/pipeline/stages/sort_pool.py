@@ -49,6 +49,9 @@ class SortPoolDataset(SavableDataset[T]):
     """
 
     entry_schema: ClassVar[Schema] = {"pools": COUNT, "batches": [[BUFFERED_ITEM]]}
+    drains_worker = True
+    waits = True
+    runs_user_code = True
 
     def __init__(
         self,
@@ -76,18 +79,6 @@ class SortPoolDataset(SavableDataset[T]):
         self.batcher = batcher
         self.drop_last = drop_last
         self.failure_tolerance = failure_tolerance
-
-    @property
-    def drains_worker(self) -> bool:
-        return True
-
-    @property
-    def waits(self) -> bool:
-        return True
-
-    @property
-    def runs_user_code(self) -> bool:
-        return True
 
     def lane_bound(self, lane: int, lanes: int) -> int | None:
         # As of a BatchDataset.

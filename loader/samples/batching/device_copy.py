@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -255,19 +255,12 @@ def _is_sequence_of(key: Any, length: int) -> bool:
     return isinstance(key, Sequence) and not isinstance(key, str) and len(key) == length
 
 
-class JpegDecoder(Protocol):
-    """Decoder of the JPEGs of a batch."""
+JpegDecoder = Callable[[Sequence[bytes]], "tuple[list[torch.Tensor | None], Any]"]
+"""Decodes the JPEGs of a batch, given as bytes, in the current stream of the device.
 
-    def __call__(self, images: Sequence[bytes]) -> tuple[list[torch.Tensor | None], Any]:
-        """Decode JPEGs in the current stream of the device.
-
-        Args:
-            images: Their bytes.
-
-        Returns:
-            uint8 tensors of shape (3, H, W) on the device, contiguous or views of (H, W, 3), None for images that it
-            cannot decode; and what has to be kept until the stream is done.
-        """
+It returns uint8 tensors of shape (3, H, W) on the device, contiguous or views of (H, W, 3), None for images that it
+cannot decode; and what has to be kept until the stream is done.
+"""
 
 
 def jpeg_decoder(device: torch.device) -> JpegDecoder:

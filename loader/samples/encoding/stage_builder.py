@@ -2,35 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 from ...errors import EnergonError
 
-
-class StageBuilder(Protocol):
-    """Builds stages with the hooks of a task encoder; the arguments are those of the encoder's methods."""
-
-    def cook_crude_sample(self, encoder: Any, dataset: Any, *, get_primary_aux: Any, aux: Any) -> Any:
-        """Build the stage that cooks crude samples."""
-
-    def encode_sample(self, encoder: Any, dataset: Any) -> Any:
-        """Build the stage that encodes samples."""
-
-    def batch(
-        self, encoder: Any, dataset: Any, *, batch_size: int | None, drop_last: bool, packing_buffer_size: int | None
-    ) -> Any:
-        """Build the stages that pack, batch and encode batches."""
+_builders: list[Any] = []  # has a method for each `build_…` method of task encoders
 
 
-_builders: list[StageBuilder] = []
-
-
-def set_stage_builder(builder: StageBuilder) -> None:
-    """Set the builder of all task encoders."""
+def set_stage_builder(builder: Any) -> None:
+    """Set the builder of all task encoders: the ``EncoderStages`` of the layer above."""
     _builders[:] = [builder]
 
 
-def stage_builder() -> StageBuilder:
+def stage_builder() -> Any:
     """Return the builder.
 
     Raises:

@@ -1,6 +1,7 @@
 # The public names of this package, each with the module that defines it.
 
 from .clients.choice import may_fork as may_fork, may_use_rust as may_use_rust, use_rust_here as use_rust_here
+from .clients.connection import few_tries as few_tries
 from .object_url import (
     PROTOCOLS as PROTOCOLS,
     hide_query as hide_query,

@@ -7,6 +7,9 @@ from enum import Enum
 from ...errors import FormatError, StorageError
 from .options import options_for
 
+NO_ANSWER = frozenset({"unreachable", "slow", "broken"})
+"""Kinds of failures after which it is unknown whether there is such a service: nothing that it says has arrived."""
+
 
 class Remedy(Enum):
     """Ways to handle a failed request."""

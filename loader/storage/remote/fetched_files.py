@@ -20,7 +20,7 @@ from .clients.choice import client_of
 from .clients.connection import Retries
 from .clients.http_client import HttpClient
 from .clients.limited_answer import PRIVATE, PUBLIC
-from .failures import Remedy, RequestFailure
+from .failures import NO_ANSWER, Remedy, RequestFailure
 from .fetcher import Fetch, Fetcher, Pace
 from .object_url import PROTOCOLS, hide_query, host_of, parse_object_url
 from .options import DownloadOptions, options_for
@@ -220,7 +220,7 @@ class Downloads:
         if kind in ("refused", "given up", "not wanted"):
             return
         with self._lock:
-            host.has_answered |= kind not in ("unreachable", "slow", "broken")
+            host.has_answered |= kind not in NO_ANSWER
             if failure is None or failure.remedy not in (Remedy.RETRY, Remedy.RETRY_FEW, Remedy.SLOW_DOWN):
                 host.misses = 0
                 return

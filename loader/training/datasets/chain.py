@@ -135,7 +135,7 @@ class SampleStages:
             chain = self._samples(chain)
             chain = _mapped(chain, encoder.preencode_sample, "preencode_sample") if packs else _encoded(chain, encoder)
         if level < Level.PACKED <= to and options.packing_buffer_size is not None:
-            chain = _packed(chain, encoder, options.packing_buffer_size)
+            chain = packed(chain, encoder, options.packing_buffer_size)
         return chain
 
     def _samples(self, reader: SavableDataset[Any]) -> SavableDataset[Any]:
@@ -185,9 +185,10 @@ def _mapped(chain: SavableDataset[Any], hook: Callable[..., Any], name: str) -> 
     return chain if is_default(hook) else MapDataset(chain, hook, name=name)
 
 
-def _packed(
+def packed(
     chain: SavableDataset[Any], encoder: TaskEncoder[Any, Any, Any, Any], buffer_size: int
 ) -> SavableDataset[Any]:
+    """Add the stages that pack samples."""
     post = encoder.postencode_sample
     packing = PackingDataset[Any](
         chain,

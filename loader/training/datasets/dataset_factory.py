@@ -8,7 +8,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import lcm
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypedDict, TypeVar
 
 from ...errors import ConfigError
 from ...format.documents.subset import SampleRange, ShareRange, SubsetRange, resolve_subset
@@ -19,11 +19,8 @@ from ...pipeline.reading.decode import DecodeDataset
 from ...pipeline.reading.order_plan import OrderPlan, SequentialPlan, ShuffledPlan
 from ...pipeline.reading.read import ReadDataset
 from ...pipeline.reading.source import Source
-from ...pipeline.stages.batch import BatchDataset
 from ...pipeline.stages.cook import CookingHook, full_key
-from ...pipeline.stages.group_batch import GroupBatchDataset
 from ...pipeline.stages.map import MapDataset
-from ...pipeline.stages.packing import PackingDataset
 from ...samples.encoding.cooking import needs_primary
 from ...samples.encoding.stage_builder import set_stage_builder
 from ...samples.hooks import is_default
@@ -31,6 +28,7 @@ from ...samples.types import CrudeSample
 from ...storage import EPath
 from ...stores.aux_store import PrimaryFileStore
 from ...stores.file_store import FileStore
+from .chain import ChainOptions, batched, encoding_hooks, packed
 
 
 class EncoderStages:
@@ -64,33 +62,19 @@ class EncoderStages:
         packing_buffer_size: int | None,
     ) -> SavableDataset[Any]:
         """Build the stages that pack or encode a second time, batch, and encode batches."""
-        post = None if is_default(encoder.postencode_sample) else encoder.postencode_sample
+        options = ChainOptions(
+            task_encoder=encoder,
+            batch_size=batch_size,
+            drop_last=drop_last,
+            packing_buffer_size=packing_buffer_size,
+            repeats=True,  # by hand, so the batches of a pass are not known ahead
+            worker_config=dataset.worker_config,
+        )
         if packing_buffer_size is not None:
-            dataset = PackingDataset(
-                dataset,
-                packing_buffer_size,
-                pre_packer=encoder.select_samples_to_pack,
-                final_packer=encoder.pack_selected_samples,
-                sample_encoder=post,
-            )
-        elif post is not None and (
-            is_default(encoder.encode_sample) or encoder.preencode_sample == encoder.encode_sample
-        ):
-            dataset = MapDataset(dataset, post, name="postencode_sample")
-        if not is_default(encoder.batch_group_criterion):
-            dataset = GroupBatchDataset(
-                dataset, batch_size, encoder.batch_group_criterion, batcher=encoder.batch, drop_last=drop_last
-            )
-        elif batch_size is None:
-            return dataset
-        else:
-            dataset = BatchDataset(dataset, batch_size, encoder.batch, drop_last=drop_last, name="batch")
-        hook = encoder.encode_batch
-        if is_default(hook):
-            return dataset
-        encoded = MapDataset[Any](dataset, hook, name="encode_batch")
-        encoded.takes_batches = True
-        return encoded
+            dataset = packed(dataset, encoder, packing_buffer_size)
+        elif any(name == "postencode_sample" for name, _ in encoding_hooks(encoder)):
+            dataset = MapDataset(dataset, encoder.postencode_sample, name="postencode_sample")
+        return batched(dataset, options)
 
 
 T_co = TypeVar("T_co", covariant=True)
@@ -174,6 +158,17 @@ class DatasetSubset:
             ConfigError: The range reaches beyond them.
         """
         return resolve_subset(self.ranges, total_samples)
+
+
+class PassKeywords(TypedDict, total=False):
+    """The arguments of :class:`BaseCoreDatasetFactory`, for the dataset classes that pass them on."""
+
+    training: bool
+    worker_config: WorkerConfig | None
+    shuffle_over_epochs: int | None
+    parallel_shard_iters: int | None
+    max_samples_per_sequence: int | None
+    subset: DatasetSubset | Sequence[SubsetRange] | None
 
 
 class BaseCoreDatasetFactory(ABC, Generic[T_co]):

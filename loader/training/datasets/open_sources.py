@@ -12,10 +12,12 @@ from functools import partial
 from inspect import signature
 from typing import Any
 
+from ...convert import sources
 from ...errors import ConfigError, EnergonError, StorageError
 from ...format.columns.column_files import column_names, read_record
 from ...format.documents.load_request import LoadRequest, checked_key_format, resolve_meta_folder
 from ...format.documents.messages import did_you_mean
+from ...format.documents.next_command import deciding_imports
 from ...format.documents.providers import is_metadataset, is_record_file
 from ...lazy_torch import torch
 from ...metadataset.documents.leaf_plan import JoinPlan, LeafPlan
@@ -245,6 +247,7 @@ class LoadedSource:
     source: Source
 
 
+@deciding_imports(lambda path: sources.ways_to_import(path))  # noqa: PLW0108 - it is imported for a hint alone
 def open_sources(request: LoadRequest, *, decoder: SampleDecoder | None, training: bool) -> list[LoadedSource]:
     """Open a dataset, or all datasets of a metadataset.
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import closing
-from typing import Any
+from typing import Any, Unpack
 
 from ...cached_property import cached_property
 from ...errors import ConfigError, EnergonError
@@ -13,7 +13,6 @@ from ...format.dataset_folder import DatasetFolder
 from ...format.documents.dataset_config import DatasetConfig, is_own_module
 from ...format.documents.load_request import LoadRequest, resolve_meta_folder
 from ...format.documents.providers import data_path, format_of, is_metadataset
-from ...format.documents.subset import SubsetRange
 from ...format.jsonl.index import prepare_jsonl
 from ...format.nv_meta import DATASET_YAML, FOLDER, SPLIT_YAML
 from ...format.records.record_file import RecordReader, open_record_path
@@ -27,7 +26,7 @@ from ...samples.types import CrudeSample
 from ...storage import EPath, open_parent
 from ...stores.file_store import FileStore
 from ...stores.record_file_stores import BinIdxFileStore, JsonlFileStore
-from ..datasets.dataset_factory import BaseCoreDatasetFactory, DatasetSubset
+from ..datasets.dataset_factory import BaseCoreDatasetFactory, PassKeywords
 from ..datasets.open_sources import given_subflavors
 from . import webdatasets
 from .webdataset_factory import BaseWebdatasetFactory, StandardWebdatasetFactory
@@ -38,17 +37,10 @@ class RecordDatasetFactory(BaseCoreDatasetFactory[CrudeSample]):
 
     Args:
         path: The file.
-        training: Shuffle a pass; otherwise samples come in the order of the file.
-        worker_config: Ranks, workers and lanes of the run; by default :meth:`WorkerConfig.default_worker_config`.
-        shuffle_over_epochs: Number of passes that are shuffled together; -1 draws slices with replacement, without end;
-            None does not shuffle.
-        parallel_shard_iters: Accepted for code written for megatron-energon.
-        max_samples_per_sequence: Length of a slice: neighbouring samples that are read one after another; None: the
-            whole file.
-        subset: The samples to use; by default all.
         subflavors: Labels of all samples.
         filter_name: The filter that selects samples; by default all.
         decoder: Decoder of the json in JSONL files; by default :class:`SampleDecoder`.
+        **options: Arguments of :class:`BaseCoreDatasetFactory`.
 
     Raises:
         ConfigError: A number is out of range.
@@ -60,24 +52,12 @@ class RecordDatasetFactory(BaseCoreDatasetFactory[CrudeSample]):
         self,
         path: str | os.PathLike[str],
         *,
-        training: bool = True,
-        worker_config: WorkerConfig | None = None,
-        shuffle_over_epochs: int | None = 1,
-        parallel_shard_iters: int | None = None,
-        max_samples_per_sequence: int | None = None,
-        subset: DatasetSubset | Sequence[SubsetRange] | None = None,
         subflavors: Mapping[str, Any] | None = None,
         filter_name: str | None = None,
         decoder: SampleDecoder | None = None,
+        **options: Unpack[PassKeywords],
     ) -> None:
-        super().__init__(
-            training=training,
-            worker_config=worker_config,
-            shuffle_over_epochs=shuffle_over_epochs,
-            parallel_shard_iters=parallel_shard_iters,
-            max_samples_per_sequence=max_samples_per_sequence,
-            subset=subset,
-        )
+        super().__init__(**options)
         self.path = EPath(path)
         self.paths = [self.path]
         self.subflavors = dict(subflavors or {})

@@ -5,18 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 from ...cached_property import cached_property
 from ...errors import ConfigError, EnergonError
 from ...format.documents.load_request import LoadRequest
-from ...format.documents.subset import SubsetRange
 from ...metadataset.documents.leaf_plan import JoinMember, JoinPlan, Nonmatch
 from ...metadataset.joins.prepare_join import find_rows
-from ...pipeline.contract.worker_config import WorkerConfig
 from ...pipeline.reading.joined_source import JoinedSource
 from ...stores.file_store import FileStore
-from ..datasets.dataset_factory import BaseCoreDatasetFactory, DatasetSubset
+from ..datasets.dataset_factory import BaseCoreDatasetFactory, PassKeywords
 from .webdataset_factory import BaseWebdatasetFactory
 
 T_co = TypeVar("T_co", covariant=True)
@@ -34,14 +32,8 @@ class JoinedWebdatasetFactory(BaseCoreDatasetFactory[T_co]):
         nonmatch: Treatment of a key of the primary dataset that another one lacks: ``"error"``, ``"skip"`` the row, or
             ``"none"``, which passes None.
         join_index: Accepted for code written for megatron-energon.
-        training: Shuffle a pass; otherwise samples come in the order of the shards.
-        worker_config: Ranks, workers and lanes of the run; by default :meth:`WorkerConfig.default_worker_config`.
-        shuffle_over_epochs: Number of passes that are shuffled together; -1 draws slices with replacement, without end;
-            None does not shuffle.
-        parallel_shard_iters: Accepted for code written for megatron-energon.
-        max_samples_per_sequence: Length of a slice: neighbouring rows that are read one after another; None: that of
-            the largest shard of the primary dataset.
-        subset: The rows to use; by default all.
+        **options: Arguments of :class:`BaseCoreDatasetFactory`; slices and the subset are of rows, and a slice is by
+            default as long as the largest shard of the primary dataset.
 
     Raises:
         ConfigError: There is no dataset, a dataset has a subset, or a number is out of range.
@@ -54,21 +46,9 @@ class JoinedWebdatasetFactory(BaseCoreDatasetFactory[T_co]):
         joiner: type[T_co] | Callable[..., T_co],
         nonmatch: Nonmatch = "error",
         join_index: str | os.PathLike[str] | None = None,
-        training: bool = True,
-        worker_config: WorkerConfig | None = None,
-        shuffle_over_epochs: int | None = 1,
-        parallel_shard_iters: int | None = None,
-        max_samples_per_sequence: int | None = None,
-        subset: DatasetSubset | Sequence[SubsetRange] | None = None,
+        **options: Unpack[PassKeywords],
     ) -> None:
-        super().__init__(
-            training=training,
-            worker_config=worker_config,
-            shuffle_over_epochs=shuffle_over_epochs,
-            parallel_shard_iters=parallel_shard_iters,
-            max_samples_per_sequence=max_samples_per_sequence,
-            subset=subset,
-        )
+        super().__init__(**options)
         self.names: tuple[str, ...] | None = None
         if isinstance(inner_datasets, Mapping):
             self.names = tuple(inner_datasets)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypedDict, TypeVar, Unpack
 
 from ...cached_property import cached_property
 from ...errors import ConfigError, EmptyDatasetError, Fault
@@ -16,7 +16,6 @@ from ...format.dataset_folder import DatasetFolder
 from ...format.documents.brace_patterns import expand_pattern
 from ...format.documents.load_request import LoadRequest, resolve_meta_folder
 from ...format.documents.messages import did_you_mean
-from ...format.documents.subset import SubsetRange
 from ...format.media.kind import MediaFilter
 from ...format.nv_meta import SPLIT_YAML, open_dataset_storage
 from ...format.prepare.plan import PreparePlan, PrepareProgress, PrepareReport, SplitRequest
@@ -24,7 +23,6 @@ from ...format.prepare.run import run_prepare
 from ...format.prepare.shards import find_shards
 from ...format.prepare.split import plan_split
 from ...format.shard_content import iter_shard_content
-from ...pipeline.contract.worker_config import WorkerConfig
 from ...pipeline.reading.dataset_source import DatasetSource
 from ...progress_bar import progress_bar
 from ...samples.building.described_dataset import DescribedDataset, OfTheRun
@@ -33,7 +31,22 @@ from ...storage import EPath, Storage
 from ...storage.remote import use_storage_options
 from ...stores.dataset_file_store import DatasetFileStore
 from ...stores.file_store import FileStore
-from ..datasets.dataset_factory import BaseCoreDatasetFactory, DatasetSubset
+from ..datasets.dataset_factory import BaseCoreDatasetFactory, PassKeywords
+
+
+class PrepareKeywords(TypedDict, total=False):
+    """Arguments of :func:`prepare_dataset`, for the method of dataset classes that passes them on."""
+
+    split_parts_ratio: Sequence[tuple[str, float]] | None
+    split_parts_patterns: Sequence[tuple[str, str]] | None
+    split_config: str
+    shuffle_seed: int | None
+    progress_fn: ProgressFunction | None
+    progress: bool
+    workers: int
+    tar_index_only: bool
+    media_filter: MediaFilter | None
+    fix_duplicates: bool
 
 
 class WebdatasetPreparator:
@@ -64,24 +77,16 @@ class WebdatasetPreparator:
         parent_path: str | os.PathLike[str],
         paths: Sequence[str | os.PathLike[str]],
         *,
-        split_parts_ratio: Sequence[tuple[str, float]] | None = None,
-        split_parts_patterns: Sequence[tuple[str, str]] | None = None,
-        split_config: str = SPLIT_YAML,
-        shuffle_seed: int | None = 42,
-        progress_fn: ProgressFunction | None = None,
-        progress: bool = False,
-        workers: int = 32,
-        tar_index_only: bool = False,
-        media_filter: MediaFilter | None = None,
-        fix_duplicates: bool = False,
         index_sqlite_tmp_path: str | Path | None = None,  # noqa: ARG003 - files are never written in place
+        **options: Unpack[PrepareKeywords],
     ) -> set[str]:
         """Index and split shards as ``energon prepare`` does, but write no ``dataset.yaml``.
 
         Args:
-            parent_path: Folder of the dataset; it and the others as in
-                :func:`~loader.training.factories.webdataset_factory.prepare_dataset`.
+            parent_path: Folder of the dataset.
+            paths: The shards, relative to the folder; braces are expanded.
             index_sqlite_tmp_path: Accepted for code written for megatron-energon.
+            **options: Arguments of :func:`~loader.training.factories.webdataset_factory.prepare_dataset`.
 
         Returns:
             Names of all parts of samples.
@@ -91,20 +96,7 @@ class WebdatasetPreparator:
             FormatError: Shards are damaged.
             StorageError: A folder is missing or cannot be written.
         """
-        prepare_dataset(
-            parent_path,
-            paths,
-            split_parts_ratio=split_parts_ratio,
-            split_parts_patterns=split_parts_patterns,
-            split_config=split_config,
-            shuffle_seed=shuffle_seed,
-            progress_fn=progress_fn,
-            progress=progress,
-            workers=workers,
-            tar_index_only=tar_index_only,
-            media_filter=media_filter,
-            fix_duplicates=fix_duplicates,
-        )
+        prepare_dataset(parent_path, paths, **options)
         return set(DatasetFolder(parent_path).index.part_names)
 
     @classmethod
@@ -148,14 +140,6 @@ class BaseWebdatasetFactory(BaseCoreDatasetFactory[T_co], DescribedDataset[T_co]
     Args:
         path: The dataset's folder.
         split_part: Part of the split; by default ``"train"`` or ``"val"``.
-        training: Shuffle a pass; otherwise samples come in the order of the shards.
-        worker_config: Ranks, workers and lanes of the run; by default :meth:`WorkerConfig.default_worker_config`.
-        shuffle_over_epochs: Number of passes that are shuffled together; -1 draws slices with replacement, without end;
-            None does not shuffle.
-        parallel_shard_iters: Accepted for code written for megatron-energon.
-        max_samples_per_sequence: Length of a slice: neighbouring samples that are read one after another; None: that of
-            the largest shard.
-        subset: The samples to use; by default all.
         split_config: Name of the split file in ``.nv-meta``.
         sample_type: Class of the samples; by default the class's ``__sample_type__``.
         field_map: Part, or value in a part, of each field: ``{"image": "jpg", "caption": "json[caption]"}``.
@@ -166,6 +150,8 @@ class BaseWebdatasetFactory(BaseCoreDatasetFactory[T_co], DescribedDataset[T_co]
         decoder: Decoder of the parts; None leaves them bytes.
         trust_code: Allow the dataset to run its code and to load pickles.
         filter_name: Name of the filter that selects samples; None keeps all.
+        meta_folder: Folder to use instead of ``.nv-meta``.
+        **options: Arguments of :class:`BaseCoreDatasetFactory`.
 
     Raises:
         ConfigError: A number is out of range.
@@ -176,12 +162,6 @@ class BaseWebdatasetFactory(BaseCoreDatasetFactory[T_co], DescribedDataset[T_co]
         path: str | os.PathLike[str],
         *,
         split_part: str | None = None,
-        training: bool = True,
-        worker_config: WorkerConfig | None = None,
-        shuffle_over_epochs: int | None = 1,
-        parallel_shard_iters: int | None = None,
-        max_samples_per_sequence: int | None = None,
-        subset: DatasetSubset | Sequence[SubsetRange] | None = None,
         split_config: str | None = None,
         sample_type: type[T_co] | None = None,
         field_map: Mapping[str, str] | None = None,
@@ -192,16 +172,9 @@ class BaseWebdatasetFactory(BaseCoreDatasetFactory[T_co], DescribedDataset[T_co]
         trust_code: bool = False,
         filter_name: str | None = None,
         meta_folder: str | os.PathLike[str] | None = None,
+        **options: Unpack[PassKeywords],
     ) -> None:
-        BaseCoreDatasetFactory.__init__(
-            self,
-            training=training,
-            worker_config=worker_config,
-            shuffle_over_epochs=shuffle_over_epochs,
-            parallel_shard_iters=parallel_shard_iters,
-            max_samples_per_sequence=max_samples_per_sequence,
-            subset=subset,
-        )
+        BaseCoreDatasetFactory.__init__(self, **options)
         DescribedDataset.__init__(
             self,
             path,
@@ -214,7 +187,7 @@ class BaseWebdatasetFactory(BaseCoreDatasetFactory[T_co], DescribedDataset[T_co]
             trust_code=trust_code,
         )
         self.paths = [self.path]
-        self.split_part = split_part or ("train" if training else "val")
+        self.split_part = split_part or ("train" if self.training else "val")
         self.split_config = split_config or SPLIT_YAML
         self.filter_name = filter_name
         given = resolve_meta_folder(meta_folder, str(self.path))

@@ -15,10 +15,10 @@ from ..stats.sources import reader_numbers
 from ..workers.batch_trace import BatchTrace
 from ..workers.bundles import WorkerBundles
 from ..workers.dropped_samples import DroppedSamples, check_dropped
-from ..workers.lane_host import LaneHost, LanesInTurn, LanesOneByOne
+from ..workers.lane_host import LanesInTurn, LanesOneByOne
 from ..workers.quarantine import find_recorded, quarantine_samples
 from ..workers.replacements import Replacements
-from ..workers.running_lane import NO_LANE, Message
+from ..workers.running_lane import NO_LANE, LaneHost, Message
 from ..workers.stream_options import StreamOptions, collect_garbage_every
 from ..workers.watchdog import Watchdog
 from ..workers.worker_board import WorkerBoard
@@ -150,36 +150,21 @@ class LaneBatches:
         return 0 if self._options.worker_type == "main" else self.chain.worker_config.num_workers
 
     def _host(self) -> LaneHost:
+        self.check_lanes(self.lanes)
         config = self.chain.worker_config
-        if self._in_turn:
-            return LanesInTurn(
-                dataset=self.chain,
-                hosting=self._hosting(self.lanes),
-                states=self.lane_states,
-                cache_pool=self._options.cache_pool,
-                left_out=self.left_out,
-                trace=self.trace and self.trace(),
-            )
-        return LanesOneByOne(
-            dataset=self.chain,
-            lanes=self.lanes,
-            rank=config.rank,
-            ranks=config.world_size,
-            workers=self._workers,
-            states=self.lane_states,
-            cache_pool=self._options.cache_pool,
-            trace=self.trace and self.trace(),
-        )
-
-    def _hosting(self, lanes: int) -> LaneHosting:
-        config = self.chain.worker_config
-        return LaneHosting(
-            lanes=lanes,
-            ranks=config.world_size,
-            rank=config.rank,
-            workers=self._workers,
-            first_batch=self.batch,
-        )
+        options: dict[str, Any] = {
+            "dataset": self.chain,
+            "lanes": self.lanes,
+            "rank": config.rank,
+            "ranks": config.world_size,
+            "workers": self._workers,
+            "states": self.lane_states,
+            "cache_pool": self._options.cache_pool,
+            "trace": self.trace and self.trace(),
+        }
+        if not self._in_turn:
+            return LanesOneByOne(**options)
+        return LanesInTurn(**options, left_out=self.left_out, first_batch=self.batch)
 
     def first_batch(self) -> Any:
         """Build the first micro-batch of the pass once more, which is the same on all ranks; the position stays.
@@ -193,9 +178,7 @@ class LaneBatches:
             WorkerError: The worker died, and may not be replaced.
         """
         quarantine_samples(self.chain, self.replacements.quarantined)
-        host = LanesOneByOne(
-            dataset=self.chain, lanes=self.lanes, rank=0, ranks=1, workers=min(1, self._workers), states={}
-        )
+        host = LanesOneByOne(dataset=self.chain, lanes=self.lanes, workers=min(1, self._workers))
         stream = BatchStream(host, self._options, self.replacements)
         try:
             made = (message.batch for message in stream if message.lane != NO_LANE)
@@ -214,7 +197,7 @@ class LaneBatches:
             StateError: The number of ranks does not divide it; the message names the numbers that do.
         """
         if self._in_turn:
-            self._hosting(lanes)
+            LaneHosting(lanes=lanes, ranks=self.chain.worker_config.world_size, rank=0, workers=0)  # raises
 
     def restore(self, *, lanes: int, batch: int, lane_states: Mapping[int, State], passes: int, ended: bool) -> None:
         """Continue from a saved position, given by the attributes of this class."""

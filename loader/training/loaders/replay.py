@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ConfigError, StateError
-from ...order import LaneHosting
 from ...pipeline.contract.item_id import ItemId
 from ...pipeline.contract.rng import preserve_rng_state
 from ...pipeline.contract.stage import SKIPPED, SavableDataset, State
@@ -66,11 +65,7 @@ def replay_batch(chain: SavableDataset[Any], number: int, *, lanes: int, known: 
     for state in known:
         check_lane(chain, lane, state, lanes=lanes)
     start = _start(chain, own, known)
-    host = LanesInTurn(
-        dataset=chain,
-        hosting=LaneHosting(lanes=lanes, ranks=1, rank=0, workers=0),
-        states={lane: start} if start else {},
-    )
+    host = LanesInTurn(dataset=chain, lanes=lanes, states={lane: start} if start else {})
     with preserve_rng_state():
         for message, item_id in remade_batches(host, lane):
             if message.number == number:

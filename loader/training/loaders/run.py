@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import count
 from typing import Any, NamedTuple
@@ -320,7 +319,6 @@ class LoaderRun:
         allowed = is_mix_change_allowed(allow_mix_change)
         self.built.begin_on(saved.first_ranks)
         mix = continue_mix(self.built, saved, kind=self.lanes.kind, lanes=lane_states, allowed=allowed)
-        saved, lane_states = replace(saved, lane_states=mix.states_of(saved.lane_states)), mix.states_of(lane_states)
         now = RunState(lanes=config.lanes or 0, ranks=config.world_size, rank=config.rank, seed=config.seed_offset)
         found = run_differences(saved, now)
         if found:

@@ -4,7 +4,7 @@ A state is plain data: nested dicts and lists of str, int, float, bool and None.
 ``torch.load(…, weights_only=True)``.
 
 ============  ========================================================================
-``version``   version of this layout
+``version``   version of this layout and of the order of samples; other versions are refused
 ``lanes``     L, constant during the run
 ``ranks``     R when the state was saved
 ``rank``      the rank that saved it
@@ -15,17 +15,15 @@ A state is plain data: nested dicts and lists of str, int, float, bool and None.
 ``passes``    how often a pass over finite data was restarted
 ``ended``     true if the pass is over, so that the next iteration starts a new one
 ``steps``     the counts of virtual epochs, limits and repeats, outermost first
-``rules``     rules of the order and of the ends of lanes; a state with other rules is refused
 ``dataset``   description of the chain and its data, for comparison
 ============  ========================================================================
 
 A state converted to another number of ranks also has ``counted_on``: the number of ranks on which ``steps`` were
-counted. A state of a run whose mix of datasets changed also has ``mix_changes`` (see :mod:`.mix_history`), and is of
-version 2, which earlier versions of the library refuse. Likewise one of a run that skips steps, with
-``skip_steps``: lists of the first step, the end, and their micro-batches. A state of a run that changed its number of
-ranks has ``ranks_at``: lists of a micro-batch, and the number of ranks from there on (see :mod:`.run_steps`). If worker
-processes were replaced, ``worker_restarts`` is their number, and ``quarantined`` lists the samples that are passed over
-since.
+counted. A state of a run whose mix of datasets changed also has ``mix_changes`` (see :mod:`.mix_history`). One of a run
+that skips steps has ``skip_steps``: lists of the first step, the end, and their micro-batches. A state of a run that
+changed its number of ranks has ``ranks_at``: lists of a micro-batch, and the number of ranks from there on (see
+:mod:`.run_steps`). If worker processes were replaced, ``worker_restarts`` is their number, and ``quarantined`` lists the
+samples that are passed over since.
 """
 
 from __future__ import annotations
@@ -53,8 +51,7 @@ FINITE = "finite"
 LANE_BY_LANE = "lane by lane"
 """Lanes one after another, each to its end, on any number of ranks."""
 
-_VERSION, _EDITED_VERSION, _RESTRUCTURED_VERSION = 1, 2, 3
-_RULES = 1  # of the order of samples and of the ends of lanes; versions 0.1.0 and 0.2.0 saved none
+_VERSION = 4  # 0.2.0 and earlier versions wrote 1 to 3
 _REQUIRED = ("lanes", "ranks", "rank", "seed", "batch", "lane", "steps", "passes", "ended", "dataset")
 _MAX_SHOWN = 8
 _MAX_LANES = 1 << 32
@@ -114,16 +111,10 @@ class RunState:
         """The number of ranks on which steps at which weights change are counted: those at the beginning of the run."""
         return scheduled_ranks(self.dataset) or self.run_steps.ranks_at[0][1]
 
-    @property
-    def _version(self) -> int:
-        if any(entry.get("restructured") for entry in self.mix_changes):
-            return _RESTRUCTURED_VERSION
-        return _EDITED_VERSION if self.mix_changes or self.skip_steps else _VERSION
-
     def to_plain(self) -> dict[str, Any]:
         """Return the state as plain data."""
         return {
-            "version": self._version,
+            "version": _VERSION,
             "lanes": self.lanes,
             "ranks": self.ranks,
             "rank": self.rank,
@@ -134,7 +125,6 @@ class RunState:
             "steps": list(self.steps),
             "passes": self.passes,
             "ended": self.ended,
-            "rules": _RULES,
             "dataset": self.dataset,
             **({} if self.counted_on in (None, self.ranks) else {"counted_on": self.counted_on}),
             **({"mix_changes": list(self.mix_changes)} if self.mix_changes else {}),
@@ -158,17 +148,10 @@ class RunState:
             )
         check_size(saved, max_values())
         check_plain(saved)
-        if saved["version"] not in range(_VERSION, _RESTRUCTURED_VERSION + 1):
+        if saved["version"] != _VERSION:
             raise StateError(
-                f"expected a state of version {_VERSION} to {_RESTRUCTURED_VERSION}, "
-                f"found version {short_repr(saved['version'])}"
-            )
-        if (rules := saved.get("rules")) != _RULES:
-            by = "version 0.2.0 or before" if rules is None else "another version"
-            raise StateError(
-                f"{by} of energon-toolkit saved this state: it has the rules {short_repr(rules)}, this version needs "
-                f"the rules {_RULES}",
-                hint="restore it with the version that saved it, or start a new run",
+                f"expected a state of version {_VERSION}, found version {short_repr(saved['version'])}",
+                hint="restore it with the version of energon-toolkit that saved it, or start a new run",
             )
         missing = [key for key in _REQUIRED if key not in saved]
         if missing:

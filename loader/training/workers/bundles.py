@@ -40,9 +40,8 @@ from ...transport.message import PackedMessage, pack_message, unpack_message
 from ...transport.segments import SegmentFlags, SegmentPool
 from ..stats.meter import RankMeter
 from ..stats.sources import reader_numbers
-from .lane_host import LaneHost
 from .rank_signals import RankSignals, blocked_signals
-from .running_lane import Message
+from .running_lane import LaneHost, Message
 from .stream_options import StreamOptions, collect_garbage_every
 from .worker_board import WorkerBoard, register_stack_dump
 from .worker_errors import PackedError, pack_error

@@ -15,8 +15,7 @@ from ...pipeline.contract.stage import SavableDataset
 from ...pipeline.reading.quarantined_sample import QuarantinedSample
 from ...pipeline.reading.read import ReadDataset
 from .input_paths import reader_at
-from .lane_host import LaneHost
-from .running_lane import open_lane
+from .running_lane import LaneHost, open_lane
 from .worker_board import RecordedSample
 
 _log = get_logger(__name__)
@@ -31,7 +30,7 @@ def find_recorded(host: LaneHost, recorded: RecordedSample) -> QuarantinedSample
     if found is None:
         return None
     reader, lane = found
-    order = reader.lane_order(lane.number, lanes=lane.count, seed=lane.seed, path=lane.path)
+    order = reader.lane_order(lane.number, lanes=lane.count, seed=lane.seed, is_blended=bool(lane.path))
     numbers, _, sample = order.locate(recorded.position, recorded.position + 1)
     number = int(reader.opened[0].index_numbers(numbers, sample)[0])
     source = reader.sources[int(numbers[0])]

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable
 from ...errors import WorkerError
 from ...escaped_log import get_logger
 from ...pipeline.reading.quarantined_sample import QuarantinedSample
-from .lane_host import LaneHost
 from .quarantine import append_report, find_recorded, quarantine_samples, read_report
+from .running_lane import LaneHost
 from .stream_options import StreamOptions
 from .worker_board import RecordedSample, WorkerBoard
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Self
 
 from ...pipeline.contract.item_id import ItemId
 from ...pipeline.contract.lane import Lane, LastSample, set_restore_key
@@ -15,7 +17,7 @@ from ...pipeline.measuring.recorder import WorkerRecorder
 from ...samples.hooks import HookContext, in_hook_context, running_hook_context, set_hook_context
 from ...stores.cache_pool import CachePool, NoCachePool
 from ...transport.batch_memory import ReusedMemory, set_batch_memory
-from .batch_trace import Record
+from .batch_trace import BatchTrace, Record, recording
 from .dropped_samples import dropped_samples
 
 MICRO_BATCH = "micro-batch"
@@ -44,30 +46,6 @@ class Message(NamedTuple):
     others: Mapping[int, State] | None = None
 
 
-class LaneSettings(Protocol):
-    """The settings that all lanes of a rank share."""
-
-    @property
-    def dataset(self) -> SavableDataset[Any]:
-        """The chain."""
-
-    @property
-    def lanes(self) -> int:
-        """L, the lanes of the run."""
-
-    @property
-    def states(self) -> Mapping[int, State]:
-        """The states of lanes that have begun, by number."""
-
-    @property
-    def left_out(self) -> tuple[range, ...]:
-        """The micro-batches that are skipped: made and not delivered."""
-
-    @property
-    def cache_pool(self) -> CachePool | None:
-        """The cache of hooks; None: one that fetches nothing ahead."""
-
-
 ENDED: Any = object()
 """Takes the place of a message after the last one."""
 _MADE = "made"  # the key of a lane's state for the number of its micro-batches
@@ -89,7 +67,60 @@ class Notes(NamedTuple):
     passed: set[object] | None = None
 
 
-def running_lanes(host: LaneSettings, numbers: Sequence[int], notes: Notes) -> list[RunningLane]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneHost(ABC):
+    """The lanes of a rank, and the order in which its worker processes visit them.
+
+    Attributes:
+        dataset: The chain.
+        lanes: L, the lanes of the run.
+        rank: This rank.
+        ranks: R.
+        workers: The rank's worker processes; 0 for none.
+        states: The states of lanes that have begun, by number.
+        cache_pool: The cache of hooks; None: one that fetches nothing ahead.
+        left_out: The micro-batches that are skipped: made and not delivered.
+        trace: The log of the samples of micro-batches; None for none.
+    """
+
+    dataset: SavableDataset[Any]
+    lanes: int
+    rank: int = 0
+    ranks: int = 1
+    workers: int = 0
+    states: Mapping[int, State] = field(default_factory=dict)
+    cache_pool: CachePool | None = None
+    left_out: tuple[range, ...] = ()
+    trace: BatchTrace | None = None
+
+    def continued(self, states: Mapping[int, State]) -> Self:
+        """Return the same lanes from other states, for a process that replaces a worker."""
+        return replace(self, states=states, trace=self.trace and self.trace.again())
+
+    def messages(
+        self,
+        worker: int,
+        last_sample: LastSample | None = None,
+        *,
+        taken: int = 0,
+        recorder: WorkerRecorder | None = None,
+    ) -> Iterator[Message | None]:
+        """Yield the micro-batches of a worker's lanes; None for a turn that has none.
+
+        Args:
+            worker: The number of the worker, in [0, workers).
+            last_sample: Records the sample that is started last.
+            taken: The number of messages to skip at the start, because another process has sent them.
+            recorder: Measures the work.
+        """
+        with recording(self.trace, rank=self.rank, worker=worker) as record:
+            yield from self._messages(worker, Notes(last_sample, recorder, record), taken)
+
+    @abstractmethod
+    def _messages(self, worker: int, notes: Notes, taken: int) -> Iterator[Message | None]: ...
+
+
+def running_lanes(host: LaneHost, numbers: Sequence[int], notes: Notes) -> list[RunningLane]:
     """Return the lanes of a worker; at the end of a pass, each may take samples of the others."""
     memory, notes = ReusedMemory(), notes._replace(passed=set())
     lanes = [RunningLane(host, number, memory, notes) for number in numbers]
@@ -111,7 +142,7 @@ def last_message(lanes: Sequence[RunningLane], worker: int) -> Iterator[Message]
 class RunningLane:
     """The iterator over one lane's micro-batches."""
 
-    def __init__(self, host: LaneSettings, number: int, memory: ReusedMemory, notes: Notes) -> None:
+    def __init__(self, host: LaneHost, number: int, memory: ReusedMemory, notes: Notes) -> None:
         self.number = number
         self._record = notes.record
         self._recorder = notes.recorder
@@ -214,7 +245,7 @@ class RunningLane:
         return Message(number, lane.number, state, batch, self._neighbours.changed_states())
 
 
-def remade_batches(host: LaneSettings, lane: int) -> Iterator[tuple[Message, ItemId]]:
+def remade_batches(host: LaneHost, lane: int) -> Iterator[tuple[Message, ItemId]]:
     """Yield the micro-batches of a lane from its state on, and their item ids; skipped ones have an empty id."""
     made: dict[int, ItemId] = {}
     running = RunningLane(host, lane, ReusedMemory(), Notes(record=made.__setitem__))

@@ -19,7 +19,7 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from multiprocessing.reduction import ForkingPickler
-from typing import Any, Protocol
+from typing import Any
 
 from ...transport.segments import SegmentFlags, forget_segments, has_segments
 
@@ -44,13 +44,6 @@ class WorkerEnded(Exception):  # noqa: N818 - it ends a wait; the loader decides
         self.worker = worker
 
 
-class BundleMaker(Protocol):
-    """The work of a worker process; it pickles."""
-
-    def __call__(self, pipes: Pipes) -> None:
-        """Send the bundles that the rank requests."""
-
-
 _processes: weakref.WeakSet[WorkerProcess] = weakref.WeakSet()  # of this rank, whose pipes a fork inherits
 
 
@@ -73,7 +66,7 @@ class WorkerProcess:
     def __init__(
         self,
         number: int,
-        make: Callable[[SegmentFlags | None], BundleMaker],
+        make: Callable[[SegmentFlags | None], Callable[[Pipes], None]],
         *,
         context: Any,
         stop: StopFlag,
@@ -242,7 +235,7 @@ class Pipes:
                 return
 
 
-def _run(make: BundleMaker, pipes: Pipes) -> None:
+def _run(make: Callable[[Pipes], None], pipes: Pipes) -> None:
     for inherited in list(_processes):
         inherited.hang_up()  # in a fork; an open copy would hide the end of the rank from the other workers
     pipes.open()

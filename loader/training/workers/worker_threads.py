@@ -25,8 +25,7 @@ from ...samples.hooks import separate_hook_context
 from ...transport.batch_memory import separate_batch_memory
 from ..stats.meter import RankMeter
 from ..stats.sources import reader_numbers
-from .lane_host import LaneHost
-from .running_lane import Message
+from .running_lane import LaneHost, Message
 from .stream_options import StreamOptions, collect_garbage_every
 from .worker_board import WorkerBoard
 from .worker_errors import PackedError, pack_error

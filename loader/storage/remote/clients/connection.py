@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar, TypeVarTuple
 
 from ....escaped_log import get_logger
-from ..failures import Remedy, RequestFailure, error_of_failure
+from ..failures import NO_ANSWER, Remedy, RequestFailure, error_of_failure
 from ..fetcher import Pace
 from ..options import StorageOptions
 from .client import ObjectClient
@@ -76,7 +77,7 @@ class Connection:
             raise
         finally:
             self._pace.end(started, failure)
-            if not self._is_noted and (failure is None or failure.kind != "unreachable"):
+            if not self._is_noted and (failure is None or failure.kind not in NO_ANSWER):
                 self._is_noted = True
                 self._note_answer()
 
@@ -87,8 +88,24 @@ _log = get_logger(__name__)
 _FIRST_DELAY_S, _MAX_DELAY_S = 0.1, 15.0
 _CONTACT_S = 20.0  # a wrong endpoint is reported soon; a later outage may last longer
 _MIN_TRIES = 3
-_FEW_TRIES = 3
+_FEW_TRIES = 3  # also of commands, for a service that never answered: its name is probably wrong
+_is_command = False
 _FIRST_WARNING_S, _NEXT_WARNINGS_S = 10.0, 30.0
+
+
+@contextmanager
+def few_tries() -> Iterator[None]:
+    """Send three requests at most to services that never answered, in this process and those that it forks.
+
+    Commands do so, whose users wait for the error. Runs of training try for 20 s, since many nodes start together. A
+    service that has answered is tried until ``deadline_s`` by both.
+    """
+    global _is_command  # noqa: PLW0603 - threads and forked workers have the same patience
+    before, _is_command = _is_command, True
+    try:
+        yield
+    finally:
+        _is_command = before
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +118,7 @@ class Retries:
         clock: Returns seconds.
         sleep: Waits some seconds.
         refresh: Called once after a denied request, to get new credentials.
-        has_answered: Returns False for a service that never answered: without a connection it is given up sooner.
+        has_answered: Returns False for a service that never answered, which is given up sooner; see :func:`few_tries`.
     """
 
     deadline_s: float = 300.0
@@ -158,7 +175,8 @@ class Retries:
 
     def _delay_s(self, failure: RequestFailure, tries: int, spent_s: float) -> float | None:
         """Return the seconds to wait before the next try; None if there is none."""
-        if failure.remedy is Remedy.RETRY_FEW and tries >= _FEW_TRIES:
+        is_new = failure.kind in NO_ANSWER and self.has_answered is not None and not self.has_answered()
+        if (failure.remedy is Remedy.RETRY_FEW or (is_new and _is_command)) and tries >= _FEW_TRIES:
             return None
         if failure.remedy not in (Remedy.RETRY, Remedy.SLOW_DOWN, Remedy.RETRY_FEW):
             return None
@@ -167,7 +185,7 @@ class Retries:
         delay_s = random.uniform(0, min(_MAX_DELAY_S, _FIRST_DELAY_S * 2 ** min(tries, 20)))
         least_s = failure.retry_after_s or 0.0
         deadline_s = self.deadline_s
-        if failure.kind == "unreachable" and self.has_answered is not None and not self.has_answered():
+        if failure.kind == "unreachable" and is_new:
             deadline_s = min(deadline_s, _CONTACT_S)
         left_s = deadline_s - spent_s
         if least_s > max(left_s, 0):

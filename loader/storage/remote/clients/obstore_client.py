@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from urllib.parse import quote, urlencode
 from xml.etree import ElementTree as ET
 
@@ -37,10 +37,6 @@ _PARTS_AT_ONCE = 4
 _MAX_PARTS = 9_000  # S3 takes 10,000
 
 
-class _OpenStore(Protocol):
-    def __call__(self, *, retries: bool = False) -> ObjectStore: ...
-
-
 class ObstoreClient:
     """Requests to one bucket.
 
@@ -50,7 +46,7 @@ class ObstoreClient:
 
     can_list = True
 
-    def __init__(self, open_store: _OpenStore) -> None:
+    def __init__(self, open_store: Callable[..., ObjectStore]) -> None:
         self._open_store = open_store
         self._upload_store: ObjectStore | None = None
         self._store = open_store()  # raises an error that names the package if it is missing
@@ -228,7 +224,8 @@ def _raise_failure(error: Exception) -> NoReturn:
         if "kind: Connect," in text:
             raise RequestFailure(_unreachable(text), Remedy.RETRY, kind="unreachable") from None
         is_late = "kind: Timeout," in text or "TimedOut" in text
-        raise RequestFailure("no byte arrived in time" if is_late else "the connection broke", Remedy.RETRY) from None
+        cause, kind = ("no byte arrived in time", "slow") if is_late else ("the connection broke", "broken")
+        raise RequestFailure(cause, Remedy.RETRY, kind=kind) from None
     first_line = redact_urls(text.split("\n", 1)[0])
     raise RequestFailure(first_line, Remedy.RETRY_FEW) from None
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ....errors import StateError
-from ....order import LaneMixes, Mix
+from ....order import SLICES_PER_LANE, WITH_REPLACEMENT, LaneMixes, Mix
 from ....pipeline.contract.lane import child_seed
 from ....pipeline.contract.pass_through import PassThroughDataset
 from ....pipeline.contract.stage import SavableDataset, State
@@ -39,6 +39,9 @@ from .leaves import (
 
 ENDS = "a pass that ends is divided over the lanes as a whole, so none of its datasets has an order of its own"
 DEALT = "the datasets are not shuffled, so the lanes take turns in one sequence of all of them"
+DEALT_SMALL = (
+    "the dataset has fewer than 4 samples for each lane, so the lanes take turns in one sequence of its epochs"
+)
 
 
 @dataclass(slots=True)
@@ -49,15 +52,11 @@ class MixChange:
         leaves: The change of each dataset.
         stages: Path of a reader or blend → its change, as :mod:`..mix_history` describes it.
         obstacles: Reasons why a run cannot continue exactly with the new mix.
-        is_restructured: Blends became blends of another kind.
-        units: What the weights of both mixes count: ``"samples"``, or a ``blend_weight_unit``.
     """
 
     leaves: list[LeafChange] = field(default_factory=list)
     stages: dict[str, dict[str, Any]] = field(default_factory=dict)
     obstacles: list[str] = field(default_factory=list)
-    is_restructured: bool = False
-    units: tuple[str, str] = ("", "")
 
     @property
     def keeps_datasets(self) -> bool:
@@ -65,20 +64,13 @@ class MixChange:
         return any(leaf.continues for leaf in self.leaves)
 
     def differences(self) -> list[str]:
-        """Return a line for each dataset that does not continue with its weight, after that of the unit."""
-        found = self.unit_lines() + [leaf.difference() for leaf in self.leaves if leaf.is_difference]
+        """Return a line for each dataset that does not continue with its weight."""
+        found = [leaf.difference() for leaf in self.leaves if leaf.is_difference]
         return found or ["the same datasets and weights, in another order"]
-
-    def unit_lines(self) -> list[str]:
-        """Return a line if the weights count something else than before."""
-        before, after = self.units
-        return [] if before == after else [f"unit of the weights: {before} → {after}"]
 
     def entry(self, batch: int) -> dict[str, Any]:
         """Return the entry of the change in the states of the run."""
-        leaves = [leaf.to_plain() for leaf in self.leaves]
-        found: dict[str, Any] = {"batch": batch, "leaves": leaves, "stages": self.stages}
-        return found | ({"restructured": True} if self.is_restructured else {})
+        return {"batch": batch, "leaves": [leaf.to_plain() for leaf in self.leaves], "stages": self.stages}
 
     def add(self, other: MixChange) -> None:
         """Add the change of a part of the chain."""
@@ -106,21 +98,56 @@ def find_mix_change(saved: Any, chain: SavableDataset[Any], place: SavedPlace) -
     return None
 
 
-def weight_units(identity: Any) -> str:
-    """Return what the weights of a chain count, from its description: ``"samples"``, or units in alphabetical order."""
-    with suppress(LookupError, TypeError, AttributeError, ValueError):  # a damaged description
-        return ", ".join(sorted(set(_weight_units(identity)))) or "samples"
-    return "samples"
+def check_units(saved: Any, now: Any, change: MixChange | None) -> None:
+    """Check that the weights of a run count what they counted when its state was saved.
+
+    Args:
+        saved: The description of the chain in the state.
+        now: The description of the chain of the run.
+        change: The change of the mix; None if the chains differ in other ways, too.
+
+    Raises:
+        StateError: The weight of a dataset in both chains, which would start over, counts something else.
+    """
+    before, after = _units_by_dataset(saved), _units_by_dataset(now)
+    names = before.keys() & after.keys()
+    if change is not None:
+        names &= {leaf.name for leaf in change.leaves if not leaf.continues}
+    for name in sorted(names):
+        if before[name] != after[name]:
+            raise StateError(
+                f"the unit of the weights has changed since this state was saved: the weight of {name} was a share of "
+                f"{_named(before[name])}, and is a share of {_named(after[name])}",
+                hint="a run keeps the blend_weight_unit with which it began, and at least two datasets below it: "
+                "restore with the unit of the state; or start a new run, without this state, and with another "
+                "WorkerConfig(seed_offset=…) if its order shall differ",
+            )
 
 
-def _weight_units(identity: Any) -> Iterator[str]:
-    if isinstance(identity, Mapping):
-        return  # a dataset
+def _named(units: frozenset[str]) -> str:
+    return ", ".join(sorted(units)) or "the only dataset"
+
+
+def _units_by_dataset(identity: Any) -> dict[str, frozenset[str]]:
+    """Return for each dataset what the weights above it count; nothing for a damaged description."""
+    found: dict[str, frozenset[str]] = defaultdict(frozenset)
+    with suppress(LookupError, TypeError, AttributeError, ValueError):
+        for name, units in _units_above(identity, frozenset()):
+            found[name] |= units
+    return found
+
+
+def _units_above(identity: Any, above: frozenset[str]) -> Iterator[tuple[str, frozenset[str]]]:
     _, settings, *inputs = identity
-    if settings.get("weights") and len(inputs) > 1:
-        yield settings.get("unit") or "samples"
+    if settings.get("weights") and (len(inputs) > 1 or settings.get("unit")):
+        unit = settings.get("unit")
+        # A blend of samples that has a schedule counts them itself.
+        above |= {"samples by a schedule" if unit == "samples" else unit or "samples"}
     for one in inputs:
-        yield from _weight_units(one)
+        if isinstance(one, Mapping):
+            yield leaf_name(one), above
+        else:
+            yield from _units_above(one, above)
 
 
 def nests_states(dataset: SavableDataset[Any]) -> bool:
@@ -164,12 +191,14 @@ def _compare_readers(dataset: ReadDataset, saved: Any, place: SavedPlace) -> Mix
     change.stages[stage] = match.stage_change(positions)
     if not history and match.was_sequential(dataset):
         change.obstacles.append(DEALT)
+    if not history and match.was_dealt(saved[1], lanes=0 if place.path else place.count):
+        change.obstacles.append(DEALT_SMALL)
     return change
 
 
 def _compare_blends(dataset: BlendDataset[Any], saved: Any, place: SavedPlace) -> MixChange | None:
-    if (dataset.unit is None) != (saved[1].get("unit") is None):
-        return None  # their states have other entries
+    if dataset.unit != saved[1].get("unit"):
+        return None
     stage = place.path + dataset.key
     history = stage_changes(place.changes, stage)
     inputs = saved[2:]
@@ -196,7 +225,7 @@ def _compare_blends(dataset: BlendDataset[Any], saved: Any, place: SavedPlace) -
         new_origins.append(origin)
     change.leaves += replaced_leaves([(was, place.before * weight) for was, weight in unused.values()], added)
     now = dataset.settings()
-    is_same = all(now.get(name) == saved[1].get(name) for name in ("weights", "unit", "schedule"))
+    is_same = all(now.get(name) == saved[1].get(name) for name in ("weights", "schedule"))
     if new_origins != origins or not is_same:
         change.stages[stage] = {"origins": new_origins, "next": next_origin}
     return change
@@ -336,10 +365,9 @@ class LeafMatch:
         total: dict[int, float] = defaultdict(float)
         for lane, position in positions.items():
             ends = () if history is None else history.ends_of(lane)
-            start = None if history is None else history.start_of(lane)
-            if not COUNT.accepts(position) or position < max((*ends, 0 if start is None else start.position)):
+            if not COUNT.accepts(position) or position < max(ends, default=0):
                 raise StateError(f"this state is damaged: lane {lane} is at position {position!r}")
-            lane_mixes = LaneMixes(mixes, lane=lane, lanes=lanes, seed=seed, ends=ends, start=start)
+            lane_mixes = LaneMixes(mixes, lane=lane, lanes=lanes, seed=seed, ends=ends)
             for origin, count in lane_mixes.consumed(position).items():
                 total[origin] += count * scale
         return total
@@ -406,6 +434,12 @@ class LeafMatch:
             and plan.shuffle_buffer <= 1
             and all(leaf.epochs_together is None for leaf in self.before)
         )
+
+    def was_dealt(self, settings: Mapping[str, Any], *, lanes: int) -> bool:
+        """Return True if the lanes of the state took micro-batches of the only dataset in turn, since it is small."""
+        first = self.before[0]
+        is_small = first.source["samples"] < SLICES_PER_LANE * lanes
+        return "deal" in settings and is_small and first.epochs_together != WITH_REPLACEMENT
 
 
 def _gone(history: StageChanges, origins: Sequence[int]) -> dict[int, Leaf]:

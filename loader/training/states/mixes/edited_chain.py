@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import nullcontext, suppress
 from copy import copy
 from dataclasses import dataclass
 from math import isfinite
@@ -17,15 +16,13 @@ from ....pipeline.contract.item_id import ItemId, as_item_id, samples_in
 from ....pipeline.contract.lane import child_seed
 from ....pipeline.contract.stage import SavableDataset, State
 from ....pipeline.contract.state_schema import item_ids_in
-from ....pipeline.reading.order_plan import stream_seed
 from ....pipeline.reading.planned_schedule import check_schedule
 from ....pipeline.reading.read import ReadDataset
 from ....pipeline.stages.blend import BlendDataset
-from ..mix_history import MixChanges, StageChanges, reader_history, stage_changes, streams_of
+from ..mix_history import MixChanges, StageChanges, reader_history, stage_changes
 from ..run_state import ENDLESS, RunState
-from .change import DEALT, ENDS, MixChange, SavedPlace, find_mix_change, nests_states, weight_units
+from .change import ENDS, MixChange, SavedPlace, check_units, find_mix_change, nests_states
 from .differences import chain_differences
-from .restructured import Restructured, find_restructured
 
 VARIABLE = "ENERGON_ALLOW_MIX_CHANGE"
 
@@ -47,17 +44,11 @@ class ContinuedMix:
         chain: The chain of the run; a copy of its readers and blends knows their earlier mixes.
         changes: The changes of the mix, the first one first.
         change: The last one, if this restore makes it.
-        new_lanes: The states of the lanes in the chain, if its blends became blends of another kind; None otherwise.
     """
 
     chain: SavableDataset[Any]
     changes: MixChanges
     change: MixChange | None
-    new_lanes: Mapping[int, State] | None = None
-
-    def states_of(self, lanes: Mapping[int, State]) -> Mapping[int, State]:
-        """Return the states of some lanes as the chain has them."""
-        return lanes if self.new_lanes is None else {lane: self.new_lanes[lane] for lane in lanes}
 
     def check(self, saved: RunState) -> None:
         """Check that each lane is after the last change of the mix.
@@ -70,11 +61,9 @@ class ContinuedMix:
                 _check_position(self.chain, state, lane)
 
     def lines(self) -> list[str]:
-        """Return a line for each dataset, differences first, after that of the unit; none without a change."""
-        if self.change is None:
-            return []
-        leaves = sorted(self.change.leaves, key=lambda leaf: not leaf.is_difference)
-        return [*self.change.unit_lines(), *map(str, leaves)]
+        """Return a line for each dataset, differences first; none without a change."""
+        leaves = [] if self.change is None else self.change.leaves
+        return [*map(str, sorted(leaves, key=lambda leaf: not leaf.is_difference))]
 
     @property
     def warning(self) -> str | None:
@@ -118,7 +107,7 @@ def continue_mix(
         StateError: The state is of another dataset or pipeline; the mix has changed, which is not allowed; or the run
             cannot continue with it exactly.
     """
-    changes, change, new_lanes = saved.mix_changes, None, None
+    changes, change = saved.mix_changes, None
     try:
         compare_datasets(saved.dataset, chain.identity())
     except StateError as error:
@@ -131,16 +120,13 @@ def continue_mix(
             seed=saved.seed,
         )
         change = find_mix_change(saved.dataset, chain, place)
-        found = _restructured(saved.dataset, chain, place, change)
-        if found is not None:
-            new_lanes = found.lanes
-            change = MixChange([*found.leaves], dict(found.stages), is_restructured=True)
-            change.obstacles += [DEALT] if found.is_sequential else []
+        is_endless = {kind, saved.kind or kind} == {ENDLESS}
+        if is_endless:
+            check_units(saved.dataset, chain.identity(), change)
         if change is None:
             raise
-        if {kind, saved.kind or kind} != {ENDLESS}:
+        if not is_endless:
             change.obstacles.append(ENDS)
-        change.units = weight_units(saved.dataset), weight_units(chain.identity())
         if not allowed:
             if change.obstacles or not change.keeps_datasets:
                 raise
@@ -154,26 +140,7 @@ def continue_mix(
                 hint="build the dataset with the documents of the run that was saved, or start a new run",
             ) from None
         changes = [*changes, change.entry(saved.batch)]
-    edited = edited_chain(chain, changes, seed=saved.seed)
-    return ContinuedMix(chain=edited, changes=changes, change=change, new_lanes=new_lanes)
-
-
-def _restructured(
-    saved: Any, chain: SavableDataset[Any], place: SavedPlace, change: MixChange | None
-) -> Restructured | None:
-    """Return the change to blends of another kind, if the chains have no other change by which as many datasets stay.
-
-    Raises:
-        StateError: A buffer has no place in the new chain.
-    """
-    kept = 0 if change is None else sum(leaf.continues for leaf in change.leaves)
-    if change is not None and (change.obstacles or kept == len(change.leaves)):
-        return None
-    with nullcontext() if change is None else suppress(StateError):
-        found = find_restructured(saved, chain, place)
-        if found is not None and sum(leaf.continues for leaf in found.leaves) > kept:
-            return found
-    return None
+    return ContinuedMix(chain=edited_chain(chain, changes), changes=changes, change=change)
 
 
 def is_mix_change_allowed(allow_mix_change: bool) -> bool:
@@ -186,15 +153,12 @@ def _shortened(lines: list[str]) -> list[str]:
     return lines if more <= 1 else [*lines[:_MAX_LINES], f"… and {more} more"]
 
 
-def edited_chain(
-    dataset: SavableDataset[Any], changes: MixChanges, *, seed: int, path: str = ""
-) -> SavableDataset[Any]:
+def edited_chain(dataset: SavableDataset[Any], changes: MixChanges, *, path: str = "") -> SavableDataset[Any]:
     """Return a copy of a chain whose readers and blends know their earlier mixes.
 
     Args:
         dataset: The chain.
         changes: The changes of the mix.
-        seed: Seed of the run.
         path: The numbers of the inputs of blends that lead to it: ``"1/0/"``.
 
     Raises:
@@ -207,10 +171,6 @@ def edited_chain(
     if isinstance(dataset, ReadDataset):
         reader = copy(dataset)
         reader.history = reader_history(own)
-        if reader.history is not None and (streams := streams_of(own)):
-            reader.source_seeds = tuple(
-                stream_seed(seed, streams[origin]) if origin in streams else None for origin in reader.history.origins
-            )
         _check_count(stage, own, len(dataset.sources))
         return reader
     if isinstance(dataset, BlendDataset):
@@ -222,14 +182,12 @@ def edited_chain(
         blend.edited_at = own[-1][0] if own and not path else 0
         blend.begin = None  # it knows the readers by their places
         pairs = zip(dataset.inputs, blend.origins, strict=True)
-        blend.inputs = tuple(
-            edited_chain(upstream, changes, seed=seed, path=f"{path}{origin}/") for upstream, origin in pairs
-        )
+        blend.inputs = tuple(edited_chain(upstream, changes, path=f"{path}{origin}/") for upstream, origin in pairs)
         return blend
     if nests_states(dataset):
         return dataset
     copied = copy(dataset)
-    copied.inputs = (edited_chain(dataset.inputs[0], changes, seed=seed, path=path),)
+    copied.inputs = (edited_chain(dataset.inputs[0], changes, path=path),)
     return copied
 
 
@@ -237,8 +195,7 @@ def _check_position(dataset: SavableDataset[Any], state: State, lane: int) -> No
     if isinstance(dataset, ReadDataset):
         if dataset.history is None or dataset.key not in state:
             return
-        start = dataset.history.start_of(lane)
-        if state[dataset.key] < max((0 if start is None else start.position, *dataset.history.ends_of(lane))):
+        if state[dataset.key] < max(dataset.history.ends_of(lane), default=0):
             raise StateError(
                 f"this state is damaged: lane {lane} is at position {state[dataset.key]}, before the last change of "
                 "the mix",

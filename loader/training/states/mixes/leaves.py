@@ -22,7 +22,7 @@ class LeafChange:
 
     Attributes:
         name: ``"/data/a, train"``.
-        change: ``"continues at 41 %"``, ``"new"``, ``"gone"`` or ``"changed: … (starts over)"``.
+        change: ``"continues at 41 %"``, ``"new"``, ``"gone"``, ``"changed: … (starts over)"`` or ``"moved …"``.
         before: Its share of the samples in the mix of the state; None if it was not in it.
         after: Its share in the mix of the run; None if it is not in it.
         schedules: The shares before and after as texts; None: they do not change during the run.
@@ -100,6 +100,8 @@ class Leaf:
             found.append(f"shuffle_over_epochs_multiplier {old.epochs_together} → {self.epochs_together}")
         if self.source.get("uuid") != old.source.get("uuid"):
             found.append("prepared again")
+        if self.key(moved=True) == old.key(moved=True):
+            return "moved to another blend (starts over)"
         if not found:
             found.append(f"subset or content, {old.source['samples']} → {self.source['samples']} samples")
         return f"changed: {', '.join(found)} (starts over)"

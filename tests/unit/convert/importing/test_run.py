@@ -210,7 +210,7 @@ def test_a_shard_that_appears_meanwhile_is_no_part_of_the_dataset(tmp_path: Path
         output.mkdir(exist_ok=True)
         (output / "mine.tar").touch()
 
-    with pytest.raises(ConfigError, match=r"mine\.tar appeared while the import ran"):
+    with pytest.raises(ConfigError, match=r"mine\.tar appeared while shards were written"):
         import_folder(photos, output, layout=SMALL, progress=add)
     assert (output / "mine.tar").exists()
 

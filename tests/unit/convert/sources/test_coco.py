@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -149,7 +150,7 @@ def test_pictures_without_captions_fail(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "folder", [".", "images", "images/train2017", "train2017", "annotations", "annotations/images"]
+    "folder", [".", "images", "images/train2017", "train2017", "annotations", "annotations/images", "my/photos"]
 )
 def test_pictures_near_the_file_are_found(folder: str, tmp_path: Path) -> None:
     source = write_coco(tmp_path)
@@ -167,6 +168,15 @@ def test_pictures_near_the_file_are_found(folder: str, tmp_path: Path) -> None:
         if part == "jpg" and isinstance(ref, FileRef)
     ]
     assert {Path(path.decode()).parent for path in found} == {(tmp_path / folder).resolve()}
+
+
+def test_pictures_of_equal_names_in_two_other_folders_stop_the_import(tmp_path: Path) -> None:
+    source = write_coco(tmp_path)
+    for name in ("one", "two"):
+        shutil.copytree(tmp_path / "train2017", tmp_path / name)
+    shutil.rmtree(tmp_path / "train2017")
+    with pytest.raises(ConfigError, match="none of the first pictures exists"):
+        rows_of(source)
 
 
 def test_pictures_that_are_not_found_stop_the_import(tmp_path: Path) -> None:

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from loader import BatchDataset, PackingDataset, WorkerConfig
-from loader.order import LaneHosting
-from loader.training.workers.lane_host import LaneHost, LanesInTurn, LanesOneByOne
-from loader.training.workers.running_lane import Message
+from loader.training.workers.lane_host import LanesInTurn, LanesOneByOne
+from loader.training.workers.running_lane import LaneHost, Message
 from tests.unit.pipeline.stage_check import Values
 
 
@@ -31,12 +30,11 @@ def chain(*, repeats: bool) -> Any:
 
 
 def in_turn(*, repeats: bool, first_batch: int) -> LaneHost:
-    hosting = LaneHosting(lanes=10, ranks=2, rank=1, workers=2, first_batch=first_batch)
-    return LanesInTurn(dataset=chain(repeats=repeats), hosting=hosting, states={})
+    return LanesInTurn(dataset=chain(repeats=repeats), lanes=10, ranks=2, rank=1, workers=2, first_batch=first_batch)
 
 
 def one_by_one() -> LaneHost:
-    return LanesOneByOne(dataset=chain(repeats=False), lanes=10, rank=1, ranks=2, workers=2, states={})
+    return LanesOneByOne(dataset=chain(repeats=False), lanes=10, rank=1, ranks=2, workers=2)
 
 
 def batches_in(messages: list[Message | None]) -> list[Any]:

@@ -94,7 +94,7 @@ def _show_lines(label: str, texts: Sequence[str], *, style: str = "", hidden: bo
     if hidden or not texts:
         return
     for text in texts:
-        shown = break_between_words(label + name_program(escape_controls(text)))
+        shown = break_between_words(label + name_program(escape_controls(text)), sys.stderr)
         if style and colour_wanted(sys.stderr):
             shown = click.style(label, fg=style, bold=True) + shown.removeprefix(label)
         click.echo(shown, err=True, color=colour_wanted(sys.stderr))
@@ -113,18 +113,25 @@ def error_console() -> Console:
 def _console(stream: Any) -> Console:
     from rich.console import Console
     from rich.segment import Segment
+    from rich.text import Text
 
     class PlainConsole(Console):
-        """A console that escapes control characters in all that it shows.
+        """A console that escapes control characters in all that it shows, and breaks texts between words.
 
         It raises on a broken pipe, for :func:`energon_cli.main.main` to handle; rich would exit.
         """
 
         def print(self, *objects: Any, **options: Any) -> None:
-            shown = (
-                name_program(escape_controls(one, keep="\n\t")) if isinstance(one, str) else one for one in objects
-            )
-            super().print(*shown, **options)
+            texts = [
+                Text(name_program(escape_controls(one, keep="\n\t"))) if isinstance(one, str) else one
+                for one in objects
+            ]
+            if all(isinstance(one, Text) for one in texts):
+                line = Text(" ").join(texts)
+                line.plain = break_between_words(line.plain, stream)  # styles keep their places
+                super().print(line, soft_wrap=True, **options)
+            else:
+                super().print(*texts, **options)
 
         def render(self, renderable: Any, options: Any = None) -> Iterator[Segment]:
             for segment in super().render(renderable, options):
@@ -163,7 +170,26 @@ def _supports_truecolor() -> bool:
 
 
 def print_table(console: Console, table: Table) -> None:
-    """Print a table; when piped, strip the spaces that pad its last column."""
+    """Print a table whose columns break words only if the longest words are wider than the console.
+
+    When piped, the spaces that pad its last column are stripped.
+    """
+    from rich.measure import measure_renderables
+
+    longest, widths = [], []
+    for column in table.columns:
+        head, cells = (
+            measure_renderables(console, console.options, [*some]) for some in ([column.header], column.cells)
+        )
+        widths.append(max(head.maximum, cells.maximum))
+        keeps_lines = column.no_wrap or column.justify == "right"
+        longest.append(max(head.minimum, cells.maximum if keeps_lines else cells.minimum))
+    room = console.width - sum(table.padding[1::2]) * (len(widths) - 1)
+    for least in (longest, [1] * len(widths)):  # take from the widest column
+        while sum(widths) > room and (wide := [at for at, width in enumerate(widths) if width > least[at]]):
+            widths[max(wide, key=widths.__getitem__)] -= 1
+    for column, width in zip(table.columns, widths, strict=True):
+        column.width, column.overflow = width or None, "fold"
     if console.is_terminal:
         console.print(table)
         return

@@ -57,8 +57,8 @@ def doctor(*, as_json: bool) -> None:
         for one in advice:
             style = "red" if one.severity == "error" else "yellow"
             text = escape_controls(one.message, keep="\n")
-            console.print(Text.assemble((f"{one.severity:<7} {one.subject}", style), f": {text}"), soft_wrap=True)
-            console.print(Text(f"  hint: {escape_controls(one.hint)}"), soft_wrap=True)
+            console.print(Text.assemble((f"{one.severity:<7} {one.subject}", style), f": {text}"))
+            console.print(Text(f"  hint: {escape_controls(one.hint)}"))
         if not advice:
             console.print("no findings", style="green")
     if advice:
@@ -91,7 +91,7 @@ def _show_facts(console: Console, checkup: Checkup) -> None:
     installed = checkup.installed
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column(style="cyan", no_wrap=True)
-    table.add_column(overflow="fold")
+    table.add_column()
     for label, value in _lines(checkup):
         table.add_row(label, Text(escape_controls(value)))
     packages = [f"{name} {version or '(missing)'}" for name, version in installed.required.items()]

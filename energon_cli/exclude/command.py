@@ -218,7 +218,7 @@ def _show_list(listed: ListedExclusions, *, title: str | None) -> None:
 
     from loader.errors import escape_controls
 
-    from ..console import output_console
+    from ..console import output_console, print_table
 
     console = output_console()
     if title is not None:
@@ -228,7 +228,7 @@ def _show_list(listed: ListedExclusions, *, title: str | None) -> None:
         for entry in listed.exclusions:
             where = f"filter {entry.filter}" if entry.filter else entry.split_file
             table.add_row(entry.at, f"{entry.samples:,}", Text(where), Text(escape_controls(entry.reason)))
-        console.print(table)
+        print_table(console, table)
     if listed.others:
         console.print(f"{len(listed.others):,} entries of the split file are from elsewhere, such as:")
         for name in listed.others[:5]:

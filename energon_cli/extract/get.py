@@ -101,7 +101,7 @@ def _show(sample: SampleParts, *, is_first: bool, is_only: bool) -> None:
 
     from loader.inspect import format_bytes
 
-    from ..console import escape_controls, output_console
+    from ..console import escape_controls, output_console, print_table
 
     table = Table("part", "size", "offset in the shard", box=None, pad_edge=False)
     for place in sample.parts[:_MAX_PARTS]:
@@ -111,7 +111,7 @@ def _show(sample: SampleParts, *, is_first: bool, is_only: bool) -> None:
     if not is_first:
         console.print()
     console.print(f"{sample.shard}/{sample.key}" + ("" if is_only else f"  {sample.dataset}"))
-    console.print(table)
+    print_table(console, table)
     if len(sample.parts) > _MAX_PARTS:
         console.print(f"… and {len(sample.parts) - _MAX_PARTS:,} more, which --json lists")
 

@@ -38,12 +38,12 @@ def show_facts(console: Console, facts: dict[str, Any]) -> None:
 
 
 def _show_dataset(console: Console, facts: dict[str, Any]) -> None:
-    console.print(linked_path(console, facts["path"]), soft_wrap=True)
+    console.print(linked_path(console, facts["path"]))
     console.print(
         f"{plural(facts['samples'], 'sample')} in {plural(facts['shards'], 'shard')}, {format_bytes(facts['bytes'])}"
     )
     for label, value in _lines(facts):
-        console.print(Text.assemble((f"{label:<12}", "cyan"), escape_controls(value)), soft_wrap=True)
+        console.print(Text.assemble((f"{label:<12}", "cyan"), escape_controls(value)))
     if facts["splits"]:
         console.print()
         print_table(console, _split_table(facts["splits"]))
@@ -205,30 +205,25 @@ def _duration_text(facts: dict[str, Any]) -> str:
 
 def _show_media_folder(console: Console, facts: dict[str, Any]) -> None:
     media = facts["media_metadata"]
-    console.print(Text(escape_controls(facts["path"]), style="bold"), soft_wrap=True)
+    console.print(Text(escape_controls(facts["path"]), style="bold"))
     more = "" if media["complete"] else "more than "
     console.print(f"a folder of files, with media metadata of {more}{media['entries']:,}")
     for label, value in _media_lines(media):
-        console.print(Text.assemble((f"{label:<12}", "cyan"), escape_controls(value)), soft_wrap=True)
+        console.print(Text.assemble((f"{label:<12}", "cyan"), escape_controls(value)))
 
 
 def show_metadataset(console: Console, facts: dict[str, Any]) -> None:
     """Print a tree for each split, and the number of faults."""
-    console.print(Text(escape_controls(facts["path"]), style="bold"), soft_wrap=True)
+    console.print(Text(escape_controls(facts["path"]), style="bold"))
     console.print(f"metadataset with {plural(len(facts['splits']), 'split')}")
     folder = os.path.dirname(facts["path"])
     if not console.is_terminal:
         console.width = _PIPED_COLUMNS
     for split in facts["splits"]:
         console.print()
-        console.print(
-            Text.assemble((escape_controls(split["name"]), "bold"), f": {_split_text(split)}"), soft_wrap=True
-        )
-        table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-        table.add_column("", overflow="fold")
-        for heading in ("share", "samples", "per epoch"):
-            table.add_column(heading, justify="right", no_wrap=True)
-        table.add_column("", overflow="fold")
+        console.print(Text.assemble((escape_controls(split["name"]), "bold"), f": {_split_text(split)}"))
+        table = _table("", "share", "samples", "per epoch")
+        table.add_column("")
         for row in _rows(split["tree"], folder):
             table.add_row(*row)
         print_table(console, table)

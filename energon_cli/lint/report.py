@@ -96,7 +96,7 @@ def show_lint(
         groups = group_findings(report.findings)
     for group in groups:
         for line in _lines(group, _link_of(console, request), page, has_links=has_links):
-            console.print(line, soft_wrap=True)
+            console.print(line)
     for name, traits in _pictures_by_part(report).items():
         told = "; ".join(f"{count:,} {TRAITS[trait]}" for trait, count in traits.items())
         show_note(f"pictures {name}: {told}")
@@ -109,22 +109,21 @@ def show_lint(
     if report.media_note:
         show_note(report.media_note)
     if not report.findings:
-        console.print(f"no findings: {checked} ({report.seconds:.1f} s)", style="green", soft_wrap=True)
+        console.print(f"no findings: {checked} ({report.seconds:.1f} s)", style="green")
         return
     counts = f"{plural(report.errors, 'error')}, {plural(len(report.findings) - report.errors, 'warning')}"
     style = "bold red" if report.errors else "yellow"
-    console.print(f"{counts}: {checked} ({report.seconds:.1f} s)", style=style, soft_wrap=True)
+    console.print(f"{counts}: {checked} ({report.seconds:.1f} s)", style=style)
     if any(len(group.places) > _MAX_EXAMPLES for group in groups):
-        console.print("to list every finding: add --all, or --json", soft_wrap=True)
+        console.print("to list every finding: add --all, or --json")
     if not report.complete:
         stopped = request.max_findings is not None and len(report.findings) >= request.max_findings
         reason = "stopped at --max-findings" if stopped else "some samples were not checked because of errors"
-        console.print(f"{reason}; there may be more findings", soft_wrap=True)
+        console.print(f"{reason}; there may be more findings")
     if fixed is not None:
         console.print(
             f"excluded {plural(fixed.samples, 'sample')} in {escape_controls(fixed.file)}; "
             "run lint again to list the remaining findings",
-            soft_wrap=True,
         )
     elif with_advice:
         _show_advice(console, request, report)
@@ -154,7 +153,7 @@ def _show_advice(console: Console, request: LintRequest, report: LintReport) -> 
         else:
             show_note(f"{advice.refusal.message}: {advice.refusal.at}; {advice.refusal.hint}")
             continue
-        console.print(text, soft_wrap=True)
+        console.print(text)
 
 
 def _amount(request: LintRequest, report: LintReport) -> str:

@@ -194,6 +194,7 @@ def _list(loader: LoggedLoader, steps: Sequence[int], key: str | None, *, as_jso
 def _show(facts: dict[str, Any], loaders: list[dict[str, Any]]) -> None:
     from loader.inspect import plural
 
+    from ..console import output_console
     from ..links import linked_text
 
     for one in loaders:
@@ -202,12 +203,13 @@ def _show(facts: dict[str, Any], loaders: list[dict[str, Any]]) -> None:
         paths = ", ".join(linked_text(path, path) for path in one["paths"])
         counts = f"{plural(len(one['ranks']), 'rank')}, {plural(one['uses'], 'sample')}"
         click.echo(f"{mark} {one['loader']}: {one['modality'] or 'unknown'}{start}, {counts}, {paths}")
-    click.echo(f"Found {plural(facts['unique'], 'unique sample key')}, {plural(facts['steps'], 'step')}")
-    click.echo(
+    console = output_console()
+    console.print(f"Found {plural(facts['unique'], 'unique sample key')}, {plural(facts['steps'], 'step')}")
+    console.print(
         f"{plural(facts['uses'], 'sample')}; {facts['repeated']:,} were used more than once, "
         f"at most {plural(facts['most_uses'], 'time')}"
     )
     if facts["correlation"] is not None:
-        click.echo(
+        console.print(
             f"correlation of step and place in the data: {facts['correlation']:.2f} (near 0 is shuffled, 1 is in order)"
         )

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from loader.errors import escape_controls
 
+from ..console import print_table
 from ..part_sets import print_part_sets
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def show_stats(console: Console, report: StatsReport) -> None:
     if report.numbers:
         bars = _BARS if console.encoding.lower().startswith("utf") else _ASCII_BARS
         table = Table(box=None, pad_edge=False)
-        table.add_column("value", overflow="fold", max_width=24, min_width=min(24, max(map(len, report.numbers))))
+        table.add_column("value")
         for name in ("count", "min", "median", "max"):
             table.add_column(name, justify="right")
         table.add_column("mean ± 95 %" if report.is_sampled else "mean", justify="right")
@@ -48,14 +49,14 @@ def show_stats(console: Console, report: StatsReport) -> None:
                 _mean(found, report),
                 *([_histogram(found, bars)] if shows_bars else []),
             )
-        console.print(table)
+        print_table(console, table)
     if report.texts:
         table = Table("value", "count", "different", "most frequent", box=None, pad_edge=False)
         for name, texts in sorted(report.texts.items())[:_MAX_VALUES]:
             top = ", ".join(f"{text[:24]} ({count:,})" for text, count in texts.most_common(_MAX_TEXTS))
             different = f"{texts.distinct:,}" + ("+" if texts.others else "")
             table.add_row(Text(escape_controls(name)), f"{texts.count:,}", different, Text(escape_controls(top)))
-        console.print(table)
+        print_table(console, table)
     if (more := max(len(report.numbers), len(report.texts)) - _MAX_VALUES) > 0:
         console.print(f"… and {more:,}{' or more' if report.is_cut else ''} values, of which --json prints 1,000")
     _show_broken(console, report)

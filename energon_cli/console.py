@@ -129,7 +129,7 @@ def _console(stream: Any) -> Console:
             if all(isinstance(one, Text) for one in texts):
                 line = Text(" ").join(texts)
                 line.plain = break_between_words(line.plain, stream)  # styles keep their places
-                super().print(line, soft_wrap=True, **options)
+                super().print(line, **{**options, "soft_wrap": True})
             else:
                 super().print(*texts, **options)
 
@@ -185,9 +185,9 @@ def print_table(console: Console, table: Table) -> None:
         keeps_lines = column.no_wrap or column.justify == "right"
         longest.append(max(head.minimum, cells.maximum if keeps_lines else cells.minimum))
     room = console.width - sum(table.padding[1::2]) * (len(widths) - 1)
-    for least in (longest, [1] * len(widths)):  # take from the widest column
-        while sum(widths) > room and (wide := [at for at, width in enumerate(widths) if width > least[at]]):
-            widths[max(wide, key=widths.__getitem__)] -= 1
+    least = longest if sum(longest) <= room else [1] * len(widths)
+    while sum(widths) > room and (wide := [at for at, width in enumerate(widths) if width > least[at]]):
+        widths[max(wide, key=widths.__getitem__)] -= 1  # take from the widest column
     for column, width in zip(table.columns, widths, strict=True):
         column.width, column.overflow = width or None, "fold"
     if console.is_terminal:

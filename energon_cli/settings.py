@@ -81,6 +81,8 @@ def scoped_settings() -> Iterator[OutputSettings]:
 # What stays in one line: a place, which is a link; a command line, to copy; and any other word.
 _UNBROKEN = re.compile(r"(\s*)((?<=^  )at: .*|(?<=: )(?:energon|python -m|pip install) .*?(?=; |$)|\S+)", re.MULTILINE)
 
+_LINK = re.compile(r"\x1b\]8;;.*?\x1b\\")
+
 
 def break_between_words(text: str, stream: Any) -> str:
     """Replace spaces by line breaks where lines are longer than those of a terminal; the length of the text stays."""
@@ -94,7 +96,7 @@ def break_between_words(text: str, stream: Any) -> str:
     pieces: list[str] = []
     column = 0
     for space, word in _UNBROKEN.findall(text):
-        width = len(word) if word.isascii() else _cells(word)
+        width = len(word) if word.isascii() and "\x1b" not in word else _cells(word)
         before = 0 if "\n" in space else column
         column = before + len(space.rpartition("\n")[2])
         if before and space and column + width > columns:
@@ -107,4 +109,5 @@ def break_between_words(text: str, stream: Any) -> str:
 def _cells(text: str) -> int:
     from rich.cells import cell_len
 
+    text = _LINK.sub("", text)
     return len(in_ascii(text)) if is_ascii_only() else cell_len(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import click
 from ..command import energon_command
 from ..dataset_path import check_path
 from ..options import shared_options
+from ..settings import break_between_words
 from .options import plan_run, run_options
 
 if TYPE_CHECKING:
@@ -202,7 +204,8 @@ def _show(facts: dict[str, Any], loaders: list[dict[str, Any]]) -> None:
         start = f", start {one['start']}" if one["start"] else ""
         paths = ", ".join(linked_text(path, path) for path in one["paths"])
         counts = f"{plural(len(one['ranks']), 'rank')}, {plural(one['uses'], 'sample')}"
-        click.echo(f"{mark} {one['loader']}: {one['modality'] or 'unknown'}{start}, {counts}, {paths}")
+        line = f"{mark} {one['loader']}: {one['modality'] or 'unknown'}{start}, {counts}, {paths}"
+        click.echo(break_between_words(line, sys.stdout))
     console = output_console()
     console.print(f"Found {plural(facts['unique'], 'unique sample key')}, {plural(facts['steps'], 'step')}")
     console.print(

@@ -213,26 +213,22 @@ def _listed_document(listed: ListedExclusions) -> dict[str, object]:
 
 def _show_list(listed: ListedExclusions, *, title: str | None) -> None:
     """Show the exclusions of a dataset, below its name if there are several datasets."""
-    from rich.table import Table
-    from rich.text import Text
-
-    from loader.errors import escape_controls
-
-    from ..console import output_console, print_table
+    from ..console import escape_controls, output_console, print_table
 
     console = output_console()
     if title is not None:
-        console.print(Text(escape_controls(title)))
+        console.print(escape_controls(title))
     if listed.exclusions:
-        table = Table("when", "samples", "in", "reason", box=None, pad_edge=False)
-        for entry in listed.exclusions:
-            where = f"filter {entry.filter}" if entry.filter else entry.split_file
-            table.add_row(entry.at, f"{entry.samples:,}", Text(where), Text(escape_controls(entry.reason)))
-        print_table(console, table)
+        places = (f"filter {each.filter}" if each.filter else each.split_file for each in listed.exclusions)
+        rows = [
+            (each.at, f"{each.samples:,}", where, each.reason)
+            for each, where in zip(listed.exclusions, places, strict=True)
+        ]
+        print_table(console, ("when", ">samples", "in", "reason"), rows)
     if listed.others:
         console.print(f"{len(listed.others):,} entries of the split file are from elsewhere, such as:")
         for name in listed.others[:5]:
-            console.print(Text(f"  {escape_controls(name)}"))
+            console.print(f"  {escape_controls(name)}")
     for name, kept in listed.filters.items():
-        console.print(Text(f"filter {name} keeps {kept:,} samples"))
+        console.print(f"filter {name} keeps {kept:,} samples")
     console.print(f"the split excludes {_count(listed.samples)}")

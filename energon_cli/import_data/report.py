@@ -58,15 +58,11 @@ def show_found(console: Console, flags: ImportFlags, listed: ListedRows, first: 
 
 
 def _show_columns(console: Console, columns: Sequence[FoundColumn]) -> None:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("column", "becomes", "first values"):
-        table.add_column(heading)
+    rows = []
     for column in columns:
         use = column.role if column.part is None else f"{column.part} ({column.role})"
-        table.add_row(*map(escape_controls, (column.name, use, ", ".join(column.examples))))
-    print_table(console, table)
+        rows.append((column.name, use, ", ".join(column.examples)))
+    print_table(console, ("column", "becomes", "first values"), rows)
 
 
 def show_draft(console: Console, flags: ImportFlags, parts: Sequence[PlannedPart]) -> None:

@@ -88,12 +88,12 @@ def merge(
 
 
 def _show(report: MergeReport, output: str) -> None:
-    from ..console import output_console, show_warning
+    from ..console import escape_controls, output_console, show_warning
 
     console = output_console()
+    folders = escape_controls(f"{', '.join(report.folders)} into {output}")
     console.print(
-        f"merged {report.samples:,} samples in {report.shards:,} shards from {', '.join(report.folders)}"
-        f" into {output} in {report.seconds:.1f} s"
+        f"merged {report.samples:,} samples in {report.shards:,} shards from {folders} in {report.seconds:.1f} s"
     )
     parts = ", ".join(f"{part} {samples:,}" for part, (_, samples) in report.split.items())
     console.print(f"split: {parts} samples")

@@ -54,27 +54,16 @@ def show_split(
     console: Console, split: PlannedSplit, sizes: Mapping[str, int], request: SplitRequest | None = None
 ) -> None:
     """Print a table of the shards, bytes and share of each split part, and the share that a ratio asks for."""
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("split part")
     asked = {} if request is None else asked_shares(request)
-    for heading in ("shards", "bytes", *(["asked"] if asked else []), "share"):
-        table.add_column(heading, justify="right")
-    table.add_column("of each shard" if split.ranges else "from … to")
-    total = sum(sizes.values()) or 1
+    total, rows = sum(sizes.values()) or 1, []
     for name, shards in split.parts.items():
         size = round(sum(sizes.get(shard, 0) for shard in shards) * split.share_of(name))
         span = "" if not shards else shards[0] if len(shards) == 1 else f"{shards[0]} … {shards[-1]}"
-        table.add_row(
-            escape_controls(name),
-            format_count(len(shards)),
-            format_bytes(size),
-            *([f"{asked.get(name, 0):.1f} %"] if asked else []),
-            format_percent(size / total),
-            str(split.ranges.get(name, "")) if split.ranges else escape_controls(span),
-        )
-    print_table(console, table)
+        counts = [format_count(len(shards)), format_bytes(size), *([f"{asked.get(name, 0):.1f} %"] if asked else [])]
+        share = format_percent(size / total)
+        rows.append((name, *counts, share, str(split.ranges.get(name, "")) if split.ranges else span))
+    numbers = (">shards", ">bytes", *([">asked"] if asked else []), ">share")
+    print_table(console, ("split part", *numbers, "of each shard" if split.ranges else "from … to"), rows)
 
 
 def show_split_line(console: Console, samples: Mapping[str, int], request: SplitRequest | None) -> None:

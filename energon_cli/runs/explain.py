@@ -64,7 +64,6 @@ def explain(context: click.Context, /, path: str, *, steps: int | None, as_json:
 
 
 def _show(facts: RunFacts, console: Any) -> None:
-    from rich.table import Table
     from rich.text import Text
 
     from loader.errors import escape_controls
@@ -75,13 +74,9 @@ def _show(facts: RunFacts, console: Any) -> None:
     console.print(
         f"{plural(facts.steps, 'step')} of {plural(facts.batch_samples, 'sample')}: {plural(facts.samples, 'sample')}"
     )
-    table = Table(box=None, pad_edge=False)
-    table.add_column("dataset")
-    for name in ("samples", "asked", "got", "epochs", "used up at step", "bytes"):
-        table.add_column(name, justify="right")
-    for one in facts.sources:
-        table.add_row(
-            Text(escape_controls(one.path)),
+    rows = [
+        (
+            one.path,
             f"{one.samples:,}",
             format_percent(one.share_asked),
             format_percent(one.share_got),
@@ -89,7 +84,9 @@ def _show(facts: RunFacts, console: Any) -> None:
             "–" if one.exhausted_at is None else f"{one.exhausted_at:,}",
             format_bytes(one.bytes_read),
         )
-    print_table(console, table)
+        for one in facts.sources
+    ]
+    print_table(console, ("dataset", ">samples", ">asked", ">got", ">epochs", ">used up at step", ">bytes"), rows)
     for note in facts.notes:
         console.print(escape_controls(note))
     if facts.stretches:
@@ -124,9 +121,6 @@ def _show(facts: RunFacts, console: Any) -> None:
 
 def _show_stretches(facts: RunFacts, console: Any) -> None:
     """Print the shares of each dataset in the stretches of a run whose weights change."""
-    from rich.table import Table
-    from rich.text import Text
-
     from loader.errors import escape_controls
     from loader.inspect import format_percent, plural
 
@@ -137,17 +131,12 @@ def _show_stretches(facts: RunFacts, console: Any) -> None:
     shown = list(facts.stretches)
     if len(shown) > _MAX_STRETCHES:
         shown = [*shown[: _MAX_STRETCHES - 1], shown[-1]]
-    table = Table(box=None, pad_edge=False)
-    table.add_column("steps")
-    for one in facts.sources:
-        table.add_column(Text(escape_controls(one.path)), justify="right")
+    rows: list[tuple[str, ...]] = []
     for row, stretch in enumerate(shown):
         if row == len(shown) - 1 and len(shown) < len(facts.stretches):
-            table.add_row("…")
+            rows.append(("…",))
         shares = [format_percent(share) if any(stretch.used) else "–" for share in stretch.shares_got]  # – of no sample
         first, end = (f"{step:,.10g}" for step in stretch.steps)
-        table.add_row(
-            f"{first} – {end}",
-            *(f"{format_percent(asked)} → {got}" for asked, got in zip(stretch.shares_asked, shares, strict=True)),
-        )
-    print_table(console, table)
+        changed = zip(stretch.shares_asked, shares, strict=True)
+        rows.append((f"{first} – {end}", *(f"{format_percent(asked)} → {got}" for asked, got in changed)))
+    print_table(console, ("steps", *(f">{escape_controls(one.path)}" for one in facts.sources)), rows)

@@ -88,12 +88,14 @@ def exclude(
     from ..console import print_json
     from ..progress import ProgressBar
 
+    # Exactly one thing is to be done.
     path = check_path(path, meta_folder=meta_folder)
     names = {"split_config": given_name("split_config", split_config), "meta_folder": meta_folder}
     copies_of = duplicates_of or ("" if duplicates else None)
     chooses = query != SampleQuery() or lint or copies_of is not None
     if is_undo + is_list + chooses != 1:
         raise click.UsageError("Expected one of these: samples to exclude, --list, or --undo.")
+    # List or undo earlier exclusions.
     is_mix = is_metadataset(path)
     if is_list:
         _list(path, names, is_mix=is_mix, as_json=as_json)
@@ -101,6 +103,7 @@ def exclude(
     if is_undo:
         _undo(path, names, is_mix=is_mix, as_json=as_json)
         return
+    # Choose samples, and exclude them.
     request = library.ExcludeRequest(
         path=path,
         query=query,
@@ -115,6 +118,7 @@ def exclude(
     )
     with ProgressBar("Checking samples", unit="samples", enabled=progress) as bar:
         reports = library.exclude_each(request, bar.update)
+    # Report.
     if as_json:
         documents = [asdict(report) | {"lacks": report.lacks or None} for report in reports]
         print_json({"datasets": documents} if is_mix else documents[0])

@@ -1,4 +1,4 @@
-"""What commands print on a terminal of 60 columns: no word is broken that fits into a line."""
+"""Narrow terminals: no word is broken that fits into a line, whatever command prints it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import io
 import re
 import sys
 from contextlib import redirect_stdout
+from pathlib import Path
 
 import pytest
 
 from energon_cli.console import output_console, print_table
+from energon_cli.preview.walk import KEYS_HELP
 from energon_cli.settings import break_between_words
 from tests.cli.make_dataset import caption_parts, picture, write_captions
 from tests.cli.terminal import TerminalRun
@@ -108,6 +110,14 @@ def test_no_word_that_fits_is_broken(screens: list[list[str]], number: int) -> N
     room = 20 if COMMANDS[number][0] == "explain" else COLUMNS[0]  # six numbers leave no room for a path
     pieces = "\n".join(word for word in wide if len(word) > room)
     assert {word for word in narrow - wide if word not in pieces} == set()
+
+
+def test_keys_that_do_not_fit_are_left_out_from_the_end(prepared: Path) -> None:
+    with TerminalRun("preview", prepared, columns=60) as run:
+        shown = run.wait_for("q quit").text.splitlines()[-1]
+        run.press("q")
+        assert run.finish() == 0
+    assert KEYS_HELP.startswith(f"{shown} · ")
 
 
 class Terminal(io.StringIO):

@@ -25,7 +25,15 @@ from ..tables.columns import Columns, FoundColumn, TableColumn, TableLayout
 from ..tables.detect import find_layout
 from ..tables.named_files import NamedFiles
 from ..tables.part_values import RowMaker
-from ..tables.records import DelimitedReader, Record, folder_of, open_text_table, parse_record, read_json_lines
+from ..tables.records import (
+    DIVIDE_IT,
+    DelimitedReader,
+    Record,
+    folder_of,
+    open_text_table,
+    parse_record,
+    read_json_lines,
+)
 from ..tables.table_files import TableFile, list_table_files
 from .source import Listing, Source
 
@@ -170,7 +178,14 @@ class TextTableSource(TableSource):
         """
         notes = listing.notes if listing is not None else []
         if self._is_list:
-            yield [], (parse_record(number, element.data) for number, element in enumerate(read_elements(self.path)))
+            elements = enumerate(read_elements(self.path))
+            yield (
+                [],
+                (
+                    Record(n, {}, one.fault, DIVIDE_IT) if one.fault else parse_record(n, one.data)
+                    for n, one in elements
+                ),
+            )
             return
         with open_text_table(self.path, notes) as file:
             if self.kind == "jsonl":

@@ -15,10 +15,11 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
 import msgspec
 
+from ...accounting.large_parts import CHECKED_JSON_BYTES
 from ...errors import ConfigError, StorageError
 from ...storage import FileStream, open_parent
 from ...storage.unpacked import UnpackedFile
@@ -53,7 +54,7 @@ class Record:
 
 
 @contextmanager
-def open_text_table(path: str, notes: list[str] | None = None) -> Iterator[BinaryIO]:
+def open_text_table(path: str, notes: list[str] | None = None) -> Iterator[io.BufferedReader]:
     """Open a file or URL as UTF-8, decompressed if its name ends in ``.gz``.
 
     Args:
@@ -77,11 +78,11 @@ def open_text_table(path: str, notes: list[str] | None = None) -> Iterator[Binar
             raise StorageError(f"this file cannot be decompressed: {error}", path=path, hint="copy it again") from error
 
 
-def _as_utf8(file: Any, path: str, notes: list[str] | None) -> BinaryIO:
+def _as_utf8(file: io.BufferedReader[Any], path: str, notes: list[str] | None) -> io.BufferedReader:
     head = file.peek(4)[:4]
     encoding = next((name for mark, name in _MARKS.items() if head.startswith(mark)), None)
     if encoding is None:
-        return cast("BinaryIO", file)
+        return file
     if notes is not None:
         notes.append(f"{path} is read as {encoding.upper()}, as its byte order mark says")
     return io.BufferedReader(_Recoded(file, encoding), _BUFFER_BYTES)
@@ -123,9 +124,30 @@ class _Recoded(io.RawIOBase):
         return size
 
 
-_MAX_LINE = 64 << 20  # bytes; the values of a line take up to thirty times its size in memory
+TOO_LONG = f"it is longer than {CHECKED_JSON_BYTES:,} bytes"
+"""The fault of a line, or of an element of a list, that is not held in memory."""
+DIVIDE_IT = "divide it, or remove it"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _HINT = "correct or remove that line; JSON over several lines: jq -c . converts it"
+
+
+def bounded_lines(file: BinaryIO) -> Iterator[tuple[int, bytes | None]]:
+    """Yield the lines that are not blank: their numbers, from 1, and their texts; None for one that is too long.
+
+    Args:
+        file: The file, at its start.
+    """
+    number = 0
+    while line := file.readline(CHECKED_JSON_BYTES):
+        number += 1
+        if len(line) == CHECKED_JSON_BYTES and not line.endswith(b"\n"):
+            while (line := file.readline(_BUFFER_BYTES)) and not line.endswith(b"\n"):
+                pass
+            yield number, None
+            continue
+        line = line if number > 1 else line.removeprefix(_BYTE_ORDER_MARK)
+        for text in filter(None, map(bytes.strip, line.splitlines())):
+            yield number, text
 
 
 def read_json_lines(file: BinaryIO) -> Iterator[Record]:
@@ -136,17 +158,8 @@ def read_json_lines(file: BinaryIO) -> Iterator[Record]:
     Args:
         file: The file, at its start.
     """
-    number = 0
-    while line := file.readline(_MAX_LINE):
-        number += 1
-        if len(line) == _MAX_LINE and not line.endswith(b"\n"):
-            while (rest := file.readline(_MAX_LINE)) and not rest.endswith(b"\n"):
-                pass
-            yield Record(number, {}, f"it is longer than {_MAX_LINE:,} bytes", "divide it, or remove it")
-            continue
-        text = line.strip() if number > 1 else line.removeprefix(_BYTE_ORDER_MARK).strip()
-        if text:
-            yield parse_record(number, text)
+    for number, text in bounded_lines(file):
+        yield Record(number, {}, TOO_LONG, DIVIDE_IT) if text is None else parse_record(number, text)
 
 
 def parse_record(number: int, text: bytes | msgspec.Raw) -> Record:
@@ -198,9 +211,9 @@ class DelimitedReader:
         ConfigError: The file is empty.
     """
 
-    def __init__(self, file: BinaryIO, *, kind: str, path: str) -> None:
+    def __init__(self, file: io.BufferedReader, *, kind: str, path: str) -> None:
         csv.field_size_limit(max(csv.field_size_limit(), _MAX_FIELD))  # of the process; there is no other way
-        head = cast("io.BufferedReader", file).peek(_HEAD_BYTES)[:_HEAD_BYTES]
+        head = file.peek(_HEAD_BYTES)[:_HEAD_BYTES]
         has_only_returns = b"\n" not in head and b"\r" in head[:-1]  # as old Macs wrote lines
         newline = "\r" if has_only_returns else "\n"
         self._text = io.TextIOWrapper(file, encoding="utf-8-sig", errors="surrogateescape", newline=newline)

@@ -85,8 +85,11 @@ def line_blocks(file: ReadableFile, path: str) -> Iterator[LineBlock]:
         stop = offset - len(chunk) + cut
         pending = [] if is_long else [chunk[cut:]]
         offset = stop if is_long else offset
-        block = LineBlock(_ends_of_line(data) if is_long else data, begin, lines, path, stop=stop)
-        yield block
+        yield (
+            LineBlock(_ends_of_line(data), begin, lines, path, stop=stop)
+            if is_long
+            else LineBlock(data, begin, lines, path)
+        )
         begin, lines = stop, lines + data.count(b"\n")
 
 
@@ -122,13 +125,19 @@ class LineBlock:
         offset: Byte offset of the lines in the file.
         lines_before: Number of lines before them.
         path: Path of the file.
-        stop: Offset of their end in the file, if they are longer than the data.
+        stop: Offset of the end of a line of which the data is only the first and last bytes.
+
+    Attributes:
+        offset: Offset of the lines in the file.
+        stop: Offset of their end.
+        is_cut: True for one line, of which only the ends are known.
     """
 
     def __init__(self, data: bytes, offset: int, lines_before: int, path: str, *, stop: int | None = None) -> None:
         self._data = data
-        self._offset = offset
+        self.offset = offset
         self.stop = offset + len(data) if stop is None else stop
+        self.is_cut = stop is not None
         self._lines_before = lines_before
         self._path = path
 
@@ -142,7 +151,7 @@ class LineBlock:
                 f"line {self._lines_before + 1 + self._data.count(_NEWLINE, 0, error.start)} is not UTF-8:"
                 f" {error.reason}",
                 shard=self._path,
-                offset=self._offset + error.start,
+                offset=self.offset + error.start,
                 hint="convert the file: iconv -f LATIN1 -t UTF-8",
             ) from error
 
@@ -169,7 +178,7 @@ class LineBlock:
             for line in samples.tolist():
                 if fault := _find_fault(self._line(begins[line], ends[line])):
                     raise self._fault(line, int(begins[line]), fault)
-        return (begins[samples] + self._offset).astype(np.uint64)
+        return (begins[samples] + self.offset).astype(np.uint64)
 
     @property
     def line_count(self) -> int:
@@ -181,7 +190,7 @@ class LineBlock:
         lines = self._data.split(b"\n")
         begins = accumulate((len(line) + 1 for line in lines), initial=0)
         blank = (begin for begin, line in zip(begins, lines, strict=False) if not self._line(begin, begin + len(line)))
-        return self._offset + next(blank)
+        return self.offset + next(blank)
 
     def examine(self) -> Iterator[ExaminedLine]:
         """Yield the lines that are not blank, each with its fault. Slower than :meth:`starts`."""
@@ -190,7 +199,7 @@ class LineBlock:
             text = self._line(begin, begin + len(whole))
             if text:
                 fault, is_utf8 = _fault_of(text)
-                yield ExaminedLine(self._lines_before + line + 1, self._offset + begin, fault, is_utf8)
+                yield ExaminedLine(self._lines_before + line + 1, self.offset + begin, fault, is_utf8)
             begin += len(whole) + 1
 
     def check_beginning(self) -> None:
@@ -213,13 +222,13 @@ class LineBlock:
 
     def _line(self, begin: int, end: int) -> bytes:
         text = self._data[begin:end].strip()
-        return text.removeprefix(BYTE_ORDER_MARK).lstrip() if self._offset + begin == 0 else text
+        return text.removeprefix(BYTE_ORDER_MARK).lstrip() if self.offset + begin == 0 else text
 
     def _fault(self, line: int, begin: int, message: str) -> FormatError:
         return FormatError(
             f"line {self._lines_before + line + 1:,} is not one JSON object: {message}",
             shard=self._path,
-            offset=self._offset + begin,
+            offset=self.offset + begin,
             hint="correct or remove that line; JSON over several lines: jq -c . converts it",
         )
 

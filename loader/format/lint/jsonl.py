@@ -9,6 +9,7 @@ from contextlib import suppress
 import numpy as np
 import numpy.typing as npt
 
+from ...accounting.large_parts import CHECKED_JSON_BYTES
 from ...errors import FormatError, StorageError
 from ...storage import ReadableFile, Storage
 from ..jsonl.index import IDX_SUFFIX, JsonlIndex, open_jsonl_index
@@ -129,6 +130,12 @@ class _JsonlLint:
         try:
             for block in line_blocks(file, self._path):
                 starts = self._starts(block, samples)
+                if block.is_cut:
+                    size_bytes = block.stop - block.offset
+                    message = (
+                        f"the line has {size_bytes:,} bytes, more than {CHECKED_JSON_BYTES:,}, so it is not parsed"
+                    )
+                    self.add("W310", message, block.offset)
                 if compared is not None and not self._are_indexed(starts, compared, samples):
                     compared = None  # all later offsets would differ too
                 samples += len(starts)

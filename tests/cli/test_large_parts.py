@@ -167,5 +167,5 @@ def test_lines_above_the_limit_are_never_held_and_are_named(
     assert "16 B" in energon("get", tmp_path, "3").out
     for damage in (LARGE[:-1], b"[" + LARGE + b"]", b"{}" + b" " * 2000 + b"x"):
         path.write_bytes(b"{}\n" + damage + b"\n{}")
-        done = energon("prepare", tmp_path, "--yes", "--force")
+        done = energon("prepare", tmp_path, "--yes")
         assert (done.code, "line 2 is not one JSON object" in done.err) == (1, True)

@@ -94,7 +94,7 @@ def line_blocks(file: ReadableFile, path: str) -> Iterator[LineBlock]:
 
 
 def _ends_of_line(data: bytes) -> bytes:
-    """Return a short line in the place of a long one: an object if it begins and ends like one."""
+    """Return a short line instead of a long one: an object if it begins and ends like one."""
     text = data.removeprefix(BYTE_ORDER_MARK).strip()
     if text.startswith(b"{") and text.endswith(b"}"):
         return b"{}\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -156,7 +157,12 @@ def test_lines_above_the_limit_are_never_held_and_are_named(
     monkeypatch.setattr("loader.format.jsonl.lines._CHUNK_BYTES", 100)
     held: list[int] = []
     starts = LineBlock.starts
-    monkeypatch.setattr(LineBlock, "starts", lambda block: held.append(len(block._data)) or starts(block))
+
+    def noted(block: LineBlock) -> Any:
+        held.append(len(block._data))
+        return starts(block)
+
+    monkeypatch.setattr(LineBlock, "starts", noted)
     path = tmp_path / "a.jsonl"
     path.write_bytes(b'{"caption": "c"}\n' + LARGE + b"\n" + LARGE + b'\n{"caption": "d"}')
     found = energon("lint", path, "--json").json["findings"]

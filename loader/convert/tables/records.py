@@ -45,12 +45,14 @@ class Record:
         values: Column → value; empty if the record is invalid.
         fault: What was expected and what was found, if it is invalid.
         hint: What the user can do about it.
+        size_bytes: Size of its text.
     """
 
     line: int
     values: dict[str, Any]
     fault: str = ""
     hint: str = ""
+    size_bytes: int = 0
 
 
 @contextmanager
@@ -126,7 +128,6 @@ class _Recoded(io.RawIOBase):
 
 TOO_LONG = f"it is longer than {CHECKED_JSON_BYTES:,} bytes"
 """The fault of a line, or of an element of a list, that is not held in memory."""
-DIVIDE_IT = "divide it, or remove it"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _HINT = "correct or remove that line; JSON over several lines: jq -c . converts it"
 
@@ -159,16 +160,18 @@ def read_json_lines(file: BinaryIO) -> Iterator[Record]:
         file: The file, at its start.
     """
     for number, text in bounded_lines(file):
-        yield Record(number, {}, TOO_LONG, DIVIDE_IT) if text is None else parse_record(number, text)
+        yield parse_record(number, text)
 
 
-def parse_record(number: int, text: bytes | msgspec.Raw) -> Record:
+def parse_record(number: int, text: bytes | msgspec.Raw | None) -> Record:
     """Return a record of JSON, which is invalid if the text is not an object.
 
     Args:
         number: Its line in the file, or its place in a list.
-        text: The JSON.
+        text: The JSON; None if it is too long.
     """
+    if text is None:
+        return Record(number, {}, TOO_LONG, "divide it, or remove it")
     try:
         value: Any = msgspec.json.decode(text)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -178,7 +181,7 @@ def parse_record(number: int, text: bytes | msgspec.Raw) -> Record:
             return Record(number, {}, f"it is not JSON: {error}", _HINT)
     if not isinstance(value, dict):
         return Record(number, {}, f"expected an object of JSON, found {type(value).__name__}", _HINT)
-    return Record(number, value)
+    return Record(number, value, size_bytes=memoryview(text).nbytes)
 
 
 _MAX_FIELD = 64 << 20  # characters; an open quote would otherwise read the rest of the file into memory
@@ -317,7 +320,7 @@ class DelimitedReader:
         for name, kind in numbers.items():
             if values[name] is not None:
                 values[name] = number_of(values[name], kind)
-        return Record(line, values)
+        return Record(line, values, size_bytes=sum(map(len, fields)))
 
 
 def _delimiter(line: str) -> str:

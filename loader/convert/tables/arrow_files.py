@@ -126,7 +126,7 @@ class ParquetTable(ClosesOnExit):
                     sizes = chunk.total_uncompressed_size, chunk.total_compressed_size
                     name = f"column {chunk.path_in_schema!r}"
                     check_ratio(*sizes, path=self._path, name=name)
-                    # Of the largest value, the metadata tells only that it is no smaller than the mean.
+                    # The metadata has no more about the largest value: it is no smaller than the mean.
                     _check_size(sizes[0] // max(1, chunk.num_values), f"a value of {name}", self._path)
                 batch_rows = self._batch_rows(group, columns)
                 position = first
@@ -266,46 +266,41 @@ class ArrowFile(ClosesOnExit):
 
 
 class _BatchHeader(NamedTuple):
-    """What the header of a record batch says: its rows, and its bytes in memory and in the file."""
+    """The rows of a record batch, and its bytes in memory and in the file."""
 
     rows: int
     unpacked_bytes: int
     packed_bytes: int
 
 
-class _Table:
+class _Table(NamedTuple):
     """A table of the FlatBuffers format, in which the headers of Arrow files are written."""
 
-    def __init__(self, data: bytes, position: int) -> None:
-        self._data = data
-        self._position = position
+    data: bytes
+    position: int
 
-    def _at(self, position: int, size_bytes: int, *, signed: bool = False) -> int:
-        return int.from_bytes(self._data[position : position + size_bytes], "little", signed=signed)
+    def at(self, position: int, size_bytes: int, *, signed: bool = False) -> int:
+        return int.from_bytes(self.data[position : position + size_bytes], "little", signed=signed)
+
+    def place(self, field: int) -> int:
+        """Return the position of a field; 0 for one that is not written."""
+        offsets = self.position - self.at(self.position, 4, signed=True)
+        is_written = 4 + 2 * field < self.at(offsets, 2)
+        offset = self.at(offsets + 4 + 2 * field, 2) if is_written else 0
+        return self.position + offset if offset else 0
 
     def number(self, field: int, size_bytes: int) -> int:
-        position = self._field(field)
-        return self._at(position, size_bytes, signed=True) if position else 0
+        position = self.place(field)
+        return self.at(position, size_bytes, signed=True) if position else 0
 
     def table(self, field: int) -> _Table:
-        position = self._field(field)
-        return _Table(self._data, position + self._at(position, 4))
+        return _Table(self.data, self.place(field) + self.number(field, 4))
 
     def pairs(self, field: int, stride: int = 16) -> list[tuple[int, int]]:
         """Return the first two 64-bit integers of each element of a vector."""
-        start = self._field(field)
-        start += self._at(start, 4)
-        stop = start + 4 + stride * min(self._at(start, 4), len(self._data) // stride)
-        return [(self._at(at, 8), self._at(at + 8, 8)) for at in range(start + 4, stop, stride)]
-
-    def has(self, field: int) -> bool:
-        return self._field(field) > 0
-
-    def _field(self, field: int) -> int:
-        offsets = self._position - self._at(self._position, 4, signed=True)
-        is_there = 4 + 2 * field < self._at(offsets, 2)
-        offset = self._at(offsets + 4 + 2 * field, 2) if is_there else 0
-        return self._position + offset if offset else 0
+        start = self.place(field) + self.number(field, 4)
+        stop = start + 4 + stride * min(self.at(start, 4), len(self.data) // stride)
+        return [(self.at(at, 8), self.at(at + 8, 8)) for at in range(start + 4, stop, stride)]
 
 
 _DICTIONARY, _BATCH = 2, 3  # kinds of messages
@@ -326,7 +321,7 @@ def _batch_headers(file: ReadableFile, path: str, *, is_stream: bool) -> Iterato
         batch = message.table(2) if kind == _BATCH else message.table(2).table(1)
         buffers = batch.pairs(2)
         unpacked = packed = sum(size for _, size in buffers)
-        if batch.has(3):  # each buffer begins with its size in memory
+        if batch.place(3):  # each buffer begins with its size in memory
             firsts = [file.read_at(start + offset, 8) for offset, size in buffers if size]
             unpacked = sum(max(0, int.from_bytes(first, "little", signed=True)) for first in firsts)
         if kind == _BATCH:

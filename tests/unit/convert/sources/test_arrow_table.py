@@ -26,6 +26,7 @@ from loader.format.dataset_folder import DatasetFolder
 from tests.imports import imported, picture, reasons
 
 FORMS = ("JPEG", "PNG")
+USED = pa.proxy_memory_pool(pa.default_memory_pool())  # lives as long as what it has allocated
 
 
 def row(number: int) -> dict[str, Any]:
@@ -331,8 +332,8 @@ def test_an_arrow_batch_that_unpacks_to_very_much_fails_its_rows_before_it_is_re
     with (ipc.new_file if form == "file" else ipc.new_stream)(str(path), schema, options=options) as writer:
         for data, text in ((picture(0, "JPEG"), "a"), (bomb, "b"), (picture(2, "JPEG"), "c")):
             writer.write_batch(pa.record_batch([[data], [text]], schema=schema))
-    pool, used = pa.default_memory_pool(), pa.proxy_memory_pool(pa.default_memory_pool())
-    pa.set_memory_pool(used)
+    pool = pa.default_memory_pool()
+    pa.set_memory_pool(USED)
     try:
         samples, report = imported(ArrowTableSource(path=str(path), kind="arrow"), tmp_path / "out", max_failures=2)
     finally:
@@ -341,7 +342,7 @@ def test_an_arrow_batch_that_unpacks_to_very_much_fails_its_rows_before_it_is_re
     assert list(samples) == left
     assert len(reasons(report)) == 3 - len(left)
     assert "record batch 1 unpacks " in reasons(report)["t.arrow, row 1"]
-    assert used.max_memory() < len(bomb) // 4
+    assert USED.max_memory() < len(bomb) // 4
 
 
 @pytest.mark.parametrize("kind", ["parquet", "arrow"])

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..accounting.kinds import TORCH
-from ..accounting.large_parts import SHOWN_JSON_BYTES, limit_parts
+from ..accounting.large_parts import SHOWN_JSON_BYTES
 from ..errors import EnergonError, TrustError
 from ..format.dataset_folder import DatasetFolder
 from ..format.documents.dataset_config import is_own_module
@@ -211,7 +211,7 @@ def view_of_record(reader: RecordReader, number: int, title: str, *, max_json_by
     """Read one sample of a single file and describe it."""
     found = SampleView(title=title, fields=(), bare_key=str(number), shard=reader.file.name)
     try:
-        parts = limit_parts(reader.read_parts(number), max_json_bytes)
+        parts = reader.read_parts(number, max_json_bytes=max_json_bytes)
     except EnergonError as error:
         return replace(found, fault=str(error))
     return replace(found, fields=describe_parts(parts))

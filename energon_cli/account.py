@@ -15,13 +15,13 @@ def show_account(account: Account) -> None:
 
     console = error_console()
     if account.hidden and output_settings().verbosity:
-        console.print(f"not counted: {account.hidden:,} hidden files and folders, and index files", highlight=False)
+        console.print(f"not counted: {account.hidden:,} hidden files and folders, and index files")
     if account.is_complete:
         return
     for fate, entries in (("left out", account.left_out), ("failed", account.failed)):
         for entry in entries:
-            console.print(f"{fate}: {escape_controls(_line(entry))}", style="yellow", soft_wrap=True, highlight=False)
-    console.print("energon rule CODE explains a code", style="dim", soft_wrap=True, highlight=False)
+            console.print(f"{fate}: {escape_controls(_line(entry))}", style="yellow")
+    console.print("energon rule CODE explains a code", style="dim")
 
 
 def _line(entry: AccountEntry) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -18,7 +18,6 @@ from .settings import break_between_words, name_program, output_settings
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
 __all__ = [
     "StatusLine",
@@ -94,7 +93,7 @@ def _show_lines(label: str, texts: Sequence[str], *, style: str = "", hidden: bo
     if hidden or not texts:
         return
     for text in texts:
-        shown = break_between_words(label + name_program(escape_controls(text)))
+        shown = break_between_words(label + name_program(escape_controls(text)), sys.stderr)
         if style and colour_wanted(sys.stderr):
             shown = click.style(label, fg=style, bold=True) + shown.removeprefix(label)
         click.echo(shown, err=True, color=colour_wanted(sys.stderr))
@@ -113,18 +112,25 @@ def error_console() -> Console:
 def _console(stream: Any) -> Console:
     from rich.console import Console
     from rich.segment import Segment
+    from rich.text import Text
 
     class PlainConsole(Console):
-        """A console that escapes control characters in all that it shows.
+        """A console that escapes control characters in all that it shows, and breaks texts between words.
 
         It raises on a broken pipe, for :func:`energon_cli.main.main` to handle; rich would exit.
         """
 
         def print(self, *objects: Any, **options: Any) -> None:
-            shown = (
-                name_program(escape_controls(one, keep="\n\t")) if isinstance(one, str) else one for one in objects
-            )
-            super().print(*shown, **options)
+            texts = [
+                Text(name_program(escape_controls(one, keep="\n\t"))) if isinstance(one, str) else one
+                for one in objects
+            ]
+            if all(isinstance(one, Text) for one in texts):
+                line = Text(" ").join(texts)
+                line.plain = break_between_words(line.plain, stream)  # styles keep their places
+                super().print(line, **{**options, "soft_wrap": True})
+            else:
+                super().print(*texts, **options)
 
         def render(self, renderable: Any, options: Any = None) -> Iterator[Segment]:
             for segment in super().render(renderable, options):
@@ -162,8 +168,38 @@ def _supports_truecolor() -> bool:
     return terminal.startswith(_TRUECOLOR_TERMS) and os.environ.get("TERM_PROGRAM") != "Apple_Terminal"
 
 
-def print_table(console: Console, table: Table) -> None:
-    """Print a table; when piped, strip the spaces that pad its last column."""
+def print_table(console: Console, headings: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Print a table whose columns break words only if the longest words are wider than the console.
+
+    When piped, the spaces that pad its last column are stripped.
+
+    Args:
+        console: The console.
+        headings: A heading for each column; of numbers, which are aligned to the right, with ``>`` before it.
+        rows: Strings and renderables for each row.
+    """
+    from rich.measure import measure_renderables
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold", show_header=any(headings))
+    for heading in headings:
+        table.add_column(heading.removeprefix(">"), justify="right" if heading[:1] == ">" else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(escape_controls(cell) if isinstance(cell, str) else cell for cell in row))
+    # A column needs the width of its longest word; of numbers, that of its longest line.
+    longest, widths = [], []
+    for column in table.columns:
+        head, cells = (
+            measure_renderables(console, console.options, [*some]) for some in ([column.header], column.cells)
+        )
+        widths.append(max(head.maximum, cells.maximum))
+        longest.append(max(head.minimum, cells.maximum if column.justify == "right" else cells.minimum))
+    room = console.width - 2 * (len(widths) - 1)
+    least = longest if sum(longest) <= room else [1] * len(widths)
+    while sum(widths) > room and (wide := [at for at, width in enumerate(widths) if width > least[at]]):
+        widths[max(wide, key=widths.__getitem__)] -= 1  # take from the widest column
+    for column, width in zip(table.columns, widths, strict=True):
+        column.width = width or None
     if console.is_terminal:
         console.print(table)
         return

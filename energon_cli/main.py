@@ -208,7 +208,9 @@ def _run(arguments: list[str], settings: OutputSettings) -> int:
 
             explain_source(error)
             _name_option(error, arguments)
-        text = break_between_words("Error: " + name_program(escape_controls(error.format_message(), keep="\n")))
+        text = break_between_words(
+            "Error: " + name_program(escape_controls(error.format_message(), keep="\n")), sys.stderr
+        )
         vars(error)["format_message"] = lambda: text.removeprefix("Error: ")  # type checkers take it for final
         error.show()
         return error.exit_code
@@ -259,7 +261,8 @@ class _LogPrinter(logging.Handler):
         if record.levelno < output_settings().log_level:
             return
         try:
-            click.echo(name_program(escape_controls(record.getMessage())), err=True)
+            text = name_program(escape_controls(record.getMessage()))
+            click.echo(break_between_words(text, sys.stderr), err=True)
         except Exception:  # noqa: BLE001 - like the logging module: a failed message never stops a command
             self.handleError(record)
 
@@ -289,7 +292,7 @@ def _print_message(message: str, *, label: Literal["error", "warning"] | None = 
         coloured = colour_wanted(sys.stderr)
     else:  # the escapes of this library cannot be imported
         text = "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in message)
-    text = break_between_words(text if label is None else f"{label}: {text}")
+    text = break_between_words(text if label is None else f"{label}: {text}", sys.stderr)
     if coloured and "  at: " in text:
         from .links import link_places, supports_links
 

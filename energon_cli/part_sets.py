@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .console import escape_controls, print_table
+from .console import print_table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,21 +22,14 @@ def print_part_sets(console: Console, part_sets: Sequence[Mapping[str, Any]], *,
         part_sets: The table as ``--json`` prints it.
         is_complete: There are no further part sets.
     """
-    from rich.table import Table
-
     if not part_sets:
         return
-    rows = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    rows.add_column("part set")
-    for heading in ("samples", "shards"):
-        rows.add_column(heading, justify="right")
-    rows.add_column("example")
+    rows = []
     for each in part_sets[:_MAX_ROWS]:
         more = len(each["parts"]) - _MAX_NAMES
         names = " ".join(each["parts"][:_MAX_NAMES]) + (f" … and {more:,} more" if more > 0 else "")
-        counts = f"{each['samples']:,}", f"{each['shards']:,}"
-        rows.add_row(escape_controls(names), *counts, escape_controls(each["example"]))
-    print_table(console, rows)
+        rows.append((names, f"{each['samples']:,}", f"{each['shards']:,}", each["example"]))
+    print_table(console, ("part set", ">samples", ">shards", "example"), rows)
     more = len(part_sets) - _MAX_ROWS
     if more > 0:
         console.print(f"… and {'' if is_complete else 'at least '}{more:,} more part sets (--json lists them)")

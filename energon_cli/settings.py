@@ -6,10 +6,14 @@ import contextlib
 import logging
 import os
 import re
+import shutil
 import sys
 from collections.abc import Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import Any
+
+from .ascii_text import in_ascii, is_ascii_only
 
 
 @dataclass(slots=True)
@@ -74,14 +78,36 @@ def scoped_settings() -> Iterator[OutputSettings]:
         _settings.reset(token)
 
 
-def break_between_words(text: str) -> str:
-    """Break a message between words on a terminal; places, which are links, and command lines, to copy, stay whole."""
-    if not (sys.stderr and sys.stderr.isatty()):
-        return text
-    import shutil
-    import textwrap
+# What stays in one line: a place, which is a link; a command line, to copy; and any other word.
+_UNBROKEN = re.compile(r"(\s*)((?<=^  )at: .*|(?<=: )(?:energon|python -m|pip install) .*?(?=; |$)|\S+)", re.MULTILINE)
 
-    lines = textwrap.TextWrapper(shutil.get_terminal_size().columns, break_long_words=False, break_on_hyphens=False)
-    prose, command, rest = text.partition(f"{program_name()} ")
-    wrapped = (line if line.startswith("  at: ") else lines.fill(line) for line in prose.rstrip().split("\n"))
-    return "\n".join(wrapped) + prose[len(prose.rstrip()) :] + command + rest
+_LINK = re.compile(r"\x1b\]8;;.*?\x1b\\")
+
+
+def break_between_words(text: str, stream: Any) -> str:
+    """Replace spaces by line breaks where lines are longer than those of a terminal; the length of the text stays."""
+    if not (stream and stream.isatty()):
+        return text
+    try:
+        size = os.get_terminal_size(stream.fileno())
+    except (OSError, ValueError):
+        size = os.terminal_size((80, 24))
+    columns = shutil.get_terminal_size(size).columns
+    pieces: list[str] = []
+    column = 0
+    for space, word in _UNBROKEN.findall(text):
+        width = len(word) if word.isascii() and "\x1b" not in word else _cells(word)
+        before = 0 if "\n" in space else column
+        column = before + len(space.rpartition("\n")[2])
+        if before and space and column + width > columns:
+            space, column = f"\n{space[1:]}", len(space) - 1  # noqa: PLW2901 - the break takes the place of a space
+        pieces += space, word
+        column += width
+    return "".join(pieces) + text[len(text.rstrip()) :]
+
+
+def _cells(text: str) -> int:
+    from rich.cells import cell_len
+
+    text = _LINK.sub("", text)
+    return len(in_ascii(text)) if is_ascii_only() else cell_len(text)

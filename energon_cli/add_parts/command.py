@@ -96,14 +96,12 @@ def add_parts(
 
 
 def _show(report: AddPartsReport) -> None:
-    from loader.errors import escape_controls
-
-    from ..console import show_note
+    from ..console import escape_controls, output_console, show_note
 
     parts = ", ".join(f"{name} {count:,}" for name, count in report.parts.items())
-    click.echo(escape_controls(f"wrote {report.matched:,} samples to {report.output}: {parts}"))
+    output_console().print(escape_controls(f"wrote {report.matched:,} samples to {report.output}: {parts}"))
     rows = ", ".join(f"{part} {count:,}" for part, count in report.rows.items())
-    click.echo(escape_controls(f"wrote {report.metadataset}, which joins them: {rows} samples"))
+    output_console().print(escape_controls(f"wrote {report.metadataset}, which joins them: {rows} samples"))
     for count, keys, what in (
         (report.missing, report.missing_keys, "samples of the dataset have no new parts"),
         (report.unused, report.unused_keys, "samples of the source belong to none of the dataset"),

@@ -62,6 +62,7 @@ def browse(
     from ..console import print_json, show_note
     from ..progress import ProgressBar
 
+    # Import the server, which is an extra.
     try:
         from .app import serve_pages
     except ImportError as error:
@@ -69,6 +70,7 @@ def browse(
             f"energon browse needs {error.name}, which is not installed",
             hint="run: pip install 'energon-toolkit[browse]'",
         ) from error
+    # Read the indexes; shards that are not prepared are scanned.
     request = BrowseRequest(
         paths=[check_path(path, takes_tar=True, meta_folder=meta_folder) for path in paths],
         split_config=given_name("split_config", split_config),
@@ -76,6 +78,7 @@ def browse(
     )
     with ProgressBar("Scanning", unit="shards") as bar:
         catalogue = Catalogue(request, lambda now: bar.update(now.shards_done, now.shards_total))
+    # Serve pages until Ctrl-C; the address is shown once they can be opened.
     listener = _listen(host, port)
     token = token or secrets.token_urlsafe(24)
     url = f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}/?token={token}"

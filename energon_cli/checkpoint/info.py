@@ -103,20 +103,20 @@ def _show(console: Console, facts: dict[str, Any]) -> None:
     from ..console import escape_controls
 
     for file in facts["files"]:
-        console.print(Text(escape_controls(file["path"]), style="bold"), soft_wrap=True)
+        console.print(Text(escape_controls(file["path"]), style="bold"))
         if file["fault"]:
-            console.print(Text(escape_controls(f"  error: {file['fault']}", keep="\n"), style="red"), soft_wrap=True)
+            console.print(Text(escape_controls(f"  error: {file['fault']}", keep="\n"), style="red"))
         for state in file["states"][:_MAX_STATES_SHOWN]:
             place = f" at {state['place']}" if state["place"] else ""
             text = f"  state of rank {state['rank']} of {state['ranks']}{place}"
-            console.print(_line(text), soft_wrap=True)
+            console.print(_line(text))
         if (more := len(file["states"]) - _MAX_STATES_SHOWN) > 0:
-            console.print(f"  … and {more:,} more states; --json lists them", soft_wrap=True)
+            console.print(f"  … and {more:,} more states; --json lists them")
     for run in facts["runs"]:
         console.print()
-        console.print(Text(_headline(run), style="bold"), soft_wrap=True)
+        console.print(Text(_headline(run), style="bold"))
         for label, value in _lines(run):
-            console.print(Text.assemble((f"{label:<12}", "cyan"), _line(value)), soft_wrap=True)
+            console.print(Text.assemble((f"{label:<12}", "cyan"), _line(value)))
 
 
 def _line(text: str) -> str:

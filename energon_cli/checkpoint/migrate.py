@@ -60,7 +60,7 @@ def migrate(
         return
     console = output_console()
     for line in done.leaves:
-        console.print(escape_controls(line), soft_wrap=True, markup=False)
+        console.print(escape_controls(line))
     change = f"changes before micro-batch {done.written.batch:,}" if done.leaves else "has not changed"
     text = f"the mix {change}: {written_files(done.written)}"
-    console.print(escape_controls(text), soft_wrap=True, style="green")
+    console.print(escape_controls(text), style="green")

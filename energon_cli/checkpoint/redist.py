@@ -62,7 +62,7 @@ def redist(
         return
     text = f"converted {plural(done.ranks_before, 'rank')} to {done.ranks:,} at micro-batch {done.batch:,}: "
     text += written_files(done)
-    output_console().print(escape_controls(text), soft_wrap=True, style="green")
+    output_console().print(escape_controls(text), style="green")
 
 
 def _prompt_for_ranks(files: list[StateFile]) -> int:

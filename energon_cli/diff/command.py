@@ -129,16 +129,14 @@ def _show(console: Console, report: DiffReport) -> None:
     from ..console import show_note
 
     for one in report.differences:
-        console.print(str(one), soft_wrap=True)
+        console.print(str(one))
     hidden = report.count - len(report.differences)
     if hidden:
-        console.print(f"… and {hidden:,} more (--max-differences)", soft_wrap=True)
+        console.print(f"… and {hidden:,} more (--max-differences)")
     show_note(*report.notes)
     if report.resumes is not None:
         answer = f"{'continues' if report.resumes else 'cannot continue'} A exactly"
         with_data = " and the arguments of A" if report.kinds[1] != "checkpoint" and report.resumes else ""
-        console.print(
-            f"a run with B{with_data} {answer}", style="green" if report.resumes else "bold red", soft_wrap=True
-        )
+        console.print(f"a run with B{with_data} {answer}", style="green" if report.resumes else "bold red")
     text = "no differences" if report.is_same else plural(report.count, "difference")
-    console.print(text, style="green" if report.is_same else "bold", soft_wrap=True)
+    console.print(text, style="green" if report.is_same else "bold")

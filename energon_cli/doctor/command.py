@@ -57,8 +57,8 @@ def doctor(*, as_json: bool) -> None:
         for one in advice:
             style = "red" if one.severity == "error" else "yellow"
             text = escape_controls(one.message, keep="\n")
-            console.print(Text.assemble((f"{one.severity:<7} {one.subject}", style), f": {text}"), soft_wrap=True)
-            console.print(Text(f"  hint: {escape_controls(one.hint)}"), soft_wrap=True)
+            console.print(Text.assemble((f"{one.severity:<7} {one.subject}", style), f": {text}"))
+            console.print(Text(f"  hint: {escape_controls(one.hint)}"))
         if not advice:
             console.print("no findings", style="green")
     if advice:
@@ -85,23 +85,20 @@ def _document(checkup: Checkup) -> dict[str, Any]:
 def _show_facts(console: Console, checkup: Checkup) -> None:
     """Print the facts in two columns, and the packages and extras in as many as fit."""
     from rich.columns import Columns
-    from rich.table import Table
     from rich.text import Text
 
     installed = checkup.installed
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column(style="cyan", no_wrap=True)
-    table.add_column(overflow="fold")
-    for label, value in _lines(checkup):
-        table.add_row(label, Text(escape_controls(value)))
     packages = [f"{name} {version or '(missing)'}" for name, version in installed.required.items()]
-    table.add_row("packages", Columns(map(Text, packages), equal=True, column_first=True, padding=(0, 2)))
     extras = [f"{name} (missing: {', '.join(lacks)})" if lacks else name for name, lacks in installed.extras.items()]
-    table.add_row("extras", Columns(map(Text, extras), equal=True, column_first=True, padding=(0, 2)))
     missing = ",".join(name for name, lacks in installed.extras.items() if lacks)
     wanted = f"pip install 'energon-toolkit[{missing}]'" if missing else "nothing: all extras are here"
-    table.add_row("to install", Text(wanted))
-    print_table(console, table)
+    facts: list[tuple[str, Any]] = [
+        *_lines(checkup),
+        ("packages", Columns(map(Text, packages), equal=True, column_first=True, padding=(0, 2))),
+        ("extras", Columns(map(Text, extras), equal=True, column_first=True, padding=(0, 2))),
+        ("to install", wanted),
+    ]
+    print_table(console, ("", ""), [(Text(label, style="cyan"), value) for label, value in facts])
 
 
 def _lines(checkup: Checkup) -> Iterator[tuple[str, str]]:

@@ -88,12 +88,14 @@ def exclude(
     from ..console import print_json
     from ..progress import ProgressBar
 
+    # Exactly one thing is to be done.
     path = check_path(path, meta_folder=meta_folder)
     names = {"split_config": given_name("split_config", split_config), "meta_folder": meta_folder}
     copies_of = duplicates_of or ("" if duplicates else None)
     chooses = query != SampleQuery() or lint or copies_of is not None
     if is_undo + is_list + chooses != 1:
         raise click.UsageError("Expected one of these: samples to exclude, --list, or --undo.")
+    # List or undo earlier exclusions.
     is_mix = is_metadataset(path)
     if is_list:
         _list(path, names, is_mix=is_mix, as_json=as_json)
@@ -101,6 +103,7 @@ def exclude(
     if is_undo:
         _undo(path, names, is_mix=is_mix, as_json=as_json)
         return
+    # Choose samples, and exclude them.
     request = library.ExcludeRequest(
         path=path,
         query=query,
@@ -115,6 +118,7 @@ def exclude(
     )
     with ProgressBar("Checking samples", unit="samples", enabled=progress) as bar:
         reports = library.exclude_each(request, bar.update)
+    # Report.
     if as_json:
         documents = [asdict(report) | {"lacks": report.lacks or None} for report in reports]
         print_json({"datasets": documents} if is_mix else documents[0])
@@ -213,26 +217,22 @@ def _listed_document(listed: ListedExclusions) -> dict[str, object]:
 
 def _show_list(listed: ListedExclusions, *, title: str | None) -> None:
     """Show the exclusions of a dataset, below its name if there are several datasets."""
-    from rich.table import Table
-    from rich.text import Text
-
-    from loader.errors import escape_controls
-
-    from ..console import output_console
+    from ..console import escape_controls, output_console, print_table
 
     console = output_console()
     if title is not None:
-        console.print(Text(escape_controls(title)))
+        console.print(escape_controls(title))
     if listed.exclusions:
-        table = Table("when", "samples", "in", "reason", box=None, pad_edge=False)
-        for entry in listed.exclusions:
-            where = f"filter {entry.filter}" if entry.filter else entry.split_file
-            table.add_row(entry.at, f"{entry.samples:,}", Text(where), Text(escape_controls(entry.reason)))
-        console.print(table)
+        places = (f"filter {each.filter}" if each.filter else each.split_file for each in listed.exclusions)
+        rows = [
+            (each.at, f"{each.samples:,}", where, each.reason)
+            for each, where in zip(listed.exclusions, places, strict=True)
+        ]
+        print_table(console, ("when", ">samples", "in", "reason"), rows)
     if listed.others:
         console.print(f"{len(listed.others):,} entries of the split file are from elsewhere, such as:")
         for name in listed.others[:5]:
-            console.print(Text(f"  {escape_controls(name)}"))
+            console.print(f"  {escape_controls(name)}")
     for name, kept in listed.filters.items():
-        console.print(Text(f"filter {name} keeps {kept:,} samples"))
+        console.print(f"filter {name} keeps {kept:,} samples")
     console.print(f"the split excludes {_count(listed.samples)}")

@@ -96,22 +96,19 @@ def _document(sample: SampleParts) -> dict[str, object]:
 
 def _show(sample: SampleParts, *, is_first: bool, is_only: bool) -> None:
     """List the parts of a sample, after its name and the dataset unless it is the path."""
-    from rich.table import Table
-    from rich.text import Text
-
     from loader.inspect import format_bytes
 
-    from ..console import escape_controls, output_console
+    from ..console import output_console, print_table
 
-    table = Table("part", "size", "offset in the shard", box=None, pad_edge=False)
-    for place in sample.parts[:_MAX_PARTS]:
-        offset = "–" if place.offset is None else f"{place.offset:,}"
-        table.add_row(Text(escape_controls(place.name)), format_bytes(place.size_bytes), offset)
+    rows = [
+        (place.name, format_bytes(place.size_bytes), "–" if place.offset is None else f"{place.offset:,}")
+        for place in sample.parts[:_MAX_PARTS]
+    ]
     console = output_console()
     if not is_first:
         console.print()
     console.print(f"{sample.shard}/{sample.key}" + ("" if is_only else f"  {sample.dataset}"))
-    console.print(table)
+    print_table(console, ("part", ">size", ">offset in the shard"), rows)
     if len(sample.parts) > _MAX_PARTS:
         console.print(f"… and {len(sample.parts) - _MAX_PARTS:,} more, which --json lists")
 

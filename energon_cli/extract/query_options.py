@@ -110,7 +110,7 @@ def compute_with_consent(
     from loader.inspect import plural
     from loader.inspect.stats import compute_values, estimate_values, value_names
 
-    from ..console import escape_controls, is_terminal, show_note
+    from ..console import error_console, escape_controls, is_terminal, show_note
     from ..progress import ProgressBar
 
     if not computes:
@@ -124,7 +124,7 @@ def compute_with_consent(
             keeps = "" if command is None else f" To keep it for all commands, run: {command}"
             if not (is_terminal(sys.stdin) and is_terminal(sys.stderr)):
                 raise click.UsageError(f"{message} Pass --yes to compute it.{keeps}")
-            click.echo(message + keeps, err=True)
+            error_console().print(message + keeps)
             click.confirm("Compute it now?", default=True, abort=True, err=True)
     with ProgressBar("Reading values", unit="samples") as bar:
         values = compute_values(folder, names, samples, workers=usable_cores(), on_progress=bar.update)

@@ -62,7 +62,7 @@ def resolve_choices(
             ratio = parse_ratio(_DEFAULT_RATIO)
         return ratio, propose_choices(given)
     if not flags.asks_by_menus:
-        questions = PipedQuestions(show=lambda line: console.print(line, soft_wrap=True))
+        questions = PipedQuestions(show=console.print)
         if ratio is None and not is_split:
             ratio = questions.split(SplitRequest(ratio=parse_ratio(_DEFAULT_RATIO))).ratio
         return ratio, ask(questions, given)

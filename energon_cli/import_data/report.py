@@ -43,39 +43,34 @@ def show_found(console: Console, flags: ImportFlags, listed: ListedRows, first: 
     about = "" if listed.are_sizes_known else "about "
     size = f", {about}{format_bytes(listed.size_bytes)}" if listed.size_bytes else ""
     names = " ".join(map(escape_controls, flags.sources))
-    console.print(f"{names} ({kinds}): {plural(rows, 'sample')}{size}", soft_wrap=not console.is_terminal)
+    console.print(f"{names} ({kinds}): {plural(rows, 'sample')}{size}")
     for _, columns in found_columns(listed.sources):
         _show_columns(console, columns)
     coverage = ", ".join(
         f"{escape_controls(name)} {format_percent(count / rows)}" for name, count in listed.part_counts.most_common()
     )
-    console.print(f"parts: {coverage}", soft_wrap=not console.is_terminal)
+    console.print(f"parts: {coverage}")
     if listed.rows.renamed:
-        console.print(f"{plural(len(listed.rows.renamed), 'key')} occur again, and get a number", soft_wrap=True)
+        console.print(f"{plural(len(listed.rows.renamed), 'key')} occur again, and get a number")
     show_note(*listed.notes)
     if flags.asks_by_menus:
         show_first_sample(console, first)
 
 
 def _show_columns(console: Console, columns: Sequence[FoundColumn]) -> None:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("column", "becomes", "first values"):
-        table.add_column(heading)
+    rows = []
     for column in columns:
         use = column.role if column.part is None else f"{column.part} ({column.role})"
-        table.add_row(*map(escape_controls, (column.name, use, ", ".join(column.examples))))
-    print_table(console, table)
+        rows.append((column.name, use, ", ".join(column.examples)))
+    print_table(console, ("column", "becomes", "first values"), rows)
 
 
 def show_draft(console: Console, flags: ImportFlags, parts: Sequence[PlannedPart]) -> None:
     """Print the planned result (``--dry-run``)."""
-    console.print(f"would write to {escape_controls(flags.output)}:", soft_wrap=True)
+    console.print(f"would write to {escape_controls(flags.output)}:")
     for part in parts:
         console.print(
             f"  {escape_controls(part.name)}: {plural(part.samples, 'sample')} in {plural(part.shards, 'shard')}",
-            soft_wrap=True,
         )
 
 
@@ -123,11 +118,10 @@ def show_done(console: Console, path: str, report: ImportReport) -> None:
     console.print(
         f"imported to {escape_controls(path)}: {size} ({format_bytes(report.size_bytes)}) in"
         f" {report.seconds:.1f} s{kept}",
-        soft_wrap=not console.is_terminal,
         style="green",
     )
     split = ", ".join(f"{escape_controls(name)} {samples:,}" for name, (_, samples) in prepared.split.items())
-    console.print(f"split: {split} {'sample' if prepared.samples == 1 else 'samples'}", soft_wrap=True)
+    console.print(f"split: {split} {'sample' if prepared.samples == 1 else 'samples'}")
     unsplit = prepared.samples - sum(samples for _, samples in prepared.split.values())
     if unsplit > 0:
         show_warning(f"in no split part: {plural(unsplit, 'sample')}, whose source names none")

@@ -96,9 +96,6 @@ def import_sources(flags: ImportFlags) -> None:
         )
         if flags.dry_run:
             _show_dry_run(flags, listed, layout, draft, console)
-            show_account(listed.account)
-            if flags.strict:
-                listed.account.check_complete(at=flags.output)
             return
         plan = ImportPlan(
             sources=listed.sources,
@@ -200,10 +197,13 @@ def _show_dry_run(flags: ImportFlags, listed: ListedRows, layout: ShardLayout, d
     parts = listed.plan(layout)
     if flags.as_json:
         print_json(draft_document(flags, listed, parts, files=draft.files, notes=draft.notes, warnings=draft.warnings))
-        return
-    show_draft(console, flags, parts)
-    show_files(console, draft.files, folder=f"{flags.output}/.nv-meta")
-    show_note(*draft.notes)
+    else:
+        show_draft(console, flags, parts)
+        show_files(console, draft.files, folder=f"{flags.output}/.nv-meta")
+        show_note(*draft.notes)
+    show_account(listed.account)
+    if flags.strict:
+        listed.account.check_complete(at=flags.output)
 
 
 def _run(plan: ImportPlan, listed: ListedRows, *, progress: bool | None) -> ImportReport:

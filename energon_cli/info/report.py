@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from heapq import nlargest
 from typing import TYPE_CHECKING, Any
 
-from rich.table import Table
 from rich.text import Text
 
 from loader.inspect import format_bytes, format_count, format_percent, plural
@@ -38,23 +37,35 @@ def show_facts(console: Console, facts: dict[str, Any]) -> None:
 
 
 def _show_dataset(console: Console, facts: dict[str, Any]) -> None:
-    console.print(linked_path(console, facts["path"]), soft_wrap=True)
+    console.print(linked_path(console, facts["path"]))
     console.print(
         f"{plural(facts['samples'], 'sample')} in {plural(facts['shards'], 'shard')}, {format_bytes(facts['bytes'])}"
     )
     for label, value in _lines(facts):
-        console.print(Text.assemble((f"{label:<12}", "cyan"), escape_controls(value)), soft_wrap=True)
+        console.print(Text.assemble((f"{label:<12}", "cyan"), escape_controls(value)))
     if facts["splits"]:
         console.print()
-        print_table(console, _split_table(facts["splits"]))
+        rows = [
+            (each["name"], format_count(each["shards"]), format_count(each["samples"]), format_percent(each["share"]))
+            for each in facts["splits"]
+        ]
+        print_table(console, ("split part", ">shards", ">samples", ">share"), rows)
     if facts["parts"]:
         console.print()
-        print_table(console, _part_table(facts["parts"]))
+        _show_parts(console, facts["parts"])
         if len(facts["parts"]) > _MAX_PARTS:
             console.print(f"… and {len(facts['parts']) - _MAX_PARTS:,} more (--json lists all)")
     if facts.get("part_sets"):
         console.print()
         print_part_sets(console, facts["part_sets"], is_complete=facts["part_sets_complete"])
+
+
+def _show_parts(console: Console, parts: list[dict[str, Any]]) -> None:
+    largest = nlargest(_MAX_PARTS, range(len(parts)), key=lambda number: parts[number]["total_bytes"])
+    shown = [parts[number] for number in sorted(largest)]
+    sizes = [map(format_bytes, (each["total_bytes"], each["median_bytes"])) for each in shown]
+    rows = [(each["name"], format_percent(each["coverage"]), *of) for each, of in zip(shown, sizes, strict=True)]
+    print_table(console, ("part", ">coverage", ">total", ">median"), rows)
 
 
 def _lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
@@ -132,39 +143,6 @@ def _index_text(index: dict[str, Any]) -> str:
     return f"STALE: {' and '.join(faults)} since it was built; run energon prepare again"
 
 
-def _table(first: str, *numbers: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    table.add_column(first)
-    for heading in numbers:
-        table.add_column(heading, justify="right")
-    return table
-
-
-def _split_table(splits: list[dict[str, Any]]) -> Table:
-    table = _table("split part", "shards", "samples", "share")
-    for split in splits:
-        table.add_row(
-            escape_controls(split["name"]),
-            format_count(split["shards"]),
-            format_count(split["samples"]),
-            format_percent(split["share"]),
-        )
-    return table
-
-
-def _part_table(parts: list[dict[str, Any]]) -> Table:
-    table = _table("part", "coverage", "total", "median")
-    largest = nlargest(_MAX_PARTS, range(len(parts)), key=lambda number: parts[number]["total_bytes"])
-    for part in (parts[number] for number in sorted(largest)):
-        table.add_row(
-            escape_controls(part["name"]),
-            format_percent(part["coverage"]),
-            format_bytes(part["total_bytes"]),
-            format_bytes(part["median_bytes"]),
-        )
-    return table
-
-
 def _media_lines(facts: dict[str, Any] | None) -> list[tuple[str, str]]:
     """Return a line for each kind of media, as label and text."""
     if facts is None:
@@ -205,33 +183,24 @@ def _duration_text(facts: dict[str, Any]) -> str:
 
 def _show_media_folder(console: Console, facts: dict[str, Any]) -> None:
     media = facts["media_metadata"]
-    console.print(Text(escape_controls(facts["path"]), style="bold"), soft_wrap=True)
+    console.print(Text(escape_controls(facts["path"]), style="bold"))
     more = "" if media["complete"] else "more than "
     console.print(f"a folder of files, with media metadata of {more}{media['entries']:,}")
     for label, value in _media_lines(media):
-        console.print(Text.assemble((f"{label:<12}", "cyan"), escape_controls(value)), soft_wrap=True)
+        console.print(Text.assemble((f"{label:<12}", "cyan"), escape_controls(value)))
 
 
 def show_metadataset(console: Console, facts: dict[str, Any]) -> None:
     """Print a tree for each split, and the number of faults."""
-    console.print(Text(escape_controls(facts["path"]), style="bold"), soft_wrap=True)
+    console.print(Text(escape_controls(facts["path"]), style="bold"))
     console.print(f"metadataset with {plural(len(facts['splits']), 'split')}")
     folder = os.path.dirname(facts["path"])
     if not console.is_terminal:
         console.width = _PIPED_COLUMNS
     for split in facts["splits"]:
         console.print()
-        console.print(
-            Text.assemble((escape_controls(split["name"]), "bold"), f": {_split_text(split)}"), soft_wrap=True
-        )
-        table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-        table.add_column("", overflow="fold")
-        for heading in ("share", "samples", "per epoch"):
-            table.add_column(heading, justify="right", no_wrap=True)
-        table.add_column("", overflow="fold")
-        for row in _rows(split["tree"], folder):
-            table.add_row(*row)
-        print_table(console, table)
+        console.print(Text.assemble((escape_controls(split["name"]), "bold"), f": {_split_text(split)}"))
+        print_table(console, ("", ">share", ">samples", ">per epoch", ""), _rows(split["tree"], folder))
     if facts["faults"]:
         count = "1 dataset" if facts["faults"] == 1 else f"{facts['faults']:,} datasets"
         console.print()

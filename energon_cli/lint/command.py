@@ -96,6 +96,7 @@ def lint(
         Write a report for code scanning:
             energon lint /data/coco --format sarif > /data/coco.sarif
     """
+    # Check the flags against each other and against each path.
     if as_json and output_format not in (None, "json"):
         raise click.UsageError(f"--json and --format {output_format} exclude each other.")
     paths = tuple(check_path(path, takes_tar=True, meta_folder=meta_folder) for path in paths)
@@ -108,6 +109,7 @@ def lint(
 
     from .formats import LintOutput
 
+    # Check one path after the other; the output prints findings at once, or collects them.
     output = LintOutput(
         "json" if as_json else output_format or "text",
         has_several=len(paths) > 1,
@@ -130,6 +132,7 @@ def lint(
             max_json_bytes=max_json_bytes,
         )
         report = _run(request, unit=unit, progress=progress)
+        # Exclude what is broken.
         fixed = None
         if fix:
             try:
@@ -138,6 +141,7 @@ def lint(
                 refusals.append(error)
         is_faulty |= bool(report.errors) or not report.complete  # unchecked samples may be broken
         output.add(request, report, fixed, pages)
+    # End the output, then the command by the worst result.
     output.finish()
     if refusals:
         raise refusals[0]

@@ -81,53 +81,52 @@ def show_lint(
     """
     from loader.format.lint import FindingGroup, group_findings
     from loader.format.media import TRAITS
-    from loader.inspect import plural
 
-    from ..console import escape_controls, show_note
+    from ..console import show_note
     from ..links import supports_links
     from ..part_sets import print_part_sets
 
     def page(finding: Finding) -> str | None:
         return None if pages is None else pages.url(finding.dataset, finding.shard, finding.key)
 
+    # List the findings.
     has_links = supports_links(console.file)
     groups = [FindingGroup(findings=(finding,)) for finding in report.findings]
     if not list_all:
         groups = group_findings(report.findings)
     for group in groups:
         for line in _lines(group, _link_of(console, request), page, has_links=has_links):
-            console.print(line, soft_wrap=True)
+            console.print(line)
+    # Describe the data, broken or not.
     for name, traits in _pictures_by_part(report).items():
         told = "; ".join(f"{count:,} {TRAITS[trait]}" for trait, count in traits.items())
         show_note(f"pictures {name}: {told}")
     table = report.part_sets
     if table is not None and len(table.sets) > 1:
         print_part_sets(console, table.to_document(), is_complete=not table.others)
+    if report.media_note:
+        show_note(report.media_note)
+    # Summarise, and say what to do.
+    _show_summary(console, request, report)
+    if any(len(group.places) > _MAX_EXAMPLES for group in groups):
+        console.print("to list every finding: add --all, or --json")
+    if report.findings and not report.complete:
+        stopped = request.max_findings is not None and len(report.findings) >= request.max_findings
+        reason = "stopped at --max-findings" if stopped else "some samples were not checked because of errors"
+        console.print(f"{reason}; there may be more findings")
+    if report.findings and (fixed is not None or with_advice):
+        _show_advice(console, request, report, fixed)
+
+
+def _show_summary(console: Console, request: LintRequest, report: LintReport) -> None:
+    from loader.inspect import plural
+
     checked = f"{_amount(request, report)}, level {request.level}"
     if report.decoded_media:
         checked += f", {report.decoded_media:,} of sound or video decoded to the end"
-    if report.media_note:
-        show_note(report.media_note)
-    if not report.findings:
-        console.print(f"no findings: {checked} ({report.seconds:.1f} s)", style="green", soft_wrap=True)
-        return
     counts = f"{plural(report.errors, 'error')}, {plural(len(report.findings) - report.errors, 'warning')}"
-    style = "bold red" if report.errors else "yellow"
-    console.print(f"{counts}: {checked} ({report.seconds:.1f} s)", style=style, soft_wrap=True)
-    if any(len(group.places) > _MAX_EXAMPLES for group in groups):
-        console.print("to list every finding: add --all, or --json", soft_wrap=True)
-    if not report.complete:
-        stopped = request.max_findings is not None and len(report.findings) >= request.max_findings
-        reason = "stopped at --max-findings" if stopped else "some samples were not checked because of errors"
-        console.print(f"{reason}; there may be more findings", soft_wrap=True)
-    if fixed is not None:
-        console.print(
-            f"excluded {plural(fixed.samples, 'sample')} in {escape_controls(fixed.file)}; "
-            "run lint again to list the remaining findings",
-            soft_wrap=True,
-        )
-    elif with_advice:
-        _show_advice(console, request, report)
+    style = "bold red" if report.errors else "yellow" if report.findings else "green"
+    console.print(f"{counts if report.findings else 'no findings'}: {checked} ({report.seconds:.1f} s)", style=style)
 
 
 def _pictures_by_part(report: LintReport) -> dict[str, dict[str, int]]:
@@ -141,11 +140,15 @@ def _pictures_by_part(report: LintReport) -> dict[str, dict[str, int]]:
     }
 
 
-def _show_advice(console: Console, request: LintRequest, report: LintReport) -> None:
+def _show_advice(console: Console, request: LintRequest, report: LintReport, fixed: ExcludedSamples | None) -> None:
     from loader.inspect import exclusion_advice, plural
 
     from ..console import escape_controls, show_note
 
+    if fixed is not None:
+        excluded = f"excluded {plural(fixed.samples, 'sample')} in {escape_controls(fixed.file)}"
+        console.print(f"{excluded}; run lint again to list the remaining findings")
+        return
     for advice in exclusion_advice(request, report):
         if advice.refusal is None:
             samples = plural(advice.samples, "sample")
@@ -154,7 +157,7 @@ def _show_advice(console: Console, request: LintRequest, report: LintReport) -> 
         else:
             show_note(f"{advice.refusal.message}: {advice.refusal.at}; {advice.refusal.hint}")
             continue
-        console.print(text, soft_wrap=True)
+        console.print(text)
 
 
 def _amount(request: LintRequest, report: LintReport) -> str:

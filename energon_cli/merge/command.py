@@ -91,21 +91,18 @@ def merge(
 
 
 def _show(report: MergeReport, output: str) -> None:
-    from loader.errors import escape_controls
+    from ..console import escape_controls, output_console, show_warning
 
-    from ..console import show_warning
-
-    click.echo(
-        escape_controls(
-            f"merged {report.samples:,} samples in {report.shards:,} shards from {', '.join(report.folders)}"
-            f" into {output} in {report.seconds:.1f} s"
-        )
+    console = output_console()
+    folders = escape_controls(f"{', '.join(report.folders)} into {output}")
+    console.print(
+        f"merged {report.samples:,} samples in {report.shards:,} shards from {folders} in {report.seconds:.1f} s"
     )
     parts = ", ".join(f"{part} {samples:,}" for part, (_, samples) in report.split.items())
-    click.echo(escape_controls(f"split: {parts} samples"))
+    console.print(f"split: {parts} samples")
     for what, names in (("columns", report.columns), ("filters", report.filters)):
         if names:
-            click.echo(f"{what}: {', '.join(names)}")
+            console.print(f"{what}: {', '.join(names)}")
     if report.renamed_shards:
-        click.echo(f"renamed keys in copies of {report.renamed_shards:,} shards")
+        console.print(f"renamed keys in copies of {report.renamed_shards:,} shards")
     show_warning(*report.warnings)

@@ -108,7 +108,7 @@ def _unshuffled_choices(
         show_found(console, flags.path, folder.sizes)
     if flags.asks_by_menus:
         return _ask_by_menus(flags, folder, given, scanned, scan, console=console, history=history)
-    questions = PipedQuestions(show=lambda line: console.print(line, soft_wrap=True))
+    questions = PipedQuestions(show=console.print)
     return ask(questions, given, scanned)
 
 

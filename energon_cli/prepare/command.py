@@ -162,14 +162,17 @@ def prepare(path: str, **flags: Any) -> None:
     from .offer_import import check_file_flags, check_record_file, offer_import, prepare_jsonl
     from .run import prepare_dataset
 
+    # A folder of loose files is imported first, if the user agrees.
     settings = PrepareFlags(path=path, media=media_filter_of(flags), **flags)
     imported = offer_import(settings)
     if imported is not None and not settings.media:
         return  # it is prepared
+    # Find out what the path names.
     path = check_path(path, meta_folder=flags["meta_folder"]) if imported is None else imported
     if is_url(path):
         use_rust_here()
     settings = replace(settings, path=path, yes=settings.yes or imported is not None)
+    # Prepare the joins of a metadataset, or index a single file.
     if is_metadataset(path):
         from .metadataset import check_metadataset_flags, prepare_joins
 
@@ -186,6 +189,7 @@ def prepare(path: str, **flags: Any) -> None:
         check_file_flags(settings)
         (prepare_jsonl if is_jsonl(path) else check_record_file)(settings)
         return
+    # Prepare a folder of shards, or scan a part of it.
     if not is_url(path):
         check_finished(open_storage(path))
     if settings.part is not None:

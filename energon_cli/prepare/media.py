@@ -135,5 +135,5 @@ def prepare_media(
         return
     console = output_console()
     text = f"prepared {escape_controls(path)}: media metadata of {plural(report.entries, 'file')} in {seconds:.1f} s"
-    console.print(text, soft_wrap=True, style="green")
+    console.print(text, style="green")
     show_warning(*report.warnings)

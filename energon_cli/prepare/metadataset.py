@@ -81,7 +81,7 @@ def _print_plan(path: str, *, as_json: bool) -> None:
 
 
 def _print(line: str) -> None:
-    output_console().print(escape_controls(line), soft_wrap=True)
+    output_console().print(escape_controls(line))
 
 
 def _location(path: str, file: str, place: str) -> str:

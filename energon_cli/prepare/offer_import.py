@@ -108,9 +108,7 @@ def prepare_jsonl(flags: PrepareFlags) -> None:
         print_json(document)
         return
     verb = "would index" if flags.dry_run else "indexed"
-    output_console().print(
-        f"{verb} {flags.path}: {plural(len(index), 'sample')}, {format_bytes(size_bytes)}", soft_wrap=True
-    )
+    output_console().print(f"{verb} {flags.path}: {plural(len(index), 'sample')}, {format_bytes(size_bytes)}")
 
 
 def check_record_file(flags: PrepareFlags) -> None:
@@ -126,5 +124,4 @@ def check_record_file(flags: PrepareFlags) -> None:
     size = format_bytes(file.size_bytes)
     output_console().print(
         f"nothing to prepare: {flags.path} can be loaded as it is, {plural(len(file), 'sample')}, {size}",
-        soft_wrap=True,
     )

@@ -96,14 +96,13 @@ def _show(flags: PrepareFlags, report: PartReport) -> None:
     console, path = output_console(), escape_controls(flags.path)
     size = f"{plural(report.shards, 'shard')} ({format_bytes(report.size_bytes)})"
     if flags.dry_run:
-        console.print(f"would scan part {report.part} of {path}: {size}", soft_wrap=True)
+        console.print(f"would scan part {report.part} of {path}: {size}")
         return
     known = report.shards - report.scanned
     before = f", {known:,} of them before" if known else ""
     console.print(
         f"scanned part {report.part} of {path}: {size} in {report.seconds:.1f} s{before}",
-        soft_wrap=True,
         style="green",
     )
     names = [flags.path, "--merge", *([] if flags.meta_folder is None else ["--meta-folder", flags.meta_folder])]
-    console.print(f"when all parts are done: energon prepare {escape_controls(shlex.join(names))}", soft_wrap=True)
+    console.print(f"when all parts are done: energon prepare {escape_controls(shlex.join(names))}")

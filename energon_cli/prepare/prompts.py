@@ -96,6 +96,7 @@ def ask_text(
 
     from ..console import escape_controls
 
+    # The prompt: hint, keys and fault stand above the question.
     fault = ""
 
     def message() -> Any:
@@ -110,6 +111,7 @@ def ask_text(
         nonlocal fault
         fault = ""
 
+    # The keys: Enter checks the answer, and a paste of several lines becomes one.
     bindings = KeyBindings()
 
     @bindings.add("enter", eager=True)
@@ -125,6 +127,7 @@ def ask_text(
         event.current_buffer.insert_text(" ".join(event.data.split()))
 
     _add_leaving(bindings, "c-d", can_go_back=True)
+    # Ask, with the default selected.
     session: Any = PromptSession(
         message,
         style=_style(),

@@ -31,7 +31,7 @@ def show_part_sets(console: Console, table: Sequence[Mapping[str, Any]], found: 
         print_part_sets(console, table)
     if inspected.samples and not output_settings().quiet:
         where = plural(inspected.shards, "shard")
-        console.print(f"contents inspected: {plural(inspected.samples, 'sample')} of {where}", soft_wrap=True)
+        console.print(f"contents inspected: {plural(inspected.samples, 'sample')} of {where}")
     show_warning(*found.warnings)
     show_note(*found.conflicts)
 
@@ -47,34 +47,23 @@ def show_first_sample(console: Console, found: SampledContents) -> None:
     title = f"{'first ' if found.is_first else ''}sample: {found.key}"
     view = SampleView(title=title, fields=describe_parts(found.parts))
     for line in render_sample(view, terminal_space(console, share=0.5)):
-        console.print(line, soft_wrap=not console.is_terminal)
+        console.print(line)
 
 
 def show_split(
     console: Console, split: PlannedSplit, sizes: Mapping[str, int], request: SplitRequest | None = None
 ) -> None:
     """Print a table of the shards, bytes and share of each split part, and the share that a ratio asks for."""
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("split part")
     asked = {} if request is None else asked_shares(request)
-    for heading in ("shards", "bytes", *(["asked"] if asked else []), "share"):
-        table.add_column(heading, justify="right")
-    table.add_column("of each shard" if split.ranges else "from … to")
-    total = sum(sizes.values()) or 1
+    total, rows = sum(sizes.values()) or 1, []
     for name, shards in split.parts.items():
         size = round(sum(sizes.get(shard, 0) for shard in shards) * split.share_of(name))
         span = "" if not shards else shards[0] if len(shards) == 1 else f"{shards[0]} … {shards[-1]}"
-        table.add_row(
-            escape_controls(name),
-            format_count(len(shards)),
-            format_bytes(size),
-            *([f"{asked.get(name, 0):.1f} %"] if asked else []),
-            format_percent(size / total),
-            str(split.ranges.get(name, "")) if split.ranges else escape_controls(span),
-        )
-    print_table(console, table)
+        counts = [format_count(len(shards)), format_bytes(size), *([f"{asked.get(name, 0):.1f} %"] if asked else [])]
+        share = format_percent(size / total)
+        rows.append((name, *counts, share, str(split.ranges.get(name, "")) if split.ranges else span))
+    numbers = (">shards", ">bytes", *([">asked"] if asked else []), ">share")
+    print_table(console, ("split part", *numbers, "of each shard" if split.ranges else "from … to"), rows)
 
 
 def show_split_line(console: Console, samples: Mapping[str, int], request: SplitRequest | None) -> None:
@@ -86,15 +75,15 @@ def show_split_line(console: Console, samples: Mapping[str, int], request: Split
         return f"{escape_controls(name)} {plural(count, 'sample')} ({100 * count / total:.1f} %{of})"
 
     parts = ", ".join(part(name, count) for name, count in samples.items())
-    console.print(f"split: {parts}", soft_wrap=not console.is_terminal)
+    console.print(f"split: {parts}")
 
 
 def show_files(console: Console, files: Mapping[str, str], *, folder: str) -> None:
     """Print the text of the files to write."""
     for name, text in files.items():
-        console.print(f"{escape_controls(folder)}/{name}:", style="bold", soft_wrap=True)
+        console.print(f"{escape_controls(folder)}/{name}:", style="bold")
         for line in text.rstrip("\n").split("\n"):
-            console.print(f"  {escape_controls(line)}", soft_wrap=not console.is_terminal)
+            console.print(f"  {escape_controls(line)}")
 
 
 def show_done(console: Console, path: str, report: PrepareReport, files: Mapping[str, str], *, folder: str) -> None:
@@ -103,15 +92,15 @@ def show_done(console: Console, path: str, report: PrepareReport, files: Mapping
     size = f"{plural(report.samples, 'sample')} in {plural(report.shards, 'shard')} ({format_bytes(report.size_bytes)})"
     reused = f", {plural(report.reused, 'shard')} unchanged" if report.reused else ""
     text = f"{verb} {escape_controls(path)}: {size} in {report.seconds:.1f} s{reused}"
-    console.print(text, soft_wrap=not console.is_terminal, style="green")
+    console.print(text, style="green")
     if report.split:
         split = ", ".join(f"{escape_controls(name)} {samples:,}" for name, (_, samples) in report.split.items())
         unit = "sample" if report.samples == 1 else "samples"
-        console.print(f"split: {split} {unit}", soft_wrap=not console.is_terminal)
+        console.print(f"split: {split} {unit}")
     if report.media:
-        console.print(_media_line(report.media), soft_wrap=not console.is_terminal)
+        console.print(_media_line(report.media))
     if files:
-        console.print(f"wrote {escape_controls(folder)}/{', '.join(files)}", soft_wrap=not console.is_terminal)
+        console.print(f"wrote {escape_controls(folder)}/{', '.join(files)}")
     show_warning(*report.warnings)
 
 

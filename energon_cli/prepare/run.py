@@ -211,12 +211,12 @@ def _decompress(flags: PrepareFlags, console: Console) -> DecompressReport:
         )
     if flags.dry_run:
         for name in report.written:
-            console.print(f"would decompress a shard to {escape_controls(name)}", soft_wrap=True)
+            console.print(f"would decompress a shard to {escape_controls(name)}")
         return report
     pieces = [f"decompressed {plural(len(report.written), 'shard')} ({format_bytes(report.size_bytes)})"]
     pieces += [f"{plural(report.kept, 'shard')} decompressed before"] if report.kept else []
     pieces += [f"removed {plural(report.removed, 'compressed shard')}"] if report.removed else []
-    console.print(", ".join(pieces), soft_wrap=True)
+    console.print(", ".join(pieces))
     return report
 
 
@@ -300,7 +300,7 @@ def _show_draft(draft: _Draft, console: Console, account: Account) -> None:
         print_json(document)
         return
     shards = plural(len(folder.sizes), "shard")
-    console.print(f"would prepare {escape_controls(path)}: {shards}, {format_bytes(size_bytes)}", soft_wrap=True)
+    console.print(f"would prepare {escape_controls(path)}: {shards}, {format_bytes(size_bytes)}")
     show_part_sets(console, draft.part_sets, folder.contents)
     if planned is not None:
         show_split(console, planned, folder.sizes, draft.choices.split)

@@ -65,7 +65,7 @@ def page_through(
         keyboard.close()
         worker.close()
         for line in notes.lines():
-            console.print(escape_controls(line), soft_wrap=True)
+            console.print(escape_controls(line))
 
 
 class _Flag:

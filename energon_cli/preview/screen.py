@@ -87,9 +87,12 @@ class Screen:
             data = data[os.write(sys.stdout.fileno(), data) :]
 
     def _footer(self, footer: str) -> str:
-        from rich.cells import set_cell_size
+        from rich.cells import cell_len, set_cell_size
 
         text = in_ascii(footer) if self.space is not None and self.space.terminal.ascii_only else footer
+        separator = in_ascii(" · ") if text.isascii() else " · "
+        while cell_len(text) >= self.columns and separator in text:
+            text = text.rpartition(separator)[0]
         return f"\x1b[{self.rows};1H\x1b[0;7m{set_cell_size(text, max(1, self.columns - 1)).rstrip()}\x1b[0m\x1b[K"
 
     def _delete_pictures(self) -> str:

@@ -21,7 +21,7 @@ from .search import Prompt, Search
 if TYPE_CHECKING:
     from rich.console import Console
 
-KEYS_HELP = "Enter/→ next · ← back · t thumbnails · / search · ? help · q quit"
+KEYS_HELP = "Enter/→ next · ← back · q quit · ? help · / search · t thumbnails"  # the last are left out first
 GRID_HELP = "arrows move · Enter opens · x notes · q returns"
 
 _MEANINGS = (

@@ -56,7 +56,7 @@ def profile(script: str, *, arguments: tuple[str, ...], steps: int, trace: str, 
     lines = [line for one in report.loaders for line in _lines(one)]
     lines.append(f"trace: {trace}" if lines else "the script took no micro-batch of a loader")
     for line in lines:
-        console.print(escape_controls(line), soft_wrap=True, markup=False, highlight=False)
+        console.print(escape_controls(line))
     if report.exit_code:
         sys.exit(report.exit_code if report.exit_code > 0 else 128 - report.exit_code)
 

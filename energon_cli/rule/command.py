@@ -75,10 +75,10 @@ def _show(console: Console, rule: Rule) -> None:
 
     document = _document(rule)
     colour = _COLOURS[rule.severity]
-    console.print(Text.assemble((f"{rule.severity} {rule.code}", colour), f": {rule.meaning}"), soft_wrap=True)
+    console.print(Text.assemble((f"{rule.severity} {rule.code}", colour), f": {rule.meaning}"))
     for label in ("why", "action", "example"):
         line = Text.assemble("  ", (f"{label + ':':<{_LABEL_WIDTH}}", "cyan"), document[label])
-        console.print(line, soft_wrap=True)
+        console.print(line)
 
 
 def _show_all(console: Console) -> None:
@@ -90,4 +90,4 @@ def _show_all(console: Console) -> None:
         console.print(Text(group.title, style="bold"))
         for rule in group.rules:
             colour = _COLOURS[rule.severity]
-            console.print(Text.assemble("  ", (rule.code, colour), f"  {rule.meaning}"), soft_wrap=True)
+            console.print(Text.assemble("  ", (rule.code, colour), f"  {rule.meaning}"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import click
 from ..command import energon_command
 from ..dataset_path import check_path
 from ..options import shared_options
+from ..settings import break_between_words
 from .options import plan_run, run_options
 
 if TYPE_CHECKING:
@@ -194,6 +196,7 @@ def _list(loader: LoggedLoader, steps: Sequence[int], key: str | None, *, as_jso
 def _show(facts: dict[str, Any], loaders: list[dict[str, Any]]) -> None:
     from loader.inspect import plural
 
+    from ..console import output_console
     from ..links import linked_text
 
     for one in loaders:
@@ -201,13 +204,15 @@ def _show(facts: dict[str, Any], loaders: list[dict[str, Any]]) -> None:
         start = f", start {one['start']}" if one["start"] else ""
         paths = ", ".join(linked_text(path, path) for path in one["paths"])
         counts = f"{plural(len(one['ranks']), 'rank')}, {plural(one['uses'], 'sample')}"
-        click.echo(f"{mark} {one['loader']}: {one['modality'] or 'unknown'}{start}, {counts}, {paths}")
-    click.echo(f"Found {plural(facts['unique'], 'unique sample key')}, {plural(facts['steps'], 'step')}")
-    click.echo(
+        line = f"{mark} {one['loader']}: {one['modality'] or 'unknown'}{start}, {counts}, {paths}"
+        click.echo(break_between_words(line, sys.stdout))
+    console = output_console()
+    console.print(f"Found {plural(facts['unique'], 'unique sample key')}, {plural(facts['steps'], 'step')}")
+    console.print(
         f"{plural(facts['uses'], 'sample')}; {facts['repeated']:,} were used more than once, "
         f"at most {plural(facts['most_uses'], 'time')}"
     )
     if facts["correlation"] is not None:
-        click.echo(
+        console.print(
             f"correlation of step and place in the data: {facts['correlation']:.2f} (near 0 is shuffled, 1 is in order)"
         )

@@ -64,22 +64,19 @@ def explain(context: click.Context, /, path: str, *, steps: int | None, as_json:
 
 
 def _show(facts: RunFacts, console: Any) -> None:
-    from rich.table import Table
     from rich.text import Text
 
     from loader.errors import escape_controls
     from loader.inspect import format_bytes, format_percent, plural
 
+    from ..console import print_table
+
     console.print(
         f"{plural(facts.steps, 'step')} of {plural(facts.batch_samples, 'sample')}: {plural(facts.samples, 'sample')}"
     )
-    table = Table(box=None, pad_edge=False)
-    table.add_column("dataset", overflow="fold", max_width=30)
-    for name in ("samples", "asked", "got", "epochs", "used up at step", "bytes"):
-        table.add_column(name, justify="right")
-    for one in facts.sources:
-        table.add_row(
-            Text(escape_controls(one.path)),
+    rows = [
+        (
+            one.path,
             f"{one.samples:,}",
             format_percent(one.share_asked),
             format_percent(one.share_got),
@@ -87,19 +84,23 @@ def _show(facts: RunFacts, console: Any) -> None:
             "–" if one.exhausted_at is None else f"{one.exhausted_at:,}",
             format_bytes(one.bytes_read),
         )
-    console.print(table)
+        for one in facts.sources
+    ]
+    print_table(console, ("dataset", ">samples", ">asked", ">got", ">epochs", ">used up at step", ">bytes"), rows)
     for note in facts.notes:
-        console.print(escape_controls(note), soft_wrap=True, markup=False)
+        console.print(escape_controls(note))
     if facts.stretches:
         _show_stretches(facts, console)
     for name in sorted({name for one in facts.sources for name in one.amounts}):
         known = [one for one in facts.sources if name in one.amounts]
         amounts = "; ".join(f"{escape_controls(one.path)} {one.amounts[name]:,.0f}" for one in known)
-        console.print(f"{name}: {sum(one.amounts[name] for one in known):,.0f} ({amounts})", soft_wrap=True)
-    console.print(f"memory of a rank: {format_bytes(facts.queue_bytes)} of waiting batches before decoding, ", end="")
-    console.print(f"{format_bytes(facts.read_ahead_bytes)} read ahead", end="")
-    console.print(f", {format_bytes(facts.buffer_bytes)} in packing buffers" if facts.buffer_bytes else "", end="")
-    console.print(f"; cache of a node: {format_bytes(facts.cache_bytes)}" if facts.cache_bytes else "")
+        console.print(f"{name}: {sum(one.amounts[name] for one in known):,.0f} ({amounts})")
+    buffers = f", {format_bytes(facts.buffer_bytes)} in packing buffers" if facts.buffer_bytes else ""
+    cached = f"; cache of a node: {format_bytes(facts.cache_bytes)}" if facts.cache_bytes else ""
+    console.print(
+        f"memory of a rank: {format_bytes(facts.queue_bytes)} of waiting batches before decoding, "
+        f"{format_bytes(facts.read_ahead_bytes)} read ahead{buffers}{cached}"
+    )
     shares = (facts.shard_share, facts.random_shard_share, facts.largest_shard_share)
     shard, random, largest = map(format_percent, shares)
     console.print(
@@ -114,34 +115,28 @@ def _show(facts: RunFacts, console: Any) -> None:
     ranks = ", ".join(map(str, facts.ranks))
     console.print(f"{facts.lanes:,} lanes: a state restores on {ranks} ranks, with any number of workers each")
     for finding in facts.findings:
-        console.print(Text(f"{finding.kind}: {escape_controls(finding.message)}", style="yellow"), soft_wrap=True)
+        console.print(Text(f"{finding.kind}: {escape_controls(finding.message)}", style="yellow"))
         console.print(Text(f"  {finding.hint}"))
 
 
 def _show_stretches(facts: RunFacts, console: Any) -> None:
     """Print the shares of each dataset in the stretches of a run whose weights change."""
-    from rich.table import Table
-    from rich.text import Text
-
     from loader.errors import escape_controls
     from loader.inspect import format_percent, plural
+
+    from ..console import print_table
 
     changes = plural(len(facts.stretches) - 1, "time")
     console.print(f"the weights change {changes}; shares asked → got from step to step:")
     shown = list(facts.stretches)
     if len(shown) > _MAX_STRETCHES:
         shown = [*shown[: _MAX_STRETCHES - 1], shown[-1]]
-    table = Table(box=None, pad_edge=False)
-    table.add_column("steps")
-    for one in facts.sources:
-        table.add_column(Text(escape_controls(one.path)), overflow="fold", max_width=30, justify="right")
+    rows: list[tuple[str, ...]] = []
     for row, stretch in enumerate(shown):
         if row == len(shown) - 1 and len(shown) < len(facts.stretches):
-            table.add_row("…")
+            rows.append(("…",))
         shares = [format_percent(share) if any(stretch.used) else "–" for share in stretch.shares_got]  # – of no sample
         first, end = (f"{step:,.10g}" for step in stretch.steps)
-        table.add_row(
-            f"{first} – {end}",
-            *(f"{format_percent(asked)} → {got}" for asked, got in zip(stretch.shares_asked, shares, strict=True)),
-        )
-    console.print(table)
+        changed = zip(stretch.shares_asked, shares, strict=True)
+        rows.append((f"{first} – {end}", *(f"{format_percent(asked)} → {got}" for asked, got in changed)))
+    print_table(console, ("steps", *(f">{escape_controls(one.path)}" for one in facts.sources)), rows)

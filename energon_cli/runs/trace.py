@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import click
 from ..command import energon_command
 from ..dataset_path import check_path
 from ..options import shared_options
+from ..settings import break_between_words
 from .options import RUN_OPTIONS, plan_run, run_options
 
 if TYPE_CHECKING:
@@ -89,7 +91,8 @@ def trace(
     else:
         found = [sample for number in step for sample in trace_step(run, number, ranks=rank or None)]
     if found:
-        click.echo("\n".join(map(json_line if as_json else _line, found)))
+        lines = "\n".join(map(json_line if as_json else _line, found))
+        click.echo(lines if as_json else break_between_words(lines, sys.stdout))
     else:
         show_note(f"no sample: {key} is in none of these steps" if key else "no sample")
     if replay:

@@ -136,18 +136,15 @@ def _document(report: SplitReport, dry_run: bool) -> dict[str, object]:
 
 
 def _show(report: SplitReport, path: str, dry_run: bool) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    from loader.errors import escape_controls
     from loader.inspect import format_percent
 
-    from ..console import output_console, show_note, show_warning
+    from ..console import output_console, print_table, show_note, show_warning
 
-    table = Table("split part", "shards", "samples", "share", box=None, pad_edge=False)
-    for part, (shards, samples, share) in report.parts.items():
-        table.add_row(Text(escape_controls(part)), f"{shards:,}", f"{samples:,}", format_percent(share))
-    output_console().print(table)
+    rows = [
+        (part, f"{shards:,}", f"{samples:,}", format_percent(share))
+        for part, (shards, samples, share) in report.parts.items()
+    ]
+    print_table(output_console(), ("split part", ">shards", ">samples", ">share"), rows)
     show_warning(*report.warnings)
     if dry_run:
         show_note(f"would split by {report.by}; nothing was changed")
@@ -166,13 +163,14 @@ def _leak_document(found: LeakReport) -> dict[str, object]:
 
 
 def _show_leaks(found: LeakReport, group_by: str | None) -> None:
-    from loader.errors import escape_controls
+    from ..console import escape_controls, output_console
 
+    console = output_console()
     what = "groups" if group_by is not None else "contents"
     for leak in found.leaks:
         parts = ", ".join(f"{part} {samples:,}" for part, samples in leak.samples.items())
-        click.echo(escape_controls(f"{leak.group}: {parts}"))
+        console.print(escape_controls(f"{leak.group}: {parts}"))
     if found.overlapping:
-        click.echo(f"{found.overlapping:,} samples are in several parts themselves")
+        console.print(f"{found.overlapping:,} samples are in several parts themselves")
     verdict = f"{found.leaking:,} of {found.groups:,} {what} are in several parts, with {found.samples:,} samples"
-    click.echo(verdict if not found.is_clean else f"no leaks: {found.groups:,} {what}, each in one part")
+    console.print(verdict if not found.is_clean else f"no leaks: {found.groups:,} {what}, each in one part")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from rich.table import Table
 from rich.text import Text
 
 from loader.errors import escape_controls
 
+from ..console import print_table
 from ..part_sets import print_part_sets
 
 if TYPE_CHECKING:
@@ -33,29 +33,27 @@ def show_stats(console: Console, report: StatsReport) -> None:
     print_part_sets(console, report.part_sets.to_document(), is_complete=not report.part_sets.others)
     if report.numbers:
         bars = _BARS if console.encoding.lower().startswith("utf") else _ASCII_BARS
-        table = Table(box=None, pad_edge=False)
-        table.add_column("value", overflow="fold", max_width=24, min_width=min(24, max(map(len, report.numbers))))
-        for name in ("count", "min", "median", "max"):
-            table.add_column(name, justify="right")
-        table.add_column("mean ± 95 %" if report.is_sampled else "mean", justify="right")
-        if shows_bars := console.width >= _BARS_COLUMNS:
-            table.add_column("histogram", no_wrap=True)
-        for name, found in sorted(report.numbers.items())[:_MAX_VALUES]:
-            table.add_row(
-                Text(escape_controls(name)),
+        mean = ">mean ± 95 %" if report.is_sampled else ">mean"
+        headings = ("value", ">count", ">min", ">median", ">max", mean, "histogram")
+        shown = len(headings) if console.width >= _BARS_COLUMNS else len(headings) - 1
+        rows = (
+            (
+                name,
                 f"{found.count:,}",
                 *map(_number, (found.minimum, found.quantile(0.5), found.maximum)),
                 _mean(found, report),
-                *([_histogram(found, bars)] if shows_bars else []),
+                Text(_histogram(found, bars), no_wrap=True),
             )
-        console.print(table)
+            for name, found in sorted(report.numbers.items())[:_MAX_VALUES]
+        )
+        print_table(console, headings[:shown], [row[:shown] for row in rows])
     if report.texts:
-        table = Table("value", "count", "different", "most frequent", box=None, pad_edge=False)
+        counts = []
         for name, texts in sorted(report.texts.items())[:_MAX_VALUES]:
             top = ", ".join(f"{text[:24]} ({count:,})" for text, count in texts.most_common(_MAX_TEXTS))
             different = f"{texts.distinct:,}" + ("+" if texts.others else "")
-            table.add_row(Text(escape_controls(name)), f"{texts.count:,}", different, Text(escape_controls(top)))
-        console.print(table)
+            counts.append((name, f"{texts.count:,}", different, top))
+        print_table(console, ("value", "count", "different", "most frequent"), counts)
     if (more := max(len(report.numbers), len(report.texts)) - _MAX_VALUES) > 0:
         console.print(f"… and {more:,}{' or more' if report.is_cut else ''} values, of which --json prints 1,000")
     _show_broken(console, report)

@@ -56,6 +56,9 @@ TREE = frozenset({"cbor", "jsn", "json", "jsonl", "mp", "msg"})
 ARRAY = frozenset({"npy", "npz", "pth", "tb", "ten"})
 """Decoded to arrays or tensors."""
 
+TORCH = frozenset({"pth", "tb", "ten"})
+"""Those of them that are decoded by torch, or by webdataset, which imports it."""
+
 PICKLE = frozenset({"pickle", "pkl", "pyd"})
 """Unpickled, if the caller trusts the data."""
 

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..accounting.large_parts import limit_parts
 from ..cached_property import cached_property
 from ..errors import ConfigError, StorageError
 from ..storage import LocalStorage, ReadableFile, Storage, missing_folder, open_storage, read_document
@@ -38,6 +37,7 @@ from .nv_meta import (
     open_dataset_storage,
 )
 from .records.folder_index import RecordIndex, open_record_index
+from .records.record_file import read_record
 from .unfinished import check_finished
 
 _MAX_LISTINGS = 5  # of a dataset that is being prepared
@@ -261,9 +261,9 @@ class DatasetFolder:
             self._open_shard = (shard.name, file)
         file = self._open_shard[1]
         if records is not None:
-            parts = records.values(records.read(file, sample), sample)
-            wanted = {name: value for name, value in parts.items() if names is None or name in names}
-            return limit_parts(wanted, max_json_bytes)
+            place, within = records.place(sample)
+            parts = read_record(records.file(place), file, within, max_json_bytes=max_json_bytes)
+            return {name: value for name, value in parts.items() if names is None or name in names}
         return read_sample(
             file,
             self.tar_index.parts(sample),

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
-from ..accounting.kinds import kind_of_name, part_extension
+from ..accounting.kinds import TORCH, kind_of_name, part_extension
 from ..accounting.large_parts import LargePart
 from ..format.documents.conversation import Turn
 from .media_views import Waveform, encoded_media_views, media_views
@@ -98,6 +98,8 @@ def _describe_bytes(name: str, data: bytes) -> FieldView:
         return _describe_json(name, data, size)
     if extension in _TEXT_EXTENSIONS:
         return _describe_text_bytes(name, data, size)
+    if extension in TORCH:
+        return FieldView(name=name, facts=f"{extension}, {size}, not decoded here: that needs torch", type="bytes")
     if extension == "npy":
         return _describe_npy(name, data, size)
     if kind in ("audio", "video"):
@@ -128,7 +130,7 @@ def _describe_value(name: str, value: Any) -> FieldView:
     if value is None:
         return FieldView(name=name, facts="none")
     if isinstance(value, bytes):
-        return describe_part(name, value)
+        return replace(describe_part(getattr(value, "extension", name), value), name=name)  # of a TorchPart
     if isinstance(value, str):
         return FieldView(name=name, facts=f"str, {plural(len(value), 'character')}", text=value[:_MAX_TEXT])
     if isinstance(value, bool | int | float | complex):

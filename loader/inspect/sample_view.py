@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..accounting.large_parts import SHOWN_JSON_BYTES, limit_parts
+from ..accounting.kinds import TORCH
+from ..accounting.large_parts import SHOWN_JSON_BYTES
 from ..errors import EnergonError, TrustError
 from ..format.dataset_folder import DatasetFolder
 from ..format.documents.dataset_config import is_own_module
@@ -140,15 +141,17 @@ def make_build(dataset: DatasetFolder, request: PreviewRequest, *, crude_too: bo
 def view_decoder(config: DatasetConfig | None) -> SampleDecoder:
     """Return the decoder for samples that are only shown, whose pictures fit in a gigabyte and a half.
 
-    Importing torch takes longer than all the rest; code that comes with a dataset gets the tensors that it expects.
+    Importing torch takes longer than all the rest; code that comes with a dataset gets the tensors that it expects, and
+    values inside of a part that only torch decodes need it, too.
     """
     from ..format.media.open_picture import PIXEL_LIMIT_VARIABLE
     from ..samples.decoding.decoder import ArrayDecoder, SampleDecoder
     from ..storage.protocol import limit_of_environment
 
     max_pixels = limit_of_environment(PIXEL_LIMIT_VARIABLE, _MAX_SHOWN_PIXELS, unit="pixels")
-    runs_code = config is None or config.field_map is None or not is_own_module(config.module)
-    return SampleDecoder(max_pixels=max_pixels) if runs_code else ArrayDecoder(max_pixels=max_pixels)
+    field_map = None if config is None or not is_own_module(config.module) else config.field_map
+    shows = field_map is not None and not field_map.looks_inside(TORCH)
+    return ArrayDecoder(max_pixels=max_pixels) if shows else SampleDecoder(max_pixels=max_pixels)
 
 
 class SampleFolder(Protocol):
@@ -208,7 +211,7 @@ def view_of_record(reader: RecordReader, number: int, title: str, *, max_json_by
     """Read one sample of a single file and describe it."""
     found = SampleView(title=title, fields=(), bare_key=str(number), shard=reader.file.name)
     try:
-        parts = limit_parts(reader.read_parts(number), max_json_bytes)
+        parts = reader.read_parts(number, max_json_bytes=max_json_bytes)
     except EnergonError as error:
         return replace(found, fault=str(error))
     return replace(found, fields=describe_parts(parts))

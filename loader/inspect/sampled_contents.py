@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from ..accounting.kinds import Kind, kind_of_name
+from ..accounting.kinds import PICKLE, TORCH, Kind, part_extension
 from ..accounting.part_sets import Missing, PartSets
 from ..format.contents.findings import Contents
 from ..format.contents.proposals import propose_field_map
@@ -332,8 +332,9 @@ def _faults(
         field_map = parse_field_map(checked, file="the field map")
         config = DatasetConfig(sample_type=choice.spec.name, field_map=field_map)
         needed = {part: data for part, data in parts.items() if part in field_map.part_names()}
-        if not trust_code and any(kind_of_name(part) == "pickle" for part in needed):
-            continue  # pickles are not loaded
+        unread = (frozenset() if trust_code else PICKLE) | (frozenset() if field_map.looks_inside(TORCH) else TORCH)
+        if any(part_extension(part) in unread for part in needed):
+            continue  # pickles may run code, and importing torch takes longer than all the rest
         check = DecodeCheck(config, meta_folder, trust_code)
         faults = check.check_values(key, needed) if found.holds_values else check(key, needed)
         for part, fault in faults:

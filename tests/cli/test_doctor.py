@@ -40,7 +40,7 @@ def doctor(*arguments: str, open_files: int, environment: dict[str, str] | None 
 def test_a_finding_exits_1_and_says_what_to_do() -> None:
     done = doctor(open_files=512)
     assert (done.returncode, done.stderr) == (1, "")
-    assert "open files      512, may be raised to " in done.stdout
+    assert "open files       512, may be raised to " in done.stdout
     assert "warning open files: a process may open 512 files" in done.stdout
     assert "  hint: " in done.stdout
 
@@ -50,11 +50,11 @@ def test_facts_are_in_columns_with_a_line_for_gpus_and_one_for_what_to_install(t
     driver.write_text("#!/bin/sh\necho 'NVIDIA H100 80GB HBM3, 81559 MiB'\necho 'NVIDIA H100 80GB HBM3, 81559 MiB'\n")
     driver.chmod(0o755)
     done = doctor(open_files=1024, environment={"PATH": f"{tmp_path}:{os.environ['PATH']}"})
-    lines = {line[:16].strip(): line[16:] for line in reversed(done.stdout.partition("\n\n")[0].splitlines())}
+    lines = {line[:17].strip(): line[17:] for line in reversed(done.stdout.partition("\n\n")[0].splitlines())}
     assert lines["GPUs"] == "NVIDIA H100 80GB HBM3, 81559 MiB; NVIDIA H100 80GB HBM3, 81559 MiB"
     assert lines["to install"].startswith(("pip install 'energon-toolkit[", "nothing"))
     packages = done.stdout.partition("packages")[2].partition("extras")[0].splitlines()
-    starts = [[found.start() for found in re.finditer(r"(?<=  )\S", f"  {line[16:]}")] for line in packages[1:] if line]
+    starts = [[found.start() for found in re.finditer(r"(?<=  )\S", f"  {line[17:]}")] for line in packages[1:] if line]
     assert len(packages) > 2
     assert {start for line in starts for start in line} == {*max(starts, key=len)}
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import gzip
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from loader.format.jsonl.lines import LineBlock
 from loader.inspect.browse.dataset import BrowsedDataset
 from loader.inspect.browse.search import lint_samples
 
@@ -145,3 +147,31 @@ def test_findings_of_browse_name_parts_that_are_not_parsed(
     browsed = BrowsedDataset("d", str(folder))
     found = lint_samples(browsed.address, [0, 1])
     assert [(one.number, one.code) for one in found if one.code == "W310"] == [(1, "W310")]
+
+
+def test_lines_above_the_limit_are_never_held_and_are_named(
+    tmp_path: Path, energon: RunEnergon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("jsonl.lines", "lint.jsonl"):
+        monkeypatch.setattr(f"loader.format.{module}.CHECKED_JSON_BYTES", 1000)
+    monkeypatch.setattr("loader.format.jsonl.lines._CHUNK_BYTES", 100)
+    held: list[int] = []
+    starts = LineBlock.starts
+
+    def noted(block: LineBlock) -> Any:
+        held.append(len(block._data))
+        return starts(block)
+
+    monkeypatch.setattr(LineBlock, "starts", noted)
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b'{"caption": "c"}\n' + LARGE + b"\n" + LARGE + b'\n{"caption": "d"}')
+    found = energon("lint", path, "--json").json["findings"]
+    assert [(each["code"], each["offset"]) for each in found] == [("E401", None), ("W310", 17), ("W310", 3033)]
+    done = energon("prepare", tmp_path, "--yes", *LIMIT)
+    assert (done.code, max(held)) == (0, 17)
+    assert "2 JSON parts are larger than --max-json-bytes, so not parsed, first a.jsonl/1 (W310)" in done.err
+    assert "16 B" in energon("get", tmp_path, "3").out
+    for damage in (LARGE[:-1], b"[" + LARGE + b"]", b"{}" + b" " * 2000 + b"x"):
+        path.write_bytes(b"{}\n" + damage + b"\n{}")
+        done = energon("prepare", tmp_path, "--yes")
+        assert (done.code, "line 2 is not one JSON object" in done.err) == (1, True)

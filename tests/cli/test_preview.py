@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
-from tests.cli.make_dataset import caption_parts, write_captions, write_shard
+from tests.cli.make_dataset import caption_parts, picture, write_captions, write_shard
 from tests.cli.run_energon import RunEnergon
 from tests.unit.av.encoded_media import encode
+from tests.unit.av.odd_media import wav
 
 
 def test_one_sample_as_training_gets_it(prepared: Path, energon: RunEnergon) -> None:
@@ -305,20 +310,45 @@ def test_json_of_a_sample_of_a_file_and_of_a_mix(prepared: Path, energon: RunEne
     assert json.loads(energon("preview", mix, "--json", "--index", shuffled["index"]).out) == shuffled
 
 
-def test_looking_at_pictures_text_json_and_video_needs_no_torch(tmp_path: Path, energon: RunEnergon) -> None:
-    write_captions(tmp_path / "captions", shards=1)
-    clip = encode(frames=5)
-    write_shard(tmp_path / "clips/0.tar", {str(number): {"mp4": clip, "txt": b"a walk"} for number in range(2)})
-    for name in ("captions", "clips"):
-        assert energon("prepare", tmp_path / name, "--yes").code == 0
+ARRAY = np.arange(12, dtype=np.float32).reshape(3, 4)
+LOOKED_AT: tuple[tuple[str, Callable[[io.BytesIO], object], str], ...] = (
+    ("jpg", lambda file: file.write(picture(0)), '"type": "Tensor", "shape": [3, 16, 24]'),
+    ("mp4", lambda file: file.write(encode(frames=5)), "AVDecoder"),
+    ("wav", lambda file: file.write(wav(0.1)), "AVDecoder"),
+    ("npy", lambda file: np.save(file, ARRAY), '"type": "ndarray", "shape": [3, 4]'),
+    ("npz", lambda file: np.savez(file, x=ARRAY), "dict, 1 key"),
+    ("npz[x]", lambda file: np.savez(file, x=ARRAY), '"type": "ndarray", "shape": [3, 4]'),
+    ("json[a]", lambda file: file.write(b'{"a": "b"}'), "str, 1 character"),
+    ("pth", lambda file: torch.save(torch.ones(3, 4), file), "not decoded here: that needs torch"),
+)
+
+
+def test_looking_needs_no_torch(tmp_path: Path) -> None:
+    """Each kind of part is proposed, prepared and previewed in a process that cannot import torch."""
     code = (
-        "import sys; from energon_cli.main import main\n"
-        "codes = [main(['preview', path, '--json']) for path in sys.argv[1:]]\n"
-        "print(codes, 'torch' in sys.modules)"
+        "import sys; sys.modules['torch'] = None; from energon_cli.main import main\n"
+        "for folder, field_map in zip(sys.argv[1::2], sys.argv[2::2]):\n"
+        "    prepare = ['prepare', folder, '--yes', '-q', '--split-ratio', '1', '--field-map', field_map]\n"
+        "    codes = main([*prepare, '--sample-type', 'CaptioningSample']), main(['preview', folder, '--json'])\n"
+        "    assert codes == (0, 0)"
     )
-    command = [sys.executable, "-c", code, str(tmp_path / "captions"), str(tmp_path / "clips")]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    *documents, result = done.stdout.splitlines()
-    assert result == "[0, 0] False"
-    assert ['"type": "Tensor", "shape": [3, 16, 24]' in document for document in documents] == [True, False]
-    assert "AVDecoder" in documents[1]
+    arguments = []
+    for number, (part, write, _) in enumerate(LOOKED_AT):
+        write(file := io.BytesIO())
+        folder = tmp_path / str(number)
+        write_shard(folder / "0.tar", {"0": {part.partition("[")[0]: file.getvalue(), "txt": b"a walk"}})
+        arguments += [str(folder), json.dumps({"image": part, "caption": "txt"})]
+    done = subprocess.run([sys.executable, "-c", code, *arguments], check=False, capture_output=True, text=True)
+    assert "torch" not in done.stderr
+    documents = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    assert [shown in document for (_, _, shown), document in zip(LOOKED_AT, documents, strict=True)] == [True] * 8
+
+
+def test_a_value_inside_of_a_file_of_torch_is_decoded_by_torch(tmp_path: Path, energon: RunEnergon) -> None:
+    file = io.BytesIO()
+    torch.save({"a": torch.ones(3, 4)}, file)
+    write_shard(tmp_path / "0.tar", {"0": {"pth": file.getvalue(), "txt": b"a walk"}})
+    field_map = json.dumps({"image": "pth[a]", "caption": "txt"})
+    options = ("--yes", "--sample-type", "CaptioningSample", "--split-ratio", "1", "--field-map", field_map)
+    assert energon("prepare", tmp_path, *options).code == 0
+    assert '"type": "Tensor", "shape": [3, 4]' in energon("preview", tmp_path, "--json").out

@@ -94,7 +94,8 @@ def test_a_failing_field_map_shows_the_error_and_prompts_again(captions: Path, w
     wizard.press(*"json[title]", ENTER).wait_for("The sample cannot be built with this field map.")
     assert "json has no 'title', only" in wizard.text
     assert "lint --fix" not in wizard.text, "nothing is written yet that could be fixed"
-    wizard.press(ENTER).wait_for("image (image) from jpg").press(ENTER).wait_for("caption (text) from json[title]")
+    wizard.press(ENTER).wait_for("image (image) from jpg", times=2)
+    wizard.press(ENTER).wait_for("caption (text) from json[title]", times=2)
     wizard.press(*"txt", ENTER).wait_for(WRITE)
     assert wizard.press("y").finish() == 0
     assert read_yaml(captions, "dataset.yaml")["field_map"] == {"image": "jpg", "caption": "txt"}
@@ -182,9 +183,8 @@ def test_a_ratio_that_shards_miss_names_the_command_that_writes_others(captions:
     wizard.press(DOWN, ENTER).wait_for("Whole shards miss this ratio.").press(ESCAPE).wait_for("» 8,1,1    train")
     wizard.press(ENTER).wait_for("» by samples").press(DOWN).wait_for("» leave").press(ENTER)
     assert wizard.finish() == 1
-    shown = " ".join(wizard.text.split())
-    assert f"energon reshard {captions} {captions}-split --split-ratio 8,1,1" in shown
-    assert shown.endswith("nothing was written")
+    assert f"energon reshard {captions} {captions}-split --split-ratio 8,1,1" in wizard.raw, "in one line, to copy"
+    assert wizard.text.rstrip().endswith("nothing was written")
 
 
 @pytest.mark.parametrize("key", [ESCAPE, "q", CTRL_D], ids=["esc", "q", "ctrl-d"])
@@ -266,7 +266,7 @@ def test_enters_in_one_paste_do_not_confirm(captions: Path, wizard: TerminalRun)
 def test_escape_returns_to_each_prompt_with_the_earlier_answer(captions: Path, wizard: TerminalRun) -> None:
     wizard.press(DOWN, DOWN, DOWN, ENTER).wait_for(TYPE).press(ENTER).wait_for(FROM).press(ENTER)
     wizard.wait_for("image (image) from").press(ENTER).wait_for("caption (text) from")
-    wizard.press(ESCAPE).wait_for("image (image) from jpg").press(ESCAPE).wait_for("» parts, or values")
+    wizard.press(ESCAPE).wait_for("image (image) from jpg", times=2).press(ESCAPE).wait_for("» parts, or values")
     wizard.press(ESCAPE).wait_for("» CaptioningSample").press(ESCAPE).wait_for("» 1,0,0    all train")
     wizard.press(ENTER).wait_for("» CaptioningSample").press(UP).wait_for("» none").press(ENTER).wait_for(WRITE)
     wizard.press(ESCAPE).wait_for("» none").press(ENTER).wait_for(WRITE)
@@ -279,7 +279,7 @@ def test_escape_leaves_the_prompts_of_a_custom_split_for_its_menu(captions: Path
     wizard.press(UP, UP, ENTER).wait_for("Ratio of train, val and test").press(ESCAPE).wait_for("» custom ratio")
     wizard.press(DOWN, ENTER).wait_for("Part and pattern").press(ESCAPE).wait_for("» by patterns")
     wizard.press(UP, ENTER).wait_for("Ratio of train").press(*"3,1", ENTER).wait_for(TYPE)
-    wizard.press(ESCAPE).wait_for("» custom ratio").press(ENTER).wait_for("Ratio of train, val and test 3,1")
+    wizard.press(ESCAPE).wait_for("» custom ratio").press(ENTER).wait_for("Ratio of train, val and test 3,1", times=2)
 
 
 def test_no_at_the_end_returns_to_the_prompts_and_keeps_the_answers(captions: Path, wizard: TerminalRun) -> None:

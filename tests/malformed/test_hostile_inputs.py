@@ -18,8 +18,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 import zstandard
+from pyarrow import feather
 
 from tests.hostile_inputs import (
     MIB,
@@ -237,6 +239,12 @@ def lines_of(name: str, content: Content) -> Build:
     return build
 
 
+def arrow_of_zeros(folder: Path) -> Path:
+    table = pa.table({"image": [bytes(600 * MIB)], "caption": ["a caption"]})
+    feather.write_feather(table, str(folder / "a.arrow"), compression="zstd")
+    return folder / "a.arrow"
+
+
 def mix_of_itself(folder: Path) -> Path:
     path = folder / "mix.yaml"
     blend = "".join(f"    - {{path: {name}}}\n" for name in ("mix.yaml", "./mix.yaml", "../in/mix.yaml"))
@@ -304,6 +312,15 @@ def aliases(head: bytes) -> bytes:
 LAST_PIXELS, TOO_MANY_PIXELS = 13_370, 178_956_971  # The limit is 178,956,970.
 DATASETS = OF_TARS | OF_DATASETS
 JSONL = repeated(b'["a",1],', 225_000_000, head=b'{"image": "a.jpg", "caption": [', tail=b"0]}")
+LIST = repeated(
+    b'{"image": "a.jpg", "caption": "c", "x": [%s]},\n' % (b"1,2," * 9999 + b"3"), 225_000_000, head=b"[", tail=b"{}]"
+)
+COCO = repeated(
+    b'{"id": 1, "image_id": 1, "bbox": [1, 2, 3, 4], "segmentation": [[%s]]},\n' % (b"1.5, 2.5, " * 99 + b"3"),
+    225_000_000,
+    head=b'{"images": [{"id": 1, "file_name": "a.jpg"}], "annotations": [',
+    tail=b'{"image_id": 2}]}',
+)
 SPLIT = repeated(b"- s_0.tar/0000\n", 60_000_000, head=b"split_parts: {train: [s_0.tar]}\nexclude:\n")
 
 # Name → what writes it, and the commands that read it.
@@ -352,6 +369,13 @@ INPUTS: dict[str, tuple[Build, dict[str, tuple[str, ...]]]] = {
     "a csv.gz of zeros": (compressed("a.csv.gz", b"image,caption\n"), TABLES),
     "a jsonl.zst of zeros": (compressed("a.jsonl.zst", b'{"a": "'), TABLES),
     "a line of JSON of 225 MB": (lines_of("a.jsonl", JSONL), TABLES),
+    "a folder with a line of JSON of 225 MB": (
+        lambda folder: lines_of("a.jsonl", JSONL)(folder).parent,
+        {name: DATASETS[name] for name in ("prepare", "info", "lint", "preview", "stats")},
+    ),
+    "a JSON list of 225 MB of objects": (lines_of("a.json", LIST), {"import": TABLES["import"]}),
+    "a COCO file of 225 MB": (lines_of("a.json", COCO), {"import": TABLES["import"]}),
+    "an Arrow file of zeros": (arrow_of_zeros, {"import": TABLES["import"]}),
     "a table of paths outside": (table("a.csv", paths_outside), TABLES | NAMED),
     "a table of private URLs": (table("a.csv", private_urls), TABLES),
     "a folder of links out": (

@@ -1,6 +1,7 @@
 """Read annotations in JSON files: their elements one by one, the pictures that they name, and their coordinates.
 
 ====================  =================================================================
+`json_document.py`    a document → its values, found piece by piece
 `json_elements.py`    a file → its elements, still encoded, each with its place, and rows that fail
 `picture_files.py`    a picture that an annotation names → its part and its reference
 `kinds.py`            a file → the kind of its annotations

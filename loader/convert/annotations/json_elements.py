@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import codecs
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
 
 import msgspec
-import numpy as np
 
-from ...errors import ConfigError, FormatError, SampleError
-from ...storage import is_url, map_file, open_parent, raise_storage_error
+from ...errors import ConfigError, SampleError
 from ..rows.row import FaultRef, Row, key_of_path
+from ..tables.records import TOO_LONG, bounded_lines, open_text_table
+from .json_document import JsonDocument, without_constants
 
 T = TypeVar("T")
 
-_OBJECT = re.compile(rb"\s*\{")
-_FILLED_LINE = re.compile(rb"[^\r\n]*[^\s][^\r\n]*")
+_OBJECT = re.compile(rb"(?:\xef\xbb\xbf)?\s*\{")
 LINE_ENDINGS = (".jsonl", ".ndjson")
 """Endings of files with a value on each line."""
-
-_BYTE = re.compile(r" \(byte (\d+)\)$")
-_TEXT_OR_CONSTANT = re.compile(rb'"(?:[^"\\]|\\.)*"|-?\b(?:NaN|Infinity)\b', re.DOTALL)
 
 
 class Element(NamedTuple):
@@ -31,11 +28,13 @@ class Element(NamedTuple):
 
     Attributes:
         place: ``"file.json, element 17"``, from 0, or ``"file.jsonl, line 18"``, from 1.
-        data: Its JSON.
+        data: Its JSON; empty if it has a fault.
+        fault: Why it was not read; an empty text for most.
     """
 
     place: str
     data: msgspec.Raw
+    fault: str = ""
 
 
 def decode(element: Element, kind: type[T]) -> T:
@@ -46,8 +45,10 @@ def decode(element: Element, kind: type[T]) -> T:
         kind: Its expected type.
 
     Raises:
-        SampleError: It is of another type, or lacks a field.
+        SampleError: It is of another type, lacks a field, or was not read.
     """
+    if element.fault:
+        raise SampleError(element.fault, source=element.place)
     try:
         bytes(element.data).decode()
         return msgspec.json.decode(element.data, type=kind)
@@ -89,140 +90,132 @@ def read_elements(path: str, *, inside: Sequence[str] = ("data",)) -> Iterator[E
         FormatError: It is not valid JSON.
         StorageError: It cannot be read.
     """
-    data = _contents(path)
     name = os.path.basename(path)
-    if _has_lines(path, data):
-        number = end = 0
-        for line in _FILLED_LINE.finditer(data):
-            number += bytes(data[end : line.start()]).count(b"\n")
-            end = line.end()
-            yield Element(f"{name}, line {number + 1:,}", _line(line[0]))
+    if _has_lines(path):
+        with open_text_table(path) as file:
+            for number, line in bounded_lines(file):
+                yield _of_line(f"{name}, line {number:,}", line)
         return
-    document = _decoded(data, path)
-    if bytes(memoryview(document)[:1]) == b"{":
-        fields = _fields(document)
-        key = next((key for key in inside if key in fields), None)
+    with JsonDocument(path) as document:
+        if document.peek() == b"[":
+            for number, _ in enumerate(document.items(b"]")):
+                value = document.value()
+                yield Element(f"{name}, element {number:,}", msgspec.Raw(value.data), value.fault)
+            document.end()
+            return
+    with open_lists(path, "expected a list or an object") as lists:
+        key = next((key for key in inside if key in lists), None)
         if key is None:
             raise ConfigError(
-                f"expected a list or an object with {' or '.join(inside)}, found {', '.join([*fields][:6])}",
+                f"expected a list or an object with {' or '.join(inside)}, found {', '.join([*lists][:6])}",
                 at=path,
                 hint="name the kind of the annotations with --from, or another file",
             )
-        yield from read_list(fields, key, path=path)
-        return
-    for number, piece in enumerate(_pieces(document, path)):
-        yield Element(f"{name}, element {number:,}", piece)
+        yield from list_in(lists, key, path=path)
 
 
-def read_object(path: str) -> dict[str, msgspec.Raw]:
-    """Return the fields of the object in a file, still encoded.
+@dataclass(frozen=True, slots=True)
+class ElementList:
+    """The elements of a list in an object of a file, by number; each is read when it is needed.
+
+    Attributes:
+        document: The open file.
+        file: Its name, for reports.
+        name: Name of the list.
+        offsets: First byte of each element, shape (n,).
+        sizes: Bytes of each element, shape (n,).
+    """
+
+    document: JsonDocument
+    file: str
+    name: str
+    offsets: Sequence[int]
+    sizes: Sequence[int]
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def __getitem__(self, number: int) -> Element:
+        value = self.document.read(self.offsets[number], self.sizes[number])
+        return Element(f"{self.file}, element {number:,} of {self.name}", msgspec.Raw(value.data), value.fault)
+
+    def __iter__(self) -> Iterator[Element]:
+        return map(self.__getitem__, range(len(self)))
+
+
+@contextmanager
+def open_lists(path: str, expected: str = "expected an object") -> Iterator[dict[str, ElementList | None]]:
+    """Open an object in a file; yield its fields: lists, and None for other values.
+
+    Args:
+        path: The file or its URL.
+        expected: Begin of the message of an error about another value.
 
     Raises:
         ConfigError: The file has no object.
         FormatError: It is not valid JSON.
         StorageError: It cannot be read.
     """
-    document = _decoded(_contents(path), path)
-    if bytes(memoryview(document)[:1]) != b"{":
-        raise ConfigError("expected an object", at=path, hint="name the kind of the annotations with --from")
-    return _fields(document)
+    file = os.path.basename(path)
+    lists: dict[str, ElementList | None] = {}
+    with JsonDocument(path) as document:
+        if document.peek() != b"{":
+            if document.peek() not in (b"[", b'"'):
+                document.value()  # is damaged
+            raise ConfigError(expected, at=path, hint="name the kind of the annotations with --from")
+        for name in document.fields():
+            lists[name] = None
+            if document.peek() == b"[":
+                lists[name] = ElementList(document, file, name, *document.places())
+            else:
+                document.value()
+        document.end()
+        yield lists
 
 
-def read_list(fields: Mapping[str, msgspec.Raw], name: str, *, path: str) -> list[Element]:
-    """Return the elements of a list in an object.
+def list_in(lists: Mapping[str, ElementList | None], name: str, *, path: str) -> ElementList:
+    """Return a list of an object.
 
     Args:
-        fields: The fields of the object.
+        lists: The fields of the object.
         name: Name of the list.
         path: The file.
 
     Raises:
         ConfigError: There is no such list.
     """
-    if name not in fields:
+    elements = lists.get(name)
+    if elements is None:
+        found = "another value" if name in lists else ", ".join([*lists][:6]) or "no fields"
         raise ConfigError(
-            f"expected a list {name!r}, found {', '.join([*fields][:6]) or 'no fields'}",
-            at=path,
-            hint="name the kind of the annotations with --from",
+            f"expected a list {name!r}, found {found}", at=path, hint="name the kind of the annotations with --from"
         )
-    file = os.path.basename(path)
-    pieces = _pieces(fields[name], path, name)
-    return [Element(f"{file}, element {number:,} of {name}", piece) for number, piece in enumerate(pieces)]
+    return elements
 
 
-def _contents(path: str) -> memoryview:
-    """Return the bytes of a file: those of a local one are mapped."""
-    data: Any
-    if is_url(path):
-        storage, name = open_parent(path)
-        with storage.open(name) as file:
-            data = file.read_at(0, file.size_bytes)
-    else:
-        try:
-            data = map_file(path) if os.path.getsize(path) else b""
-        except OSError as error:
-            raise_storage_error("read this file", path, error)
-    view = np.frombuffer(data, np.uint8).data
-    return view[3:] if bytes(view[:3]) == codecs.BOM_UTF8 else view
-
-
-def _has_lines(path: str, data: memoryview) -> bool:
+def _has_lines(path: str) -> bool:
+    """Return True for a file of lines by its name, or if its first line is an object and others follow."""
     if path.lower().endswith(LINE_ENDINGS):
         return True
-    if not _OBJECT.match(data):
-        return False
-    lines = (data[line.start() : line.end()] for line in _FILLED_LINE.finditer(data))
-    first = next(lines)
-    if next(lines, None) is None:
-        return False
+    with open_text_table(path) as file:
+        if not _OBJECT.match(file.peek(64)):
+            return False
+        lines = bounded_lines(file)
+        _, first = next(lines, (0, None))
+        try:
+            msgspec.json.decode(first or b"", type=msgspec.Raw)
+        except (msgspec.MsgspecError, RecursionError):
+            return False
+        return next(lines, None) is not None
+
+
+def _of_line(place: str, text: bytes | None) -> Element:
+    if text is None:
+        return Element(place, msgspec.Raw(b""), TOO_LONG)
     try:
-        msgspec.json.decode(first, type=msgspec.Raw)
+        return Element(place, msgspec.json.decode(text, type=msgspec.Raw))
     except (msgspec.MsgspecError, RecursionError):
-        return False
-    return True
-
-
-def _line(data: bytes) -> msgspec.Raw:
-    try:
-        return _decoded(memoryview(data), "")
-    except FormatError:
-        return msgspec.Raw(data)
-
-
-def _decoded(data: memoryview, path: str) -> msgspec.Raw:
-    """Check the grammar of a document."""
-    try:
-        return msgspec.json.decode(data, type=msgspec.Raw)
-    except (msgspec.MsgspecError, RecursionError) as error:
-        place = _BYTE.search(str(error))
-        offset = int(place[1]) if place else len(data)
-        if bytes(data[offset : offset + 1]) in (b"N", b"I"):  # Python writes NaN, which JSON does not have
-            return _decoded(memoryview(_TEXT_OR_CONSTANT.sub(_without_constant, data)), path)
-        before = np.frombuffer(data, np.uint8)[:offset] == ord("\n")
-        column = offset - (int(np.flatnonzero(before)[-1]) if before.any() else -1)
-        found = "the file is empty" if not len(data) else _BYTE.sub("", str(error)).removeprefix("JSON is malformed: ")
-        raise FormatError(
-            f"this is not valid JSON: {found}; line {int(before.sum()) + 1:,}, column {column:,}",
-            shard=path,
-            offset=offset,
-            hint="correct it there, or download it again",
-        ) from error
-
-
-def _without_constant(match: re.Match[bytes]) -> bytes:
-    return match[0] if match[0].startswith(b'"') else b"null"
-
-
-def _fields(document: msgspec.Raw) -> dict[str, msgspec.Raw]:
-    return msgspec.json.decode(document, type=dict[str, msgspec.Raw])
-
-
-def _pieces(document: msgspec.Raw, path: str, name: str | None = None) -> list[msgspec.Raw]:
-    try:
-        return msgspec.json.decode(document, type=list[msgspec.Raw])
-    except msgspec.ValidationError as error:
-        what = "a list" if name is None else f"a list {name!r}"
-        raise ConfigError(f"expected {what}: {error}", at=path) from error
+        return Element(place, msgspec.Raw(without_constants(text)))
 
 
 _KEYS = ("id", "question_id", "questionId", "doc_id", "uid")

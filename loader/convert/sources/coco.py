@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import chain, pairwise
+from itertools import chain, islice, pairwise
 from typing import Any
 from urllib.parse import unquote
 
@@ -18,7 +17,16 @@ import numpy.typing as npt
 from ...errors import SampleError
 from ...storage import is_url
 from ..annotations.coordinates import area_of
-from ..annotations.json_elements import Element, decode, fault_row, object_of, read_list, read_object, valid_elements
+from ..annotations.json_elements import (
+    Element,
+    ElementList,
+    decode,
+    fault_row,
+    list_in,
+    object_of,
+    open_lists,
+    valid_elements,
+)
 from ..annotations.picture_files import picture_extension, picture_ref
 from ..rows.row import PartRef, Row, ValueRef, key_of_path
 from ..tables.named_files import NamedFiles
@@ -89,28 +97,29 @@ class CocoSource(AnnotationSource):
             FormatError: It is not valid JSON.
             StorageError: It cannot be read.
         """
-        file = _CocoFile(self.path)
         pictures = listing.pictures
-        for row in file.rows(self):
-            pictures.add(row.parts.values())
-            yield row
+        with open_lists(self.path) as lists:
+            file = _CocoFile(self.path, lists)
+            for row in file.rows(self):
+                pictures.add(row.parts.values())
+                yield row
         listing.notes.extend([*file.notes, *pictures.missing(self.path)])
 
     def proposal(self) -> SampleProposal:
         """Return the type for captions, or the crude one for objects."""
-        return _CocoFile(self.path).proposal()
+        with open_lists(self.path) as lists:
+            return _CocoFile(self.path, lists).proposal()
 
 
 class _CocoFile:
     """The lists of a COCO file."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, lists: Mapping[str, ElementList | None]) -> None:
         self._path = path
-        fields = read_object(path)
-        self._images = read_list(fields, "images", path=path)
-        self._annotations = read_list(fields, "annotations", path=path)
-        categories = read_list(fields, "categories", path=path) if "categories" in fields else []
-        self._has_captions = any(_is_caption(element) for element in self._annotations[:_FIRST])
+        self._images = list_in(lists, "images", path=path)
+        self._annotations = list_in(lists, "annotations", path=path)
+        categories = list_in(lists, "categories", path=path) if "categories" in lists else ()
+        self._has_captions = any(map(_is_caption, islice(self._annotations, _FIRST)))
         self._repeats: dict[int, str] = {}  # number of an image → what is wrong, if another one has its id
         self.notes: list[str] = []
         self._categories = {}
@@ -144,8 +153,7 @@ class _CocoFile:
     def _owners(self, faults: list[Row]) -> npt.NDArray[np.int64]:
         """Return the number of the image of each annotation, -1 for none, which is a fault."""
         numbers = self._numbers_of_images()
-        firsts: dict[int | str, int] = {}  # id of an annotation → number of the first one with it
-        repeats: Counter[int | str] = Counter()
+        hashes = np.arange(len(self._annotations))  # of ids; those of annotations without one repeat no other
         owners = np.full(len(self._annotations), -1, np.int64)
         kind: type[_Object | _Caption] = _Caption if self._has_captions else _Object
         for number, element in enumerate(self._annotations):
@@ -155,35 +163,35 @@ class _CocoFile:
                 faults.append(fault_row(element, error))
                 continue
             if annotation.id is not None:
-                own = _plain_id(annotation.id)
-                if firsts.setdefault(own, number) != number:
-                    repeats[own] += 1
+                hashes[number] = hash(repr(_plain_id(annotation.id)))
             owners[number] = numbers.get(_plain_id(annotation.image_id), -1)
             if owners[number] < 0:
                 faults.append(fault_row(element, f"no image has the id {annotation.image_id!r}"))
-        if repeats:
-            own = next(iter(repeats))
+        _, firsts, groups = np.unique(hashes, return_index=True, return_inverse=True)
+        repeats = np.flatnonzero(firsts[groups] != np.arange(len(hashes)))
+        if len(repeats):
+            first = int(firsts[groups[repeats[0]]])
+            own = _plain_id(decode(self._annotations[first], kind).id)
             self.notes.append(
-                f"annotations with the id of an earlier one: {sum(repeats.values()):,}, such as {own!r} of element"
-                f" {firsts[own]:,}; all are written"
+                f"annotations with the id of an earlier one: {len(repeats):,}, such as {own!r} of element {first:,};"
+                " all are written"
             )
         return owners
 
     def _numbers_of_images(self) -> dict[int | str, int]:
         """Return the number of the image of each id; note images whose id another one has."""
         numbers: dict[int | str, int] = {}
-        names: dict[int, str] = {}
         for number, element in enumerate(self._images):
             try:
                 image = decode(element, _Image)
-                names[number] = image.names()[1]
+                name = image.names()[1]
             except SampleError:
                 continue  # its row fails
             first = numbers.setdefault(_plain_id(image.id), number)
             if first == number:
                 continue
             self._repeats[number] = f"element {first:,} has the same id"
-            if names[first] != names[number]:  # annotations may be those of either
+            if decode(self._images[first], _Image).names()[1] != name:  # annotations may be those of either
                 self._repeats.setdefault(first, f"element {number:,} has the same id")
         return numbers
 

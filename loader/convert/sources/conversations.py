@@ -6,6 +6,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -15,12 +16,13 @@ from ...errors import SampleError
 from ...format.documents.conversation import CONVERSATION_KEYS, ITEM_KEYS, conversation_turns, item_media
 from ..annotations.json_elements import (
     Element,
+    ElementList,
     decode,
     document_key,
     fault_row,
+    list_in,
+    open_lists,
     read_elements,
-    read_list,
-    read_object,
     valid_elements,
 )
 from ..annotations.picture_files import media_extension, picture_extension, picture_ref
@@ -155,6 +157,21 @@ class _Answered(msgspec.Struct):
     question_id: int | str
 
 
+class _Answers(NamedTuple):
+    """The elements with answers, and the number of each by the id of its question."""
+
+    numbers: Mapping[Any, int]
+    elements: ElementList | tuple[()]
+
+    def add_to(self, document: dict[str, Any]) -> None:
+        identifier = document.get("question_id")
+        number = self.numbers.get(identifier, -1)
+        if number < 0:
+            raise SampleError(f"no answers are for the question {identifier!r}")
+        for name, value in decode(self.elements[number], dict[str, Any]).items():
+            document.setdefault(name, value)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VqaSource(AnnotationSource):
     """The questions of a file, each with its picture and the part ``json``, whose ``answers`` are a list of texts.
@@ -175,16 +192,19 @@ class VqaSource(AnnotationSource):
             FormatError: It is not valid JSON.
             StorageError: It cannot be read.
         """
-        answers = self._answers()
-        left = set(answers)
+        with self._answers() as answers:
+            yield from self._rows(answers)
+
+    def _rows(self, answers: _Answers) -> Iterator[Row]:
+        left = set(answers.numbers)
         files, position = self.picture_folder(self._all_picture_names())
         subset, split = subset_of_file(self.path), split_of_file(self.path)
         for number, element in enumerate(self._questions()):
             try:
                 document = decode(element, dict[str, Any])
-                if answers:
+                if answers.numbers:
                     left.discard(document.get("question_id"))
-                    _add_answers(document, answers)
+                    answers.add_to(document)
                 _normalise(document)
                 name = _picture_names(document, subset)[position]
                 yield Row(
@@ -198,9 +218,9 @@ class VqaSource(AnnotationSource):
                 )
             except SampleError as error:
                 yield fault_row(element, error, split=split)
-        for identifier, element in answers.items():
+        for identifier, number in answers.numbers.items():
             if identifier in left:
-                yield fault_row(element, f"no question has the id {identifier!r}", split=split)
+                yield fault_row(answers.elements[number], f"no question has the id {identifier!r}", split=split)
 
     def proposal(self) -> SampleProposal:
         """Return the type for questions."""
@@ -221,12 +241,15 @@ class VqaSource(AnnotationSource):
         found = os.path.join(folder, _TASK.sub("", name).replace("questions", "annotations"))
         return found if found != self.path and os.path.exists(found) else None
 
-    def _answers(self) -> dict[int | str | None, Element]:
+    @contextmanager
+    def _answers(self) -> Iterator[_Answers]:
         path = self._annotations_file()
         if path is None:
-            return {}
-        elements = read_list(read_object(path), "annotations", path=path)
-        return {decode(element, _Answered).question_id: element for element in elements}
+            yield _Answers({}, ())
+            return
+        with open_lists(path) as lists:
+            elements = list_in(lists, "annotations", path=path)
+            yield _Answers({decode(one, _Answered).question_id: n for n, one in enumerate(elements)}, elements)
 
     def _has_answers(self) -> bool:
         documents = valid_elements(self._questions(), lambda element: decode(element, dict[str, Any]))
@@ -237,14 +260,6 @@ class VqaSource(AnnotationSource):
         return valid_elements(
             self._questions(), lambda element: _picture_names(decode(element, dict[str, Any]), subset)
         )
-
-
-def _add_answers(document: dict[str, Any], answers: Mapping[int | str | None, Element]) -> None:
-    identifier = document.get("question_id")
-    if identifier not in answers:
-        raise SampleError(f"no answers are for the question {identifier!r}")
-    for name, value in decode(answers[identifier], dict[str, Any]).items():
-        document.setdefault(name, value)
 
 
 def _normalise(document: dict[str, Any]) -> None:

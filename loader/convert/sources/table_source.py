@@ -25,7 +25,14 @@ from ..tables.columns import Columns, FoundColumn, TableColumn, TableLayout
 from ..tables.detect import find_layout
 from ..tables.named_files import NamedFiles
 from ..tables.part_values import RowMaker
-from ..tables.records import DelimitedReader, Record, folder_of, open_text_table, parse_record, read_json_lines
+from ..tables.records import (
+    DelimitedReader,
+    Record,
+    folder_of,
+    open_text_table,
+    parse_record,
+    read_json_lines,
+)
 from ..tables.table_files import TableFile, list_table_files
 from .source import Listing, Source
 
@@ -89,6 +96,7 @@ class TableSource(Source):
 
 
 _ROWS_OF_STEP = 1024
+_BYTES_OF_STEP = 4 << 20
 _MAX_COLUMNS = 1000  # lines of JSON may each have their own; the others are in the object of JSON, too
 _NUMBERS: Mapping[str, type] = {"integer": int, "number": float}
 
@@ -134,7 +142,7 @@ class TextTableSource(TableSource):
         columns: dict[str, TableColumn] = {}
         rows, fault = 0, None
         with self._read() as (names, records):
-            while step := [*islice(records, _ROWS_OF_STEP)]:
+            while step := [*_step(records)]:
                 rows += len(step)
                 fault = fault or next((record for record in step if record.fault), None)
                 valid = [record.values for record in step if not record.fault]
@@ -170,7 +178,8 @@ class TextTableSource(TableSource):
         """
         notes = listing.notes if listing is not None else []
         if self._is_list:
-            yield [], (parse_record(number, element.data) for number, element in enumerate(read_elements(self.path)))
+            elements = enumerate(read_elements(self.path))
+            yield [], (parse_record(number, None if one.fault else one.data) for number, one in elements)
             return
         with open_text_table(self.path, notes) as file:
             if self.kind == "jsonl":
@@ -189,6 +198,16 @@ class TextTableSource(TableSource):
                     f"lines of {self.path} with a quote that is not closed were read as they are:"
                     f" {len(reader.open_quotes):,}, the first is line {reader.open_quotes[0]:,}"
                 )
+
+
+def _step(records: Iterator[Record]) -> Iterator[Record]:
+    """Yield the next records, of which the values fit into memory together."""
+    size_bytes = 0
+    for record in islice(records, _ROWS_OF_STEP):
+        yield record
+        size_bytes += record.size_bytes
+        if size_bytes > _BYTES_OF_STEP:
+            return
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

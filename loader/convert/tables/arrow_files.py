@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import accumulate
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from ...errors import FormatError
 from ...storage import ClosesOnExit, FileStream, LocalStorage, ReadableFile, open_parent
@@ -17,6 +17,7 @@ _MAX_BATCH_ROWS = 8192
 _MAX_BATCH_BYTES = 256 << 20  # of the values of a batch, if each were the largest of a dictionary
 _MIN_BATCH_ROWS = 64  # that are decoded together in any case
 _BUFFER_BYTES = 1 << 18  # larger pages are read without it
+_MAX_UNIT_BYTES = 512 << 20  # of a value of Parquet or a compressed batch; it takes two to four times as much
 _COPY_AGAIN = "copy the file again: it is truncated, damaged, or of another format"
 
 Batch = tuple[int, Any]
@@ -123,7 +124,10 @@ class ParquetTable(ClosesOnExit):
             if first + rows > start:
                 for chunk in self._columns(group, columns):
                     sizes = chunk.total_uncompressed_size, chunk.total_compressed_size
-                    check_ratio(*sizes, path=self._path, name=f"column {chunk.path_in_schema!r}")
+                    name = f"column {chunk.path_in_schema!r}"
+                    check_ratio(*sizes, path=self._path, name=name)
+                    # The metadata has no more about the largest value: it is no smaller than the mean.
+                    _check_size(sizes[0] // max(1, chunk.num_values), f"a value of {name}", self._path)
                 batch_rows = self._batch_rows(group, columns)
                 position = first
                 with _readable(self._path, f"row group {group}"):
@@ -204,12 +208,12 @@ class ArrowFile(ClosesOnExit):
                 local = isinstance(storage, LocalStorage) and self._file.size_bytes > 0
                 self._source = pyarrow.memory_map(storage.path(name)) if local else FileStream(self._file)
                 self._is_stream = self._source.read(6) != b"ARROW1"
-                reader = self._open()
-                self.schema: Any = reader.schema
-                self._rows: list[int] = [batch.num_rows for batch in self._all(reader)]
+                self.schema: Any = self._open().schema
+                self._batches = [*_batch_headers(self._file, path, is_stream=self._is_stream)]
         except BaseException:
             self._file.close()
             raise
+        self._rows = [header.rows for header in self._batches]
         self.num_rows = sum(self._rows)
 
     def _open(self, columns: Sequence[str] | None = None) -> Any:
@@ -220,31 +224,32 @@ class ArrowFile(ClosesOnExit):
             return self._ipc.open_stream(self._source, options=options)
         return self._ipc.open_file(self._source, options=options)
 
-    def _all(self, reader: Any) -> Iterator[Any]:
-        if self._is_stream:
-            yield from reader
-            return
-        for number in range(reader.num_record_batches):
-            yield reader.get_batch(number)
+    def _read(self, reader: Any, number: int) -> Any:
+        """Read a batch, of streams the next one; refuse one that becomes very large before it is decompressed."""
+        header, name = self._batches[number], f"record batch {number}"
+        check_ratio(header.unpacked_bytes, header.packed_bytes, path=self._path, name=name)
+        if header.unpacked_bytes > header.packed_bytes:
+            _check_size(header.unpacked_bytes, name, self._path)
+        return reader.read_next_batch() if self._is_stream else reader.get_batch(number)
 
     def batches(self, start: int, columns: Sequence[str]) -> Iterator[Batch]:
         with _readable(self._path, "this Arrow file"):
             reader = self._open(columns)
-            ends = list(accumulate(self._rows))
-            if self._is_stream:
-                for end, batch in zip(ends, reader, strict=True):
-                    if end > start:
-                        yield end - batch.num_rows, batch
-                return
-            for number, end in enumerate(ends):
+            for number, end in enumerate(accumulate(self._rows)):
+                batch = self._read(reader, number) if self._is_stream or end > start else None
                 if end > start:
-                    yield end - self._rows[number], reader.get_batch(number)
+                    yield end - self._rows[number], batch
 
     def row_sizes(self, columns: Sequence[str]) -> Iterator[tuple[int, int]]:
         with _readable(self._path, "this Arrow file"):
-            for batch in self._all(self._open(columns)):
-                if batch.num_rows:
-                    yield batch.num_rows, -(-batch.nbytes // batch.num_rows)
+            reader, is_lost = self._open(columns), False
+            for number, header in enumerate(self._batches):
+                try:
+                    size_bytes = header.unpacked_bytes if is_lost else self._read(reader, number).nbytes
+                except FormatError:
+                    size_bytes, is_lost = header.unpacked_bytes, self._is_stream
+                if header.rows:
+                    yield header.rows, -(-size_bytes // header.rows)
 
     def lengths_column(self, column: str) -> str:
         return column
@@ -258,6 +263,110 @@ class ArrowFile(ClosesOnExit):
     def close(self) -> None:
         self._source.close()
         self._file.close()
+
+
+class _BatchHeader(NamedTuple):
+    """The rows of a record batch, and its bytes in memory and in the file."""
+
+    rows: int
+    unpacked_bytes: int
+    packed_bytes: int
+
+
+class _Table(NamedTuple):
+    """A table of the FlatBuffers format, in which the headers of Arrow files are written."""
+
+    data: bytes
+    position: int
+
+    def at(self, position: int, size_bytes: int, *, signed: bool = False) -> int:
+        return int.from_bytes(self.data[position : position + size_bytes], "little", signed=signed)
+
+    def place(self, field: int) -> int:
+        """Return the position of a field; 0 for one that is not written."""
+        offsets = self.position - self.at(self.position, 4, signed=True)
+        is_written = 4 + 2 * field < self.at(offsets, 2)
+        offset = self.at(offsets + 4 + 2 * field, 2) if is_written else 0
+        return self.position + offset if offset else 0
+
+    def number(self, field: int, size_bytes: int) -> int:
+        position = self.place(field)
+        return self.at(position, size_bytes, signed=True) if position else 0
+
+    def table(self, field: int) -> _Table:
+        return _Table(self.data, self.place(field) + self.number(field, 4))
+
+    def pairs(self, field: int, stride: int = 16) -> list[tuple[int, int]]:
+        """Return the first two 64-bit integers of each element of a vector."""
+        start = self.place(field) + self.number(field, 4)
+        stop = start + 4 + stride * min(self.at(start, 4), len(self.data) // stride)
+        return [(self.at(at, 8), self.at(at + 8, 8)) for at in range(start + 4, stop, stride)]
+
+
+_DICTIONARY, _BATCH = 2, 3  # kinds of messages
+
+
+def _batch_headers(file: ReadableFile, path: str, *, is_stream: bool) -> Iterator[_BatchHeader]:
+    """Yield the headers of the record batches of an Arrow file, without reading their values.
+
+    Raises:
+        FormatError: A dictionary is much larger than its bytes in the file.
+        ValueError: The file ends within a message.
+    """
+    for position in _messages(file) if is_stream else _messages_of_footer(file):
+        message, start = _message(file, position)
+        kind = message.number(1, 1)
+        if kind not in (_DICTIONARY, _BATCH):
+            continue
+        batch = message.table(2) if kind == _BATCH else message.table(2).table(1)
+        buffers = batch.pairs(2)
+        unpacked = packed = sum(size for _, size in buffers)
+        if batch.place(3):  # each buffer begins with its size in memory
+            firsts = [file.read_at(start + offset, 8) for offset, size in buffers if size]
+            unpacked = sum(max(0, int.from_bytes(first, "little", signed=True)) for first in firsts)
+        if kind == _BATCH:
+            yield _BatchHeader(batch.number(0, 8), unpacked, packed)
+        else:
+            check_ratio(unpacked, packed, path=path, name="a dictionary")
+
+
+def _messages(file: ReadableFile) -> Iterator[int]:
+    position = 0
+    while len(file.read_at(position, 8)) >= 4:
+        message, start = _message(file, position)
+        if start - position <= 8:  # the end of the stream
+            return
+        yield position
+        position = start + message.number(3, 8)
+
+
+def _messages_of_footer(file: ReadableFile) -> list[int]:
+    end = file.size_bytes - 10  # the size of the footer, and ARROW1
+    start = end - int.from_bytes(file.read_at(end, 4), "little")
+    data = file.read_at(max(0, start), end - max(0, start))
+    footer = _Table(data, int.from_bytes(data[:4], "little"))
+    return [offset for field in (2, 3) for offset, _ in footer.pairs(field, 24)]
+
+
+def _message(file: ReadableFile, position: int) -> tuple[_Table, int]:
+    """Return the header of a message, and the offset of its body."""
+    head = file.read_at(position, 8)
+    start = position + (8 if head.startswith(b"\xff\xff\xff\xff") else 4)
+    stop = start + int.from_bytes(head[start - position - 4 : start - position], "little")
+    data = file.read_at(start, max(0, min(stop, file.size_bytes) - start))
+    message = _Table(data, int.from_bytes(data[:4], "little"))
+    if not 0 <= message.number(3, 8) <= file.size_bytes - stop:
+        raise ValueError("it ends within a message")
+    return message, stop
+
+
+def _check_size(size_bytes: int, name: str, path: str) -> None:
+    if size_bytes > _MAX_UNIT_BYTES:
+        raise FormatError(
+            f"{name} has {size_bytes:,} bytes, which can be read only together; expected at most {_MAX_UNIT_BYTES:,}",
+            shard=path,
+            hint="write the file with smaller values or batches",
+        )
 
 
 def readable_batches(table: ArrowTable, columns: Sequence[str]) -> Iterator[Batch | tuple[int, FormatError]]:

@@ -15,10 +15,11 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
 import msgspec
 
+from ...accounting.large_parts import CHECKED_JSON_BYTES
 from ...errors import ConfigError, StorageError
 from ...storage import FileStream, open_parent
 from ...storage.unpacked import UnpackedFile
@@ -44,16 +45,18 @@ class Record:
         values: Column → value; empty if the record is invalid.
         fault: What was expected and what was found, if it is invalid.
         hint: What the user can do about it.
+        size_bytes: Size of its text.
     """
 
     line: int
     values: dict[str, Any]
     fault: str = ""
     hint: str = ""
+    size_bytes: int = 0
 
 
 @contextmanager
-def open_text_table(path: str, notes: list[str] | None = None) -> Iterator[BinaryIO]:
+def open_text_table(path: str, notes: list[str] | None = None) -> Iterator[io.BufferedReader]:
     """Open a file or URL as UTF-8, decompressed if its name ends in ``.gz``.
 
     Args:
@@ -77,11 +80,11 @@ def open_text_table(path: str, notes: list[str] | None = None) -> Iterator[Binar
             raise StorageError(f"this file cannot be decompressed: {error}", path=path, hint="copy it again") from error
 
 
-def _as_utf8(file: Any, path: str, notes: list[str] | None) -> BinaryIO:
+def _as_utf8(file: io.BufferedReader[Any], path: str, notes: list[str] | None) -> io.BufferedReader:
     head = file.peek(4)[:4]
     encoding = next((name for mark, name in _MARKS.items() if head.startswith(mark)), None)
     if encoding is None:
-        return cast("BinaryIO", file)
+        return file
     if notes is not None:
         notes.append(f"{path} is read as {encoding.upper()}, as its byte order mark says")
     return io.BufferedReader(_Recoded(file, encoding), _BUFFER_BYTES)
@@ -123,9 +126,29 @@ class _Recoded(io.RawIOBase):
         return size
 
 
-_MAX_LINE = 64 << 20  # bytes; the values of a line take up to thirty times its size in memory
+TOO_LONG = f"it is longer than {CHECKED_JSON_BYTES:,} bytes"
+"""The fault of a line, or of an element of a list, that is not held in memory."""
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _HINT = "correct or remove that line; JSON over several lines: jq -c . converts it"
+
+
+def bounded_lines(file: BinaryIO) -> Iterator[tuple[int, bytes | None]]:
+    """Yield the lines that are not blank: their numbers, from 1, and their texts; None for one that is too long.
+
+    Args:
+        file: The file, at its start.
+    """
+    number = 0
+    while line := file.readline(CHECKED_JSON_BYTES):
+        number += 1
+        if len(line) == CHECKED_JSON_BYTES and not line.endswith(b"\n"):
+            while (line := file.readline(_BUFFER_BYTES)) and not line.endswith(b"\n"):
+                pass
+            yield number, None
+            continue
+        line = line if number > 1 else line.removeprefix(_BYTE_ORDER_MARK)
+        for text in filter(None, map(bytes.strip, line.splitlines())):
+            yield number, text
 
 
 def read_json_lines(file: BinaryIO) -> Iterator[Record]:
@@ -136,26 +159,19 @@ def read_json_lines(file: BinaryIO) -> Iterator[Record]:
     Args:
         file: The file, at its start.
     """
-    number = 0
-    while line := file.readline(_MAX_LINE):
-        number += 1
-        if len(line) == _MAX_LINE and not line.endswith(b"\n"):
-            while (rest := file.readline(_MAX_LINE)) and not rest.endswith(b"\n"):
-                pass
-            yield Record(number, {}, f"it is longer than {_MAX_LINE:,} bytes", "divide it, or remove it")
-            continue
-        text = line.strip() if number > 1 else line.removeprefix(_BYTE_ORDER_MARK).strip()
-        if text:
-            yield parse_record(number, text)
+    for number, text in bounded_lines(file):
+        yield parse_record(number, text)
 
 
-def parse_record(number: int, text: bytes | msgspec.Raw) -> Record:
+def parse_record(number: int, text: bytes | msgspec.Raw | None) -> Record:
     """Return a record of JSON, which is invalid if the text is not an object.
 
     Args:
         number: Its line in the file, or its place in a list.
-        text: The JSON.
+        text: The JSON; None if it is too long.
     """
+    if text is None:
+        return Record(number, {}, TOO_LONG, "divide it, or remove it")
     try:
         value: Any = msgspec.json.decode(text)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -165,7 +181,7 @@ def parse_record(number: int, text: bytes | msgspec.Raw) -> Record:
             return Record(number, {}, f"it is not JSON: {error}", _HINT)
     if not isinstance(value, dict):
         return Record(number, {}, f"expected an object of JSON, found {type(value).__name__}", _HINT)
-    return Record(number, value)
+    return Record(number, value, size_bytes=memoryview(text).nbytes)
 
 
 _MAX_FIELD = 64 << 20  # characters; an open quote would otherwise read the rest of the file into memory
@@ -198,9 +214,9 @@ class DelimitedReader:
         ConfigError: The file is empty.
     """
 
-    def __init__(self, file: BinaryIO, *, kind: str, path: str) -> None:
+    def __init__(self, file: io.BufferedReader, *, kind: str, path: str) -> None:
         csv.field_size_limit(max(csv.field_size_limit(), _MAX_FIELD))  # of the process; there is no other way
-        head = cast("io.BufferedReader", file).peek(_HEAD_BYTES)[:_HEAD_BYTES]
+        head = file.peek(_HEAD_BYTES)[:_HEAD_BYTES]
         has_only_returns = b"\n" not in head and b"\r" in head[:-1]  # as old Macs wrote lines
         newline = "\r" if has_only_returns else "\n"
         self._text = io.TextIOWrapper(file, encoding="utf-8-sig", errors="surrogateescape", newline=newline)
@@ -304,7 +320,7 @@ class DelimitedReader:
         for name, kind in numbers.items():
             if values[name] is not None:
                 values[name] = number_of(values[name], kind)
-        return Record(line, values)
+        return Record(line, values, size_bytes=sum(map(len, fields)))
 
 
 def _delimiter(line: str) -> str:

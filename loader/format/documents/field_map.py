@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...accounting.kinds import kind_of_name
+from ...accounting.kinds import kind_of_name, part_extension
 from ...errors import ConfigError, Fault, SampleError
 from .messages import nearest_names
 from .value_name import MissingValueError, ValueName, first_names, read_value_names, values_meant
@@ -47,6 +47,11 @@ class FieldMap:
         """True if a name may be none of a part: its ending is unknown, or it continues after the ending of JSON."""
         alone = (access.part for accesses in self.fields.values() for access in accesses if not access.path)
         return any(kind_of_name(part) == "bytes" or _AFTER_JSON.search(part) for part in alone)
+
+    def looks_inside(self, extensions: Collection[str]) -> bool:
+        """Return True if a field is a value inside of a part with one of these extensions."""
+        inside = (access.part for accesses in self.fields.values() for access in accesses if access.path)
+        return any(part_extension(part) in extensions for part in inside)
 
     def missing(self, parts_available: Collection[str]) -> list[str]:
         """Return the fields with no alternative in the available parts."""

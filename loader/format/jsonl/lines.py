@@ -13,12 +13,14 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from ...accounting.large_parts import CHECKED_JSON_BYTES
 from ...errors import FormatError
 from ...storage import ReadableFile
 
 BYTE_ORDER_MARK = codecs.BOM_UTF8
 
 _CHUNK_BYTES = 1 << 20
+_SHOWN_BYTES = 60
 _NEWLINE, _RETURN, _OPEN, _CLOSE = b"\n\r{}"
 
 
@@ -42,42 +44,61 @@ def scan_lines(
     Raises:
         FormatError: A line is not one JSON object, or not UTF-8; with the number and offset of the line.
     """
-    utf8 = codecs.getincrementaldecoder("utf-8")()
+    for block in line_blocks(file, path):
+        block.check_encoding()
+        yield block.starts()
+        if progress is not None:
+            progress(block.stop)
+
+
+def line_blocks(file: ReadableFile, path: str) -> Iterator[LineBlock]:
+    """Yield the lines of a file, many at a time.
+
+    Of a line of more than 64 MiB only the first and last bytes are held and checked; it has a block of its own.
+
+    Args:
+        file: File to read once from start to end.
+        path: Path of the file, for messages.
+
+    Raises:
+        FormatError: The file became shorter, or a very long first line does not begin like an object.
+    """
     pending: list[bytes] = []  # pieces of a line that continues in the next chunk
-    offset = block_offset = 0
-    lines_before = 0
+    offset = begin = lines = 0
     while offset < file.size_bytes:
         chunk = file.read_at(offset, _CHUNK_BYTES)
         if not chunk:
             raise FormatError(
                 f"this file ended while it was read; expected {file.size_bytes:,} bytes", shard=path, offset=offset
             )
-        try:
-            if not chunk.isascii() or utf8.getstate()[0]:
-                utf8.decode(chunk, final=offset + len(chunk) == file.size_bytes)
-        except UnicodeDecodeError as error:
-            bytes_before = len(error.object) - len(chunk)  # of a character that began in the chunk before
-            raise FormatError(
-                f"line {lines_before + 1 + chunk.count(_NEWLINE, 0, max(0, error.start - bytes_before))} is not UTF-8: "
-                f"{error.reason}",
-                shard=path,
-                offset=offset - bytes_before + error.start,
-                hint="convert the file: iconv -f LATIN1 -t UTF-8",
-            ) from error
+        is_long = offset - begin > CHECKED_JSON_BYTES
         offset += len(chunk)
-        cut = len(chunk) if offset == file.size_bytes else chunk.rfind(b"\n") + 1
-        if cut:
-            block = b"".join([*pending, chunk[:cut]])
-            pending = [chunk[cut:]]
-            yield LineBlock(block, block_offset, lines_before, path).starts()
-            block_offset += len(block)
-            lines_before += block.count(b"\n")
-        else:
+        cut = (chunk.find(b"\n") if is_long else chunk.rfind(b"\n")) + 1
+        if not cut and offset < file.size_bytes:
             pending.append(chunk)
             if len(pending) <= 2:
-                LineBlock(b"".join(pending), block_offset, lines_before, path).check_beginning()
-        if progress is not None:
-            progress(offset)
+                LineBlock(b"".join(pending), begin, lines, path).check_beginning()
+            del pending[1 : -1 if is_long else 1]
+            continue
+        cut = cut if is_long and cut else len(chunk) if offset == file.size_bytes else cut
+        data = b"".join([*pending, chunk[:cut]])
+        stop = offset - len(chunk) + cut
+        pending = [] if is_long else [chunk[cut:]]
+        offset = stop if is_long else offset
+        yield (
+            LineBlock(_ends_of_line(data), begin, lines, path, stop=stop)
+            if is_long
+            else LineBlock(data, begin, lines, path)
+        )
+        begin, lines = stop, lines + data.count(b"\n")
+
+
+def _ends_of_line(data: bytes) -> bytes:
+    """Return a short line instead of a long one: an object if it begins and ends like one."""
+    text = data.removeprefix(BYTE_ORDER_MARK).strip()
+    if text.startswith(b"{") and text.endswith(b"}"):
+        return b"{}\n"
+    return text[:_SHOWN_BYTES] + text[-1:] + b"\n"
 
 
 class ExaminedLine(NamedTuple):
@@ -104,23 +125,35 @@ class LineBlock:
         offset: Byte offset of the lines in the file.
         lines_before: Number of lines before them.
         path: Path of the file.
+        stop: Offset of the end of a line of which the data is only the first and last bytes.
+
+    Attributes:
+        offset: Offset of the lines in the file.
+        stop: Offset of their end.
+        is_cut: True for one line, of which only the ends are known.
     """
 
-    def __init__(self, data: bytes, offset: int, lines_before: int, path: str) -> None:
+    def __init__(self, data: bytes, offset: int, lines_before: int, path: str, *, stop: int | None = None) -> None:
         self._data = data
-        self._offset = offset
+        self.offset = offset
+        self.stop = offset + len(data) if stop is None else stop
+        self.is_cut = stop is not None
         self._lines_before = lines_before
         self._path = path
 
-    def is_utf8(self) -> bool:
-        """Return True if all bytes are UTF-8, which :meth:`starts` requires."""
-        if self._data.isascii():
-            return True
+    def check_encoding(self) -> None:
+        """Raise a ``FormatError`` if a line is not UTF-8, which :meth:`starts` requires."""
         try:
-            self._data.decode()
-        except UnicodeDecodeError:
-            return False
-        return True
+            if not self._data.isascii():
+                self._data.decode()
+        except UnicodeDecodeError as error:
+            raise FormatError(
+                f"line {self._lines_before + 1 + self._data.count(_NEWLINE, 0, error.start)} is not UTF-8:"
+                f" {error.reason}",
+                shard=self._path,
+                offset=self.offset + error.start,
+                hint="convert the file: iconv -f LATIN1 -t UTF-8",
+            ) from error
 
     def starts(self) -> npt.NDArray[np.uint64]:
         """Check each line, and return the byte offsets in the file of those that are not blank."""
@@ -145,7 +178,7 @@ class LineBlock:
             for line in samples.tolist():
                 if fault := _find_fault(self._line(begins[line], ends[line])):
                     raise self._fault(line, int(begins[line]), fault)
-        return (begins[samples] + self._offset).astype(np.uint64)
+        return (begins[samples] + self.offset).astype(np.uint64)
 
     @property
     def line_count(self) -> int:
@@ -157,7 +190,7 @@ class LineBlock:
         lines = self._data.split(b"\n")
         begins = accumulate((len(line) + 1 for line in lines), initial=0)
         blank = (begin for begin, line in zip(begins, lines, strict=False) if not self._line(begin, begin + len(line)))
-        return self._offset + next(blank)
+        return self.offset + next(blank)
 
     def examine(self) -> Iterator[ExaminedLine]:
         """Yield the lines that are not blank, each with its fault. Slower than :meth:`starts`."""
@@ -166,7 +199,7 @@ class LineBlock:
             text = self._line(begin, begin + len(whole))
             if text:
                 fault, is_utf8 = _fault_of(text)
-                yield ExaminedLine(self._lines_before + line + 1, self._offset + begin, fault, is_utf8)
+                yield ExaminedLine(self._lines_before + line + 1, self.offset + begin, fault, is_utf8)
             begin += len(whole) + 1
 
     def check_beginning(self) -> None:
@@ -189,13 +222,13 @@ class LineBlock:
 
     def _line(self, begin: int, end: int) -> bytes:
         text = self._data[begin:end].strip()
-        return text.removeprefix(BYTE_ORDER_MARK).lstrip() if self._offset + begin == 0 else text
+        return text.removeprefix(BYTE_ORDER_MARK).lstrip() if self.offset + begin == 0 else text
 
     def _fault(self, line: int, begin: int, message: str) -> FormatError:
         return FormatError(
             f"line {self._lines_before + line + 1:,} is not one JSON object: {message}",
             shard=self._path,
-            offset=self._offset + begin,
+            offset=self.offset + begin,
             hint="correct or remove that line; JSON over several lines: jq -c . converts it",
         )
 
@@ -227,4 +260,4 @@ def _find_fault(text: bytes) -> str | None:
 
 
 def _shown(text: bytes) -> str:
-    return repr(text[:60].decode("utf-8", "replace")) + ("…" if len(text) > 60 else "")
+    return repr(text[:_SHOWN_BYTES].decode("utf-8", "replace")) + ("…" if len(text) > _SHOWN_BYTES else "")

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 
 import numpy as np
 import numpy.typing as npt
 
+from ...accounting.large_parts import CHECKED_JSON_BYTES
 from ...errors import FormatError, StorageError
 from ...storage import ReadableFile, Storage
 from ..jsonl.index import IDX_SUFFIX, JsonlIndex, open_jsonl_index
-from ..jsonl.lines import BYTE_ORDER_MARK, LineBlock
+from ..jsonl.lines import BYTE_ORDER_MARK, LineBlock, line_blocks
 from .report import Finding, LintProgress, LintReport
 
-_CHUNK_BYTES = 1 << 20
 _OFFSETS_AT_ONCE = 1 << 20
 
 
@@ -71,7 +71,6 @@ class _JsonlLint:
         self._on_progress = on_progress
         self._blank = 0  # number of blank lines
         self._first_blank = 0  # offset
-        self._lines = 0
 
     def add(self, code: str, message: str, offset: int | None = None) -> None:
         """Add a finding, up to the maximum."""
@@ -129,14 +128,22 @@ class _JsonlLint:
         compared = offsets
         samples = 0
         try:
-            for block, end in self._blocks(file):
+            for block in line_blocks(file, self._path):
                 starts = self._starts(block, samples)
+                if block.is_cut:
+                    size_bytes = block.stop - block.offset
+                    message = (
+                        f"the line has {size_bytes:,} bytes, more than {CHECKED_JSON_BYTES:,}, so it is not parsed"
+                    )
+                    self.add("W310", message, block.offset)
                 if compared is not None and not self._are_indexed(starts, compared, samples):
                     compared = None  # all later offsets would differ too
                 samples += len(starts)
                 if self._on_progress is not None:
                     count = len(self.findings)
-                    self._on_progress(LintProgress(done=end, total=file.size_bytes, unit="bytes", findings=count))
+                    self._on_progress(
+                        LintProgress(done=block.stop, total=file.size_bytes, unit="bytes", findings=count)
+                    )
                 if not self.complete:
                     break
         except FormatError as error:
@@ -156,37 +163,12 @@ class _JsonlLint:
         if self._blank:
             self.add("W405", f"{self._blank:,} in this file, skipped; the first is here", self._first_blank)
 
-    def _blocks(self, file: ReadableFile) -> Iterator[tuple[LineBlock, int]]:
-        """Yield blocks of whole lines, each with its end offset.
-
-        Raises:
-            FormatError: A very long line does not begin like a JSON object, or the file became shorter.
-        """
-        pending: list[bytes] = []  # chunks of a line that has not ended yet
-        offset = begin = 0
-        while offset < file.size_bytes:
-            chunk = file.read_at(offset, _CHUNK_BYTES)
-            if not chunk:
-                raise FormatError("this file became shorter while it was read", shard=self._path, offset=offset)
-            offset += len(chunk)
-            cut = len(chunk) if offset == file.size_bytes else chunk.rfind(b"\n") + 1
-            if not cut:
-                pending.append(chunk)
-                if len(pending) <= 2:
-                    LineBlock(b"".join(pending), begin, self._lines, self._path).check_beginning()
-                continue
-            data = b"".join([*pending, chunk[:cut]])
-            pending = [chunk[cut:]]
-            yield LineBlock(data, begin, self._lines, self._path), begin + len(data)
-            begin += len(data)
-            self._lines += data.count(b"\n")
-
     def _starts(self, block: LineBlock, samples: int) -> npt.NDArray[np.uint64]:
         """Return the offsets of the samples of a block; faults of its lines are findings."""
         starts = None
-        if block.is_utf8():
-            with suppress(FormatError):  # the wrong lines are found below
-                starts = block.starts()
+        with suppress(FormatError):  # the wrong lines are found below
+            block.check_encoding()
+            starts = block.starts()
         if starts is None:
             lines = list(block.examine())
             for line in lines:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -10,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ...accounting.large_parts import LargePart, limit_parts
+from ...accounting.large_parts import LargePart
 from ...cached_property import cached_property
 from ...errors import ConfigError, EnergonError, FormatError
 from ..dataset_folder import DatasetFolder
@@ -102,7 +101,8 @@ class RecordShardLint:
         with closing(reader):
             for number in range(shard.samples):
                 if str(number) not in excluded.get(shard.name, ()):
-                    yield from _faults(reader.read_parts(number), shard.name, number, check)
+                    parts = reader.read_parts(number, max_json_bytes=_limit_of(check))
+                    yield from _faults(parts, shard.name, number, check)
 
 
 def value_check(file: RecordFile, check: SampleCheck) -> SampleCheck:
@@ -120,9 +120,8 @@ def lint_record(reader: RecordReader, number: int, check: SampleCheck) -> Iterat
     """
     name = reader.file.name
     try:
-        parts = reader.read_parts(number)
-        limit = getattr(check, "max_json_bytes", None) or math.inf
-        if reader.file.decodes and all(len(data) <= limit for data in parts.values()):
+        parts = reader.read_parts(number, max_json_bytes=_limit_of(check))
+        if reader.file.decodes and not any(isinstance(data, LargePart) for data in parts.values()):
             (offset,), _ = reader.file.spans(np.array([number]))
             for line in LineBlock(b"".join(parts.values()), int(offset), 0, name).examine():
                 if line.fault is not None:
@@ -138,11 +137,14 @@ def lint_record(reader: RecordReader, number: int, check: SampleCheck) -> Iterat
 
 
 def _faults(parts: Mapping[str, Any], shard: str, number: int, check: SampleCheck) -> Iterator[Finding]:
-    parts = limit_parts(parts, getattr(check, "max_json_bytes", None))
     for part, message in check(str(number), parts):
         code = "E307" if part is None else "E302" if part in parts else "E301"
         code = "W310" if isinstance(parts.get(part or ""), LargePart) else code
         yield Finding(code=code, message=message, shard=shard, key=str(number), part=part)
+
+
+def _limit_of(check: SampleCheck) -> int | None:
+    return getattr(check, "max_json_bytes", None)
 
 
 def _no_faults(_key: str, _values: Mapping[str, Any]) -> tuple[()]:

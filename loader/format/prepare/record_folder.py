@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import uuid
 from collections.abc import Mapping
@@ -68,6 +69,7 @@ class _Count:
     storage: Storage
     samples_of: Mapping[str, int]  # file → number of samples to inspect
     writes_indexes: bool
+    max_json_bytes: int | None
 
     def __call__(self, shard: FileInfo) -> EnergonError | _Counted:
         try:
@@ -90,6 +92,9 @@ class _Count:
         contents = Contents()
         lines = len(offsets) - 1
         count = min(lines, self.samples_of.get(shard.name, 0))
+        large = np.flatnonzero(np.diff(offsets) > (self.max_json_bytes or math.inf))
+        if len(large):
+            contents.add_large(len(large), f"{shard.name}/{large[0]}")
         with self.storage.open(shard.name, shard) as file:
             for line in range(0, lines, max(1, lines // max(1, count))) if count else ():
                 start, stop = int(offsets[line]), int(offsets[line + 1])
@@ -138,7 +143,7 @@ class RecordPrepare:
         self._index: RecordIndex | None = None
         self._contents = Contents()
         chosen = ContentSampler.of_shards(search.names, is_far=storage.checks_versions, workers=plan.workers)
-        self._task = _Count(storage, chosen.samples_of if how.inspects else {}, not how.is_trial)
+        self._task = _Count(storage, chosen.samples_of if how.inspects else {}, not how.is_trial, plan.max_json_bytes)
         self._results = (
             run_in_executor(self._task, self._to_scan, how.executor, is_stopped=how.is_stopped)
             if how.executor

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ...accounting.large_parts import HEAD_BYTES, LargePart, limit_parts
 from ...arrays import IntArray
 from ...errors import ConfigError
 from ...storage import ReadableFile, Storage, open_parent
@@ -92,8 +93,12 @@ class RecordReader:
     def __len__(self) -> int:
         return len(self.file)
 
-    def read_parts(self, number: int) -> dict[str, Any]:
+    def read_parts(self, number: int, *, max_json_bytes: int | None = None) -> dict[str, Any]:
         """Read the parts of one sample: bytes for a decoder, or final values.
+
+        Args:
+            number: Number of the sample.
+            max_json_bytes: Of larger JSON parts only the first bytes are read; None reads all parts whole.
 
         Raises:
             FormatError: The file is damaged, or has changed.
@@ -101,13 +106,25 @@ class RecordReader:
         """
         if self._open is None:
             self._open = self.file.open()
-        return self.file.values(self.file.read(self._open, number), number)
+        return read_record(self.file, self._open, number, max_json_bytes=max_json_bytes)
 
     def close(self) -> None:
         """Close the file."""
         if self._open is not None:
             self._open.close()
             self._open = None
+
+
+def read_record(
+    file: RecordFile, opened: ReadableFile, number: int, *, max_json_bytes: int | None = None
+) -> dict[str, Any]:
+    """Read the parts of one sample of an open file; see :meth:`RecordReader.read_parts`."""
+    if file.decodes and max_json_bytes is not None:
+        (start,), (size_bytes,) = file.spans(np.array([number]))
+        if size_bytes > max_json_bytes:
+            head = opened.read_at(int(start), HEAD_BYTES)
+            return {name: LargePart(int(size_bytes), max_json_bytes, head) for name in file.part_names}
+    return limit_parts(file.values(file.read(opened, number), number), max_json_bytes)
 
 
 def locations_of(

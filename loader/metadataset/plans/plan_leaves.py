@@ -19,7 +19,7 @@ from ..documents.parse import DocumentStore
 from ..documents.paths import DatasetPaths, display_path, resolve_aux
 from ..documents.spec import BlendKind, BlendSpec, JoinSpec, MemberSpec, ReferenceSpec, SplitSpec
 from .inherited import InheritedSettings
-from .plan_node import PlanNode, warn_of_repeated_leaves
+from .plan_node import NodeKind, PlanNode, warn_of_repeated_leaves
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,8 +172,19 @@ def _plan(request: LoadRequest, *, training: bool, check_paths: bool, check_urls
     if is_metadataset(request.path):
         planner = TreePlanner(request.path, training=training, check_paths=check_paths, check_urls=check_urls)
         return planner.plan(settings)
-    leaf = settings.leaf(request, place="")
-    return PlanNode(place="", kind="dataset", path=request.path, split_part=request.split_part, leaf=leaf)
+    return _node("dataset", request.path, settings, place="", leaf=settings.leaf(request, place=""))
+
+
+def _node(kind: NodeKind, path: str, settings: InheritedSettings, **more: Any) -> PlanNode:
+    return PlanNode(
+        kind=kind,
+        path=path,
+        split_part=settings.split_part,
+        weight=settings.weight,
+        schedule=settings.schedule,
+        repetitions=settings.repetitions,
+        **more,
+    )
 
 
 _MAX_LEVELS = 30
@@ -253,16 +264,7 @@ class TreePlanner:
         child = self._split(file, split, replace(outer, files=(*outer.files, key)))
         if child is None:
             return None
-        return PlanNode(
-            place=place,
-            kind="metadataset",
-            path=file,
-            split_part=outer.split_part,
-            weight=outer.weight,
-            schedule=outer.schedule,
-            repetitions=outer.repetitions,
-            children=(child,),
-        )
+        return _node("metadataset", file, outer, place=place, children=(child,))
 
     def _split(self, file: str, split: SplitSpec, outer: InheritedSettings) -> PlanNode | None:
         return self._blend(file, split, outer) if isinstance(split, BlendSpec) else self._source(file, split, outer)
@@ -277,17 +279,7 @@ class TreePlanner:
         children = tuple(node for node in nodes if node is not None)
         if not children:
             return None
-        return PlanNode(
-            place=place,
-            kind=blend.kind,
-            path=file,
-            split_part=outer.split_part,
-            weight=outer.weight,
-            schedule=outer.schedule,
-            repetitions=outer.repetitions,
-            children=children,
-            unit=blend.unit,
-        )
+        return _node(blend.kind, file, outer, place=place, children=children, unit=blend.unit)
 
     def _shares(self, file: str, blend: BlendSpec, outer: InheritedSettings) -> Sequence[InheritedSettings]:
         try:
@@ -338,17 +330,7 @@ class TreePlanner:
         self._check_path(file, source, path, meta_folder)
         aux, aux_meta_folders = self._aux(file, source)
         request = inner.request_for(path, source, aux, aux_meta_folders, meta_folder=meta_folder)
-        leaf = inner.leaf(request, place=place)
-        return PlanNode(
-            place=place,
-            kind="dataset",
-            path=path,
-            split_part=inner.split_part,
-            weight=inner.weight,
-            schedule=inner.schedule,
-            repetitions=inner.repetitions,
-            leaf=leaf,
-        )
+        return _node("dataset", path, inner, place=place, leaf=inner.leaf(request, place=place))
 
     def _meta_folder(self, file: str, reference: ReferenceSpec, path: str) -> str | None:
         """Return the absolute path of the folder to use instead of a dataset's ``.nv-meta``."""
@@ -363,16 +345,8 @@ class TreePlanner:
         place = self._documents.place(file, source.place)
         members = tuple(self._member(file, member, inner) for member in source.members)
         join = JoinPlan(file=file, place=source.place, members=members, joiner=source.joiner)
-        return PlanNode(
-            place=place,
-            kind="join",
-            path=file,
-            split_part=inner.split_part,
-            weight=inner.weight,
-            schedule=inner.schedule,
-            repetitions=inner.repetitions,
-            leaf=inner.leaf(replace(inner.request, path=file, filter=None), place=place, join=join),
-        )
+        leaf = inner.leaf(replace(inner.request, path=file, filter=None), place=place, join=join)
+        return _node("join", file, inner, place=place, leaf=leaf)
 
     def _member(self, file: str, member: MemberSpec, inner: InheritedSettings) -> JoinMember:
         reference = member.reference

@@ -192,7 +192,7 @@ class SampleDecoder(FileStoreDecoder):
 class ArrayDecoder(SampleDecoder):
     """Decode parts as :class:`SampleDecoder`, with pictures in arrays of the values and shapes of its tensors.
 
-    Nothing here needs torch: for samples that are only shown.
+    Nothing here needs torch: for samples that are only shown. Parts that only torch decodes stay bytes.
     """
 
     __slots__ = ()

@@ -1,6 +1,6 @@
 """Decode the bytes of one part by the part's name; ``loader/accounting/kinds.py`` has the rules.
 
-Arrays and tensor lists (``npy npz ten tb``) are decoded by webdataset. All other values equal webdataset's, with
+Arrays (``npy npz``) are decoded by numpy, tensor lists (``ten tb``) by webdataset. All values equal webdataset's, with
 intended differences:
 
 * names match in any case (webdataset keeps ``TXT`` and ``JSON`` as bytes);
@@ -20,13 +20,14 @@ import json
 import pickle
 import zipfile
 from collections.abc import Callable, Mapping
-from functools import cache, partial
-from typing import Any
+from functools import partial
+from typing import Any, Self
 
 import msgspec
+import numpy as np
 
 from ...accounting.foreign_contents import foreign_contents
-from ...accounting.kinds import PartKind, is_compressed, kind_of_name, part_extension
+from ...accounting.kinds import TORCH, PartKind, is_compressed, kind_of_name, part_extension
 from ...accounting.large_parts import LargePart
 from ...errors import EnergonError, SampleError
 from ...format.media.open_picture import PIXEL_LIMIT_VARIABLE
@@ -40,6 +41,18 @@ MAX_DECOMPRESSED_BYTES = 1 << 30
 _EXPECTED: Mapping[PartKind, str] = {"image": "image", "label": "whole number", "text": "UTF-8 text"}
 
 _MSGSPEC_JSON = msgspec.json.Decoder().decode
+
+
+class TorchPart(bytes):
+    """A part that only torch decodes, in a sample that is only shown."""
+
+    extension: str
+
+    def __new__(cls, extension: str, data: bytes) -> Self:
+        """Keep the bytes of a part."""
+        part = super().__new__(cls, data)
+        part.extension = extension
+        return part
 
 
 def decode_part(
@@ -97,6 +110,8 @@ def part_decoder(
     decoder: Callable[[bytes], Any] | None
     if kind == "image":
         decoder = partial(_decode_image, form=form, trust_code=trust_code)
+    elif form.container == "planes" and part_extension(part_name) in TORCH:
+        decoder = partial(TorchPart, part_extension(part_name))
     elif media_decoder is not None:
         decoder = media_decoder
     elif kind == "bytes" and guess_content:
@@ -170,22 +185,19 @@ def _jsonl(data: bytes) -> list[Any]:
     return [json.loads(line) for line in data.split(b"\n") if line.strip()]
 
 
-def _webdataset(extension: str, data: bytes) -> Any:
-    """Decode arrays and tensor lists by webdataset, which refuses arrays of objects (they are pickles)."""
-    return _webdataset_decoders()[extension](data)
+def _tensors(data: bytes) -> Any:
+    from webdataset.autodecode import tenbin_loads  # imports torch, which takes seconds
+
+    return tenbin_loads(data)
 
 
-@cache
-def _webdataset_decoders() -> Mapping[str, Callable[[bytes], Any]]:
-    from webdataset.autodecode import decoders  # imports torch, which takes seconds
-
-    found: Mapping[str, Callable[[bytes], Any]] = decoders
-    return found
+def _npy(data: bytes) -> Any:
+    return np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)  # arrays of objects are pickles
 
 
 def _npz(data: bytes) -> Any:
     _check_archive(data)
-    return _webdataset("npz", data)
+    return dict(np.load(io.BytesIO(data), allow_pickle=False))
 
 
 def _check_archive(data: bytes) -> None:
@@ -245,10 +257,10 @@ _DECODERS: Mapping[str, Callable[[bytes], Any]] = {
     "jsonl": _jsonl,
     "mp": msgspec.msgpack.decode,
     "msg": msgspec.msgpack.decode,
-    "npy": partial(_webdataset, "npy"),
+    "npy": _npy,
     "npz": _npz,
-    "tb": partial(_webdataset, "tb"),
-    "ten": partial(_webdataset, "ten"),
+    "tb": _tensors,
+    "ten": _tensors,
     "text": _text,
     "transcript": _text,
     "txt": _text,

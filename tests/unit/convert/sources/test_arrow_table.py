@@ -7,7 +7,7 @@ import os
 import tarfile
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pytest
@@ -26,6 +26,7 @@ from loader.format.dataset_folder import DatasetFolder
 from tests.imports import imported, picture, reasons
 
 FORMS = ("JPEG", "PNG")
+USED = pa.proxy_memory_pool(pa.default_memory_pool())  # lives as long as what it has allocated
 
 
 def row(number: int) -> dict[str, Any]:
@@ -321,3 +322,54 @@ def test_batches_of_a_dictionary_are_small_whatever_its_rows_take_encoded(
         batches = [batch for _, batch in table.batches(0, ["caption"])]
     assert sum(batch.num_rows for batch in batches) == 120
     assert max(batch.nbytes for batch in batches) <= 800_000
+
+
+@pytest.mark.parametrize("form", ["file", "stream"])
+def test_an_arrow_batch_that_unpacks_to_very_much_fails_its_rows_before_it_is_read(form: str, tmp_path: Path) -> None:
+    path, bomb = tmp_path / "t.arrow", bytes(64 << 20)
+    schema = pa.schema({"image": pa.binary(), "caption": pa.string()})
+    options = ipc.IpcWriteOptions(compression="zstd")
+    with (ipc.new_file if form == "file" else ipc.new_stream)(str(path), schema, options=options) as writer:
+        for data, text in ((picture(0, "JPEG"), "a"), (bomb, "b"), (picture(2, "JPEG"), "c")):
+            writer.write_batch(pa.record_batch([[data], [text]], schema=schema))
+    pool = pa.default_memory_pool()
+    pa.set_memory_pool(USED)
+    try:
+        samples, report = imported(ArrowTableSource(path=str(path), kind="arrow"), tmp_path / "out", max_failures=2)
+    finally:
+        pa.set_memory_pool(pool)
+    left = ["000000000", "000000002"] if form == "file" else ["000000000"]  # of a stream, no batch is left out
+    assert list(samples) == left
+    assert len(reasons(report)) == 3 - len(left)
+    assert "record batch 1 unpacks " in reasons(report)["t.arrow, row 1"]
+    assert USED.max_memory() < len(bomb) // 4
+
+
+@pytest.mark.parametrize("kind", ["parquet", "arrow"])
+def test_values_above_the_limit_of_size_fail_their_rows(
+    kind: Literal["parquet", "arrow"], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrow_files, "_MAX_UNIT_BYTES", 50_000)
+    rows = [row(0), {**row(1), "caption": "long " * 20_000}, row(2)]
+    path = tmp_path / f"t.{kind}"
+    if kind == "parquet":
+        write_parquet(path, rows, row_group_size=1)
+    else:
+        feather.write_feather(pa.Table.from_pylist(rows), str(path), compression="lz4", chunksize=1)
+    samples, report = imported(ArrowTableSource(path=str(path), kind=kind), tmp_path / "out", max_failures=1)
+    assert samples == {key: SAMPLES[key] for key in ("000000000", "000000002")}
+    assert "expected at most 50,000" in reasons(report)[f"t.{kind}, row 1"]
+
+
+@pytest.mark.parametrize("form", ["file", "stream"])
+def test_an_arrow_file_that_is_cut_anywhere_is_refused_or_read_to_there(form: str, tmp_path: Path) -> None:
+    path = tmp_path / "t.arrow"
+    (write_ipc if form == "file" else write_stream)(path, pa.Table.from_pylist([row(number) for number in range(7)]))
+    data = path.read_bytes()
+    for size in range(0, len(data) - 8, len(data) // 40):
+        path.write_bytes(data[:size])
+        try:
+            count = len(list(ArrowTableSource(path=str(path), kind="arrow").rows(Listing())))
+        except (ConfigError, FormatError):
+            continue
+        assert (form, count in (6, 7)) == ("stream", True)

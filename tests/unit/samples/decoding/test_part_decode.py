@@ -185,17 +185,20 @@ def test_arrays_and_their_errors_are_those_of_numpy(kind: str, damage: Any) -> N
         assert_equal(outcome_of(decode, name, data), outcome_of(by_numpy, name, data))
 
 
-def test_webdataset_is_imported_for_arrays_only() -> None:
+def test_webdataset_is_imported_for_lists_of_tensors_only() -> None:
     code = """
 import sys
 from loader.samples import SampleDecoder
 decode = SampleDecoder().decode_part
 decode("txt", b"a"), decode("json", b"1"), decode("cls", b"1"), decode("mp", b"\\x01")
-print("webdataset" in sys.modules)
 decode("npy", bytes.fromhex(sys.argv[1]))
 print("webdataset" in sys.modules)
+decode("ten", bytes.fromhex(sys.argv[2]))
+print("webdataset" in sys.modules)
 """
-    done = subprocess.run([sys.executable, "-c", code, PARTS["npy"].hex()], check=True, stdout=subprocess.PIPE)
+    done = subprocess.run(
+        [sys.executable, "-c", code, PARTS["npy"].hex(), PARTS["ten"].hex()], check=True, stdout=subprocess.PIPE
+    )
     assert done.stdout.split() == [b"False", b"True"]
 
 

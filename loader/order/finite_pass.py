@@ -157,6 +157,7 @@ class EpochPartition:
         """Find the groups in which the lane gets the sources' samples of some turns."""
         samples = take_by_source(self._shuffle.samples, source)
         together = take_by_source(self._shuffle.epochs_together, source)
+        epochs: IntArray
         epochs, groups, left = (take_by_source(values, source) for values in (self._epochs, self._groups, self._left))
         first_turn = take_by_source(self._first_turn, source)
         group = samples * together

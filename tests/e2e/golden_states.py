@@ -4,7 +4,7 @@
 of runs over them; ``<version>-tables`` those of token, JSONL and Parquet files, ``<version>-schedules`` those of
 weights that change during the run, and ``<version>-volumes`` those of weights that are shares of volumes. Record the
 current version with ``python -m tests.e2e.golden_states``, or a part of it by its name. Never change an old record,
-except with a new number of the state's ``rules``: then all states are recorded again, over the same datasets.
+except with a new ``version`` of states: then all states are recorded again, over the same datasets.
 """
 
 from __future__ import annotations

@@ -214,7 +214,7 @@ def doubled_chain() -> Any:
 
 
 def changed_mix() -> Any:
-    return {"version": 2, "mix_changes": [{"batch": 1, "leaves": [{"dataset": nested_chain()}]}]}
+    return {"mix_changes": [{"batch": 1, "leaves": [{"dataset": nested_chain()}]}]}
 
 
 HOSTILE: dict[str, Callable[[], dict[str, Any]]] = {

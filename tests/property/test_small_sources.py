@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import islice
+from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
@@ -15,9 +16,9 @@ BATCH_SIZES = st.sampled_from([1, 2, 3, 7, 64])
 _EPOCHS = 3
 
 
-def plan_of(deal: int | None, **settings: object) -> ShuffledPlan:
-    defaults: dict[str, object] = {"slice_lengths": (100,), "shuffle_buffer": 1000, "epochs_together": (1,)}
-    return ShuffledPlan(**{**defaults, "weights": (1.0,), "deal": deal, "chunk": deal or 1, **settings})  # type: ignore[arg-type]
+def plan_of(deal: int | None = 8, **settings: Any) -> ShuffledPlan:
+    defaults: dict[str, Any] = {"slice_lengths": (100,), "shuffle_buffer": 1000, "epochs_together": (1,)}
+    return ShuffledPlan(**{**defaults, "weights": (1.0,), "deal": deal, "chunk": deal or 1, **settings})
 
 
 def arriving(plan: ShuffledPlan, samples: int, lanes: int, batch_size: int, count: int) -> list[int]:
@@ -65,5 +66,5 @@ def test_a_file_that_nothing_shuffles_arrives_in_its_order(samples: int, lanes: 
     ],
     ids=["no fixed batches", "4 samples a lane", "draws with replacement", "a blend"],
 )
-def test_other_sources_have_a_stream_in_each_lane(samples: list[int], settings: dict[str, object]) -> None:
-    assert plan_of(**{"deal": 8, **settings}).dealt_samples(samples, 48) is None
+def test_other_sources_have_a_stream_in_each_lane(samples: list[int], settings: dict[str, Any]) -> None:
+    assert plan_of(**settings).dealt_samples(samples, 48) is None

@@ -22,8 +22,8 @@ A state converted to another number of ranks also has ``counted_on``: the number
 counted. A state of a run whose mix of datasets changed also has ``mix_changes`` (see :mod:`.mix_history`). One of a run
 that skips steps has ``skip_steps``: lists of the first step, the end, and their micro-batches. A state of a run that
 changed its number of ranks has ``ranks_at``: lists of a micro-batch, and the number of ranks from there on (see
-:mod:`.run_steps`). If worker processes were replaced, ``worker_restarts`` is their number, and ``quarantined`` lists the
-samples that are passed over since.
+:mod:`.run_steps`). If worker processes were replaced, ``worker_restarts`` is their number, and ``quarantined`` lists
+the samples that are passed over since.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -241,6 +241,8 @@ def open_run(
     if run.is_volume and not log and task_encoder is None and order_of_blends(state.dataset) != "columns":
         raise StateError("the order of this run depends on sizes that a metric of its task encoder counted", hint=_HINT)
     run.chain.begin_on(state.first_ranks)
+    if task_encoder is None and not run.is_volume:  # whether hooks make several samples is not known
+        run.reader.plan = replace(run.plan, deal=state.deal or None)
     _check(state, run, whole=task_encoder is not None)
     run.chain = edited_chain(run.chain, merge_mix_changes(_mix_changes(states, log)))
     run.lanes, run.seed, run.steps = state.lanes, state.seed, state.run_steps

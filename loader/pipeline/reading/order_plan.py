@@ -136,7 +136,7 @@ class ShuffledPlan:
     def settings(self) -> dict[str, Any]:
         # Shares do not affect the order, and the chunk follows from the settings of later stages.
         schedule = None if self.schedule is None else self.schedule.settings()
-        deal = self.deal if not self.repeats or len(self.weights) == 1 else None  # blends deal nothing
+        deal = None if self.repeats else self.deal  # a state says whether lanes of an endless run deal
         others = {"chunk": None, "deal": deal, "shares": None, "schedule": schedule}
         settings = asdict(replace(self, schedule=None)) | others
         return {name: _collapsed(value) for name, value in settings.items() if value is not None}

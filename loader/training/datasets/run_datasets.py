@@ -61,7 +61,7 @@ class SourceSpec:
 
     def epochs_shuffled(self, shuffle_buffer: int | None) -> int | None:
         """Return the epochs whose slices are permuted together; None in the order of a file that nothing shuffles."""
-        is_unshuffled = self.is_one_slice and shuffle_buffer is None and self.epochs_together == 1
+        is_unshuffled = self.is_one_slice and not shuffle_buffer and self.epochs_together == 1
         return None if is_unshuffled else self.epochs_together
 
 

@@ -286,6 +286,7 @@ class LoaderRun:
             ended=position.ended,
             dataset=self.chain.identity(),
             kind=lanes.kind,
+            deal=_dealt_samples(self.chain, lanes.lanes),
             mix_changes=self.mix_changes,
             ranks_at=self.numbering.ranks_at,
             skip_steps=self.numbering.skips,
@@ -319,7 +320,13 @@ class LoaderRun:
         allowed = is_mix_change_allowed(allow_mix_change)
         self.built.begin_on(saved.first_ranks)
         mix = continue_mix(self.built, saved, kind=self.lanes.kind, lanes=lane_states, allowed=allowed)
-        now = RunState(lanes=config.lanes or 0, ranks=config.world_size, rank=config.rank, seed=config.seed_offset)
+        now = RunState(
+            lanes=config.lanes or 0,
+            ranks=config.world_size,
+            rank=config.rank,
+            seed=config.seed_offset,
+            deal=_dealt_samples(mix.chain, saved.lanes),
+        )
         found = run_differences(saved, now)
         if found:
             raise StateError(
@@ -424,3 +431,9 @@ def _sources(dataset: SavableDataset[Any]) -> Iterator[str]:
             yield source.stores.path or source.describe()
     for upstream in dataset.inputs:
         yield from _sources(upstream)
+
+
+def _dealt_samples(chain: SavableDataset[Any], lanes: int) -> int:
+    while len(chain.inputs) == 1:
+        chain = chain.inputs[0]
+    return chain.dealt_samples(lanes) if isinstance(chain, ReadDataset) else 0

@@ -18,12 +18,13 @@ A state is plain data: nested dicts and lists of str, int, float, bool and None.
 ``dataset``   description of the chain and its data, for comparison
 ============  ========================================================================
 
-A state converted to another number of ranks also has ``counted_on``: the number of ranks on which ``steps`` were
-counted. A state of a run whose mix of datasets changed also has ``mix_changes`` (see :mod:`.mix_history`). One of a run
-that skips steps has ``skip_steps``: lists of the first step, the end, and their micro-batches. A state of a run that
-changed its number of ranks has ``ranks_at``: lists of a micro-batch, and the number of ranks from there on (see
-:mod:`.run_steps`). If worker processes were replaced, ``worker_restarts`` is their number, and ``quarantined`` lists
-the samples that are passed over since.
+A state of one small source also has ``deal``, the samples of the micro-batches that the lanes take in turn. A state
+converted to another number of ranks also has ``counted_on``: the number of ranks on which ``steps`` were counted. A
+state of a run whose mix of datasets changed also has ``mix_changes`` (see :mod:`.mix_history`). One of a run that skips
+steps has ``skip_steps``: lists of the first step, the end, and their micro-batches. A state of a run that changed its
+number of ranks has ``ranks_at``: lists of a micro-batch, and the number of ranks from there on (see :mod:`.run_steps`).
+If worker processes were replaced, ``worker_restarts`` is their number, and ``quarantined`` lists the samples that are
+passed over since.
 """
 
 from __future__ import annotations
@@ -75,6 +76,8 @@ class RunState:
         ended: True if the pass is over.
         dataset: Description of the chain and its data.
         kind: Order of the lanes; None if the state does not have it.
+        deal: Samples of the micro-batches that the lanes take in turn from the epochs of a small source; 0 if each lane
+            has a stream of its own.
         counted_on: The number of ranks on which ``steps`` were counted; None: ``ranks``.
         mix_changes: The changes of the mix of datasets, the first one first.
         ranks_at: The numbers of ranks that the run had; empty if it never changed.
@@ -94,6 +97,7 @@ class RunState:
     ended: bool = False
     dataset: Any = None
     kind: str | None = None
+    deal: int = 0
     counted_on: int | None = None
     mix_changes: MixChanges = ()
     ranks_at: Numbers = ()
@@ -126,6 +130,7 @@ class RunState:
             "passes": self.passes,
             "ended": self.ended,
             "dataset": self.dataset,
+            **({"deal": self.deal} if self.deal else {}),
             **({} if self.counted_on in (None, self.ranks) else {"counted_on": self.counted_on}),
             **({"mix_changes": list(self.mix_changes)} if self.mix_changes else {}),
             **({"ranks_at": list(map(list, self.ranks_at))} if len(self.ranks_at) > 1 else {}),
@@ -173,6 +178,7 @@ class RunState:
                 ended=bool(saved["ended"]),
                 dataset=saved["dataset"],
                 kind=_kind(saved.get("kind")),
+                deal=_integer(saved.get("deal", 0)),
                 counted_on=None if saved.get("counted_on") is None else _integer(saved["counted_on"]),
                 mix_changes=checked_mix_changes(saved.get("mix_changes", [])),
                 ranks_at=checked_numbers(saved.get("ranks_at", []), columns=2),
@@ -200,6 +206,7 @@ class RunState:
             ("steps", min(self.steps, default=0), _MAX_BATCHES),
             ("steps", max(self.steps, default=0), _MAX_BATCHES),
             ("passes", self.passes, _MAX_BATCHES),
+            ("deal", self.deal, _MAX_BATCHES),
             ("worker_restarts", self.worker_restarts, _MAX_BATCHES),
             ("quarantined", min((one.number for one in self.quarantined), default=0), _MAX_BATCHES),
             ("quarantined", max((one.number for one in self.quarantined), default=0), _MAX_BATCHES),
@@ -272,7 +279,7 @@ def merge_states(states: Sequence[RunState], *, lockstep: bool) -> RunState:
             f"expected one state of each of the {first.ranks} ranks, found those of ranks {ranks}",
             hint="pass the states or files of all ranks; in a run save_state_global() gathers the states",
         )
-    for name in ("lanes", "ranks", "seed", "kind", "counted_on", "dataset", "ranks_at", "skip_steps"):
+    for name in ("lanes", "ranks", "seed", "kind", "deal", "counted_on", "dataset", "ranks_at", "skip_steps"):
         if any(getattr(state, name) != getattr(first, name) for state in states):
             raise StateError(f"the states are of different runs: their {name!r} differ")
     if any(len(state.steps) != len(first.steps) for state in states):
@@ -298,6 +305,7 @@ def merge_states(states: Sequence[RunState], *, lockstep: bool) -> RunState:
         ended=all(state.ended for state in states),
         dataset=first.dataset,
         kind=first.kind,
+        deal=first.deal,
         counted_on=first.counted_on,
         mix_changes=merge_mix_changes([state.mix_changes for state in states]),
         ranks_at=first.ranks_at,

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ....errors import StateError
-from ....order import SLICES_PER_LANE, WITH_REPLACEMENT, LaneMixes, Mix
+from ....order import LaneMixes, Mix
 from ....pipeline.contract.lane import child_seed
 from ....pipeline.contract.pass_through import PassThroughDataset
 from ....pipeline.contract.stage import SavableDataset, State
@@ -191,8 +191,6 @@ def _compare_readers(dataset: ReadDataset, saved: Any, place: SavedPlace) -> Mix
     change.stages[stage] = match.stage_change(positions)
     if not history and match.was_sequential(dataset):
         change.obstacles.append(DEALT)
-    if not history and match.was_dealt(saved[1], lanes=0 if place.path else place.count):
-        change.obstacles.append(DEALT_SMALL)
     return change
 
 
@@ -434,12 +432,6 @@ class LeafMatch:
             and plan.shuffle_buffer <= 1
             and all(leaf.epochs_together is None for leaf in self.before)
         )
-
-    def was_dealt(self, settings: Mapping[str, Any], *, lanes: int) -> bool:
-        """Return True if the lanes of the state took micro-batches of the only dataset in turn, since it is small."""
-        first = self.before[0]
-        is_small = first.source["samples"] < SLICES_PER_LANE * lanes
-        return "deal" in settings and is_small and first.epochs_together != WITH_REPLACEMENT
 
 
 def _gone(history: StageChanges, origins: Sequence[int]) -> dict[int, Leaf]:

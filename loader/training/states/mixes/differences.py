@@ -304,5 +304,6 @@ def run_differences(saved: RunState, now: RunState) -> list[Difference]:
         ("seed_offset", saved.seed, now.seed),
         ("lanes", saved.lanes, now.lanes or saved.lanes),
         ("kind", saved.kind, saved.kind if now.kind is None else now.kind),
+        ("samples of the micro-batches that lanes take in turn", saved.deal, now.deal),
     )
     return [Difference("", name, before, after) for name, before, after in compared if before != after]

@@ -21,7 +21,7 @@ from ....pipeline.reading.read import ReadDataset
 from ....pipeline.stages.blend import BlendDataset
 from ..mix_history import MixChanges, StageChanges, reader_history, stage_changes
 from ..run_state import ENDLESS, RunState
-from .change import ENDS, MixChange, SavedPlace, check_units, find_mix_change, nests_states
+from .change import DEALT_SMALL, ENDS, MixChange, SavedPlace, check_units, find_mix_change, nests_states
 from .differences import chain_differences
 
 VARIABLE = "ENERGON_ALLOW_MIX_CHANGE"
@@ -127,6 +127,8 @@ def continue_mix(
             raise
         if not is_endless:
             change.obstacles.append(ENDS)
+        if saved.deal:
+            change.obstacles.append(DEALT_SMALL)
         if not allowed:
             if change.obstacles or not change.keeps_datasets:
                 raise

@@ -11,7 +11,7 @@ from typing import Any
 from ....pipeline.reading.planned_schedule import schedule_texts
 from .differences import Difference, each_setting, leaf_name, shares
 
-OF_LEAVES = ("weights", "slice_lengths", "epochs_together", "schedule", "deal")
+OF_LEAVES = ("weights", "slice_lengths", "epochs_together", "schedule")
 """Settings of a reader that its datasets have."""
 _NAMES = {"split_part": "split part", "filter": "filter"}
 

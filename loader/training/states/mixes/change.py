@@ -111,7 +111,7 @@ def check_units(saved: Any, now: Any, change: MixChange | None) -> None:
     if change is not None:
         names &= {leaf.name for leaf in change.leaves if not leaf.continues}
     for name in sorted(names):
-        if before[name] != after[name]:
+        if before[name] != after[name] and before[name] | after[name] != {"samples"}:  # one dataset counts samples, too
             raise StateError(
                 f"the unit of the weights has changed since this state was saved: the weight of {name} was a share of "
                 f"{_named(before[name])}, and is a share of {_named(after[name])}",

@@ -33,6 +33,9 @@ settings.load_profile("everywhere")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# Several processes of tests share the cores: more threads of torch would only wait for each other, in busy loops.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # Each of pytest's workers reads all test files, and tests start hundreds of programs: byte code halves that work.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

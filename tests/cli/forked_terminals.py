@@ -118,7 +118,7 @@ def serve() -> list[str] | None:
 
 
 def attach(terminal: int) -> None:
-    """Make a terminal the one of this process, with the streams that Python opens at its start."""
+    """Attach this process to a terminal, with the streams that Python opens at its start."""
     os.setsid()
     fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
     for number in range(3):

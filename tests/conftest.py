@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterator
 from importlib import import_module
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +33,18 @@ settings.load_profile("everywhere")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# Several processes of tests share the cores: more threads of torch would only wait for each other, in busy loops.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # Each of pytest's workers reads all test files, and tests start hundreds of programs: byte code halves that work.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-_SECONDS_A_TEST = 0.09  # of one core: 12,000 tests take about nine minutes on two cores of 2024
+_SECONDS_A_TEST = 0.075  # of one core: 12,000 tests take seven to eight minutes on two cores of 2024
 _INTEROP = Path(__file__).parent / "interop"
+_FOLDERS = count()
+
+gc.disable()  # until all tests are collected: what is imported and collected stays
 
 
 @pytest.hookimpl(trylast=True)
@@ -52,6 +60,7 @@ def pytest_collection_finish() -> None:
     """Exempt the thousands of collected tests from garbage collection, which the code under test starts often."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -68,6 +77,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(_INTEROP):
             item.add_marker(pytest.mark.interop)
+
+
+@pytest.fixture
+def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Replace pytest's fixture, which lists the folders of all earlier tests to find a number for the next one."""
+    name = re.sub(r"\W", "_", request.node.name)[:27]
+    folder = tmp_path_factory.getbasetemp() / f"{name}{next(_FOLDERS)}"
+    folder.mkdir(mode=0o700)
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -75,6 +75,10 @@ class Source:
     def tree(self) -> ast.Module:
         return ast.parse(self.text, filename=str(self.path))
 
+    @cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        return tuple(ast.walk(self.tree))
+
     def imports(self) -> tuple[Import, ...]:
         """Return every name that any import statement imports, also inside functions and under conditions."""
         return self._imports
@@ -83,14 +87,14 @@ class Source:
     def _imports(self) -> tuple[Import, ...]:
         unread = {
             id(inner)
-            for node in ast.walk(self.tree)
+            for node in self.nodes
             if isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
             for statement in node.body
             for inner in ast.walk(statement)
         }
         return tuple(
             Import(target=target, relative=relative, line=node.lineno, type_checking=id(node) in unread)
-            for node in ast.walk(self.tree)
+            for node in self.nodes
             if isinstance(node, ast.Import | ast.ImportFrom | ast.Call)
             for target, relative in self._targets(node)
         )
@@ -125,9 +129,7 @@ class Source:
 
     def grows_listed_names(self) -> bool:
         """Return True if the module extends ``__all__``, which hides from a reader what is public."""
-        return any(
-            isinstance(node, ast.AugAssign) and ast.unparse(node.target) == "__all__" for node in ast.walk(self.tree)
-        )
+        return any(isinstance(node, ast.AugAssign) and ast.unparse(node.target) == "__all__" for node in self.nodes)
 
     def bound_names(self) -> set[str]:
         """Return the names that the module's top level binds."""
@@ -238,8 +240,10 @@ def _reachable(graph: Mapping[str, set[str]], start: str) -> set[str]:
     return found
 
 
-def _called_name(node: ast.Call) -> str:
-    return ast.unparse(node.func).rpartition(".")[2]
+def _called_name(node: ast.Call) -> str | None:
+    if isinstance(node.func, ast.Attribute):
+        return node.func.attr
+    return node.func.id if isinstance(node.func, ast.Name) else None
 
 
 def _names_bound(node: ast.stmt) -> Iterator[str]:

@@ -102,16 +102,20 @@ def locking_properties(source: Source) -> Iterator[str]:
     for imported in source.imports():
         if imported.target == "functools.cached_property":
             yield f"line {imported.line}: {imported.target}; expected that of loader/cached_property.py"
-    for node in ast.walk(source.tree):
-        if isinstance(node, ast.Attribute) and ast.unparse(node) == "functools.cached_property":
+    for node in source.nodes:
+        if (
+            isinstance(node, ast.Attribute)
+            and node.attr == "cached_property"
+            and ast.unparse(node) == "functools.cached_property"
+        ):
             yield f"line {node.lineno}: functools.cached_property; expected that of loader/cached_property.py"
 
 
 def asserts_and_prints(source: Source) -> Iterator[str]:
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.Assert):
             yield f"line {node.lineno}: assert"
-        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "print":
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print":
             yield f"line {node.lineno}: print"
 
 
@@ -166,7 +170,7 @@ def test_no_folder_holds_more_files_than_a_reader_takes_in() -> None:
 
 def size_of_the_house() -> dict[str, int]:
     """Return the figures that the budget limits."""
-    classes = [node for source in sources() for node in ast.walk(source.tree) if isinstance(node, ast.ClassDef)]
+    classes = [node for source in sources() for node in source.nodes if isinstance(node, ast.ClassDef)]
     protocols = [node for node in classes if any(ast.unparse(base).startswith("Protocol") for base in node.bases)]
     return {
         "files": len(sources()),
@@ -180,7 +184,7 @@ def code_lines(source: Source) -> int:
     documented = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Module)
     of_docstrings = {
         line
-        for node in ast.walk(source.tree)
+        for node in source.nodes
         if isinstance(node, documented) and ast.get_docstring(node)
         for line in range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1)
     }

@@ -50,6 +50,9 @@ REFUSED_WORDS = {
 }
 """Words and turns that the field does not use, each with a plain one."""
 
+_MAY_OPEN = re.compile(rf"[\"'](\\\n|\s)*{REFUSED_OPENINGS.pattern}")
+"""Texts that may begin with a refused opening: other files need not be parsed."""
+
 _GAP = re.compile(r"[ \n#]+")
 _WORDS = "|".join(word.replace(" ", _GAP.pattern) for word in REFUSED_WORDS)
 _REFUSED = re.compile(rf"\b({_WORDS})\b", flags=re.IGNORECASE)
@@ -67,7 +70,7 @@ def pages() -> Iterator[Path]:
 
 def refused_openings(text: str) -> Iterator[str]:
     """Yield the docstrings that begin with a refused word, each with its line."""
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(ast.parse(text)) if _MAY_OPEN.search(text) else ():
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             docstring = ast.get_docstring(node) or ""
             if REFUSED_OPENINGS.match(docstring):

@@ -33,6 +33,7 @@ REASONS = {
     "storage/remote/clients/choice.py _is_told": "set by the program",
     "storage/remote/clients/choice.py _lock": "a lock",
     "storage/remote/clients/choice.py _paces": "changed under _lock",
+    "storage/remote/clients/connection.py _is_command": "set before the command starts threads",
     "storage/remote/clients/helper_client.py _helper": "changed under _lock",
     "storage/remote/clients/helper_client.py _listings": "next() of a count is one step",
     "storage/remote/clients/helper_client.py _lock": "a lock",

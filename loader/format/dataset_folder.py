@@ -302,7 +302,7 @@ class DatasetFolder:
             raise ConfigError(
                 f"there is no split part {split_part!r}; there are: {', '.join(parts) or 'none'}"
                 + nearest_hint(split_part, parts),
-                file=self.storage.path(f"{FOLDER}/{self.split_file or self._split_name}"),
+                at=self.storage.path(f"{FOLDER}/{self.split_file or self._split_name}"),
                 hint=f"name one of these, or {split_hint(self.path)}",
             )
         return parts[split_part]

@@ -13,6 +13,7 @@ import pexpect
 import pyte
 from wcwidth import wcwidth
 
+from tests.cli.forked_terminals import start_forked
 from tests.source_tree import ROOT
 
 UP, DOWN, RIGHT, LEFT, ENTER = "\x1b[A", "\x1b[B", "\x1b[C", "\x1b[D", "\r"
@@ -52,7 +53,8 @@ class TerminalRun:
         columns: Of the screen.
         environment: Variables to set.
         answers: The terminal's answers to the queries of ``energon preview``; None: it never answers.
-        program: The program and its arguments, instead of ``energon``.
+        program: The program and its arguments, instead of ``energon``. Without it and ``environment``, the process is
+            a fork of one that has imported what it needs.
     """
 
     def __init__(
@@ -62,7 +64,7 @@ class TerminalRun:
         columns: int = 100,
         environment: Mapping[str, str] | None = None,
         answers: str | None = TEXT_ANSWERS,
-        program: Sequence[str] = (sys.executable, "-m", "energon_cli"),
+        program: Sequence[str] | None = None,
     ) -> None:
         variables = {**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor", **(environment or {})}
         for name in ("NO_COLOR", "CI", "COLUMNS", "LINES"):
@@ -73,6 +75,10 @@ class TerminalRun:
         self.raw = ""
         self._held = ""  # the start of a control string that is not complete
         self._answers = answers
+        if program is None and environment is None:
+            self.process = start_forked([*map(str, arguments)], rows=rows, columns=columns, variables=variables)
+            return
+        program = program or (sys.executable, "-m", "energon_cli")
         self.process = pexpect.spawn(
             program[0],
             [*program[1:], *map(str, arguments)],

@@ -115,7 +115,7 @@ def test_a_line_of_json_that_is_too_long_fails_alone(
 ) -> None:
     from loader.convert.tables import records
 
-    monkeypatch.setattr(records, "_MAX_LINE", 1000)
+    monkeypatch.setattr(records, "CHECKED_JSON_BYTES", 1000)
     source = tmp_path / "t.jsonl"
     source.write_bytes(b'{"caption": "a"}\n{"caption": "' + b"x" * 5000 + b'"}\n{"caption": "b"}\n')
     done = run(energon, source, "--max-failures", "50%")

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import datasets
 import pytest
 
 from energon_cli.main import main
@@ -71,6 +70,8 @@ def a_folder_of_hugging_face(folder: Path) -> str:
 
 
 def a_dataset_saved_by_datasets(folder: Path) -> str:
+    import datasets  # takes seconds: not for those who only collect tests
+
     datasets.Dataset.from_dict({"text": ["a", "b"]}).save_to_disk(folder / "saved")
     return "saved"
 

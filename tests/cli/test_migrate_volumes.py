@@ -18,6 +18,7 @@ from tests.cli.run_energon import RunEnergon
 from tests.cli.test_checkpoint_migrate import Shout, states_in
 from tests.e2e.test_edited_mixes import Packing, number_in
 from tests.e2e.text_dataset import write_texts
+from tests.representative import every_value_once
 
 
 class Plain(Shout):
@@ -108,8 +109,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("last", ["three", "scheduled"])
+@pytest.mark.parametrize(("case", "last"), every_value_once(CASES, ["three", "scheduled"]))
 def test_a_run_that_is_migrated_twice_is_the_one_that_the_restore_edits(
     energon: RunEnergon, folder: Path, tmp_path: Path, case: str, last: str
 ) -> None:

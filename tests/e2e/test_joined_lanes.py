@@ -33,6 +33,7 @@ from loader.training.workers import worker_threads
 from tests.e2e.drawing_encoders import Augmented, number_in
 from tests.e2e.text_dataset import exclude, write_texts
 from tests.elastic_runs import Pipeline, Run, Spread, check_every_save, fingerprint, running, through_json
+from tests.representative import every_value_once
 
 SAMPLES = 157
 SPREADS = (Spread(1), Spread(2), Spread(3), Spread(4), Spread(6))
@@ -198,7 +199,7 @@ CASES = {
 }
 BLENDED = Case(blended_by_volume, lambda _: 2, groups=SAMPLES)
 """A blend opens an input when its first item is due, so a lane that ends early finds none of others."""
-ORDERS = [pytest.param(True, id="validation"), pytest.param(False, id="training")]
+ORDERS = [True, False]  # of validation, of training
 
 
 def pipeline_of(case: Case, texts: Path, *, val: bool, lanes: int = 12) -> Pipeline:
@@ -234,26 +235,20 @@ def check(case: Case, parts: Sequence[tuple[Sequence[bytes], int]], what: str) -
         assert all(size < case.batch for size in short)
 
 
-@pytest.mark.parametrize("val", ORDERS)
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(("name", "val"), every_value_once(CASES, ORDERS))
 def test_at_most_one_batch_of_a_worker_is_short(name: str, val: bool, texts: Path) -> None:
     for spread in SPREADS:
         with running(pipeline_of(CASES[name], texts, val=val), spread) as run:
             check(CASES[name], [(finished(run), spread.ranks)], f"{spread}")
 
 
-@pytest.mark.parametrize("val", ORDERS)
-@pytest.mark.parametrize(
-    ("name", "every"),
-    [
-        *((name, 30 if CASES[name].is_repeated else 9) for name in CASES),
-        *(pytest.param(name, 1, marks=pytest.mark.slow) for name in CASES),
-    ],
-)
+@pytest.mark.parametrize("every", [None, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("name", "val"), every_value_once(CASES, ORDERS))
 def test_each_sample_comes_once_if_a_pass_is_resumed_on_other_ranks(
-    name: str, every: int, val: bool, texts: Path
+    name: str, every: int | None, val: bool, texts: Path
 ) -> None:
     case = CASES[name]
+    every = every or (30 if case.is_repeated else 9)
     pipeline = pipeline_of(case, texts, val=val)
     for saved_by, restored_by in ((Spread(2), (Spread(3), Spread(1))), (Spread(1), (Spread(4), Spread(2)))):
         with running(pipeline, saved_by) as run:
@@ -279,8 +274,7 @@ def check_resumed_twice(case: Case, pipeline: Pipeline, run: Run, spreads: tuple
     check(case, parts, f"{what}, resumed on {spreads}")
 
 
-@pytest.mark.parametrize("val", ORDERS)
-@pytest.mark.parametrize("name", [*CASES, "blended by volume"])
+@pytest.mark.parametrize(("name", "val"), every_value_once([*CASES, "blended by volume"], ORDERS))
 def test_a_pass_that_is_resumed_on_as_many_ranks_continues_with_the_same_batches(
     name: str, val: bool, texts: Path
 ) -> None:
@@ -394,14 +388,13 @@ def test_excluded_samples_do_not_shrink_batches(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------------------------- few samples, stored order
 
 
-@pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize(("ranks", "workers"), [(3, 0), (1, 2), pytest.param(1, 4, marks=pytest.mark.slow)])
-def test_fewer_samples_than_ranks_workers_and_lanes(ranks: int, workers: int, name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "spread"), every_value_once(CASES, [Spread(3), Spread(1, 2), Spread(1, 4)]))
+def test_fewer_samples_than_ranks_workers_and_lanes(spread: Spread, name: str, tmp_path: Path) -> None:
     case = CASES[name]
     data = write_texts(tmp_path / "texts", train=(2,))
     for val in (True, False):
         pipeline = Pipeline(build=partial(case.build, data, val=val), batches=None, known_ahead=False, lanes=48)
-        with running(pipeline, Spread(ranks, workers)) as run:
+        with running(pipeline, spread) as run:
             found = samples_in(finished(run))
         assert found == Counter({number: case.expected(number) for number in range(2) if case.expected(number)})
 

@@ -38,6 +38,7 @@ from tests.e2e.drawing_encoders import Grouping, PackingTwice, Skipping, Yieldin
 from tests.e2e.drawing_pipelines import Build, Data, is_odd, train, val, write_data
 from tests.e2e.text_dataset import write_texts
 from tests.elastic_runs import fingerprint
+from tests.representative import every_value_once
 
 SPREADS = [(1, 0), (2, 0), (3, 0), (5, 0), (1, 2), (2, 3)]  # ranks and workers
 
@@ -150,11 +151,11 @@ def test_a_validation_dataset_comes_with_its_source(data: Data) -> None:
 # ----------------------------------------------------------------------------------------------------------- one pass
 
 
-@pytest.mark.parametrize(("ranks", "workers"), SPREADS)
-@pytest.mark.parametrize("batch_size", [4, 100, 500])
+@pytest.mark.parametrize(("batch_size", "spread"), every_value_once([4, 100, 500], SPREADS))
 def test_a_pass_gives_each_sample_once_with_one_short_batch_at_most(
-    ranks: int, workers: int, batch_size: int, data: Data
+    spread: tuple[int, int], batch_size: int, data: Data
 ) -> None:
+    ranks, workers = spread
     loaders = loaders_of(partial(train, encoder=TaskEncoder, repeat=False, batch_size=batch_size), data, ranks, workers)
     batches = in_turn([list(loader) for loader in loaders])
     assert sorted(numbers_of(batches)) == TRAIN_NUMBERS != numbers_of(batches)

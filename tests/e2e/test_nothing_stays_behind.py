@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.forked_scripts import ForkedScripts
 from tests.unit.pipeline.tar_dataset import texts, write_dataset
 
 ROOT = Path(__file__).parents[2]
@@ -90,11 +91,10 @@ def test_a_loader_that_ends_leaves_no_name_and_prints_nothing(tmp_path: Path, te
 
 
 RUNNING = """
-import sys
 from loader import WorkerConfig, get_loader, get_train_dataset
 
 if __name__ == "__main__":
-    path, workers, *kind = sys.argv[1:]
+    path, workers, *kind = {arguments}
     config = WorkerConfig(rank=0, world_size=1, num_workers=int(workers))
     dataset = get_train_dataset(path, batch_size=2, shuffle_buffer_size=10, max_samples_per_sequence=5,
                                 worker_config=config)
@@ -105,17 +105,11 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("workers", [("0",), ("2", "main"), ("2", "thread"), ("2", "fork")])
-def test_a_program_that_ends_within_an_iteration_prints_nothing(tmp_path: Path, workers: tuple[str, ...]) -> None:
+def test_a_program_that_ends_within_an_iteration_prints_nothing(
+    scripts: ForkedScripts, tmp_path: Path, workers: tuple[str, ...]
+) -> None:
     data = write_dataset(tmp_path / "data", {"a.tar": texts(0, 20)})
     script = tmp_path / "program.py"
-    script.write_text(RUNNING)
-    paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    program = subprocess.run(
-        [sys.executable, str(script), str(data), *workers],
-        env=os.environ | {"PYTHONPATH": paths},
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
-    assert (program.returncode, program.stdout, program.stderr) == (0, "", "")
+    script.write_text(RUNNING.format(arguments=[str(data), *workers]))
+    assert scripts.run(script, folder=tmp_path) == ""
+    assert script.with_suffix(".err").read_text() == ""

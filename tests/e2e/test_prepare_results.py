@@ -33,6 +33,7 @@ from tests.e2e.dataset_tree import (
     write_tar,
     written,
 )
+from tests.representative import every_value_once
 
 LONG = "x" * 150  # needs an extension header in every format
 COMPAT = {".nv-meta/index.sqlite"}
@@ -165,7 +166,7 @@ def test_the_index_gives_what_the_shards_hold(tmp_path: Path, shape: Callable[[P
     assert report.scanned == report.shards == len(list(tmp_path.rglob("*.tar")))
 
 
-WITH_WORKERS = (flat, with_an_empty_shard, duplicates_with_long_names)
+WITH_WORKERS = {"four workers": (flat, with_an_empty_shard), "resumed": (duplicates_with_long_names,)}
 """Shapes that are prepared by worker processes in the quick tests, too; each process imports the library."""
 
 
@@ -174,8 +175,8 @@ WITH_WORKERS = (flat, with_an_empty_shard, duplicates_with_long_names)
     [
         *((shape, other) for other in ("again", "forced") for shape in EXPRESSIBLE + INEXPRESSIBLE),
         *(
-            pytest.param(shape, other, marks=() if shape in WITH_WORKERS else pytest.mark.slow)
-            for other in ("four workers", "resumed")
+            pytest.param(shape, other, marks=() if shape in quick else pytest.mark.slow)
+            for other, quick in WITH_WORKERS.items()
             for shape in EXPRESSIBLE + INEXPRESSIBLE
         ),
     ],
@@ -324,8 +325,10 @@ CHANGES = [
 every_change = pytest.mark.parametrize("change", CHANGES)
 
 
-@every_change
-@pytest.mark.parametrize("shape", [flat, long_names, pax, nested, differing_parts, with_an_empty_shard])
+@pytest.mark.parametrize(
+    ("change", "shape"),
+    every_value_once(CHANGES, [flat, long_names, pax, nested, differing_parts, with_an_empty_shard]),
+)
 def test_a_changed_folder_is_prepared_as_from_the_start(
     tmp_path: Path, shape: Callable[[Path], None], change: Callable[[Path], int]
 ) -> None:
@@ -359,8 +362,7 @@ def test_a_changed_folder_without_compat_files_is_prepared_as_from_the_start(
     assert written(tmp_path / "one") == written(tmp_path / "two")
 
 
-@every_change
-@pytest.mark.parametrize("shape", INEXPRESSIBLE)
+@pytest.mark.parametrize(("change", "shape"), every_value_once(CHANGES, INEXPRESSIBLE))
 def test_a_changed_folder_that_compat_files_cannot_express_is_prepared_as_from_the_start(
     tmp_path: Path, shape: Callable[[Path], None], change: Callable[[Path], int]
 ) -> None:

@@ -104,7 +104,7 @@ def test_kills_of_the_command_at_random_moments(tmp_path: Path) -> None:
     while True:
         with (tmp_path / "errors").open("w") as errors:
             process = subprocess.Popen([*command, str(output), *options], start_new_session=True, stderr=errors)
-        enough = len(kept) + chance.randint(5, 60)  # of 240 shards
+        enough = len(kept) + chance.randint(20, 100)  # of 240 shards
         while process.poll() is None and len(glob(f"{done}/*")) < enough:
             time.sleep(0.001)
         if process.poll() is None:

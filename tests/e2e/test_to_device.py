@@ -26,6 +26,7 @@ from loader.samples.nested_values import map_values
 from tests.e2e.drawing_encoders import PackingTwice, Skipping
 from tests.e2e.drawing_pipelines import Build, Data, limited, train, val, write_data
 from tests.elastic_runs import fingerprint, through_json
+from tests.representative import every_value_once
 from tests.unit.pipeline.stage_check import Values
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -59,9 +60,7 @@ def run(loader: Any, batches: Any, iterations: int = 3) -> list[Any]:
     return found
 
 
-@pytest.mark.parametrize("serves", [None, (1, 0)], ids=["own", "served"])
-@pytest.mark.parametrize("prefetch", [0, 1, 3])
-@pytest.mark.parametrize("name", PIPELINES)
+@pytest.mark.parametrize(("name", "prefetch", "serves"), every_value_once(PIPELINES, [0, 1, 3], [None, (1, 0)]))
 def test_batches_and_states_at_each_step_are_those_of_the_loader(
     name: str, prefetch: int, serves: Any, data: Data
 ) -> None:

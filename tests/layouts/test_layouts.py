@@ -27,7 +27,12 @@ for module in pkgutil.iter_modules(tests.layouts.__path__):
     if not module.name.startswith("test_"):
         importlib.import_module(f"tests.layouts.{module.name}")
 
-CASES = [pytest.param(layout, form, id=f"{name}-{form}") for name, layout in LAYOUTS.items() for form in layout.forms]
+CASES = [
+    # Each layout in one form, and in each fourth turn in the others.
+    pytest.param(layout, form, id=f"{name}-{form}", marks=() if at == 0 or turn % 4 == 0 else pytest.mark.slow)
+    for turn, (name, layout) in enumerate(LAYOUTS.items())
+    for at, form in enumerate(layout.forms)
+]
 
 
 @pytest.fixture

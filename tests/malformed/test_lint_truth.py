@@ -667,11 +667,18 @@ def column_of(folder: Path, name: str) -> np.memmap[Any, np.dtype[Any]]:
     return column
 
 
+COLUMNS = ["part_ends", "key_ends", "key_bytes", "part_name", "part_offset", "part_size", "key_hash", "key_sample"]
+CHANGES = [(row, value) for row in (0, 7, -1) for value in ("1 more", "huge", "zero")]
+
+
 @pytest.mark.parametrize(
-    "name", ["part_ends", "key_ends", "key_bytes", "part_name", "part_offset", "part_size", "key_hash", "key_sample"]
+    ("name", "row", "value"),
+    [
+        pytest.param(name, *change, marks=() if (at + turn) % 3 == 0 else pytest.mark.slow)
+        for at, name in enumerate(COLUMNS)
+        for turn, change in enumerate(CHANGES)
+    ],
 )
-@pytest.mark.parametrize("row", [0, 7, -1])
-@pytest.mark.parametrize("value", ["1 more", "huge", "zero"])
 def test_a_changed_column_is_told(small: Path, name: str, row: int, value: str) -> None:
     column = column_of(small, name)
     before = int(column[row])

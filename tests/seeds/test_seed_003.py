@@ -8,16 +8,15 @@ from __future__ import annotations
 import inspect
 import logging
 import sys
+from functools import cache
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-import lightning.pytorch as pl
 import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from loader import MegatronDataModule
 from loader.integrations.megatron_data_sampler import MegatronDataSampler
 
 PAGE = '''\
@@ -75,15 +74,24 @@ MEGATRON = "megatron.core.num_microbatches_calculator"
 APEX = "apex.transformer.pipeline_parallel.utils"
 
 
+@cache
 def class_on_page() -> Any:
+    import lightning.pytorch as pl  # takes seconds: not for those who only collect tests
+
     variables = {"pl": pl, "logging": logging, "Dict": dict, "Any": Any}
     exec(compile(PAGE, "seed 003", "exec"), variables)
     return variables["MegatronDataModule"]
 
 
-ON_PAGE = class_on_page()
+def our_class() -> Any:
+    from loader import MegatronDataModule
 
-both = pytest.mark.parametrize("base", [ON_PAGE, MegatronDataModule], ids=["page", "ours"])
+    return MegatronDataModule
+
+
+@pytest.fixture(params=["page", "ours"])
+def base(request: pytest.FixtureRequest) -> Any:
+    return class_on_page() if request.param == "page" else our_class()
 
 
 def install(monkeypatch: pytest.MonkeyPatch, name: str) -> list[dict[str, Any]]:
@@ -107,13 +115,15 @@ class CountingSampler:
 
 
 def test_the_methods_take_what_the_page_says() -> None:
+    import lightning.pytorch as pl
+
+    both = (our_class(), class_on_page())
     for name in ("__init__", "update_init_global_step", "state_dict", "load_state_dict"):
-        ours, on_page = (inspect.signature(getattr(one, name)).parameters for one in (MegatronDataModule, ON_PAGE))
+        ours, on_page = (inspect.signature(getattr(one, name)).parameters for one in both)
         assert [(one.name, one.kind) for one in ours.values()] == [(one.name, one.kind) for one in on_page.values()]
-    assert issubclass(MegatronDataModule, pl.LightningDataModule)
+    assert issubclass(our_class(), pl.LightningDataModule)
 
 
-@both
 @pytest.mark.parametrize("calculator", [MEGATRON, APEX])
 def test_each_method_behaves_as_on_the_page(base: Any, calculator: str, monkeypatch: pytest.MonkeyPatch) -> None:
     updates = install(monkeypatch, calculator)
@@ -137,31 +147,35 @@ def test_each_method_behaves_as_on_the_page(base: Any, calculator: str, monkeypa
 
 
 def test_ours_works_where_neither_megatron_nor_apex_is_installed() -> None:
-    module = MegatronDataModule()
+    module = our_class()()
     module.data_sampler = CountingSampler()
     module.load_state_dict({"consumed_samples": 24})
     assert module.data_sampler.init_consumed_samples == 24
 
 
-class Recorder(pl.LightningModule):
-    """Model of one weight that records its training samples, and saves a checkpoint after each step."""
+def recorder_into(checkpoints: Path) -> Any:
+    import lightning.pytorch as pl
 
-    def __init__(self, checkpoints: Path) -> None:
-        super().__init__()
-        self.weight = torch.nn.Parameter(torch.ones(1))
-        self.checkpoints = checkpoints
-        self.seen: list[int] = []
+    class Recorder(pl.LightningModule):
+        """Model of one weight that records its training samples, and saves a checkpoint after each step."""
 
-    def training_step(self, batch: Any, _: int) -> Any:
-        self.seen += batch.tolist()
-        return (self.weight * batch.float().mean()) ** 2
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.ones(1))
+            self.seen: list[int] = []
 
-    def on_train_batch_end(self, outputs: Any, batch: Any, number: int) -> None:
-        if number % 2:  # the second of a step
-            self.trainer.save_checkpoint(self.checkpoints / f"{self.trainer.global_step}.ckpt")
+        def training_step(self, batch: Any, _: int) -> Any:
+            self.seen += batch.tolist()
+            return (self.weight * batch.float().mean()) ** 2
 
-    def configure_optimizers(self) -> Any:
-        return torch.optim.SGD(self.parameters(), lr=1e-4)
+        def on_train_batch_end(self, outputs: Any, batch: Any, number: int) -> None:
+            if number % 2:  # the second of a step
+                self.trainer.save_checkpoint(checkpoints / f"{self.trainer.global_step}.ckpt")
+
+        def configure_optimizers(self) -> Any:
+            return torch.optim.SGD(self.parameters(), lr=1e-4)
+
+    return Recorder()
 
 
 def module_of(base: Any, samples: int) -> Any:
@@ -180,13 +194,14 @@ def module_of(base: Any, samples: int) -> Any:
     return Numbers()
 
 
-@both
 @pytest.mark.filterwarnings(
     "ignore:.*LeafSpec.* is deprecated:FutureWarning",  # Lightning of the present torch
     "ignore:.*does not have many workers",
     "ignore:.*ended before the epoch ended",
 )
 def test_a_resumed_run_gets_each_sample_once(base: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import lightning.pytorch as pl
+
     install(monkeypatch, MEGATRON)
 
     def train(steps: int, folder: Path, checkpoint: Path | None = None) -> tuple[list[int], Any]:
@@ -200,7 +215,7 @@ def test_a_resumed_run_gets_each_sample_once(base: Any, tmp_path: Path, monkeypa
             enable_progress_bar=False,
             enable_model_summary=False,
         )
-        model = Recorder(folder)
+        model = recorder_into(folder)
         trainer.fit(model, datamodule=module_of(base, 80), ckpt_path=checkpoint)
         return model.seen, trainer
 

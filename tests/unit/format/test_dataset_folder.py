@@ -136,7 +136,7 @@ def test_the_split_file_in_force_is_the_one_that_is_read(folder: Path) -> None:
     assert dataset.samples_of_part("all") == [range(2)]
     with pytest.raises(ConfigError, match="there are: all") as caught:
         dataset.samples_of_part("train")
-    assert caught.value.file == str(meta / "split.json")
+    assert caught.value.at == str(meta / "split.json")
     (meta / "split.json").unlink()
     assert DatasetFolder(folder).split_file is None
     assert DatasetFolder(folder, split_config="other.yaml").split_file is None

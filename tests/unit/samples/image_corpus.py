@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from functools import cache
 
 import numpy as np
 from PIL import Image
@@ -95,5 +96,6 @@ def others() -> Iterator[tuple[str, bytes]]:
     yield "tga", encode(alpha, "TGA")
 
 
+@cache
 def corpus() -> dict[str, bytes]:
     return dict(jpegs()) | dict(others())

@@ -88,14 +88,14 @@ def test_a_jpeg_xl_is_refused_before_its_plugin_decodes_it(size: tuple[int, int]
         SampleDecoder().decode_part("jxl", data)
 
 
-@pytest.mark.parametrize("size", [(8, 8), (64, 48), (300, 200), (1920, 1080), (500, 9000), (17, 31), (1200, 1000)])
+@pytest.mark.parametrize("size", [(8, 8), (64, 48), (300, 200), (1920, 1080), (50, 9000), (17, 31), (1200, 1000)])
 @pytest.mark.parametrize("boxed", [False, True])
 def test_the_size_of_a_jpeg_xl_is_read_from_its_header(size: tuple[int, int], boxed: bool) -> None:
     pytest.importorskip("pillow_jxl")
     buffer = io.BytesIO()
     exif = Image.Exif()
     exif[0x0112] = 1
-    options: dict[str, Any] = {"exif": exif.tobytes()} if boxed else {}
+    options: dict[str, Any] = {"effort": 1} | ({"exif": exif.tobytes()} if boxed else {})
     Image.new("RGB", size).save(buffer, "JXL", **options)
     assert jxl_size(buffer.getvalue()) == size
     assert boxed == buffer.getvalue().startswith(b"\0\0\0\x0c")

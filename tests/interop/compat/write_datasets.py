@@ -3,6 +3,7 @@
 captions    `.jpg`, `.txt` and `.json` of 100 samples in 5 shards, prepared as CaptioningWebdataset
 crude       the same parts of 100 samples in 5 shards, prepared as CrudeWebdataset
 texts       `.txt` of 500 samples in 10 shards, prepared as TextSample
+small       the same of 55 samples in 1 shard
 mix.yaml    a blend of `captions` (weight 1) and `captions2` (weight 3), with subflavors
 lines.jsonl 60 objects
 
@@ -44,8 +45,9 @@ def write_datasets(folder: Path, energon: list[str]) -> None:
         ("captions2", 40, 2, CAPTIONS),
         ("crude", 100, 5, CRUDE),
         ("texts", 500, 10, TEXTS),
+        ("small", 55, 1, TEXTS),
     ):
-        write_shards(folder / name, samples=samples, shards=shards, pictures=name != "texts")
+        write_shards(folder / name, samples=samples, shards=shards, pictures=options is not TEXTS)
         split = ("--split-parts", "train:train/.*", "--split-parts", "val:val/.*")
         command = [*energon, "prepare", "--non-interactive", "--no-progress", "--compat", *split, *options]
         subprocess.run([*command, str(folder / name)], check=True, stdout=subprocess.DEVNULL)

@@ -46,7 +46,7 @@ class SourceSpec:
         blends: The weighted blends that lead to it; see :class:`.LeafPlan`.
         place: Its place in the document that names it; see :class:`.LeafPlan`.
         schedule: Share of a blend in each stretch of the run; None if it never changes.
-        is_one_slice: The caller asked for no slices, and the source has one shard.
+        is_one_slice: The caller requested no slices, and the source has one shard.
     """
 
     source: Source

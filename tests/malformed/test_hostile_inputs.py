@@ -323,13 +323,11 @@ COCO = repeated(
 )
 SPLIT = repeated(b"- s_0.tar/0000\n", 60_000_000, head=b"split_parts: {train: [s_0.tar]}\nexclude:\n")
 
+# Training decodes what its dataset holds: 225 MB of JSON become 4 GB, and so do the most pixels of a picture.
+LOOKS = {name: command for name, command in DATASETS.items() if name != "load"}
 # Name → what writes it, and the commands that read it.
 INPUTS: dict[str, tuple[Build, dict[str, tuple[str, ...]]]] = {
-    # Training decodes what its dataset holds: 225 MB of JSON become 4 GB.
-    "a JSON part of 225 MB": (
-        shards(json_1=large_json(225_000_000)),
-        {name: command for name, command in DATASETS.items() if name != "load"},
-    ),
+    "a JSON part of 225 MB": (shards(json_1=large_json(225_000_000)), LOOKS),
     "JSON parts below 16 and 64 MiB": (
         shards(json_0=large_json(16 * MIB - 9), json_1=large_json(64 * MIB - 9)),
         DATASETS,
@@ -337,7 +335,7 @@ INPUTS: dict[str, tuple[Build, dict[str, tuple[str, ...]]]] = {
     "a JSON object of millions of keys below 64 MiB": (millions_of_keys, DATASETS),
     "numbers without end and deep nesting": (numbers, DATASETS),
     "a picture of too many pixels": (shards(png_1=lambda: png(TOO_MANY_PIXELS, 1, mode=0)), DATASETS),
-    "a picture below the limit of pixels": (shards(png_1=lambda: png(LAST_PIXELS, LAST_PIXELS)), DATASETS),
+    "a picture below the limit of pixels": (shards(png_1=lambda: png(LAST_PIXELS, LAST_PIXELS)), LOOKS),
     "a PAX header of a million records": (raw_members(many_records), DATASETS),
     "a GNU name of 200 MB": (raw_members(long_name), DATASETS),
     "a sample of 10,000 parts": (raw_members(many_parts), DATASETS),

@@ -102,7 +102,7 @@ def test_each_transform(torchvision: Any, name: str, options: dict[str, Any], si
 
 @pytest.mark.parametrize(
     ("width", "height", "degrees", "size"),
-    [(38, 21, -178.8, (40, 23)), (40, 23, -176.4, (42, 27)), (37, 20, -180.0, (37, 20)), (57, 42, 90.0, (42, 57))],
+    [(38, 21, -178.8, (40, 23)), (40, 23, -176.4, (42, 27)), (37, 20, -180.0, (37, 20))],
 )
 def test_an_expanded_rotation_has_the_canvas_of_torchvision(
     torchvision: Any, width: int, height: int, degrees: float, size: Any

@@ -197,10 +197,9 @@ def test_validation_keeps_the_declared_shares(files: MetadatasetFiles, kind: str
 
 
 def test_validation_of_weights_that_begin_at_zero_has_no_shares(files: MetadatasetFiles) -> None:
-    later = [{"from_step": 0, "weight": 0}, {"from_step": 10, "weight": 1}]
-    leaves = files.plan_train(
-        {"blend": [{"path": "a", "weight": later}, {"path": "b", "weight": later}]}, training=False
-    )
+    later = {"at": {0: 0, 10: 1}}
+    blend = [{"path": "a", "weight": later}, {"path": "b", "weight": later}]
+    leaves = files.plan_train({"blend": blend}, training=False)
     assert [leaf.weight for leaf in leaves] == [None, None]
 
 

@@ -112,6 +112,7 @@ def show_done(console: Console, path: str, report: PrepareReport, files: Mapping
         console.print(_media_line(report.media), soft_wrap=not console.is_terminal)
     if files:
         console.print(f"wrote {escape_controls(folder)}/{', '.join(files)}", soft_wrap=not console.is_terminal)
+    console.print("Done")  # a line of megatron-energon, which scripts look for
     show_warning(*report.warnings)
 
 

@@ -280,7 +280,7 @@ def cook_line_before(sample: dict[str, Any], primary: Any) -> TextSample:
     return TextSample(**basic_sample_keys(sample), text=f"{before['text']}; {primary.get('.json')['text']}")
 
 
-class CookingPairs(CookingOnly):
+class CookingPairs(TaskEncoder[Any, Any, Any, Any]):
     cookers = (Cooker(cook_line_before),)
 
 

@@ -103,7 +103,7 @@ def migrate_files(
             for state in states
         ]
 
-    written = rewrite_files(files, convert, folder, overwrite=overwrite)
+    written = rewrite_files(files, convert, folder, protected=() if overwrite else None)
     return MigratedRun(leaves=tuple(leaves), written=written, warnings=tuple(warnings))
 
 

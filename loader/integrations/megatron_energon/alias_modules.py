@@ -249,7 +249,7 @@ def origins(module: str) -> Iterator[tuple[str, str, str]]:
 
 
 def origin_of(name: str) -> tuple[str, str]:
-    """Return the module and the name of the object that a public name stands for."""
+    """Return the module and the name of the object of a public name."""
     home, original = _HOMES.get(name, ("loader", name))
     return f"{PACKAGE}{home}" if home.startswith(".") else home, original
 

@@ -15,12 +15,6 @@ from fractions import Fraction
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-HOME = Path(sys.argv[1]) / "home"
-HOME.mkdir()
-os.environ |= {"HOME": str(HOME), "XDG_CONFIG_HOME": str(HOME / "xdg")}
-for name in ("MSC_CONFIG", "NVDATASET_CACHE_DIR"):
-    os.environ.pop(name, None)
-
 import av
 import numpy as np
 from facts import Facts, one_process
@@ -43,14 +37,20 @@ from megatron.energon.metadataset import prepare_metadataset
 from megatron.energon.metadataset.loader import load_dataset
 from PIL import Image
 
+HOME = Path(sys.argv[1]) / "home"
+HOME.mkdir()
+os.environ |= {"HOME": str(HOME), "XDG_CONFIG_HOME": str(HOME / "xdg")}
+for name in ("MSC_CONFIG", "NVDATASET_CACHE_DIR"):
+    os.environ.pop(name, None)
+
 DIFFERS = {
     "fewer_ranks_in_the_same_folder": "Refused are fewer ranks than the folder has files of.",
     "rotated_at_right_angles": "A rotation by -180 degrees has the height and width of the picture.",
     "circles_of_links": "`EPath.walk()` follows links to folders, but not in circles.",
 }
 PROVES = {
-    "split_file_of_the_document": "A `split_config` in `dataset.yaml` replaces that of the caller and of a metadataset.",
-    "rotated_pictures": "`MergeTransform` gives a picture that `RandomRotation(expand=True)` turns the size of torchvision.",
+    "split_file_of_the_document": "A `split_config` in `dataset.yaml` replaces that of the caller",
+    "rotated_pictures": "gives a picture that `RandomRotation(expand=True)` turns the size of torchvision.",
     "conversion_into_the_same_folder": (
         "`energon checkpoint redist` replaces the files of an earlier conversion, as there."
     ),

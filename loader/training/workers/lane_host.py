@@ -13,7 +13,7 @@ from ...pipeline.contract.stage import SavableDataset, State
 from ...pipeline.measuring.recorder import WorkerRecorder
 from ...stores.cache_pool import CachePool
 from .batch_trace import BatchTrace, recording
-from .running_lane import ENDED, LaneSettings, Message, Notes, RunningLane, last_message, running_lanes
+from .running_lane import ENDED, LaneSettings, Message, Notes, RunningLane, end_of_worker, last_message, running_lanes
 
 
 class LaneHost(LaneSettings, Protocol):
@@ -94,8 +94,13 @@ class LanesInTurn:
         return replace(self, states=states, trace=self.trace and self.trace.again())
 
     def _messages(self, worker: int, notes: Notes, taken: int) -> Iterator[Message | None]:
+        running = running_lanes(self, self.hosting.lanes_of_worker(worker), notes)
+        with end_of_worker(self, running):
+            yield from self._in_turn(worker, running, taken)
+            yield from last_message(running, worker)
+
+    def _in_turn(self, worker: int, running: list[RunningLane], taken: int) -> Iterator[Message | None]:
         hosting = self.hosting
-        running = running_lanes(self, hosting.lanes_of_worker(worker), notes)
         lanes: list[RunningLane | None] = [*running]
         turns = range(worker, hosting.turns, max(1, hosting.workers))
         lanes += [None] * (len(turns) - len(lanes))
@@ -112,7 +117,6 @@ class LanesInTurn:
                         lanes[turn] = message = None
                 yield message
             first_turn = 0
-        yield from last_message(running, worker)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +161,8 @@ class LanesOneByOne:
         numbers = range(self.rank, self.lanes, self.ranks)[worker :: max(1, self.workers)]
         with recording(self.trace, rank=self.rank, worker=worker) as record:
             running = running_lanes(self, numbers, Notes(last_sample, recorder, record))
-            for lane in running:
-                while (message := lane.micro_batch()) is not ENDED:
-                    yield message
-            yield from last_message(running, worker)
+            with end_of_worker(self, running):
+                for lane in running:
+                    while (message := lane.micro_batch()) is not ENDED:
+                        yield message
+                yield from last_message(running, worker)

@@ -596,7 +596,7 @@ def test_random_access_datasets_are_iterable_for_type_checkers(data: Path) -> No
 
 
 class Opening(BaseWrapperDataset[Any]):
-    """Opens something in each lane, and tells a file of what it releases."""
+    """Opens something in each lane, and logs what it releases."""
 
     _worker_local_fields = ("opened",)
 
@@ -619,7 +619,7 @@ class Opening(BaseWrapperDataset[Any]):
 
 
 class ClosingPool(NoCachePool):
-    """Tells a file of the workers that it serves."""
+    """Logs the workers that it serves."""
 
     def __init__(self, log: Path) -> None:
         self.log = log

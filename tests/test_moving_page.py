@@ -36,6 +36,7 @@ CHECKED_BY = {
     "| AVIF, HEIC, JPEG XL |": "unit/samples/decoding/test_image_decode.py::test_avif_decodes_with_pillow",
     "8-bit pictures and alpha are equal.": "unit/samples/decoding/test_image_decode.py::test_every_image_decodes_as_in_webdataset_in_every_form",
     "- `transforms`, which": "unit/integrations/test_transforms.py::test_own_transforms_need_no_torchvision",
+    "- `EPath` of a URL with credentials": "unit/storage/test_epath.py::test_a_path_holds_no_credentials",
     "- `EPath`: writing": "interop/compat/scripts/names_and_utilities.py::paths",
     "| `shuffle_buffer_size` | costs integers": "unit/order/test_order_values.py::test_the_order_of_a_billion_samples_needs_no_memory",
     "| `__key__` |": "interop/compat/scripts/keys_of_samples.py::keys",

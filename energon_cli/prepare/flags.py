@@ -133,10 +133,6 @@ def _check_url_flags(flags: PrepareFlags) -> None:
             raise click.UsageError(
                 f"{flag} writes shards, which is not done in an object store: run it on a copy on this machine."
             )
-    if flags.media and flags.is_at_url and flags.compat is None:
-        raise click.UsageError(
-            f"{flags.media.flag} writes to index.sqlite, which datasets in object stores have only with --compat."
-        )
 
 
 def _check_meta_folder_flags(flags: PrepareFlags) -> None:

@@ -108,7 +108,10 @@ def prepare_jsonl(flags: PrepareFlags) -> None:
         print_json(document)
         return
     verb = "would index" if flags.dry_run else "indexed"
-    output_console().print(f"{verb} {flags.path}: {plural(len(index), 'sample')}, {format_bytes(size_bytes)}")
+    samples = plural(len(index), "sample")
+    output_console().print(f"{verb} {flags.path}: {samples}, {format_bytes(size_bytes)}")
+    if not flags.dry_run:
+        output_console().print(f"Done. Found {samples}.")  # a line of megatron-energon, which scripts look for
 
 
 def check_record_file(flags: PrepareFlags) -> None:

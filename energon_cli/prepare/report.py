@@ -101,6 +101,7 @@ def show_done(console: Console, path: str, report: PrepareReport, files: Mapping
         console.print(_media_line(report.media))
     if files:
         console.print(f"wrote {escape_controls(folder)}/{', '.join(files)}")
+    console.print("Done")  # a line of megatron-energon, which scripts look for
     show_warning(*report.warnings)
 
 

@@ -192,7 +192,7 @@ def _further_notes(flags: PrepareFlags) -> list[str]:
     if not flags.is_at_url and content_of_folder(flags.path) == "tables":
         return [f"only tables are indexed; to import all files here, {import_hint(flags.path)}"]
     if flags.meta_folder is None:
-        if flags.is_at_url and flags.compat is None:
+        if flags.is_at_url and flags.compat is None and not flags.media:
             return ["without --compat, object stores get no .tar.idx and index.sqlite, which other tools need"]
         return []
     return ["--meta-folder writes nothing next to the shards: no .tar.idx and index.sqlite, which other tools need"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
@@ -48,7 +49,7 @@ class DatasetFolder:
 
     Args:
         path: Path of the folder.
-        split_config: Name of the split file in ``.nv-meta``.
+        split_config: Name of the split file in ``.nv-meta``, unless ``dataset.yaml`` names one.
         dataset_config: Name of the dataset file in ``.nv-meta``.
         meta_folder: Folder to use instead of ``.nv-meta``.
         reads_samples: The index is read sample by sample: its columns are mapped at their first use, and those of a
@@ -70,7 +71,7 @@ class DatasetFolder:
     ) -> None:
         self.storage: Storage = open_storage(path) if meta_folder is None else open_dataset_storage(path, meta_folder)
         self.path = self.storage.path("")
-        self._split_name = split_config
+        self._requested_split = split_config
         self._config_name = dataset_config
         self._reads_samples = reads_samples
         self._prefetch(with_index=reads_samples)
@@ -100,7 +101,7 @@ class DatasetFolder:
         for _ in range(_MAX_LISTINGS):
             self.storage.list_once(FOLDER)
             read_committed_documents(self.storage)
-            prefetch_documents(self.storage, [self._config_name, self._split_name])
+            prefetch_documents(self.storage, [self._config_name, self._requested_split])
             if with_index and self.storage.checks_versions:
                 for uuid in index_folders(self.storage)[:1]:
                     self.storage.prefetch_fixed([f"{INDEX_FOLDER}/{uuid}/{name}.npy" for name in ROW_COLUMNS])
@@ -111,6 +112,19 @@ class DatasetFolder:
     def meta_folder(self) -> str:
         """Path of ``.nv-meta``, or of the folder that is used instead."""
         return self.storage.path(FOLDER)
+
+    @cached_property
+    def _split_name(self) -> str:
+        document = self._config_document
+        named = self.config and self.config.split_config if document and b"split_config" in document else None
+        if named and self._requested_split not in (SPLIT_YAML, named):
+            warnings.warn(
+                f"split_config={self._requested_split!r} has no effect: "
+                f"{self.storage.path(f'{FOLDER}/{self._config_name}')} names {named!r}",
+                UserWarning,
+                stacklevel=2,
+            )
+        return named or self._requested_split
 
     @property
     def split(self) -> SplitConfig | None:
@@ -184,18 +198,22 @@ class DatasetFolder:
         Raises:
             ConfigError: The file is invalid, or a file requested by name is missing.
         """
-        file = f"{FOLDER}/{self._config_name}"
-        if not self.storage.exists(file):
+        document = self._config_document
+        if document is None:
             if self._config_name != DATASET_YAML:
                 raise self._missing(self._config_name)
             return None
-        path = self.storage.path(file)
-        text = read_document(self.storage, file, is_short=True).decode("utf-8", "replace")
-        config = parse_dataset_config(text, file=path)
+        path = self.storage.path(f"{FOLDER}/{self._config_name}")
+        config = parse_dataset_config(document.decode("utf-8", "replace"), file=path)
         if config.field_map is None or not config.field_map.needs_parts:
             return config
         parts, are_records = self.index.part_names, self.records is not None
         return replace(config, field_map=config.field_map.resolved(parts, file=path, are_records=are_records))
+
+    @cached_property
+    def _config_document(self) -> bytes | None:
+        file = f"{FOLDER}/{self._config_name}"
+        return read_document(self.storage, file, is_short=True) if self.storage.exists(file) else None
 
     def _missing(self, name: str) -> ConfigError:
         return ConfigError("there is no such file", file=self.storage.path(f"{FOLDER}/{name}"), hint="check its name")

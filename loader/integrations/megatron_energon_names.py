@@ -23,6 +23,8 @@ from ..format.media.metadata import (
 )
 from ..format.nv_meta import INDEX_SQLITE, INFO_JSON, INFO_YAML
 from ..format.prepare.media_folder import prepare_media_folder
+from ..metadataset.joins.prepare_join import JoinReport
+from ..metadataset.joins.prepare_metadataset import prepare_metadataset as prepare_joins
 from ..storage import open_parent, open_storage
 
 if TYPE_CHECKING:
@@ -36,8 +38,24 @@ __all__ = [
     "deserialize_media_metadata",
     "get_dataset_type",
     "prepare_filesystem_dataset",
+    "prepare_metadataset",
     "serialize_media_metadata",
 ]
+
+
+def prepare_metadataset(path: str | os.PathLike[str]) -> tuple[JoinReport, ...]:
+    """Prepare all joins of a metadataset, and write the files that megatron-energon reads where they can express them.
+
+    Args:
+        path: The metadataset.
+
+    Returns:
+        A report for each join, in order.
+
+    Raises:
+        ConfigError: As :func:`loader.prepare_metadataset`; likewise the other errors.
+    """
+    return prepare_joins(path, compat=None)
 
 
 class _InMemory:

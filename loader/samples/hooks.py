@@ -221,9 +221,10 @@ class HookContext:
 
     Attributes:
         rng_parts: Integers that seed ``TaskEncoder.rng``; set it to start new generators.
+        closers: Called when the worker of the lane ends.
     """
 
-    __slots__ = ("_rng", "_rng_of", "batch_index", "cache", "rng_parts", "sample_index", "worker_config")
+    __slots__ = ("_rng", "_rng_of", "batch_index", "cache", "closers", "rng_parts", "sample_index", "worker_config")
 
     def __init__(
         self,
@@ -238,6 +239,7 @@ class HookContext:
         self.cache = cache
         self.worker_config = worker_config
         self.rng_parts: tuple[int, ...] = ()
+        self.closers: list[Callable[[], None]] = []
         self._rng_of: tuple[int, ...] | None = None
         self._rng: HookRng | None = None
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import glob
 import io
 import os
-import posixpath
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,9 +15,13 @@ from stat import S_ISDIR
 from typing import IO, Any, Literal
 
 from . import remote_path
-from .urls import open_storage, split_url
+from .local import walk_folders
+from .remote import PROTOCOLS
+from .remote.object_url import parse_object_url
+from .urls import normal_url, open_storage, split_url
 
 _LOCAL_PROFILE = "__filesystem__"
+_DSS = "dss://"
 _COPIED_AT_ONCE = 8 << 20
 
 
@@ -48,9 +51,11 @@ class EPath:
 
     Args:
         initial_path: A path, a ``file://`` URL, a remote URL (``msc://profile/bucket/folder``), or any path-like
-            object. A relative path is made absolute at once.
+            object. A relative path is made absolute at once, and ``.`` and ``..`` in a URL are resolved. A ``dss://``
+            URL keeps its form.
 
     Raises:
+        ConfigError: A URL leads out of its bucket, holds credentials, or is of a ``dss://`` dataset without a version.
         StorageError: By all methods that access a file: the object store cannot be reached, or the protocol is unknown.
 
     >>> path = EPath("/data") / "coco" / "s_000.tar"
@@ -64,8 +69,12 @@ class EPath:
     __slots__ = ("_path", "_prefix")
 
     def __init__(self, initial_path: str | os.PathLike[str]) -> None:
-        text = os.fspath(initial_path)
+        text = normal_url(_text(initial_path))
         protocol, rest = split_url(text)
+        if text.startswith(_DSS):
+            protocol, rest = "dss", text.removeprefix(_DSS)
+        if protocol in PROTOCOLS and parse_object_url(text).protocol == "msc":  # credentials are refused in any case
+            protocol = "msc"
         if protocol.isidentifier():
             self._prefix = f"{protocol}://"
             self._path = PurePosixPath(rest)
@@ -84,7 +93,7 @@ class EPath:
 
     def __fspath__(self) -> str:
         # For a URL, too: opening it raises the error if it cannot be read.
-        return str(self)
+        return str(self.local_path()) if self._prefix == _DSS else str(self)
 
     def __repr__(self) -> str:
         return f"EPath({str(self)!r})"
@@ -95,7 +104,8 @@ class EPath:
     def __setstate__(self, state: dict[str, Any]) -> None:
         # Pickles of megatron-energon have its attributes; those of this class have no state.
         profile, path = str(state["profile"]), str(state["internal_path"])
-        EPath.__init__(self, path if profile == _LOCAL_PROFILE else f"msc://{profile}/{path.lstrip('/')}")
+        url = f"{_DSS if profile == 'dss' else f'msc://{profile}/'}{path.lstrip('/')}"
+        EPath.__init__(self, path if profile == _LOCAL_PROFILE else url)
 
     def __eq__(self, other: object) -> bool:
         return str(self) == str(other) if isinstance(other, EPath) else NotImplemented
@@ -110,10 +120,8 @@ class EPath:
 
     def __truediv__(self, other: str | os.PathLike[str]) -> EPath:
         """Join a relative path; an absolute path or a URL replaces this one."""
-        text = os.fspath(other)
-        if text.startswith("/") or "://" in text:
-            return EPath(text)
-        return self._with_path(posixpath.normpath(self._path / text))
+        text = _text(other)
+        return EPath(text) if text.startswith("/") or "://" in text else self._with_path(self._path / text)
 
     @property
     def name(self) -> str:
@@ -160,8 +168,8 @@ class EPath:
         return self._path
 
     def is_local(self) -> bool:
-        """Return True for a path of this machine."""
-        return not self._prefix
+        """Return True for a path of this machine, which the folder of a ``dss://`` URL is, too."""
+        return self._prefix in ("", _DSS)
 
     def with_suffix(self, suffix: str) -> EPath:
         """Return the path with another last suffix, or with a suffix added if it has none."""
@@ -189,29 +197,29 @@ class EPath:
 
     def local_path(self) -> Path:
         """Return the path of this machine: for a remote URL, that of a copy."""
-        if not self._prefix:
-            return Path(self._path)
+        if self.is_local():
+            return Path(split_url(str(self))[1])
         return open_storage(self.parent).local_path(self.name)
 
     def exists(self) -> bool:
         """Return True if a file or folder exists."""
-        return remote_path.exists(str(self)) if self._prefix else self.local_path().exists()
+        return self.local_path().exists() if self.is_local() else remote_path.exists(str(self))
 
     def is_file(self) -> bool:
         """Return True if it is an existing file."""
-        return remote_path.is_file(str(self)) if self._prefix else self.local_path().is_file()
+        return self.local_path().is_file() if self.is_local() else remote_path.is_file(str(self))
 
     def is_dir(self) -> bool:
         """Return True if it is an existing folder."""
-        return remote_path.is_dir(str(self)) if self._prefix else self.local_path().is_dir()
+        return self.local_path().is_dir() if self.is_local() else remote_path.is_dir(str(self))
 
     def size(self) -> int:
         """Return the size of the file in bytes."""
-        return remote_path.stat(str(self)).size_bytes if self._prefix else self.local_path().stat().st_size
+        return self.local_path().stat().st_size if self.is_local() else remote_path.stat(str(self)).size_bytes
 
     def stat(self) -> PathStatus:
         """Return size, type and time of the last change."""
-        if self._prefix:
+        if not self.is_local():
             info = remote_path.stat_any(str(self))
             is_folder, size_bytes, mtime_s = not info.name, info.size_bytes, info.mtime_ns / 1e9
         else:
@@ -241,21 +249,21 @@ class EPath:
             prefetch_file: Ignored, as ``block_size``.
             encoding: Encoding of text files.
         """
-        if self._prefix:
+        if not self.is_local():
             return remote_path.open_file(str(self), mode, encoding)
         path = self.local_path() if mode.startswith("r") else _target(self)
         return path.open(mode, encoding=None if "b" in mode else encoding)
 
     def read_text(self, encoding: str = "utf-8") -> str:
         """Read the whole file as text."""
-        if self._prefix:
+        if not self.is_local():
             return io.TextIOWrapper(io.BytesIO(remote_path.read(str(self))), encoding=encoding).read()
         with self.open("r", encoding=encoding) as file:
             return str(file.read())
 
     def read_bytes(self) -> bytes:
         """Read the whole file."""
-        if self._prefix:
+        if not self.is_local():
             return remote_path.read(str(self))
         with self.open("rb") as file:
             return bytes(file.read())
@@ -275,25 +283,31 @@ class EPath:
 
         As in a shell, ``*`` and ``**`` do not match names that begin with a dot.
         """
-        if self._prefix:
+        if not self.is_local():
             return map(EPath, remote_path.glob(str(self), pattern))
-        found = glob.glob(os.path.join(glob.escape(str(self.local_path())), pattern), recursive=True)
-        return iter(sorted(map(EPath, found)))
+        base = str(self.local_path())
+        found = glob.glob(os.path.join(glob.escape(base), pattern), recursive=True)
+        return iter(sorted(EPath(f"{self}{path.removeprefix(base)}") for path in found))
 
     def walk(self) -> Iterator[EPath]:
-        """Yield all files below the folder, sorted; also those whose names begin with a dot."""
-        if self._prefix:
+        """Yield all files below the folder, sorted; also those whose names begin with a dot.
+
+        Links to folders are followed, but not in circles.
+        """
+        if not self.is_local():
             return map(EPath, remote_path.walk(str(self)))
-        return iter(sorted(EPath(found) for found in self.local_path().rglob("*") if found.is_file()))
+        base = str(self.local_path())
+        found = (os.path.join(folder, name) for folder, names in walk_folders(base, has_hidden=True) for name in names)
+        return iter(sorted(EPath(f"{self}{path.removeprefix(base)}") for path in found if os.path.isfile(path)))
 
     def mkdir(self, exist_ok: bool = True, parents: bool = False) -> None:  # noqa: ARG002 - see below
         """Create the folder. Missing folders above it are created in any case; object stores need none."""
-        if not self._prefix:
+        if self.is_local():
             self.local_path().mkdir(exist_ok=exist_ok, parents=True)
 
     def unlink(self, missing_ok: bool = False) -> None:
         """Remove the file."""
-        if self._prefix:
+        if not self.is_local():
             remote_path.remove(str(self), missing_ok=missing_ok)
         else:
             self.local_path().unlink(missing_ok=missing_ok)
@@ -301,7 +315,7 @@ class EPath:
     def copy(self, target: str | os.PathLike[str]) -> None:
         """Copy the file; create the folder of the copy if it is missing."""
         aim = EPath(target)
-        if self._prefix or aim._prefix:
+        if not (self.is_local() and aim.is_local()):
             with self.open("rb") as source, aim.open("wb") as file:
                 shutil.copyfileobj(source, file, _COPIED_AT_ONCE)
         else:
@@ -313,11 +327,15 @@ class EPath:
         Remote files are copied, and removed afterwards; remote folders are not moved.
         """
         aim = EPath(target)
-        if self._prefix or aim._prefix:
+        if not (self.is_local() and aim.is_local()):
             self.copy(aim)
             self.unlink()
         else:
             shutil.move(self.local_path(), _target(aim))
+
+
+def _text(path: str | os.PathLike[str]) -> str:
+    return str(path) if isinstance(path, EPath) else os.fspath(path)
 
 
 def _target(path: EPath) -> Path:

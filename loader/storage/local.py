@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from stat import S_ISREG
@@ -253,17 +253,7 @@ class LocalStorage:
                 raise StorageError("expected a file or folder, found a pipe, device or socket", path=top) from error
             raise_storage_error("list this folder", error.filename or top, error)
 
-        links = {top: 0}  # number of links in the path of a folder
-        for base, folders, files in os.walk(top, onerror=unreadable, followlinks=True):
-            folders[:] = sorted(
-                name
-                for name in folders
-                if not name.startswith(".") and not _links_to_ancestor(os.path.join(base, name), top)
-            )
-            for name in folders:
-                links[os.path.join(base, name)] = links[base] + os.path.islink(os.path.join(base, name))
-            # Links to folders of links multiply: two in each folder, thirty levels deep, make a billion paths.
-            folders[:] = [name for name in folders if links[os.path.join(base, name)] <= _MAX_LINKS]
+        for base, files in walk_folders(top, onerror=unreadable):
             prefix = os.path.normpath(os.path.join(folder, os.path.relpath(base, top)))
             names.extend(files if prefix == "." else [f"{prefix}/{name}" for name in files])
         for name in sorted(names):
@@ -371,6 +361,30 @@ class LocalStorage:
 
     def lock(self, name: str, *, wait: bool = False, shared: bool = False) -> AbstractContextManager[None]:
         return hold_lock(self._writable_path(name), wait=wait, shared=shared)
+
+
+def walk_folders(
+    top: str, *, has_hidden: bool = False, onerror: Callable[[OSError], object] | None = None
+) -> Iterator[tuple[str, list[str]]]:
+    """Yield a folder and all below it, each with the names of its files; links to folders are followed, not in circles.
+
+    Args:
+        top: Path of the folder.
+        has_hidden: Enter folders whose names begin with a dot.
+        onerror: Called with the error of a folder that cannot be listed, which is left out.
+    """
+    links = {top: 0}  # number of links in the path of a folder
+    for base, folders, files in os.walk(top, onerror=onerror, followlinks=True):
+        folders[:] = sorted(
+            name
+            for name in folders
+            if (has_hidden or not name.startswith(".")) and not _links_to_ancestor(os.path.join(base, name), top)
+        )
+        for name in folders:
+            links[os.path.join(base, name)] = links[base] + os.path.islink(os.path.join(base, name))
+        # Links to folders of links multiply: two in each folder, thirty levels deep, make a billion paths.
+        folders[:] = [name for name in folders if links[os.path.join(base, name)] <= _MAX_LINKS]
+        yield base, files
 
 
 def _links_to_ancestor(folder: str, top: str) -> bool:

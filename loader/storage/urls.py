@@ -82,11 +82,31 @@ def resolve_path(path: str | os.PathLike[str], folder: str | None = None) -> str
     protocol, place = split_url(os.getcwd() if folder is None else folder)
     if not protocol or rest.startswith("/"):
         return os.path.normpath(os.path.join(place, rest))
+    return _normal_url(f"{protocol}://{place}/{rest}", written=rest)
+
+
+def normal_url(path: str) -> str:
+    """Return a URL without ``.`` and ``..`` in its path; a path of this machine, and any other text, as it is.
+
+    Raises:
+        ConfigError: The path leads out of its bucket.
+
+    >>> normal_url("s3://bucket/x/../coco/./a"), normal_url("x/../coco")
+    ('s3://bucket/coco/a', 'x/../coco')
+    """
+    protocol, _, rest = path.partition("://")
+    is_plain = not protocol.isidentifier() or {".", ".."}.isdisjoint(rest.split("/"))
+    return path if is_plain or path.startswith(_LOCAL_PREFIXES) else _normal_url(path, written=path)
+
+
+def _normal_url(url: str, *, written: str) -> str:
+    protocol, _, place = url.partition("://")
     bucket, _, key = place.partition("/")
-    joined = posixpath.normpath(posixpath.join(key, rest))
-    if joined.split("/", 1)[0] == "..":
-        raise ConfigError(f"the path {rest!r} leads out of the bucket", at=folder, hint="write the whole URL")
-    return f"{protocol}://{bucket}" if joined == "." else f"{protocol}://{bucket}/{joined}"
+    normal = posixpath.normpath(key)
+    if normal.split("/", 1)[0] == "..":
+        found = f"the path {redact_urls(written)!r} leads out of the bucket"
+        raise ConfigError(found, at=redact_urls(url), hint="write the whole URL")
+    return f"{protocol}://{bucket}" if normal == "." else f"{protocol}://{bucket}/{normal}"
 
 
 def short_path(path: str, folder: str) -> str:

@@ -55,6 +55,14 @@ def open_aux_store(url: str | os.PathLike[str], *, meta_folder: str | None = Non
     return DatasetFileStore(url, meta_folder=meta_folder)
 
 
+def open_own_store(path: str, *, meta_folder: str | None = None) -> FileStore[Any] | None:
+    """Return the store of a source's own parts as bytes, without looking for the source; a Parquet file has none."""
+    kind = format_of(data_path(path))
+    if kind == "parquet":
+        return None
+    return _RECORD_STORES[kind](path) if kind in _RECORD_STORES else DatasetFileStore(path, meta_folder=meta_folder)
+
+
 def _check_exists(folder: str, *, of_files: bool = False) -> str:
     storage = open_storage(folder)
     path = storage.path("")

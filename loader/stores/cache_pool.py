@@ -50,6 +50,12 @@ class CachePool(ABC):
             name: Name of the value, for messages.
         """
 
+    def worker_init(self) -> None:  # noqa: B027 - not abstract: few pools need it
+        """Prepare the pool for a worker; called in its process or thread before its first micro-batch."""
+
+    def worker_close(self) -> None:  # noqa: B027 - as above
+        """Release what the pool has opened for a worker; called when the worker ends."""
+
     @abstractmethod
     def close(self) -> None:
         """Stop fetching and free the disk; lazies that still exist read their files from the stores."""

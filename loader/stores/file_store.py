@@ -36,6 +36,11 @@ class FileStore(ABC, Generic[T_co]):
             KeyError: The file does not exist.
         """
 
+    def worker_init(self) -> None:
+        """Do nothing: nothing calls it, since a store opens files at its first use. Stores of version 8 override it."""
+
+    worker_close = close = worker_init
+
     def get_path(self) -> str:
         """Return the path that the store reads, for messages; by default the name of its class."""
         return type(self).__name__

@@ -435,7 +435,7 @@ def test_files_without_numbers_get_some(texts: Path, tmp_path: Path, energon: Ru
     assert sorted(os.listdir(tmp_path / "out")) == ["step_1000_rank000.json", "step_1000_rank001.json"]
 
 
-def test_files_are_overwritten_only_with_the_flag(
+def test_the_converted_files_are_overwritten_only_with_the_flag(
     two: list[dict[str, Any]], tmp_path: Path, energon: RunEnergon
 ) -> None:
     for rank, state in enumerate(two):
@@ -452,6 +452,22 @@ def test_files_are_overwritten_only_with_the_flag(
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
     assert energon("checkpoint", "redist", tmp_path, tmp_path, "--new-world-size", 3, "--force-overwrite").code == 0
     assert energon("checkpoint", "info", tmp_path, "--json").json["runs"][0]["ranks"] == 3
+
+
+def test_files_of_an_earlier_conversion_are_replaced(
+    two: list[dict[str, Any]], tmp_path: Path, energon: RunEnergon
+) -> None:
+    for rank, state in enumerate(two):
+        save(tmp_path / "in" / f"dp{rank}.json", state)
+    command = ("checkpoint", "redist", tmp_path / "in", tmp_path / "out", "--new-world-size")
+    assert energon(*command, 4).code == 0
+    (tmp_path / "out/notes.txt").touch()
+    (tmp_path / "out/dp3.json").write_text("damaged")
+    assert energon(*command, 4).code == 0
+    assert energon("checkpoint", "info", tmp_path / "out", "--json").json["runs"][0]["ranks"] == 4
+    assert (tmp_path / "out/notes.txt").exists()
+    done = energon(*command, 2)
+    assert "dp2.json, dp3.json of another number of ranks would remain among the new files" in done.err
 
 
 def test_a_file_that_cannot_be_written_leaves_none_of_the_others(

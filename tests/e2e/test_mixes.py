@@ -273,10 +273,21 @@ def test_what_a_dataset_of_a_mix_lacks_is_said_before_the_first_batch_and_with_i
     assert "named by splits.train.blend[1]" in str(caught.value)
 
 
-def test_a_primary_store_of_lines_is_refused(data: MixedData) -> None:
-    path = data.write("kinds.yaml", {"train": {"path": "lines.jsonl", "subflavors": {"kind": "crude"}}})
-    with pytest.raises(ConfigError, match="needs primary=, which is not available"):
-        read(path, 3, task_encoder=CookingOnly())
+@cooker(need_primary=True)
+def cook_line_before(sample: dict[str, Any], primary: Any) -> TextSample:
+    number = int(sample["__key__"].rpartition("/")[2])
+    before = primary.get(f"{max(number - 1, 0)}.json", sample)
+    return TextSample(**basic_sample_keys(sample), text=f"{before['text']}; {primary.get('.json')['text']}")
+
+
+class CookingPairs(TaskEncoder[Any, Any, Any, Any]):
+    cookers = (Cooker(cook_line_before),)
+
+
+def test_the_primary_store_of_lines_is_the_file_itself(data: MixedData) -> None:
+    samples = get_loader(get_val_dataset(data.lines, batch_size=None, task_encoder=CookingPairs()))
+    texts = [sample.text for sample in islice(samples, 3)]
+    assert texts == ["text 9000; text 9000", "text 9000; text 9001", "text 9001; text 9002"]
 
 
 # ---------------------------------------------------------------------------------------- exactly where it stopped

@@ -6,7 +6,9 @@ import base64
 import io
 import json
 import random
+import threading
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import islice
@@ -43,6 +45,7 @@ from loader.errors import TrustError
 from loader.pipeline.contract.restore_keys import SampleIndex, add_sample_restore_key
 from loader.pipeline.contract.user_state import decode_state, encode_state
 from loader.pipeline.stages.wrapper import BaseWrapperDataset
+from loader.stores.cache_pool import NoCachePool
 from tests.e2e.text_dataset import write_texts
 from tests.elastic_runs import (
     Pipeline,
@@ -587,3 +590,75 @@ def test_random_access_datasets_are_iterable_for_type_checkers(data: Path) -> No
     found = random_access(data, task_encoder=DefaultTaskEncoder())
     assert isinstance(found, Iterable)
     assert [sample.text for sample in islice(iter(found), 2)] == ["text 0", "text 1"]
+
+
+# ----------------------------------------------------------------------------- the hooks of version 8's guide
+
+
+class Opening(BaseWrapperDataset[Any]):
+    """Opens something in each lane, and logs what it releases."""
+
+    _worker_local_fields = ("opened",)
+
+    def __init__(self, dataset: SavableDataset[Any], *, log: Path) -> None:
+        super().__init__(dataset, worker_config=dataset.worker_config)
+        self.opened: list[str] = []
+        self.log = log
+
+    def __iter__(self) -> Iterator[Any]:
+        self.opened.append("handle")
+        yield from self.dataset
+
+    def worker_close(self) -> None:
+        with self.log.open("a") as file:
+            file.write(f"worker_close {len(self.opened)}\n")
+
+    def close(self) -> None:
+        with self.log.open("a") as file:
+            file.write("close\n")
+
+
+class ClosingPool(NoCachePool):
+    """Logs the workers that it serves."""
+
+    def __init__(self, log: Path) -> None:
+        self.log = log
+
+    def worker_init(self) -> None:
+        with self.log.open("a") as file:
+            file.write("pool init\n")
+
+    def worker_close(self) -> None:
+        with self.log.open("a") as file:
+            file.write("pool close\n")
+
+
+@pytest.mark.parametrize(("workers", "options"), [(0, {}), (2, {}), (2, {"worker_type": "thread"})])
+def test_what_a_worker_opens_is_released_when_it_ends(
+    data: Path, tmp_path: Path, workers: int, options: dict[str, Any]
+) -> None:
+    config = WorkerConfig(rank=0, world_size=1, num_workers=workers)
+    log = tmp_path / "log.txt"
+    dataset = Opening(samples(data, config), log=log)
+    loader = get_loader(dataset, cache_pool=ClosingPool(log), **options)
+    batches = iter(loader)
+    for _ in range(4):
+        next(batches)
+    assert sorted(log.read_text().splitlines()) == ["pool init"] * max(1, workers)
+    loader.shutdown()
+    for thread in threading.enumerate():
+        if thread.name.startswith("loader worker"):
+            thread.join(5)
+    expected = {"close": 1, "pool init": max(1, workers), "pool close": max(1, workers)}
+    expected["worker_close 1"] = max(1, workers)  # of each lane
+    assert Counter(log.read_text().splitlines()) == expected
+
+
+def test_a_dataset_is_reset_by_the_name_of_version_8(data: Path) -> None:
+    class Fresh(Opening):
+        def reset_state(self) -> None:
+            self.opened = ["fresh"]
+
+    dataset = Fresh(samples(data, ALONE), log=data)
+    dataset.reset_state_deep()
+    assert dataset.opened == ["fresh"]

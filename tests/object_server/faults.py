@@ -12,6 +12,7 @@ KINDS = (
     "delay",  # answer after delay_s
     "503",
     "500",
+    "501",
     "429",
     "403",
     "401",

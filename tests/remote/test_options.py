@@ -15,7 +15,7 @@ import pytest
 from energon_cli.main import main
 from loader import SavableDataLoader, WorkerConfig, get_savable_loader, get_train_dataset
 from loader.errors import ConfigError, EnergonError
-from loader.storage import open_storage
+from loader.storage import EPath, open_storage
 from loader.storage.remote import redact_urls, remember_options, use_storage_options
 from loader.storage.remote.clients import choice
 from loader.storage.remote.options import OPTIONS_VARIABLE, options_for
@@ -174,3 +174,22 @@ def test_no_secret_is_in_states_or_on_the_disk(elsewhere: dict[str, Any], tmp_pa
         state = repr(loader.save_state_rank()) + repr(batch)
     files = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
     assert not [secret for secret in SECRETS if secret in state or secret.encode() in files]
+
+
+def test_a_profile_of_rclone_that_appears_later_is_known(
+    server: ObjectServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "objects/data/x").write_text("cat")
+    with pytest.raises(ConfigError, match="cannot use the profile 'late'"):
+        EPath("msc://late/data/x").read_text()
+    (tmp_path / "xdg/rclone").mkdir(parents=True)
+    (tmp_path / "xdg/rclone/rclone.conf").write_text(
+        "[late]\ntype = s3\nprovider = Other\naccess_key_id = a\nsecret_access_key = b\nregion = us-east-1\n"
+        f"endpoint = {server.url}\n"
+    )
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
+    assert EPath("msc://late/data/x").read_text() == "cat"
+    (tmp_path / "xdg/rclone/rclone.conf").write_text(
+        (tmp_path / "xdg/rclone/rclone.conf").read_text().replace("[late]", "[later]")
+    )
+    assert EPath("msc://later/data/x").read_text() == "cat"

@@ -224,3 +224,19 @@ def test_the_server_of_the_tests_checks_parts_and_conditions_as_s3_does(server: 
     assert server.objects.find("data/x").size == (10 << 20) + 10
     assert finish(server, upload, whole) == 404
     assert server.objects.open_uploads == 0
+
+
+def test_one_object_is_removed_by_a_request_for_its_key(server: ObjectServer, tmp_path: Path) -> None:
+    path = EPath("s3://data/ds/ä #1.txt")
+    path.write_text("x")
+    path.unlink()
+    assert not path.exists()
+    assert [request.key for request in server.requests if request.method == "DELETE"] == ["data/ds/ä #1.txt"]
+    assert not [request for request in server.requests if request.method == "POST"]
+
+
+def test_a_request_that_a_service_does_not_know_is_sent_once(storage: RemoteStorage, server: ObjectServer) -> None:
+    server.faults = FaultPlan(faults=[Fault(kind="501")])
+    with pytest.raises(StorageError, match="501"):
+        storage.remove_files(["a", "b"])
+    assert len(server.requests) == 1

@@ -45,10 +45,11 @@ _IGNORED_KEYS = (
     "guess_content",
     "ignore_decoder_errors",
     "image_decode",
+    "split_config",
     "subflavor",
     "video_decode_audio",
 )
-"""Keys of the legacy classes that configure loading, not the samples: stored in ``extra``."""
+"""Keys that configure loading, not the samples, mostly those of legacy classes: stored in ``extra``."""
 
 _GENERIC_CLASSES = ("StandardWebdatasetFactory", "DefaultGenericWebdatasetFactory", "DefaultDecoderWebdatasetFactory")
 """Classes without a sample type of their own."""
@@ -87,6 +88,12 @@ class DatasetConfig:
     dataset_class: str | None = None
     dataset_module: str = OWN_MODULE
     extra: dict[str, object] = field(default_factory=dict)
+
+    @property
+    def split_config(self) -> str | None:
+        """Name of the split file in ``.nv-meta`` to use instead of any other; None if the document names none."""
+        name = self.extra.get("split_config")
+        return str(name) if name else None
 
     @property
     def spec(self) -> SampleTypeSpec | None:
@@ -258,7 +265,9 @@ class _Parser:
         for key, value in self.document.items():
             if key in _KEYS:
                 continue
-            if isinstance(key, str) and (foreign or key in _IGNORED_KEYS):
+            if key == "split_config" and not isinstance(value, str | None):
+                self._fault(key, f"expected the name of a file in .nv-meta, found {short_repr(value)}")
+            elif isinstance(key, str) and (foreign or key in _IGNORED_KEYS):
                 extra[key] = value
             else:
                 self._fault(short_key(key), f"there is no such key{did_you_mean(short_key(key), _KEYS)}")

@@ -37,12 +37,14 @@ class StreamSpan:
         end: End of the last frame.
         frames: Number of frames (video) or blocks of samples (audio).
         basis: What these were taken from.
+        samples: Number of samples of audio that decode; None if only the duration is known.
     """
 
     start: Fraction
     end: Fraction
     frames: int
     basis: Basis = "stated"
+    samples: int | None = None
 
     @property
     def duration(self) -> Fraction:
@@ -80,7 +82,10 @@ def probe_av(data: bytes | BinaryIO, *, exact: bool = False) -> AVMetadata:
         if video is not None:
             facts.update(_video_facts(video, spans.get(video.index)))
         if audio is not None:
-            facts.update(_audio_facts(audio, spans.get(audio.index)))
+            span = spans.get(audio.index)
+            if span is not None and span.samples is None:
+                span = replace(span, samples=_samples_of_blocks(container, audio, span))
+            facts.update(_audio_facts(audio, span))
         if video is not None and is_indexed(container) and abs(rotation_of(container, video)) % 180 == 90:
             facts["video_width"], facts["video_height"] = facts["video_height"], facts["video_width"]
     return AVMetadata(**facts)
@@ -112,11 +117,29 @@ def _audio_facts(audio: AudioStream, span: StreamSpan | None) -> dict[str, Any]:
         facts["audio_basis"] = span.basis
         samples = span.duration * rate
         is_fine = audio.time_base is not None and (1 / (audio.time_base * rate)).denominator == 1
-        if samples.denominator == 1 and (is_fine or span.basis == "decoded"):
+        if span.samples is not None:
+            facts["audio_num_samples"] = span.samples
+        elif samples.denominator == 1 and is_fine:
             facts["audio_num_samples"] = int(samples)
     facts["audio_channels"] = audio.codec_context.channels
     facts["audio_sample_rate"] = rate
     return facts
+
+
+def _samples_of_blocks(container: InputContainer, audio: AudioStream, span: StreamSpan) -> int | None:
+    """Return the number of samples that decode, by the index of an MP4 file; None if this is not known.
+
+    The samples before the start in the edit list are cut by every decoder, those after its end by few. So this is up to
+    one block more than the duration.
+    """
+    entries: Any = getattr(audio, "index_entries", ())  # missing in older versions of PyAV
+    block = audio.codec_context.frame_size
+    if not (span.basis == "stated" and is_indexed(container) and block > 1 and len(entries)):
+        return None
+    base, rate = audio.time_base or Fraction(0), audio.codec_context.sample_rate
+    padding = max(Fraction(0), -entries[0].timestamp * base * rate)
+    samples = len(entries) * block - padding
+    return int(samples) if samples.denominator == 1 else None
 
 
 def stream_spans(
@@ -239,7 +262,7 @@ def _decoded_spans(file: BinaryIO, spans: dict[int, StreamSpan]) -> dict[int, St
             length = Fraction(decoded.count, audio.codec_context.sample_rate)
             if is_indexed(container):  # AAC decodes to whole blocks
                 length = min(length, span.duration)
-            found[index] = replace(span, end=span.start + length, basis="decoded")
+            found[index] = replace(span, end=span.start + length, basis="decoded", samples=decoded.count)
     return found
 
 

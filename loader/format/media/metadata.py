@@ -111,7 +111,8 @@ class AVMetadata(MediaMetadataBase):
         audio_duration: Duration of the first audio stream in seconds.
         audio_channels: Number of channels of the first audio stream.
         audio_sample_rate: Number of samples per second.
-        audio_num_samples: Number of samples per channel.
+        audio_num_samples: Number of samples per channel that decode: whole blocks of the codec, without the padding
+            before the start.
         video_basis: What the duration and the number of frames were taken from; ignored by comparisons.
         audio_basis: What the duration and the number of samples were taken from; ignored by comparisons.
     """

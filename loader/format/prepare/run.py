@@ -148,7 +148,7 @@ def _beside(plan: PreparePlan) -> PreparePlan:
 
 
 def _at_url(plan: PreparePlan) -> PreparePlan:
-    """Return a plan for a dataset in an object store: without compat files, unless the plan requests them.
+    """Return a plan for a dataset in an object store: without compat files, unless the plan requests or needs them.
 
     Raises:
         ConfigError: The plan requires what is done only on this machine.
@@ -159,13 +159,7 @@ def _at_url(plan: PreparePlan) -> PreparePlan:
             at=plan.path,
             hint="copy the dataset to this machine, prepare it there, and copy the changed shards back",
         )
-    if plan.media is not None and plan.compat is None:
-        raise ConfigError(
-            "media metadata goes into index.sqlite, which a dataset in an object store has only with compat=True",
-            at=plan.path,
-            hint="add --compat",
-        )
-    return plan if plan.compat else replace(plan, compat=False)
+    return plan if plan.compat or plan.media is not None else replace(plan, compat=False)
 
 
 class TarPrepare:

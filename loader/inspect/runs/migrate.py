@@ -95,7 +95,7 @@ def migrate_files(
         identity = chain.identity()
         return [replace(state, dataset=identity, mix_changes=mix.changes) for state in states]
 
-    written = rewrite_files(files, convert, folder, overwrite=overwrite)
+    written = rewrite_files(files, convert, folder, protected=() if overwrite else None)
     return MigratedRun(leaves=tuple(leaves), written=written, warnings=tuple(warnings))
 
 

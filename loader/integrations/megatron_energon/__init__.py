@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from energon_cli.installation import check_alias
 
-from .alias_modules import MODULES, install
+from .alias_modules import MODULES, install, origin_of
 
 check_alias()
 install()
@@ -45,7 +45,8 @@ else:
 
     def __getattr__(name: str) -> Any:
         if name in _NAMES:
-            value = getattr(import_module("loader"), name)
+            home, original = origin_of(name)
+            value = getattr(import_module(home), original)
         elif name in _SUBMODULES:  # code for megatron-energon uses submodules without importing them
             value = import_module(f".{name}", __name__)
         else:

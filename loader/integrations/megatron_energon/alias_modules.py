@@ -14,7 +14,7 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 
-__all__ = ["FOLDER", "HOMES", "MODULES", "PACKAGE", "AliasFinder", "install", "origins"]
+__all__ = ["FOLDER", "HOMES", "MODULES", "PACKAGE", "AliasFinder", "install", "origin_of", "origins"]
 
 PACKAGE = "megatron.energon"
 FOLDER = Path(__file__).parent
@@ -192,7 +192,8 @@ HOMES = {
     "loader.format.media.metadata": "AVMetadata ImageMetadata MediaMetadataBase",
     "loader.integrations.megatron_energon_names": (
         "EnergonDatasetType MediaFilterConfig MediaFilterStrategy MediaMetadataType "
-        "deserialize_media_metadata get_dataset_type prepare_filesystem_dataset serialize_media_metadata"
+        "deserialize_media_metadata get_dataset_type prepare_filesystem_dataset prepare_metadataset "
+        "serialize_media_metadata"
     ),
     "loader.metadataset.plans.traverse": "TraversedDatasetReference",
     "loader.pipeline.contract.restore_keys": (
@@ -244,9 +245,13 @@ def origins(module: str) -> Iterator[tuple[str, str, str]]:
     for word in MODULES[module].split():
         name, _, origin = word.partition("=")
         home, _, original = origin.partition(":")
-        if not origin:
-            home, original = _HOMES.get(name, ("loader", name))
-        yield name, f"{PACKAGE}{home}" if home.startswith(".") else home, original
+        yield name, *((home, original) if origin else origin_of(name))
+
+
+def origin_of(name: str) -> tuple[str, str]:
+    """Return the module and the name of the object of a public name."""
+    home, original = _HOMES.get(name, ("loader", name))
+    return f"{PACKAGE}{home}" if home.startswith(".") else home, original
 
 
 class AliasFinder(MetaPathFinder, Loader):

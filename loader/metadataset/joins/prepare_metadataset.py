@@ -23,7 +23,7 @@ def prepare_metadataset(
     path: str | os.PathLike[str],
     *,
     progress: Callable[[int, int], None] | None = None,
-    compat: bool = False,
+    compat: bool | None = False,
 ) -> tuple[JoinReport, ...]:
     """Prepare the joins of all splits of a metadataset, and of the metadatasets in it, each next to its own file.
 
@@ -33,7 +33,8 @@ def prepare_metadataset(
         path: The metadataset.
         progress: Called for each join in turn with the number of keys matched so far, and their total number.
         compat: Also write the file that megatron-energon reads, to ``meta.yaml.cache``. It has one file for all split
-            parts of the same datasets: that of the first split is written.
+            parts of the same datasets: that of the first split is written. None skips joins that the file cannot
+            express, which are an error otherwise.
 
     Returns:
         A report for each join, in order; empty if there are no joins.
@@ -59,9 +60,9 @@ def prepare_metadataset(
                 errors.append(error)
         if errors:
             raise _combined_error(root, errors)
-        if compat:
+        if compat is not False:
             for plan in reversed(plans):  # the first of several with one name is written last
-                _write_peer_rows(plan)
+                _write_peer_rows(plan, must=compat is True)
         for file, own in files.items():
             new = {report.name for report in reports if report.file == file}
             # A nested metadataset may have joins in splits that this one does not use.
@@ -103,14 +104,14 @@ def plan_joins(path: str | os.PathLike[str]) -> tuple[JoinPlan, ...]:
     return tuple(joins.values())
 
 
-def _write_peer_rows(plan: JoinPlan) -> None:
+def _write_peer_rows(plan: JoinPlan, *, must: bool) -> None:
     """Write the rows of a prepared join for megatron-energon.
 
     Raises:
         ConfigError: Its file cannot express the join.
     """
     folders = [open_member(member) for member in plan.members]
-    if write_peer_rows(plan, folders, open_join(plan)) is None:
+    if write_peer_rows(plan, folders, open_join(plan)) is None and must:
         raise ConfigError(
             "the join index of megatron-energon cannot express this join: a dataset excludes several samples, or the"
             " offsets of its samples are not known",

@@ -54,7 +54,7 @@ class InheritedSettings:
         return replace(self, request=request)
 
     def shares(self, blend: BlendSpec, *, training: bool) -> Sequence[InheritedSettings]:
-        """Return the settings for each entry of a blend; weights and repetitions are ignored unless ``training``.
+        """Return the settings for each entry of a blend; of weights that change, the first ones unless ``training``.
 
         Raises:
             ConfigError: Weights change that cannot be combined.
@@ -68,7 +68,7 @@ class InheritedSettings:
             ),
         )
         amounts = [entry.amount for entry in blend.entries]
-        if not training:
+        if not training and not any(amounts):  # all begin at 0
             return [inner] * len(amounts)
         if blend.kind == "blend_epochized":
             outer = 1.0 if self.repetitions is None else self.repetitions
@@ -77,7 +77,7 @@ class InheritedSettings:
             BlendStep(entry=number, amount=entry.amount, unit=blend.unit, schedule=entry.schedule)
             for number, entry in enumerate(blend.entries)
         ]
-        schedules = scheduled_shares(blend, self.schedule, self.weight)
+        schedules = scheduled_shares(blend, self.schedule, self.weight) if training else None
         if schedules is not None:
             return [
                 replace(inner, weight=own.weights[0], blends=(*self.blends, step), schedule=own)

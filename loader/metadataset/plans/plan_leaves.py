@@ -198,7 +198,7 @@ class TreePlanner:
 
     Args:
         root: Absolute path of the metadataset.
-        training: Apply the weights and repetitions of blends.
+        training: Check that weights and repetitions can be applied; weights may change during the run.
         check_paths: Treat a missing dataset as a fault.
         check_urls: Likewise one at a URL, which takes a request each.
     """
@@ -293,7 +293,7 @@ class TreePlanner:
             self._documents.fault(self._documents.root, "", f"this expands to more than {_MAX_PLACES:,} datasets")
             return None
         self._places_left -= 1
-        if outer.repetitions == inf:
+        if self._training and outer.repetitions == inf:
             self._documents.fault(file, source.place, "the product of the repetitions of all levels overflows")
         try:
             return self._resolved_source(file, source, outer.within(source))

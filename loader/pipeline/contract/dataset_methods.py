@@ -96,10 +96,12 @@ class DatasetMethods(Generic[T_co]):
 
     Attributes:
         _savable_fields: Names of the attributes that :meth:`save_state` saves.
+        _worker_local_fields: Names of other attributes of which each lane has a copy.
         defines_iter: True if the class defines how it is iterated, as classes written for megatron-energon do.
     """
 
     _savable_fields: ClassVar[tuple[str, ...]] = ()
+    _worker_local_fields: ClassVar[tuple[str, ...]] = ()
     defines_iter: ClassVar[bool] = False
 
     def __init_subclass__(cls, **keywords: Any) -> None:
@@ -191,13 +193,23 @@ class DatasetMethods(Generic[T_co]):
     def reset_state_own(self) -> None:
         """Restore the initial state of this dataset, without its inner datasets."""
 
+    def reset_state(self) -> None:
+        """Restore the initial state of this dataset; version 8 of megatron-energon calls it by this name."""
+        self.reset_state_own()
+
+    def worker_close(self) -> None:
+        """Release what the copy of this dataset in a lane has opened; called when the worker of the lane ends."""
+
+    def close(self) -> None:
+        """Release what this dataset has opened in the process of the training loop; a loader calls it at shutdown."""
+
     def reset_state_deep(self) -> None:
         """Restore the initial state of this dataset and its inner datasets."""
         bound: BoundInput | None = self.__dict__.get(BOUND)
         if bound is not None:
             bound.restore_state(None)
         self.__dict__.pop(_DIRECT, None)
-        self.reset_state_own()
+        self.reset_state()
 
     def len_rank(self) -> int:
         """Return the number of items of this rank in a pass.

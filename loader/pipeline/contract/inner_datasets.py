@@ -27,6 +27,14 @@ def inner_datasets(dataset: Any) -> list[Any]:
     return found
 
 
+def close_datasets(dataset: Any) -> None:
+    """Call ``close`` of each dataset of users in a chain."""
+    for inner in dataset.inputs:
+        close_datasets(inner)
+    if dataset.defines_iter:
+        dataset.close()
+
+
 def replace_datasets(
     dataset: Any, replace: Callable[[Any], Any], done: dict[int, Any], config: WorkerConfig | None = None
 ) -> Any:
@@ -59,7 +67,8 @@ def replace_datasets(
         if name == "inputs":
             continue  # the library's record of the datasets that are in other attributes, too
         found = replaced(value)
-        is_own_state = found is value and name in dataset._savable_fields  # noqa: SLF001 - documented for subclasses
+        own_names = (*dataset._savable_fields, *dataset._worker_local_fields)  # noqa: SLF001 - documented for subclasses
+        is_own_state = found is value and name in own_names
         copied.__dict__[name] = copy.deepcopy(value) if is_own_state else found
     if config is not None:
         copied.__dict__["worker_config"] = config

@@ -50,6 +50,7 @@ class UserRunning:
         ]
         self._name = type(dataset).__name__
         self._dataset = self._copy(dataset)
+        lane.context.closers.append(self._dataset.worker_close)
         if OWN in own:
             for each in self._inputs:  # after the copy was reset, with its inner datasets
                 each.resume(own.get(str(each.place), {}))

@@ -114,7 +114,10 @@ class RecordSource:
     def stores(self) -> SourceStores:
         """Stores that a cooker may use in addition to the sample."""
         return SourceStores(
-            aux_urls=self.request.aux, aux_meta_folders=self.request.aux_meta_folders, decoder=self.decoder
+            path=self.request.path,
+            aux_urls=self.request.aux,
+            aux_meta_folders=self.request.aux_meta_folders,
+            decoder=self.decoder,
         )
 
     @property

@@ -19,8 +19,7 @@ from ...samples.building.sample_builder import RawSample
 from ...samples.decoding.decoder import AnyDecoder, whole_sample_decoder
 from ...samples.source_info import SourceInfo
 from ...storage import ReadableFile
-from ...stores.aux_store import open_aux_store
-from ...stores.dataset_file_store import DatasetFileStore
+from ...stores.aux_store import open_aux_store, open_own_store
 from ...stores.decode_file_store import DecodeFileStore
 from ...stores.file_store import FileStore
 from ...stores.record_file_stores import BinIdxFileStore
@@ -169,7 +168,7 @@ class SourceStores:
     """The stores of a source; each process opens a store on first use.
 
     Args:
-        path: Folder of the source's own dataset; None if its parts have no names.
+        path: Folder of the source's own dataset, or its file of samples; None if its parts have no names.
         meta_folder: Folder to use instead of its ``.nv-meta``.
         aux_urls: Name of an auxiliary store → its URL.
         aux_meta_folders: Name of an auxiliary store → the folder to use instead of its ``.nv-meta``.
@@ -200,11 +199,14 @@ class SourceStores:
         }
 
     @cached_property
+    def own(self) -> FileStore[Any] | None:
+        """Store of the source's own parts, as bytes; None if they have no names."""
+        return None if self.path is None else open_own_store(self.path, meta_folder=self.meta_folder)
+
+    @cached_property
     def primary(self) -> FileStore[Any] | None:
         """Store of the source's own parts."""
-        if self.path is None:
-            return None
-        return self._decoded(DatasetFileStore(self.path, meta_folder=self.meta_folder))
+        return None if self.own is None else self._decoded(self.own)
 
     def _decoded(self, store: FileStore[Any]) -> FileStore[Any]:
         decoder: Any = self.decoder

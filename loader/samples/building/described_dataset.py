@@ -251,10 +251,10 @@ def arguments_of_config(config: DatasetConfig, *, trust_code: bool) -> dict[str,
         TrustError: The sample class's module is not imported, and the caller does not trust the dataset.
         ConfigError: The sample class does not exist or is not one; or the file sets an argument reserved for callers.
     """
+    given: dict[str, Any] = {name: value for name, value in config.extra.items() if name != "split_config"}
     for name in RESERVED_ARGUMENTS:
-        if name in config.extra:
+        if name in given:
             raise ConfigError(f"dataset.yaml sets {name!r}, which only the caller may set", hint="remove it there")
-    given: dict[str, Any] = dict(config.extra)
     if config.sample_type is not None:
         given["sample_type"] = sample_class_of(config, trust_code=trust_code)
     if config.field_map is not None:

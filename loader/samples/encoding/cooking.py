@@ -177,7 +177,7 @@ def _given(one: Cooker, aux: Mapping[str, Any]) -> dict[str, Any]:
         elif given.get(name) is None:
             raise ConfigError(
                 f"cooker {_name(one)} needs {name}=, which is not available",
-                hint="use a prepared crude dataset; JSONL files and samples built by hand have none",
+                hint="use a prepared crude dataset or a JSONL file; Parquet files and samples built by hand have none",
             )
     return given
 

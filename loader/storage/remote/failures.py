@@ -43,10 +43,10 @@ class RequestFailure(OSError):  # noqa: N818 - it is no error of the caller
 
 
 def failure_of_status(status: int, words: str, retry_after_s: float | None = None) -> RequestFailure:
-    """Return the failure for an answer with a status other than 200 and 206."""
+    """Return the failure for an answer with a status other than 200 and 206; 501 is final."""
     if status in (429, 503):
         return RequestFailure(words, Remedy.SLOW_DOWN, retry_after_s=retry_after_s)
-    if status == 408 or status >= 500:
+    if status == 408 or (status >= 500 and status != 501):  # 501: the service has no such request
         return RequestFailure(words, Remedy.RETRY, retry_after_s=retry_after_s)
     if status in (401, 403):
         return RequestFailure(words, Remedy.REFRESH, kind="denied")

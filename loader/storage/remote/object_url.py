@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+import warnings
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from ...errors import ConfigError
 
-PROTOCOLS = frozenset({"s3", "gs", "az", "abfs", "abfss", "http", "https", "msc"})
+PROTOCOLS = frozenset({"s3", "gs", "az", "abfs", "abfss", "http", "https", "msc", "rclone"})
 """Protocols of object stores."""
 
 _CANNOT = "cannot use this URL: "
@@ -23,7 +24,8 @@ class ObjectUrl(NamedTuple):
     """The parts of a URL.
 
     Attributes:
-        protocol: ``s3``, ``gs``, ``az``, ``http``, ``https`` or ``msc``; Azure's other names are ``az``.
+        protocol: ``s3``, ``gs``, ``az``, ``http``, ``https`` or ``msc``; Azure's other names are ``az``, and
+            ``rclone`` is ``msc``.
         container: Bucket, container, ``host[:port]`` or profile.
         key: Path in it, without slashes at its ends.
         account: Account of Azure, from an ``abfs://container@account.…`` URL.
@@ -55,6 +57,12 @@ def parse_object_url(url: str) -> ObjectUrl:
     container, _, key = rest.partition("/")
     key = key.strip("/")
     account = ""
+    if protocol == "rclone":
+        protocol = "msc"
+        # megatron-energon warns of the same class, which Python shows by default.
+        warnings.warn(
+            "rclone:// is deprecated; write msc://, which reads its profiles, too", FutureWarning, stacklevel=3
+        )
     if protocol in ("abfs", "abfss"):
         protocol = "az"
         container, at, host = container.partition("@")

@@ -159,7 +159,7 @@ class LoadedDatasets:
     @property
     def blend_mode(self) -> DatasetBlendMode:
         """Kind of mix: by weights, by repetitions, or none."""
-        if len(self.specs) == 1 or not self.training:
+        if len(self.specs) == 1:
             return DatasetBlendMode.NONE
         return DatasetBlendMode.DATASET_WEIGHT if self._is_weighted else DatasetBlendMode.SAMPLE_REPETITIONS
 

@@ -10,7 +10,6 @@ from typing import Any
 from ...errors import EnergonError
 from ...pipeline.reading.source import Source
 from ...storage import EPath
-from ...stores.dataset_file_store import DatasetFileStore
 from ...stores.file_store import FileStore
 from .dataset_factory import BaseCoreDatasetFactory
 
@@ -62,13 +61,13 @@ class SourceFactory(BaseCoreDatasetFactory[Any]):
         Raises:
             EnergonError: The parts have no names.
         """
-        stores = self._source.stores
-        if stores.path is None:
+        store = self._source.stores.own
+        if store is None:
             raise EnergonError(
-                "samples of a join, or of JSONL, token and Parquet files have no names to look them up by",
+                "samples of a join, a Parquet file or a folder of records have no names to look them up by",
                 at=self._source.describe(),
             )
-        return DatasetFileStore(stores.path, meta_folder=stores.meta_folder)
+        return store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -93,14 +93,14 @@ class DatasetLoaderInterface(ABC):
         )
 
     def prepare(self, split_part: str | None = None) -> Sequence[str]:  # noqa: ARG002 - all parts are prepared
-        """Prepare the joins of a metadataset; a dataset has none.
+        """Prepare the joins of a metadataset, for megatron-energon, too; a dataset has none.
 
         Returns:
             The metadatasets whose joins were prepared.
         """
         if not is_metadataset(self.path):
             return ()
-        return tuple(dict.fromkeys(report.file for report in prepare_metadataset(self.path)))
+        return tuple(dict.fromkeys(report.file for report in prepare_metadataset(self.path, compat=None)))
 
     def post_initialize(self, mds_path: str | os.PathLike[str] | None = None) -> None:  # noqa: B027 - not abstract
         """Do nothing: documents are read when datasets are opened. Code written for megatron-energon calls it."""

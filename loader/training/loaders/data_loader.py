@@ -12,6 +12,7 @@ import torch.utils.data
 from torch.utils.data.distributed import DistributedSampler
 
 from ...errors import ConfigError, StateError
+from ...pipeline.contract.inner_datasets import close_datasets
 from ...pipeline.contract.stage import SavableDataset
 from ...pipeline.contract.worker_config import WorkerConfig
 from ..states.framework_state import (
@@ -252,6 +253,7 @@ class DataLoader(TorchLoader[T_co]):
         iteration or :meth:`start` starts new workers where these stopped.
         """
         self.run.close()
+        close_datasets(self.dataset)
 
     close = shutdown
 

@@ -6,8 +6,9 @@ import io
 import json
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count, takewhile
 from typing import Any
 
 from ...errors import StateError, StorageError
@@ -171,17 +172,23 @@ def redistribute_files(
         files: The states of all ranks.
         ranks: R'.
         folder: The folder to write to; created if missing.
-        overwrite: Replace existing files.
+        overwrite: Replace the old files, too, if the folder has them; those of an earlier conversion are replaced in
+            any case.
 
     Raises:
         StateError: The states are not those of all ranks of one run, or the run cannot continue on so many ranks.
-        StorageError: A file exists, or cannot be written.
+        StorageError: An old file would be replaced, or a file cannot be written.
     """
-    return rewrite_files(files, lambda states: redistribute_states(states, ranks), folder, overwrite=overwrite)
+    protected = () if overwrite else tuple(os.path.realpath(file.path) for file in files)
+    return rewrite_files(files, lambda states: redistribute_states(states, ranks), folder, protected=protected)
 
 
 def rewrite_files(
-    files: Sequence[StateFile], convert: Convert, folder: str | os.PathLike[str], *, overwrite: bool = False
+    files: Sequence[StateFile],
+    convert: Convert,
+    folder: str | os.PathLike[str],
+    *,
+    protected: Collection[str] | None = None,
 ) -> Redistributed:
     """Write converted states of a run.
 
@@ -195,27 +202,29 @@ def rewrite_files(
         files: The states of all ranks.
         convert: Returns the new states.
         folder: The folder to write to; created if missing.
-        overwrite: Replace existing files.
+        protected: Paths of the files that must not be replaced; None protects all.
 
     Raises:
         StateError: The states are not those of all ranks of one run, lack lanes, or cannot be converted.
-        StorageError: A file exists, or cannot be written.
+        StorageError: A protected file exists, or a file cannot be written.
     """
     for file in files:
         for one in file.states:
             _check_lanes(one.state, file.path)
     if any(file.is_lightning for file in files):
-        return _rewrite_lightning(files, convert, folder, overwrite=overwrite)
+        return _rewrite_lightning(files, convert, folder, protected)
     states = _distinct([one.state for file in files for one in file.states])
     place, in_list = _common_place(files)
     parts = convert(states)
     ranks = len(parts)
     plain = [part.to_plain() for part in parts]
     form = files[0].form
-    all_names = _names_of_ranks(files, max(ranks, states[0].ranks))
-    names = [os.path.basename(files[0].path)] if in_list else all_names[:ranks]
+    name_of = _name_of_rank(files)
+    names = [os.path.basename(files[0].path)] if in_list else [*map(name_of, range(ranks))]
     data = [_serialise(one, place, form) for one in ([plain] if in_list else plain)]
-    _check_existing_files(folder, names, [] if in_list else all_names[ranks:], overwrite=overwrite)
+    _check_existing_files(folder, names, protected)
+    if not in_list:
+        _check_further_ranks(folder, name_of, range(ranks, states[0].ranks))
     _write_all(names, data, folder)
     dropped = dict.fromkeys(name for file in files for name in file.others)
     return Redistributed(
@@ -238,7 +247,10 @@ def _check_lanes(state: RunState, path: str) -> None:
 
 
 def _rewrite_lightning(
-    files: Sequence[StateFile], convert: Convert, folder: str | os.PathLike[str], *, overwrite: bool
+    files: Sequence[StateFile],
+    convert: Convert,
+    folder: str | os.PathLike[str],
+    protected: Collection[str] | None,
 ) -> Redistributed:
     if len(files) > 1:
         raise StateError(
@@ -247,7 +259,7 @@ def _rewrite_lightning(
         )
     file = files[0]
     name = os.path.basename(file.path)
-    _check_existing_files(folder, [name], [], overwrite=overwrite)
+    _check_existing_files(folder, [name], protected)
     parts = rewrite_lightning(file.path, file.states, convert, folder)
     return Redistributed(
         ranks_before=file.states[0].state.ranks,
@@ -293,16 +305,16 @@ def _common_place(files: Sequence[StateFile]) -> tuple[Place, bool]:
     )
 
 
-def _names_of_ranks(files: Sequence[StateFile], ranks: int) -> list[str]:
-    """Return the names of the files of all ranks, formed like the names of existing files."""
+def _name_of_rank(files: Sequence[StateFile]) -> Callable[[int], str]:
+    """Return the function from a rank to the name of its file, formed like the names of existing files."""
     name = os.path.basename(files[0].path)
     for match in reversed(list(re.finditer(r"\d+", name))):
         before, after = name[: match.start()], name[match.end() :]
         if all(_number(file, before, after) == file.states[0].state.rank for file in files):
             width = len(match[0]) if match[0].startswith("0") else 0
-            return [f"{before}{rank:0{width}}{after}" for rank in range(ranks)]
+            return lambda rank: f"{before}{rank:0{width}}{after}"
     stem, suffix = os.path.splitext(name)
-    return [f"{stem}_rank{rank:03}{suffix}" for rank in range(ranks)]
+    return lambda rank: f"{stem}_rank{rank:03}{suffix}"
 
 
 def _number(file: StateFile, before: str, after: str) -> int | None:
@@ -324,18 +336,28 @@ def _serialise(states: Any, place: Place, form: Form) -> bytes:
 
 
 def _check_existing_files(
-    folder: str | os.PathLike[str], names: Sequence[str], other_names: Sequence[str], *, overwrite: bool
+    folder: str | os.PathLike[str], names: Sequence[str], protected: Collection[str] | None
 ) -> None:
-    """Raise StorageError for files that would be replaced, and for files of further ranks that would remain."""
+    """Raise StorageError for protected files that would be replaced."""
     storage = open_storage(folder)
-    existing = [name for name in names if storage.exists(name)]
-    if existing and not overwrite:
+    existing = [
+        name
+        for name in names
+        if (protected is None or os.path.realpath(storage.path(name)) in protected) and storage.exists(name)
+    ]
+    if existing:
         raise StorageError(
             f"{len(existing)} of the files to write exist already: {_listed(existing)}",
             path=storage.path(""),
             hint="write to another folder, or pass --force-overwrite",
         )
-    remaining = [name for name in other_names if storage.exists(name)]
+
+
+def _check_further_ranks(folder: str | os.PathLike[str], name_of: Callable[[int], str], old: range) -> None:
+    """Raise StorageError for files of further ranks that would remain: of the old ones, or of an earlier conversion."""
+    storage = open_storage(folder)
+    more = takewhile(storage.exists, map(name_of, count(max(old.start, old.stop))))
+    remaining = [*filter(storage.exists, map(name_of, old)), *more]
     if remaining:
         raise StorageError(
             f"{_listed(remaining)} of another number of ranks would remain among the new files",

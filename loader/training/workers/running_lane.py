@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import Any, NamedTuple, Self
@@ -139,6 +140,17 @@ def last_message(lanes: Sequence[RunningLane], worker: int) -> Iterator[Message]
             yield Message(0, NO_LANE, {}, dropped)
 
 
+def end_of_worker(host: LaneHost, lanes: Sequence[RunningLane]) -> ExitStack:
+    """Return the block in which a worker makes micro-batches, at whose end its resources are released."""
+    stack = ExitStack()
+    if host.cache_pool is not None:
+        host.cache_pool.worker_init()
+        stack.callback(host.cache_pool.worker_close)
+    for lane in lanes:
+        stack.callback(lane.close)
+    return stack
+
+
 class RunningLane:
     """The iterator over one lane's micro-batches."""
 
@@ -183,6 +195,13 @@ class RunningLane:
             if self._running is None:
                 self._running = self._dataset.open(self._lane, self._state)
             return self._neighbours.reach(stage)
+
+    def close(self) -> None:
+        """Release what the datasets of users in this lane have opened."""
+        with ExitStack() as stack:
+            for closer in self._lane.context.closers:
+                stack.callback(closer)
+        self._lane.context.closers = []
 
     @property
     def failures(self) -> FailurePolicy:

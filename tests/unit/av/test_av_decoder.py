@@ -52,7 +52,7 @@ def test_metadata_holds_what_was_asked_for() -> None:
         audio_duration=5.0,
         audio_channels=2,
         audio_sample_rate=16000,
-        audio_num_samples=80000,
+        audio_num_samples=79 * 1024,  # whole blocks
     )
     decoder = AVDecoder(both())
     assert decoder.get_metadata(get_audio_num_samples=True) == everything

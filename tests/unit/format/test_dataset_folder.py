@@ -14,6 +14,7 @@ import pytest
 from loader.errors import ConfigError, FormatError, StorageError
 from loader.format import worker_pool
 from loader.format.dataset_folder import DatasetFolder
+from loader.format.documents.dataset_config import format_dataset_config
 from loader.format.documents.split_config import SplitConfig
 from loader.format.prepare.plan import PreparePlan, SplitRequest
 from loader.format.prepare.run import run_prepare
@@ -172,6 +173,21 @@ def test_files_asked_for_by_name_must_be_there(folder: Path) -> None:
         with pytest.raises(ConfigError, match="there is no such file"):
             ask()
     assert DatasetFolder(folder).config is None
+
+
+def test_the_split_file_that_the_dataset_file_names_replaces_any_other(folder: Path) -> None:
+    meta = folder / ".nv-meta"
+    (meta / "small.yaml").write_text("split_parts: {train: [b.tar]}\n")
+    (meta / "dataset.yaml").write_text("__class__: CrudeWebdataset\nsplit_config: small.yaml\n")
+    assert DatasetFolder(folder).split_file == "small.yaml"
+    config = DatasetFolder(folder).config
+    assert config is not None
+    assert "split_config: small.yaml\n" in format_dataset_config(config)
+    with pytest.warns(UserWarning, match=r"split_config='split\.json' has no effect: .* names 'small\.yaml'"):
+        assert DatasetFolder(folder, split_config="split.json").split_file == "small.yaml"
+    (meta / "dataset.yaml").write_text("__class__: CrudeWebdataset\nsplit_config: 3\n")
+    with pytest.raises(ConfigError, match=r"split_config: expected the name of a file in .*, found 3"):
+        _ = DatasetFolder(folder).split
 
 
 def test_the_dataset_file_of_a_name_is_read(folder: Path) -> None:

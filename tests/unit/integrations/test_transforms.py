@@ -100,6 +100,17 @@ def test_each_transform(torchvision: Any, name: str, options: dict[str, Any], si
     assert (result.size, values(result)[0, :3].tolist()) == (size, first_row)
 
 
+@pytest.mark.parametrize(
+    ("width", "height", "degrees", "size"),
+    [(38, 21, -178.8, (40, 23)), (40, 23, -176.4, (42, 27)), (37, 20, -180.0, (37, 20))],
+)
+def test_an_expanded_rotation_has_the_canvas_of_torchvision(
+    torchvision: Any, width: int, height: int, degrees: float, size: Any
+) -> None:
+    rotation = torchvision.RandomRotation(degrees=(degrees, degrees), expand=True)
+    assert MergeTransform([rotation])(Image.new("RGB", (width, height))).size == size
+
+
 def test_random_crops_are_parts_of_the_picture(torchvision: Any) -> None:
     torch.manual_seed(0)
     merged = MergeTransform([torchvision.RandomCrop(size=(20, 30))])

@@ -167,3 +167,65 @@ def test_patterns_with_parents_and_hidden_files(tmp_path: Path) -> None:
         [EPath(tmp_path), folder, folder / "x.txt", folder / "[0].txt", EPath(tmp_path) / "b"]
     )
     assert len(list(EPath(tmp_path).walk())) == 4
+
+
+def test_a_walk_follows_links_to_folders_but_not_in_circles(tmp_path: Path) -> None:
+    for name in ("a/b/x.txt", "a/.hidden/y.txt", "other/z.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / "a/link").symlink_to("../other")
+    (tmp_path / "a/b/up").symlink_to("..")
+    (tmp_path / "a/file").symlink_to("b/x.txt")
+    folder = EPath(tmp_path / "a")
+    names = [path.relative_to(folder) for path in folder.walk()]
+    assert names == [".hidden/y.txt", "b/x.txt", "file", "link/z.txt"]
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("msc://p/b/../c/./x", "msc://p/c/x"),
+        ("s3://bucket/a/..", "s3://bucket"),
+        ("https://host/./x", "https://host/x"),
+    ],
+)
+def test_dots_of_urls_are_resolved(written: str, expected: str) -> None:
+    assert str(EPath(written)) == expected
+
+
+@pytest.mark.parametrize("written", ["msc://p/../../x", "s3://user:planted@bucket/../x"])
+def test_a_url_that_leads_out_of_its_bucket_is_refused(written: str) -> None:
+    with pytest.raises(ConfigError, match="leads out of the bucket") as caught:
+        EPath(written)
+    assert "planted" not in str(caught.value)
+
+
+def test_a_path_holds_no_credentials() -> None:
+    with pytest.raises(ConfigError, match="must not hold credentials") as caught:
+        EPath("s3://user:planted@bucket/x")
+    assert "planted" not in str(caught.value)
+
+
+def test_urls_of_rclone_are_those_of_its_profiles() -> None:
+    with pytest.warns(FutureWarning, match="write msc://"):
+        path = EPath("rclone://profile/bucket/ds")
+    assert path == EPath(REMOTE)
+
+
+def test_a_version_of_a_dataset_keeps_the_form_of_its_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "coco/v1/sub").mkdir(parents=True)
+    (tmp_path / "coco/v1/sub/x.txt").write_text("cat")
+    monkeypatch.setenv("NVDATASET_CACHE_DIR", str(tmp_path))
+    root = EPath("dss://coco@v1/")
+    assert [str(path) for path in root.walk()] == ["dss://coco@v1/sub/x.txt"]
+    assert [str(path) for path in root.glob("**/*")] == ["dss://coco@v1/sub", "dss://coco@v1/sub/x.txt"]
+    path = root / "sub/../sub/x.txt"
+    assert pickle.loads(pickle.dumps(path)) == EPath(path) == root / path == EPath("dss://coco@v1/sub/x.txt")
+    assert (path.is_local(), path.read_text(), os.fspath(path)) == (True, "cat", str(tmp_path / "coco/v1/sub/x.txt"))
+    path.copy(root / "copies/y.txt")
+    assert EPath(tmp_path / "coco/v1/copies/y.txt").read_text() == "cat"
+    with pytest.raises(ConfigError, match="NAME@VERSION"):
+        EPath("dss://coco/x")
+    monkeypatch.delenv("NVDATASET_CACHE_DIR")
+    with pytest.raises(ConfigError, match="NVDATASET_CACHE_DIR is not set"):
+        path.read_text()

@@ -27,6 +27,7 @@ TTransform = TypeVar("TTransform")
 Matrix = npt.NDArray[np.float64]
 Size = npt.NDArray[np.int64]
 
+_ROUNDING = 1e-6  # pixels by which the edges of a rotated picture may be computed too far
 _ATTEMPTS = 10  # of a random crop to fit into the picture, as in torchvision
 
 
@@ -270,8 +271,10 @@ class RandomRotationMapper(TransformMapper[Any]):
         rotation = self.rotate(math.radians(degrees))
         new_height, new_width = height, width
         if self.transform.expand:
+            halves = np.abs(rotation[:2, :2]) @ (width / 2, height / 2)
             new_width, new_height = (
-                math.ceil(abs(rotation[row, 0]) * width + abs(rotation[row, 1]) * height - 1e-6) for row in (0, 1)
+                math.ceil(middle + half - _ROUNDING) - math.floor(middle - half + _ROUNDING)
+                for middle, half in zip((width / 2, height / 2), halves, strict=True)
             )
         centred = rotation @ self.translate(-width / 2, -height / 2) @ matrix
         rotated = self.translate(new_width / 2, new_height / 2) @ centred

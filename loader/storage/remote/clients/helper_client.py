@@ -112,7 +112,8 @@ class _Helper:
         return not self._has_ended and self.owner == os.getpid()
 
 
-_PREFIXES = ("AWS_", "AZURE_", "GOOGLE_", "MSC_", "HOME")  # options of this library are sent with each request
+# Options of this library are sent with each request.
+_PREFIXES = ("AWS_", "AZURE_", "GOOGLE_", "MSC_", "HOME", "XDG_CONFIG")
 _lock = ForkLock()
 _helper: _Helper | None = None
 _of_parents: list[_Helper] = []

@@ -107,9 +107,9 @@ class HttpClient:
             data = answer.read_most(_MAX_WHOLE_BYTES)
             return Received(data, len(data), _etag(answer.headers), _mtime_ns(answer.headers))
 
-    def get_url(self, url: str) -> bytes:
-        """Get what a URL of any server names, which may have a query."""
-        with self._answer("GET", url) as answer:
+    def send_url(self, method: str, url: str) -> bytes:
+        """Send a request without a body to a URL of any server, which may have a query, and return the answer's."""
+        with self._answer(method, url) as answer:
             return answer.read_most(_MAX_WHOLE_BYTES)
 
     def download(self, url: str, file: BinaryIO, most: int, *, allowed: frozenset[AddressKind]) -> None:
@@ -351,7 +351,7 @@ def _connect_cause(error: Exception) -> str:
 
 
 def _check_status(answer: LimitedAnswer, *, is_range: bool) -> None:
-    if answer.status == 200 or (answer.status == 206 and is_range):
+    if answer.status in (200, 204) or (answer.status == 206 and is_range):
         return
     cause = f"{answer.status} {http.client.responses.get(answer.status, '')}".strip()
     wait = answer.headers.get("Retry-After", "")

@@ -153,11 +153,33 @@ class ObstoreClient:
     def delete(self, keys: Sequence[str]) -> None:
         import obstore
 
+        url = self._url_to_delete(keys[0]) if len(keys) == 1 else None
         try:
-            self._call(lambda: obstore.delete(self._store, list(keys)))
+            if url is None:
+                self._call(lambda: obstore.delete(self._store, list(keys)))
+            else:
+                with _client_of(url) as client:
+                    client.send_url("DELETE", url)
         except RequestFailure as failure:
             if failure.kind != "missing":
                 raise
+
+    def _url_to_delete(self, key: str) -> str | None:
+        """Return a signed URL for ``DELETE``; obstore itself sends the request for several, which some services lack.
+
+        None for other services than S3, and where a URL cannot be signed.
+        """
+        import obstore
+        from obstore.exceptions import BaseError
+        from obstore.store import S3Store
+
+        store = self._store
+        if not isinstance(store, S3Store) or {"skip_signature", "request_payer"} & store.config.keys():
+            return None
+        try:
+            return obstore.sign(store, "DELETE", key, _VALID)
+        except BaseError:
+            return None
 
     def refresh(self) -> None:
         self._store = self._open_store()
@@ -265,14 +287,18 @@ def signed_pages(store: Any, prefix: str, failure: RequestFailure) -> Iterator[l
     while True:
         try:
             url = _signed(store, query)
-            with closing(HttpClient(parse_object_url(url.partition("?")[0]), StorageOptions())) as client:
-                page = ET.fromstring(client.get_url(url))  # noqa: S314 - Expat bounds what entities expand to
+            with _client_of(url) as client:
+                page = ET.fromstring(client.send_url("GET", url))  # noqa: S314 - Expat bounds what entities expand to
         except (BaseError, RequestFailure, ET.ParseError) as error:
             raise error if isinstance(error, RequestFailure) and error.kind != "denied" else failure from None
         yield [_listed_entry(entry) for entry in page.iterfind("{*}Contents")]
         if page.findtext("{*}IsTruncated") != "true":
             return
         query["continuation-token"] = page.findtext("{*}NextContinuationToken") or ""
+
+
+def _client_of(url: str) -> closing[HttpClient]:
+    return closing(HttpClient(parse_object_url(url.partition("?")[0]), StorageOptions()))
 
 
 def _signed(store: Any, query: dict[str, str]) -> str:

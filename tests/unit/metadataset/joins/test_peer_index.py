@@ -138,3 +138,5 @@ def test_a_join_that_the_file_cannot_express_is_refused(data: JoinedData) -> Non
     data.set_split("q", {"train": list(Q)}, exclude=["q0.tar/10", "q0.tar/11"])
     with pytest.raises(ConfigError, match="a dataset excludes several samples"):
         prepare_metadataset(data.write_join("p", skipping("q")), compat=True)
+    (report,) = prepare_metadataset(data.write_join("p", skipping("q")), compat=None)
+    assert report.rows

@@ -188,13 +188,19 @@ def test_a_lone_reference_has_neither_weight_nor_repetitions(files: MetadatasetF
 
 
 @pytest.mark.parametrize("kind", ["blend", "blend_epochized"])
-def test_validation_takes_each_dataset_once(files: MetadatasetFiles, kind: str) -> None:
+def test_validation_keeps_the_declared_shares(files: MetadatasetFiles, kind: str) -> None:
     amount = {"blend": "weight", "blend_epochized": "repetitions"}[kind]
+    shares = {"blend": [(7 / 7.5, None), (0.5 / 7.5, None)], "blend_epochized": [(None, 7), (None, 0.5)]}[kind]
     leaves = files.plan_train({kind: [{"path": "b", amount: 7}, {"path": "a", amount: 0.5}]}, training=False)
-    assert [(files.name(leaf), leaf.weight, leaf.repetitions) for leaf in leaves] == [
-        ("b", None, None),
-        ("a", None, None),
-    ]
+    assert [files.name(leaf) for leaf in leaves] == ["b", "a"]
+    assert [(leaf.weight, leaf.repetitions) for leaf in leaves] == shares
+
+
+def test_validation_of_weights_that_begin_at_zero_has_no_shares(files: MetadatasetFiles) -> None:
+    later = {"at": {0: 0, 10: 1}}
+    blend = [{"path": "a", "weight": later}, {"path": "b", "weight": later}]
+    leaves = files.plan_train({"blend": blend}, training=False)
+    assert [leaf.weight for leaf in leaves] == [None, None]
 
 
 def test_weights_and_repetitions_in_one_tree_are_a_fault_in_training_only(files: MetadatasetFiles) -> None:

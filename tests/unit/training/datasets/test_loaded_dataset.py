@@ -138,8 +138,10 @@ def test_loaded_datasets_have_the_settings_of_the_metadataset(data: MixedData) -
     assert [(one.weight, one.repetitions) for one in repeated] == [(None, 2), (None, 1)]
     single = load_dataset(data.lines).get_datasets(training=False)
     assert single.blend_mode is DatasetBlendMode.NONE
-    with pytest.raises(EnergonError, match="no names"):
-        single[0].dataset.as_file_store()
+    assert single[0].dataset.as_file_store().get("lines.jsonl/0") == data.lines.read_bytes().splitlines()[0]
+    validation = load_dataset(data.folder / "blend.yaml").get_datasets(training=False, split_part="train")
+    assert validation.blend_mode is DatasetBlendMode.DATASET_WEIGHT
+    assert [one.weight for one in validation] == [0.75, 0.25]
 
 
 def test_the_kind_of_a_path_is_found_by_its_content(data: MixedData, tmp_path: Path) -> None:

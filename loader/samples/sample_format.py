@@ -8,10 +8,12 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
+import yaml
 from torch import Tensor
 
 _MAX_CHARACTERS = 1000  # of a text in the detailed form
 _MAX_ITEMS = 100  # of a list in the detailed form
+_YAML_ITEMS = 10  # of a list, each of which takes a line or more
 
 _SUMMARY_LINES = 60
 _SUMMARY_ITEMS = 8  # of a list or dict
@@ -90,6 +92,44 @@ def format_sample_detailed(sample: Any, indent: str = "") -> str:
     if len(pairs) > _MAX_ITEMS:
         lines.append(f"{inner}… {len(pairs) - _MAX_ITEMS} more")
     return "\n".join(lines)
+
+
+def format_sample_yaml(sample: Any) -> str:
+    """Format a sample as YAML: tensors and arrays as text, long texts and lists truncated.
+
+    Args:
+        sample: A sample, a batch, or any value.
+
+    >>> print(format_sample_yaml({"mask": torch.tensor([0, 3]), "boxes": [1, 2], "text": "a cat"}))
+    mask: Tensor(int64, [2]) from 0 to 3, mean 1.5
+    boxes:
+    - 1
+    - 2
+    text: a cat
+    """
+    text: str = yaml.safe_dump(_yaml_value(sample), sort_keys=False, allow_unicode=True)
+    return text.removesuffix("...\n").removesuffix("\n")
+
+
+def _yaml_value(value: Any) -> Any:
+    if isinstance(value, Tensor | np.ndarray):
+        return _shape(value) + _range(value)
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or type(value) in (bool, int, float):  # a subclass has no form in YAML
+        return value
+    if isinstance(value, str):
+        return _cut_text(str(value), _MAX_CHARACTERS)
+    named = _named_values(value)
+    if named or isinstance(value, Mapping):
+        inner = {name if type(name) is int else str(name): _yaml_value(one) for name, one in named[:_MAX_ITEMS]} | (
+            {"…": f"{len(named) - _MAX_ITEMS} more"} if len(named) > _MAX_ITEMS else {}
+        )
+        return inner if isinstance(value, Mapping) else {type(value).__name__: inner}
+    if isinstance(value, Sequence | set | frozenset) and not isinstance(value, bytes):
+        items = [_yaml_value(one) for one in islice(value, _YAML_ITEMS)]
+        return items + ([f"… {len(value) - _YAML_ITEMS} more"] if len(value) > _YAML_ITEMS else [])
+    return _cut(value, _MAX_CHARACTERS) if isinstance(value, bytes) else _cut_text(repr(value), _MAX_CHARACTERS)
 
 
 def shown_fields(sample: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from abc import ABC
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -96,6 +97,7 @@ class SavableDataset(DatasetMethods[T_co], ABC):
             worker_config if worker_config is not None else WorkerConfig.default_worker_config()
         )
         self.name = name or type(self).__name__
+        register_with_torch()
         self.depth: int = 1 + max((upstream.depth for upstream in self.inputs), default=-1)
 
     @stage_property
@@ -264,10 +266,9 @@ class SavableDataset(DatasetMethods[T_co], ABC):
         return sorted({*_FOR_USERS, *(name for name in names if not name.startswith("_"))})
 
     def __getitem__(self, index: Any) -> Any:
-        # Without it, torch's DataLoader, which takes the dataset for one of numbered samples, would blame the dataset.
         raise TypeError(
-            "this dataset has no numbered samples: iterate get_loader(dataset) instead of torch's DataLoader(dataset), "
-            "or open the samples by number with random_access()"
+            "this dataset has no numbered samples: iterate get_loader(dataset), or open the samples by number with "
+            "random_access()"
         )
 
     def __bool__(self) -> bool:
@@ -303,6 +304,15 @@ class SavableDataset(DatasetMethods[T_co], ABC):
             raise TypeError(f"the number of samples is not known: {type(self).__name__} does not define len_worker")
         return self.len_rank()
 
+
+def register_with_torch() -> None:
+    """Make datasets virtual subclasses of torch's ``IterableDataset``, for code that asks, once torch is imported."""
+    kind = getattr(sys.modules.get("torch.utils.data"), "IterableDataset", None)
+    if kind is not None and not issubclass(SavableDataset, kind):
+        kind.register(SavableDataset)
+
+
+register_with_torch()
 
 _NOT_REBUILT = (
     ", and samples that it made cannot be rebuilt for the buffers of later stages, unless it defines restore_sample()"

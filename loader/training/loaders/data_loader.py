@@ -12,7 +12,7 @@ import torch.utils.data
 from torch.utils.data.distributed import DistributedSampler
 
 from ...errors import ConfigError, StateError
-from ...pipeline.contract.stage import SavableDataset
+from ...pipeline.contract.stage import SavableDataset, register_with_torch
 from ...pipeline.contract.worker_config import WorkerConfig
 from ..states.framework_state import (
     broadcast_states,
@@ -33,6 +33,8 @@ from .run import LoaderRun
 from .served_states import list_of_states, states_of_ranks, states_of_served
 
 T_co = TypeVar("T_co", covariant=True)
+
+register_with_torch()  # torch is imported here, if not before
 
 
 class RankShare(DistributedSampler[Any]):

@@ -391,7 +391,7 @@ class LoaderLog:
             self._write(
                 "SavableDataLoader.yield",
                 iter_id=iteration,
-                idx=self._delivered,
+                idx=number,
                 iter_idx=number,
                 global_idx=self._delivered,
                 keys=list(keys_of_sample(batch)),
